@@ -2,13 +2,29 @@ import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
+SHIPPED = ("configs", "data-prep", "scripts")
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "ode_transformer" / "version.py").read_text())[1]
 
 # What ode-transformer export writes and its results are opened with.
 CTRANSLATE2 = ["ctranslate2"]
 ONNX = ["onnx", "onnxruntime", "onnxscript"]
+
+
+class BuildWithRecipes(build_py):
+    """Copies recipes and scripts, which lie at the top of the repository, into the package that a wheel installs."""
+
+    def run(self) -> None:
+        """As the class says; an editable installation finds them where they are."""
+        super().run()
+        for path in sorted(path for name in SHIPPED for path in (HERE / name).rglob("*") if path.is_file()):
+            if not self.editable_mode:
+                target = Path(self.build_lib, "ode_transformer", "_share", path.relative_to(HERE))
+                self.mkpath(str(target.parent))
+                self.copy_file(str(path), str(target))
+
 
 setup(
     name="ode-transformer",
@@ -17,8 +33,29 @@ setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
+    license_files=["LICENSE"],
+    project_urls={
+        "Macaron Net": "https://arxiv.org/abs/1906.02762",
+        "ODE Transformer": "https://aclanthology.org/2022.acl-long.571/",
+        "TransEvolve": "https://arxiv.org/abs/2109.15142",
+        "FLOATER": "https://arxiv.org/abs/2003.09229",
+    },
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Environment :: GPU :: NVIDIA CUDA",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
+    ],
     python_requires=">=3.11,<3.13",
     packages=find_packages(include=["ode_transformer", "ode_transformer.*"]),
+    package_data={"ode_transformer": ["py.typed"]},
+    cmdclass={"build_py": BuildWithRecipes},
     install_requires=[
         "fairseq-fixed==0.12.3.1",
         "torch>=2.6",

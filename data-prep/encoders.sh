@@ -7,7 +7,7 @@ needs+=(sha256sum)
 
 # other VARIABLE SCRIPT ARGUMENT...: call another script of this folder. Its RAW_DIR is the value of VARIABLE, or none of an empty name:
 # ours names a folder of another set.
-other() { run env "RAW_DIR=${1:+${!1:-}}" "$root/data-prep/$2" "${@:3}"; }
+other() { run env "RAW_DIR=${1:+${!1:-}}" "$share/data-prep/$2" "${@:3}"; }
 
 # pretrained FOLDER: prepare the folder of a pretrained model that is known by its name; if it is there, the script checks
 # that it was made so.

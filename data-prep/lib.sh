@@ -4,7 +4,7 @@
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
-checksums=$root/data-prep/checksums
+checksums=$share/data-prep/checksums
 dry_run=0
 out='' settings=() needs=(python)
 joined=yes dictionary=() # more flags of binarise
@@ -41,7 +41,7 @@ print_downloads() {
     run() {
         local asked=()
         if [[ $1 == env && $2 == RAW_DIR=* ]]; then asked=("$1" "$2") && shift 2; fi
-        if [[ ${1%/*} == "$root/data-prep" ]]; then "${asked[@]}" "$1" --downloads "${@:2}"; fi
+        if [[ ${1%/*} == "$share/data-prep" ]]; then "${asked[@]}" "$1" --downloads "${@:2}"; fi
     }
 }
 

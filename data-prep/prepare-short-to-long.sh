@@ -29,7 +29,7 @@ if [[ -n $prepared_by && ! -e $prepared ]]; then
     words=$(xargs printf '%s\n' <<<"$prepared_by") || die "--prepared-by $prepared_by: must be words, with quotes closed"
     [[ -n $words ]] || die "--prepared-by '$prepared_by': must be a command"
     mapfile -t words <<<"$words"
-    if [[ -f $root/${words[0]} ]]; then words[0]=$root/${words[0]}; fi
+    if [[ -f $share/${words[0]} ]]; then words[0]=$share/${words[0]}; fi
     run "${words[@]}" --out "$prepared"
 fi
 if [[ $dry_run -eq 0 ]]; then

@@ -10,7 +10,7 @@ import subprocess
 from typing import Any
 
 from . import processors
-from .paths import ROOT
+from .paths import INSTALLED, PACKAGE
 from .version import __version__, installed
 
 PACKAGES = ("torch", "fairseq-fixed", "numpy", "sacrebleu", "sacremoses", "subword-nmt", "sentencepiece")
@@ -33,9 +33,9 @@ def hardware() -> dict[str, Any]:
 @functools.cache
 def commit() -> str:
     """Return the commit of the code that runs here, ``+`` if its files differ from it; empty if that is unknown."""
-    if not (ROOT / ".git").exists():  # installed, perhaps into another project's repository
+    if INSTALLED or not (PACKAGE.parent / ".git").exists():
         return ""
-    words = ["git", "-C", ROOT, "describe", "--always", "--exclude=*", "--dirty=+"]
+    words = ["git", "-C", PACKAGE.parent, "describe", "--always", "--exclude=*", "--dirty=+"]
     try:
         done = subprocess.run(words, capture_output=True, text=True)
     except OSError:  # no git here

@@ -1,6 +1,26 @@
-"""Places of the clone of the repository."""
+"""Places: the package, the recipes and scripts that come with it, and where the files of a user go."""
 
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-"""The top of the clone, from which commands of recipes are run."""
+PACKAGE = Path(__file__).resolve().parent
+"""The folder of the package, which fairseq takes as ``--user-dir``."""
+
+INSTALLED = (PACKAGE / "_share").is_dir()
+"""Whether this is a copy that a wheel installed, not a clone of the repository."""
+
+SHARE = PACKAGE / "_share" if INSTALLED else PACKAGE.parent
+"""Where ``configs``, ``data-prep`` and ``scripts`` are: the top of the clone or, when installed, within the package."""
+
+ROOT = Path.cwd() if INSTALLED else PACKAGE.parent
+"""Where commands of recipes are run, with ``runs``, ``data-bin`` and ``results``: the top of the clone or, when
+installed, the current folder."""
+
+
+USER_DIR = str(PACKAGE) if INSTALLED else PACKAGE.name
+"""The value of fairseq's ``--user-dir`` in commands that are run in ``ROOT``."""
+
+
+def shipped(program: str) -> str:
+    """A program of a recipe's command as it is called from ``ROOT``: scripts of this package may be elsewhere."""
+    path = SHARE / program
+    return str(path) if SHARE != ROOT and program.startswith("data-prep/") and path.is_file() else program

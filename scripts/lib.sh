@@ -3,7 +3,11 @@
 set -euo pipefail
 shopt -s extglob
 
-root=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+# The folder of data-prep and scripts, and that of runs and data-bin: the top of the clone or, where they are part of an
+# installed package, the current folder.
+share=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+root=$share
+if [[ ${share##*/} == _share ]]; then root=$PWD; fi
 # The environment that `make` creates serves where none is active.
 if [[ -z ${VIRTUAL_ENV:-} && -x $root/.venv/bin/python ]]; then PATH=$root/.venv/bin:$PATH; fi
 if ! command -v python >/dev/null; then python() { python3 "$@"; }; fi
@@ -11,7 +15,7 @@ if ! command -v python >/dev/null; then python() { python3 "$@"; }; fi
 # fairseq and hydra print warnings about each other at every start.
 export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
 # From a clone the package is found wherever a command is run.
-export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
+if [[ $root == "$share" ]]; then export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}; fi
 # Another clone that a script is called from must not win.
 export PYTHONSAFEPATH=1
 

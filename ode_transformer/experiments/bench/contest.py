@@ -36,6 +36,7 @@ from ...config import PRESETS
 from ...errors import OdeTransformerError
 from ...modules.evolving_attention import EvolvingAttention
 from ...numerics.splitting import SPLITTINGS
+from ...paths import PACKAGE
 from ...training import criterion
 from ..runs.processes import KEEP_FREED_MEMORY
 from ..text.binarised import check_data
@@ -95,7 +96,7 @@ def configure(system: System, setting: Setting) -> Any:
     if system.arch != "transformer" and system.arch not in PRESETS:
         raise OdeTransformerError(f"--arch {system.arch}: must be transformer or one of {', '.join(PRESETS)}")
     words = [setting.data or "-", "--arch", system.arch, *([] if system.unshared else ["--share-all-embeddings"])]
-    words += ["--user-dir", str(Path(__file__).parents[2])]
+    words += ["--user-dir", str(PACKAGE)]
     words += ["--task", "translation", "--criterion", system.criterion, "--label-smoothing", "0.1"]
     words += ["--optimizer", system.optimizer, "--lr", "1e-4", "--clip-norm", "0", "--max-tokens", str(_MAX_TOKENS)]
     words += system.flags

@@ -72,8 +72,6 @@ def installed() -> Iterator[str]:
         yield f"PROBLEM: {error}"
     for package, version in machine.versions().items():
         yield f"{package} {version}"
-    if not recipes.CONFIGS.is_dir():
-        yield f"no recipes in {recipes.CONFIGS}: `run` and `prepare` need a clone of the repository"
 
 
 def hardware() -> Iterator[str]:

@@ -2,11 +2,11 @@
 
 A recipe names its task, data, training, averaging, evaluation and the numbers that the paper prints. A file holds one
 recipe or, with ``rows``, one per row, as a table of a paper does: each row is what the file says and, key by key, what
-the row says besides. ``extends``, in a file or a row, names one or more files to start from (relative to the file);
-what is said later wins, and replaces a mapping of ``ALTERNATIVES`` as a whole. Files whose name begins with an
-underscore are only extended by others and are not recipes. ``small`` gives the settings of the recipe's rehearsal, in
-addition to those of all rehearsals of its task. ``quoted`` lists rows of the paper's tables that it took from others.
-``search`` is the space from which the settings of a row were chosen.
+the row says besides. ``extends``, in a file or a row, names one or more files to start from, relative to the file or
+among this package's recipes; what is said later wins, and replaces a mapping of ``ALTERNATIVES`` as a whole. Files
+whose name begins with an underscore are only extended by others and are not recipes. ``small`` gives the settings of
+the recipe's rehearsal, in addition to those of all rehearsals of its task. ``quoted`` lists rows of the paper's tables
+that it took from others. ``search`` is the space from which the settings of a row were chosen.
 
 The schema is the dataclasses below; :mod:`.runner` makes the steps of a recipe.
 
@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ...errors import OdeTransformerError
-from ...paths import ROOT
+from ...paths import ROOT, SHARE  # noqa: F401  others read recipes.ROOT
 from . import plain_yaml
 
-CONFIGS = ROOT / "configs"
+CONFIGS = SHARE / "configs"
 PRECISIONS = ("fp32", "fp16", "bf16", "amp")
 SCALES = ("full", "small")
 MOST_BATCHES = 100_000  # of an update
@@ -350,8 +350,6 @@ def _find(name: str) -> tuple[Path, str, str]:
         if path.is_file() and not path.name.startswith("_"):
             return path, name, row
     there = names()
-    if not there:
-        raise RecipeError(f"no recipe {name!r}: there are none in {CONFIGS}, recipes need a clone of the repository")
     near = [other for other in there if other.startswith(name)] or difflib.get_close_matches(name, there, 5, 0.4)
     nearest = f"; the nearest are: {', '.join(near)}" if near else ""
     raise RecipeError(
@@ -523,11 +521,10 @@ def _extended(tree: dict, path: Path, seen: tuple[Path, ...], files: list[Path])
         raise RecipeError(f"{path}: extends must be a file or a list of files, got {bases!r}")
     merged: dict = {}
     for base in bases:
-        file = (path.parent / base).resolve()
-        if not os.path.isfile(file):  # unlike the method, false for names that are too long
-            ours = CONFIGS / base
-            there = f"; that of this package is {ours}" if os.path.isfile(ours) else ""
-            raise RecipeError(f"{path}: extends {base!r}: there is no {file}{there}")
+        candidates = [(folder / base).resolve() for folder in (path.parent, CONFIGS)]
+        file = next(filter(os.path.isfile, candidates), None)  # unlike the method, false for names that are too long
+        if file is None:
+            raise RecipeError(f"{path}: extends {base!r}: there is neither {' nor '.join(map(str, candidates))}")
         merged = _merge(merged, _read(file, (*seen, path), files))
     return _merge(merged, {key: value for key, value in tree.items() if key != "extends"})
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 from ... import machine
+from ...paths import SHARE
 from .. import recipes
 from .records import RecordError, read_record
 
@@ -64,8 +65,8 @@ def _fetched(words: Sequence[str]) -> list[str]:
     may be a stranger's, none.
     """
     try:
-        script = (recipes.ROOT / words[0]).resolve()
-        if script.parent != (recipes.ROOT / SCRIPTS).resolve() or not script.is_file():
+        script = (SHARE / words[0]).resolve()
+        if script.parent != (SHARE / SCRIPTS).resolve() or not script.is_file():
             return []
         # --downloads comes first, so that no other option takes it for its value.
         command = [str(script), "--downloads", *words[1:]]
@@ -77,7 +78,7 @@ def _fetched(words: Sequence[str]) -> list[str]:
 
 def _sizes() -> dict[str, int]:
     """The published bytes of archives, of the list that has their checksums."""
-    rows = [line.split() for line in (recipes.ROOT / ARCHIVES).read_text(encoding="utf-8").splitlines()]
+    rows = [line.split() for line in (SHARE / ARCHIVES).read_text(encoding="utf-8").splitlines()]
     return {row[1]: int(row[2]) for row in rows if row[0] != "#" and row[2] != "-"}
 
 

@@ -25,7 +25,6 @@ import yaml
 from ... import processors
 from ...errors import OdeTransformerError
 from ...files import sha256, write_json, write_text
-from .. import recipes
 from ..arguments import at_least
 from ..metrics.bleu import check_language, detokenised_bleu
 from ..recipes import plain_yaml
@@ -562,16 +561,12 @@ class Preparation:
         source, target = self.args.langs
         per_epoch = max(1, round(counts["train"]["tokens"][target] / 3500))  # batches of 4,096 tokens are never full
         epochs = min(max(round(3000 / per_epoch), 10), 60)
-        stock = recipes.CONFIGS / "_transformer-tiny.yaml"
-        if self.recipe.is_relative_to(recipes.ROOT):
-            stock = os.path.relpath(stock, self.recipe.parent)
         share = "share-decoder-input-output-embed" if self.args.separate_dictionaries else "share-all-embeddings"
         values = {
             "command": _quoted(self.command()),
             "folder": _quoted(folder_of(str(self.out))),
             "name": shlex.quote(folder_of(str(self.recipe))),
             "sets": _quoted(self.test_sets()),
-            "stock": _quoted(str(stock)),
             "pairs": f"{counts['train']['lines']:,}",
             "langs": f"{source}-{target}",
         }
@@ -623,7 +618,7 @@ score:
   lowercase: {lowercase} # whether sacreBLEU and chrF ignore case
   plain: {plain} # whether the text was not tokenized
 rows:
-  transformer-tiny: {{extends: {stock}}}
+  transformer-tiny: {{extends: _transformer-tiny.yaml}}
   macaron-tiny: {{train: {{arch: macaron_tiny}}}}
   ode-residual-tiny: {{train: {{arch: ode_residual_tiny}}}}
   rk2-learnable-tiny: {{train: {{arch: rk2_learnable_tiny}}}}

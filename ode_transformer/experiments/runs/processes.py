@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, TypeVar
 
+from ... import paths
 from .. import recipes
 from . import RunError
 from .terminal import LogView
@@ -74,9 +75,10 @@ def _is_there(path: Path, descriptor: int) -> bool:
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child process: this Python's programs first, this package found from anywhere."""
+    """The environment of a child process: this Python's programs first, a clone's package found from anywhere."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    python_path = os.pathsep.join(filter(None, [str(recipes.ROOT), os.environ.get("PYTHONPATH", "")]))
+    clone = "" if paths.INSTALLED else str(paths.ROOT)
+    python_path = os.pathsep.join(filter(None, [clone, os.environ.get("PYTHONPATH", "")]))
     # fairseq and hydra warn about each other at every start.
     warnings = os.environ.get("PYTHONWARNINGS", "ignore")
     return {**os.environ, "PATH": path, "PYTHONPATH": python_path, "PYTHONWARNINGS": warnings, **more}

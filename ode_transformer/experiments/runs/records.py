@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ... import machine
+from ... import machine, paths
 from ...errors import OdeTransformerError
 from ...files import read_json, regular, sha256, write_json, write_lines
 from .. import recipes, runs
@@ -229,7 +229,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     if run["start"]:
         hashes["start"] = run["start"]["sha256"]
     # Folders differ between machines, and are replaced by names.
-    folders = {run_dir: recipes.default_run_dir(recipe), recipes.ROOT: "."}
+    folders = {run_dir: recipes.default_run_dir(recipe), paths.SHARE: ".", paths.ROOT: "."}
     folders |= {Path(os.environ[name]): f"${name}" for name in FOLDERS if os.environ.get(name)}
 
     def plain(text: str) -> str:

@@ -20,6 +20,7 @@ from typing import Any, Optional
 
 from ... import processors
 from ...files import sha256, whole_folder, write_json
+from ...paths import USER_DIR, shipped
 from .. import recipes, runs
 from ..arguments import at_least
 from ..recipes import RecipeError
@@ -82,9 +83,10 @@ def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "") -> list[Step]
     average = [*OURS, "average", run_dir, f"--{kind.replace('_', '-')}", str(count), "--output", averaged]
     average += ["--fewer"] * recipe.average.fewer
     write = [*OURS, "record", recipe.given, *recipes.variant(recipe), "--run-dir", run_dir, "--output", record]
+    prepare, *words = shlex.split(recipe.data.prepare)
     evaluation = TASKS[recipe.task].evaluation(recipe, run_dir, ["--cpu"] if place.cpu else [])
     return [
-        Step("prepare", shlex.split(recipe.data.prepare), outputs=[recipe.data.directory]),
+        Step("prepare", [shipped(prepare), *words], outputs=[recipe.data.directory]),
         *_start_steps(recipe, place, run_dir),
         _train_step(recipe, place, run_dir, environment),
         Step("average", average, [f"{run_dir}/checkpoint_last.pt"], [averaged]),
@@ -142,7 +144,7 @@ def _train_step(recipe: recipes.Recipe, place: Place, run_dir: str, environment:
         raise RecipeError(f"bf16: with --arch {train.arch}, fairseq assumes a TPU; take fp32, fp16 or amp")
     placed, more = _split(place.flags)
     command = [
-        *("fairseq-train", recipe.data.directory, "--user-dir", "ode_transformer"),
+        *("fairseq-train", recipe.data.directory, "--user-dir", USER_DIR),
         *(*TASKS[recipe.task].flags(recipe), "--arch", train.arch),
         *flags({**train.flags, **({} if recipe.seed is None else {"seed": recipe.seed})}),
         # New batches in each epoch: otherwise they depend on the epoch in which the process began, and a run that was

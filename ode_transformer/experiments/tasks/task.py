@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
+from ...paths import USER_DIR
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -161,7 +163,7 @@ def by_perplexity(name: str, fairseq_task: str) -> Task:
         model, found = f"{run_dir}/average.pt", []
         for subset in recipe.subsets:
             log = f"{run_dir}/validate/{subset}.log"
-            command = ["fairseq-validate", recipe.data.directory, "--user-dir", "ode_transformer"]
+            command = ["fairseq-validate", recipe.data.directory, "--user-dir", USER_DIR]
             command += ["--task", fairseq_task, "--path", model, "--valid-subset", subset]
             command += [*flags(recipe.validate.flags), "--required-batch-size-multiple", "1"]
             command += ["--log-format", "json", "--no-progress-bar"]

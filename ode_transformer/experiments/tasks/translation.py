@@ -43,7 +43,7 @@ def task_flags(recipe: "Recipe") -> list[str]:
 def generation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
     """A step per subset that decodes it."""
     model = f"{run_dir}/average.pt"
-    data = [recipe.data.directory, "--user-dir", "ode_transformer", *task_flags(recipe)]
+    data = [recipe.data.directory, "--user-dir", paths.USER_DIR, *task_flags(recipe)]
     found = []
     for subset in recipe.subsets:
         command = [
