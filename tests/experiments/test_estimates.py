@@ -28,6 +28,7 @@ def test_a_record_tells_what_a_run_takes(tmp_path, monkeypatch):
         recipes.load("multi30k-full/macaron-tiny"), seeds=[]
     )  # 8,000 updates; the checkpoints of ten epochs are kept
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    monkeypatch.setattr(estimates, "SHARE", tmp_path)
     monkeypatch.setattr(machine, "hardware", lambda: HERE | {"memory_gib": 7})
     assert estimates.lines(recipe) == []
     name = "results/multi30k-full/macaron-tiny.json"
@@ -56,6 +57,7 @@ def test_a_record_tells_what_a_run_takes(tmp_path, monkeypatch):
 def test_checkpoints_are_counted_by_kind(tmp_path, monkeypatch):
     recipe = recipes.load("multi30k-full/macaron-tiny")
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    monkeypatch.setattr(estimates, "SHARE", tmp_path)
     write(tmp_path, "results/multi30k-full/macaron-tiny.json")
     for flags, count in (
         ({"keep-last-epochs": 5}, 7),
@@ -74,6 +76,7 @@ def test_checkpoints_are_counted_by_kind(tmp_path, monkeypatch):
 def test_what_is_no_record_tells_nothing(tmp_path, monkeypatch):
     recipe = recipes.load("quickstart/macaron-tiny")
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    monkeypatch.setattr(estimates, "SHARE", tmp_path)
     for training in ({"seconds": 0}, {"curve": []}, {"seconds": "x"}):
         write(tmp_path, "results/quickstart/macaron-tiny.json", **training)
         assert estimates.lines(recipe) == []
@@ -97,6 +100,7 @@ def test_what_is_no_record_tells_nothing(tmp_path, monkeypatch):
 def test_a_download_is_what_the_script_would_fetch(tmp_path, monkeypatch, names, said):
     recipe = replace(recipes.load("ode/wmt14-en-de/rk2"), seeds=[1])
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    monkeypatch.setattr(estimates, "SHARE", tmp_path)
     script = tmp_path / recipe.data.prepare.split()[0]
     (script.parent / "checksums").mkdir(parents=True)
     script.touch()
@@ -152,6 +156,7 @@ def test_scripts_that_a_script_calls_are_asked_as_well(tmp_path, monkeypatch):
 def test_nothing_is_run_but_the_scripts_of_the_repository(tmp_path, monkeypatch, prepare):
     """A script of somebody's own may not know --dry-run, and variables may make one of ours run another."""
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    monkeypatch.setattr(estimates, "SHARE", tmp_path)
     monkeypatch.setattr(estimates.subprocess, "run", None)
     (tmp_path / "data-prep").mkdir()
     for name in ("mine.sh", "data-prep/prepare.sh"):
