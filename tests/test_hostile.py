@@ -17,8 +17,8 @@ from ode_transformer import checkpoints, files
 from ode_transformer.checkpoints import CheckpointError, hugging_face, standalone
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, runs
-from ode_transformer.experiments.metrics import perplexity, translations
-from ode_transformer.experiments.metrics.translations import read_generate_output
+from ode_transformer.experiments.fairseq_output import read_generate_output
+from ode_transformer.experiments.metrics import perplexity, scoring
 from ode_transformer.experiments.recipes import plain_yaml
 from ode_transformer.experiments.runs import records
 from ode_transformer.experiments.text import binarised, lines, moses, pairs, segmentation, subwords
@@ -499,7 +499,7 @@ def test_a_pipe_of_the_shell_is_read():
 def test_a_row_of_one_character_is_read_once(tmp_path):
     """A line of 100,000 blanks or full stops took minutes: patterns tried it from each of them to the end."""
     blanks, stops = " " * 100_000 + "x", "." * 100_000 + "x"
-    found = translations.score([blanks], [f"x{blanks}"], "de", compound_split=True)
+    found = scoring.score([blanks], [f"x{blanks}"], "de", compound_split=True)
     assert found["compound_split"]["ref_len"] == 2
     assert moses.Normalizer("de").normalize(stops).strip() == stops
     (tmp_path / "x.xml").write_text("<seg id" * 20_000 + '\n<seg id="1">a</seg>\n')

@@ -81,7 +81,7 @@ assert not {"torch", "fairseq", "numpy"} & set(sys.modules)
 from ode_transformer.experiments import cli, estimates, recipes, runner, tables, translate
 from ode_transformer.experiments.text import command
 from ode_transformer.experiments.serving.export import translator
-from ode_transformer.experiments.metrics import translations
+from ode_transformer.experiments.metrics import scoring
 for name in set(cli.COMMANDS) - {"bench", "lab"}:
     cli.parser(name)
 assert not {"torch", "fairseq", "scipy", "joblib"} & set(sys.modules), "help, scoring and an exported model need none"

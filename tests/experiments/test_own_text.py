@@ -33,8 +33,8 @@ from ode_transformer.checkpoints import bundles
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.bench import serving
-from ode_transformer.experiments.metrics.translations import read_generate_output
-from ode_transformer.experiments.metrics.translations import score as score_texts
+from ode_transformer.experiments.fairseq_output import read_generate_output
+from ode_transformer.experiments.metrics.scoring import score as score_texts
 from ode_transformer.experiments.runs import prepare, processes, runner
 from ode_transformer.experiments.serving import translate
 from ode_transformer.experiments.serving.export import Search

@@ -20,6 +20,7 @@ from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.checkpoints.standalone import open_model
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
+from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.metrics import squad as metric
 from ode_transformer.experiments.results import significance
 from ode_transformer.experiments.runs import records
@@ -475,8 +476,9 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
     (folder / "predictions.json").write_text(json.dumps(answers))
     (folder / "no_answer.json").write_text(json.dumps(no_answer))
     task = TASKS["question_answering"]
-    scored = task.scored(recipe, task.outputs(recipe, tmp_path / "run", "valid"), "valid", "f1")
-    assert scored.score(scored.units.sum(0)) == expected and scored.reference == golds
+    its, lines = METRICS["f1"], task.outputs(recipe, tmp_path / "run", "valid")
+    outputs, examples = task.examples(recipe, lines, "valid", None)
+    assert its.score(its.of_each(outputs, examples).sum(0)) == expected and examples.questions == ("2.0", golds)
     assert metric.take(golds, answers, "2.0", no_answer)["f1"]["value"] == expected
 
 

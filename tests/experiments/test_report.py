@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ode_transformer import machine
+from ode_transformer import machine, paths
 from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.results.report import _chosen, _comparison, _marked
 from ode_transformer.experiments.runs import KEYS
@@ -49,7 +49,8 @@ class Page(HTMLParser):
 @pytest.fixture()
 def folder(tmp_path, monkeypatch):
     """Finished runs of two systems on one test set, the second of them with fewer errors and two seeds."""
-    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    for place in (paths, recipes):
+        monkeypatch.setattr(place, "ROOT", tmp_path)
     monkeypatch.setattr(machine, "commit", lambda: "")
     rng = random.Random(0)
     references = [" ".join(rng.choices(WORDS, k=12)) for _ in range(80)]

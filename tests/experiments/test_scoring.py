@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
-from ode_transformer.experiments.metrics import bleu, perplexity
-from ode_transformer.experiments.metrics import translations as scoring
+from ode_transformer.experiments.fairseq_output import read_generate_output
+from ode_transformer.experiments.metrics import bleu, perplexity, scoring
 from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.experiments.text.joining import remove_segmentation
 from ode_transformer.experiments.text.lines import read_all
@@ -126,8 +126,8 @@ def test_detokenised_scores_and_their_reference():
     assert lower["chrf"]["score"] == without["chrf"]["score"] == pytest.approx(100)
     assert "case:mixed" in cased["sacrebleu"]["signature"] and "case:lc" in lower["sacrebleu"]["signature"]
     assert "case:lc" in lower["chrf"]["signature"] and "tok:13a" in lower["sacrebleu"]["signature"]
-    assert "the tokenized reference, detokenized" in scoring.report(without)
-    assert "the raw references" in scoring.report(cased)
+    assert "the tokenized reference, detokenized" in scoring.report_of_translations(without)
+    assert "the raw references" in scoring.report_of_translations(cased)
 
 
 def test_the_reference_is_the_longer_one():
@@ -140,11 +140,11 @@ def test_the_reference_is_the_longer_one():
 
 def test_transevolves_own_score():
     """Plain text, lower-cased, split at blanks alone, smoothed: a number of its own."""
-    smoothed = scoring.score(["a b c x e"], ["a b c d e"], "en")
+    smoothed = scoring.score(["a b c x e"], ["a b c d e"], "en", metrics=["transevolve"])
     precisions = [4 / 5, 2 / 4, 1 / 3, 1 / (2 * 2)]  # none of the two 4-grams is right
     assert smoothed["transevolve"]["bleu"] == pytest.approx(100 * math.prod(precisions) ** 0.25)
     assert smoothed["tokenised"]["bleu"] == 0
-    found = scoring.score(["Das Haus , gut ."], ["das haus , gut ."], "de")["transevolve"]
+    found = scoring.score(["Das Haus , gut ."], ["das haus , gut ."], "de", metrics=["transevolve"])["transevolve"]
     assert (found["bleu"], found["hyp_len"]) == (0, 3), "three words, since commas are parts of them in plain text"
     assert {"case:lc", "tok:none", "smooth:exp"} <= set(found["signature"].split("|"))
 
@@ -212,23 +212,23 @@ def write(path: Path, text: str) -> str:
 
 
 def test_generate_output_is_reordered(tmp_path):
-    hyps, refs, sources = scoring.read_generate_output(write(tmp_path / "o", generated()))
+    hyps, refs, sources = read_generate_output(write(tmp_path / "o", generated()))
     assert sources == ["source 0", "source 1", "source 2"]
     assert hyps == ["ein hund .", "", "zwei katzen"] and refs == ["ein hund .", "", "drei katzen"]
 
 
 def test_generate_output_without_references(tmp_path):
     text = "".join(line for line in generated().splitlines(True) if line[:2] in ("S-", "H-"))
-    assert scoring.read_generate_output(write(tmp_path / "o", text))[:2] == (["ein hund .", "", "zwei katzen"], None)
+    assert read_generate_output(write(tmp_path / "o", text))[:2] == (["ein hund .", "", "zwei katzen"], None)
 
 
 @pytest.mark.parametrize("text", [generated().replace("S-1\tsource 1\n", ""), generated().replace("S-", "X-")])
 def test_sources_are_all_there_or_none(tmp_path, text):
     """Scoring does not need them."""
-    hyps, _, sources = scoring.read_generate_output(write(tmp_path / "o", text))
+    hyps, _, sources = read_generate_output(write(tmp_path / "o", text))
     assert len(hyps) == 3 and sources is None
     surplus = generated().replace(END, "S-3\tone more\n" + END)
-    assert len(scoring.read_generate_output(write(tmp_path / "o", surplus)).sources) == 3
+    assert len(read_generate_output(write(tmp_path / "o", surplus)).sources) == 3
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_sources_are_all_there_or_none(tmp_path, text):
 def test_generate_output_that_is_not_whole(tmp_path, text, message):
     (tmp_path / "o").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(OdeTransformerError, match=message):
-        scoring.read_generate_output(tmp_path / "o")
+        read_generate_output(tmp_path / "o")
 
 
 def test_lines_end_at_line_feeds_only(tmp_path):
@@ -414,13 +414,13 @@ def test_every_reference_that_is_given_is_read(tmp_path, capsys):
     hyp = write(tmp_path / "h", "the cat sat on the mat\nit is here now\n")
     refs = [write(tmp_path / "a", "the cat sat on the mat\nnone of this\n")]
     refs.append(write(tmp_path / "b", "none of this\nit is here now\n"))
-    words = ["--hyp", hyp, "--ref", hyp, "--target-lang", "en", "--json"]
+    words = ["--hyp", hyp, "--ref", hyp, "--target-lang", "en", "--json", "--metric", "transevolve"]
     for both in (refs, refs[::-1]):
         assert main(*words, "--reference", both[0], "--reference", both[1]) == 0
         found = json.loads(capsys.readouterr().out)
         assert found["sacrebleu"]["bleu"] == pytest.approx(100) == found["chrf"]["score"]
         assert found["transevolve"]["bleu"] == pytest.approx(100) and "nrefs:2" in found["sacrebleu"]["signature"]
-    assert "the raw references" in scoring.report(found)
+    assert "the raw references" in scoring.report_of_translations(found)
     short = write(tmp_path / "short", "one\n")
     refused(
         ["score", *words, "--reference", refs[0], "--reference", short], f"{hyp} has 2 sentences, {short} 1", capsys

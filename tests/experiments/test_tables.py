@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from ode_transformer import paths
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
-from ode_transformer.experiments.metrics import translations
+from ode_transformer.experiments.fairseq_output import read_generate_output
+from ode_transformer.experiments.metrics import scoring
 from ode_transformer.experiments.results import significance, tables
 from ode_transformer.experiments.runs import KEYS, records, search
 from ode_transformer.experiments.text.detokenisation import detokenise
@@ -282,7 +284,8 @@ def translate(references: list[str], errors: float, seed: int) -> list[str]:
 @pytest.fixture()
 def runs(tmp_path, monkeypatch):
     """Runs of four systems on one test set: a baseline, the same again, one as good, one better."""
-    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    for place in (paths, recipes):
+        monkeypatch.setattr(place, "ROOT", tmp_path)
     references = sentences(0)
     for name, errors, seed in (("transformer", 0.3, 1), ("macaron", 0.3, 1), ("rk2", 0.3, 5), ("rk4", 0.1, 3)):
         folder = tmp_path / f"runs/quickstart/{name}-tiny/generate"
@@ -326,7 +329,7 @@ def test_translations_beside_a_record_are_compared_as_those_of_the_run(runs):
     baseline, *others = load("transformer", "rk2", "rk4")
     expected = significance.compare(baseline, others, samples=100)
     for one in (baseline, *others):
-        hyps, refs, _ = translations.read_generate_output(one.folder / "generate/generate-test.txt")
+        hyps, refs, _ = read_generate_output(one.folder / "generate/generate-test.txt")
         record = runs / f"results/{one.recipe.name}.json"
         record.parent.mkdir(parents=True, exist_ok=True)
         beside = records.translations_beside(record, "generated")
@@ -363,8 +366,8 @@ def test_what_is_compared_are_the_scores(runs):
         systems = [system._replace(recipe=replace(system.recipe, score=score)) for system in load("transformer", "rk2")]
         found = significance.compare(systems[0], systems[1:], "bootstrap", 10)["test_sets"]["generated"]
         for name in found:
-            hyps, refs, _ = translations.read_generate_output(runs / f"runs/{name}/generate/generate-test.txt")
-            expected = translations.score(hyps, refs, "en", raw_refs=[raw], lowercase=lowercase)["sacrebleu"]["bleu"]
+            hyps, refs, _ = read_generate_output(runs / f"runs/{name}/generate/generate-test.txt")
+            expected = scoring.score(hyps, refs, "en", raw_refs=[raw], lowercase=lowercase)["sacrebleu"]["bleu"]
             assert found[name]["bleu"] == pytest.approx(expected)
 
 
@@ -507,10 +510,10 @@ def test_endless_translations_are_counted_and_their_weight_is_measured(runs):
     assert before["endless"] == 0 and after["endless"] == 1 and "endless" not in ours
     assert before["difference_without"] == pytest.approx(after["difference_without"], abs=0.2)
     assert after["bleu"] - ours["bleu"] > after["difference_without"] + 0.2
-    hyps, refs, _ = translations.read_generate_output(path)
-    assert translations.score(hyps, refs, "en")["endless"] == {"sentences": 1}
-    assert translations.is_endless("x" * 200, "y" * 100) and not translations.is_endless("x" * 199, "y")
-    assert not translations.is_endless("x" * 300, "y" * 151)
+    hyps, refs, _ = read_generate_output(path)
+    assert scoring.score(hyps, refs, "en")["endless"] == {"sentences": 1}
+    assert scoring.is_endless("x" * 200, "y" * 100) and not scoring.is_endless("x" * 199, "y")
+    assert not scoring.is_endless("x" * 300, "y" * 151)
 
 
 def test_systems_of_other_training_data_are_compared_on_the_same_references(runs):

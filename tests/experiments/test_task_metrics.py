@@ -1,10 +1,12 @@
 """Metrics of the papers' other tasks are those of official programs, and systems are compared by them."""
 
 import contextlib
+import importlib.util
 import io
 import json
 import math
 import os
+import random
 import re
 import runpy
 import shutil
@@ -18,19 +20,30 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics import BLEU, CHRF, TER
 
 from ode_transformer import checkpoints, machine, paths
 from ode_transformer.checkpoints import standalone
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
-from ode_transformer.experiments.metrics import METRICS, accuracy, corrections, errant, gleu, glue, m2, programs, rouge
+from ode_transformer.experiments.metrics import (
+    METRICS,
+    Examples,
+    accuracy,
+    errant,
+    gleu,
+    m2,
+    programs,
+    resampling,
+    rouge,
+    scoring,
+)
+from ode_transformer.experiments.metrics.metric import mean
 from ode_transformer.experiments.results import significance
 from ode_transformer.experiments.runs import KEYS, records, search
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.classification import classify, read_numbers
 from ode_transformer.experiments.tasks.encoders import Encoder
-from ode_transformer.experiments.tasks.task import Scored
 from ode_transformer.experiments.text.binarised import check_data
 from ode_transformer.files import sha256, write_lines, write_text
 from tests.helpers import FIXTURES, configure, refused, run_record, unpack
@@ -647,8 +660,8 @@ def test_a_diverged_classifier_has_no_accuracy(trained, tmp_path, capsys):
     assert predictions.read_text() == "neg\tnot a number\tnan\npos\tnot a number\tnan\n" * 3
     assert cli.main(["score", "--predictions", str(predictions), "--output", str(scores)]) == 0
     assert math.isnan(json.loads(scores.read_text())["accuracy"]["value"])
-    found = TASKS["classification"].scored(None, predictions.read_text().splitlines(), "test", "accuracy")
-    assert math.isnan(found.score(found.units.sum(0)))
+    read = TASKS["classification"].examples(None, predictions.read_text().splitlines(), "test", None)
+    assert math.isnan(METRICS["accuracy"].score(METRICS["accuracy"].of_each(*read).sum(0)))
 
 
 def test_edits_by_type_as_a_picture(tmp_path, capsys):
@@ -693,66 +706,70 @@ def test_corrections_are_compared_by_gleu_or_by_errant(tmp_path, monkeypatch):
     first, second = (found["errant"]["test_sets"]["conll14"][row.name] for row in rows)
     assert first["f"] == pytest.approx(125 * 100 / (1.25 * 100 + 0.25 * 200)) and second["f"] > first["f"]
     assert first["p_value"] is None and second["p_value"] < 0.05
-    with pytest.raises(OdeTransformerError, match=r"--metric m2: gec-generated/transformer-tiny has no test set \("):
-        significance.compare(systems[0], systems[1:], metric="m2")
-    with pytest.raises(OdeTransformerError, match="--metric bleu: must be one of m2, errant, gleu for gec-generated/"):
-        significance.compare(systems[0], systems[1:], metric="bleu")
+    for metric, message in (
+        ("m2", "--metric m2: must be one of sacrebleu, "),
+        ("accuracy", r"--metric accuracy: gec-generated/transformer-tiny has no test set \(.*\) with labels"),
+    ):
+        with pytest.raises(OdeTransformerError, match=message):
+            significance.compare(systems[0], systems[1:], metric=metric)
 
 
-def scored(values) -> Scored:
-    units = np.array([[value, 1.0] for value in values])
-    return Scored("", units, lambda sums: sums[0] / sums[1], None)
+def units(values) -> np.ndarray:
+    return np.array([[value, 1.0] for value in values])
 
 
-@pytest.mark.parametrize("test", significance.TESTS)
+@pytest.mark.parametrize("test", resampling.TESTS)
 def test_p_is_small_for_what_differs_and_for_nothing_else(test):
     rng = np.random.default_rng(0)
     base = rng.random(300)
     better, noise = base + 0.3 * rng.random(300), base + 0.5 * rng.standard_normal(300)
-    assert significance.p_value(scored(base), scored(better), test, 200) == pytest.approx(1 / 201)
-    assert significance.p_value(scored(base), scored(noise), test, 200) > 0.02
-    assert significance.p_value(scored(base), scored(base), test, 200) == 1.0
-    assert significance.p_value(scored(base), scored(better), test, 50, seed=1) == significance.p_value(
-        scored(base), scored(better), test, 50, seed=2
-    )
 
+    def p(system, samples=200, seed=1):
+        return resampling.p_value(units(base), units(system), mean, test, samples, seed)
 
-@pytest.mark.parametrize("test", significance.TESTS)
-def test_a_system_that_diverged_has_no_p(test):
-    good, diverged = scored([0.0, 1.0, 1.0]), scored([0.0, float("nan"), 1.0])
-    assert significance.p_value(good, diverged, test, 20) is None
-    assert significance.p_value(diverged, good, test, 20) is None
+    assert p(better) == pytest.approx(1 / 201) and p(noise) > 0.02 and p(base) == 1.0
+    assert p(better, 50, seed=1) == p(better, 50, seed=2)
+    diverged = np.where(np.arange(300) == 7, np.nan, base)
+    assert p(diverged, 20) is None and resampling.p_value(units(diverged), units(base), mean, test, 20) is None
 
 
 def test_the_p_of_a_few_sentences_is_that_of_all_exchanges():
-    """Randomisation of four sentences: 2 of 16 exchanges differ as much as the systems do."""
-    a, b = scored([0, 0, 0, 0]), scored([1, 1, 1, 1])
-    assert significance.p_value(a, b, "randomisation", 4000) == pytest.approx(2 / 16, abs=0.02)
+    """Randomization of four sentences: 2 of 16 exchanges differ as much as the systems do; of one sentence, all do."""
+    found = resampling.p_value(units([0, 0, 0, 0]), units([1, 1, 1, 1]), mean, "randomisation", 4000)
+    assert found == pytest.approx(2 / 16, abs=0.02)
+    assert resampling.p_value(units([0, 1, 1]), units([1, 1, 1]), mean, "randomisation", 100) == 1.0
 
 
-def test_sacrebleus_p_is_given_the_trials_that_do_not_change_anything():
-    """It counts larger differences alone: of systems that differ in one sentence, no exchange makes one."""
-    least = 1 / 1001
-    assert significance._with_ties(least, "randomisation", 1) == 1.0
-    assert significance._with_ties(least, "randomisation", 5) == pytest.approx(least + 2 / 32)
-    assert significance._with_ties(least, "randomisation", 200) == least
-    assert significance._with_ties(least, "bootstrap", 0) == 1.0
-    assert significance._with_ties(least, "bootstrap", 1) == least
-    ours, theirs = (
-        ["a b", "c d e", "f g"],
-        ["b a x", "e d c", "f g"],
-    )  # of the second sentence BLEU sees the words alone
-    assert significance._differing(BLEU(), ours, theirs, ["a b", "h i", "f g"]) == 1
+def test_an_interval_is_that_of_the_mean():
+    """Of 0 and 1 in equal shares: 1.96 standard errors to both sides."""
+    low, high = resampling.interval(resampling.bootstrap(units([0, 1] * 200), mean, 4000))
+    assert (low, high) == pytest.approx((0.5 - 1.96 * 0.025, 0.5 + 1.96 * 0.025), abs=0.004)
+
+
+@pytest.mark.parametrize("name", [name for name, metric in METRICS.items() if metric.needs == ("references",)])
+def test_the_sums_of_a_metrics_statistics_give_its_score(name):
+    """Whatever the metric of text; those of sacreBLEU as of its own scorer."""
+    metric, rng = METRICS[name], random.Random(0)
+    if metric.statistics is None or (metric.entry == "rouge" and not importlib.util.find_spec("rouge_score")):
+        pytest.skip("without statistics, or its package is not installed")
+    references = [" ".join(rng.choices("abcdefgh", k=9)) for _ in range(30)]
+    outputs = [line.replace("d", rng.choice("dx")) for line in references]
+    examples = Examples([references])
+    sums = metric.of_each(outputs, examples).sum(0)
+    entry = metric.compute(outputs, examples)
+    assert metric.score(sums) == pytest.approx(entry[metric.key]) and 0 < metric.score(sums) < 100
+    others = {"chrf": CHRF, "ter": TER, "sacrebleu": BLEU}
+    if name in others:
+        scorer = others[name]()
+        assert entry[metric.key] == pytest.approx(scorer.corpus_score(outputs, [references]).score)
+        assert entry["signature"] == str(scorer.get_signature())
 
 
 def test_an_exchange_of_one_prediction_exchanges_two_systems():
     """The correlation's terms are taken from one mean for both."""
-    golds = [str(i) for i in range(30)]
-    taken = [golds[::-1], [*golds[:0:-1], "7"]]
-    one, other = (
-        Scored("", glue.units("pearson", golds, its), lambda sums: glue.value("pearson", sums), None) for its in taken
-    )
-    assert significance.p_value(one, other, "randomisation", 200) == 1.0
+    metric, golds = METRICS["pearson"], [str(i) for i in range(30)]
+    one, other = (metric.of_each(taken, Examples(labels=golds)) for taken in (golds[::-1], [*golds[:0:-1], "7"]))
+    assert resampling.p_value(one, other, metric.score, "randomisation", 200) == 1.0
 
 
 def test_a_class_may_be_called_nan():
@@ -859,7 +876,7 @@ def test_a_task_without_outputs_keeps_none(capsys):
 
 def test_scores_that_are_asked_for_alone(capsys):
     assert cli.main(["score", "--corrections", "x"]) == 1 and "--source FILE" in capsys.readouterr().err
-    assert corrections.report({"sentences": 1, "changed": 0, "source": {}}).startswith("sentences: 1")
+    assert scoring.report_of_corrections({"sentences": 1, "changed": 0, "source": {}}).startswith("sentences: 1")
 
 
 def test_a_short_correction_loses_by_its_brevity():

@@ -70,7 +70,7 @@ COMMANDS = {
     "choose": Command(
         ".tasks.command", "choose an option for each question of a test set, as RACE's", "add_choose_arguments"
     ),
-    "score": Command(".metrics.translations", "score translations, summaries, corrections or predictions"),
+    "score": Command(".metrics.command", "score translations, summaries, corrections or predictions"),
     "export": Command(".serving.export", "write a trained model for serving with CTranslate2 or ONNX"),
     "text": Command(".text.command", "tokenize, clean, segment and check parallel text"),
     "corpus": Command(".text.corpus", "write the generated German-English corpus"),

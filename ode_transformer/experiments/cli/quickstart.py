@@ -6,7 +6,8 @@ from pathlib import Path
 
 from ...files import read_json
 from .. import cli, recipes
-from ..metrics.translations import read_generate_output, report
+from ..fairseq_output import read_generate_output
+from ..metrics.scoring import report_of_translations
 from ..runs import runner
 from ..tasks.translation import translations
 
@@ -36,5 +37,5 @@ def main(args: argparse.Namespace) -> int:
     score = read_json(folder / "scores" / "test.json")
     seconds = round(time.monotonic() - began)
     print(f"\nOf {score['sentences']} held-out sentences, one training with seed {recipe.trained_seed}:")
-    print(f"{report(score)}\nThis call took {seconds} seconds.")
+    print(f"{report_of_translations(score)}\nThis call took {seconds} seconds.")
     return 0

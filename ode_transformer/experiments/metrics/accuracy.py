@@ -1,13 +1,13 @@
 """Accuracy, the percentage of correctly classified examples, with the confusion matrix and a report by class."""
 
-import argparse
 import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from ...errors import OdeTransformerError
-from .. import markdown
+from ..text.lines import read_all
+from .metric import Examples, Metric, percent
 
 SIGNATURE = "percent of examples"
 UNDEFINED = "not a number"
@@ -71,31 +71,24 @@ def columns(path: str, count: int, form: str) -> list[list[str]]:
     Raises:
         OdeTransformerError: a line has another number of columns; there is no such file, or it is empty or not UTF-8.
     """
-    from ..text.lines import read_all
-
     rows = [line.split("\t") for line in read_all(path)]
     if odd := [number for number, row in enumerate(rows, 1) if len(row) != count]:
         raise OdeTransformerError(f"{path}: line {odd[0]}: must be {form}")
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer score`` for classifiers."""
-    parser.add_argument("--predictions", metavar="FILE", help="output of ode-transformer classify")
+def statistics(outputs: Sequence[str], examples: Examples) -> list[tuple[float, int]]:
+    """Whether each prediction is right, and 1; NaN where the model gave no number for some example."""
+    undefined = math.nan if UNDEFINED in outputs else 0.0
+    return [(undefined + (gold == one), 1) for gold, one in zip(examples.labels, outputs, strict=True)]
 
 
-def score_files(args: argparse.Namespace) -> dict[str, Any]:
-    """The scores that ``ode-transformer score`` is asked for."""
-    found = take(*read(args.predictions))
-    return {"accuracy": found, "sentences": found["examples"]}
-
-
-def report(result: dict[str, Any]) -> str:
-    """The result of :func:`score_files` as lines to print."""
-    found = result["accuracy"]
-    rows = (
-        (name, *(f"{values[key]:.2f}" for key in ("precision", "recall", "f1")), values["examples"])
-        for name, values in found["report"].items()
-    )
-    classes = markdown.table(("class", "precision", "recall", "F1", "examples"), rows)
-    return f"accuracy {found['value']:.2f} ({found['signature']}, {found['examples']} in all)\n\n{classes}"
+METRIC = Metric(
+    "accuracy",
+    "accuracy",
+    needs=("labels",),
+    statistics=statistics,
+    score=percent,
+    signature=SIGNATURE,
+    whole=lambda outputs, examples: take(examples.labels, outputs),
+)

@@ -12,15 +12,45 @@ splits at U+0085, U+00A0, U+2028, U+3000 and others.
 """
 
 import re
-from collections.abc import Sequence
-from typing import Any
-
-from sacrebleu.metrics import BLEU
-from sacrebleu.metrics.bleu import BLEUScore
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from ...errors import OdeTransformerError
+from .metric import Examples, Metric
+
+if TYPE_CHECKING:
+    import numpy as np
+    from sacrebleu.metrics.base import Metric as SacreMetric
+    from sacrebleu.metrics.bleu import BLEUScore
 
 ASCII_BLANKS = frozenset(" \t\n\r\f\v")
+
+
+def by_sacrebleu(name: str, label: str, key: str, make: Callable[[Examples], "SacreMetric"], **more: Any) -> Metric:
+    """A metric of sacreBLEU's, by the statistics of sentences that its own tests of significance sum.
+
+    Args:
+        name, label, key, more: as those of :class:`.metric.Metric`.
+        make: examples -> sacreBLEU's metric; the score of given sums must not depend on the examples.
+    """
+
+    def statistics(outputs: Sequence[str], examples: Examples) -> list[list[float]]:
+        return make(examples)._extract_corpus_statistics(outputs, examples.references)
+
+    @cache
+    def plain() -> "SacreMetric":
+        return make(Examples())
+
+    def score(sums: "np.ndarray") -> float:
+        return plain()._compute_score_from_stats(sums.tolist()).score
+
+    def signature(outputs: Sequence[str], examples: Examples) -> str:
+        metric = make(examples)
+        metric.num_refs = len(examples.references)
+        return str(metric.get_signature())
+
+    return Metric(name, label, key, statistics=statistics, score=score, signature=signature, **more)
 
 
 def check_language(lang: str) -> None:
@@ -29,33 +59,34 @@ def check_language(lang: str) -> None:
     Raises:
         OdeTransformerError: a package is missing.
     """
+    _bleu(Examples(lang=lang))
+
+
+def _bleu(examples: Examples) -> "SacreMetric":
+    from sacrebleu.metrics import BLEU
+
     try:
-        BLEU(trg_lang=lang)
+        return BLEU(lowercase=examples.lowercase, trg_lang=examples.lang)
     except RuntimeError as error:
         raise OdeTransformerError(
-            f"target language {lang}: needs another package of sacreBLEU: pip install sacrebleu[{lang}]"
+            f"target language {examples.lang}: needs another package of sacreBLEU: pip install "
+            f"sacrebleu[{examples.lang}]"
         ) from error
 
 
-def detokenised_bleu(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], target_lang: str, *, lowercase: bool = False
-) -> dict[str, Any]:
-    """sacreBLEU of plain text, one string per sentence, against one or more texts of references.
+def _transevolve(examples: Examples) -> "SacreMetric":
+    from sacrebleu.metrics import BLEU
 
-    Raises:
-        OdeTransformerError: as :func:`check_language`.
-    """
-    check_language(target_lang)
-    metric = BLEU(lowercase=lowercase, trg_lang=target_lang)
-    result = metric.corpus_score(hypotheses, references)
-    return _parts(result, result.precisions, result.format(width=2)) | {"signature": str(metric.get_signature())}
+    return BLEU(lowercase=True, tokenize="none", smooth_method="exp", force=True)
 
 
-def transevolve_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """TransEvolve's BLEU of plain text: lower-cased, split at blanks, smoothed; arguments as above."""
-    metric = BLEU(lowercase=True, tokenize="none", smooth_method="exp", force=True)
-    result = metric.corpus_score(hypotheses, references)
-    return _parts(result, result.precisions, result.format(width=2)) | {"signature": str(metric.get_signature())}
+def _entry(make: Callable[[Examples], "SacreMetric"]) -> Callable[[Sequence[str], Examples], dict[str, Any]]:
+    def whole(outputs: Sequence[str], examples: Examples) -> dict[str, Any]:
+        metric = make(examples)
+        result = metric.corpus_score(outputs, examples.references)
+        return _parts(result, result.precisions, result.format(width=2)) | {"signature": str(metric.get_signature())}
+
+    return whole
 
 
 def multi_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
@@ -63,6 +94,8 @@ def multi_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str
 
     An empty corpus of hypotheses, for which that program divides by zero, scores 0.
     """
+    from sacrebleu.metrics import BLEU
+
     both = _protect_blanks([*hypotheses, *references])
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
     result = metric.corpus_score(both[: len(hypotheses)], [both[len(hypotheses) :]])
@@ -78,7 +111,7 @@ def multi_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str
     return _parts(result, precisions, line)
 
 
-def _parts(result: BLEUScore, precisions: list[float], line: str) -> dict[str, Any]:
+def _parts(result: "BLEUScore", precisions: list[float], line: str) -> dict[str, Any]:
     return {
         "bleu": result.score,
         "precisions": precisions,
@@ -105,3 +138,11 @@ def split_compounds(lines: Sequence[str]) -> list[str]:
     """
     split = re.compile(rb"(\S)-(\S)")
     return [split.sub(rb"\1 ##AT##-##AT## \2", line.encode()).decode() for line in lines]
+
+
+METRICS = (
+    Metric("tokenised", "tokenized", "bleu"),  # of text that only the scorer of translations has
+    Metric("compound_split", "compounds split", "bleu"),
+    by_sacrebleu("sacrebleu", "sacreBLEU", "bleu", _bleu, whole=_entry(_bleu)),
+    by_sacrebleu("transevolve", "TransEvolve's BLEU", "bleu", _transevolve, whole=_entry(_transevolve)),
+)

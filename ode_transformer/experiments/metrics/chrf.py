@@ -1,15 +1,24 @@
-"""chrF2 of detokenized text, by sacreBLEU (Popovic 2015)."""
+"""chrF2 (Popovic 2015) and TER (Snover et al. 2006) of plain text, by sacreBLEU. Of TER, less is better."""
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-from sacrebleu.metrics import CHRF
+from .bleu import by_sacrebleu
+from .metric import Examples
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric as SacreMetric
 
 
-def take(hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False) -> dict[str, Any]:
-    """Score detokenized translations against one or more texts of detokenized references, one string per sentence."""
-    metric = CHRF(lowercase=lowercase)
-    return {
-        "score": metric.corpus_score(hypotheses, references).score,
-        "signature": str(metric.get_signature()),
-    }
+def _chrf(examples: Examples) -> "SacreMetric":
+    from sacrebleu.metrics import CHRF
+
+    return CHRF(lowercase=examples.lowercase)
+
+
+def _ter(examples: Examples) -> "SacreMetric":
+    from sacrebleu.metrics import TER
+
+    return TER()  # ignores case, as it usually is quoted
+
+
+METRICS = (by_sacrebleu("chrf", "chrF2", "score", _chrf), by_sacrebleu("ter", "TER", "score", _ter))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import OdeTransformerError, install
 from ...files import copy_file, write_lines
 from . import programs
+from .metric import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +45,9 @@ def signature() -> str:
     return f"{versions}, span-based correction, F0.5, percent"
 
 
-def take(sources: Sequence[str], corrections: Sequence[str], gold: str, edits: str | None = None) -> dict[str, Any]:
+def take(
+    sources: Sequence[str], corrections: Sequence[str], gold: str, edits: str | Path | None = None
+) -> dict[str, Any]:
     """Score tokenized corrections with ERRANT.
 
     Args:
@@ -64,7 +67,7 @@ def take(sources: Sequence[str], corrections: Sequence[str], gold: str, edits: s
     return {**parse(_compare(sources, corrections, gold, edits)), "signature": signed}
 
 
-def files(edits: str) -> tuple[Path, Path]:
+def files(edits: str | Path) -> tuple[Path, Path]:
     """The files of edits that :func:`take` leaves: of the corrections, ``NAME.m2``, and ``NAME.gold.m2`` of people."""
     return Path(edits), Path(edits).with_suffix(".gold.m2")
 
@@ -97,7 +100,9 @@ def of_sums(sums: "np.ndarray") -> float:
     return float(100 * weighted / whole) if whole else 100.0  # as ERRANT, of no edits at all
 
 
-def _compare(sources: Sequence[str], corrections: Sequence[str], gold: str, edits: str | None, *flags: str) -> str:
+def _compare(
+    sources: Sequence[str], corrections: Sequence[str], gold: str, edits: str | Path | None, *flags: str
+) -> str:
     """What ``errant_compare`` prints."""
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: str(Path(folder) / name) for name in ("source", "corrections", "edits.m2", "gold.m2")}
@@ -134,3 +139,15 @@ def parse(text: str) -> dict[str, float]:
         raise OdeTransformerError(f"errant_compare printed no TP, FP, FN, Prec, Rec and F0.5: {text[-300:]!r}")
     percent = [round(100 * float(value), 2) for value in match.groups()]  # it prints four decimals
     return dict(zip(("precision", "recall", "f"), percent, strict=True))
+
+
+METRIC = Metric(
+    "errant",
+    "ERRANT F0.5",
+    "f",
+    needs=("edits", "sources"),
+    statistics=lambda outputs, examples: counts(examples.sources, outputs, examples.edits),
+    score=of_sums,
+    signature=lambda outputs, examples: signature(),
+    whole=lambda outputs, examples: take(examples.sources, outputs, examples.edits),
+)

@@ -9,9 +9,12 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from .metric import Metric
+
+if TYPE_CHECKING:
+    import numpy as np
 
 ORDER = 4
 DRAWS = 500
@@ -24,7 +27,7 @@ def _ngrams(tokens: Sequence[str], n: int) -> Counter:
     return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) + 1 - n))
 
 
-def counts(sources: Sequence[str], corrections: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
+def counts(sources: Sequence[str], corrections: Sequence[str], references: Sequence[Sequence[str]]) -> "np.ndarray":
     """The counts of GLEU for each sentence and each of its references, (sentences, references, 2 + 2 * ORDER).
 
     Args:
@@ -36,6 +39,8 @@ def counts(sources: Sequence[str], corrections: Sequence[str], references: Seque
         Integers: the lengths of correction and reference, and for each order the matches and the n-grams of the
         correction.
     """
+    import numpy as np
+
     rows = []
     for source, correction, *its in zip(sources, corrections, *references, strict=True):
         found, given = correction.split(), source.split()
@@ -54,7 +59,7 @@ def counts(sources: Sequence[str], corrections: Sequence[str], references: Seque
     return np.array(rows)
 
 
-def of_sums(sums: np.ndarray) -> float:
+def of_sums(sums: "np.ndarray") -> float:
     """GLEU, from 0 to 1, from the sums of the counts over all sentences."""
     if not sums.all():
         return 0.0
@@ -70,6 +75,8 @@ def take(sources: Sequence[str], corrections: Sequence[str], references: Sequenc
         ``gleu`` in percent; ``line``, mean, deviation and 95 % interval over the draws as that program prints them; and
         ``signature``. Where all draws score the same, the interval is one point; that program prints ``nan``.
     """
+    import numpy as np
+
     found = counts(sources, corrections, references)
     scores = []
     for draw in range(DRAWS):
@@ -80,3 +87,16 @@ def take(sources: Sequence[str], corrections: Sequence[str], references: Sequenc
     width = 1.959963984540054 * deviation
     line = [f"{mean:f}", f"{deviation:f}", f"({mean - width:.3f},{mean + width:.3f})"]
     return {"gleu": 100 * mean, "line": line, "signature": SIGNATURE}
+
+
+METRIC = Metric(
+    "gleu",
+    "GLEU",
+    "gleu",
+    needs=("references", "sources"),
+    # The mean over the references stands for references drawn at random.
+    statistics=lambda outputs, examples: counts(examples.sources, outputs, examples.references).mean(1),
+    score=lambda sums: 100 * of_sums(sums),
+    signature=SIGNATURE,
+    whole=lambda outputs, examples: take(examples.sources, outputs, examples.references),
+)

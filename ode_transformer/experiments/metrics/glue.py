@@ -4,11 +4,13 @@ Each is a function of sums over the examples; the bootstrap's intervals are take
 GLUE's.
 """
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import OdeTransformerError
-from . import accuracy
+from . import accuracy, resampling
+from .metric import Examples, Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,40 +19,44 @@ LOGGED = {"accuracy": "accuracy", "matthews": "mcc", "f1": "f1", "pearson": "pea
 """What ``fairseq-validate`` logs of each."""
 
 SIGNATURE = "percent"
-SAMPLES, SEED = 1000, 12345
-BOOTSTRAP = f"2.5th and 97.5th percentiles over {SAMPLES} bootstrap samples of the examples, seed {SEED}"
-_BLOCK = 50  # samples that are drawn at a time, to bound the memory
+BOOTSTRAP = (
+    f"2.5th and 97.5th percentiles over {resampling.SAMPLES} bootstrap samples of the examples, seed {resampling.SEED}"
+)
 
 
-def units(metric: str, golds: Sequence[str], taken: Sequence[str]) -> "np.ndarray":
-    """Per-example terms, (examples, columns); the metric is a function of their sums.
-
-    Args:
-        metric: a key of ``LOGGED``. For ``spearman`` the terms are of ranks within one system's predictions; a
-            randomization test exchanges these ranks, which are not computed anew.
-        golds: the label of each example.
-        taken: the predicted labels; with an ``accuracy.UNDEFINED`` among them all terms are NaN.
+def cells(outputs: Sequence[str], examples: Examples) -> "np.ndarray":
+    """Of each example whether it is a true positive, false positive, false negative and true negative of class 1.
 
     Raises:
-        OdeTransformerError: ``matthews`` and ``f1`` are of other labels than 0 and 1, or a correlation of labels that
-            are not numbers.
+        OdeTransformerError: labels are other than 0 and 1.
     """
     import numpy as np
 
-    if accuracy.UNDEFINED in taken:
-        return np.full((len(golds), {"accuracy": 2, "matthews": 4, "f1": 4}.get(metric, 6)), np.nan)
-    if metric == "accuracy":
-        return np.array([[gold == other, 1] for gold, other in zip(golds, taken, strict=True)], float)
-    if metric in ("matthews", "f1"):
-        if odd := sorted({*golds, *taken} - {"0", "1"}):
-            raise OdeTransformerError(f"label {odd[0]}: must be 0 or 1 for {metric}")
-        cells = [("1", "1"), ("0", "1"), ("1", "0"), ("0", "0")]
-        return np.array([[pair == cell for cell in cells] for pair in zip(golds, taken, strict=True)], float)
+    if accuracy.UNDEFINED in outputs:
+        return np.full((len(outputs), 4), np.nan)
+    if odd := sorted({*examples.labels, *outputs} - {"0", "1"}):
+        raise OdeTransformerError(f"label {odd[0]}: must be 0 or 1 for Matthews' correlation and F1")
+    kinds = [("1", "1"), ("0", "1"), ("1", "0"), ("0", "0")]
+    return np.array([[pair == kind for kind in kinds] for pair in zip(examples.labels, outputs, strict=True)], float)
+
+
+def moments(outputs: Sequence[str], examples: Examples, ranked: bool = False) -> "np.ndarray":
+    """Of each example 1, its number x, the predicted number y, and their products xx, yy and xy.
+
+    Ranks are those within one system's predictions; a randomization test exchanges them, and computes none anew.
+
+    Raises:
+        OdeTransformerError: labels are no numbers.
+    """
+    import numpy as np
+
+    if accuracy.UNDEFINED in outputs:
+        return np.full((len(outputs), 6), np.nan)
     try:
-        x, y = (np.array(values, float) for values in (golds, taken))
+        x, y = (np.array(values, float) for values in (examples.labels, outputs))
     except ValueError as error:
-        raise OdeTransformerError(f"{error}; labels must be numbers for {metric}") from error
-    if metric == "spearman":
+        raise OdeTransformerError(f"{error}; labels must be numbers for a correlation") from error
+    if ranked:
         from scipy.stats import rankdata
 
         x, y = rankdata(x), rankdata(y)
@@ -58,29 +64,26 @@ def units(metric: str, golds: Sequence[str], taken: Sequence[str]) -> "np.ndarra
     return np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
 
 
-def value(metric: str, sums: "np.ndarray") -> "np.ndarray":
-    """A metric by the sums of its units, (..., columns) -> (...).
+def f1(sums: "np.ndarray") -> float:
+    """F1, from sums of :func:`cells`; 0 without a positive."""
+    both, false, missed, _ = sums
+    return _percent(2 * both, 2 * both + false + missed)
 
-    A quotient of 0 and 0 is 0: F1 without a positive, a correlation with a constant.
-    """
-    import numpy as np
 
-    columns = np.moveaxis(np.asarray(sums, float), -1, 0)
-    if metric == "accuracy":
-        right, count = columns
-        return 100 * right / count
-    if metric == "f1":
-        both, false, missed, _ = columns
-        above, below = 2 * both, 2 * both + false + missed
-    elif metric == "matthews":
-        both, false, missed, neither = columns
-        above = both * neither - false * missed
-        below = np.sqrt((both + false) * (both + missed) * (neither + false) * (neither + missed))
-    else:
-        count, x, y, xx, yy, xy = columns
-        above = count * xy - x * y
-        below = np.sqrt(np.maximum((count * xx - x * x) * (count * yy - y * y), 0))
-    return 100 * np.divide(above, below, out=np.zeros_like(above), where=~(below <= 0))
+def _matthews(sums: "np.ndarray") -> float:
+    both, false, missed, neither = sums
+    product = (both + false) * (both + missed) * (neither + false) * (neither + missed)
+    return _percent(both * neither - false * missed, math.sqrt(product))
+
+
+def _correlation(sums: "np.ndarray") -> float:
+    count, x, y, xx, yy, xy = sums
+    return _percent(count * xy - x * y, math.sqrt(max((count * xx - x * x) * (count * yy - y * y), 0)))
+
+
+def _percent(part: float, whole: float) -> float:
+    """A quotient in percent; 0 where both are 0, as of a correlation with a constant."""
+    return float(100 * part / whole) if whole else 0.0
 
 
 def score(golds: Sequence[str], taken: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:
@@ -93,19 +96,13 @@ def score(golds: Sequence[str], taken: Sequence[str], metrics: Sequence[str]) ->
     Raises:
         OdeTransformerError: the labels do not fit the metric.
     """
-    import numpy as np
-
-    examples, random = len(golds), np.random.default_rng(SEED)
-    terms = {metric: units(metric, golds, taken) for metric in metrics}
-    together = np.hstack(list(terms.values()))
-    even = np.full(examples, 1 / examples)
-    sums = np.concatenate([random.multinomial(examples, even, _BLOCK) @ together for _ in range(SAMPLES // _BLOCK)])
-    scores: dict[str, Any] = {"examples": examples}
-    for metric, its in terms.items():
-        mine, sums = np.hsplit(sums, [its.shape[1]])
-        interval = np.percentile(value(metric, mine), [2.5, 97.5]).tolist()
-        found = {"value": float(value(metric, its.sum(0))), "signature": SIGNATURE}
-        scores[metric] = found | {"interval": interval, "bootstrap": BOOTSTRAP}
+    scores: dict[str, Any] = {"examples": len(golds)}
+    for name in metrics:
+        metric = BY_NAME[name]
+        each = metric.of_each(taken, Examples(labels=golds))
+        interval = resampling.interval(resampling.bootstrap(each, metric.score))
+        found = {"value": float(metric.score(each.sum(0))), "signature": SIGNATURE}
+        scores[name] = found | {"interval": interval, "bootstrap": BOOTSTRAP}
     return scores
 
 
@@ -113,3 +110,16 @@ def read(path: str) -> tuple[list[str], list[str]]:
     """The labels and predicted labels of ``ode-transformer glue validate``; errors as :func:`.accuracy.columns`."""
     golds, taken = accuracy.columns(path, 2, "a label and the predicted label, separated by a tab")
     return golds, taken
+
+
+def _metric(name: str, label: str, statistics: Any, score: resampling.Score) -> Metric:
+    return Metric(name, label, needs=("labels",), statistics=statistics, score=score, signature=SIGNATURE)
+
+
+MATTHEWS = _metric("matthews", "Matthews", cells, _matthews)
+F1 = _metric("f1", "F1", cells, f1)
+CORRELATIONS = (
+    _metric("pearson", "Pearson", moments, _correlation),
+    _metric("spearman", "Spearman", lambda outputs, examples: moments(outputs, examples, True), _correlation),
+)
+BY_NAME = {metric.name: metric for metric in (accuracy.METRIC, MATTHEWS, F1, *CORRELATIONS)}

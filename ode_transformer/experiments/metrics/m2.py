@@ -19,6 +19,7 @@ from ...errors import OdeTransformerError
 from ...files import sha256, write_lines
 from ..text import m2
 from . import programs
+from .metric import Metric
 
 EXAMPLE = "'python2 /opt/m2scorer/scripts/m2scorer.py'"
 
@@ -105,3 +106,10 @@ def types(path: Path) -> Counter[str]:
     if not sentences:
         raise OdeTransformerError(f"{path}: no line S of a sentence; must be an M2 file")
     return Counter(edit.kind for each in sentences for edit in each.edits.get(0, []) if edit.kind != "noop")
+
+
+METRICS = (  # without statistics of sentences, which the official scorer does not print
+    Metric("m2_precision", "M2 precision", "precision", entry="m2", needs=("edits",)),
+    Metric("m2_recall", "M2 recall", "recall", entry="m2", needs=("edits",)),
+    Metric("m2", "M2 F0.5", "f", needs=("edits",), whole=lambda outputs, examples: take(outputs, examples.edits)),
+)

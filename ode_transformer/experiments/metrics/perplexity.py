@@ -3,12 +3,13 @@
 It is read from the log of ``fairseq-validate --log-format json``.
 """
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
 from ...files import regular
+from ..fairseq_output import entries
+from .metric import Metric
 
 SIGNATURE = "of the units of the dictionary, end-of-sentence symbols included; fairseq-validate, two decimals"
 
@@ -26,8 +27,6 @@ def score(path: str | Path, subset: str) -> dict[str, Any]:
     Raises:
         OdeTransformerError: there is no such file, it has no entry for the subset, or the entry lacks it.
     """
-    from ..runs.records import entries
-
     try:
         found = [values for _, values in entries(regular(path).read_text(encoding="utf-8", errors="replace"), subset)]
     except OSError as error:
@@ -41,17 +40,4 @@ def score(path: str | Path, subset: str) -> dict[str, Any]:
     return {"perplexity": {"value": value, "signature": SIGNATURE}, "loss": loss}
 
 
-def score_files(args: argparse.Namespace) -> dict[str, Any]:
-    """The score that ``ode-transformer score`` is asked for."""
-    return score(args.validation_log, args.subset or "test")
-
-
-def report(result: dict[str, Any]) -> str:
-    """The result of ``score`` as lines to print."""
-    return "perplexity  {value:g}   ({signature})".format(**result["perplexity"])
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer score`` for language models."""
-    parser.add_argument("--validation-log", metavar="FILE", help="output of fairseq-validate --log-format json")
-    parser.add_argument("--subset", metavar="NAME", help="with --validation-log or --data: the subset (default: test)")
+METRIC = Metric("perplexity", "perplexity")

@@ -6,7 +6,6 @@ reference have tabs between them: they are the highlights of CNN/DailyMail, as f
 tabs, as in summaries, a sentence ends at a token of ``ENDS``; See et al. ended those at full stops alone.
 """
 
-import argparse
 import html
 import importlib.metadata
 import re
@@ -14,10 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import OdeTransformerError, install
-from .. import markdown
-from ..arguments import at_least
-from ..text.joining import words
-from ..text.lines import lines_of
+from .metric import Examples, Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,37 +80,23 @@ def take(summaries: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
     return {**dict(zip(KINDS, means.tolist(), strict=True)), "signature": signature()}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer score`` for summaries."""
-    parser.add_argument("--summaries", metavar="FILE", help="output of fairseq-generate; with --ref, the references")
-    parser.add_argument("--source", metavar="FILE", help="what was summarized, for --lead; or corrected")
-    parser.add_argument("--lead", type=at_least(1), metavar="N", help="score the first N sentences as well")
+def _metric(name: str, label: str, kind: str) -> Metric:
+    def statistics(outputs: Sequence[str], examples: Examples) -> list[tuple[float, int]]:
+        return [(value, 1) for value in each(outputs, examples.references[0])[:, KINDS.index(kind)]]
+
+    return Metric(
+        name,
+        label,
+        kind,
+        entry="rouge",
+        statistics=statistics,
+        signature=lambda outputs, examples: signature(),
+        whole=lambda outputs, examples: take(outputs, examples.references[0]),
+    )
 
 
-def score_files(args: argparse.Namespace) -> dict[str, Any]:
-    """The scores that ``ode-transformer score`` is asked for.
-
-    Raises:
-        OdeTransformerError: an option is missing, or a file has another number of lines; summaries hold subword units.
-    """
-    from .translations import read_generate_output
-
-    if not args.ref or (args.lead and not args.source):
-        raise OdeTransformerError("--summaries FILE needs --ref FILE, and --lead N needs --source FILE")
-    summaries = words(read_generate_output(args.summaries).hypotheses, args.summaries, args.remove_bpe)
-    references = lines_of(args.ref, len(summaries), args.summaries)
-    result = {"sentences": len(summaries), "rouge": take(summaries, references)}
-    if args.lead:
-        sources = lines_of(args.source, len(summaries), args.summaries)
-        label = "first sentence" if args.lead == 1 else f"first {args.lead} sentences"
-        result["source"] = {"label": label, "rouge": take([lead(text, args.lead) for text in sources], references)}
-    return result
-
-
-def report(result: dict[str, Any]) -> str:
-    """What :func:`score_files` returned as lines to print."""
-    rows = [("the summaries", result["rouge"])]
-    if "source" in result:
-        rows.append((result["source"]["label"], result["source"]["rouge"]))
-    scores = markdown.table(("", *KINDS), ((name, *(f"{values[kind]:.2f}" for kind in KINDS)) for name, values in rows))
-    return f"{scores}\n\nsignature: {result['rouge']['signature']}\nsummaries: {result['sentences']}"
+METRICS = (
+    _metric("rouge1", "ROUGE-1", "rouge1"),
+    _metric("rouge2", "ROUGE-2", "rouge2"),
+    _metric("rougeL", "ROUGE-L", "rougeLsum"),
+)

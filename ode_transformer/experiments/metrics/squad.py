@@ -6,13 +6,19 @@ where its no-answer score is above a threshold: the value is that of the best th
 and ``best_f1``.
 """
 
+import json
 import re
 import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import OdeTransformerError
+from . import glue
+from .metric import Examples, Metric, percent
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Compared(NamedTuple):
@@ -136,3 +142,47 @@ def take(
         if where is not None:
             found[name]["threshold"] = where
     return found
+
+
+def _counted(outputs: Sequence[str], examples: Examples, metric: str) -> tuple[list[float], str]:
+    """The scores of the questions, and their signature; outputs are ``[question, answer, no-answer score or null]``."""
+    version, golds = examples.questions
+    rows = [json.loads(line) for line in outputs]
+    answers = {name: answer for name, answer, _ in rows}
+    no_answer = {name: score for name, _, score in rows if score is not None} or None
+    compared = compare(golds, answers, version)
+    values, threshold = counted(compared, answers, no_answer if version == "2.0" else None, metric)
+    return list(values.values()), signature(version, len(golds), threshold)
+
+
+def _exact_matches(outputs: Sequence[str], examples: Examples) -> list[tuple[float, int]]:
+    return [(value, 1) for value in _counted(outputs, examples, "exact_match")[0]]
+
+
+def _f1s(outputs: Sequence[str], examples: Examples) -> Any:
+    """Those of the answers to questions; of labels what :mod:`.glue` has."""
+    if examples.questions is None:
+        return glue.cells(outputs, examples)
+    return [(value, 1) for value in _counted(outputs, examples, "f1")[0]]
+
+
+def _f1_score(sums: "np.ndarray") -> float:
+    return percent(sums) if len(sums) == 2 else glue.f1(sums)
+
+
+EXACT_MATCH = Metric(
+    "exact_match",
+    "exact match",
+    needs=("questions",),
+    statistics=_exact_matches,
+    score=percent,
+    signature=lambda outputs, examples: _counted(outputs, examples, "exact_match")[1],
+)
+F1 = Metric(
+    "f1",
+    "F1",
+    needs=("labels|questions",),
+    statistics=_f1s,
+    score=_f1_score,
+    signature=lambda outputs, examples: _counted(outputs, examples, "f1")[1] if examples.questions else glue.SIGNATURE,
+)

@@ -130,6 +130,7 @@ class Score:
     lead: int = 0  # of summaries: so many first sentences of the source are scored beside them
     references: int = 0  # of corrections: how many people corrected a sentence
     edits: list[str] = field(default_factory=list)  # of corrections: subsets that have people's edits instead
+    metrics: list[str] = field(default_factory=list)  # further ones, such as ter or comet
 
 
 @dataclass(frozen=True)
@@ -432,11 +433,15 @@ def _check_average(average: Average, path: str) -> None:
 
 
 def _check_score(recipe: Recipe, path: str) -> None:
+    from ..metrics import METRICS
+
     score = recipe.score
     if score.plain and (score.compound_split or score.join_hyphens):
         raise RecipeError(f"{path}: score.plain: excludes compound_split and join_hyphens, which need tokenized text")
     if score.compound_split and recipe.data.target != "de":
         raise RecipeError(f"{path}: score.compound_split is for German targets, got target {recipe.data.target!r}")
+    for metric in score.metrics:
+        _must(path, "score.metrics", metric, METRICS)
 
 
 def _check_start(recipe: Recipe, start: Start, path: str, before: tuple[str, ...]) -> None:

@@ -21,8 +21,8 @@ from ...errors import OdeTransformerError
 from ...files import write_text
 from .. import recipes, runs
 from ..arguments import at_least
+from ..fairseq_output import read_generate_output
 from ..metrics import METRICS
-from ..metrics.translations import read_generate_output
 from ..runs.records import check_scores, curve_points, read_record
 from . import plots, significance, tables
 

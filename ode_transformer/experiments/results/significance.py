@@ -1,36 +1,58 @@
-"""``ode-transformer compare``: tests whether systems differ significantly from a baseline on the test sets."""
+"""``ode-transformer compare``: tests whether systems differ significantly from a baseline on the test sets.
+
+Systems are runs, by their recipes or folders, or plain files; the test is that of :mod:`~.metrics.resampling`, by the
+statistics of any metric.
+"""
 
 import argparse
-import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ... import machine
 from ...errors import OdeTransformerError
 from ...files import sha256
 from .. import markdown, recipes, runs
 from ..arguments import at_least
-from ..metrics import METRICS, bleu, translations
+from ..metrics import METRICS, Examples, Metric
+from ..metrics.resampling import TESTS, bootstrap, interval, p_value
+from ..metrics.scoring import is_endless
 from ..runs import records
 from ..tasks import TASKS
-from ..tasks.task import Scored
-from ..tasks.translation import plain_text
-from ..tasks.translation import translations as translated
-from ..text.lines import read_all
+from ..text.lines import lines_of, read_all
 
-TRANSLATIONS_BY = "sacrebleu"  # the metric of translations, and of comparisons that do not say theirs
-TESTS = {"randomisation": "approximate randomization", "bootstrap": "paired bootstrap"}
+if TYPE_CHECKING:
+    import numpy as np
+
+TRANSLATIONS_BY = "sacrebleu"  # the metric of comparisons that do not say theirs
 LEVEL = 0.05  # of adjusted p-values: the expected share of differences by chance among those called significant
 
 
 class System(NamedTuple):
-    """A recipe and the folder of its run; and its record, beside which its outputs are, if the run is gone."""
+    """A run: its recipe and folder; and its record, beside which its outputs are, if the run is gone."""
 
     recipe: recipes.Recipe
     folder: Path
     record: Optional[Path] = None
+    given: str = ""  # the folder, where that is what the user named
+
+    @property
+    def name(self) -> str:
+        """The name in a comparison."""
+        return self.given or self.recipe.name
+
+
+def of_folder(folder: str) -> System:
+    """The run in a folder.
+
+    Raises:
+        OdeTransformerError: there is none, or its recipe is not there.
+    """
+    run = runs.read(folder)
+    if run is None:
+        raise OdeTransformerError(f"{folder}: must hold a run, with run.json")
+    recipe = recipes.load(run["given"], scale=run["scale"] or "full", seed=run["seed"])
+    return System(recipe, Path(folder), given=folder)
 
 
 def system(recipe: recipes.Recipe, precision: Optional[str] = None) -> System:
@@ -74,9 +96,7 @@ def comparable(*systems: System) -> bool:
         )
         for s in systems
     }
-    return len(kinds) == 1 and (
-        systems[0].recipe.task == "translation" or TASKS[systems[0].recipe.task].scored is not None
-    )
+    return len(kinds) == 1 and TASKS[systems[0].recipe.task].examples is not None
 
 
 def compare(
@@ -86,64 +106,183 @@ def compare(
     samples: int = 1000,
     metric: Optional[str] = None,
 ) -> dict[str, Any]:
-    """Test whether systems differ from a baseline, on the translations of their runs.
-
-    The test is approximate randomization (Riezler and Maxwell 2005) or paired bootstrap resampling (Koehn 2004), of
-    sacreBLEU on detokenized translations, or of a metric of another task.
+    """Test whether systems differ from a baseline, on the outputs of their runs.
 
     Args:
         baseline: a finished run.
         systems: finished runs with the same test sets, whatever their training data.
         test: one of ``TESTS``.
         samples: the number of resamplings, or trials.
-        metric: by default that by which the task compares its systems; of translations, no other.
+        metric: by default that by which the task compares its systems.
 
     Returns:
         ``baseline``, its ``seed``, the ``precisions`` in which the systems were trained, ``test``, ``samples``,
-        ``metric``, ``signature``, and for each test set and recipe the metric's value, under its key in ``METRICS``,
-        and ``p_value``: None for the baseline, and for a system whose score, or the baseline's, is not a number. Of
+        ``metric``, ``signature``, ``two_sided``, true, and for each test set and system what :func:`tested` returns. Of
         translations also ``endless``, the number of sentences whose translation is endless in the system or in the
-        baseline, and ``difference_without``, by how much the system's BLEU is higher on all other sentences.
+        baseline, and ``difference_without``, by how much the system's score is higher on all other sentences.
 
     Raises:
         OdeTransformerError: a test set has no outputs, in a run or beside the record of one that is gone; the scores of
             a run are older than its outputs; test sets or references differ; or there is no such test or metric.
     """
-    if test not in TESTS:
-        raise OdeTransformerError(f"--test {test}: must be one of {', '.join(TESTS)}")
-    first, name = baseline.recipe, baseline.recipe.name
-    if first.task != "translation" and TASKS[first.task].scored is None:
-        raise OdeTransformerError(f"{name}: runs of the task {first.task} cannot be compared")
-    metrics = TASKS[first.task].metrics(first)
-    tested, metric = metrics if TASKS[first.task].scored else metrics[-1:], metric or metrics[-1]
-    if metric not in tested:
-        raise OdeTransformerError(f"--metric {metric}: must be one of {', '.join(tested)} for {name}")
-    names = [one.recipe.name for one in (baseline, *systems)]
+    everyone, name, task = (baseline, *systems), baseline.name, TASKS[baseline.recipe.task]
+    if task.examples is None:
+        raise OdeTransformerError(f"{name}: runs of the task {baseline.recipe.task} cannot be compared")
+    its = _metric(metric or task.metrics(baseline.recipe)[-1], test)
+    names = [one.name for one in everyone]
     if twice := [other for other in names if names.count(other) > 1]:
         raise OdeTransformerError(f"{twice[0]}: must be given once")
     for other in systems:
         if not comparable(baseline, other):
-            raise OdeTransformerError(
-                f"{other.recipe.name}: must have the task, metric, test sets and letter case of {name}"
-            )
-    for one in (baseline, *systems):
+            raise OdeTransformerError(f"{other.name}: must have the task, metric, test sets and letter case of {name}")
+    for one in everyone:
         if one.record is None:
             _check_run(one)
             records.check_scores(one.recipe, one.folder)
-    trained_in = {one.recipe.name: _precision(one) for one in (baseline, *systems)}
-    compared = _translated if first.task == "translation" else partial(_scored, metric)
-    signature, found = compared((baseline, *systems), test, samples)
-    return {
-        "baseline": name,
-        "seed": first.trained_seed,
-        "precisions": trained_in,
-        "test": test,
-        "samples": samples,
-        "metric": metric,
-        "signature": signature,
-        "test_sets": found,
-        "versions": machine.versions(),
-    }
+    trained_in = {one.name: _precision(one) for one in everyone}
+    found, signature = {}, ""
+    for test_set in baseline.recipe.subsets.values():
+        read = {one.name: _read(one, test_set) for one in everyone}
+        outputs, examples = read[name]
+        if not its.fits(examples):
+            continue
+        for other, (_, others) in read.items():
+            if _compared_with(others) != _compared_with(examples):
+                raise OdeTransformerError(f"{other}: must have the references of {name} for {test_set}")
+        signature = its.quoted(outputs, examples)
+        statistics = {other: its.of_each(*both) for other, both in read.items()}
+        values = tested(its, statistics, test, samples)
+        for one in everyone:
+            values[one.name][its.key] = _recorded(one, test_set, its, signature, values[one.name][its.key])
+            if one is not baseline and baseline.recipe.task == "translation":
+                texts = outputs, read[one.name][0], examples.references[0]
+                values[one.name] |= _without_endless(its, statistics[name], statistics[one.name], *texts)
+        found[test_set] = values
+    if not found:
+        raise OdeTransformerError(
+            f"--metric {its.name}: {name} has no test set ({', '.join(baseline.recipe.subsets.values())}) with "
+            f"{' and '.join(its.needs)}, which it needs"
+        )
+    about = {"baseline": name, "seed": baseline.recipe.trained_seed, "precisions": trained_in}
+    return about | _described(its, test, samples, signature) | {"test_sets": found}
+
+
+def compare_files(
+    files: Sequence[str],
+    references: Sequence[str],
+    test: str = "randomisation",
+    samples: int = 1000,
+    metric: str = TRANSLATIONS_BY,
+    source: Optional[str] = None,
+    lang: str = "",
+    lowercase: bool = False,
+) -> dict[str, Any]:
+    """Test whether outputs in files differ from those in the first, as :func:`compare` does.
+
+    Args:
+        files: of plain text, or of labels, an output in each line.
+        references: files of what is right, as many as there are references.
+        test, samples, metric: as those of :func:`compare`.
+        source: a file of what was translated, for metrics that read it.
+        lang: the language of translations, for metrics that tokenize by it.
+        lowercase: whether letter case is ignored.
+
+    Raises:
+        OdeTransformerError: a file cannot be read, or has another number of lines; or there is no such test or metric.
+    """
+    its, first = _metric(metric, test), read_all(files[0])
+    right = [lines_of(path, len(first), files[0]) for path in references]
+    sources = lines_of(source, len(first), files[0]) if source else ()
+    examples = Examples(right, sources, labels=right[0], lang=lang, lowercase=lowercase)
+    if not its.fits(examples):
+        raise OdeTransformerError(f"--metric {metric}: needs {' and '.join(its.needs)}")
+    texts = {path: lines_of(path, len(first), files[0]) for path in files}
+    if len(texts) < len(files):
+        raise OdeTransformerError("every file must be given once")
+    values = tested(its, {path: its.of_each(lines, examples) for path, lines in texts.items()}, test, samples)
+    about = {"baseline": files[0], "seed": None, "precisions": {}}
+    about |= _described(its, test, samples, its.quoted(first, examples))
+    return about | {"test_sets": {", ".join(references): values}}
+
+
+def tested(
+    metric: Metric, statistics: Mapping[str, "np.ndarray"], test: str, samples: int
+) -> dict[str, dict[str, Any]]:
+    """Test whether systems differ from the first one.
+
+    Args:
+        metric: what they are compared by.
+        statistics: :meth:`.Metric.of_each` of each system, of the same examples.
+        test, samples: as those of :func:`compare`.
+
+    Returns:
+        of each system the metric's value, under its key; its 95 percent ``interval``; ``p_value``, two-sided, and the
+        ``interval_of_difference`` from the first; both are None for the first. Without a p where a score is no number.
+    """
+    baseline = next(iter(statistics.values()))
+    base, found = bootstrap(baseline, metric.score), {}
+    for name, its in statistics.items():
+        scores, first = bootstrap(its, metric.score), its is baseline
+        found[name] = {
+            metric.key: float(metric.score(its.sum(0))),
+            "interval": interval(scores),
+            "p_value": None if first else p_value(baseline, its, metric.score, test, samples),
+            "interval_of_difference": None if first else interval(scores - base),
+        }
+    return found
+
+
+def _metric(name: str, test: str) -> Metric:
+    if test not in TESTS:
+        raise OdeTransformerError(f"--test {test}: must be one of {', '.join(TESTS)}")
+    if name not in METRICS or METRICS[name].statistics is None:
+        known = ", ".join(metric.name for metric in METRICS.values() if metric.statistics)
+        raise OdeTransformerError(f"--metric {name}: must be one of {known}")
+    return METRICS[name]
+
+
+def _described(metric: Metric, test: str, samples: int, signature: str) -> dict[str, Any]:
+    about = {"test": test, "samples": samples, "metric": metric.name, "signature": signature, "two_sided": True}
+    return about | {"versions": machine.versions()}
+
+
+def _compared_with(examples: Examples) -> tuple:
+    """What must be equal for systems that are compared."""
+    return examples.references, examples.labels, examples.questions, examples.edits and read_all(examples.edits)
+
+
+def _read(one: System, test_set: str) -> tuple[Sequence[str], Examples]:
+    """The outputs of a system, and the examples that they are of."""
+    read = TASKS[one.recipe.task].examples
+    return read(one.recipe, _outputs(one, test_set), _subset(one, test_set), None if one.record else one.folder)
+
+
+def _without_endless(
+    metric: Metric,
+    baseline: "np.ndarray",
+    system: "np.ndarray",
+    ours: Sequence[str],
+    theirs: Sequence[str],
+    references: Sequence[str],
+) -> dict[str, Any]:
+    """How far two systems differ on the sentences that neither of them translates without end."""
+    import numpy as np
+
+    texts = zip(ours, theirs, references, strict=True)
+    kept = np.array([not (is_endless(a, reference) or is_endless(b, reference)) for a, b, reference in texts])
+    before, after = (metric.score(its[kept].sum(0)) for its in (baseline, system))
+    return {"endless": int((~kept).sum()), "difference_without": float(after - before)}
+
+
+def _recorded(one: System, test_set: str, metric: Metric, signature: str, otherwise: float) -> float:
+    """The value that the run reports with this signature, as GLEU's, which is drawn at random; or ``otherwise``."""
+    path = one.folder / "scores" / f"{_subset(one, test_set)}.json"
+    if one.record:
+        scores = records.read_record(one.record)["scores"].get(test_set, {})
+    else:
+        scores = records.read_scores(path) if path.is_file() else {}
+    value = metric.value(scores)
+    return value if value is not None and metric.recorded_signature(scores) == signature else otherwise
 
 
 def _check_run(one: System) -> None:
@@ -160,11 +299,12 @@ def _check_run(one: System) -> None:
 
 
 def halved(comparison: dict[str, Any]) -> bool:
-    """Whether the p of a comparison is sacreBLEU's, about half of the two-sided one.
+    """Whether the p of a recorded comparison is sacreBLEU's, about half of the two-sided one.
 
-    Its bootstrap counts |d| - mean |d| instead of |d - mean d|.
+    Its bootstrap, by which earlier versions compared translations, counts |d| - mean |d| instead of |d - mean d|.
     """
-    return comparison["metric"] == TRANSLATIONS_BY and comparison["test"] == "bootstrap"
+    sacrebleu = comparison["metric"] == TRANSLATIONS_BY and comparison["test"] == "bootstrap"
+    return sacrebleu and not comparison.get("two_sided")
 
 
 def two_sided(comparison: dict[str, Any], p: Optional[float]) -> Optional[float]:
@@ -199,151 +339,6 @@ def precisions(comparison: dict[str, Any]) -> str:
     return f"the precisions of training differ: {trained}"
 
 
-Found = tuple[str, dict[str, dict[str, Any]]]  # the metric's signature, and the results by test set and recipe
-
-
-def _translated(systems: Sequence[System], test: str, samples: int) -> Found:
-    """Compare by sacreBLEU."""
-    from sacrebleu.metrics import BLEU
-    from sacrebleu.significance import PairedTest
-
-    first = systems[0].recipe
-    bleu.check_language(first.data.target)
-    found: dict[str, dict[str, Any]] = {}
-    for test_set in first.subsets.values():
-        texts = [_outputs(one, test_set) for one in systems]
-        references, *others = (_references(one, test_set, len(its)) for one, its in zip(systems, texts, strict=True))
-        _same_references(systems, [references, *others], test_set)
-        metric = BLEU(lowercase=first.score.lowercase, trg_lang=first.data.target, references=[references])
-        named = [(s.recipe.name, hyps) for s, hyps in zip(systems, texts, strict=True)]
-        differ = [_differing(metric, texts[0], hyps, references) for hyps in texts]
-        done = PairedTest(
-            named, {"BLEU": metric}, None, test_type={"randomisation": "ar", "bootstrap": "bs"}[test], n_samples=samples
-        )
-        signatures, scores = done()
-        ((key, signature),) = signatures.items()
-        found[test_set] = {
-            name: {"bleu": result.score, "p_value": _with_ties(result.p_value, test, n) if i else None}
-            for i, ((name, _), n, result) in enumerate(zip(named, differ, scores[key], strict=True))
-        }
-        for name, hyps in named[1:]:
-            found[test_set][name] |= _without_endless(metric, texts[0], hyps, references)
-    return str(signature), found
-
-
-def _without_endless(
-    metric: Any, baseline: Sequence[str], system: Sequence[str], references: Sequence[str]
-) -> dict[str, Any]:
-    """How far two systems' BLEU differ on the sentences that neither of them translates without end."""
-    kept = [
-        (ours, theirs, reference)
-        for ours, theirs, reference in zip(baseline, system, references, strict=True)
-        if not (translations.is_endless(ours, reference) or translations.is_endless(theirs, reference))
-    ]
-    before, after = (metric.corpus_score([k[i] for k in kept], [[k[2] for k in kept]]).score for i in (0, 1))
-    return {"endless": len(references) - len(kept), "difference_without": after - before}
-
-
-def _differing(metric: Any, ours: Sequence[str], theirs: Sequence[str], references: Sequence[str]) -> int:
-    """The number of sentences of two systems that are not the same to BLEU."""
-
-    def counts(hypothesis: str, reference: str) -> tuple:
-        score = metric.corpus_score([hypothesis], [[reference]])
-        return score.counts, score.totals, score.sys_len
-
-    pairs = ((a, b, reference) for a, b, reference in zip(ours, theirs, references, strict=True) if a != b)
-    return sum(counts(a, reference) != counts(b, reference) for a, b, reference in pairs)
-
-
-def _with_ties(p: float, test: str, differing: int) -> float:
-    """sacreBLEU's p, with the trials that it leaves out: those whose difference equals that of the systems.
-
-    Randomization exchanges none or all of the n sentences that differ with probability 2^(1 - n). If none differ, all
-    samples are such trials.
-    """
-    return min(1.0, p + 2.0 ** (1 - differing)) if test == "randomisation" or differing == 0 else p
-
-
-def _scored(metric: str, systems: Sequence[System], test: str, samples: int) -> Found:
-    """Compare by a metric of the task's own, with sacreBLEU's seed, but with a two-sided p-value."""
-    found: dict[str, dict[str, Any]] = {}
-    signature = ""
-    for test_set in systems[0].recipe.subsets.values():
-        scored = [
-            TASKS[s.recipe.task].scored(s.recipe, _outputs(s, test_set), _subset(s, test_set), metric) for s in systems
-        ]
-        if scored[0] is None:
-            continue
-        _same_references(systems, [one.reference for one in scored], test_set)
-        baseline, signature, key = scored[0], scored[0].signature, METRICS[metric].key
-        found[test_set] = {
-            s.recipe.name: {
-                key: _recorded(s, test_set, metric, signature, one.score(one.units.sum(0))),
-                "p_value": p_value(baseline, one, test, samples) if i else None,
-            }
-            for i, (s, one) in enumerate(zip(systems, scored, strict=True))
-        }
-    if not found:
-        names = ", ".join(systems[0].recipe.subsets.values())
-        raise OdeTransformerError(
-            f"--metric {metric}: {systems[0].recipe.name} has no test set ({names}) that can be compared by it"
-        )
-    return signature, found
-
-
-def _recorded(one: System, test_set: str, metric: str, signature: str, otherwise: float) -> float:
-    """The value that the run reports with this signature, as GLEU's, which is drawn at random; or ``otherwise``."""
-    path = one.folder / "scores" / f"{_subset(one, test_set)}.json"
-    if one.record:
-        scores = records.read_record(one.record)["scores"][test_set]
-    else:
-        scores = records.read_scores(path) if path.is_file() else {}
-    value = METRICS[metric].value(scores)
-    return value if value is not None and METRICS[metric].signature(scores) == signature else otherwise
-
-
-def p_value(baseline: Scored, system: Scored, test: str, samples: int, seed: int = 12345) -> Optional[float]:
-    """The p-value of the difference of two systems; None where a score is not a number because a model diverged.
-
-    It is the probability of a difference at least as large under the hypothesis that the systems do not differ.
-
-    Args:
-        baseline: the scores of a system.
-        system: the scores of another system on the same sentences.
-        test: ``bootstrap`` draws sentences with replacement, and the differences are centered; ``randomisation``
-            exchanges the systems' sentences with probability 1/2.
-        samples: the number of resamplings, or trials.
-        seed: the seed of the random numbers.
-    """
-    import numpy as np
-
-    a, b = baseline.units, system.units
-    sentences, random = len(a), np.random.default_rng(seed)
-    observed = abs(system.score(b.sum(0)) - baseline.score(a.sum(0)))
-    if not math.isfinite(observed):
-        return None
-    differences = []
-    for _ in range(samples):
-        if test == "bootstrap":
-            times = np.bincount(random.integers(sentences, size=sentences), minlength=sentences)
-            sums = times @ a, times @ b
-        else:
-            swap = random.integers(2, size=(sentences, 1))
-            sums = np.where(swap, b, a).sum(0), np.where(swap, a, b).sum(0)
-        differences.append(system.score(sums[1]) - baseline.score(sums[0]))
-    found = np.array(differences)
-    if test == "bootstrap":
-        found = found - found.mean()
-    # The tolerance covers the rounding of sums in another order.
-    return float((1 + (np.abs(found) > observed - 1e-12).sum()) / (1 + samples)) if observed else 1.0
-
-
-def _same_references(systems: Sequence[System], references: Sequence[Any], test_set: str) -> None:
-    name = systems[0].recipe.name
-    if others := [s.recipe.name for s, theirs in zip(systems, references, strict=True) if theirs != references[0]]:
-        raise OdeTransformerError(f"{others[0]}: must have the references of {name} for {test_set}")
-
-
 def _precision(one: System) -> str:
     """The precision of a run, from its ``run.json`` or its record."""
     run = records.read_record(one.record) if one.record else runs.read(one.folder)
@@ -374,38 +369,15 @@ def _outputs(one: System, test_set: str) -> list[str]:
     return read_all(path)
 
 
-def _references(one: System, test_set: str, count: int) -> list[str]:
-    """The references of translations: raw where they exist, otherwise the tokenized ones, as for the score."""
-    recipe, subset = one.recipe, _subset(one, test_set)
-    data = recipes.ROOT / recipe.data.directory
-    beside = translations.references_in(data, subset, recipe.data.target)
-    if "raw" in beside:
-        found = read_all(beside["raw"])
-    elif "tok" in beside:
-        found = plain_text(recipe, read_all(beside["tok"]))
-    elif one.record:
-        raise OdeTransformerError(f"{data}: must have the references of {test_set}; made by: {recipe.data.prepare}")
-    else:
-        path = translated(str(one.folder), subset)
-        found = plain_text(recipe, translations.read_generate_output(path).references or [])
-    if len(found) != count:
-        raise OdeTransformerError(
-            f"{recipe.name} has {count} sentences of {test_set}, the references in {data} are {len(found)}"
-        )
-    return found
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer compare``."""
-    parser.add_argument("baseline", metavar="BASELINE", help="the recipe of a finished run")
-    parser.add_argument("system", metavar="SYSTEM", nargs="+", help="recipes of finished runs with the same test sets")
+    parser.add_argument("baseline", metavar="BASELINE", help="the recipe or the folder of a finished run; or a file")
+    parser.add_argument("system", metavar="SYSTEM", nargs="+", help="others with the same test sets; or files")
     parser.add_argument(
         "--test", choices=TESTS, default="randomisation", help="approximate randomization, or paired bootstrap"
     )
     parser.add_argument(
-        "--metric",
-        metavar="NAME",
-        help="the task's metric to compare by (default: its main one; translations: sacrebleu)",
+        "--metric", metavar="NAME", help="what to compare by (default: the task's main one; translations: sacrebleu)"
     )
     parser.add_argument(
         "--samples", metavar="N", type=at_least(1), default=1000, help="resamplings, or trials (default: 1000)"
@@ -416,30 +388,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision", choices=recipes.PRECISIONS, help="of all trainings (default: that of the run, or of its record)"
     )
+    files = parser.add_argument_group("files of plain text, a translation in each line")
+    files.add_argument("--ref", metavar="FILE", action="append", help="their references; may be repeated")
+    files.add_argument("--source", metavar="FILE", help="what was translated, for --metric comet")
+    files.add_argument("--target-lang", metavar="LANG", default="", help="for the tokenization of zh, ja and ko")
+    files.add_argument("--lowercase", action="store_true", help="ignore case")
     recipes.add_variant(parser)
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer compare``; the exit status."""
-    loaded = [recipes.load(name, scale=args.scale, seed=args.seed) for name in (args.baseline, *args.system)]
-    named = [system(recipe, args.precision) for recipe in loaded]
-    content = compare(named[0], named[1:], args.test, args.samples, args.metric)
-    metric = METRICS[content["metric"]]
-    print(kind_of_p(content))
-    if differ := precisions(content):
-        print(differ)
-    by_test_set = content["test_sets"]
-    p_values = [two_sided(content, values["p_value"]) for found in by_test_set.values() for values in found.values()]
+    names = (args.baseline, *args.system)
+    if args.ref:
+        how = args.source, args.target_lang, args.lowercase
+        metric = args.metric or TRANSLATIONS_BY
+        content = compare_files(names, args.ref, args.test, args.samples, metric, *how)
+    elif args.source or args.target_lang or args.lowercase:
+        raise OdeTransformerError("--source, --target-lang and --lowercase go with --ref FILE; a recipe says them")
+    else:
+        systems = [
+            of_folder(name)
+            if Path(name, "run.json").is_file()
+            else system(recipes.load(name, scale=args.scale, seed=args.seed), args.precision)
+            for name in names
+        ]
+        content = compare(systems[0], systems[1:], args.test, args.samples, args.metric)
+    print(report(content))
+    if args.output:
+        records.write(args.output, content)
+    return 0
+
+
+def report(comparison: Mapping[str, Any]) -> str:
+    """A comparison as tables to print, one for each test set."""
+    metric, first = METRICS[comparison["metric"]], comparison["baseline"]
+    by_test_set = comparison["test_sets"]
+    p_values = [two_sided(comparison, values["p_value"]) for found in by_test_set.values() for values in found.values()]
     both = zip(p_values, adjusted(p_values), strict=True)
+    parts = [f"{TESTS[comparison['test']]}; {kind_of_p(comparison)}", *filter(None, [precisions(comparison)])]
+    head = ("system", metric.label, "95 percent interval", "difference", "p", "p, adjusted for all comparisons")
     for test_set, found in by_test_set.items():
         cells = []
         for name, values in found.items():
             said = ["not compared" if p is None else f"{p:.4f}" for p in next(both)]
-            cells.append(
-                (name, f"{values[metric.key]:.2f}", *(said if name != content["baseline"] else ["baseline", ""]))
-            )
-        print(f"\n{test_set} ({content['signature']})\n")
-        print(markdown.table(("system", metric.label, "p", "p, adjusted for the number of comparisons"), cells))
-    if args.output:
-        records.write(args.output, content)
-    return 0
+            if name == first:
+                difference, said = "", ["baseline", ""]
+            else:
+                difference = f"{values[metric.key] - found[first][metric.key]:+.2f} {_range(values, '+.2f')}"
+            cells.append((name, f"{values[metric.key]:.2f}", _range(values), difference, *said))
+        parts.append(f"\n{test_set} ({comparison['signature']})\n\n{markdown.table(head, cells)}")
+    return "\n".join(parts)
+
+
+def _range(values: Mapping[str, Any], form: str = "") -> str:
+    low, high = values["interval_of_difference" if form else "interval"]
+    return f"[{low:{form or '.2f'}}, {high:{form or '.2f'}}]"

@@ -26,7 +26,8 @@ from ... import processors
 from ...errors import OdeTransformerError
 from ...files import sha256, write_json, write_text
 from ..arguments import at_least
-from ..metrics.bleu import check_language, detokenised_bleu
+from ..metrics import METRICS, Examples
+from ..metrics.bleu import check_language
 from ..recipes import plain_yaml
 from ..tasks.task import OURS
 from ..text.lines import Faults, TextError, count_lines, read_lines, read_pair, whole_pair, write_pair
@@ -520,7 +521,7 @@ class Preparation:
             made = pipeline.plain(list(read_lines(self.text / "bpe" / f"{split}.{target}")))
             raw = [line.lower() for line in raw] if self.args.lowercase else raw
             differ = [each for each in zip(itertools.count(1), raw, made) if each[1].split() != each[2].split()]
-            ceiling = detokenised_bleu(made, [raw], target)["bleu"] if differ else 100.0
+            ceiling = METRICS["sacrebleu"].compute(made, Examples([raw], lang=target))["bleu"] if differ else 100.0
             say(f"{split}.{target}: the references themselves, prepared and detokenized, score {ceiling:.1f} sacreBLEU")
             if ceiling < CEILING:
                 number, there, here = differ[0]

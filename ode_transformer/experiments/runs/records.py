@@ -6,11 +6,10 @@ manifest. Nothing in it is typed by hand.
 
 import argparse
 import contextlib
-import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +19,7 @@ from ... import machine, paths
 from ...errors import OdeTransformerError
 from ...files import read_json, regular, sha256, write_json, write_lines
 from .. import recipes, runs
+from ..fairseq_output import entries
 from ..metrics import METRICS
 from ..schema import MOST, count, lacks, one_of
 from ..tasks import TASKS
@@ -72,13 +72,6 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # at the beginning of each line that f
 
 class RecordError(OdeTransformerError):
     """A run lacks something that a record needs; the message names the file and what is missing."""
-
-
-def entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The entries of some kinds in a log, without the kind before each key; those that a kill truncated are skipped."""
-    for kind, body in re.findall(rf"\| INFO \| ({'|'.join(map(re.escape, kinds))}) \| (\{{[^{{}}\n]*\}})", text):
-        with contextlib.suppress(ValueError, RecursionError):
-            yield kind, {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
 
 
 def curve_points(training: Mapping[str, Any], key: str) -> list[tuple[int, float]]:

@@ -195,7 +195,7 @@ def _metrics(scores: dict[str, Any]) -> list[dict[str, Any]]:
         {
             "type": kind,
             "value": round(value, 2),
-            "name": f"{METRICS[name].label} {METRICS[name].signature(scores)}".rstrip(),
+            "name": f"{METRICS[name].label} {METRICS[name].recorded_signature(scores)}".rstrip(),
         }
         for name, kind in HUB_METRICS.items()
         if (value := METRICS[name].value(scores)) is not None
@@ -212,7 +212,7 @@ class _WithoutAnchors(yaml.SafeDumper):
 
 def _scores(record: dict[str, Any], half: bool) -> str:
     rows = [
-        (test_set, metric.label, f"{value:.2f}", f"`{metric.signature(scores) or '-'}`")
+        (test_set, metric.label, f"{value:.2f}", f"`{metric.recorded_signature(scores) or '-'}`")
         for test_set, scores in record["scores"].items()
         for metric in METRICS.values()
         if (value := metric.value(scores)) is not None

@@ -9,13 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import OdeTransformerError
 from ...files import read_text, regular, write_lines
-from ..metrics import accuracy, glue
+from ..metrics import accuracy
 from ..text import segmentation
-from .task import Scored, Task, predicted, prediction
+from .task import Task, labelled, predicted, prediction
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -298,12 +298,6 @@ def classify(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bo
     return list(zip(found.golds, best(found.scores, found.classes), probabilities, strict=True))
 
 
-def _scored(recipe: Any, lines: Sequence[str], subset: str, metric: str) -> Scored:
-    golds, taken, _ = map(list, zip(*(line.split("\t") for line in lines), strict=True))
-    units = glue.units(metric, golds, taken)
-    return Scored(accuracy.SIGNATURE, units, lambda sums: 100 * sums[0] / sums[1], golds)
-
-
 TASK = Task(
     name="classification",
     section="validate",
@@ -311,5 +305,5 @@ TASK = Task(
     evaluation=prediction(["classify"], ["score"]),
     metrics=lambda recipe: ["accuracy"],
     outputs=predicted(accuracy.read),
-    scored=_scored,
+    examples=labelled,
 )

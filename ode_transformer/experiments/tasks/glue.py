@@ -14,7 +14,7 @@ from ..metrics import glue
 from ..text import segmentation
 from ..text.lines import read_lines
 from .classification import classify, outputs
-from .task import Scored, Task, predicted, prediction
+from .task import Task, labelled, predicted, prediction
 
 
 @dataclass(frozen=True)
@@ -248,11 +248,6 @@ def _metrics(recipe: Any) -> list[str]:
     return reported[0] if reported else ["accuracy"]
 
 
-def _scored(recipe: Any, lines: Sequence[str], subset: str, metric: str) -> Scored:
-    golds, taken = map(list, zip(*(line.split("\t") for line in lines), strict=True))
-    return Scored(glue.SIGNATURE, glue.units(metric, golds, taken), lambda sums: float(glue.value(metric, sums)), golds)
-
-
 TASK = Task(
     name="glue",
     section="validate",
@@ -260,5 +255,5 @@ TASK = Task(
     evaluation=prediction(["glue", "validate"], ["glue", "score"], lambda recipe: ["--metrics", *_metrics(recipe)]),
     metrics=_metrics,
     outputs=predicted(glue.read),
-    scored=_scored,
+    examples=labelled,
 )

@@ -180,5 +180,5 @@ TASK = Task(
     evaluation=prediction(["choose"], ["glue", "score"], lambda recipe: ["--metrics", "accuracy"]),
     metrics=lambda recipe: ["accuracy"],
     outputs=glue.TASK.outputs,
-    scored=glue.TASK.scored,
+    examples=glue.TASK.examples,
 )

@@ -8,12 +8,14 @@ CNN/DailyMail.
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional
 
 from ... import paths
 from ...errors import OdeTransformerError
 from ...files import read_text
-from .task import Scored, Step, Task
+from ..metrics import Examples
+from ..text.lines import read_all
+from .task import Step, Task
 from .translation import Pair, generated, generation, scoring, task_flags, translations
 
 if TYPE_CHECKING:
@@ -111,16 +113,12 @@ def _references(recipe: "Recipe", subset: str) -> str:
     return f"{recipe.data.directory}/raw/{subset}.target"
 
 
-def _scored(recipe: "Recipe", summaries: Sequence[str], subset: str, metric: str) -> Scored:
-    import numpy as np
-
-    from ..metrics import METRICS, rouge
-    from ..text.lines import read_all
-
+def _examples(
+    recipe: "Recipe", summaries: Sequence[str], subset: str, folder: Optional[Path]
+) -> tuple[Sequence[str], Examples]:
+    source = paths.ROOT / recipe.data.directory / "tok" / f"{subset}.source"
     references = read_all(paths.ROOT / _references(recipe, subset))
-    found = rouge.each(summaries, references)[:, [rouge.KINDS.index(METRICS[metric].key)]]
-    units = np.hstack([found, np.ones_like(found)])
-    return Scored(rouge.signature(), units, lambda sums: sums[0] / sums[1], references)
+    return summaries, Examples([references], read_all(source) if source.is_file() else ())
 
 
 TASK = Task(
@@ -130,5 +128,5 @@ TASK = Task(
     evaluation=_evaluation,
     metrics=lambda recipe: ["rouge1", "rouge2", "rougeL"],
     outputs=generated,
-    scored=_scored,
+    examples=_examples,
 )

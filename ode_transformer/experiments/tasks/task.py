@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from ...paths import USER_DIR
 
 if TYPE_CHECKING:
-    import numpy as np
+    from ..metrics import Examples
 
 OURS = ("python", "-m", "ode_transformer")
 """The first words of a command of this package, which the runner calls in its process."""
@@ -60,23 +60,6 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Scored:
-    """The sentence-level scores of a run on a test set, for significance tests.
-
-    Args:
-        signature: the metric's signature.
-        units: the numbers of each sentence, (sentences, columns); the score is a function of their sums.
-        score: the sums, (columns,) -> the score.
-        reference: a value that is equal for systems that were scored on the same references.
-    """
-
-    signature: str
-    units: "np.ndarray"
-    score: Callable[["np.ndarray"], float]
-    reference: Any
-
-
-@dataclass(frozen=True)
 class Task:
     """The properties of a task.
 
@@ -85,11 +68,12 @@ class Task:
         section: the section of recipes about its evaluation: ``generate`` or ``validate``.
         flags: recipe -> the flags of fairseq's task.
         evaluation: (recipe, folder of the run, words such as ``--cpu``) -> the steps after averaging.
-        metrics: recipe -> its metrics; systems are compared by the last, unless another is named.
+        metrics: recipe -> its metrics, without those of :func:`further_metrics`; systems are compared by the last,
+            unless another is named.
         outputs: (recipe, folder of the run, subset) -> what the system made of each example, a line each: what
             ``ode-transformer record --translations`` keeps, and systems are compared by. None where nothing is kept.
-        scored: (recipe, those lines, subset, metric) -> the scores for significance tests by one of the metrics, or
-            None for a subset that has none. Translations have no such function; they are compared by sacreBLEU.
+        examples: (recipe, those lines, subset, folder of the run or None) -> the outputs and the examples that metrics
+            are computed from, for tests of significance.
     """
 
     name: str
@@ -98,7 +82,29 @@ class Task:
     evaluation: Callable[[Any, str, Sequence[str]], list[Step]]
     metrics: Callable[[Any], list[str]]
     outputs: Optional[Callable[[Any, Path, str], list[str]]] = None
-    scored: Optional[Callable[[Any, Sequence[str], str, str], Optional[Scored]]] = None
+    examples: Optional[Callable[[Any, Sequence[str], str, Optional[Path]], tuple[Sequence[str], "Examples"]]] = None
+
+
+def further_metrics(recipe: Any) -> list[str]:
+    """The metrics that a recipe asks for: those of ``score.metrics``, and those that a paper prints of its row alone.
+
+    The latter is TransEvolve's BLEU.
+    """
+    from ..metrics import METRICS
+
+    printed = [name for paper in recipe.paper for scores in paper.scores.values() for name in scores]
+    asked = [*recipe.score.metrics, *(name for name in printed if name == "transevolve")]
+    return [name for name in METRICS if name in asked]
+
+
+def labelled(
+    recipe: Any, lines: Sequence[str], subset: str, folder: Optional[Path]
+) -> tuple[Sequence[str], "Examples"]:
+    """The ``examples`` of a task whose lines are a label, the predicted label and perhaps more, with tabs between."""
+    from ..metrics import Examples
+
+    golds, taken, *_ = map(list, zip(*(line.split("\t") for line in lines), strict=True))
+    return taken, Examples(labels=golds)
 
 
 def flags(values: Mapping[str, Any]) -> list[str]:

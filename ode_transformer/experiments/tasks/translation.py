@@ -6,12 +6,16 @@ Other tasks from text to text share its flags, its decoding and its files of pai
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from ... import paths
 from ...errors import OdeTransformerError
 from ...files import write_lines
-from .task import OURS, Step, Task, flags
+from ..fairseq_output import read_generate_output
+from ..metrics import METRICS, Examples
+from ..metrics.scoring import references_in
+from ..text.lines import read_all
+from .task import OURS, Step, Task, flags, further_metrics
 
 if TYPE_CHECKING:
     from ..recipes import Recipe
@@ -99,12 +103,14 @@ def scoring(recipe: "Recipe", run_dir: str, subset: str, words: Sequence[str]) -
     output = f"{run_dir}/scores/{subset}.json"
     # What fairseq-generate has joined are words, whatever characters they have.
     joined = ["--remove-bpe", "none"] if post_process(recipe) else []
-    command = [*OURS, "score", *words, *joined, "--output", output]
+    further = [word for name in further_metrics(recipe) for word in ("--metric", name)]
+    command = [*OURS, "score", *words, *joined, *further, "--output", output]
     return Step("score", command, [translations(run_dir, subset)], [output], subset)
 
 
 def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
     found = generation(recipe, run_dir, where)
+    reads_source = any("sources" in METRICS[name].needs for name in further_metrics(recipe))
     for subset in recipe.subsets:
         words = [
             *("--generate-output", translations(run_dir, subset), "--data", recipe.data.directory, "--subset", subset),
@@ -113,6 +119,7 @@ def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[St
             *(["--compound-split"] if recipe.score.compound_split else []),
             *(["--join-hyphens"] if recipe.score.join_hyphens else []),
             *(["--plain"] if recipe.score.plain else []),
+            *(["--source", f"{recipe.data.directory}/raw/{subset}.{recipe.data.source}"] if reads_source else []),
         ]
         found.append(scoring(recipe, run_dir, subset, words))
     return found
@@ -125,8 +132,6 @@ def translations(run_dir: str, subset: str) -> str:
 
 def generated(recipe: "Recipe", folder: Path, subset: str) -> list[str]:
     """The best hypotheses of a subset, in words."""
-    from ..metrics.translations import read_generate_output  # which takes longer to import than the rest
-
     return read_generate_output(translations(str(folder), subset)).hypotheses
 
 
@@ -147,4 +152,27 @@ def _outputs(recipe: "Recipe", folder: Path, subset: str) -> list[str]:
     return plain_text(recipe, generated(recipe, folder, subset))
 
 
-TASK = Task("translation", "generate", task_flags, _evaluation, _metrics, _outputs)
+def _examples(
+    recipe: "Recipe", lines: Sequence[str], subset: str, folder: Optional[Path]
+) -> tuple[Sequence[str], Examples]:
+    """The references are raw where they exist, otherwise the tokenized ones, detokenized, as for the score."""
+    data = paths.ROOT / recipe.data.directory
+    beside = references_in(data, subset, recipe.data.target)
+    if "raw" in beside:
+        references = read_all(beside["raw"])
+    elif "tok" in beside:
+        references = plain_text(recipe, read_all(beside["tok"]))
+    elif folder is None:
+        raise OdeTransformerError(f"{data}: must have the references of {subset}; made by: {recipe.data.prepare}")
+    else:
+        references = plain_text(recipe, read_generate_output(translations(str(folder), subset)).references or [])
+    if len(references) != len(lines):
+        raise OdeTransformerError(
+            f"{recipe.name} has {len(lines)} sentences of {subset}, the references in {data} are {len(references)}"
+        )
+    source = data / "raw" / f"{subset}.{recipe.data.source}"
+    sources = read_all(source) if source.is_file() else ()
+    return lines, Examples([references], sources, lang=recipe.data.target, lowercase=recipe.score.lowercase)
+
+
+TASK = Task("translation", "generate", task_flags, _evaluation, _metrics, _outputs, _examples)

@@ -5,10 +5,13 @@ Beside the binarized data are the sentences of a test set, ``raw/SUBSET.source``
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
 from .... import paths
-from ..task import Scored, Step, Task
+from ...metrics import Examples
+from ...text.lines import read_all
+from ..task import Step, Task
 from ..translation import generated, generation, scoring, task_flags, translations
 
 if TYPE_CHECKING:
@@ -28,21 +31,15 @@ def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[St
     return found
 
 
-def _scored(recipe: "Recipe", corrections: Sequence[str], subset: str, metric: str) -> Optional[Scored]:
-    """Scores by GLEU, with the mean over the references in place of references drawn at random, or by ERRANT's F0.5."""
-    from ...metrics import errant, gleu
-    from ...text.lines import read_all
-
+def _examples(
+    recipe: "Recipe", corrections: Sequence[str], subset: str, folder: Optional[Path]
+) -> tuple[Sequence[str], Examples]:
     prefix = paths.ROOT / recipe.data.directory / "raw" / subset
-    sources, has_edits = read_all(f"{prefix}.source"), subset in recipe.score.edits
-    if metric == "gleu" and not has_edits:
-        references = [read_all(f"{prefix}.ref{i}") for i in range(recipe.score.references)]
-        units = gleu.counts(sources, corrections, references).mean(1)
-        return Scored(gleu.SIGNATURE, units, lambda sums: 100 * gleu.of_sums(sums), references)
-    if metric == "errant" and has_edits:
-        gold = f"{prefix}.m2"
-        return Scored(errant.signature(), errant.counts(sources, corrections, gold), errant.of_sums, read_all(gold))
-    return None
+    sources = read_all(f"{prefix}.source")
+    if subset in recipe.score.edits:
+        return corrections, Examples(sources=sources, edits=f"{prefix}.m2")
+    references = [read_all(f"{prefix}.ref{i}") for i in range(recipe.score.references)]
+    return corrections, Examples(references, sources)
 
 
 TASK = Task(
@@ -52,5 +49,5 @@ TASK = Task(
     evaluation=_evaluation,
     metrics=lambda recipe: ["m2", "errant", "gleu"],
     outputs=generated,
-    scored=_scored,
+    examples=_examples,
 )

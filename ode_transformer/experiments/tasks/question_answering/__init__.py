@@ -3,11 +3,11 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from .... import paths
-from ...metrics import squad
-from ..task import OURS, Scored, Step, Task, flags
+from ...metrics import Examples
+from ..task import OURS, Step, Task, flags
 
 
 def _evaluation(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
@@ -33,19 +33,11 @@ def _outputs(recipe: Any, folder: Path, subset: str) -> list[str]:
     return [json.dumps([name, answer, (no_answer or {}).get(name)]) for name, answer in answers.items()]
 
 
-def _scored(recipe: Any, lines: Sequence[str], subset: str, metric: str) -> Scored:
-    import numpy as np
-
+def _examples(recipe: Any, lines: Sequence[str], subset: str, folder: Optional[Path]) -> tuple[Sequence[str], Examples]:
     from .answers import golds, questions
 
-    tree, rows = questions(paths.ROOT / recipe.data.directory, subset), list(map(json.loads, lines))
-    gold, answers = golds(tree), {name: answer for name, answer, _ in rows}
-    no_answer = {name: score for name, _, score in rows if score is not None} or None
-    compared = squad.compare(gold, answers, tree["version"])
-    values, threshold = squad.counted(compared, answers, no_answer if tree["version"] == "2.0" else None, metric)
-    units = np.array([[value, 1] for value in values.values()])
-    signature = squad.signature(tree["version"], len(gold), threshold)
-    return Scored(signature, units, lambda sums: 100 * sums[0] / sums[1], gold)
+    tree = questions(paths.ROOT / recipe.data.directory, subset)
+    return lines, Examples(questions=(tree["version"], golds(tree)))
 
 
 TASK = Task(
@@ -55,5 +47,5 @@ TASK = Task(
     evaluation=_evaluation,
     metrics=lambda recipe: ["exact_match", "f1"],
     outputs=_outputs,
-    scored=_scored,
+    examples=_examples,
 )

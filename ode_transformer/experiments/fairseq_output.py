@@ -1,0 +1,87 @@
+"""What fairseq's commands print, as far as scores and records read it."""
+
+import contextlib
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import OdeTransformerError
+from .text.lines import read_all
+
+SHOWN = 5  # sentences named in a message
+_ID = r"\d{1,18}"  # the number of a sentence
+
+
+def entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The entries of some kinds in a log of ``--log-format json``, without the kind before each key.
+
+    Those that a kill truncated are skipped.
+    """
+    for kind, body in re.findall(rf"\| INFO \| ({'|'.join(map(re.escape, kinds))}) \| (\{{[^{{}}\n]*\}})", text):
+        with contextlib.suppress(ValueError, RecursionError):
+            yield kind, {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
+
+
+class Generated(NamedTuple):
+    """What an output of fairseq-generate holds, in the order of the test set; None for what it does not hold."""
+
+    hypotheses: list[str]
+    references: list[str] | None
+    sources: list[str] | None
+
+
+def read_generate_output(path: str | Path) -> Generated:
+    """The sentences in an output of ``fairseq-generate``.
+
+    The first line ``H-id<tab>score<tab>tokens`` of an id counts (the best of ``--nbest``). H, T and S lines hold words
+    if ``--post-process`` was given, and subword units otherwise; D lines hold the same or, with ``--tokenizer``, plain
+    text. The output of ``fairseq-interactive`` has no T lines.
+
+    Raises:
+        OdeTransformerError: there are no H lines, ids are missing or repeated, or the end of the file is missing.
+    """
+    hyps: dict[int, str] = {}
+    refs: dict[int, str] = {}
+    sources: dict[int, str] = {}
+    ended, translated = False, None
+    for line in read_all(path):
+        if match := re.match(rf"H-({_ID})\t[^\t]*\t(.*)", line):
+            hyps.setdefault(int(match[1]), match[2])
+        elif match := re.match(rf"T-({_ID})\t(.*)", line):
+            if int(match[1]) in refs:
+                raise OdeTransformerError(
+                    f"{path}: T-{match[1]} occurs twice; must be a single output of fairseq-generate"
+                )
+            refs[int(match[1])] = match[2]
+        elif match := re.match(rf"S-({_ID})\t(.*)", line):
+            sources[int(match[1])] = match[2]
+        elif match := re.search(r"\| Translated ([\d,]{1,20}) sentences ", line):
+            translated = int(match[1].replace(",", ""))
+        ended = ended or re.match(r"(.* )?Generate \S+ with beam=", line) is not None
+    if not hyps:
+        raise OdeTransformerError(f"{path}: no line H-<id>; is it an output of fairseq-generate without --quiet?")
+    expected = range(max({*hyps, *refs, (translated or 1) - 1}) + 1)
+    for name, found in (("H", hyps), ("T", refs)):
+        missing = len(expected) - len(found)
+        if missing and (found or name == "H"):
+            # Name the first few; an id from a damaged line may be huge, so not all are listed.
+            first = [f"{name}-{i}" for i in itertools.islice((i for i in expected if i not in found), SHOWN)]
+            more = f" and {missing - SHOWN} more" if missing > SHOWN else ""
+            raise OdeTransformerError(
+                f"{path}: of {len(expected)} sentences, {', '.join(first)}{more} are missing; the file is cut "
+                # fairseq's default of 8 leaves out a last batch whose size is not a multiple of it.
+                "short, or fairseq-generate left sentences out: it needs --required-batch-size-multiple 1, and no "
+                "--skip-invalid-size-inputs-valid-test"
+            )
+    if refs and not ended:
+        raise OdeTransformerError(
+            f"{path}: the last line, 'Generate ... with beam=...', is missing; the file is cut short"
+        )
+    return Generated(
+        [hyps[i] for i in expected],
+        [refs[i] for i in expected] if refs else None,
+        [sources[i] for i in expected] if set(expected) <= set(sources) else None,
+    )

@@ -1,0 +1,65 @@
+"""COMET (Rei et al. 2020), by the package ``unbabel-comet``, an optional one, with a model that is on this machine.
+
+``COMET_MODEL`` holds the model's checkpoint, such as ``wmt22-comet-da/checkpoints/model.ckpt``. Loading it may run code
+that is in it, so that it must be from a source that is trusted. Nothing is downloaded but the encoder's tokenizer,
+where it is not in Hugging Face's cache.
+"""
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ...errors import OdeTransformerError
+from ...files import sha256
+from .metric import Examples, Metric
+
+
+def model_path() -> Path:
+    """The model's checkpoint.
+
+    Raises:
+        OdeTransformerError: ``COMET_MODEL`` names none.
+    """
+    path = Path(os.environ.get("COMET_MODEL", ""))
+    if not path.is_file():
+        raise OdeTransformerError(
+            f"COMET_MODEL={os.environ.get('COMET_MODEL', '')}: must be the checkpoint of a COMET model, a file"
+        )
+    return path
+
+
+@cache
+def _model(path: Path) -> Any:
+    try:
+        from comet import load_from_checkpoint
+    except ImportError as error:
+        raise OdeTransformerError("COMET needs the package unbabel-comet: pip install unbabel-comet") from error
+    return load_from_checkpoint(str(path), local_files_only=True)
+
+
+def statistics(outputs: Sequence[str], examples: Examples) -> list[tuple[float, int]]:
+    """The score of each translation, and 1; of several references the mean, as the model reads one at a time."""
+    import torch
+
+    model = _model(model_path())
+    by_reference = []
+    for references in examples.references:
+        rows = zip(examples.sources, outputs, references, strict=True)
+        read = [{"src": source, "mt": output, "ref": reference} for source, output, reference in rows]
+        found = model.predict(read, batch_size=16, gpus=int(torch.cuda.is_available()), progress_bar=False)
+        by_reference.append(found.scores)
+    return [(sum(scores) / len(scores), 1) for scores in zip(*by_reference, strict=True)]
+
+
+def signature(outputs: Sequence[str], examples: Examples) -> str:
+    """What the score has to be quoted with: the package's version, and the model."""
+    import importlib.metadata
+
+    path = model_path()
+    name = path.parent.parent.name if path.parent.name == "checkpoints" else path.stem
+    return f"unbabel-comet {importlib.metadata.version('unbabel-comet')}, {name}, SHA-256 {sha256(path)[:8]}"
+
+
+METRIC = Metric("comet", "COMET", needs=("references", "sources"), statistics=statistics, signature=signature)

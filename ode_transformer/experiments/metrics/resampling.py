@@ -1,0 +1,90 @@
+"""Significance and intervals of scores that are functions of sums over sentences, whatever the metric.
+
+Approximate randomization (Riezler and Maxwell 2005) exchanges the sentences of two systems, the bootstrap (Koehn 2004)
+draws test sets with replacement. Statistics are the numbers of each sentence, (sentences, columns); a score is a
+function of their sums, (columns,).
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Optional
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Score = Callable[["np.ndarray"], float]
+
+TESTS = {"randomisation": "approximate randomization", "bootstrap": "paired bootstrap"}
+SAMPLES, SEED = 1000, 12345
+_BLOCK = 50  # samples that are drawn at a time, to bound the memory
+
+
+def p_value(
+    baseline: "np.ndarray", system: "np.ndarray", score: Score, test: str, samples: int = SAMPLES, seed: int = SEED
+) -> Optional[float]:
+    """The two-sided p-value of the difference of two systems: the probability of one at least as large by chance.
+
+    Args:
+        baseline, system: their statistics of the same sentences.
+        score: the metric's.
+        test: one of ``TESTS``. Differences of the bootstrap are centered.
+        samples: the number of trials, or of resamplings.
+        seed: of the random numbers.
+
+    Returns:
+        None where a score is not a number, because a model diverged.
+    """
+    import numpy as np
+
+    observed = abs(score(system.sum(0)) - score(baseline.sum(0)))
+    if not math.isfinite(observed):
+        return None
+    if not observed:
+        return 1.0
+    if test == "bootstrap":
+        found = bootstrap(system, score, samples, seed) - bootstrap(baseline, score, samples, seed)
+        found = found - found.mean()
+    else:
+        total, excess = baseline.sum(0) + system.sum(0), system - baseline
+        exchanged = np.concatenate([swap @ excess for swap in _exchanges(len(system), samples, seed)])
+        found = np.array([score(b) - score(total - b) for b in baseline.sum(0) + exchanged])
+    # The tolerance covers the rounding of sums in another order.
+    return float((1 + (np.abs(found) > observed - 1e-9 * max(1.0, observed)).sum()) / (1 + samples))
+
+
+def bootstrap(statistics: "np.ndarray", score: Score, samples: int = SAMPLES, seed: int = SEED) -> "np.ndarray":
+    """The scores of so many drawn test sets, (samples,); with one seed, those of two systems are of the same test sets.
+
+    Args:
+        statistics, score, samples, seed: as those of :func:`p_value`.
+    """
+    import numpy as np
+
+    sums = np.concatenate([times @ statistics for times in _drawn(len(statistics), samples, seed)])
+    return np.array([score(one) for one in sums])
+
+
+def interval(scores: "np.ndarray") -> list[float]:
+    """The 95 percent interval of scores of :func:`bootstrap`, or of differences of them."""
+    import numpy as np
+
+    return np.percentile(scores, [2.5, 97.5]).tolist()
+
+
+def _drawn(sentences: int, samples: int, seed: int) -> Iterator["np.ndarray"]:
+    """How often each sentence was drawn, (samples of a block, sentences)."""
+    import numpy as np
+
+    random = np.random.default_rng(seed)
+    for first in range(0, samples, _BLOCK):
+        drawn = random.integers(sentences, size=(min(_BLOCK, samples - first), sentences))
+        yield np.stack([np.bincount(row, minlength=sentences) for row in drawn])
+
+
+def _exchanges(sentences: int, samples: int, seed: int) -> Iterator["np.ndarray"]:
+    """Whether each sentence is exchanged, 0 or 1, (samples of a block, sentences)."""
+    import numpy as np
+
+    random = np.random.default_rng(seed)
+    for first in range(0, samples, _BLOCK):
+        yield random.integers(2, size=(min(_BLOCK, samples - first), sentences))

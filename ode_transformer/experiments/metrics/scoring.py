@@ -1,0 +1,403 @@
+"""Scores of files, side by side and labeled, so that they cannot be confused: what ``ode-transformer score`` takes.
+
+There are translations, summaries, corrections, predicted classes and logs of validation, a function each. Imports
+neither torch nor fairseq.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...errors import OdeTransformerError
+from .. import markdown
+from ..fairseq_output import read_generate_output
+from ..text.detokenisation import detokenise
+from ..text.joining import words
+from ..text.lines import lines_of, read_all
+from ..text.tokenisation import languages
+from . import METRICS, Examples, accuracy, errant, gleu, m2, perplexity, rouge
+from .bleu import multi_bleu, split_compounds
+
+COMPOUND_LANGUAGES = ("de",)
+UNCORRECTED = "uncorrected"
+OF_TRANSLATIONS = ("sacrebleu", "chrf")  # that need not be asked for
+
+
+def score(
+    hyp_tok: Sequence[str],
+    ref_tok: Sequence[str],
+    target_lang: str,
+    *,
+    raw_refs: Sequence[Sequence[str]] = (),
+    sources: Sequence[str] = (),
+    lowercase: bool = False,
+    compound_split: bool = False,
+    plain: bool = False,
+    metrics: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Score translations.
+
+    Args:
+        hyp_tok: the translations, tokenized with Moses' rules and without subword units, one string per sentence.
+        ref_tok: the references, tokenized in the same way.
+        target_lang: the language of both; one of :func:`.languages`, or any with ``plain``.
+        raw_refs: one or more references before tokenization, for sacreBLEU and chrF; by default ``ref_tok`` is
+            detokenized.
+        sources: the plain text that was translated, for metrics that read it.
+        lowercase: let metrics of plain text ignore case. The tokenized scores use tokens as they are.
+        compound_split: add the score after compound splitting, for German only.
+        plain: translations and references are plain text; nothing is detokenized, and there is no tokenized score.
+        metrics: names of further metrics of plain text.
+
+    Returns:
+        ``tokenised`` (None with ``plain``), ``compound_split`` (or None), ``sacrebleu`` (each with ``bleu``,
+        ``precisions``, ``bp``, ``ratio``, ``hyp_len``, ``ref_len`` and the printed ``line``), ``chrf``, and the further
+        ones, each with its ``signature``; ``reference`` (``raw`` or ``detokenised``), ``sentences``, ``target_lang``,
+        ``lowercase``, and ``endless``, with the number of ``sentences`` of :func:`is_endless`.
+
+    Raises:
+        OdeTransformerError: there are no lines, or their numbers differ; the language is unknown, or has no compound
+            splitting; or a metric cannot be computed.
+    """
+    if not plain and target_lang not in languages():
+        raise OdeTransformerError(
+            f"--target-lang {target_lang}: must be one of {', '.join(sorted(languages()))}, or any with --plain, for "
+            "text that is not tokenized"
+        )
+    if compound_split and target_lang not in COMPOUND_LANGUAGES:
+        raise OdeTransformerError(
+            f"--compound-split: for German targets only (--target-lang {', '.join(COMPOUND_LANGUAGES)}), "
+            f"got --target-lang {target_lang}"
+        )
+    if not hyp_tok:
+        raise OdeTransformerError("the hypothesis is empty")
+    for name, lines in (("reference", ref_tok), *(("raw reference", lines) for lines in raw_refs)):
+        if len(lines) != len(hyp_tok):
+            raise OdeTransformerError(f"the hypothesis has {len(hyp_tok)} lines, the {name} {len(lines)}")
+
+    hyp_raw = hyp_tok if plain else detokenise(hyp_tok, target_lang)
+    reference = "raw" if raw_refs else "detokenised"
+    raw_refs = raw_refs or [ref_tok if plain else detokenise(ref_tok, target_lang)]
+    examples = Examples(raw_refs, sources, lang=target_lang, lowercase=lowercase)
+    return {
+        "target_lang": target_lang,
+        "sentences": len(hyp_tok),
+        "lowercase": lowercase,
+        "tokenised": None if plain else multi_bleu(hyp_tok, ref_tok),
+        "compound_split": multi_bleu(*map(split_compounds, (hyp_tok, ref_tok))) if compound_split else None,
+        "reference": reference,
+        **{name: METRICS[name].compute(hyp_raw, examples) for name in OF_TRANSLATIONS},
+        **asked_for(metrics, hyp_raw, examples),
+        "endless": {
+            "sentences": sum(map(is_endless, hyp_raw, (max(refs, key=len) for refs in zip(*raw_refs, strict=True))))
+        },
+    }
+
+
+def is_endless(translation: str, reference: str) -> bool:
+    """Whether a translation goes on without end: it has 200 characters or more and is twice as long as its reference.
+
+    A decoder that repeats itself stops at its limit, in fairseq 200 units unless ``--max-len-a`` and ``--max-len-b``
+    say otherwise, and each unit has a character or more.
+    """
+    return len(translation) >= max(200, 2 * len(reference))
+
+
+def asked_for(metrics: Sequence[str], outputs: Sequence[str], examples: Examples) -> dict[str, dict[str, Any]]:
+    """The entries of metrics by name.
+
+    Raises:
+        OdeTransformerError: there is no such metric, or it cannot be computed of these examples.
+    """
+    found = {}
+    for name in metrics:
+        if name not in METRICS:
+            known = ", ".join(metric.name for metric in METRICS.values() if metric.fits(examples))
+            raise OdeTransformerError(f"--metric {name}: must be one of {known}")
+        found[METRICS[name].entry or name] = METRICS[name].compute(outputs, examples)
+    return found
+
+
+def references_in(data: str | Path, subset: str, lang: str) -> dict[str, str]:
+    """The files of references that a preparation left beside binarized data, by kind: ``tok`` (tokenized), ``raw``.
+
+    fairseq's own references have ``<<unk>>`` in place of words that the dictionary lacks. Some preparations leave one
+    kind only, or none.
+
+    Args:
+        data: the folder of the binarized data.
+        subset: such as ``test``.
+        lang: the target language.
+    """
+    files = {kind: Path(data, kind, f"{subset}.{lang}") for kind in ("tok", "raw")}
+    return {kind: str(path) for kind, path in files.items() if path.is_file()}
+
+
+def translations(
+    generate_output: str | None = None,
+    hyp: str | None = None,
+    ref: str | None = None,
+    target_lang: str | None = None,
+    reference: Sequence[str] = (),
+    source: str | None = None,
+    data: str | None = None,
+    subset: str | None = None,
+    lowercase: bool = False,
+    compound_split: bool = False,
+    join_hyphens: bool = False,
+    plain: bool = False,
+    remove_bpe: str | None = None,
+    metric: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Score a file of translations.
+
+    Args:
+        generate_output: an output of ``fairseq-generate``; or
+        hyp: tokenized translations.
+        ref: tokenized references; they override those in the output.
+        target_lang: the language of both.
+        reference: files of raw references.
+        source: the plain text that was translated, for metrics that read it.
+        data: the folder of binarized data, from which both kinds of references are taken as far as it has them.
+        subset: the subset of the data; None for ``test``.
+        lowercase, compound_split, plain: as those of :func:`score`.
+        join_hyphens: join ``a @-@ b`` to ``a-b``.
+        remove_bpe: how subword units are joined, as in :func:`~.joining.words`.
+        metric: names of further metrics.
+
+    Returns:
+        what :func:`score` does.
+
+    Raises:
+        OdeTransformerError: as that function; or options do not fit together, or a file cannot be used.
+    """
+    if plain and (compound_split or join_hyphens):
+        raise OdeTransformerError("--plain: excludes --compound-split and --join-hyphens, which need tokenized text")
+    if bool(generate_output) == bool(hyp) or (hyp and not ref and not data):
+        raise OdeTransformerError("either --generate-output FILE or --hyp FILE --ref FILE is needed")
+    if subset and not data:
+        raise OdeTransformerError("--subset: is not read without --data, whose references it names")
+    if target_lang is None:
+        raise OdeTransformerError(
+            f"--target-lang is needed: one of {', '.join(sorted(languages()))}, or any with --plain"
+        )
+    beside, name = {}, f"{subset or 'test'}.{target_lang}"
+    if data:
+        if not Path(data).is_dir():
+            raise OdeTransformerError(f"--data {data}: no such folder")
+        beside = references_in(data, subset or "test", target_lang)
+        if not beside and generate_output and not ref:
+            said = f"has neither tok/{name} nor raw/{name}; the references in fairseq's output are taken"
+            print(f"warning: {data}: {said}", file=sys.stderr)
+    tokenised = ref or beside.get("tok")
+    if hyp and not tokenised:
+        raise OdeTransformerError(f"--data {data}: has no tok/{name}; give the tokenized references as --ref FILE")
+    read, refs = generate_output or hyp, None
+    if generate_output:
+        hyps, refs, _ = read_generate_output(generate_output)
+    else:
+        hyps = read_all(hyp)
+    if tokenised:
+        refs = lines_of(tokenised, len(hyps), read)
+    if refs is None:
+        raise OdeTransformerError(f"{read}: no line T-<id>; give the tokenized references as --ref FILE")
+    files = reference or ([beside["raw"]] if "raw" in beside else [])
+    raw = [lines_of(path, len(hyps), read) for path in files]
+    hyps = words(hyps, read, remove_bpe)
+    if ref or not tokenised:  # those beside the data are words, as its preparation knows
+        refs = words(refs, tokenised or read, remove_bpe)
+    if join_hyphens:
+        hyps, refs = ([line.replace(" @-@ ", "-") for line in lines] for lines in (hyps, refs))
+    if unknown := sum("<<unk>>" in line for line in refs):
+        print(
+            f"warning: {unknown} of {len(refs)} tokenized references hold <<unk>>, as fairseq writes them with its "
+            "dictionary; give the original ones as --ref FILE",
+            file=sys.stderr,
+        )
+    if raw and not lowercase and "".join(hyps).islower() and not "".join(raw[0]).islower():
+        print("warning: the translations hold no capital letter, the raw references do: --lowercase?", file=sys.stderr)
+    return score(
+        hyps,
+        refs,
+        target_lang,
+        raw_refs=raw,
+        sources=lines_of(source, len(hyps), read) if source else (),
+        lowercase=lowercase,
+        compound_split=compound_split,
+        plain=plain,
+        metrics=metric,
+    )
+
+
+def report_of_translations(result: dict[str, Any]) -> str:
+    """What :func:`score` returned as lines to print."""
+    reference = "the raw references" if result["reference"] == "raw" else "the tokenized reference, detokenized"
+    rows = [("tokenized BLEU (multi-bleu)", result["tokenised"]["line"])] if result["tokenised"] else []
+    if result["compound_split"]:
+        rows.append(("  after compound splitting", result["compound_split"]["line"]))
+    rows += [
+        ("sacreBLEU (detokenized)", result["sacrebleu"]["line"]),
+        ("  signature", result["sacrebleu"]["signature"]),
+    ]
+    for name, metric in METRICS.items():
+        if name not in ("tokenised", "compound_split", "sacrebleu", "endless") and metric.value(result) is not None:
+            shown = result[metric.entry or name].get("line") or f"{metric.label} = {metric.value(result):.2f}"
+            rows += [(f"{metric.label} (detokenized)", shown), ("  signature", metric.recorded_signature(result))]
+    rows += [("  their reference", reference)]
+    rows += [("sentences", f"{result['sentences']}, target language {result['target_lang']}")]
+    return "\n".join(f"{label:<29}{value}" for label, value in rows)
+
+
+def summaries(
+    summaries: str,
+    ref: str | None = None,
+    source: str | None = None,
+    lead: int | None = None,
+    remove_bpe: str | None = None,
+    metric: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Score a file of summaries by ROUGE.
+
+    Args:
+        summaries: the output of ``fairseq-generate``.
+        ref: the references.
+        source: what was summarized, for ``lead``, and for metrics that read it.
+        lead: so many first sentences of the source are scored as well, as ``source``.
+        remove_bpe, metric: as in :func:`translations`.
+
+    Raises:
+        OdeTransformerError: an option is missing, or a file has another number of lines; summaries hold subword units.
+    """
+    if not ref or (lead and not source):
+        raise OdeTransformerError("--summaries FILE needs --ref FILE, and --lead N needs --source FILE")
+    texts = words(read_generate_output(summaries).hypotheses, summaries, remove_bpe)
+    references = lines_of(ref, len(texts), summaries)
+    sources = lines_of(source, len(texts), summaries) if source else ()
+    result = {"sentences": len(texts), "rouge": rouge.take(texts, references)}
+    if lead:
+        label = "first sentence" if lead == 1 else f"first {lead} sentences"
+        result["source"] = {"label": label, "rouge": rouge.take([rouge.lead(one, lead) for one in sources], references)}
+    return result | asked_for(metric, texts, Examples([references], sources))
+
+
+def report_of_summaries(result: dict[str, Any]) -> str:
+    """What :func:`summaries` returned as lines to print."""
+    rows = [("the summaries", result["rouge"])]
+    if "source" in result:
+        rows.append((result["source"]["label"], result["source"]["rouge"]))
+    cells = ((name, *(f"{values[kind]:.2f}" for kind in rouge.KINDS)) for name, values in rows)
+    scores = markdown.table(("", *rouge.KINDS), cells)
+    return f"{scores}\n\nsignature: {result['rouge']['signature']}\nsummaries: {result['sentences']}"
+
+
+def corrections(
+    corrections: str,
+    source: str | None = None,
+    references: Sequence[str] | None = None,
+    edits: str | None = None,
+    own_edits: str | None = None,
+    remove_bpe: str | None = None,
+    metric: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Score a file of corrections and, as ``source``, doing nothing.
+
+    Each F0.5 whose program is not installed is left out, with a message.
+
+    Args:
+        corrections: the output of ``fairseq-generate``.
+        source: the sentences before it.
+        references: corrections by people, for GLEU.
+        edits: in their place edits by people, an M2 file, for M2's F0.5 and ERRANT's.
+        own_edits: where ERRANT's edits of the corrections go, as in :func:`.errant.take`.
+        remove_bpe, metric: as in :func:`translations`.
+
+    Raises:
+        OdeTransformerError: an option is missing, or a file has another number of lines; a program failed; corrections
+            hold subword units.
+    """
+    if not source or bool(references) == bool(edits):
+        raise OdeTransformerError(
+            "--corrections FILE needs --source FILE, and either --references FILE... or --edits FILE"
+        )
+    if references and own_edits:
+        raise OdeTransformerError(
+            "--own-edits: goes with --edits, against which ERRANT compares; not with --references"
+        )
+    if own_edits and Path(edits).resolve() in {path.resolve() for path in errant.files(own_edits)}:
+        raise OdeTransformerError(f"--own-edits {own_edits}: would replace --edits {edits}; give another name")
+    texts = words(read_generate_output(corrections).hypotheses, corrections, remove_bpe)
+    sources, *others = (lines_of(path, len(texts), corrections) for path in (source, *(references or [])))
+    result: dict[str, Any] = {"sentences": len(texts)}
+    result["changed"] = sum(a.split() != b.split() for a, b in zip(sources, texts, strict=True))
+    result["source"] = {"label": UNCORRECTED}
+    for scores, lines, kept in ((result, texts, own_edits), (result["source"], sources, None)):
+        if references:
+            scores["gleu"] = gleu.take(sources, lines, others)
+            continue
+        if m2.scorer():
+            scores["m2"] = m2.take(lines, edits)
+        if errant.installed():
+            scores["errant"] = errant.take(sources, lines, edits, kept)
+    if edits and "m2" not in result:
+        print("the M2 score is left out: M2SCORER is not set", file=sys.stderr)
+    if edits and "errant" not in result:
+        print(f"ERRANT's score is not taken: {errant.PROGRAMS[0]} and others are not installed", file=sys.stderr)
+    return result | asked_for(metric, texts, Examples(others, sources, edits=edits or ""))
+
+
+def report_of_corrections(result: dict[str, Any]) -> str:
+    """What :func:`corrections` returned as lines to print."""
+    lines = [f"sentences: {result['sentences']}, of which {result['changed']} were changed"]
+    for name, found in (("", result), (UNCORRECTED, result["source"])):
+        if "gleu" in found:
+            lines.append(f"{name:<14}GLEU = {found['gleu']['gleu']:.2f}   ({found['gleu']['signature']})")
+        for kind in ("m2", "errant"):
+            if kind in found:
+                numbers = "/".join(f"{found[kind][key]:.2f}" for key in ("precision", "recall", "f"))
+                lines.append(f"{name:<14}P/R/F0.5 = {numbers}   ({found[kind]['signature']})")
+    return "\n".join(lines)
+
+
+def predictions(predictions: str) -> dict[str, Any]:
+    """Score a file of predicted classes, which ``ode-transformer classify`` wrote, by accuracy."""
+    found = accuracy.take(*accuracy.read(predictions))
+    return {"accuracy": found, "sentences": found["examples"]}
+
+
+def report_of_predictions(result: dict[str, Any]) -> str:
+    """What :func:`predictions` returned as lines to print."""
+    found = result["accuracy"]
+    rows = (
+        (name, *(f"{values[key]:.2f}" for key in ("precision", "recall", "f1")), values["examples"])
+        for name, values in found["report"].items()
+    )
+    classes = markdown.table(("class", "precision", "recall", "F1", "examples"), rows)
+    return f"accuracy {found['value']:.2f} ({found['signature']}, {found['examples']} in all)\n\n{classes}"
+
+
+def validation_log(validation_log: str, subset: str | None = None) -> dict[str, Any]:
+    """Read the perplexity of a subset, by default ``test``, from a log of ``fairseq-validate --log-format json``."""
+    return perplexity.score(validation_log, subset or "test")
+
+
+def report_of_validation(result: dict[str, Any]) -> str:
+    """What :func:`validation_log` returned as a line to print."""
+    return "perplexity  {value:g}   ({signature})".format(**result["perplexity"])
+
+
+class Kind(NamedTuple):
+    """A kind of files: the function that scores them, whose arguments are options, and what prints its result."""
+
+    score: Callable[..., dict[str, Any]]
+    report: Callable[[dict[str, Any]], str]
+
+
+KINDS = {
+    "generate_output": Kind(translations, report_of_translations),
+    "validation_log": Kind(validation_log, report_of_validation),
+    "predictions": Kind(predictions, report_of_predictions),
+    "summaries": Kind(summaries, report_of_summaries),
+    "corrections": Kind(corrections, report_of_corrections),
+}
+"""By the option that names the file; translations also by ``hyp``."""
