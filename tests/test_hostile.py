@@ -422,11 +422,6 @@ def test_a_record_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeyp
 # Architectures
 
 
-def test_an_encoder_that_nothing_reads_is_refused():
-    with pytest.raises(ValueError, match="--no-cross-attention: needs --cross-self-attention"):
-        small("macaron", **{"no-cross-attention": True})
-
-
 def test_positions_that_no_number_holds_are_named():
     """As initialized, a flow that is integrated without end overflows; bounded by its default horizon it does not."""
     m = small("floater_tiny", **{"max-source-positions": 20_000})

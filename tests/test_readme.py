@@ -18,7 +18,7 @@ from ode_transformer.modules.history import HISTORIES
 from ode_transformer.modules.options import ODE_FUNCTIONS, ODE_RESIDUALS
 from ode_transformer.modules.positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS
 from ode_transformer.numerics.coefficients import COEFFICIENTS
-from ode_transformer.numerics.flow import FLOW_GRADIENTS, FLOW_METHODS
+from ode_transformer.numerics.flow import FLOW_METHODS
 from ode_transformer.numerics.integrators import INTEGRATORS, ButcherTableau
 from ode_transformer.numerics.splitting import SPLITTINGS
 from tests.helpers import ROOT, model
@@ -124,7 +124,7 @@ def test_systems_and_choices_are_all_named():
     assert not [name for name in ode.SYSTEMS if f"`{name}`" not in TEXT]
     assert not [suffix for suffix in ode.SIZES if suffix and f"`{suffix}`" not in TEXT]
     for choices in (INTEGRATORS, SPLITTINGS, COEFFICIENTS, ODE_FUNCTIONS, ODE_RESIDUALS, HISTORIES, RELATIVE_POSITIONS,
-                    POSITION_ENCODERS, POSITION_BLOCKS, FLOW_SHARING, FLOW_METHODS, FLOW_GRADIENTS):  # fmt: skip
+                    POSITION_ENCODERS, POSITION_BLOCKS, FLOW_SHARING, FLOW_METHODS):  # fmt: skip
         assert not [choice for choice in choices if f"`{choice}`" not in TEXT]
 
 

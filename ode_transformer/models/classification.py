@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..config import HasFlags, option, register_architectures
 from ..errors import OdeTransformerError
 from ..modules.stacks import Encoder
-from .transformer import KeepsLayers, SplitTransformerConfig, add_positions_and_freeze, nested
+from .transformer import SplitTransformerConfig, add_positions_and_freeze, nested
 
 LONGEST = "longest sentence in tokens, for the task as well"
 
@@ -106,7 +106,7 @@ class TransformerClassifierConfig(SplitTransformerConfig):
 
 
 @register_model("transformer_encoder", dataclass=TransformerClassifierConfig)
-class TransformerClassifier(KeepsLayers, EncoderClassifier):
+class TransformerClassifier(EncoderClassifier):
     """A Transformer encoder with classification heads (``--arch transformer_small``)."""
 
     config_class = TransformerClassifierConfig

@@ -24,7 +24,6 @@ from ..config import HasFlags, option, register_architectures
 from ..modules.stacks import Decoder
 from .transformer import (
     HistoryName,
-    KeepsLayers,
     RelativePositionsName,
     SplitTransformerConfig,
     SplitTransformerModel,
@@ -51,7 +50,7 @@ class LanguageModelConfig(SplitTransformerConfig):
 
 
 @register_model("ode_transformer_lm", dataclass=LanguageModelConfig)
-class OdeLanguageModel(KeepsLayers, HasFlags, FairseqLanguageModel):
+class OdeLanguageModel(HasFlags, FairseqLanguageModel):
     """A language model (``--arch ode_transformer_lm`` and others)."""
 
     config_class = LanguageModelConfig

@@ -44,7 +44,7 @@ from ..config import HasFlags, option, plain, register_architectures
 from ..errors import OdeTransformerError
 from ..modules.positions import BlockPositions
 from ..modules.stacks import Encoder
-from .transformer import KeepsLayers, SplitTransformerConfig, add_positions_and_freeze, nested, row
+from .transformer import SplitTransformerConfig, add_positions_and_freeze, nested, row
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ def _draw(module: nn.Module) -> None:
 
 
 @register_model("ode_masked_lm", dataclass=MaskedLanguageModelConfig)
-class MaskedLanguageModel(KeepsLayers, HasFlags, RobertaModel):
+class MaskedLanguageModel(HasFlags, RobertaModel):
     """A masked language model (``--arch floater_roberta_base`` and others)."""
 
     config_class = MaskedLanguageModelConfig

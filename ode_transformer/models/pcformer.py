@@ -29,8 +29,7 @@ Where the released code differs:
 
 With a = 1/2, RK2 has the weights (1/4, 1/2), which do not sum to 1, in the released code and here; a is learned.
 
-The released names load checkpoints with the released layout, by the options that these store. For the names in
-``UNKNOWN_SIZES``, only a checkpoint or flags can give the sizes.
+The released names load checkpoints with the released layout, by the options that these store.
 """
 
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ from typing import Any, Optional
 
 from fairseq.models import register_model
 
-from ..config import STORED, option, plain, register_architectures
+from ..config import option, plain, register_architectures
 from ..errors import OdeTransformerError
 from .ode import OdeConfig, OdeModel, ReleasedHistoriesConfig, pop_history, refuse_ours
 from .transformer import size
@@ -139,13 +138,4 @@ RELEASED = {
     "relative_PCformer_t2t_wmt_en_de_big": _BIG | _RELATIVE,
 }
 
-UNKNOWN_SIZES = {
-    "PCformer_t2t_iwslt_de_en": dict.fromkeys(_BASE, STORED),
-    "relative_PCformer_t2t_iwslt_de_en": dict.fromkeys(_BASE | _RELATIVE, STORED),
-    "relative_PCformer_t2t_wmt_en_de_small": dict.fromkeys(_BASE | _RELATIVE, STORED),
-    "relative_PCformer_t2t_wmt_en_de_tiny": dict.fromkeys(_BASE | _RELATIVE, STORED),
-    "relative_PCformer_t2t_wmt_en_de_big_Gemma": dict.fromkeys(_BASE | _RELATIVE, STORED),
-}
-"""Released names whose sizes we do not know."""
-
-register_architectures("pcformer_released", ReleasedPCformerConfig, RELEASED | UNKNOWN_SIZES, released=True)
+register_architectures("pcformer_released", ReleasedPCformerConfig, RELEASED, released=True)

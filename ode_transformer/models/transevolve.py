@@ -65,11 +65,9 @@ class TransEvolveConfig(FlatTransformerConfig):
 
 # Stock options that have no effect here, and the values at which they may stay.
 _UNUSED = {
-    "encoder_layers": 6, "decoder_layers": 6, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0,
-    "encoder_layers_to_keep": None, "decoder_layers_to_keep": None, "attention_dropout": 0.0,
+    "encoder_layers": 6, "decoder_layers": 6, "attention_dropout": 0.0,
     "encoder_normalize_before": False, "decoder_normalize_before": False, "no_decoder_final_norm": False,
     "encoder_learned_pos": False, "decoder_learned_pos": False,
-    "cross_self_attention": False, "no_cross_attention": False, "quant_noise_pq": 0.0, "offload_activations": False,
 }  # fmt: skip
 
 

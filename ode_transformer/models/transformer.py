@@ -5,8 +5,7 @@ and FLOATER share every option below; TransEvolve has blocks of another kind, an
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -23,7 +22,7 @@ from ..modules.options import GATE_SHARING, ODE_FUNCTIONS, ODE_RESIDUALS, check_
 from ..modules.positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS, build_position_encoder
 from ..modules.stacks import Decoder, Encoder, PlainDecoder, PlainEncoder, SplitStack
 from ..numerics.coefficients import COEFFICIENTS
-from ..numerics.flow import FLOW_GRADIENTS, FLOW_METHODS
+from ..numerics.flow import FLOW_METHODS
 from ..numerics.integrators import INTEGRATORS
 from ..numerics.splitting import SPLITTINGS
 
@@ -41,7 +40,6 @@ PositionEncoderName = ChoiceEnum(POSITION_ENCODERS.choices())
 PositionBlocksName = ChoiceEnum(list(POSITION_BLOCKS))
 FlowSharingName = ChoiceEnum(list(FLOW_SHARING))
 FlowMethodName = ChoiceEnum(list(FLOW_METHODS))
-FlowGradientName = ChoiceEnum(list(FLOW_GRADIENTS))
 
 
 def size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more: Any) -> dict[str, Any]:
@@ -113,7 +111,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
     max_relative_length: int = option(8, "largest distance that --relative-positions tells apart")
     encoder_history: HistoryName = option(
         "none",
-        "how encoder layers read the outputs of all earlier layers: residual, dense or learnable_dense (normalized), "
+        "how encoder layers read the outputs of all earlier layers: dense or learnable_dense (normalized), "
         "denseformer (learned weights that start as the Transformer), attention (softmax over layers), corrector "
         "(PCformer's: each layer is evaluated once more, at a mixture of its step and all earlier states)",
     )
@@ -151,9 +149,6 @@ class SplitTransformerConfig(FlatTransformerConfig):
         "position up to which the flow is integrated; beyond it biases continue along their tangents, as they would "
         "otherwise grow exponentially (0: the larger of --max-source-positions and --max-target-positions)",
     )
-    flow_gradient: FlowGradientName = option(
-        "direct", "flow's gradients: direct (back-propagation through the solver), or adjoint (saves memory, slower)"
-    )
     freeze: Optional[str] = option(
         None,
         "regular expression; parameters whose names contain a match are not trained. '^position_encoder' freezes the "
@@ -177,55 +172,12 @@ def nested(flat: Any, config_class: type, alone: Optional[str] = None) -> Transf
     for name, side in (("encoder", cfg.encoder), ("decoder", cfg.decoder)):
         if side.layers < 0:
             raise OdeTransformerError(f"--{name}-layers {side.layers}: must be 0 or more")
-        if side.layers_to_keep:  # fairseq does this in functions that ours do not all call
-            side.layers = _kept(cfg, name, side)
     if str(cfg.position_encoder) == "learned":
         cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
     check_model(cfg)
     if alone:
         check_alone(cfg, alone, flat, config_class)
     return cfg
-
-
-def _kept(cfg: TransformerConfig, name: str, side: Any) -> int:
-    """The number of layers that ``--encoder-layers-to-keep`` or ``--decoder-layers-to-keep`` leaves."""
-    flag, encoder = f"--{name}-layers-to-keep {side.layers_to_keep}", str(cfg.position_encoder)
-    numbers = [number.strip() for number in side.layers_to_keep.split(",")]
-    known = {str(i) for i in range(side.layers)}
-    if len(set(numbers) & known) < len(numbers):
-        raise OdeTransformerError(f"{flag}: must be different numbers from 0 to {side.layers - 1}, separated by commas")
-    if encoder == "learned" or encoder.startswith("rnn"):
-        raise OdeTransformerError(
-            f"{flag}: must not be given with --position-encoder {encoder}, whose parameters fairseq cannot prune"
-        )
-    return len(numbers)
-
-
-class KeepsLayers:
-    """What ``--encoder-layers-to-keep`` and ``--decoder-layers-to-keep`` do when a checkpoint is loaded."""
-
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, model_cfg: Any = None, args: Any = None
-    ) -> Any:
-        """As in fairseq, which drops the layers of a checkpoint that are not to be kept. A checkpoint that was trained
-        without them stays whole, and the configuration that the next checkpoint stores has the layers that are left.
-        """
-        keep = [f"{side}_layers_to_keep" for side in ("encoder", "decoder")]
-        if model_cfg is None or not any(getattr(model_cfg, name, None) for name in keep):
-            return super().load_state_dict(state_dict, strict, model_cfg, args)
-        own, theirs = _depths(self.state_dict()), _depths(state_dict)
-        if own == theirs:
-            model_cfg.encoder_layers_to_keep = model_cfg.decoder_layers_to_keep = None
-        found = super().load_state_dict(state_dict, strict, model_cfg, args)
-        for side, depth in own.items():
-            setattr(model_cfg, f"{side}_layers", depth)
-        return found
-
-
-def _depths(names: Iterable[str]) -> dict[str, int]:
-    """The number of layers of each side among names of parameters."""
-    found = {match.groups() for name in names if (match := re.match(r"(encoder|decoder)\..*?layers\.(\d+)\.", name))}
-    return Counter(side for side, _ in found)
 
 
 def add_positions_and_freeze(model: nn.Module, cfg: TransformerConfig, sides: Mapping[str, SplitStack]) -> None:
@@ -252,14 +204,6 @@ def build_graphs(cfg: TransformerConfig, decoder: nn.Module) -> Optional[Trainin
         return None
     refused = {
         "checkpoint-activations": cfg.checkpoint_activations,
-        "offload-activations": cfg.offload_activations,
-        "encoder-layerdrop": cfg.encoder.layerdrop,
-        "decoder-layerdrop": cfg.decoder.layerdrop,
-        # The noise replaces weights, or asks the host for their range.
-        "quant-noise-pq": cfg.quant_noise.pq,
-        "quant-noise-scalar": cfg.quant_noise.scalar,
-        # torchdiffeq asks the host for the time of every step. TransEvolve has no flow.
-        "flow-gradient adjoint": str(getattr(cfg, "flow_gradient", "direct")) == "adjoint",
     }
     for flag, given in refused.items():
         if given:
@@ -322,7 +266,7 @@ class EncoderDecoder(HasFlags, TransformerModelBase):
         self.decoder.set_beam_size(beam_size)
 
 
-class SplitTransformerModel(KeepsLayers, EncoderDecoder):
+class SplitTransformerModel(EncoderDecoder):
     """A Transformer with our layers; a family registers a subclass with its configuration."""
 
     config_class = SplitTransformerConfig
@@ -349,16 +293,6 @@ class SplitTransformerModel(KeepsLayers, EncoderDecoder):
                 another.
         """
         cfg = nested(cfg, cls.config_class)
-        if bool(cfg.encoder.layers_to_keep) != bool(cfg.decoder.layers_to_keep):
-            raise OdeTransformerError(
-                "--encoder-layers-to-keep and --decoder-layers-to-keep: must be given together, because fairseq would "
-                "otherwise keep no layer of the other side"
-            )
-        widths = cfg.encoder.embed_dim, cfg.decoder.embed_dim
-        if cfg.cross_self_attention and len(set(widths)) > 1:
-            raise OdeTransformerError(
-                f"--cross-self-attention: needs one width of encoder and decoder, got {widths[0]} and {widths[1]}"
-            )
         return super().build_model(cfg, task)
 
     @classmethod
@@ -367,4 +301,4 @@ class SplitTransformerModel(KeepsLayers, EncoderDecoder):
 
     @classmethod
     def build_decoder(cls, cfg: TransformerConfig, tgt_dict: Any, embed_tokens: nn.Embedding) -> Decoder:
-        return Decoder(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
+        return Decoder(cfg, tgt_dict, embed_tokens)

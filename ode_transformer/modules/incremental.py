@@ -3,8 +3,7 @@
 A search keeps n hypotheses per sentence, next to each other in the batch, and reorders them after every step. A cache
 that grows by one position per step has to be copied for that position anyway, so the new order is stored in it
 (``order``) and applied in the same copy. A cache of the source is the same for all hypotheses of a sentence, so it is
-kept once per sentence (``hypotheses`` is their number), and the hypotheses are queries of it. Only with
-``--cross-self-attention`` is the source part of the growing cache.
+kept once per sentence (``hypotheses`` is their number), and the hypotheses are queries of it.
 """
 
 from typing import Any, Optional

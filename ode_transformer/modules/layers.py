@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, Optional
 
-import torch
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules import LayerNorm, MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
@@ -108,8 +107,7 @@ class SplitLayer(nn.Module):
     def _build_sublayers(self, cfg: TransformerConfig, side: str) -> None:
         ffn_embed_dim = getattr(cfg, side).ffn_embed_dim
         size, noise = self.embed_dim, (self.quant_noise, self.quant_noise_block_size)
-        self.offloaded = cfg.offload_activations
-        self.recomputed = cfg.checkpoint_activations or self.offloaded
+        self.recomputed = cfg.checkpoint_activations
         if self.options.ffn_hidden_layers == 2:
             self.fc_hidden = self.build_fc1(ffn_embed_dim, ffn_embed_dim, *noise)
         if self.options.splitting.feed_forwards == 2:
@@ -131,11 +129,7 @@ class SplitLayer(nn.Module):
         heads = getattr(cfg, side).attention_heads
         if heads < 1 or self.embed_dim % heads:
             raise OdeTransformerError(f"--{side}-attention-heads {heads}: must divide the width {self.embed_dim}")
-        more |= {
-            "dropout": cfg.attention_dropout,
-            "q_noise": self.quant_noise,
-            "qn_block_size": self.quant_noise_block_size,
-        }
+        more["dropout"] = cfg.attention_dropout
         relative = self.options.relative_positions
         if relative == "none" or "encoder_decoder_attention" in more:
             return StagedAttention(self.embed_dim, heads, **more)
@@ -255,7 +249,7 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
         Returns:
             The new state (T, B, C), and what the integrator carries on besides the state, or None.
         """
-        return recompute(self.recomputed, self.step, x, context, carried, h, offload=self.offloaded)
+        return recompute(self.recomputed, self.step, x, context, carried, h)
 
     def attend(self, x: Tensor, sublayer: Sublayer, context: Context, stage: int) -> Tensor:
         (attention,) = sublayer.modules
@@ -298,7 +292,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
     def build_self_attention(
         self, embed_dim: int, cfg: TransformerConfig, add_bias_kv: bool = False, add_zero_attn: bool = False
     ) -> MultiheadAttention:
-        return self._build_attention(cfg, "decoder", self_attention=not cfg.cross_self_attention)
+        return self._build_attention(cfg, "decoder", self_attention=True)
 
     def build_encoder_attention(self, embed_dim: int, cfg: TransformerConfig) -> MultiheadAttention:
         width = cfg.encoder.embed_dim
@@ -322,7 +316,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         """
         # With a cache there is nothing to recompute: a second pass would append to the cache again.
         recomputed = self.recomputed and context.incremental_state is None
-        return recompute(recomputed, self._remembering, x, context, carried, h, offload=self.offloaded)
+        return recompute(recomputed, self._remembering, x, context, carried, h)
 
     def _remembering(
         self, x: Tensor, context: DecoderContext, carried: Any, h: float
@@ -336,22 +330,18 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         return x, carried, memory.weights
 
     def attend(self, x: Tensor, sublayer: Sublayer, context: DecoderContext, stage: int) -> Tensor:
-        """Self-attention, with --cross-self-attention over the source too, or cross-attention."""
+        """Self-attention, or cross-attention."""
         (attention,), biases = sublayer.modules, context.biases.get(sublayer.name)
         if sublayer.flow == "C":
             return self._attend_to_source(x, attention, biases, context)
-        state, y, mask, padding_mask = context.incremental_state, x, context.attn_mask, context.padding_mask
-        # In incremental decoding the cache holds the source from the first step on.
-        if self.cross_self_attention and "prev_key" not in attention._get_input_buffer(state, stage):
-            y, mask, padding_mask = _with_source(context.source, context.source_padding_mask, x, mask, padding_mask)
         return attention(
             x,
-            y,
-            y,
-            key_padding_mask=padding_mask,
-            incremental_state=state,
+            x,
+            x,
+            key_padding_mask=context.padding_mask,
+            incremental_state=context.incremental_state,
             need_weights=False,
-            attn_mask=mask,
+            attn_mask=context.attn_mask,
             biases=biases,
             distances=context.distances,
             stage=stage,
@@ -372,16 +362,3 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
             biases=biases,
         )
         return x
-
-
-def _with_source(
-    source: Tensor, source_padding: Optional[Tensor], x: Tensor, mask: Optional[Tensor], padding: Optional[Tensor]
-) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
-    """Source and target in one attention (Peitz et al. 2019): keys (S + T, B, C), and both masks extended to them."""
-    if mask is not None:
-        mask = torch.cat((mask.new_zeros(x.size(0), source.size(0)), mask), dim=1)
-    if padding is not None:
-        if source_padding is None:
-            source_padding = padding.new_zeros(source.size(1), source.size(0))
-        padding = torch.cat((source_padding, padding), dim=1)
-    return torch.cat((source, x)), mask, padding

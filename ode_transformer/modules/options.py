@@ -146,8 +146,6 @@ class Options:
     def _check_relative_positions(self, cfg: TransformerConfig, side: str) -> None:
         if self.max_relative_length < 1:
             raise OdeTransformerError(f"--max-relative-length {self.max_relative_length}: must be 1 or more")
-        if side == "decoder" and cfg.cross_self_attention:
-            raise OdeTransformerError("--relative-positions: cannot be combined with --cross-self-attention")
 
     def _check_post_norm(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
         instead = f"{side}, which normalizes sums with residuals; or make it pre-norm, --{side}-normalize-before"
@@ -186,16 +184,6 @@ class Options:
                     f"--{side}-history corrector: cannot be combined with {_flag(_INTEGRATOR[side])} {integrator}, "
                     "whose velocity it does not correct"
                 )
-        if part.layers_to_keep:
-            raise OdeTransformerError(
-                f"--{side}-layers-to-keep {part.layers_to_keep}: must not be given with a history or a multistep "
-                "scheme, which need all layers"
-            )
-        if part.layerdrop > 0:
-            raise OdeTransformerError(
-                f"--{side}-layerdrop {part.layerdrop}: must be 0 with a history or a multistep scheme, which need all "
-                "layers"
-            )
 
     @property
     def solver(self) -> Integrator:
@@ -285,7 +273,6 @@ _NEEDS = (
     ("flow_method", ("rk4",), "position_encoder", _NO_FLOW),
     ("flow_step", (4.0,), "position_encoder", _NO_FLOW),
     ("flow_horizon", (0,), "position_encoder", _NO_FLOW),
-    ("flow_gradient", ("direct",), "position_encoder", _NO_FLOW),
 )
 
 
@@ -324,10 +311,6 @@ def check_model(cfg: TransformerConfig) -> None:
         logger.warning(f"--ode-function {cfg.ode_function}: has no meaning with {given}")
     if cfg.velocity_embedding:
         check_velocity_embedding(cfg)
-    if cfg.no_cross_attention and not cfg.cross_self_attention:
-        raise OdeTransformerError(
-            "--no-cross-attention: needs --cross-self-attention, or nothing reads the encoder and it learns nothing"
-        )
     positions = str(cfg.position_encoder)
     if positions == "sinusoidal" and (cfg.encoder.learned_pos or cfg.decoder.learned_pos):
         raise OdeTransformerError(
@@ -337,12 +320,9 @@ def check_model(cfg: TransformerConfig) -> None:
         raise OdeTransformerError(
             f"--position-encoder {positions}: has no meaning with --no-token-positional-embeddings"
         )
-    if positions not in _NO_BIASES and cfg.cross_self_attention:
-        raise OdeTransformerError(f"--position-encoder {positions}: cannot be combined with --cross-self-attention")
     if not 0 <= cfg.word_dropout < 1:
         raise OdeTransformerError(f"--word-dropout {cfg.word_dropout}: must be a probability, 0 or more and below 1")
     check_stock(cfg)
-    _check_quantisation(cfg)
 
 
 _ABSENT = {
@@ -350,6 +330,15 @@ _ABSENT = {
     "tie_adaptive_weights": False,
     "tie_adaptive_proj": False,
     "base_layers": 0,
+    "encoder_layers_to_keep": None,
+    "decoder_layers_to_keep": None,
+    "encoder_layerdrop": 0,
+    "decoder_layerdrop": 0,
+    "cross_self_attention": False,
+    "no_cross_attention": False,
+    "quant_noise_pq": 0,
+    "quant_noise_scalar": 0,
+    "offload_activations": False,
     # fairseq would attend with another pattern in training than in decoding.
     "encoder_xformers_att_config": None,
     "decoder_xformers_att_config": None,
@@ -368,9 +357,6 @@ def check_stock(cfg: TransformerConfig) -> None:
     for name in _DROPOUTS:
         if not 0 <= (value := getattr(cfg, name, 0.0)) <= 1:  # only masked language models have pooler_dropout
             raise OdeTransformerError(f"{_flag(name)} {value}: must be a probability, from 0 to 1")
-    for name in ("encoder_layerdrop", "decoder_layerdrop"):
-        if not 0 <= (value := getattr(cfg, name)) < 1:
-            raise OdeTransformerError(f"{_flag(name)} {value}: must be a probability, 0 or more and below 1")
     sizes = [f"{side}_{size}" for side in _INTEGRATOR for size in ("embed_dim", "ffn_embed_dim", "attention_heads")]
     for name in (*sizes, "max_source_positions", "max_target_positions"):
         if (value := getattr(cfg, name)) < 1:
@@ -378,48 +364,6 @@ def check_stock(cfg: TransformerConfig) -> None:
     for name, off in _ABSENT.items():
         if (value := getattr(cfg, name)) != off:
             raise OdeTransformerError(f"{_flag(name)} {value}: is an option of fairseq's that our models do not have")
-    again = [_flag(name) for name in ("checkpoint_activations", "offload_activations") if getattr(cfg, name)]
-    for kind, why in _NOISE.items():
-        if (value := getattr(cfg.quant_noise, kind)) > 0 and again:
-            raise OdeTransformerError(f"--quant-noise-{kind} {value}: cannot be combined with {again[0]}: {why}")
-
-
-_NOISE = {
-    "pq": "fairseq's noise changes the weights at every evaluation of a layer",
-    "scalar": "fairseq's noise counts evaluations of a layer, and may change its scale between the first one and its "
-    "repetition",
-}
-"""Why a layer with quantization noise must be evaluated once per pass."""
-
-
-def _check_quantisation(cfg: TransformerConfig) -> None:
-    pq, scalar = cfg.quant_noise.pq, cfg.quant_noise.scalar
-    several = [
-        f"{_flag(field)} {name}"
-        for field in _INTEGRATOR.values()
-        if INTEGRATORS.named(name := str(getattr(cfg, field))).stages > 1
-    ]
-    histories = {side: str(getattr(cfg, f"{side}_history")) for side in _INTEGRATOR}
-    corrected = [f"--{side}-history corrector" for side, name in histories.items() if name == "corrector"]
-    if pq > 0 and (found := [*several, *corrected]):
-        raise OdeTransformerError(f"--quant-noise-pq {pq}: cannot be combined with {found[0]}: {_NOISE['pq']}")
-    if scalar > 0 and str(cfg.coefficients) == "second-order":
-        raise OdeTransformerError(
-            f"--quant-noise-scalar {scalar}: cannot be combined with --coefficients second-order, whose gate is "
-            "evaluated twice per step and must not change in between"
-        )
-    positions = str(cfg.position_encoder)
-    moved = [f"--position-encoder {positions}"] if positions == "learned" or positions not in _NO_BIASES else []
-    learned = [
-        f"--{side}-learned-pos (--no-{side}-learned-pos turns it off)"
-        for side in _INTEGRATOR
-        if getattr(cfg, side).learned_pos
-    ]
-    if scalar > 0 and (found := [*moved, *learned, *corrected]):
-        raise OdeTransformerError(
-            f"--quant-noise-scalar {scalar}: cannot be combined with {found[0]}, whose parameters fairseq's noise "
-            "cannot quantize"
-        )
 
 
 _OWN_OPTION = {
@@ -468,7 +412,7 @@ def check_alone(cfg: TransformerConfig, side: str, flat: Any, config_class: type
         if name in own:
             raise OdeTransformerError(f"{said}; use {_flag(own[name])}")
         logger.warning(said)
-    meaningless = ["cross_self_attention", "no_cross_attention", "share_all_embeddings", "merge_src_tgt_embed"]
+    meaningless = ["share_all_embeddings", "merge_src_tgt_embed"]
     meaningless += ["adaptive_softmax_cutoff", "cuda_graphs"] * (side == "encoder")
     for name in meaningless:
         if getattr(cfg, name) and not usual[name]:

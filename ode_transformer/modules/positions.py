@@ -441,7 +441,7 @@ def _flow(cfg: TransformerConfig, embed_dim: int) -> nn.Module:
         )
     horizon = cfg.flow_horizon or max(cfg.max_source_positions, cfg.max_target_positions)
     try:
-        return Flow(embed_dim, str(cfg.flow_method), cfg.flow_step, str(cfg.flow_gradient), horizon)
+        return Flow(embed_dim, str(cfg.flow_method), cfg.flow_step, horizon)
     except ValueError as error:  # it names its arguments, which are options without their prefix
         raise OdeTransformerError(f"--flow-{error}") from error
 

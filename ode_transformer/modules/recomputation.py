@@ -1,14 +1,13 @@
 """Activation checkpointing: what a layer computes is not kept for the backward pass, but computed again there."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch.utils.checkpoint import checkpoint
 
 
-def recompute(asked: bool, function: Callable, *args: Any, offload: bool = False) -> Any:
+def recompute(asked: bool, function: Callable, *args: Any) -> Any:
     """Call a function; if asked, keep only its arguments for the backward pass, and call it again there.
 
     fairseq's checkpointing runs a backward pass within the backward pass. There distributed training receives the
@@ -19,14 +18,10 @@ def recompute(asked: bool, function: Callable, *args: Any, offload: bool = False
         asked: whether to compute again in the backward pass; otherwise the function is only called.
         function: what a layer computes.
         args: its arguments.
-        offload: keep the tensors among the arguments in the host's memory. Tensors within other arguments, such as a
-            context, stay on the device.
 
     Returns:
         What the function returns.
     """
     if not (asked and torch.is_grad_enabled()):
         return function(*args)
-    kept = torch.autograd.graph.save_on_cpu(pin_memory=torch.cuda.is_available()) if offload else nullcontext()
-    with kept:
-        return checkpoint(function, *args, use_reentrant=False)
+    return checkpoint(function, *args, use_reentrant=False)

@@ -86,12 +86,8 @@ class SplitStack(Velocities, nn.Module):
         return x * kept.unsqueeze(-1)
 
     def _layers(self, places: Optional[Iterable[Place]]) -> list[tuple[nn.Module, Place]]:
-        """The layers of this pass, each with its place; LayerDrop leaves some out in training."""
-        layers, places = list(self.layers), places or [Place()] * len(self.layers)
-        if len(layers) < len(places):  # layers may be dropped, or be the same module, but not both
-            told = dict(zip(nn.ModuleList.__iter__(self.layers), places, strict=True))
-            places = [told[layer] for layer in layers]
-        return list(zip(layers, places, strict=True))
+        """The layers, each with its place."""
+        return list(zip(self.layers, places or [Place()] * len(self.layers), strict=True))
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
         """Bring parameter names up to date.
@@ -320,7 +316,7 @@ class PlainDecoder(TransformerDecoderBase):
         new = prev_output_tokens[:, -x.size(0) :].eq(self.padding_idx)
         # A step of decoding asks, because caches would grow by their padding; a search never has any.
         asked = incremental_state is not None and not new.any()
-        padding = new if self.cross_self_attention else None if asked else padding_or_none(new)
+        padding = None if asked else padding_or_none(new)
         context = DecoderContext(
             padding,
             Learned(),
@@ -352,8 +348,6 @@ class PlainDecoder(TransformerDecoderBase):
         if incremental_state is not None:
             tokens, positions = tokens[:, -1:], None if positions is None else positions[:, -1:]
         x = self.embed_scale * self.embed_words(tokens.contiguous())
-        if self.quant_noise is not None:
-            x = self.quant_noise(x)
         if self.project_in_dim is not None:
             x = self.project_in_dim(x)
         if positions is not None:

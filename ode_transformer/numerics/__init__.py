@@ -1,1 +1,1 @@
-"""The mathematics, in Python, PyTorch and torchdiffeq, without fairseq."""
+"""The mathematics, in Python and PyTorch, without fairseq."""

@@ -15,8 +15,8 @@ tokens. At initialization the two differ by less than 1e-5, and the difference g
 in evaluation the step is halved until that changes nothing by more than ``TOLERANCE``. In training it stays as it is,
 because to measure it would make the host wait for the GPU in every pass, and resumed trainings would need what the last
 evaluation had found; ``ode-transformer lab flow`` measures its effect on biases and gradients. The solvers are
-torchdiffeq's methods. For back-propagation through the solver they run in our own loop, because torchdiffeq's loop
-reads the time of every step back from the GPU, and in the backward pass copies the whole solution once per node.
+torchdiffeq's methods in our own loop, because torchdiffeq's loop reads the time of every step back from the GPU, and in
+the backward pass copies the whole solution once per node.
 
 Nothing bounds the solution: h grows with b, so that b grows exponentially. The largest bias of ``floater_base`` at
 initialization is about 1 at position 256, 5 at 512, 200 at 1,023 and 1e5 at 2,000; after 300 updates of a tiny model on
@@ -35,10 +35,9 @@ from typing import Union
 
 import torch
 from torch import Tensor, nn
-from torchdiffeq import odeint_adjoint
 
 from .coefficients import weighted_sum
-from .integrators import EULER, HEUN, MIDPOINT, THREE_EIGHTHS, ButcherTableau
+from .integrators import MIDPOINT, THREE_EIGHTHS
 from .sinusoids import sinusoids
 
 logger = logging.getLogger(__name__)
@@ -48,14 +47,9 @@ TIME_STEP = 0.01
 
 FLOW_METHODS = {
     "rk4": THREE_EIGHTHS,
-    "heun3": ButcherTableau(((), (1 / 3,), (0.0, 2 / 3)), (1 / 4, 0.0, 3 / 4)),
-    "heun2": HEUN,
     "midpoint": MIDPOINT,
-    "euler": EULER,
 }
-"""torchdiffeq's solvers with a fixed step, under its names."""
-
-FLOW_GRADIENTS = ("direct", "adjoint")
+"""Solvers with a fixed step, under torchdiffeq's names."""
 
 SMALLEST_STEP = 0.01
 """The smallest step of a solver, in tokens: a hundred steps per token."""
@@ -78,13 +72,10 @@ class Flow(nn.Module):
         method: one of ``FLOW_METHODS``.
         step: the number of tokens that one step of the solver spans, or in evaluation the most of them; it need not be
             an integer.
-        gradient: ``direct``, back-propagation through the solver; or ``adjoint``, torchdiffeq's solution of the adjoint
-            equation backwards in time, which needs less memory and more time.
         horizon: the position, in tokens, up to which the equation is solved; beyond it b continues along its tangent.
 
     Raises:
-        ValueError: the method or the gradient is unknown, the step is below ``SMALLEST_STEP``, or the horizon is not
-            positive.
+        ValueError: the method is unknown, the step is below ``SMALLEST_STEP``, or the horizon is not positive.
     """
 
     def __init__(
@@ -92,19 +83,16 @@ class Flow(nn.Module):
         dim: int,
         method: str = "rk4",
         step: float = 4.0,
-        gradient: str = "direct",
         horizon: float = math.inf,
     ):
         super().__init__()
         if method not in FLOW_METHODS:
             raise ValueError(f"method {method}: must be one of {', '.join(FLOW_METHODS)}")
-        if gradient not in FLOW_GRADIENTS:
-            raise ValueError(f"gradient {gradient}: must be one of {', '.join(FLOW_GRADIENTS)}")
         if not SMALLEST_STEP <= step < math.inf:
             raise ValueError(f"step {step}: must be a number of tokens, {SMALLEST_STEP} or more")
         if not horizon > 0:
             raise ValueError(f"horizon {horizon}: must be a positive number of tokens")
-        self.method, self.step, self.gradient, self.horizon = method, step, gradient, horizon
+        self.method, self.step, self.horizon = method, step, horizon
         self._reported = step  # the smallest step of which the user knows
         for layer in (1, 2):  # W and c of the equation; W's last column, which multiplies the time, is separate
             weight = nn.init.xavier_normal_(torch.empty(dim, dim + 1))
@@ -113,7 +101,7 @@ class Flow(nn.Module):
             self.register_parameter(f"bias{layer}", nn.Parameter(torch.zeros(dim)))
 
     def _dynamics(self, dtype: torch.dtype):
-        w1, u1, c1, w2, u2, c2 = weights = tuple(
+        w1, u1, c1, w2, u2, c2 = (
             p.to(dtype) for p in (self.weight1, self.time1, self.bias1, self.weight2, self.time2, self.bias2)
         )
 
@@ -121,7 +109,7 @@ class Flow(nn.Module):
             hidden = torch.relu(b @ w1.t() + (t * u1 + c1))
             return hidden @ w2.t() + (t * u2 + c2)
 
-        return h, weights
+        return h
 
     def forward(self, initial: Tensor, length: int) -> Tensor:
         """b(t) - b(0) for every row and position, in single precision or better even if the model is not.
@@ -169,24 +157,21 @@ class Flow(nn.Module):
             initial = initial.to(dtype)
             moved = self._solve(initial, positions.clamp(max=self.horizon), min(length - 1, self.horizon), step)
             if inside < length:
-                slope = TIME_STEP * self._dynamics(dtype)[0](self.horizon * TIME_STEP, initial + moved[-1])
+                slope = TIME_STEP * self._dynamics(dtype)(self.horizon * TIME_STEP, initial + moved[-1])
                 beyond = (positions[inside:] - self.horizon).to(dtype)[:, None, None]
                 moved = torch.cat((moved[:inside], moved[inside:] + beyond * slope))
             return moved
 
     def _solve(self, initial: Tensor, positions: Tensor, last: float, step: float) -> Tensor:
-        h, weights = self._dynamics(initial.dtype)
+        h = self._dynamics(initial.dtype)
         steps = max(1, math.ceil(last / step - 1e-9))
         span = step * TIME_STEP
         nodes = torch.arange(steps + 1, device=initial.device, dtype=initial.dtype) * span
-        if self.gradient == "adjoint":
-            values = odeint_adjoint(h, initial, nodes, method=self.method, adjoint_params=weights)
-        else:
-            method, states = FLOW_METHODS[self.method], [initial]
-            for i in range(steps):
-                times = [i * span + span * node for node in method.nodes]
-                states.append(method.step(lambda b, stage, t=times: h(t[stage], b), states[-1], h=span)[0])
-            values = torch.stack(states)
+        method, states = FLOW_METHODS[self.method], [initial]
+        for i in range(steps):
+            times = [i * span + span * node for node in method.nodes]
+            states.append(method.step(lambda b, stage, t=times: h(t[stage], b), states[-1], h=span)[0])
+        values = torch.stack(states)
         return _interpolate(values - initial, span * h(nodes[:, None, None], values), positions / step)
 
 

@@ -330,7 +330,7 @@ def test_sentences_that_are_done_leave_the_search(by_torch, monkeypatch):
 
 
 ONNX = [
-    *("decoder-rk2-learnable", "decoder-rk4-floater", "transevolve_randomff_1_tiny", "cross-self-attention"),
+    *("decoder-rk2-learnable", "decoder-rk4-floater", "transevolve_randomff_1_tiny"),
     *("denseformer", "attention-history", "pcformer-decoder", "nesterov"),
 ]
 

@@ -57,23 +57,6 @@ def language_model(symbols=50, arch="ode_transformer_lm_ptb_2l", **values):
     return build_model(cfg, LanguageModelingTask(LanguageModelingConfig(tokens_per_sample=32), d, d))
 
 
-def test_a_checkpoint_of_more_layers_can_be_cut_down():
-    deep = language_model(**TINY | {"decoder-layers": 3, "decoder-history": "none"})
-    kept = language_model(**TINY | {"decoder-layers": 3, "decoder-history": "none", "decoder-layers-to-keep": "0,2"})
-    kept.load_state_dict(deep.state_dict(), model_cfg=kept.decoder.cfg)
-    assert torch.equal(kept.decoder.layers[1].fc1.weight, deep.decoder.layers[2].fc1.weight)
-    assert len(kept.decoder.layers) == 2
-
-
-def test_a_model_that_was_trained_without_a_layer_is_loaded_whole():
-    cut = TINY | {"decoder-layers": 3, "decoder-history": "none", "decoder-layers-to-keep": "0,2"}
-    trained, loaded = language_model(**cut), language_model(**cut)
-    stored = configure("ode_transformer_lm_ptb_2l", {"task": "language_modeling", "tokens-per-sample": 32, **cut})
-    loaded.load_state_dict(trained.state_dict(), model_cfg=stored)
-    assert torch.equal(loaded.decoder.layers[1].fc1.weight, trained.decoder.layers[1].fc1.weight)
-    assert (stored.decoder_layers, stored.decoder_layers_to_keep) == (2, None)
-
-
 def test_options_mean_what_they_mean_elsewhere():
     learned = language_model(**TINY, **{"position-encoder": "learned"})
     assert type(learned.decoder.embed_positions).__name__ == "LearnedPositionalEmbedding"
@@ -163,10 +146,6 @@ def test_the_papers_sizes(layers):
     [
         ({"integrator": "heun"}, "--integrator heun: has no meaning in a model without an encoder"),
         ({"encoder-history": "dense"}, "--encoder-history dense: has no meaning in a model without an encoder"),
-        (
-            {"relative-positions": "none", "cross-self-attention": True},
-            "--cross-self-attention: has no meaning in a model",
-        ),
         ({"coefficients": "sigmoid"}, "--coefficients sigmoid: must be fixed with --decoder-integrator euler"),
         (
             {"decoder-integrator": "nesterov", "coefficients": "ema"},

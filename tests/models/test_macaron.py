@@ -1,6 +1,5 @@
 """Macaron Net: counts, the released code's checkpoint, decoding, gradients, and stock flags that keep working."""
 
-import argparse
 from dataclasses import fields
 
 import pytest
@@ -12,7 +11,7 @@ from torch.nn import functional
 from ode_transformer.experiments import recipes
 from ode_transformer.models.macaron import ARCHITECTURES, RELEASED, MacaronConfig, MacaronModel
 from ode_transformer.modules import dropout
-from tests.helpers import POST_NORM, SMALL, VARIANTS, batch, configure, model, small, task
+from tests.helpers import POST_NORM, SMALL, VARIANTS, batch, model, small, task
 from tests.models.released import as_written, assert_logits, assert_same, load, sizes
 
 SHARED = {"share-all-embeddings": True}
@@ -144,7 +143,7 @@ def test_recomputed_activations_change_no_gradient():
     src, lengths, prev = batch()
     gradients = []
     plain = small("macaron").train()
-    for more in ({}, {"checkpoint-activations": True}, {"offload-activations": True}):
+    for more in ({}, {"checkpoint-activations": True}):
         m = small("macaron", **more).train()
         m.load_state_dict(plain.state_dict())
         m(src, lengths, prev)[0].log_softmax(-1)[..., 7].sum().backward()
@@ -152,45 +151,6 @@ def test_recomputed_activations_change_no_gradient():
     for other in gradients[1:]:
         for name, gradient in gradients[0].items():
             torch.testing.assert_close(other[name], gradient)
-
-
-def test_layer_drop_drops_layers():
-    m = small("macaron", **{"encoder-layers": 8, "encoder-layerdrop": 0.5}).train()
-    torch.manual_seed(0)
-    assert {len(list(m.encoder.layers)) for _ in range(20)} != {8}
-    assert len(list(m.eval().encoder.layers)) == 8
-
-
-def test_layers_can_be_pruned_at_loading():
-    """As fairseq does it with --model-overrides; it wants the layers of both sides named."""
-    full = small("macaron", **{"encoder-layers": 4})
-    keep = {"encoder-layers-to-keep": "0,2", "decoder-layers-to-keep": "1"}
-    pruned = small("macaron", **{"encoder-layers": 4}, **keep)
-    cfg = argparse.Namespace(arch="macaron_tiny", **{k.replace("-", "_"): v for k, v in keep.items()})
-    pruned.load_state_dict(checkpoint_utils.prune_state_dict(full.state_dict(), cfg))
-    assert (len(pruned.encoder.layers), len(pruned.decoder.layers)) == (2, 1)
-    assert torch.equal(pruned.encoder.layers[1].macaron_fc1.weight, full.encoder.layers[2].macaron_fc1.weight)
-    assert torch.equal(pruned.decoder.layers[0].macaron_fc1.weight, full.decoder.layers[1].macaron_fc1.weight)
-
-
-def test_a_model_that_was_trained_without_some_layers_is_loaded_whole():
-    """Its checkpoint names the layers to keep, which are all it has; what it is trained from may have more."""
-    keep = {"encoder-layers-to-keep": "0,2", "decoder-layers-to-keep": "1"}
-    full, pruned = small("macaron", **{"encoder-layers": 4}), small("macaron", **{"encoder-layers": 4}, **keep)
-    for source, moved in ((full, 2), (pruned, 1)):
-        stored = configure("macaron_tiny", SMALL | {"encoder-layers": 4} | keep)
-        loaded = small("macaron", **{"encoder-layers": 4}, **keep)
-        loaded.load_state_dict(source.state_dict(), model_cfg=stored)
-        assert torch.equal(loaded.encoder.layers[1].fc1.weight, source.encoder.layers[moved].fc1.weight)
-        assert (stored.encoder_layers, stored.decoder_layers) == (2, 1), "what the next checkpoint says"
-        assert stored.encoder_layers_to_keep is stored.decoder_layers_to_keep is None
-
-
-def test_layers_of_one_side_alone_are_not_pruned():
-    with pytest.raises(
-        ValueError, match="--encoder-layers-to-keep and --decoder-layers-to-keep: must be given together"
-    ):
-        small("macaron", **{"encoder-layers-to-keep": "0"})
 
 
 def test_embeddings_may_be_apart():
@@ -214,15 +174,6 @@ def test_other_precisions(dtype):
     logits, _ = m.to(dtype)(src, lengths, prev)
     tolerance = 0.1 if dtype is torch.bfloat16 else 1e-5
     torch.testing.assert_close(logits[prev != 1].float(), reference[prev != 1], atol=tolerance, rtol=tolerance)
-
-
-@pytest.mark.parametrize("how", ["checkpoint-activations", "offload-activations"])
-def test_only_offloading_moves_activations_to_the_host(how, monkeypatch):
-    calls, real = [], torch.autograd.graph.save_on_cpu
-    monkeypatch.setattr(torch.autograd.graph, "save_on_cpu", lambda **more: calls.append(more) or real(**more))
-    m = small("macaron", **{how: True}).train()
-    m(*batch())
-    assert len(calls) == (len(m.encoder.layers) + len(m.decoder.layers)) * (how == "offload-activations")
 
 
 def test_training_after_inference_mode():

@@ -8,7 +8,6 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, build_model
-from fairseq.modules.quantization.scalar import quantize_model_
 from omegaconf import OmegaConf
 from torch.nn import functional
 
@@ -268,13 +267,6 @@ def test_word_dropout_drops_whole_words_in_training_with_its_probability(side):
     assert not (embedded() == 0).all(-1).any()
 
 
-def test_word_dropout_goes_with_quantization_noise():
-    """fairseq puts its noise around embeddings of PyTorch's own class alone."""
-    m = small("rk2_tiny", **{"word-dropout": 0.2}).train()
-    quantize_model_(m, p=0.5, bits=8, update_step=1)  # which computes on a GPU alone
-    assert type(m.encoder.embed_tokens).__name__ == "IntEmbedding"
-
-
 def test_a_gate_is_a_layer_that_can_be_replaced():
     """As quantization, pruning and adapters do: it is called, and its weights are not read past it."""
     m, called = small("rk2_learnable_tiny").eval(), []
@@ -436,12 +428,6 @@ def test_the_released_form_without_its_history_leaves_the_range_of_half_precisio
         ("rk2_tiny", {"no-decoder-normalize-before": True, "decoder-integrator": "rk4"}, r"rk4.*post-norm decoder"),
         ("rk2_tiny", {"integrator": "leapfrog"}, r"--encoder-history learnable_dense: must be none.*leapfrog"),
         ("rk2_tiny", {"decoder-integrator": "dlcl"}, r"--decoder-history learnable_dense: must be none.*dlcl"),
-        ("rk2_tiny", {"encoder-layerdrop": 0.1}, r"--encoder-layerdrop 0\.1: must be 0"),
-        (
-            "rk2_second_order_tiny",
-            {"quant-noise-scalar": 0.1},
-            r"--quant-noise-scalar 0\.1: .* second-order, whose gate",
-        ),
         (
             "rk2_tiny",
             {"encoder-xformers-att-config": "{}"},
@@ -457,19 +443,6 @@ def test_the_released_form_without_its_history_leaves_the_range_of_half_precisio
             {"decoder-history": "corrector", "no-decoder-normalize-before": True},
             r"--decoder-history corrector: needs a pre-norm decoder",
         ),
-        (
-            "rk2_tiny",
-            {"encoder-layers-to-keep": "0,1", "decoder-layers-to-keep": "0"},
-            r"--encoder-layers-to-keep 0,1: must not be given with a history",
-        ),
-        ("macaron_rk2_tiny", {"encoder-layers-to-keep": "0,a"}, r"-keep 0,a: must be different numbers from 0 to 1"),
-        ("macaron_rk2_tiny", {"decoder-layers-to-keep": "1,1"}, r"-keep 1,1: must be different numbers from 0 to 1"),
-        (
-            "macaron_rk2_tiny",
-            {"encoder-layers-to-keep": "0", "position-encoder": "learned"},
-            r"--encoder-layers-to-keep 0: must not be given with --position-encoder learned",
-        ),
-        ("rk2_tiny", {"cross-self-attention": True, "no-cross-attention": True}, r"cross-self-attention"),
         ("rk2_tiny", {"word-dropout": 1.0}, r"--word-dropout 1\.0: must be a probability"),
         (
             "rk2_tiny",
@@ -559,23 +532,6 @@ def test_a_checkpoint_of_another_depth_is_named():
         ({"coefficients": "fixed", "gate-sharing": "per-layer"}, "--gate-sharing per-layer: has no meaning with"),
         ({"rk-norm": True, "integrator": "polynet"}, "--rk-norm: has no meaning without a Runge-Kutta"),
         ({"velocity-embedding": True}, "--velocity-embedding: has no meaning without .* nesterov or triple"),
-        ({"quant-noise-pq": 0.1}, "--quant-noise-pq 0.1: cannot be combined with --integrator heun"),
-        (
-            {"integrator": "euler", "quant-noise-pq": 0.1, "checkpoint-activations": True},
-            "--quant-noise-pq 0.1: cannot be combined with --checkpoint-activations",
-        ),
-        (
-            {"position-encoder": "floater", "quant-noise-scalar": 0.1},
-            "--quant-noise-scalar 0.1: cannot be combined with --position-encoder floater",
-        ),
-        (
-            {"encoder-history": "corrector", "quant-noise-scalar": 0.1},
-            "--quant-noise-scalar 0.1: cannot be combined with --encoder-history corrector",
-        ),
-        *(
-            ({option: True, "quant-noise-scalar": 0.1}, f"--quant-noise-scalar 0.1: cannot be combined with --{option}")
-            for option in ("encoder-learned-pos", "decoder-learned-pos", "checkpoint-activations")
-        ),
         ({"tie-adaptive-weights": True}, "--tie-adaptive-weights True: is an option of fairseq's"),
         ({"encoder-layers": -1}, "--encoder-layers -1: must be 0 or more"),
         *(
@@ -591,10 +547,6 @@ def test_a_checkpoint_of_another_depth_is_named():
             for name in ("ema", "ema-channels")
         ),
         ({"decoder-attention-heads": 3}, "--decoder-attention-heads 3: must divide the width 16"),
-        (
-            {"relative-positions": "none", "cross-self-attention": True, "decoder-embed-dim": 24},
-            "--cross-self-attention: needs one width of encoder and decoder, got 16 and 24",
-        ),
         *(
             ({"encoder-history": "none", "integrator": name, **option}, f"{message} with --integrator {name} and --dec")
             for name in ("leapfrog", "dlcl", "nesterov", "triple")
@@ -616,7 +568,7 @@ def test_the_initial_velocity_is_dropped_as_the_embedding_is(side):
     assert 0.45 < (v == 0).float().mean() < 0.55
 
 
-@pytest.mark.parametrize("flags", [{}, {"quant-noise-pq": 0.1}, {"layernorm-embedding": True}])
+@pytest.mark.parametrize("flags", [{}, {"layernorm-embedding": True}])
 @pytest.mark.parametrize(
     "asked",
     [{}, {"alignment_layer": 0}, {"alignment_layer": 0, "alignment_heads": 1}, {"full_context_alignment": True}],

@@ -6,9 +6,9 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, build_model
+from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 
-from ode_transformer.models.pcformer import RELEASED, UNKNOWN_SIZES, ReleasedPCformerModel
+from ode_transformer.models.pcformer import RELEASED, ReleasedPCformerModel
 from ode_transformer.modules.layers import Context
 from ode_transformer.numerics.coefficients import Scalars
 from ode_transformer.numerics.integrators import HEUN, RK4
@@ -154,19 +154,9 @@ def test_the_released_layout_of_other_options_is_loaded(options):
     assert all(torch.equal(ours[name], x) for name, x in expected.items())
 
 
-@pytest.mark.parametrize("name", [*RELEASED, *UNKNOWN_SIZES])
+@pytest.mark.parametrize("name", RELEASED)
 def test_the_released_names_are_architectures(name):
     assert ARCH_MODEL_REGISTRY[name] is ReleasedPCformerModel
-
-
-@pytest.mark.parametrize("name", UNKNOWN_SIZES)
-def test_a_name_of_unknown_sizes_opens_checkpoints(name, tmp_path):
-    released = load("pcformer_rk2_ema")
-    state = as_written(released)
-    state["args"].arch = name
-    torch.save(state, tmp_path / "released.pt")
-    (m,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "released.pt")], task=task(50))
-    assert_logits(m.eval(), released)
 
 
 @pytest.mark.parametrize("name", RELEASED)
@@ -183,15 +173,6 @@ def test_the_released_names_say_their_sizes_and_relative_positions(name):
 def test_relative_positions_are_of_keys_and_values_unless_of_keys_alone():
     with torch.device("meta"):
         assert model("PCformer_t2t_wmt_en_de", {"max-relative-length": 8}).cfg.relative_positions == "keys-values"
-
-
-@pytest.mark.parametrize("name", UNKNOWN_SIZES)
-def test_a_name_of_unknown_sizes_is_refused_without_them(name):
-    for absent in ("encoder_layers", *(("max_relative_length", "k_only") if "relative" in name else ())):
-        given = {field: 8 for field in UNKNOWN_SIZES[name] if field != absent}
-        message = f"--arch {name}: must be that of a checkpoint.* --{absent.replace('_', '-')}; they"
-        with pytest.raises(ValueError, match=message):
-            ARCH_CONFIG_REGISTRY[name](argparse.Namespace(**given))
 
 
 @pytest.mark.parametrize("released", [False, True])

@@ -89,10 +89,6 @@ def test_padding_goes_to_one_side_and_new_sentences_are_empty():
 
 @pytest.mark.parametrize("variant", sample(VARIANTS))
 def test_a_padded_pass_has_the_features_and_gradients_of_the_batch_itself(variant):
-    if VARIANTS[variant].get("flow-gradient") == "adjoint":
-        with pytest.raises(OdeTransformerError, match="adjoint"):
-            model(variant)
-        return
     m, inputs = model(variant), batch(sizes=(4, 6, 5))
     expected, gradients = step(m, *inputs)  # in eager mode, since the shape comes for the first time
     assert not m.graphs.recorded
@@ -214,7 +210,6 @@ def test_a_copy_of_a_model_has_no_recordings_and_a_checkpoint_no_trace():
     assert m.state_dict().keys() == small("macaron").state_dict().keys()
 
 
-@pytest.mark.parametrize("option", ["checkpoint-activations", "encoder-layerdrop", "quant-noise-pq"])
-def test_what_a_graph_cannot_hold_is_refused(option):
-    with pytest.raises(OdeTransformerError, match=f"cuda-graphs.*{option}"):
-        model(**{option: True if option.startswith("checkpoint") else 0.1})
+def test_what_a_graph_cannot_hold_is_refused():
+    with pytest.raises(OdeTransformerError, match=r"cuda-graphs.*checkpoint-activations"):
+        model(**{"checkpoint-activations": True})

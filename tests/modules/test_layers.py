@@ -200,15 +200,6 @@ def test_a_decoder_layer_without_a_source_has_self_attention_and_feed_forward(da
     assert torch.equal(y, expected) and weights is None
 
 
-def test_quantisation_noise_reaches_the_extra_sublayers():
-    cfg = config("strang")
-    cfg.quant_noise.pq, cfg.quant_noise.pq_block_size = 0.5, 8
-    layer = copy.deepcopy(EncoderLayer(cfg)).train()
-    before = layer.macaron_fc1.weight.clone()
-    layer(torch.randn(4, 2, 16), Context())
-    assert (layer.macaron_fc1.weight == 0).sum() > (before == 0).sum()
-
-
 @pytest.mark.parametrize(
     ("splitting", "hidden", "within"),
     [("lie-trotter", 1, 1), ("lie-trotter", 2, 2), ("strang", 1, 2), ("strang-swapped", 1, 1)],

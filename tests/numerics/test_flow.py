@@ -9,7 +9,7 @@ from torchdiffeq import odeint
 
 from ode_transformer.numerics.flow import FLOW_METHODS, SMALLEST_STEP, TIME_STEP, TOLERANCE, Flow, Recurrence
 
-ORDERS = {"rk4": 4, "heun3": 3, "heun2": 2, "midpoint": 2, "euler": 1}
+ORDERS = {"rk4": 4, "midpoint": 2}
 
 
 def flow(dim=16, seed=0, scale=1.0, **more):
@@ -164,8 +164,8 @@ def test_few_evaluations(monkeypatch):
     stock = built._dynamics
 
     def counted(dtype):
-        h, weights = stock(dtype)
-        return (lambda t, b: calls.append(type(t)) or h(t, b)), weights
+        h = stock(dtype)
+        return lambda t, b: calls.append(type(t)) or h(t, b)
 
     monkeypatch.setattr(built, "_dynamics", counted)
     built(torch.zeros(3, 8), 255)
@@ -197,22 +197,10 @@ def test_no_dynamics_no_movement():
 @pytest.mark.parametrize("method", FLOW_METHODS)
 def test_the_solvers_are_those_of_torchdiffeq(method):
     built, b = flow(method=method, step=2.0), rows()
-    h, _ = built._dynamics(torch.double)
+    h = built._dynamics(torch.double)
     nodes = torch.arange(33, dtype=torch.double) * 2 * TIME_STEP
     expected = odeint(h, b, nodes, method=method) - b
     torch.testing.assert_close(built(b, 65)[::2], expected, atol=1e-13, rtol=0)
-
-
-@pytest.mark.parametrize("method", ["rk4", "midpoint"])
-def test_adjoint_gradients_are_those_of_back_propagation(method):
-    gradients = []
-    for gradient in ("direct", "adjoint"):
-        built, b = flow(method=method, gradient=gradient, step=1.0), rows().requires_grad_()
-        moved = built(b, 70)
-        (moved * torch.linspace(-1, 1, moved.numel()).view_as(moved)).sum().backward()
-        gradients.append([b.grad, *(p.grad for p in built.parameters())])
-    for direct, adjoint in zip(*gradients, strict=True):
-        assert (adjoint - direct).norm() < 1e-4 * direct.norm()
 
 
 @pytest.mark.parametrize(
@@ -290,7 +278,6 @@ def test_recurrence_is_its_equation(layers, input_):
         ({"step": -1.0}, "step -1.0"),
         ({"step": math.nan}, "step nan"),
         ({"method": "dopri5"}, "method dopri5: must be one of rk4"),
-        ({"gradient": "none"}, "gradient none: must be one of direct, adjoint"),
     ],
 )
 def test_bad_options(more, words):
@@ -320,7 +307,7 @@ def test_beyond_the_horizon_the_solution_goes_on_along_its_tangent():
         assert torch.equal(here[:31], bound(initial, 31))
         steps = here[30:].diff(dim=0)
         torch.testing.assert_close(steps, steps[:1].expand_as(steps), atol=1e-5, rtol=1e-3)
-        slope = 0.01 * free._dynamics(torch.float32)[0](0.30, initial + here[30])
+        slope = 0.01 * free._dynamics(torch.float32)(0.30, initial + here[30])
         torch.testing.assert_close(steps[0], slope, atol=1e-6, rtol=1e-3)
         assert there[-1].abs().max() > 100 * here[-1].abs().max(), "where integration grows exponentially"
 

@@ -116,7 +116,6 @@ def _check(model: nn.Module) -> None:
         (getattr(model, "position_encoder", None) is not None, f"--position-encoder {cfg.position_encoder}"),
         (model.encoder.layers[0].options.splitting.together, f"--splitting {cfg.splitting}"),
         (cfg.ffn_hidden_layers != 1, f"--ffn-hidden-layers {cfg.ffn_hidden_layers}"),
-        (cfg.cross_self_attention or cfg.no_cross_attention, "--cross-self-attention or --no-cross-attention"),
         (cfg.adaptive_softmax_cutoff is not None or cfg.adaptive_input, "--adaptive-softmax-cutoff, --adaptive-input"),
         (cfg.activation_fn not in ACTIVATIONS, f"--activation-fn {cfg.activation_fn}"),
     ):
