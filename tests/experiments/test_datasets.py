@@ -232,7 +232,7 @@ def test_learners_corpora(tmp_path, capsys):
         path.unlink()
     release = shutil.copyfile(tmp_path / "nucle.m2", tmp_path / "conll14st-preprocessed.m2")
     with pytest.raises(
-        OdeTransformerError, match=r"conll14st-preprocessed\.m2 and nucle\.m2 are of NUCLE: must be one"
+        OdeTransformerError, match=r"one M2 file of NUCLE, .* holds conll14st-preprocessed\.m2 and nucle\.m2"
     ):
         gec.published(tmp_path)
     (tmp_path / "nucle.m2").unlink()
@@ -241,7 +241,7 @@ def test_learners_corpora(tmp_path, capsys):
     with pytest.raises(OdeTransformerError, match=r"official-preprocessed\.m2 is of a development or test set"):
         gec.published(tmp_path)
     (tmp_path / "official-preprocessed.m2").unlink()
-    with pytest.raises(OdeTransformerError, match=r"no M2 file of NUCLE; there are: lang8\.m2; .* nucle, conll14st-"):
+    with pytest.raises(OdeTransformerError, match=r"one M2 file of NUCLE, .* contains nucle, conll14st-.* holds none"):
         gec.published(tmp_path)
 
 
@@ -357,4 +357,4 @@ def test_pairs_of_generated_errors(tmp_path, capsys):
         assert message in capsys.readouterr().err
     (tmp_path / "test" / "test.ref2").write_text("One .\n")
     with pytest.raises(OdeTransformerError, match="2 sentences, 1 corrections of ref2"):
-        gec.jfleg(tmp_path, "test")
+        gec.read_jfleg(tmp_path, "test")

@@ -62,10 +62,7 @@ def published(folder, name, count=12):
         "sts-b": ["5.000", "2.5", "0"],
         "mrpc": ["0", "1", "1"],
     }.get(name, ["0", "1"])
-    for split, alternatives in task.splits.items():
-        inputs, label = ((1, 2) if split == "test2" else task.test), None
-        if not split.startswith("test"):
-            inputs, label = task.inputs, task.labels.get(split, task.label)
+    for inputs, label, files, _, heading in task.splits.values():
         rows = []
         for i in range(count):
             row = [f"x{j}" for j in range(task.columns or max(*inputs, label or 0) + 1)]
@@ -74,7 +71,7 @@ def published(folder, name, count=12):
             if label is not None:
                 row[label] = labels[i % len(labels)]
             rows.append(row)
-        table(folder / task.folder / alternatives[0][0], rows, split not in task.headless)
+        table(folder / task.folder / files[0], rows, heading)
 
 
 @pytest.mark.parametrize("name", glue.GLUE)
@@ -84,7 +81,7 @@ def test_every_task_is_read_from_its_columns(tmp_path, like, name):
     assert cli.main(words) == 0
     task, cut = glue.GLUE[name], segmentation.opened(like)
     for split in task.splits:
-        for k in range(len(task.inputs)):
+        for k in range(len(task.splits[split].inputs)):
             lines = (tmp_path / "out" / f"{split}.input{k}").read_text().splitlines()
             assert lines == [cut(TEXT[(7 * i + k) % len(TEXT)]) for i in range(12)]
         assert (tmp_path / "out" / f"{split}.label").exists() != split.startswith("test")
@@ -651,9 +648,9 @@ HEADERS = {
 @pytest.mark.parametrize(("name", "split"), HEADERS)
 def test_columns_are_those_of_the_published_archive(name, split):
     """The miniatures are written from the same table that the code reads."""
-    task, header = glue.GLUE[name], HEADERS[name, split]
-    inputs = [header[i] for i in task.where(split)[0]]
+    its, header = glue.GLUE[name].splits[split], HEADERS[name, split]
+    inputs = [header[i] for i in its.inputs]
     assert all(re.fullmatch(r"sentence[12]?|question[12]?|#[12] String", column) for column in inputs), inputs
-    if not split.startswith("test"):
-        label = header[task.where(split)[1]]
-        assert label in ("gold_label", "is_duplicate", "label", "score", "Quality")
+    assert (its.label is None) == split.startswith("test")
+    if its.label is not None:
+        assert header[its.label] in ("gold_label", "is_duplicate", "label", "score", "Quality")

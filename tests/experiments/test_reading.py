@@ -227,13 +227,13 @@ def test_samples_that_do_not_fit_are_named(data, tmp_path, published, own):
                 dataset(data)
         finally:
             (data / "valid.spans").write_text(kept)
-    files = {"train": published / "train-v1.1.json", "valid": published / "dev-v2.0.json"}
+    files = published / "train-v1.1.json", published / "dev-v2.0.json"
     with pytest.raises(OdeTransformerError, match="are of two versions"):
-        squad_data.write(files, own, 48, 16, 20, tmp_path / "x")
+        squad_data.write(*files, own, 48, 16, 20, tmp_path / "x")
     with pytest.raises(
         OdeTransformerError, match="--stride 25: must be at most 24, the room that --max-symbols 48 leaves"
     ):
-        squad_data.write(files, own, 48, 25, 20, tmp_path / "x")
+        squad_data.write(*files, own, 48, 25, 20, tmp_path / "x")
 
 
 # SQuAD: answers and scores
@@ -501,7 +501,7 @@ def test_generated_text_is_of_a_task_of_glue(own, tmp_path, name):
     for split in task.splits:
         rows = list(glue.examples(task, tmp_path / "a" / task.folder, split))
         for texts, label in rows:
-            first, second = texts if len(task.inputs) == 2 else re.findall(r"[^.]*\.", texts[0])
+            first, second = texts if len(texts) == 2 else re.findall(r"[^.]*\.", texts[0])
             agree = len(
                 {*re.findall(r"\w+", first)} & {*re.findall(r"\w+", second)} & {*reading.PLACES, *reading.THINGS}
             )

@@ -34,7 +34,7 @@ class Example(NamedTuple):
     label: str
 
 
-def read_imdb(folder: Path, held_out: int) -> dict[str, list[Example]]:
+def read_imdb(folder: Path, valid: int) -> dict[str, list[Example]]:
     """Return IMDB's reviews (Maas et al. 2011) by split: 25,000 to train on and 25,000 to test, half of each positive.
 
     The published layout is ``aclImdb/{train,test}/{pos,neg}/NUMBER_RATING.txt``. Copies that put some of the training
@@ -44,7 +44,7 @@ def read_imdb(folder: Path, held_out: int) -> dict[str, list[Example]]:
 
     Args:
         folder: ``aclImdb``.
-        held_out: training reviews for validation, half of each class.
+        valid: training reviews for validation, half of each class.
 
     Raises:
         OdeTransformerError: a folder is missing or empty, a file is not called as published, twice there or not UTF-8;
@@ -59,11 +59,11 @@ def read_imdb(folder: Path, held_out: int) -> dict[str, list[Example]]:
                 raise OdeTransformerError(f"{folder}: review {twice[0]} of {label} is both in train and in val")
             train |= aside
         order = sorted(train)
-        if not 0 < held_out // 2 < len(order):
+        if not 0 < valid // 2 < len(order):
             raise OdeTransformerError(
-                f"--valid {held_out}: must be from 2 to fewer than the {2 * len(order)} training reviews"
+                f"--valid {valid}: must be from 2 to fewer than the {2 * len(order)} training reviews"
             )
-        first = len(order) - held_out // 2
+        first = len(order) - valid // 2
         splits["train"] += [Example(train[i], label) for i in order[:first]]
         splits["valid"] += [Example(train[i], label) for i in order[first:]]
         splits["test"] += [Example(text, label) for _, text in sorted(_reviews(folder / "test" / label).items())]
@@ -82,7 +82,7 @@ def _reviews(folder: Path) -> dict[int, str]:
     return found
 
 
-def read_agnews(folder: Path, held_out: int) -> dict[str, list[Example]]:
+def read_agnews(folder: Path, valid: int) -> dict[str, list[Example]]:
     """Return AG's news (Zhang et al. 2015) by split: titles and descriptions of four classes, 120,000 to train on.
 
     The published layout is ``train.csv`` and ``test.csv``, with the number of the class, the title and the description;
@@ -91,16 +91,16 @@ def read_agnews(folder: Path, held_out: int) -> dict[str, list[Example]]:
 
     Args:
         folder: of ``train.csv`` and ``test.csv``.
-        held_out: about how many training articles are held out for validation.
+        valid: about how many training articles are held out for validation.
 
     Raises:
         OdeTransformerError: a file is missing or has a row that is no article, or no article or more than half of them
             are to be held out.
     """
     train, test = _articles(folder / "train.csv"), _articles(folder / "test.csv")
-    if not 1 <= held_out <= len(train) // 2:
-        raise OdeTransformerError(f"--valid {held_out}: must be from 1 to half of the {len(train)} training articles")
-    every = len(train) // held_out
+    if not 1 <= valid <= len(train) // 2:
+        raise OdeTransformerError(f"--valid {valid}: must be from 1 to half of the {len(train)} training articles")
+    every = len(train) // valid
     kept = [example for i, example in enumerate(train, 1) if i % every]
     return {"train": kept, "valid": train[every - 1 :: every], "test": test}
 

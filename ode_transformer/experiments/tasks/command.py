@@ -1,17 +1,21 @@
-"""The commands that prepare, predict and score single tasks: what they are given, and what they print."""
+"""The commands that prepare, predict and score single tasks: the arguments of their functions, and what is printed."""
 
 import argparse
+import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from ...files import write_json, write_lines
 from ..arguments import at_least
 from ..metrics.glue import LOGGED, read, score
-from . import baselines, classification, generated, glue, listops, multiple_choice, question_answering, summarisation
+from . import baselines, classification, generated, glue, listops, multiple_choice, summarisation
 from .correction import corpora
 from .question_answering import answers, published
 from .translation import write_pairs
+
+_KINDS = {"N": at_least(1), "SEED": int, "X": float, "DIR": Path, "FILE": Path}
 
 
 def main(args: argparse.Namespace) -> int:
@@ -20,339 +24,257 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def _report(counts: Mapping[str, int]) -> None:
+def _add(parser: argparse.ArgumentParser, name: str, what: str, default: Any = None, **more: Any) -> None:
+    """Add an argument to a parser.
+
+    Args:
+        parser: of the command.
+        name: ``--option METAVAR`` or ``argument METAVAR``; the latter's type is that of ``_KINDS``, text for others.
+        what: its help.
+        default: its value if it is not given.
+        more: further options of ``add_argument``.
+    """
+    name, _, metavar = name.partition(" ")
+    values = {"metavar": metavar} if metavar else {}
+    values |= {"type": _KINDS[metavar]} if metavar in _KINDS else {}
+    if default is not None:
+        what, values["default"] = f"{what} (default: %(default)s)", default
+    parser.add_argument(name, help=what, **values, **more)
+
+
+def _call(parser: argparse.ArgumentParser, function: Callable, show: Callable[[argparse.Namespace, Any], None]) -> None:
+    """Let a command call a function with the arguments that are named as its parameters, and show what it returns."""
+    names = inspect.signature(function).parameters
+    parser.set_defaults(
+        step=lambda args: show(args, function(**{name: value for name, value in vars(args).items() if name in names}))
+    )
+
+
+def _show_counts(args: argparse.Namespace, counts: Mapping[str, int]) -> None:
     for name, count in counts.items():
         print(f"{name}: {count:,} examples", file=sys.stderr)
 
 
-# Options that several commands have
+def _add_like(parser: argparse.ArgumentParser) -> None:
+    _add(parser, "--like DIR", "segment text as the pretrained model in a folder does", required=True)
 
 
 def _add_output_dir(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("--output-dir", metavar="DIR", type=Path, required=True, help=what)
-
-
-def _add_like(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--like", type=Path, required=True, metavar="DIR", help="segment text as the pretrained model in a folder does"
-    )
-
-
-def _add_counts(parser: argparse.ArgumentParser, **counts: tuple[int, str]) -> None:
-    """Add options whose values are 1 or more: their names, defaults and what they count."""
-    for name, (default, what) in counts.items():
-        parser.add_argument(
-            f"--{name.replace('_', '-')}", metavar="N", type=at_least(1), default=default,
-            help=f"{what} (default: %(default)s)",
-        )  # fmt: skip
+    _add(parser, "--output-dir DIR", what, required=True)
 
 
 def _add_model(parser: argparse.ArgumentParser, examples: str) -> None:
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="the checkpoint of the trained model")
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
-    _add_counts(parser, batch_size=(32, f"{examples} per batch"))
+    _add(parser, "checkpoint FILE", "the checkpoint of the trained model")
+    _add(parser, "--data DIR", "the folder of binarized data", required=True)
+    _add(parser, "--batch-size N", f"{examples} per batch", 32)
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
 
 
-def _add_subset(parser: argparse.ArgumentParser, examples: str, subset: str) -> None:
-    parser.add_argument(
-        "--subset", metavar="NAME", default=subset, help=f"the subset of {examples} (default: %(default)s)"
-    )
-
-
-Predict = Callable[[Path, Path, str, int, bool], Sequence[Sequence[str]]]
-"""(checkpoint, folder of data, subset, examples per batch, no GPU) -> the columns of each example."""
-
-
 def _add_prediction(
-    parser: argparse.ArgumentParser, columns: str, predict: Predict, examples: str = "examples", subset: str = "test"
+    parser: argparse.ArgumentParser, predict: Callable, columns: str, examples: str = "examples", subset: str = "test"
 ) -> None:
-    """Make the parser that of a command which writes ``columns`` of each example of a subset."""
+    """Make a parser that of the command which writes ``columns`` of each example of a subset."""
 
-    def step(args: argparse.Namespace) -> None:
-        found = predict(args.checkpoint, args.data, args.subset, args.batch_size, args.cpu)
+    def show(args: argparse.Namespace, found: list[tuple[str, ...]]) -> None:
         write_lines(args.output, map("\t".join, found))
         print(f"{len(found)} {examples} -> {args.output}")
 
     _add_model(parser, examples)
-    _add_subset(parser, examples, subset)
-    parser.add_argument("--output", metavar="FILE", required=True, help=f"file to write, tab-separated: {columns}")
-    parser.set_defaults(step=step)
+    _add(parser, "--subset NAME", f"the subset of {examples}", subset)
+    _add(parser, "--output FILE", f"file to write, tab-separated: {columns}", required=True)
+    _call(parser, predict, show)
 
 
 def add_classify_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer classify``."""
-    _add_prediction(parser, "class, prediction, probability", classification.classify)
+    """Add the arguments of ``ode-transformer classify``."""
+    _add_prediction(parser, classification.classify, "class, prediction, probability")
 
 
 def add_choose_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer choose``."""
-    _add_prediction(parser, "right option, chosen option", multiple_choice.choose, "questions")
+    """Add the arguments of ``ode-transformer choose``."""
+    _add_prediction(parser, multiple_choice.choose, "right option, chosen option", "questions")
 
 
 def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer glue``."""
+    """Add the arguments of ``ode-transformer glue``."""
     actions = parser.add_subparsers(dest="action", required=True)
 
-    sub = actions.add_parser("prepare", help="write a task's text in the symbols of a pretrained model")
-    sub.add_argument("task", choices=glue.GLUE, help="the task")
-    sub.add_argument(
-        "source", metavar="DIR", type=Path, help="the folder of the published archives: CoLA, SST-2 and so on in it"
-    )
-    _add_like(sub)
-    _add_output_dir(sub, "where SPLIT.input0, SPLIT.label and others go")
-
-    def prepare(args: argparse.Namespace) -> None:
-        for split, count in glue.prepare(args.task, args.source, args.like, args.output_dir).items():
+    def show_counts(args: argparse.Namespace, counts: Mapping[str, int]) -> None:
+        for split, count in counts.items():
             print(f"{split}: {count} examples")
 
-    sub.set_defaults(step=prepare)
+    sub = actions.add_parser("prepare", help="write a task's text in the symbols of a pretrained model")
+    _add(sub, "task", "the task", choices=glue.GLUE)
+    _add(sub, "source DIR", "the folder of the published archives: CoLA, SST-2 and so on in it")
+    _add_like(sub)
+    _add_output_dir(sub, "where SPLIT.input0, SPLIT.label and others go")
+    _call(sub, glue.prepare, show_counts)
 
     sub = actions.add_parser("validate", help="predict the labels of a development set")
-    _add_prediction(sub, "label, prediction", glue.validate, subset="valid")
+    _add_prediction(sub, glue.validate, "label, prediction", subset="valid")
 
-    sub = actions.add_parser("score", help="score the predictions of a development set")
-    sub.add_argument("--predictions", required=True, metavar="FILE", help="output of glue validate")
-    sub.add_argument("--metrics", nargs="+", choices=LOGGED, required=True, help="the metrics to take")
-    sub.add_argument("--output", metavar="FILE", required=True, help="the JSON file to write")
-
-    def take(args: argparse.Namespace) -> None:
-        scores = score(*read(args.predictions), args.metrics)
+    def show_scores(args: argparse.Namespace, scores: Mapping[str, Any]) -> None:
         write_json(args.output, scores)
         for metric in args.metrics:
             low, high = scores[metric]["interval"]
             print(f"{metric:<10}{scores[metric]['value']:.2f}  [{low:.2f}, {high:.2f}]")
 
-    sub.set_defaults(step=take)
+    sub = actions.add_parser("score", help="score the predictions of a development set")
+    _add(sub, "--predictions FILE", "output of glue validate", required=True)
+    _add(sub, "--metrics", "the metrics to take", nargs="+", choices=LOGGED, required=True)
+    _add(sub, "--output FILE", "the JSON file to write", required=True)
+    _call(sub, lambda predictions, metrics: score(*read(predictions), metrics), show_scores)
 
-    sub = actions.add_parser("predict", help="write the files that GLUE's server takes")
-    sub.add_argument("--task", choices=glue.GLUE, required=True, help="the task of the data")
-    _add_output_dir(sub, "where TASK.tsv goes")
-    _add_model(sub, "examples")
-
-    def submit(args: argparse.Namespace) -> None:
-        for subset, path in glue.submit(
-            args.checkpoint, args.data, args.task, args.batch_size, args.cpu, args.output_dir
-        ).items():
+    def show_files(args: argparse.Namespace, written: Mapping[str, Path | None]) -> None:
+        for subset, path in written.items():
             print(path or f"{args.data}: has no {subset}, of which no file is written")
 
-    sub.set_defaults(step=submit)
+    sub = actions.add_parser("predict", help="write the files that GLUE's server takes")
+    _add(sub, "--task", "the task of the data", choices=glue.GLUE, required=True)
+    _add_output_dir(sub, "where TASK.tsv goes")
+    _add_model(sub, "examples")
+    _call(sub, glue.submit, show_files)
 
     sub = actions.add_parser("wnli", help="write the server's file of WNLI, the more frequent class, as papers do")
     _add_output_dir(sub, "where WNLI.tsv goes")
-    sub.set_defaults(step=lambda args: print(glue.submit_wnli(args.output_dir)))
+    _call(sub, glue.submit_wnli, lambda args, path: print(path))
 
 
 def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer squad``."""
+    """Add the arguments of ``ode-transformer squad``."""
     actions = parser.add_subparsers(dest="action", required=True)
 
-    sub = actions.add_parser("predict", help="answer the questions of a data set")
-    _add_model(sub, "windows")
-    _add_subset(sub, "questions", "valid")
-    _add_counts(
-        sub,
-        best=(20, "start and end positions tried per window, and answers kept per question"),
-        longest=(30, "symbols of an answer"),
-    )
-    sub.add_argument(
-        "--threshold", type=float, metavar="X",
-        help="leave answers empty where the no-answer score is above X, as for SQuAD 2.0's server (default: none are)",
-    )  # fmt: skip
-    _add_output_dir(sub, "where predictions.json and others go")
-
-    def predict(args: argparse.Namespace) -> None:
-        found = answers.predict(
-            args.checkpoint, args.data, args.subset, args.batch_size, args.cpu, args.best, args.longest
-        )
+    def write(args: argparse.Namespace, found: dict[str, dict[str, Any]]) -> None:
         answers.write(found, args.threshold, args.output_dir)
         print(f"{len(found['predictions'])} questions -> {args.output_dir}")
 
-    sub.set_defaults(step=predict)
+    sub = actions.add_parser("predict", help="answer the questions of a data set")
+    _add_model(sub, "windows")
+    _add(sub, "--subset NAME", "the subset of questions", "valid")
+    _add(sub, "--best N", "start and end positions tried per window, and answers kept per question", 20)
+    _add(sub, "--longest N", "symbols of an answer", 30)
+    _add(sub, "--threshold X", "leave answers empty whose no-answer score is above X, as for the server of SQuAD 2.0")
+    _add_output_dir(sub, "where predictions.json and others go")
+    _call(sub, answers.predict, write)
 
-    sub = actions.add_parser("score", help="take exact match and F1, as the official scripts do")
-    sub.add_argument(
-        "answers", metavar="DIR", type=Path, help="a folder with predictions.json, and no_answer.json for SQuAD 2.0"
-    )
-    sub.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
-    _add_subset(sub, "questions", "valid")
-    sub.add_argument("--output", metavar="FILE", required=True, help="the JSON file to write")
-
-    def take(args: argparse.Namespace) -> None:
-        scores = answers.score(args.answers, args.data, args.subset)
+    def show(args: argparse.Namespace, scores: Mapping[str, Any]) -> None:
         write_json(args.output, scores)
-        for name in question_answering.TASK.metrics(None):
+        for name in ("exact_match", "f1"):
             print(f"{name:<12}{scores[name]['value']:.2f}   ({scores[name]['signature']})")
 
-    sub.set_defaults(step=take)
+    sub = actions.add_parser("score", help="take exact match and F1, as the official scripts do")
+    _add(sub, "folder DIR", "a folder with predictions.json, and no_answer.json for SQuAD 2.0")
+    _add(sub, "--data DIR", "the folder of binarized data", required=True)
+    _add(sub, "--subset NAME", "the subset of questions", "valid")
+    _add(sub, "--output FILE", "the JSON file to write", required=True)
+    _call(sub, answers.score, show)
 
 
 def add_listops_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer listops``."""
-    parser.add_argument(
-        "directory", metavar="DIR", type=Path, help="folder for train, valid and test, with .input0 and .label"
-    )
-    _add_counts(
-        parser,
-        train=(96000, "training expressions"),
-        valid=(2000, "validation expressions"),
-        test=(2000, "test expressions"),
-        shortest=(500, "least symbols"),
-        longest=(2000, "most symbols"),
-    )
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the generator (default: %(default)s)")
+    """Add the arguments of ``ode-transformer listops``."""
 
-    def step(args: argparse.Namespace) -> None:
-        sizes = {split: getattr(args, split) for split in ("test", "valid", "train")}
-        listops.write(args.directory, sizes, args.shortest, args.longest, args.seed)
+    def show(args: argparse.Namespace, sizes: Mapping[str, int]) -> None:
         for split, size in sizes.items():
-            print(f"{size} expressions -> {args.directory}/{split}.input0, .label")
+            print(f"{size} expressions -> {args.folder}/{split}.input0, .label")
 
-    parser.set_defaults(step=step)
+    _add(parser, "folder DIR", "folder for train, valid and test, with .input0 and .label")
+    _add(parser, "--train N", "training expressions", 96000)
+    _add(parser, "--valid N", "validation expressions", 2000)
+    _add(parser, "--test N", "test expressions", 2000)
+    _add(parser, "--shortest N", "least symbols", 500)
+    _add(parser, "--longest N", "most symbols", 2000)
+    _add(parser, "--seed SEED", "seed of the generator", 1)
+    _call(parser, listops.write, show)
 
 
 def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer baseline``."""
-    parser.add_argument(
-        "kind", choices=baselines.KINDS, help="a rule by the first symbol, or a linear model on all of them"
-    )
-    parser.add_argument(
-        "folder", metavar="DIR", type=Path, help="with train, test and perhaps valid, as .input0 and .label"
-    )
-    parser.add_argument(
-        "--positions", metavar="N", type=at_least(1), help="symbols of an example that are read (default: all)"
-    )
-    parser.add_argument(
-        "--predictions", metavar="FILE", type=Path,
-        help="of a model for the test set: how far is it a rule by the first symbol?",
-    )  # fmt: skip
-    parser.add_argument("--output", metavar="FILE", type=Path, help="file for the record, as JSON")
+    """Add the arguments of ``ode-transformer baseline``."""
 
-    def step(args: argparse.Namespace) -> None:
-        record = baselines.measure(args.kind, args.folder, args.positions, args.predictions)
+    def show(args: argparse.Namespace, record: Mapping[str, Any]) -> None:
         for name, found in record["scores"].items():
             print(f"{name}: accuracy {found['value']:.2f} ({found['examples']} examples)")
-        if "model" in record:
-            print(
-                "its most frequent prediction by first symbol: {agreement:.2f} percent of its predictions, "
-                "accuracy {rule:.2f}".format(**record["model"])
-            )
+        if found := record.get("model"):
+            same = f"its most frequent prediction by first symbol: {found['agreement']:.2f} percent of its predictions"
+            print(f"{same}, accuracy {found['rule']:.2f}")
         if args.output:
             write_json(args.output, record)
             print(args.output)
 
-    parser.set_defaults(step=step)
-
-
-# Published data sets, as text in the files that are binarized
+    _add(parser, "kind", "a rule by the first symbol, or a linear model on all of them", choices=baselines.KINDS)
+    _add(parser, "folder DIR", "with train, test and perhaps valid, as .input0 and .label")
+    _add(parser, "--positions N", "symbols of an example that are read (default: all)")
+    _add(parser, "--predictions FILE", "of a model for the test set: how far is it a rule by the first symbol?")
+    _add(parser, "--output FILE", "file for the record, as JSON")
+    _call(parser, baselines.measure, show)
 
 
 def add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer dataset``."""
+    """Add the arguments of ``ode-transformer dataset``."""
     sets = parser.add_subparsers(dest="name", required=True)
 
-    def add(name: str, what: str, step: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
+    def add(name: str, what: str) -> argparse.ArgumentParser:
         added = sets.add_parser(name, help=what, description=what)
         _add_output_dir(added, "the folder for the prepared text")
-        added.set_defaults(step=step)
         return added
 
-    for name, what, reader in (
-        ("imdb", "IMDB's reviews (Maas et al. 2011)", classification.read_imdb),
-        ("agnews", "AG's news (Zhang et al. 2015)", classification.read_agnews),
+    def write(args: argparse.Namespace, splits: Mapping[str, list[classification.Example]]) -> None:
+        counts = classification.write(splits, args.level, args.size, args.workers, args.output_dir)
+        _show_counts(args, counts)
+
+    for name, read_set, what in (
+        ("imdb", classification.read_imdb, "IMDB's reviews (Maas et al. 2011)"),
+        ("agnews", classification.read_agnews, "AG's news (Zhang et al. 2015)"),
     ):
+        sub = add(name, what)
+        _add(sub, "folder DIR", "the folder of the published files")
+        _add(sub, "--valid N", "training examples held out for validation", required=True)
+        _add(sub, "--level", "split text into subwords or characters", choices=classification.LEVELS, required=True)
+        _add(sub, "--size N", "vocabulary size of the subwords", 16000)
+        _add(sub, "--workers N", "threads", 1)
+        _call(sub, read_set, write)
 
-        def labelled(args: argparse.Namespace, reader=reader) -> None:
-            splits = reader(args.folder, args.valid)
-            _report(classification.write(splits, args.level, args.size, args.workers, args.output_dir))
+    def write_texts(args: argparse.Namespace, splits: Mapping[str, Any]) -> None:
+        _show_counts(args, write_pairs(splits, args.output_dir))
 
-        sub = add(name, what, labelled)
-        sub.add_argument("folder", metavar="DIR", type=Path, help="the folder of the published files")
-        sub.add_argument(
-            "--valid", type=int, required=True, metavar="N", help="training examples held out for validation"
-        )
-        sub.add_argument(
-            "--level", choices=classification.LEVELS, required=True, help="split text into subwords or characters"
-        )
-        _add_counts(sub, size=(16000, "vocabulary size of the subwords"), workers=(1, "threads"))
+    sub = add("aeslc", "AESLC (Zhang and Tetreault 2019): e-mails and their subject lines")
+    _add(sub, "folder DIR", "enron_subject_line")
+    _call(sub, summarisation.read_aeslc, write_texts)
 
-    sub = add(
-        "aeslc",
-        "AESLC (Zhang and Tetreault 2019): e-mails and their subject lines",
-        lambda args: _report(write_pairs(summarisation.read_aeslc(args.folder), args.output_dir)),
-    )
-    sub.add_argument("folder", metavar="DIR", type=Path, help="enron_subject_line")
+    sub = add("cnndm", "CNN/DailyMail (See et al. 2017): stories and their highlights")
+    _add(sub, "folders DIR", "of stories, cnn/stories and dailymail/stories", nargs="+")
+    _add(sub, "--lists DIR", "the folder of all_train.txt, all_val.txt and all_test.txt", required=True)
+    _call(sub, summarisation.read_cnndm, write_texts)
 
-    sub = add(
-        "cnndm",
-        "CNN/DailyMail (See et al. 2017): stories and their highlights",
-        lambda args: _report(write_pairs(summarisation.read_cnndm(args.folders, args.lists), args.output_dir)),
-    )
-    sub.add_argument(
-        "folders", metavar="DIR", type=Path, nargs="+", help="of stories, cnn/stories and dailymail/stories"
-    )
-    sub.add_argument(
-        "--lists", metavar="DIR", type=Path, required=True,
-        help="the folder of all_train.txt, all_val.txt and all_test.txt",
-    )  # fmt: skip
+    sub = add("gec", "sentences with errors and without: learners' corpora, or errors made in correct English")
+    _add(sub, "--m2 DIR", "a folder of M2 files to train on; or")
+    _add(sub, "--clean FILE", "correct English to make errors in, one sentence per line")
+    _add(sub, "--sentences N", "with --clean: use the first N sentences (default: all)")
+    _add(sub, "--seed SEED", "seed of the generated errors", 1)
+    _add(sub, "--rate X", "probability of an error at a word", 0.3)
+    _add(sub, "--jfleg DIR", "with dev and test", required=True)
+    _add(sub, "--conll14 FILE", "official-2014.combined.m2", required=True)
+    _call(sub, corpora.write, _show_counts)
 
-    def gec(args: argparse.Namespace) -> None:
-        _report(
-            corpora.write(
-                args.output_dir, args.jfleg, args.conll14, m2_files=args.m2, clean=args.clean,
-                sentences=args.sentences, seed=args.seed, rate=args.rate,
-            )
-        )  # fmt: skip
-
-    sub = add("gec", "sentences with errors and without: learners' corpora, or errors made in correct English", gec)
-    sub.add_argument("--m2", type=Path, metavar="DIR", help="a folder of M2 files to train on; or")
-    sub.add_argument(
-        "--clean", type=Path, metavar="FILE", help="correct English to make errors in, one sentence per line"
-    )
-    sub.add_argument(
-        "--sentences", type=at_least(1), metavar="N", help="with --clean: use the first N sentences (default: all)"
-    )
-    sub.add_argument(
-        "--seed", metavar="N", type=int, default=1, help="seed of the generated errors (default: %(default)s)"
-    )
-    sub.add_argument(
-        "--rate", metavar="R", type=float, default=0.3, help="probability of an error at a word (default: %(default)s)"
-    )
-    sub.add_argument("--jfleg", type=Path, required=True, metavar="DIR", help="with dev and test")
-    sub.add_argument("--conll14", type=Path, required=True, metavar="FILE", help="official-2014.combined.m2")
-
-    def squad(args: argparse.Namespace) -> None:
-        files, sizes = (
-            {"train": args.train, "valid": args.valid},
-            (args.max_symbols, args.stride, args.longest_question),
-        )
-        for split, (questions, windows) in published.write(files, args.like, *sizes, args.output_dir).items():
+    def show_windows(args: argparse.Namespace, counts: Mapping[str, tuple[int, int]]) -> None:
+        for split, (questions, windows) in counts.items():
             print(f"{split}: {questions:,} questions, {windows:,} windows", file=sys.stderr)
 
-    sub = add("squad", "SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), in windows that overlap", squad)
-    sub.add_argument("train", metavar="FILE", type=Path, help="train-v1.1.json or train-v2.0.json")
-    sub.add_argument("valid", metavar="FILE", type=Path, help="dev-v1.1.json or dev-v2.0.json")
-    _add_counts(
-        sub,
-        max_symbols=(512, "symbols of a sample"),
-        stride=(128, "symbols from the beginning of a window to that of the next"),
-        longest_question=(64, "symbols of a question; what is more is cut off"),
-    )
+    sub = add("squad", "SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), in windows that overlap")
+    _add(sub, "train FILE", "train-v1.1.json or train-v2.0.json")
+    _add(sub, "valid FILE", "dev-v1.1.json or dev-v2.0.json")
+    _add(sub, "--max-symbols N", "symbols of a sample", 512)
+    _add(sub, "--stride N", "symbols from the beginning of a window to that of the next", 128)
+    _add(sub, "--longest-question N", "symbols of a question; what is more is cut off", 64)
     _add_like(sub)
+    _call(sub, published.write, show_windows)
 
-    sub = add(
-        "race",
-        "RACE (Lai et al. 2017): questions about articles, each with four options",
-        lambda args: _report(multiple_choice.write(args.folder, args.like, args.output_dir)),
-    )
-    sub.add_argument("folder", metavar="DIR", type=Path, help="RACE")
+    sub = add("race", "RACE (Lai et al. 2017): questions about articles, each with four options")
+    _add(sub, "folder DIR", "RACE")
     _add_like(sub)
+    _call(sub, multiple_choice.write, _show_counts)
 
-    sub = add(
-        "reading",
-        "generated text in the published layouts of SQuAD, RACE and GLUE: for rehearsals, not for results",
-        lambda args: generated.write(args.like, args.output_dir, args.articles, args.seed),
-    )
-    sub.add_argument("like", choices=generated.LAYOUTS, help="whose layout")
-    _add_counts(sub, articles=(40, "paragraphs, articles or GLUE's examples to train on"))
-    sub.add_argument("--seed", metavar="N", type=int, default=1, help="seed of the draws (default: %(default)s)")
+    sub = add("reading", "generated text in the layouts of SQuAD, RACE and GLUE: for rehearsals, not for results")
+    _add(sub, "layout", "whose layout", choices=generated.LAYOUTS)
+    _add(sub, "--articles N", "paragraphs, articles or GLUE's examples to train on", 40)
+    _add(sub, "--seed SEED", "seed of the draws", 1)
+    _call(sub, generated.write, lambda args, _: None)

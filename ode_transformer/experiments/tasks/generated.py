@@ -26,21 +26,21 @@ LABELS = {
 LAYOUTS = ("squad-1.1", "squad-2.0", "race", *(f"glue-{name}" for name in GLUE))
 
 
-def write(layout: str, folder: Path, articles: int, seed: int) -> None:
+def write(layout: str, output_dir: Path, articles: int, seed: int) -> None:
     """Write generated text in one of ``LAYOUTS``.
 
     Args:
         layout: whose files.
-        folder: where they go.
+        output_dir: where they go.
         articles: paragraphs, articles of a level or examples of GLUE to train on; an eighth of that to validate and to
             test with.
         seed: of the draws.
     """
     kind, _, name = layout.partition("-")
     if kind == "race":
-        _write_race(folder, articles, seed)
+        _write_race(output_dir, articles, seed)
     else:
-        {"squad": _write_squad, "glue": _write_glue}[kind](folder, name, articles, seed)
+        {"squad": _write_squad, "glue": _write_glue}[kind](output_dir, name, articles, seed)
 
 
 def _facts(rng: random.Random) -> tuple[str, list[tuple[str, str, str, tuple[str, ...]]]]:
@@ -98,10 +98,9 @@ def _write_race(folder: Path, articles: int, seed: int) -> None:
 def _write_glue(folder: Path, name: str, examples: int, seed: int) -> None:
     """Write the files of a task of GLUE; a task of single sentences has both sentences in one text."""
     rng, task, labels = random.Random(seed), GLUE[name], LABELS.get(name, ("0", "1"))
-    for split, alternatives in task.splits.items():
-        inputs, label = task.where(split)
+    for split, (inputs, label, files, _, heading) in task.splits.items():
         width = task.columns or max(*inputs, label or 0) + 1
-        rows = [] if split in task.headless else [[f"column {i}" for i in range(width)]]
+        rows = [[f"column {i}" for i in range(width)]] if heading else []
         for i in range(examples if split == "train" else max(3, examples // 8)):
             agree, row = i % 3, ["-"] * width
             places, things = rng.sample(PLACES, 2), rng.sample(THINGS, 2)
@@ -114,4 +113,4 @@ def _write_glue(folder: Path, name: str, examples: int, seed: int) -> None:
             if label is not None:
                 row[label] = labels[agree * (len(labels) - 1) // 2]
             rows.append(row)
-        write_lines(folder / task.folder / alternatives[0][0], ("\t".join(row) for row in rows))
+        write_lines(folder / task.folder / files[0], ("\t".join(row) for row in rows))

@@ -3,10 +3,10 @@
 A task of GLUE is a row of ``GLUE``, which says where its text is. The metrics are those of the task.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import OdeTransformerError
 from ...files import write_lines
@@ -17,88 +17,82 @@ from .classification import classify, outputs
 from .task import Task, labelled, predicted, prediction
 
 
+class Split(NamedTuple):
+    """Where a split of a task is.
+
+    Args:
+        inputs: the columns of the sentences, from 0.
+        label: the column of the label; None for a test set, which has none.
+        files: alternatives, each of one file or several, with blanks between them: the first whose files are all there.
+        server: what GLUE's server calls the file of a test set.
+        heading: whether the first line of a file is none of the examples.
+    """
+
+    inputs: tuple[int, ...]
+    label: int | None
+    files: tuple[str, ...]
+    server: str = ""
+    heading: bool = True
+
+
 @dataclass(frozen=True)
 class GlueTask:
     """Where a task's text is.
 
     Args:
         folder: of the published archive.
-        inputs: the columns of the sentences, from 0.
-        label: the column of the label.
-        test: the columns of the sentences in the test set, which has no labels.
-        server: what the server calls the file of each test set.
-        splits: the files of each split: those of the first alternative that are all there, one after the other.
-        columns: how many a line must have; lines with others are left out, as in the preparation of RoBERTa.
-        headless: files whose first line is an example.
-        labels: of splits where the label is in another column.
-        others: of splits where the sentences are in other columns.
+        splits: by name; ``test`` and so on are test sets.
+        columns: how many a labelled line must have; others are left out, as in the preparation of RoBERTa.
         divide: labels are numbers, divided by this.
         held_out: the list of the examples of the development set, by their second and third columns, where it is in one
             file with the training set.
     """
 
     folder: str
-    inputs: tuple[int, ...]
-    label: int
-    test: tuple[int, ...]
-    server: Mapping[str, str]
-    splits: Mapping[str, Sequence[tuple[str, ...]]] = field(
-        default_factory=lambda: {"train": [("train.tsv",)], "valid": [("dev.tsv",)], "test": [("test.tsv",)]}
-    )
+    splits: Mapping[str, Split]
     columns: int = 0
-    headless: tuple[str, ...] = ()
-    labels: Mapping[str, int] = field(default_factory=dict)
-    others: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     divide: float = 0.0
     held_out: str = ""
 
-    def where(self, split: str) -> tuple[tuple[int, ...], int | None]:
-        """The columns of the sentences and of the label of a split; a test set has no label."""
-        tests = split.startswith("test")
-        inputs = self.others.get(split, self.test if tests else self.inputs)
-        return inputs, None if tests else self.labels.get(split, self.label)
+
+def _usual(folder: str, inputs: tuple[int, ...], label: int, test: tuple[int, ...], **more: Any) -> GlueTask:
+    splits = {
+        "train": Split(inputs, label, ("train.tsv",)),
+        "valid": Split(inputs, label, ("dev.tsv",)),
+        "test": Split(test, None, ("test.tsv",), folder),
+    }
+    return GlueTask(folder, splits, **more)
 
 
+_LISTED = "msr_paraphrase_train.txt mrpc_dev_ids.tsv"  # MRPC as published, and GLUE's list of its development set
 GLUE = {
-    "cola": GlueTask(
-        "CoLA", (3,), 1, (1,), {"test": "CoLA"},
-        splits={
-            "train": [("train.tsv",), ("raw/in_domain_train.tsv",)],  # GLUE's, or the authors' own
-            "valid": [("dev.tsv",), ("raw/in_domain_dev.tsv", "raw/out_of_domain_dev.tsv")],
-            "test": [("test.tsv",)],
-        },
-        headless=("train", "valid"),
-    ),
-    "sst-2": GlueTask(
-        "SST-2", (0,), 1, (1,), {"test": "SST-2"},
-        splits={"train": [("train_full.tsv",), ("train.tsv",)], "valid": [("dev.tsv",)], "test": [("test.tsv",)]},
-    ),
-    "mrpc": GlueTask(
-        "MRPC", (3, 4), 0, (3, 4), {"test": "MRPC"},
-        splits={
-            "train": [("train.tsv",), ("msr_paraphrase_train.txt", "mrpc_dev_ids.tsv")],  # GLUE's, or as published
-            "valid": [("dev.tsv",), ("msr_paraphrase_train.txt", "mrpc_dev_ids.tsv")],
-            "test": [("test.tsv",), ("msr_paraphrase_test.txt",)],
-        },
-        held_out="mrpc_dev_ids.tsv",
-    ),
-    "qqp": GlueTask("QQP", (3, 4), 5, (1, 2), {"test": "QQP"}, columns=6),
-    "sts-b": GlueTask("STS-B", (7, 8), 9, (7, 8), {"test": "STS-B"}, divide=5.0),
-    "mnli": GlueTask(
-        "MNLI", (8, 9), 11, (8, 9), {"test": "MNLI-m", "test1": "MNLI-mm", "test2": "AX"},
-        splits={
-            "train": [("train.tsv",)],
-            "valid": [("dev_matched.tsv",)],
-            "valid1": [("dev_mismatched.tsv",)],
-            "test": [("test_matched.tsv",)],
-            "test1": [("test_mismatched.tsv",)],
-            "test2": [("AX.tsv",), ("../diagnostic/diagnostic.tsv",)],  # the diagnostic set
-        },
-        others={"test2": (1, 2)},
-        labels={"valid": 15, "valid1": 15},
-    ),
-    "qnli": GlueTask("QNLI", (1, 2), 3, (1, 2), {"test": "QNLI"}),
-    "rte": GlueTask("RTE", (1, 2), 3, (1, 2), {"test": "RTE"}),
+    "cola": GlueTask("CoLA", {  # GLUE's files, or the authors' own
+        "train": Split((3,), 1, ("train.tsv", "raw/in_domain_train.tsv"), heading=False),
+        "valid": Split((3,), 1, ("dev.tsv", "raw/in_domain_dev.tsv raw/out_of_domain_dev.tsv"), heading=False),
+        "test": Split((1,), None, ("test.tsv",), "CoLA"),
+    }),
+    "sst-2": GlueTask("SST-2", {
+        "train": Split((0,), 1, ("train_full.tsv", "train.tsv")),
+        "valid": Split((0,), 1, ("dev.tsv",)),
+        "test": Split((1,), None, ("test.tsv",), "SST-2"),
+    }),
+    "mrpc": GlueTask("MRPC", {
+        "train": Split((3, 4), 0, ("train.tsv", _LISTED)),
+        "valid": Split((3, 4), 0, ("dev.tsv", _LISTED)),
+        "test": Split((3, 4), None, ("test.tsv", "msr_paraphrase_test.txt"), "MRPC"),
+    }, held_out="mrpc_dev_ids.tsv"),
+    "qqp": _usual("QQP", (3, 4), 5, (1, 2), columns=6),
+    "sts-b": _usual("STS-B", (7, 8), 9, (7, 8), divide=5.0),
+    "mnli": GlueTask("MNLI", {
+        "train": Split((8, 9), 11, ("train.tsv",)),
+        "valid": Split((8, 9), 15, ("dev_matched.tsv",)),
+        "valid1": Split((8, 9), 15, ("dev_mismatched.tsv",)),
+        "test": Split((8, 9), None, ("test_matched.tsv",), "MNLI-m"),
+        "test1": Split((8, 9), None, ("test_mismatched.tsv",), "MNLI-mm"),
+        "test2": Split((1, 2), None, ("AX.tsv", "../diagnostic/diagnostic.tsv"), "AX"),  # the diagnostic set
+    }),
+    "qnli": _usual("QNLI", (1, 2), 3, (1, 2)),
+    "rte": _usual("RTE", (1, 2), 3, (1, 2)),
 }  # fmt: skip
 
 
@@ -107,70 +101,65 @@ WNLI = 146
 
 
 def examples(task: GlueTask, folder: Path, split: str) -> Iterator[tuple[list[str], str]]:
-    """The sentences of each example of a split and its label, which is empty in a test set.
+    """Yield the sentences of each example of a split and its label, which is empty in a test set.
 
     Raises:
         OdeTransformerError: none of the split's files is there, or a line has too few columns; names it.
     """
-    alternatives = [[folder / name for name in names] for names in task.splits[split]]
+    inputs, label, files, _, heading = task.splits[split]
+    alternatives = [[folder / name for name in names.split()] for names in files]
     found = next((paths for paths in alternatives if all(path.is_file() for path in paths)), None)
     if found is None:
         names = " or ".join(" and ".join(map(str, paths)) for paths in alternatives)
         raise OdeTransformerError(f"{split}: {names} must be there")
-    inputs, label = task.where(split)
     held: set[tuple[str, ...]] | None = None
     if found[-1].name == task.held_out:
         *found, listed = found
         held = {tuple(line.split()) for line in read_lines(listed)}
     for path in found:
         for number, line in enumerate(read_lines(path), 1):
-            if number == 1 and split not in task.headless:
-                continue
             values = line.rstrip("\r").split("\t")
-            if task.columns and label is not None and len(values) != task.columns:
+            if (number == 1 and heading) or (task.columns and label is not None and len(values) != task.columns):
                 continue
             if len(values) <= max(*inputs, -1 if label is None else label):
                 raise OdeTransformerError(f"{path}: line {number} has {len(values)} columns, too few")
-            if held is not None and (tuple(values[1:3]) in held) != (split == "valid"):
-                continue
-            yield [" ".join(values[i].split()) for i in inputs], "" if label is None else values[label]
+            if held is None or (tuple(values[1:3]) in held) == (split == "valid"):
+                yield [" ".join(values[i].split()) for i in inputs], "" if label is None else values[label]
 
 
-def prepare(name: str, source: Path, like: Path, output: Path) -> dict[str, int]:
+def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, int]:
     """Write a task's text in symbols: ``SPLIT.input0``, ``SPLIT.input1`` and ``SPLIT.label``.
 
     Args:
-        name: a key of ``GLUE``.
+        task: a key of ``GLUE``.
         source: the folder of the published archives.
         like: the folder that says how text is cut.
-        output: where the files go.
+        output_dir: where the files go.
 
     Returns:
-        the number of examples of each split; test sets that are not there are left out.
+        The number of examples of each split; test sets that are not there are left out.
 
     Raises:
         OdeTransformerError: a file of the training or validation set is not there, or is no such table.
     """
-    task, cut, counts = GLUE[name], segmentation.opened(like), {}
-    output.mkdir(parents=True, exist_ok=True)
-    for split, alternatives in task.splits.items():
-        folder = source / task.folder
-        if split.startswith("test") and not any(
-            all((folder / file).is_file() for file in names) for names in alternatives
-        ):
+    about, cut, counts = GLUE[task], segmentation.opened(like), {}
+    folder = source / about.folder
+    output_dir.mkdir(parents=True, exist_ok=True)
+    for split, (inputs, label, files, *_) in about.splits.items():
+        if label is None and not any(all((folder / name).is_file() for name in names.split()) for names in files):
             continue
-        rows = list(examples(task, folder, split))
-        for i in range(len(task.inputs)):
-            write_lines(output / f"{split}.input{i}", (cut(texts[i]) for texts, _ in rows))
-        if not split.startswith("test"):
+        rows = list(examples(about, folder, split))
+        counts[split] = len(rows)
+        for i in range(len(inputs)):
+            write_lines(output_dir / f"{split}.input{i}", (cut(texts[i]) for texts, _ in rows))
+        if label is not None:
             labels = [label for _, label in rows]
-            if task.divide:
+            if about.divide:
                 try:
-                    labels = [f"{float(label) / task.divide:g}" for label in labels]
+                    labels = [f"{float(label) / about.divide:g}" for label in labels]
                 except ValueError as error:
                     raise OdeTransformerError(f"{folder}: a label of {split} is not a number: {error}") from error
-            write_lines(output / f"{split}.label", labels)
-        counts[split] = len(rows)
+            write_lines(output_dir / f"{split}.label", labels)
     return counts
 
 
@@ -209,24 +198,28 @@ def validate(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bo
     return [row[:2] for row in classify(checkpoint, data, subset, batch_size, cpu)]
 
 
-def submit(checkpoint: Path, data: Path, name: str, batch_size: int, cpu: bool, folder: Path) -> dict[str, Path | None]:
+def submit(
+    checkpoint: Path, data: Path, task: str, batch_size: int, cpu: bool, output_dir: Path
+) -> dict[str, Path | None]:
     """Write the server's file of each test set; return its path, or None for a set other than ``test`` without data.
 
     Raises:
         CheckpointError, OdeTransformerError: as :func:`predict`.
     """
     written: dict[str, Path | None] = {}
-    for subset, server in GLUE[name].server.items():
+    for subset, split in GLUE[task].splits.items():
+        if split.label is not None:
+            continue
         there = subset == "test" or (data / "input0" / f"{subset}.idx").is_file()
-        written[subset] = folder / f"{server}.tsv" if there else None
+        written[subset] = output_dir / f"{split.server}.tsv" if there else None
         if there:
-            write_lines(written[subset], predict(checkpoint, data, name, subset, batch_size, cpu))
+            write_lines(written[subset], predict(checkpoint, data, task, subset, batch_size, cpu))
     return written
 
 
-def submit_wnli(folder: Path) -> Path:
+def submit_wnli(output_dir: Path) -> Path:
     """Write the server's file of WNLI, of the more frequent class, and return its path."""
-    path = folder / "WNLI.tsv"
+    path = output_dir / "WNLI.tsv"
     write_lines(path, ["index\tprediction", *(f"{i}\t0" for i in range(WNLI))])
     return path
 

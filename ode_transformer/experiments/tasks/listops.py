@@ -13,7 +13,7 @@ An opening bracket and its operator are one symbol. The class is the value, one 
 import hashlib
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ...errors import OdeTransformerError
@@ -83,12 +83,12 @@ def generate(seed: int, shortest: int = 500, longest: int = 2000) -> Iterator[tu
             yield symbols, value
 
 
-def write(folder: Path, sizes: Mapping[str, int], shortest: int, longest: int, seed: int) -> None:
-    """Write ``SPLIT.input0`` and ``SPLIT.label`` of each split, in this order; each file appears when it is complete.
+def write(folder: Path, train: int, valid: int, test: int, shortest: int, longest: int, seed: int) -> dict[str, int]:
+    """Write ``SPLIT.input0`` and ``SPLIT.label`` of three splits; return the number of expressions of each.
 
     Args:
         folder: where they go.
-        sizes: the number of expressions of each split.
+        train, valid, test: the number of expressions of each split.
         shortest, longest: the fewest and the most symbols of an expression.
         seed: of the draws.
 
@@ -98,6 +98,7 @@ def write(folder: Path, sizes: Mapping[str, int], shortest: int, longest: int, s
     if shortest > longest:
         raise OdeTransformerError(f"--shortest {shortest}: must be at most --longest, {longest}")
     expressions = generate(seed, shortest, longest)
+    sizes = {"test": test, "valid": valid, "train": train}
     for split, size in sizes.items():
         rows = list(itertools.islice(expressions, size))
         if len(rows) < size:
@@ -106,3 +107,4 @@ def write(folder: Path, sizes: Mapping[str, int], shortest: int, longest: int, s
             )
         write_lines(folder / f"{split}.input0", (" ".join(symbols) for symbols, _ in rows))
         write_lines(folder / f"{split}.label", (str(value) for _, value in rows))
+    return sizes

@@ -91,13 +91,13 @@ def _line(text: str) -> str:
     return text.replace("\n", " ").strip()
 
 
-def write(source: Path, like: Path, folder: Path) -> dict[str, int]:
+def write(folder: Path, like: Path, output_dir: Path) -> dict[str, int]:
     """Write ``input0``, the articles, ``input1`` to ``input4``, the options, and ``label`` of every split.
 
     Args:
-        source: ``RACE``.
+        folder: ``RACE``.
         like: the folder of a pretrained model, which says how text is cut.
-        folder: where the files go.
+        output_dir: where the files go.
 
     Returns:
         the number of questions of each split.
@@ -106,13 +106,13 @@ def write(source: Path, like: Path, folder: Path) -> dict[str, int]:
         OdeTransformerError: as in :func:`read`.
     """
     cut = segmentation.opened(like)
-    splits = {name: read(source / part, levels) for name, (part, levels) in SPLITS.items()}
+    splits = {name: read(folder / part, levels) for name, (part, levels) in SPLITS.items()}
     for name, choices in splits.items():
         articles = {article: cut(article) for article in {choice.article for choice in choices}}
-        write_lines(folder / f"{name}.input0", (articles[choice.article] for choice in choices))
+        write_lines(output_dir / f"{name}.input0", (articles[choice.article] for choice in choices))
         for i in range(len(LETTERS)):
-            write_lines(folder / f"{name}.input{i + 1}", (cut(choice.options[i]) for choice in choices))
-        write_lines(folder / f"{name}.label", (str(choice.right) for choice in choices))
+            write_lines(output_dir / f"{name}.input{i + 1}", (cut(choice.options[i]) for choice in choices))
+        write_lines(output_dir / f"{name}.label", (str(choice.right) for choice in choices))
     return {name: len(choices) for name, choices in splits.items()}
 
 

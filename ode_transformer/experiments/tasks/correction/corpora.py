@@ -7,13 +7,15 @@ the validation set of generated errors.
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Iterator, Set
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ....errors import OdeTransformerError
 from ....files import copy_file, write_lines
-from ...text import m2
 from ...text.lines import read_lines
+from ...text.m2 import NO_CORRECTION, Annotated, Edit
+from ...text.m2 import read as read_m2
 from ..translation import Pair, write_pairs
 from . import errors
 
@@ -26,7 +28,7 @@ ALTERNATIVES = re.compile(r"(?<!\|)\|\|(?!\|)")  # what is between several corre
 
 
 def plain(line: str) -> str:
-    """A tokenized line with single blanks and straight quotation marks: what is trained and tested on must agree.
+    """Return a tokenized line with single blanks and straight quotation marks, in training as in testing.
 
     JFLEG's test set alone has the Penn Treebank's double ones, where its development set, CoNLL-2014 and learners'
     corpora have straight ones; and the lines of its development set end with a blank.
@@ -34,8 +36,8 @@ def plain(line: str) -> str:
     return " ".join(errors.straight(line).split())
 
 
-def corrected(sentence: m2.Annotated) -> list[str]:
-    """The distinct corrections of a sentence, in the order of the annotators.
+def corrected(sentence: Annotated) -> list[str]:
+    """Return the distinct corrections of a sentence, in the order of the annotators.
 
     A sentence that nobody annotated is its own correction. Edits of a type in ``NO_CORRECTION`` are not made.
     Insertions at one place stay in their order.
@@ -44,12 +46,12 @@ def corrected(sentence: m2.Annotated) -> list[str]:
     return list(dict.fromkeys(" ".join(_edited(sentence.tokens, edits)) for edits in versions))
 
 
-def _edited(tokens: list[str], edits: list[m2.Edit]) -> list[str]:
-    """The tokens after an annotator's edits, which do not overlap."""
+def _edited(tokens: list[str], edits: list[Edit]) -> list[str]:
+    """Return the tokens after an annotator's edits, which do not overlap."""
     out: list[str] = []
     done = 0
     for start, end, kind, text in sorted(edits, key=lambda edit: edit[:2]):
-        if kind in m2.NO_CORRECTION:
+        if kind in NO_CORRECTION:
             continue
         new = [] if text == "-NONE-" else ALTERNATIVES.split(text)[0].split()
         out += tokens[done:start] + new
@@ -57,8 +59,8 @@ def _edited(tokens: list[str], edits: list[m2.Edit]) -> list[str]:
     return out + tokens[done:]
 
 
-def published(folder: Path) -> dict[str, Iterator[Pair]]:
-    """Training and validation pairs of the M2 files of a folder, without those that hold no error.
+def published(folder: Path) -> dict[str, list[Pair]]:
+    """Return training and validation pairs of the M2 files of a folder, without those that hold no error.
 
     Each distinct correction of a sentence is a pair of its own. Lang-8 has several for many sentences; the scripts of
     Chollampatt and Ng (2018), which the ODE Transformer borrowed, also take each; the script of BEA-2019, who made the
@@ -71,29 +73,23 @@ def published(folder: Path) -> dict[str, Iterator[Pair]]:
             set; or W&I is there twice, as the files A, B and C and as their union ABC.
     """
     paths = sorted(folder.glob("*.m2"))
-    if held := [path.name for path in paths if TUNES_OR_TESTS.search(path.name)]:
-        raise OdeTransformerError(
-            f"{folder}: {held[0]} is of a development or test set, and must not be used for training"
-        )
-    levels = [path.name for path in paths if re.match(r"[ABC]\.", path.name)]
-    if levels and (unions := [path.name for path in paths if path.name.startswith("ABC.")]):
+    names = [path.name for path in paths]
+    tests, nucle = ([name for name in names if kind.search(name)] for kind in (TUNES_OR_TESTS, NUCLE))
+    levels, unions = ([name for name in names if re.match(kind, name)] for kind in (r"[ABC]\.", r"ABC\."))
+    if tests:
+        raise OdeTransformerError(f"{folder}: {tests[0]} is of a development or test set, must not be trained on")
+    if levels and unions:
         raise OdeTransformerError(
             f"{folder}: {unions[0]} holds {', '.join(levels)} as well: must be there without them"
         )
-    nucle = [path.name for path in paths if NUCLE.search(path.name)]
-    if not nucle:
+    if len(nucle) != 1:
         raise OdeTransformerError(
-            f"{folder}: no M2 file of NUCLE; there are: {', '.join(path.name for path in paths) or 'none'}; its name "
-            "must contain nucle, conll14st-preprocessed or conll13st-preprocessed"
-        )
-    if len(nucle) > 1:
-        raise OdeTransformerError(
-            f"{folder}: {' and '.join(nucle)} are of NUCLE: must be one of them, since what is held out of one for "
-            "validation would be trained on in another"
+            f"{folder}: must hold one M2 file of NUCLE, part of which is held out, and whose name contains nucle, "
+            f"conll14st-preprocessed or conll13st-preprocessed; holds {' and '.join(nucle) or 'none'}"
         )
     train, valid = [], []
     for path in paths:
-        found = list(m2.read(path))
+        found = list(read_m2(path))
         made = (Pair(plain(" ".join(each.tokens)), plain(text)) for each in found for text in corrected(each))
         wrong = [pair for pair in made if pair.target not in ("", pair.source)]
         print(f"{path.name}: {len(found):,} sentences, {len(wrong):,} corrections of them", file=sys.stderr)
@@ -103,11 +99,11 @@ def published(folder: Path) -> dict[str, Iterator[Pair]]:
             taken = set(range(every - 1, every * len(valid), every))
             wrong = [pair for i, pair in enumerate(wrong) if i not in taken]
         train += wrong
-    return {"train": iter(train), "valid": iter(valid)}
+    return {"train": train, "valid": valid}
 
 
 def generated(path: Path, seed: int, rate: float, count: int | None = None, most: int = 60) -> Iterator[Pair]:
-    """Sentences of a text with errors made in them; those without any are kept, which teaches to leave them alone.
+    """Yield sentences of a text with errors made in them; those without any teach to leave them alone.
 
     Args:
         path: one sentence per line.
@@ -118,7 +114,8 @@ def generated(path: Path, seed: int, rate: float, count: int | None = None, most
     """
     lines = itertools.islice(read_lines(path), count)
     sentences = [tokens for line in lines if 0 < len(tokens := errors.tokenise(line)) <= most]
-    corrupter = errors.Corrupter(errors.Forms(errors.count(sentences)), seed, rate)
+    words = Counter(token.lower() for tokens in sentences for token in tokens)
+    corrupter = errors.Corrupter(errors.Forms(words), seed, rate)
     for tokens in sentences:
         if wrong := corrupter.corrupt(tokens):
             yield Pair(" ".join(wrong), " ".join(tokens))
@@ -126,8 +123,8 @@ def generated(path: Path, seed: int, rate: float, count: int | None = None, most
     print(f"{path.name}: {len(sentences):,} sentences, errors: {made}", file=sys.stderr)
 
 
-def jfleg(folder: Path, split: str) -> tuple[list[str], list[list[str]]]:
-    """The sentences of a split of JFLEG, ``dev`` or ``test``, and its four annotators' corrections, all :func:`plain`.
+def read_jfleg(folder: Path, split: str) -> tuple[list[str], list[list[str]]]:
+    """Return the sentences of JFLEG's split ``dev`` or ``test`` and its annotators' corrections, all :func:`plain`.
 
     Raises:
         OdeTransformerError: a file has another number of lines than the sentences.
@@ -142,23 +139,11 @@ def jfleg(folder: Path, split: str) -> tuple[list[str], list[list[str]]]:
     return sources, references
 
 
-def _unseen(train: Iterable[Pair], held_out: Set[str]) -> Iterator[Pair]:
-    """The training pairs but those whose sentence is in a development or test set; how many these are is printed."""
-    dropped = 0
-    for pair in train:
-        if pair.source in held_out:
-            dropped += 1
-        else:
-            yield pair
-    print(f"train: {dropped:,} pairs left out, whose sentence is in CoNLL-2014 or JFLEG", file=sys.stderr)
-
-
 def write(
-    folder: Path,
-    jfleg_folder: Path,
+    output_dir: Path,
+    jfleg: Path,
     conll14: Path,
-    *,
-    m2_files: Path | None = None,
+    m2: Path | None = None,
     clean: Path | None = None,
     sentences: int | None = None,
     seed: int = 1,
@@ -170,10 +155,10 @@ def write(
     set; ``conll14`` with ``conll14.m2``; ``jfleg`` and ``jfleg-dev`` with ``.ref0`` and so on.
 
     Args:
-        folder: where they go.
-        jfleg_folder: with ``dev`` and ``test``.
+        output_dir: where they go.
+        jfleg: with ``dev`` and ``test``.
         conll14: ``official-2014.combined.m2``.
-        m2_files: a folder of M2 files to train on, or else
+        m2: a folder of M2 files to train on, or else
         clean: correct English to make errors in, one sentence per line.
         sentences, seed, rate: of :func:`generated`.
 
@@ -181,28 +166,31 @@ def write(
         The number of pairs by split.
 
     Raises:
-        OdeTransformerError: not one of ``m2_files`` and ``clean``, a rate that is no probability, or a corpus cannot be
+        OdeTransformerError: not one of ``m2`` and ``clean``, a rate that is no probability, or a corpus cannot be
             used.
     """
-    if bool(m2_files) == bool(clean):
+    if bool(m2) == bool(clean):
         raise OdeTransformerError("one of --m2 DIR and --clean FILE is needed")
     if not 0 < rate < 1:
         raise OdeTransformerError(f"--rate {rate}: must be a probability, above 0 and below 1")
-    tests = {name: jfleg(jfleg_folder, split) for name, split in (("jfleg", "test"), ("jfleg-dev", "dev"))}
-    conll = [Pair(" ".join(each.tokens), corrected(each)[0]) for each in m2.read(conll14)]
+    tests = {name: read_jfleg(jfleg, split) for name, split in (("jfleg", "test"), ("jfleg-dev", "dev"))}
+    conll = [Pair(" ".join(each.tokens), corrected(each)[0]) for each in read_m2(conll14)]
     held_out = {plain(pair.source) for pair in conll}.union(*(sources for sources, _ in tests.values()))
     splits: dict[str, Iterable[Pair]] = {"conll14": conll}
     splits |= {name: map(Pair, sources, references[0]) for name, (sources, references) in tests.items()}
-    if m2_files:
-        splits |= published(m2_files)
+    if m2:
+        splits |= published(m2)
     else:
         sources, references = tests["jfleg-dev"]
         splits["train"] = generated(clean, seed, rate, sentences)
         splits["valid"] = (Pair(source, lines[i]) for lines in references for i, source in enumerate(sources))
-    splits["train"] = _unseen(splits["train"], held_out)
-    counts = write_pairs(splits, folder)
+    train = list(splits["train"])
+    splits["train"] = [pair for pair in train if pair.source not in held_out]
+    dropped = len(train) - len(splits["train"])
+    print(f"train: {dropped:,} pairs left out, whose sentence is in CoNLL-2014 or JFLEG", file=sys.stderr)
+    counts = write_pairs(splits, output_dir)
     for name, (_, references) in tests.items():
         for i, lines in enumerate(references):
-            write_lines(folder / f"{name}.ref{i}", lines)
-    copy_file(conll14, folder / "conll14.m2")
+            write_lines(output_dir / f"{name}.ref{i}", lines)
+    copy_file(conll14, output_dir / "conll14.m2")
     return counts

@@ -10,7 +10,7 @@ form of ``walk`` where both are frequent.
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 KINDS = ("article", "preposition", "number", "verb", "spelling")
 ARTICLES = ("a", "an", "the")
@@ -49,12 +49,12 @@ _TOKEN = re.compile(
 
 
 def straight(line: str) -> str:
-    """A line with ``"`` and ``'`` in place of all other quotation marks, the Penn Treebank's double ones among them."""
+    """Return a line with ``"`` and ``'`` in place of other quotation marks, such as the Treebank's."""
     return _QUOTES.sub('"', line).translate(str.maketrans("\u2019\u2018", "''"))
 
 
 def tokenise(line: str) -> list[str]:
-    """A sentence as tokens of the Penn Treebank, with straight quotation marks."""
+    """Return a sentence as tokens of the Penn Treebank, with straight quotation marks."""
     return _TOKEN.findall(straight(line))
 
 
@@ -92,14 +92,14 @@ def _join(table: dict[str, set[str]], words: Sequence[str]) -> None:
 
 
 def plurals(word: str) -> list[str]:
-    """What a noun's plural may be, or a verb's third person."""
+    """Return what a noun's plural may be, or a verb's third person."""
     if word.endswith(("s", "x", "z", "ch", "sh")):
         return [f"{word}es"]
     return [f"{word[:-1]}ies"] if re.search("[^aeiou]y$", word) else [f"{word}s"]
 
 
 def inflections(word: str) -> list[str]:
-    """What a regular verb's past and participle may be."""
+    """Return what a regular verb's past and participle may be."""
     if word.endswith("e"):
         return [f"{word}d", f"{word[:-1]}ing"]
     if re.search("[^aeiou]y$", word):
@@ -124,7 +124,7 @@ class Corrupter:
         self.confused = dict(rows) | {b: a for a, b in rows if b in forms.known}
 
     def corrupt(self, tokens: Sequence[str]) -> list[str]:
-        """The tokens of a sentence with errors, or without any; it begins with a capital letter if it did before."""
+        """Return the tokens of a sentence with errors, or without any; its capital letter remains at the beginning."""
         out: list[str] = []
         for i, token in enumerate(tokens):
             found = [token]
@@ -191,12 +191,7 @@ class Corrupter:
 
 
 def _cased(word: str, like: str) -> str:
-    """A word with the capital letters of another."""
+    """Return a word with the capital letters of another."""
     if like.isupper() and len(like) > 1:
         return word.upper()
     return word[:1].upper() + word[1:] if like[:1].isupper() and word.islower() else word
-
-
-def count(sentences: Iterable[Sequence[str]]) -> Counter[str]:
-    """How often each word is there, lower-cased."""
-    return Counter(token.lower() for tokens in sentences for token in tokens)

@@ -6,7 +6,7 @@ that overlap, as for BERT: each begins ``stride`` symbols behind the one before,
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,18 +147,18 @@ def span(symbols: list[tuple[str, int, int]], answer: tuple[int, str]) -> tuple[
 
 
 def write(
-    files: Mapping[str, Path], like: Path, most: int, stride: int, longest: int, folder: Path
+    train: Path, valid: Path, like: Path, max_symbols: int, stride: int, longest_question: int, output_dir: Path
 ) -> dict[str, tuple[int, int]]:
     """Write ``input0``, ``input1`` and ``spans`` of each split; of all but ``train`` ``SPLIT.questions.json`` as well,
     which holds what answers are made of.
 
     Args:
-        files: the published file of each split.
+        train, valid: the published file of each split.
         like: the folder of a pretrained model, which says how text is cut.
-        most: symbols of a sample.
+        max_symbols: of a sample.
         stride: symbols from a window to the next.
-        longest: symbols of a question; what is more is cut off.
-        folder: where the files go.
+        longest_question: its symbols; what is more is cut off.
+        output_dir: where the files go.
 
     Returns:
         Of each split the number of questions and of windows.
@@ -166,25 +166,25 @@ def write(
     Raises:
         OdeTransformerError: a file cannot be used, the files are of two versions, or windows would not meet.
     """
-    room = most - SPECIAL - longest
+    room = max_symbols - SPECIAL - longest_question
     if room < stride:
         raise OdeTransformerError(
-            f"--stride {stride}: must be at most {room}, the room that --max-symbols {most} leaves beside {SPECIAL} "
-            f"symbols and a question of --longest-question {longest}"
+            f"--stride {stride}: must be at most {room}, the room that --max-symbols {max_symbols} leaves beside "
+            f"{SPECIAL} symbols and a question of --longest-question {longest_question}"
         )
-    loaded = {split: read(path) for split, path in files.items()}
+    loaded = {split: read(path) for split, path in (("train", train), ("valid", valid))}
     if len({version for version, _ in loaded.values()}) > 1:
-        raise OdeTransformerError(f"{', '.join(map(str, files.values()))}: are of two versions of SQuAD")
+        raise OdeTransformerError(f"{train}, {valid}: are of two versions of SQuAD")
     cut, counts = cutter(like), {}
-    folder.mkdir(parents=True, exist_ok=True)
+    output_dir.mkdir(parents=True, exist_ok=True)
     for split, (version, paragraphs) in loaded.items():
         texts, questions, places, samples = [], [], [], []
         for number, paragraph in enumerate(paragraphs):
             symbols = cut(paragraph.text)
             texts.append({"text": paragraph.text, "offsets": [place for _, *place in symbols]})
             for question in paragraph.questions:
-                words = [symbol for symbol, *_ in cut(question.text)][:longest]
-                room = most - SPECIAL - len(words)
+                words = [symbol for symbol, *_ in cut(question.text)][:longest_question]
+                room = max_symbols - SPECIAL - len(words)
                 first, last = span(symbols, question.answers[0]) if question.answers else (-1, -1)
                 for start in starts(len(symbols), room, stride):
                     window = [symbol for symbol, *_ in symbols[start : start + room]]
@@ -193,11 +193,11 @@ def write(
                     samples.append((words, window, (first - start, last - start) if whole else (-1, -1)))
                 answers = [text for _, text in question.answers]
                 questions.append({"id": question.id, "paragraph": number, "answers": answers})
-        write_lines(folder / f"{split}.input0", (" ".join(words) for words, _, _ in samples))
-        write_lines(folder / f"{split}.input1", (" ".join(window) for _, window, _ in samples))
-        write_lines(folder / f"{split}.spans", (f"{first} {last}" for *_, (first, last) in samples))
+        write_lines(output_dir / f"{split}.input0", (" ".join(words) for words, _, _ in samples))
+        write_lines(output_dir / f"{split}.input1", (" ".join(window) for _, window, _ in samples))
+        write_lines(output_dir / f"{split}.spans", (f"{first} {last}" for *_, (first, last) in samples))
         tree = {"version": version, "paragraphs": texts, "questions": questions, "windows": places}
         if split != "train":
-            write_text(folder / f"{split}.questions.json", json.dumps(tree, ensure_ascii=False) + "\n")
+            write_text(output_dir / f"{split}.questions.json", json.dumps(tree, ensure_ascii=False) + "\n")
         counts[split] = (len(questions), len(samples))
     return counts
