@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 import ode_transformer
 from ode_transformer import config
-from ode_transformer.checkpoints.standalone import stock_options
+from ode_transformer.checkpoints.standalone import model_options, stock_options
 from ode_transformer.models import macaron, ode, transevolve
 from tests.helpers import ROOT, model, parse, task
 
@@ -171,6 +171,15 @@ def test_the_version_stands_in_one_place(monkeypatch):
 def test_a_checkpoint_from_before_a_field_was_there_has_its_default():
     cfg = OmegaConf.create({k: v for k, v in vars(macaron.MacaronConfig()).items() if k != "ffn_hidden_layers"})
     assert macaron.MacaronModel.build_model(cfg, task()).cfg.ffn_hidden_layers == 1
+
+
+@pytest.mark.parametrize("name", config.GONE)
+def test_a_checkpoint_with_an_option_that_is_gone_opens(name):
+    stored = {**vars(macaron.MacaronConfig(encoder_layers=1, decoder_layers=1)), "_name": "macaron", name: "other"}
+    m = build_model(OmegaConf.create(stored), task(), from_checkpoint=True)
+    state = {"cfg": {"model": stored}, "model": m.state_dict()}
+    found, options = model_options(state, "checkpoint.pt")
+    assert found == "macaron" and options["encoder_layers"] == 1 and name not in options
 
 
 @pytest.mark.parametrize("field", ["adaptive_softmax_cutoff", "encoder_xformers_att_config"])

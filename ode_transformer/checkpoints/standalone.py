@@ -31,7 +31,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor, nn
 
 from .. import checkpoints
-from ..config import EVALUATED, FlatTransformerConfig, activation_dropout, literal
+from ..config import EVALUATED, GONE, FlatTransformerConfig, activation_dropout, literal
 from ..errors import OdeTransformerError
 from ..files import regular, sha256
 from ..models.classification import EncoderClassifier
@@ -178,7 +178,7 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
         known |= {f.name: f.type for f in fields(MaskedLanguageModelConfig) if f.name in _OF_ROBERTA}
         del known["sentence_pairs"]
     del known["_name"]
-    if ours and not state.get("args") and (unknown := sorted(set(stored) - {*known, "_name"})):
+    if ours and not state.get("args") and (unknown := sorted(set(stored) - {*known, *GONE, "_name"})):
         raise CheckpointError(f"{path}: its model {model} has unknown options: {', '.join(unknown)[:200]}")
     if not ours and (nested := sorted(name for name in _NESTED if stored.get(name) is not None)):
         raise CheckpointError(f"{path}: its model {model} has options that are not read here: {', '.join(nested)}")
