@@ -489,14 +489,14 @@ def thresholds(processor: str = "") -> str:
     ``processor`` is the folder of its records below ``results/bench``; empty for the records that lie there.
     """
     from ode_transformer.experiments.bench import suite
-    from ode_transformer.experiments.bench.contest import median_and_quartiles
+    from ode_transformer.experiments.bench.turns import median_and_quartiles
 
     found = []
-    for name in suite.in_order("cpu"):
+    for name, entry in suite.SUITE.items():
         path = ROOT / "results" / "bench" / processor / f"{name}.json"
         record = read_json(path) if path.is_file() else {"systems": {}, "baseline": ""}
         systems, baseline = record["systems"], record["baseline"]
-        for system, bar in suite.bars(name, "cpu").items():
+        for system, bar in entry.bars.items():
             speed, memory = "not measured", ""
             if got := systems.get(system):
                 speed = median_and_quartiles(got["speed"])
@@ -505,15 +505,14 @@ def thresholds(processor: str = "") -> str:
                 f"{bar.speed:.2f}" if bar.speed is not None else "",
                 f"{bar.memory:.2f}" if bar.memory is not None else "",
             ]
-            title = f"`{name}`: {suite.SUITE[name].title}"
-            found.append((title, system, baseline, wanted[0], speed, wanted[1], memory))
+            found.append((f"`{name}`: {entry.title}", system, baseline, wanted[0], speed, wanted[1], memory))
     head = ("contest", "system", "baseline", "least speed", "speed", "most memory", "memory")
     return table(head, found)
 
 
 def contest(path: str) -> str:
     """The table of a contest, whose record is at this path below ``results/bench``."""
-    from ode_transformer.experiments.bench import rendered
+    from ode_transformer.experiments.bench.command import rendered
 
     return rendered(path.rpartition("/")[2], _results(f"bench/{path}"))
 
@@ -560,7 +559,7 @@ def arithmetic(*paths: str) -> str:
 
     Each path, below ``results/bench``, has a record of the contest and, with ``.profile``, one of its operations.
     """
-    from ode_transformer.experiments.bench.contest import median_and_quartiles
+    from ode_transformer.experiments.bench.turns import median_and_quartiles
 
     found = []
     for path in paths:
@@ -597,7 +596,7 @@ def comparison(group: str, precision: str, *paths: str) -> str:
             relative to that baseline in the contest of its own.
     """
     from ode_transformer.experiments.bench import suite
-    from ode_transformer.experiments.bench.contest import median_and_quartiles
+    from ode_transformer.experiments.bench.turns import median_and_quartiles
 
     contests = [_results(f"bench/{path}") for path in paths]
     if len({contest["baseline"] for contest in contests}) > 1:
@@ -635,8 +634,7 @@ def comparison(group: str, precision: str, *paths: str) -> str:
         "Endless translations and p on the test sets in their order; p is two-sided, by approximate randomization;",
         rf"\* marks a p that is below {significance.LEVEL:g} after adjustment for {len(_family(group))} comparisons.",
         f"In parentheses, speed and memory relative to `{baseline}-tiny` in the same contest. Costs and parameters:",
-        "; ".join(dict.fromkeys(suite.described(p.rpartition("/")[2], c) for p, c in zip(paths, contests, strict=True)))
-        + ".",
+        "; ".join(dict.fromkeys(map(suite.described, contests))) + ".",
     ]
     return f"{table(head, found)}\n\n{' '.join(notes)}"
 
@@ -960,37 +958,6 @@ def intervals(group: str) -> str:
     )
 
 
-def lengths() -> str:
-    """The benchmark of TransEvolve's encoder against sentence length."""
-    rows = _results("bench/lengths-cpu")["rows"]
-    found = []
-    for row in rows:
-        speed, memory = row["speed_of_evolving_over"], row["peak_mib"]
-        ratios = [f"{speed[k]:.2f}" if k in speed else "" for k in ("materialised", "equation-9", "fused")]
-        alike = [row["seconds"].get(k) for k in ("materialised", "equation-9")]
-        ratios.append(f"{alike[0] / alike[1]:.2f}" if all(alike) else "")
-        sizes = [
-            f"{memory[k]:,.0f}" if k in memory else "" for k in ("evolving", "fused", "materialised", "equation-9")
-        ]
-        found.append((f"{row['length']:,}", *ratios, *sizes))
-    head = ["tokens", "speed / materialized", "/ equation 9", "/ fused", "equation 9 / materialized"]
-    return table([*head, "MiB", "fused", "materialized", "equation 9"], found)
-
-
-def preparation() -> str:
-    """The benchmark of the preparation of parallel text."""
-    from ode_transformer.experiments.bench import preparation
-
-    return preparation.table(_results("bench/preparation"))
-
-
-def served(path: str) -> str:
-    """The benchmark of trained models as they are served, whose record is at this path below ``results/bench``."""
-    from ode_transformer.experiments.bench import serving
-
-    return serving.table(_results(f"bench/{path}"))
-
-
 def orders() -> str:
     """Measured orders of convergence beside those of theory, and the schemes that have none."""
     record = _results("lab/orders")
@@ -1029,9 +996,6 @@ KINDS: dict[str, Callable[..., str]] = {
     "arithmetic": arithmetic,
     "comparison": comparison,
     "intervals": intervals,
-    "lengths": lengths,
-    "preparation": preparation,
-    "serving": served,
     "orders": orders,
     "steps": steps,
     "gains": gains,

@@ -189,7 +189,7 @@ def arguments_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     return found
 
 
-@pytest.mark.parametrize("command", sorted(set(cli.COMMANDS) - {"bench"}))
+@pytest.mark.parametrize("command", sorted(cli.COMMANDS))
 def test_values_of_arguments_are_named_in_capitals(command):
     """Such as N, FILE and DIR: not by default, as the argument itself, but where the choices are listed."""
     (commands,) = [action for action in cli.parser(command)._actions if action.dest == "command"]

@@ -719,7 +719,6 @@ BAD_INPUT = [
     (("generate.sh", "multi30k-full/macaron-tiny", "--checkpoint=x.pt"), "required: --output"),
     (("average.sh", "nowhere", "--best=2"), "required: --output"),
     (("quickstart.sh", "--seeds", "1"), "--seeds"),
-    (("bench/suite.sh", "--quick"), "unknown option --quick"),
     (("gpu-suite.sh", "--precisions", "fp8"), "'fp32', 'fp16', 'bf16', 'amp'"),
     (("gpu-suite.sh", "--minutes", "0"), "--minutes: 0: must be a whole number, 1 or more"),
     (("gpu-suite.sh", "--", "--max-update", "1"), "need --runs and --out"),

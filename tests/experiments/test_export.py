@@ -9,7 +9,6 @@ import sys
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,11 +17,10 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
-from ode_transformer.experiments.bench import contest
 from ode_transformer.experiments.serving import export
 from ode_transformer.experiments.serving.export import ExportError, Search, command, open_exported
 from ode_transformer.experiments.serving.export.trained import Trained, open_trained
-from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, refused, sample, small, task, without_hydra
+from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, sample, small, task
 from tests.helpers import model as build
 
 DICTIONARY = dictionary(50)
@@ -597,76 +595,3 @@ def binarised(saved):
             builder.add_item(torch.tensor([*(DICTIONARY.index(word) for word in sentence), DICTIONARY.eos()]))
         builder.finalize(f"{stem}.idx")
     return saved
-
-
-@pytest.fixture
-def serving(monkeypatch, ctranslate2):
-    from ode_transformer.experiments.bench import serving
-
-    engines = {name: serving.ENGINES[name] for name in ("fairseq", "CTranslate2", "CTranslate2 int8")}
-    monkeypatch.setattr(serving, "ENGINES", engines)
-    return serving
-
-
-def test_a_trained_model_is_measured_on_its_test_set(tmp_path, binarised, serving, capsys):
-    words = ["bench", "serving", "--model", str(binarised), "--rounds", "2", "--beam", "2", "--batch", "2"]
-    assert cli.main([*words, "--output", str(tmp_path / "x.json")]) == 0
-    record = json.loads((tmp_path / "x.json").read_text())
-    (found,) = record["systems"].values()
-    assert list(found) == list(serving.ENGINES) and record["setting"]["sentences"] == 5
-    assert found["fairseq"]["speed"]["median"] == 1 and found["fairseq"]["same_as_fairseq"] == 5
-    for engine in found.values():
-        assert engine["sentences_per_second"] > 0 and 0 <= engine["bleu"] <= 100
-    assert found["CTranslate2"]["check"]["largest"] < 1e-5 < found["CTranslate2 int8"]["check"]["largest"]
-    assert "| CTranslate2 int8 |" in capsys.readouterr().out
-
-
-def test_architectures_are_measured_on_random_sentences(serving, capsys):
-    gelu = "macaron_tiny --activation-fn gelu"
-    words = ["bench", "serving", "--arch", gelu, "rk4_tiny", "--sentences", "3", "--tokens", "5"]
-    words += ["--shortest", "2", "--symbols", "60", "--rounds", "1", "--beam", "2"]
-    assert cli.main([*words, "--", "--encoder-layers", "1", "--decoder-layers", "1"]) == 0
-    shown = capsys.readouterr().out
-    assert f"| {gelu} | CTranslate2 |" in shown and "3 of 3" in shown
-    assert "| rk4_tiny | CTranslate2 | --format ctranslate2: has no layer for --encoder-history" in shown
-
-
-def test_what_is_measured_where_nothing_is_named(monkeypatch, tmp_path, capsys):
-    """The systems of the published table, tiny and base: each can be built, and is measured with its own flags."""
-    from ode_transformer.experiments.bench import serving
-
-    measured = []
-
-    def measure(trained, *_):
-        measured.append(trained.model)
-        engine = {"sentences_per_second": 1.0, "speed": {"median": 1.0, "quartiles": [1.0, 1.0]}, "same_as_fairseq": 64}
-        return {"fairseq": engine, "ONNX": {"refused": "why"}}
-
-    def built(config, its_task):
-        assert its_task.source_dictionary
-        return SimpleNamespace(config=config, eval=lambda: config)
-
-    monkeypatch.setattr(serving, "build_model", built)
-    monkeypatch.setattr(contest, "convert_namespace_to_omegaconf", lambda args: SimpleNamespace(
-        model=without_hydra(args), common=SimpleNamespace()
-    ))  # fmt: skip
-    monkeypatch.setattr(serving, "measure", measure)
-    assert cli.main(["bench", "serving", "--output", str(tmp_path / "x.json")]) == 0
-    assert [config.arch for config in measured] == [words.split()[0] for words in serving.SYSTEMS.values()]
-    assert {(config.encoder_embed_dim, config.encoder_layers) for config in measured} == {(128, 4), (512, 6)}
-    plain = [c for c in measured if c.arch.startswith("floater") and c.position_encoder == "none"]
-    assert len(plain) == 2 and [c.encoder_history for c in measured if c.arch.startswith("ode")] == ["none"] * 2
-    assert list(json.loads((tmp_path / "x.json").read_text())["systems"]) == list(serving.SYSTEMS)
-    shown = capsys.readouterr()
-    assert "| RK2 learnable, base | ONNX | why" in shown.out and "== FLOATER, tiny" in shown.err
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--arch", "macaron_tiny", "--shortest", "25"], "--shortest 25: must be at most --tokens, 24"),
-        (["--arch", "macaron_huge"], "macaron_huge: must be transformer or one of"),
-    ],
-)
-def test_bad_measurements_are_named(words, message, capsys):
-    refused(["bench", "serving", *words], message, capsys)

@@ -33,7 +33,7 @@ MISSING = {
     "glue prepare": ["glue", "prepare", "cola", "{}", "--like", "{}", "--output-dir", "out"],
     "glue predict": ["glue", "predict", "{}", "--task", "cola", "--data", "{}", "--output-dir", "out"],
     "generate": ["generate", "quickstart/macaron-tiny", "--run-dir", "{}", "--output", "out"],
-    "bench serving": ["bench", "serving", "--model", "{}"],
+    "bench serving": ["bench", "serving", "{}", "--text", "{}"],
     "bench table": ["bench", "table", "{}"],
     "prepare": ["prepare", "--train", "{}", "--langs", "de", "en", "--out", "out"],
     "recipe": ["recipe", "show", "{}.yaml"],

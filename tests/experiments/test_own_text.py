@@ -14,7 +14,6 @@ import time
 import warnings
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -32,12 +31,10 @@ from ode_transformer import machine, paths
 from ode_transformer.checkpoints import bundles
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
-from ode_transformer.experiments.bench import serving
 from ode_transformer.experiments.fairseq_output import read_generate_output
 from ode_transformer.experiments.metrics.scoring import score as score_texts
 from ode_transformer.experiments.runs import prepare, processes, runner
 from ode_transformer.experiments.serving import translate
-from ode_transformer.experiments.serving.export import Search
 from ode_transformer.experiments.serving.export.trained import open_trained
 from ode_transformer.experiments.serving.translator import LONGEST
 from ode_transformer.experiments.tasks.translation import check_units
@@ -1267,20 +1264,6 @@ def test_views_of_one_tensor_are_bundled_as_tensors_of_their_own(tmp_path):
     assert held.keys() == {"a", "b", "d"} and all(torch.equal(held[name], state[name]) for name in held)
 
 
-def test_translate_is_measured_beside_fairseq(run, monkeypatch, capsys, tmp_path):
-    """From raw text it finds what fairseq's generator finds in the binarised test set."""
-    monkeypatch.setattr(serving, "ENGINES", {name: serving.ENGINES[name] for name in ("fairseq", "translate")})
-    words = ["bench", "serving", "--model", str(run), "--rounds", "1", "--beam", "2", "--batch", "5"]
-    assert cli.main([*words, "--output", str(tmp_path / "x.json")]) == 0
-    (found,) = json.loads((tmp_path / "x.json").read_text())["systems"].values()
-    assert found["translate"]["same_as_fairseq"] == HELD_OUT
-    assert found["translate"]["bleu"] == found["fairseq"]["bleu"]
-    raw = partial(serving.of_raw_text, str(tmp_path / "none"), None, "test", Search(2), 5)
-    monkeypatch.setattr(serving, "ENGINES", {"translate": serving.ENGINES["translate"]})
-    ((_, translate, about),) = serving.engines(open_trained(run), [], Search(2), tmp_path, raw)
-    assert translate is None and "none: no such file or folder" in about["refused"]
-
-
 # Exported models.
 
 
@@ -1290,6 +1273,21 @@ def exported(home, run):
     pytest.importorskip("ctranslate2")
     assert cli.main(["export", str(run), "--format", "ctranslate2", "-o", str(home / "exported")]) == 0
     return home / "exported"
+
+
+def test_a_run_and_its_export_are_measured_on_raw_text(run, exported, home, capsys, tmp_path):
+    text = home / "mine" / "raw" / "test"
+    words = ["bench", "serving", run, exported, "--text", f"{text}.de", "--reference", f"{text}.en", "--rounds", "2"]
+    assert cli.main([*map(str, words), "--beam", "2", "--batch", "5", "--output", str(tmp_path / "x.json")]) == 0
+    record = json.loads((tmp_path / "x.json").read_text())
+    found = record["systems"][str(run)]
+    assert list(found) == [str(run), str(exported)] and record["setting"]["sentences"] == HELD_OUT
+    assert found[str(run)]["speed"]["median"] == 1 and found[str(run)]["same"] == HELD_OUT
+    assert all(each["sentences_per_second"] > 0 and 0 <= each["sacrebleu"] <= 100 for each in found.values())
+    assert f"| {exported} |" in capsys.readouterr().out
+    refused(
+        [*map(str, words[:5]), "--reference", str(run / "run.json")], "--reference: has .* lines, must have", capsys
+    )
 
 
 def test_an_exported_model_translates_raw_text_as_its_run_does(run, exported, translator, home, capsys, monkeypatch):

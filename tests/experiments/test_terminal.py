@@ -9,8 +9,7 @@ import warnings
 import pytest
 import torch
 
-from ode_transformer.experiments import bench
-from ode_transformer.experiments.bench import contest
+from ode_transformer.experiments.bench import systems, turns
 from ode_transformer.experiments.runs import processes, records, runner, terminal
 
 CONFIGURATION = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}"
@@ -157,7 +156,7 @@ def test_commands_are_tidy(monkeypatch, capsys):
             logging.basicConfig(level=logging.INFO)  # what fairseq does when it is imported
             logging.getLogger("fairseq.tasks.text_to_speech").info("Please install tensorboardX")
             logging.getLogger("fairseq.trainer").warning("of what matters")
-            contest.configure(contest.System("macaron_tiny"), contest.Setting())
+            systems.configure(systems.System("macaron_tiny"), systems.Setting())
             warnings.warn("another", stacklevel=1)
     assert [str(warning.message) for warning in caught] == ["another"]
     assert capsys.readouterr().err == "WARNING: of what matters\n" and not logging.root.handlers
@@ -171,7 +170,7 @@ def test_processes_of_the_benchmark_are_tidy_from_the_beginning(monkeypatch):
             preloaded.extend(names)
             raise InterruptedError
 
-    monkeypatch.setattr(contest.multiprocessing, "get_context", lambda name: Context())
-    with pytest.raises(InterruptedError), contest.process(print):
-        pass
-    assert preloaded == [f"{bench.__name__}.hushed", f"{bench.__name__}.contest"]
+    monkeypatch.setattr(turns.multiprocessing, "get_context", lambda name: Context())
+    with pytest.raises(InterruptedError):
+        turns.Process("x")
+    assert preloaded == [f"{turns.__package__}.hushed", f"{turns.__package__}.systems"]

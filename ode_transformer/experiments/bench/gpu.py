@@ -1,33 +1,39 @@
-"""The contest on a GPU: training steps in eager mode, with compiled layers and with CUDA graphs, beside stock fairseq.
+"""Training on a GPU: steps in eager mode, with compiled layers and with CUDA graphs, beside stock fairseq.
 
 Every system has a process of its own, in which it is trained in one mode after the other. In each round all systems
 warm up side by side, and then each is timed alone while the others wait; stock fairseq, in eager mode, takes part in
 every round, and speeds are ratios to it in the same round. What is measured is on disk after every round.
 """
 
-import argparse
+import contextlib
 import gc
-import json
-import logging
-import multiprocessing
-import os
 import statistics
 import time
-import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Optional
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 from ... import files, machine
+from ...errors import OdeTransformerError
 from .. import markdown
-from .contest import Setting, System, prepare, stock_like
+from .systems import MAX_TOKENS, Setting, System, prepare, sentences, stock_like
+from .turns import Process, seconds
 
-SYSTEMS = ("macaron_wmt_en_de", "ode_residual", "rk2", "rk2_learnable", "rk4", "floater_base", "transevolve_fullff_2")
+ARCHITECTURES = (
+    "macaron_wmt_en_de",
+    "ode_residual",
+    "rk2",
+    "rk2_learnable",
+    "rk4",
+    "floater_base",
+    "transevolve_fullff_2",
+)
 
 MODES = {
     "eager": (),
@@ -39,198 +45,177 @@ MODES = {
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cudaMemcpyAsync", "cudaMemsetAsync")
 
 
-@dataclass(frozen=True)
-class Round:
-    """What all systems are measured in at the same time: a setting by its title, a mode, and whether to profile."""
+class Round(NamedTuple):
+    """What all systems are measured in at the same time: a setting, a mode, and whether to profile a step."""
 
-    title: str
     setting: Setting
     mode: str
-    profiled: bool
+    profiled: bool = False
+
+    @property
+    def title(self) -> str:
+        """The setting in words."""
+        it = self.setting
+        if it.what == "decoding":
+            return f"decoding, beam {it.beam}, {it.precision}"
+        if it.data:
+            return f"batches of {MAX_TOKENS:,} tokens, {it.precision}"
+        return f"{sentences(it.sentences, it.tokens, it.shortest, it.symbols)['ntokens']:,} tokens, {it.precision}"
 
 
-def rounds(data: str, cpu: bool) -> list[Round]:
-    """The rounds, the most informative first.
-
-    Args:
-        data: a folder of binarized data, for rounds on real batches; none if it is empty.
-        cpu: rehearse on a CPU, with small batches.
-    """
-    if cpu:
-        usual = large = Setting(sentences=8, tokens=8, shortest=4, symbols=500)
-        real = replace(usual, data=data, batches=2)
-    else:
-        usual = Setting(sentences=192, tokens=32, shortest=16, symbols=34_040, device="cuda", precision="fp16")
-        large = replace(usual, sentences=768, precision="bf16")
-        real = replace(usual, data=data, batches=16)
-    settings = {"4,570 tokens, fp16": usual, "18,381 tokens, bf16": large}
-    settings |= {"batches of 4,096 tokens, fp16": real} if data else {}
-    order = [(mode, title) for title in settings for mode in ("eager", "graphs")]
-    order += [("layers, graphs", title) for title in settings] + [("layers", next(iter(settings)))]
-    settings["decoding, beam 4, fp16"] = replace(usual, what="decoding", sentences=64, tokens=24, shortest=12)
-    order.insert(2 * len(settings) - 2, ("eager", list(settings)[-1]))
-    return [Round(t, settings[t], mode, settings[t] is usual and not cpu) for mode, t in order[: 2 if cpu else None]]
+def rounds(data: str = "") -> list[Round]:
+    """The rounds, the most informative first; those on real batches only if there is a folder of binarized data."""
+    usual = Setting(sentences=192, tokens=32, shortest=16, symbols=34_040, device="cuda", precision="fp16")
+    large = replace(usual, sentences=768, precision="bf16")
+    real = [replace(usual, data=data, batches=16)] if data else []
+    decoding = replace(usual, what="decoding", sentences=64, tokens=24, shortest=12)
+    return [
+        *(Round(usual, mode, profiled=True) for mode in ("eager", "graphs")),
+        *(Round(setting, mode) for setting in (large, *real) for mode in ("eager", "graphs")),
+        Round(decoding, "eager"),
+        Round(usual, "layers, graphs", profiled=True),
+        *(Round(setting, "layers, graphs") for setting in (large, *real)),
+        Round(usual, "layers", profiled=True),
+    ]
 
 
-def _mode(system: System, mode: str) -> System:
-    # Stock fairseq has one mode; it is measured again in every round, because the host's speed varies.
+def rehearsal() -> list[Round]:
+    """Rounds that a CPU can take part in, with small batches; it takes the graphs' passes in eager mode."""
+    small = Setting(sentences=8, tokens=8, shortest=4, symbols=500)
+    return [Round(small, "eager"), Round(small, "graphs")]
+
+
+def in_mode(system: System, mode: str) -> System:
+    """A system with the flags of a mode; stock fairseq is always in eager mode."""
     return system if system.arch == "transformer" else replace(system, flags=(*system.flags, *MODES[mode]))
 
 
-def _measure(run: Callable[[], Any], steps: int, cuda: bool, profiled: bool) -> dict[str, Any]:
-    """What a run of ``steps`` steps takes: milliseconds a step, memory and, if asked, launches and kernels of a run."""
-    wait = torch.cuda.synchronize if cuda else lambda: None
+def _warm_up(kept: SimpleNamespace, system: System, setting: Setting) -> dict[str, float]:
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    try:
+        kept.model, kept.run = prepare(system, setting)
+        for _ in range(3 if setting.data else 6):
+            kept.run()
+        if setting.device == "cuda":
+            torch.cuda.synchronize()
+    except Exception:
+        _forget(kept)
+        raise
+    return {"warm_up_seconds": round(time.perf_counter() - start, 1)}
+
+
+def _measure(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str, Any]:
+    """What the model's steps take: milliseconds, memory and, if asked, launches and kernels of one of them."""
+    try:
+        found = _times_and_memory(kept.run, setting)
+        if setting.device == "cuda" and profiled:
+            found |= _launches(kept.run)
+        graphs = getattr(kept.model, "graphs", None)
+        return found | ({} if graphs is None else {"shapes": len(graphs.seen), "recorded": len(graphs.recorded)})
+    finally:
+        _forget(kept)
+
+
+def _forget(kept: SimpleNamespace) -> None:
+    """Free the memory of a model for the next one, and for the other systems."""
+    vars(kept).clear()
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def _times_and_memory(run: Any, setting: Setting) -> dict[str, Any]:
+    cuda, steps = setting.device == "cuda", setting.batches if setting.data else 1
     again = max(1, 6 // steps) if cuda else 1
-    times = []
-    for _ in range(3 if steps == 1 else 2):
-        wait()
-        start = time.perf_counter()
-        for _ in range(again):  # back to back, as in training
+
+    def back_to_back() -> None:  # as in training
+        for _ in range(again):
             run()
-        wait()
-        times.append((time.perf_counter() - start) / (again * steps))
+
+    times = [seconds(back_to_back, setting.device) / (again * steps) for _ in range(3 if steps == 1 else 2)]
     found = {"milliseconds": round(1000 * statistics.median(times), 2)}
-    if not cuda:
-        return found
-    torch.cuda.reset_peak_memory_stats()
-    run()
-    found["peak_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
-    found["reserved_mib"] = round(torch.cuda.max_memory_reserved() / 2**20)  # with the memory of graphs
-    if not profiled:
-        return found
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()
+        run()
+        found["peak_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
+        found["reserved_mib"] = round(torch.cuda.max_memory_reserved() / 2**20)  # with the memory of graphs
+    return found
+
+
+def _launches(run: Any) -> dict[str, Any]:
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         run()
-        wait()
+        torch.cuda.synchronize()
     kernels, launches = Counter(), 0
     for event in profiler.events():
         if event.device_type == torch.autograd.DeviceType.CUDA:
             kernels[event.name] += event.self_device_time_total
         launches += event.name.startswith(_LAUNCHES)
-    found |= {
+    return {
         "launches": launches,
         "kernels_milliseconds": round(sum(kernels.values()) / 1000, 2),
         "longest": {name[:120]: round(t / 1000, 3) for name, t in kernels.most_common(16)},
     }
-    return found
 
 
-def _serve(connection: Any, system: System, each: Sequence[Round]) -> None:
-    """Take part in the rounds: warm up, say so, wait for the turn, measure, answer."""
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "2")
-    torch.set_num_threads(1)
-    for one in each:
-        cuda = one.setting.device == "cuda"
-        try:
-            start = time.perf_counter()
-            model, run = prepare(_mode(system, one.mode), one.setting)
-            steps = one.setting.batches if one.setting.data else 1
-            for _ in range(3 if one.setting.data else 6):
-                run()
-            if cuda:
-                torch.cuda.synchronize()
-            connection.send({"warm_up_seconds": round(time.perf_counter() - start, 1)})
-            connection.recv()
-            found = _measure(run, steps, cuda, one.profiled)
-            graphs = getattr(model, "graphs", None)
-            if graphs is not None:
-                found |= {"shapes": len(graphs.seen), "recorded": len(graphs.recorded)}
-            connection.send(found)
-        except Exception as error:
-            connection.send({"error": f"{type(error).__name__}: {error}"[-2000:]})
-        model = run = graphs = None
-        gc.collect()
-        if cuda:
-            torch.cuda.empty_cache()
-
-
-def measure(systems: dict[str, System], each: Sequence[Round], out: Path, seconds: float) -> dict[str, Any]:
-    """Measure systems, the first of which is the baseline, and write the record after every round.
+def measure(archs: Iterable[str], each: Iterable[Round], out: Path, minutes: float) -> dict[str, Any]:
+    """Measure architectures beside stock fairseq in the shape of the first, and write the record after every round.
 
     Args:
-        systems: by name.
+        archs: the architectures.
         each: the rounds.
         out: the file of the record.
-        seconds: when to stop; a round that has begun ends first, without the systems that are not ready by then.
+        minutes: when to stop; a round that has begun ends first, without the systems that are not ready by then.
     """
-    end = time.monotonic() + seconds
-    context = multiprocessing.get_context("spawn")  # a forked process could not use CUDA
-    workers = {}
-    for name, system in systems.items():
-        ours, theirs = context.Pipe()
-        worker = context.Process(target=_serve, args=(theirs, system, each), daemon=True)
-        worker.start()
-        workers[name] = (worker, ours)
-    record: dict[str, Any] = {
-        "what": "gpu",
-        "device": _device(),
-        "torch": torch.__version__,
-        "commit": machine.commit(),
-    }
+    end, each = time.monotonic() + 60 * minutes, list(each)
+    systems = {arch: System(arch) for arch in archs}
+    systems = {"stock": stock_like(next(iter(systems))), **systems}
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU (a rehearsal)"
+    record: dict[str, Any] = {"what": "gpu", "device": device, "torch": torch.__version__, "commit": machine.commit()}
     record["rounds"] = []
-    for one in each:
-        if time.monotonic() > end or not workers:
-            break
-        found = _warmed_up(workers, end)
-        _turns(workers, found, end)
-        record["rounds"].append(
-            {"title": one.title, "mode": one.mode, "setting": asdict(one.setting), "systems": found}
-        )
-        files.write_text(out, json.dumps(record, indent=1) + "\n")
-        print(_lines(record["rounds"][-1]), flush=True)
-    for worker, _ in workers.values():
-        worker.kill()
+    with contextlib.ExitStack() as stack:
+        processes = {name: stack.enter_context(Process(name, each[0].setting.device)) for name in systems}
+        for one in each:
+            if time.monotonic() > end or not processes:
+                break
+            found = _round(one, systems, processes, end)
+            about = {"title": one.title, "mode": one.mode, "setting": one.setting.noted()}
+            record["rounds"].append({**about, "systems": found})
+            files.write_json(out, record)
+            print(f"== {one.title}; {one.mode}")
+            for name, of_system in found.items():
+                print(name, {key: value for key, value in of_system.items() if key != "longest"}, flush=True)
     return record
 
 
-def _warmed_up(workers: dict[str, Any], end: float) -> dict[str, Any]:
-    """What each system says when it has warmed up; one that is not ready in time is given up."""
-    found: dict[str, Any] = {}
-    for name, (worker, connection) in list(workers.items()):
-        found[name] = _answer(connection, end)
-        if found[name] is None:
-            found[name] = {"error": "was not ready in time"}
-            worker.kill()
-            del workers[name]
+def _round(
+    one: Round, systems: Mapping[str, System], processes: dict[str, Process], end: float
+) -> dict[str, dict[str, Any]]:
+    """What one round shows of every system; one that is not ready in time is given up for good."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, process in processes.items():
+        process.begin(_warm_up, in_mode(systems[name], one.mode), one.setting)
+    for name, process in list(processes.items()):
+        found[name] = _answer(process, end)
+    for name, process in list(processes.items()):
+        if "error" not in found[name]:
+            process.begin(_measure, one.setting, one.profiled)
+            found[name] |= _answer(process, end + 60)
+        if process.lost:
+            process.end()
+            del processes[name]
     return found
 
 
-def _turns(workers: dict[str, Any], found: dict[str, Any], end: float) -> None:
-    """Measure one system after the other, and add what they say to ``found``."""
-    for name, (_, connection) in workers.items():
-        if "error" not in found[name]:
-            connection.send("your turn")
-            found[name] |= _answer(connection, end + 60) or {"error": "did not end in time"}
-
-
-def _answer(connection: Any, end: float) -> Optional[dict[str, Any]]:
+def _answer(process: Process, end: float) -> dict[str, Any]:
     try:
-        return connection.recv() if connection.poll(max(0.1, end - time.monotonic())) else None
-    except (EOFError, OSError):
-        return {"error": "its process has died"}
+        return process.answer(end - time.monotonic())
+    except OdeTransformerError as error:
+        return {"error": str(error)}
 
 
-def _device() -> str:
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU (a rehearsal)"
-
-
-def _lines(one: dict[str, Any]) -> str:
-    """A round as text, one line per system."""
-    stock = next(iter(one["systems"].values())).get("milliseconds")
-    lines = [f"== {one['title']}; {one['mode']}"]
-    for name, found in one["systems"].items():
-        if "error" in found:
-            lines.append(f"{name:22} {found['error'][-300:]}")
-            continue
-        speed = f"{stock / found['milliseconds']:.2f}" if stock else "?"
-        more = " ".join(f"{key} {value}" for key, value in found.items() if key != "longest")
-        lines.append(f"{name:22} speed {speed} {more}")
-    return "\n".join(lines)
-
-
-def table(record: dict[str, Any]) -> str:
+def table(record: Mapping[str, Any]) -> str:
     """The record as Markdown: one table per setting, one row per system.
 
     A cell has the milliseconds of a step, and the speed, stock fairseq's time in the same round divided by its own. A
@@ -253,7 +238,7 @@ def table(record: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def launches(record: dict[str, Any]) -> str:
+def launches(record: Mapping[str, Any]) -> str:
     """What the record says of single steps, as Markdown: kernels, launches and memory, one row per system and mode."""
     rows = []
     for one in record["rounds"]:
@@ -267,13 +252,3 @@ def launches(record: dict[str, Any]) -> str:
     return markdown.table(
         ("system", "mode", "launches", "kernels", "reserved memory"), sorted(rows, key=lambda r: r[0])
     )
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer bench gpu``."""
-    cpu = args.device == "cpu"
-    archs = ["macaron_tiny", "rk2_tiny"] if cpu else SYSTEMS
-    systems = {"stock": stock_like(archs[0]), **{arch: System(arch) for arch in archs}}
-    record = measure(systems, rounds(args.data or "", cpu), Path(args.output), 60 * args.minutes)
-    print(table(record))
-    return 0 if record["rounds"] else 1

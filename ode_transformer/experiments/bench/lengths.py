@@ -5,14 +5,14 @@
 - ``materialised``: the same with the attention matrix in memory, which the paper compares itself with;
 - ``equation-9``: TransEvolve's encoder with A0 to A3 as matrices in memory, as in equation 9 and the released code.
 
-Times are medians over rounds in which all systems take turns; memory is measured in a separate process.
+Times are medians over rounds in which all systems take turns.
 """
 
-import argparse
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,12 +25,14 @@ from ...models.transevolve import Block, TransEvolveConfig
 from ...models.transformer import SplitTransformerConfig
 from ...modules.evolving_attention import EvolvingAttention, time_signal
 from ...modules.layers import Context, EncoderLayer
-from .contest import answer, give_freed_memory_back, peak_of, process, seconds
+from .. import markdown
+from .turns import in_turns, on, peak
 
 SYSTEMS = ("evolving", "fused", "materialised", "equation-9")
-DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 # These hold (T, T) matrices for the backward pass, one per layer and head.
 QUADRATIC = ("materialised", "equation-9")
+LONGEST_QUADRATIC = 4096
+WIDTH, HEADS, DEPTH = 256, 8, 6
 
 
 def _config(cls: type, width: int, heads: int, **more: Any) -> TransformerConfig:
@@ -85,7 +87,7 @@ def build_system(system: str, width: int, heads: int, depth: int) -> tuple[nn.Mo
     layers = nn.ModuleList(EncoderLayer(cfg) for _ in range(depth))
 
     def run(x: Tensor) -> Tensor:
-        # The backward pass takes the kernel of the forward pass. On a GPU, MATH computes half precision in fp32.
+        # The backward pass takes the kernel of the forward pass.
         with sdpa_kernel(SDPBackend.MATH) if system == "materialised" else nullcontext():
             for layer in layers:
                 x, _ = layer(x, Context())
@@ -94,57 +96,57 @@ def build_system(system: str, width: int, heads: int, depth: int) -> tuple[nn.Mo
     return layers, run
 
 
-def _step(module: nn.Module, run: Callable[[Tensor], Tensor], length: int, args: argparse.Namespace) -> float:
-    """The time of a training step on one sentence, in seconds."""
-    x = torch.randn(length, 1, args.width, device=args.device, dtype=DTYPES[args.dtype], requires_grad=True)
-    module.zero_grad()
-    return seconds(lambda: run(x).mean().backward(), args.device)
-
-
-def _send_peak(connection: Any, system: str, length: int, args: argparse.Namespace) -> None:
-    give_freed_memory_back()
-
-    def build() -> Callable[[], Any]:
-        module, run = build_system(system, args.width, args.heads, args.depth)
-        module.to(args.device, DTYPES[args.dtype])
-        lengths = iter((32, length))  # a short step first
-        return lambda: _step(module, run, next(lengths), args)
-
-    connection.send(peak_of(build, args.device)[1])
-
-
-def peak(system: str, length: int, args: argparse.Namespace) -> int:
-    """The bytes that one step needs beyond the model."""
-    with process(_send_peak, system, length, args) as worker:
-        return answer(worker, f"{system} at {length} tokens")
-
-
-def measure(args: argparse.Namespace) -> dict:
-    """Time and memory of all systems at each of ``args.lengths``; rows are printed as they come."""
+def build(system: str, length: int, device: str) -> tuple[Callable[[], None], dict[str, Any]]:
+    """A training step on one sentence (see :data:`.turns.Build`)."""
     torch.manual_seed(0)
-    built = {system: build_system(system, args.width, args.heads, args.depth) for system in SYSTEMS}
-    for module, _ in built.values():
-        module.to(args.device, DTYPES[args.dtype])
+    module, run = build_system(system, WIDTH, HEADS, DEPTH)
+    module.to(device)
+    x = torch.randn(length, 1, WIDTH, device=device, requires_grad=True)
+
+    def step() -> None:
+        module.zero_grad()
+        x.grad = None
+        run(x).mean().backward()
+
+    return step, {}
+
+
+def measure(lengths: Iterable[int], rounds: int, device: str) -> dict[str, Any]:
+    """Time and memory of all systems at every length; rows are printed as they come."""
     rows = []
-    for length in args.lengths:
-        systems = [s for s in SYSTEMS if s not in QUADRATIC or length <= args.materialised_up_to]
-        times: dict[str, list[float]] = {system: [] for system in systems}
-        for round_ in range(args.rounds + 1):
-            for system in systems:
-                elapsed = _step(*built[system], length, args)
-                if round_ > 0:  # the first round is for warming up
-                    times[system].append(elapsed)
-        memory = {system: peak(system, length, args) for system in systems}
+    for length in lengths:
+        systems = [s for s in SYSTEMS if s not in QUADRATIC or length <= LONGEST_QUADRATIC]
+        builds = {system: partial(build, system, length, device) for system in systems}
+        _, times = in_turns(builds, rounds, device, warm_up=1)
         medians = {system: statistics.median(values) for system, values in times.items()}
         row = {
             "length": length,
             "seconds": {system: round(value, 4) for system, value in medians.items()},
-            "peak_mib": {system: max(round(value / 2**20, 1), 0.1) for system, value in memory.items()},
+            "peak_mib": {system: peak(system, builds[system], device)[1] for system in systems},
             "speed_of_evolving_over": {
-                s: round(medians[s] / medians["evolving"], 3) for s in systems if s != "evolving"
+                system: round(medians[system] / medians["evolving"], 3) for system in systems if system != "evolving"
             },
         }
         rows.append(row)
         print(json.dumps(row), flush=True)
-    setting = {k: getattr(args, k) for k in ("width", "heads", "depth", "rounds", "device", "dtype")}
+    setting = {"width": WIDTH, "heads": HEADS, "depth": DEPTH, "rounds": rounds, "device": device, "dtype": "fp32"}
     return {"setting": setting, "rows": rows}
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """The record as Markdown."""
+    rows = []
+    for row in record["rows"]:
+        speed, memory = row["speed_of_evolving_over"], row["peak_mib"]
+        ratios = [f"{speed[k]:.2f}" if k in speed else "" for k in ("materialised", "equation-9", "fused")]
+        alike = [row["seconds"].get(k) for k in QUADRATIC]
+        ratios.append(f"{alike[0] / alike[1]:.2f}" if all(alike) else "")
+        sizes = (f"{memory[k]:,.0f}" if k in memory else "" for k in ("evolving", "fused", *QUADRATIC))
+        rows.append((f"{row['length']:,}", *ratios, *sizes))
+    setting, hardware = record["setting"], record["hardware"]
+    title = (
+        f"**lengths**: width {setting['width']}, {setting['heads']} heads, {setting['depth']} layers, "
+        f"{setting['dtype']}, {setting['rounds']} rounds in turns, {on(setting['device'], hardware)}"
+    )
+    head = ["tokens", "speed / materialized", "/ equation 9", "/ fused", "equation 9 / materialized"]
+    return f"{title}\n\n{markdown.table([*head, 'MiB', 'fused', 'materialized', 'equation 9'], rows)}"

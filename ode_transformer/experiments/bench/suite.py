@@ -1,21 +1,19 @@
-"""The benchmark suite: the contests, and the thresholds that systems have to reach.
+"""The contests of the benchmark, and the thresholds that systems have to reach.
 
-A contest is a baseline, systems compared with it, and a setting. ``ode-transformer bench suite`` runs contests and
-writes one record per contest; ``ode-transformer bench table`` renders the records. Systems use our criterion, and some
-contests have each system with the stock criterion too. The baseline is stock fairseq, unless it is one of our systems.
+A contest is a baseline, systems that are compared with it, and a setting. Systems use our criterion, and some contests
+have each system with the stock criterion too. The baseline is stock fairseq, unless it is one of our systems.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ...models import transevolve
 from .. import markdown, recipes
-from ..recipes import plain_yaml
 from ..tasks.task import flags
-from .contest import STOCK, Setting, System, median_and_quartiles, stock_like
+from .systems import STOCK, Setting, System, stock_like
+from .turns import median_and_quartiles, on
 
 
 class Bar(NamedTuple):
@@ -30,14 +28,13 @@ class Contest:
     """A contest.
 
     ``systems`` returns the systems by name, the baseline first. It is a function because the shape of a stock system is
-    computed from another architecture. ``of_precisions``: each system has a precision of its own.
+    computed from another architecture.
     """
 
     title: str
     systems: Callable[[], dict[str, System]]
     setting: Setting
     bars: dict[str, Bar] = field(default_factory=dict)
-    of_precisions: bool = False
 
 
 def _both(*archs: str) -> dict[str, System]:
@@ -59,9 +56,9 @@ def _beside_stock(*archs: str, like: str = "", more: Optional[dict[str, System]]
     return systems
 
 
-def _ours(*archs: str) -> Callable[[], dict[str, System]]:
-    """Architectures with our criterion only, or in decoding, and the stock Transformer in the shape of the first."""
-    return lambda: {"stock": stock_like(archs[0]), **{arch: System(arch) for arch in archs}}
+def _ours(*archs: str, more: Optional[dict[str, System]] = None) -> Callable[[], dict[str, System]]:
+    """Architectures, and the stock Transformer in the shape of the first, for decoding."""
+    return lambda: {"stock": stock_like(archs[0]), **{arch: System(arch) for arch in archs}, **(more or {})}
 
 
 def _deep() -> dict[str, System]:
@@ -76,10 +73,9 @@ def _recomputing() -> dict[str, System]:
 
 
 def _depths() -> dict[str, System]:
-    archs = ("macaron_tiny", "ode_residual_tiny", "rk2_tiny", "rk4_tiny")
     return {
         f"{arch} {depth}": System(arch, ("--encoder-layers", str(depth), "--decoder-layers", "2"), at=depth)
-        for arch in archs
+        for arch in ("macaron_tiny", "ode_residual_tiny", "rk2_tiny", "rk4_tiny")
         for depth in (2, 4, 8, 16)
     }
 
@@ -93,6 +89,17 @@ def _vocabularies() -> dict[str, System]:
     }
 
 
+def _rows(*names: str) -> dict[str, System]:
+    """Rows of ``multi30k-short``, with those of their flags that are not the group's."""
+    group = "multi30k-short"
+    shared, found = recipes.group(group)["train"]["flags"], {}
+    for name in names:
+        train = recipes.load(f"{group}/{name}-tiny").train
+        own = {flag: value for flag, value in train.flags.items() if shared.get(flag) != value}
+        found[name] = System(train.arch, tuple(flags(own)), unshared=not train.flags["share-all-embeddings"])
+    return found
+
+
 _TINY = Setting(sentences=256, tokens=16, shortest=8, symbols=9_712, rounds=7)
 _BASE = Setting(sentences=48, tokens=32, shortest=16, symbols=34_040, rounds=3)
 _TINY_DECODING = Setting("decoding", sentences=64, tokens=16, shortest=8, symbols=9_712, rounds=7)
@@ -100,59 +107,10 @@ _BASE_DECODING = Setting("decoding", sentences=8, tokens=32, shortest=16, symbol
 
 _ODE_TINY = ("ode_residual_tiny", "rk2_tiny", "rk2_learnable_tiny", "rk4_tiny", "macaron_rk2_tiny")
 _TRANSEVOLVE = tuple(arch for arch in transevolve.ARCHITECTURES if arch.endswith("_tiny"))
-
-
-def _in_bf16(arch: str) -> Callable[[], dict[str, System]]:
-    """An architecture in fp32 and in bf16."""
-    return lambda: {f"{arch}, {precision}": System(arch, precision=precision) for precision in ("fp32", "bf16")}
-
-
-def _beyond(connected: bool) -> dict[str, System]:
-    """The baseline, and what came after the four papers with its controls, as ``configs/_beyond.yaml`` has them.
-
-    Args:
-        connected: those with the baseline's dense connections of layers, or in their place PCformer's corrector; all
-            others otherwise, because one desktop's memory does not hold all of them together.
-    """
-    group = "multi30k-short"
-    shared = recipes.group(group)["train"]["flags"]
-    found = {}
-    for i, name in enumerate(plain_yaml.read(recipes.CONFIGS / "_beyond.yaml")["rows"]):
-        train = recipes.load(f"{group}/{name}").train
-        own = {flag: value for flag, value in train.flags.items() if shared.get(flag) != value}
-        if i == 0 or connected == ("encoder-history" not in own):
-            unshared = not train.flags["share-all-embeddings"]
-            found[name.removesuffix("-tiny")] = System(train.arch, tuple(flags(own)), unshared=unshared)
-    return found
-
-
-def _at_equal_layers() -> dict[str, System]:
-    """TransEvolve with the four layers that the other tiny systems have; its own six are in ``tiny-transevolve``."""
-    return {"transevolve_fullff_1_tiny 4-4": System("transevolve_fullff_1_tiny", ("--evolution-depth", "4"))}
-
-
-def _quick() -> dict[str, System]:
-    stock = stock_like("floater_tiny")
-    ours = {"stock, our criterion": replace(stock, criterion=System.criterion)}
-    return {"stock": stock, **ours, **_ours("floater_tiny", "macaron_tiny", "rk2_tiny")(), **_at_equal_layers()}
-
+# With the four layers that the other tiny systems have, in place of its own six.
+_FOUR_LAYERS = {"transevolve_fullff_1_tiny 4-4": System("transevolve_fullff_1_tiny", ("--evolution-depth", "4"))}
 
 SUITE = {
-    "quick": Contest(
-        "training, tiny",
-        _quick,
-        replace(_TINY, rounds=3),
-        {
-            **dict.fromkeys(("stock, our criterion", "rk2_tiny", *_at_equal_layers()), Bar(1.0)),
-            **dict.fromkeys(("macaron_tiny", "floater_tiny"), Bar(1.2)),
-        },
-    ),
-    "quick-decoding": Contest(
-        "decoding, tiny, beam 4",
-        lambda: _ours("floater_tiny", "macaron_tiny", "rk2_tiny")() | _at_equal_layers(),
-        replace(_TINY_DECODING, rounds=3),
-        dict.fromkeys(_at_equal_layers(), Bar(0.9)),
-    ),
     "tiny": Contest(
         "training, tiny",
         _beside_stock(
@@ -174,15 +132,9 @@ SUITE = {
     ),
     "tiny-transevolve": Contest(
         "training, tiny",
-        _beside_stock(*_TRANSEVOLVE, like="floater_tiny", more=_at_equal_layers()),
+        _beside_stock(*_TRANSEVOLVE, like="floater_tiny", more=_FOUR_LAYERS),
         _TINY,
-        dict.fromkeys(_at_equal_layers(), Bar(1.0)),
-    ),
-    "tiny-beyond": Contest("training, tiny, what came after the four papers", partial(_beyond, True), _TINY),
-    "tiny-beyond-plain": Contest(
-        "training, tiny, what came after the four papers, without the baseline's connections",
-        partial(_beyond, False),
-        _TINY,
+        dict.fromkeys(_FOUR_LAYERS, Bar(1.0)),
     ),
     "base-macaron": Contest(
         "training, base",
@@ -194,7 +146,6 @@ SUITE = {
             "macaron_wmt_en_de, stock criterion": Bar(0.97),
         },
     ),
-    "base-ode": Contest("training, base", _beside_stock("ode_residual", "rk2", more={"rk4": System("rk4")}), _BASE),
     "base-deep": Contest("training, RK2 6-6 beside a Transformer of 12-6", _deep, _BASE, {"rk2 6-6": Bar(0.95, 0.95)}),
     "base-recomputing": Contest(
         "training, base, activations recomputed",
@@ -213,9 +164,9 @@ SUITE = {
     ),
     "decoding-tiny": Contest(
         "decoding, tiny, beam 4",
-        lambda: _ours("floater_tiny", "macaron_tiny", *_ODE_TINY, *_TRANSEVOLVE)() | _at_equal_layers(),
+        _ours("floater_tiny", "macaron_tiny", *_ODE_TINY, *_TRANSEVOLVE, more=_FOUR_LAYERS),
         _TINY_DECODING,
-        dict.fromkeys(_at_equal_layers(), Bar(0.9)),
+        dict.fromkeys(_FOUR_LAYERS, Bar(0.9)),
     ),
     "decoding-base": Contest(
         "decoding, base, beam 4",
@@ -226,36 +177,40 @@ SUITE = {
     "decoding-base-floater": Contest(
         "decoding, base, beam 4", _ours("floater_base"), _BASE_DECODING, {"floater_base": Bar(1 / 1.01)}
     ),
+    "base-ode": Contest("training, base", _beside_stock("ode_residual", "rk2", more={"rk4": System("rk4")}), _BASE),
+    # Those with the baseline's dense connections of layers, or in their place PCformer's corrector; then all others.
+    # One desktop's memory does not hold all of them together.
+    "tiny-beyond": Contest(
+        "training, tiny, what came after the four papers",
+        partial(
+            _rows,
+            *("ode-residual", "rk2", "rk2-learnable", "rk2-second-order", "residual-8", "residual-12", "residual-16"),
+            *("residual-20", "rk2-ema", "pcformer", "pcformer-rk4", "pcformer-released", "parallel"),
+        ),
+        _TINY,
+    ),
+    "tiny-beyond-plain": Contest(
+        "training, tiny, what came after the four papers, without the baseline's connections",
+        partial(
+            _rows,
+            *("ode-residual", "residual-plain", "nesterov", "nesterov-embedding", "residual-unshared", "strang-plain"),
+            *("nesterov-strang", "denseformer", "attention-history"),
+        ),
+        _TINY,
+    ),
     "depth": Contest("training, against the encoder's depth", _depths, replace(_TINY, rounds=3)),
     "vocabulary": Contest("training, against the dictionary's size", _vocabularies, replace(_TINY, rounds=3)),
-    "tiny-bf16": Contest("training, tiny, fp32 and bf16", _in_bf16("rk2_tiny"), _TINY, of_precisions=True),
-    "base-bf16": Contest("training, base, fp32 and bf16", _in_bf16("rk2"), _BASE, of_precisions=True),
 }
-"""The contests by name."""
+"""The contests by name; those with thresholds come first, in case the time is short."""
 
-# On a GPU the thresholds for decoding are a little above the speeds of the paper's Table 6, .963 and .848.
-_ON_GPU = {"decoding-base": {"rk2": Bar(0.97), "rk4": Bar(0.88)}}
-
-QUICK = ("quick", "quick-decoding")
-
-
-def setting(name: str, device: str = "cpu", precision: str = "fp32") -> Setting:
-    """The setting of a contest on a device: a GPU gets four times the sentences, and more rounds."""
-    found = replace(SUITE[name].setting, device=device, precision=precision)
-    return replace(found, sentences=4 * found.sentences, rounds=11) if device == "cuda" else found
+QUICK = {
+    "tiny": ("stock", "stock, our criterion", "floater_tiny", "macaron_tiny", "rk2_tiny"),
+    "decoding-tiny": ("stock", "floater_tiny", "macaron_tiny", "rk2_tiny", *_FOUR_LAYERS),
+}
+"""The systems of contests that say most in a few minutes."""
 
 
-def bars(name: str, device: str) -> dict[str, Bar]:
-    """The thresholds of the systems of a contest on a device."""
-    return _ON_GPU.get(name, SUITE[name].bars) if device == "cuda" else SUITE[name].bars
-
-
-def in_order(device: str) -> list[str]:
-    """All contests but the quick ones; those with thresholds come first, in case the time on a device is short."""
-    return sorted((name for name in SUITE if name not in QUICK), key=lambda name: not bars(name, device))
-
-
-def _verdict(bar: Bar, speed: dict[str, Any], memory: Optional[float]) -> str:
+def _verdict(bar: Bar, speed: Mapping[str, Any], memory: Optional[float]) -> str:
     words = []
     if bar.speed is not None:
         met = "met" if speed["median"] >= bar.speed else "missed"
@@ -267,60 +222,47 @@ def _verdict(bar: Bar, speed: dict[str, Any], memory: Optional[float]) -> str:
     return ", ".join(words)
 
 
-def _processor(hardware: dict[str, Any]) -> str:
-    """A record's threads, with the processor, the library of matrix products and the instructions, as far as noted."""
-    more = [hardware[key] for key in ("processor", "blas", "capability") if hardware.get(key)]
-    threads = hardware["threads"]
-    return f"{threads} CPU thread{'s' * (threads > 1)} ({', '.join(more)})"
-
-
-def measured_on(record: dict[str, Any]) -> tuple[str, str]:
-    """What a record was measured on: the sentences; the machine and the version of PyTorch."""
+def described(record: Mapping[str, Any]) -> str:
+    """What a contest was measured on, without its title."""
     setting = record["setting"]
-    gpus = record["hardware"]["gpus"]
-    where = gpus[0] if setting["device"] == "cuda" else _processor(record["hardware"])
     if setting.get("data"):
-        read = f"{setting.get('batches', 2)} batches of {Path(setting['data']).name}"
+        read = f"{setting.get('batches', 2)} batches of {setting['data']}"
     else:
         lengths = f"{setting['shortest'] or setting['tokens']} to {setting['tokens']} tokens"
         read = f"{setting['sentences']} sentences of {lengths}, {setting['symbols']:,} symbols"
-    return read, f"{where}, PyTorch {record['versions']['torch'].split('+')[0]}"
+    of_each = any(found.get("precision") for found in record["systems"].values())  # as earlier versions could
+    precision = "" if of_each else f"{setting['precision']}, "
+    version = record["versions"]["torch"].split("+")[0]
+    where = on(setting["device"], record["hardware"])
+    return f"{read}, {precision}{setting['rounds']} rounds in turns, {where}, PyTorch {version}"
 
 
-def described(name: str, record: dict[str, Any]) -> str:
-    """What a contest was measured on, without its title."""
-    setting = record["setting"]
-    precision = "" if name in SUITE and SUITE[name].of_precisions else f"{setting['precision']}, "
-    read, where = measured_on(record)
-    return f"{read}, {precision}{setting['rounds']} rounds in turns, {where}"
+def table(name: str, record: Mapping[str, Any]) -> str:
+    """A contest's record as Markdown.
 
-
-def table(name: str, record: dict[str, Any]) -> str:
-    """A contest's record as Markdown."""
+    The speed by arithmetic alone is the one that would remain if everything cost in proportion to its matrix products.
+    """
     setting, systems = record["setting"], record["systems"]
     baseline = systems[record["baseline"]]
-    per_second = "sentences/s" if setting["what"] == "decoding" else "tokens/s"
-    amount = setting["sentences"] if setting["what"] == "decoding" else record["tokens"]
-    title = f"**{name}**: {SUITE[name].title if name in SUITE else setting['what']}; {described(name, record)}"
-    head = ["system", "parameters", "evaluations", per_second, f"speed / {record['baseline']}", "memory, MiB"]
-    head += ["of it a step's", "threshold"]
+    decoding, contest = setting["what"] == "decoding", SUITE.get(name) or Contest(setting["what"], dict, Setting())
+    amount = setting["sentences"] if decoding else record["tokens"]
+    head = ["system", "parameters", "evaluations", "sentences/s" if decoding else "tokens/s"]
+    counted = ["by arithmetic alone"] if "operations" in baseline else []
+    head += [f"speed / {record['baseline']}", *counted, "memory, MiB", "of it a step's", "threshold"]
     rows = []
     for system, found in systems.items():
         rate = amount / found["seconds"]
-        memory = {
-            field: (found[field], found[field] / baseline[field]) if field in found else None
-            for field in ("peak_mib", "step_mib")
-        }
-        whole = memory["peak_mib"] and memory["peak_mib"][1]
-        bar = bars(name, setting["device"]).get(system, Bar()) if name in SUITE else Bar()
+        ratios = {key: found[key] / baseline[key] for key in ("peak_mib", "step_mib") if key in found}
+        memory = (f"{found[key]:,.0f} ({ratios[key]:.2f})" if key in ratios else "" for key in ("peak_mib", "step_mib"))
         cells = [
             system,
             f"{found['parameters']:,}",
             " + ".join(str(n) for n in found["evaluations"].values()),
             f"{rate:,.{0 if rate >= 100 else 1}f}",
             "1" if found is baseline else median_and_quartiles(found["speed"]),
-            *(f"{cell[0]:,.0f} ({cell[1]:.2f})" if cell else "" for cell in memory.values()),
-            _verdict(bar, found["speed"], whole),
+            *(f"{baseline['operations'] / found['operations']:.2f}" for _ in counted),
+            *memory,
+            _verdict(contest.bars.get(system, Bar()), found["speed"], ratios.get("peak_mib")),
         ]
         rows.append(cells)
-    return f"{title}\n\n{markdown.table(head, rows)}"
+    return f"**{name}**: {contest.title}; {described(record)}\n\n{markdown.table(head, rows)}"

@@ -82,7 +82,7 @@ COMMANDS = {
     "squad": Command(
         ".tasks.command", "answer the questions of SQuAD with a trained model, and score answers", "add_squad_arguments"
     ),
-    "bench": Command(".bench", "measure speed and memory, several systems in one run", takes_flags=True),
+    "bench": Command(".bench.command", "measure speed and memory, several systems in one run", takes_flags=True),
     "lab": Command(".lab", "measure orders of convergence, the grid of a flow, and steps inside trained models"),
     "plot": Command(".results.plots", "draw pictures"),
     "record": Command(".runs.records", "write the record of a finished run"),

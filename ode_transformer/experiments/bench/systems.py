@@ -1,22 +1,13 @@
-"""Several systems in turns: a training step as fairseq's trainer takes it, or beam search.
+"""What the benchmark measures: training steps as fairseq's trainer takes them, or beam search, of systems in a setting.
 
-Every system sees the same random sentences, or the same batches of real data, in a process of its own, and has its turn
-in every round while the others wait, so that a slow minute slows all. What is reported of a system is the baseline's
-time over its own in the same round, the median over rounds and the quartiles, and the ratio of their peaks of memory.
+All systems see the same random sentences, or the same batches of binarized data.
 """
 
-import contextlib
-import ctypes
 import itertools
-import logging
-import multiprocessing
-import os
-import re
 import statistics
-import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
@@ -30,6 +21,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from ...checkpoints.standalone import task
 from ...config import PRESETS
@@ -38,12 +30,11 @@ from ...modules.evolving_attention import EvolvingAttention
 from ...numerics.splitting import SPLITTINGS
 from ...paths import PACKAGE
 from ...training import criterion
-from ..runs.processes import KEEP_FREED_MEMORY
 from ..text.binarised import check_data
+from .turns import in_turns, peak, speed
 
 STOCK = "label_smoothed_cross_entropy"
-
-_MAX_TOKENS = 4096
+MAX_TOKENS = 4096  # of a batch of data
 
 _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_before")
 
@@ -53,7 +44,7 @@ class System:
     """A system in a contest: an architecture with flags of fairseq-train, a criterion and an optimizer.
 
     ``at`` is the position on the axis of a plot, and ``symbols`` the vocabulary size, if that is the axis.
-    ``precision`` is that of the setting unless given. All systems but those that are ``unshared`` share all embeddings.
+    All systems but those that are ``unshared`` share all embeddings.
     """
 
     arch: str
@@ -62,7 +53,6 @@ class System:
     optimizer: str = "fused_adam"
     at: Optional[int] = None
     symbols: Optional[int] = None
-    precision: Optional[str] = None
     unshared: bool = False
 
 
@@ -72,6 +62,9 @@ class Setting:
 
     ``data`` is a folder of binarized data, of which training takes so many ``batches`` a turn in place of random
     sentences.
+
+    Raises:
+        OdeTransformerError: these values do not go together.
     """
 
     what: str = "training"
@@ -86,6 +79,18 @@ class Setting:
     data: str = ""
     batches: int = 2
 
+    def __post_init__(self) -> None:
+        if self.shortest > self.tokens:
+            raise OdeTransformerError(f"--shortest {self.shortest}: must be at most --tokens, {self.tokens}")
+        if self.precision == "amp" and self.what == "decoding":
+            raise OdeTransformerError("--precision amp: is for training; decoding has fp32, fp16, bf16")
+        if self.device == "cpu" and self.precision in ("fp16", "amp"):
+            raise OdeTransformerError(f"--precision {self.precision}: needs --device cuda")
+
+    def noted(self) -> dict[str, Any]:
+        """The setting for a record, which does not say where a user keeps data."""
+        return asdict(self) | {"data": Path(self.data).name}
+
 
 def configure(system: System, setting: Setting) -> Any:
     """The configuration that fairseq-train would use.
@@ -98,13 +103,12 @@ def configure(system: System, setting: Setting) -> Any:
     words = [setting.data or "-", "--arch", system.arch, *([] if system.unshared else ["--share-all-embeddings"])]
     words += ["--user-dir", str(PACKAGE)]
     words += ["--task", "translation", "--criterion", system.criterion, "--label-smoothing", "0.1"]
-    words += ["--optimizer", system.optimizer, "--lr", "1e-4", "--clip-norm", "0", "--max-tokens", str(_MAX_TOKENS)]
+    words += ["--optimizer", system.optimizer, "--lr", "1e-4", "--clip-norm", "0", "--max-tokens", str(MAX_TOKENS)]
     words += system.flags
     words += ["--cpu"] if setting.device == "cpu" else []
-    precision = system.precision or setting.precision
-    words += [f"--{precision}"] if precision in ("fp16", "amp") else []
+    words += [f"--{setting.precision}"] if setting.precision in ("fp16", "amp") else []
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
-    cfg.common.bf16 = precision == "bf16"  # on the command line it means a TPU to fairseq
+    cfg.common.bf16 = setting.precision == "bf16"  # on the command line it means a TPU to fairseq
     return cfg
 
 
@@ -162,7 +166,7 @@ def samples(system: System, setting: Setting) -> tuple[FairseqTask, list[dict[st
         its_task.load_dataset("train")
         batches = its_task.get_batch_iterator(
             its_task.dataset("train"),
-            max_tokens=_MAX_TOKENS,
+            max_tokens=MAX_TOKENS,
             max_positions=its_task.max_positions(),
             ignore_invalid_inputs=True,
             required_batch_size_multiple=8,
@@ -190,8 +194,7 @@ def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], A
 
         return model, step
     model.to(setting.device).eval()
-    if (precision := system.precision or setting.precision) != "fp32":
-        model.to({"fp16": torch.float16, "bf16": torch.bfloat16}[precision])
+    model.to({"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[setting.precision])
     model.make_generation_fast_(beamable_mm_beam_size=setting.beam, need_attn=False)
     # As many steps as the source has tokens, because a random model has not learned where to stop.
     generator = SequenceGenerator(
@@ -204,47 +207,6 @@ def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], A
     )
     net_input = {k: found[0]["net_input"][k].to(setting.device) for k in ("src_tokens", "src_lengths")}
     return model, lambda: generator.generate([model], {"net_input": net_input})
-
-
-def seconds(run: Callable[[], Any], device: str) -> float:
-    """The time of a call, in seconds."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    run()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
-def _resident(field: str) -> int:
-    """The memory of this process in bytes, now (VmRSS) or at its peak (VmHWM)."""
-    (kib,) = re.findall(rf"{field}:\s*(\d+) kB", Path("/proc/self/status").read_text())
-    return int(kib) * 1024
-
-
-def peak_of(build: Callable[[], Callable[[], Any]], device: str) -> tuple[int, int]:
-    """The peak memory of a second run of what ``build`` returns, in bytes: in total, and of the run alone.
-
-    On a CPU this is the growth of the process, which should have done little else; on a GPU, what PyTorch allocates.
-    """
-    if device == "cuda":
-        run = build()
-        run()
-        held = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        run()
-        peak = torch.cuda.max_memory_allocated()
-        return peak, peak - held
-    before = _resident("VmRSS")
-    run = build()
-    run()
-    held = _resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # Linux: forget the peak so far
-    run()
-    # The kernel counts pages in batches, and may show less than it did before.
-    peak = max(_resident("VmHWM"), held)
-    return peak - before, peak - held
 
 
 def evaluations(model: nn.Module, sample: dict[str, Any]) -> dict[str, int]:
@@ -266,125 +228,58 @@ def evaluations(model: nn.Module, sample: dict[str, Any]) -> dict[str, int]:
     return counts
 
 
-_SMALL = 2**16  # with it glibc returns freed memory at once
+# Operators of the criterion in chunks and of attention on a CPU that PyTorch's counter does not know. It calls each
+# function with the shapes of the operator's arguments.
+_MORE_OPERATORS = {
+    torch.ops.aten.addmm_: lambda _, a, b, **more: 2 * a[0] * a[1] * b[1],
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: (
+        lambda query, key, value, *more, **named: sdpa_flop_count(query, key, value)
+    ),
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: (
+        lambda grad, query, key, value, *more, **named: sdpa_backward_flop_count(grad, query, key, value)
+    ),
+}
 
 
-def give_freed_memory_back() -> None:
-    """Make glibc return freed memory to the system at once, so that the size of the process is what it uses."""
-    trim_threshold, top_pad, mmap_threshold = -1, -2, -3  # names of malloc.h
-    for name in (trim_threshold, top_pad, mmap_threshold):
-        ctypes.CDLL(None).mallopt(name, _SMALL)
+def operations(run: Callable[[], Any]) -> int:
+    """The floating-point operations of a call in its matrix products, of which a multiply-add is two."""
+    with FlopCounterMode(display=False, custom_mapping=_MORE_OPERATORS) as counter:
+        run()
+    return counter.get_total_flops()
 
 
-def _serve(connection: Any, function: Callable, threads: int, *args: Any) -> None:
-    torch.set_num_threads(threads)
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
-    try:
-        function(connection, *args)
-    except (ValueError, RuntimeError) as error:
-        connection.send(error)
-    except Exception as error:
-        connection.send(RuntimeError(f"{type(error).__name__}: {error}"))
-
-
-@contextlib.contextmanager
-def process(function: Callable, *args: Any) -> Iterator[Any]:
-    """A context with a new process that runs ``function(connection, *args)``; its value is our end of it."""
-    context = multiprocessing.get_context("forkserver")
-    # Imported once, without any threads yet; the first keeps the import of fairseq quiet.
-    context.set_forkserver_preload(["ode_transformer.experiments.bench.hushed", __name__])
-    os.environ |= KEEP_FREED_MEMORY  # read when the server starts
-    ours, theirs = context.Pipe()
-    worker = context.Process(target=_serve, args=(theirs, function, torch.get_num_threads(), *args), daemon=True)
-    worker.start()
-    theirs.close()
-    try:
-        yield ours
-    finally:
-        ours.close()
-        worker.join(10)
-        worker.kill()
-
-
-def answer(connection: Any, name: str, message: Any = None) -> Any:
-    """The answer of a system's process, after sending it the message if there is one."""
-    try:
-        if message is not None:
-            connection.send(message)
-        found = connection.recv()
-    except (EOFError, OSError) as error:
-        raise OdeTransformerError(f"{name}: its process has died; is there enough memory for all at once?") from error
-    if isinstance(found, Exception):
-        raise OdeTransformerError(f"{name}: {found}")
-    return found
-
-
-def _take_turns(connection: Any, system: System, setting: Setting) -> None:
+def build(system: System, setting: Setting) -> tuple[Callable[[], Any], dict[str, Any]]:
+    """What is timed of a system, and its parameters, evaluations and, on a CPU, operations (:data:`.turns.Build`)."""
     model, run = prepare(system, setting)
-    parameters = sum(p.numel() for p in model.parameters())
-    connection.send({"parameters": parameters, "evaluations": evaluations(model, samples(system, setting)[1][0])})
-    with contextlib.suppress(EOFError):  # until the other side has enough
-        while True:
-            connection.recv()
-            connection.send(seconds(run, setting.device))
-
-
-def _send_peak(connection: Any, system: System, setting: Setting) -> None:
-    give_freed_memory_back()
-    connection.send(peak_of(lambda: prepare(system, setting)[1], setting.device))
-
-
-def speed(baseline: Sequence[float], own: Sequence[float]) -> dict[str, Any]:
-    """A system's speed against the baseline's, from the seconds of both in the same rounds.
-
-    Returns:
-        The baseline's seconds divided by its own: ``median``, lower and upper ``quartiles``, and ``all``, sorted.
-    """
-    ratios = sorted(theirs / its for theirs, its in zip(baseline, own, strict=True))
-    quartiles = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
-    return {
-        "median": round(statistics.median(ratios), 4),
-        "quartiles": [round(quartiles[0], 4), round(quartiles[2], 4)],
-        "all": [round(ratio, 4) for ratio in ratios],
+    about = {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "evaluations": evaluations(model, samples(system, setting)[1][0]),
     }
+    if setting.device == "cpu":
+        with torch.compiler.set_stance("force_eager"):
+            about["operations"] = operations(run)
+    return run, about
 
 
-def median_and_quartiles(speed: dict[str, Any]) -> str:
-    """A speed as the tables print it, such as ``1.02 [0.98, 1.10]``."""
-    low, high = speed["quartiles"]
-    return f"{speed['median']:.2f} [{low:.2f}, {high:.2f}]"
-
-
-def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -> dict[str, Any]:
+def measure(systems: Mapping[str, System], setting: Setting, memory: bool = True) -> dict[str, Any]:
     """Measure the time and memory of systems, the first of which is the baseline.
 
     Returns:
-        The measurements, for a record: ``setting``, ``baseline``, and for each of ``systems`` its median ``seconds``,
-        ``peak_mib`` (model, optimizer and step) and ``step_mib`` (the step's part of it), ``speed`` (:func:`speed`),
-        ``parameters`` and ``evaluations``.
+        The measurements, for a record: the ``tokens`` of a turn, ``setting``, ``baseline``, and for each of ``systems``
+        its median ``seconds``, ``peak_mib`` (model, optimizer and step) and ``step_mib`` (the step's part of it),
+        ``speed`` (:func:`.turns.speed`), and what :func:`build` notes.
     """
-    about: dict[str, dict[str, Any]] = {}
-    times: dict[str, list[float]] = {name: [] for name in systems}
-    with contextlib.ExitStack() as stack:
-        workers = {}
-        for name, system in systems.items():
-            workers[name] = stack.enter_context(process(_take_turns, system, setting))
-            given = {k: v for k, v in asdict(system).items() if v not in (None, False)}
-            about[name] = given | answer(workers[name], name)
-        for round_ in range(-3, setting.rounds):  # three rounds for warming up, because memory grows over several steps
-            for name in list(workers)[:: -1 if round_ % 2 else 1]:
-                elapsed = answer(workers[name], name, "your turn")
-                if round_ >= 0:
-                    times[name].append(elapsed)
-    baseline = next(iter(systems))
+    baseline, first = next(iter(systems.items()))
+    builds = {name: partial(build, system, setting) for name, system in systems.items()}
+    noted, times = in_turns(builds, setting.rounds, setting.device)
+    found = {}
     for name, system in systems.items():
-        about[name]["seconds"] = round(statistics.median(times[name]), 4)
-        about[name]["speed"] = speed(times[baseline], times[name])
+        found[name] = {key: value for key, value in asdict(system).items() if value not in (None, False)} | noted[name]
+        found[name] |= {
+            "seconds": round(statistics.median(times[name]), 4),
+            "speed": speed(times[baseline], times[name]),
+        }
         if memory:
-            with process(_send_peak, system, setting) as worker:
-                peaks = answer(worker, name)
-            mib = [max(round(peak / 2**20, 1), 0.1) for peak in peaks]
-            about[name] |= dict(zip(("peak_mib", "step_mib"), mib, strict=True))
-    about_data = {"data": Path(setting.data).name}  # not where a user keeps it
-    return {"setting": asdict(setting) | about_data, "baseline": baseline, "systems": about}
+            found[name] |= zip(("peak_mib", "step_mib"), peak(name, builds[name], setting.device), strict=True)
+    tokens = sum(sample["ntokens"] for sample in samples(first, setting)[1])
+    return {"tokens": tokens, "setting": setting.noted(), "baseline": baseline, "systems": found}
