@@ -20,7 +20,7 @@ from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.fairseq_output import read_generate_output
 from ode_transformer.experiments.metrics import perplexity, scoring
 from ode_transformer.experiments.recipes import plain_yaml
-from ode_transformer.experiments.runs import records
+from ode_transformer.experiments.runs import logs, records
 from ode_transformer.experiments.text import binarised, lines, moses, pairs, segmentation, subwords
 from ode_transformer.experiments.text.lines import read_all, read_lines
 from ode_transformer.files import sha256, write_json
@@ -448,7 +448,7 @@ def readers(path, folder):
         "lines": lambda: list(read_lines(path)),
         "yaml": lambda: plain_yaml.read(path),
         "checkpoint": lambda: checkpoints.load(path),
-        "log": lambda: records.read_log(path),
+        "log": lambda: logs.read_log(path),
         "perplexity": lambda: perplexity.score(path, "test"),
         "roberta": lambda: hugging_face.load(linked(path, folder / "roberta", "config.json") / "x.safetensors"),
         "sentencepiece": lambda: segmentation.sentencepiece_model(path),

@@ -1,7 +1,9 @@
-"""Types and actions of command-line arguments."""
+"""Types, actions and errors of command-line arguments."""
 
 import argparse
-from collections.abc import Callable
+import difflib
+import re
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Optional
 
@@ -38,3 +40,37 @@ def _whole_number(least: int, text: str) -> int:
     if value < least:
         raise argparse.ArgumentTypeError(f"{text}: must be a whole number, {least} or more")
     return value
+
+
+def plain_message(message: str, parser: argparse.ArgumentParser) -> str:
+    """Return an error of argparse's with the nearest of what is valid in place of all of it.
+
+    Args:
+        message: what argparse says.
+        parser: of the command, with the parsers of its sub-commands.
+    """
+    actions = list(_actions(parser))
+    if found := re.match(r"argument (\S+?)(?:/\S+)?: invalid choice: '(.*?)'", message):
+        option, value = found.groups()
+        valid = [str(v) for a in actions if option in (*a.option_strings, a.metavar, a.dest) for v in a.choices or ()]
+        return f"{option} {value}: {_nearest(value, valid)}"
+    if found := re.match("unrecognized arguments: (.*)", message):
+        unknown = [word.partition("=")[0] for word in found[1].split() if word.startswith("-")]
+        known = [option for action in actions for option in action.option_strings]
+        return "; ".join(f"{flag}: {_nearest(flag, known)}" for flag in unknown) or message
+    return message
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from _actions(inner)
+
+
+def _nearest(value: str, valid: Sequence[str]) -> str:
+    near = list(dict.fromkeys(difflib.get_close_matches(value, valid, 6)))[:3]
+    if near:
+        return f"is unknown; the nearest {'is' if len(near) == 1 else 'are'} {', '.join(near)}"
+    return f"must be one of {', '.join(valid)}" if 0 < len(valid) <= 12 else "is unknown"

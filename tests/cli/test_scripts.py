@@ -26,7 +26,8 @@ from ode_transformer import checkpoints
 from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.bench import gpu_suite
 from ode_transformer.experiments.cli import doctor
-from ode_transformer.experiments.runs import RunError, command_lines, processes, runner, schedule
+from ode_transformer.experiments.runs import RunError, command_lines, processes, runner, schedule, training
+from ode_transformer.experiments.runs.training import Place
 from ode_transformer.files import sha256
 from tests.helpers import ROOT, SMALL, ask, environment, write_parallel
 
@@ -227,7 +228,7 @@ def test_programs_on_a_cpu_have_as_many_threads_as_cores_are_free(recipe, progra
 
 def test_on_gpus_a_row_takes_its_papers_precision(recipe, tmp_path, monkeypatch, capsys):
     half = changed(recipe, tmp_path / "half", lambda tree: tree["train"].update(precision="fp16"))
-    monkeypatch.setattr(runner, "gpu_count", lambda: 3)
+    monkeypatch.setattr(training, "gpu_count", lambda: 3)
     for words, flag, devices in (([], True, "2"), (["--fp32", "--devices", "1"], False, "1")):
         assert run(half, "--until", "train", "--dry-run", *words) == 0
         shown = capsys.readouterr().out.split()
@@ -258,10 +259,8 @@ def set_job(monkeypatch, variables):
 )
 def test_a_job_says_where_it_runs(variables, devices, nodes, rank, alone, monkeypatch):
     set_job(monkeypatch, variables)
-    monkeypatch.setattr(runner, "gpu_count", lambda: 4)
-    args = cli.parser("run").parse_args(["run", "ode/wmt14-en-de/rk2"])
-    args.flags = []
-    place = runner.place_of(args, recipes.load("ode/wmt14-en-de/rk2"), trains=True)
+    monkeypatch.setattr(training, "gpu_count", lambda: 4)
+    place = training.place_here(recipes.load("ode/wmt14-en-de/rk2"))
     assert (place.devices, place.nodes, place.rank, place.alone) == (devices, nodes, rank, alone)
 
 
@@ -270,7 +269,7 @@ def test_of_the_tasks_of_a_job_the_first_holds_the_lock(recipe, tmp_path, monkey
     monkeypatch.setattr(processes, "alone_in", lambda folder: (held.append(folder), contextlib.nullcontext(-1))[1])
     monkeypatch.setattr(runner.Run, "_train", lambda *_: None)
     for rank in (0, 1):
-        place = runner.Place(devices=2, nodes=2, rank=rank, alone=False)
+        place = Place(devices=2, nodes=2, rank=rank, alone=False)
         runner.Run(recipes.load(str(recipe)), place, str(tmp_path)).go("train", "train")
     assert held == [tmp_path]
 
@@ -371,7 +370,7 @@ def test_of_several_processes_the_first_writes(recipe, programs, tmp_path, monke
     monkeypatch.setenv("SLURM_NTASKS", "2")
     words = (recipe, "--run-dir", tmp_path, "--until", "train", "--dry-run")
     monkeypatch.setenv("SLURM_PROCID", "1")
-    place = runner.Place(devices=2, rank=1, alone=False)
+    place = Place(devices=2, rank=1, alone=False)
     runner.Run(recipes.load(str(recipe)), place, str(tmp_path)).go(last="train")
     assert names(programs) == ["fairseq-train"] and not (tmp_path / "steps.json").exists()
     assert not (tmp_path / "run.json").exists()
@@ -387,7 +386,7 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
         return capsys.readouterr().err
 
     per_epoch = schedule.updates_per_epoch(command_lines.configuration(
-        runner.steps(recipes.load(str(recipe)), runner.Place())[1].words[1:]))  # fmt: skip
+        runner.steps(recipes.load(str(recipe)), Place())[1].words[1:]))  # fmt: skip
     assert "average.last_epochs 3: training would leave 2" in said(lambda t: t.update(average={"last_epochs": 3}))
     assert "by --keep-last-epochs" in said(lambda t: None, "--keep-last-epochs", "1")
     error = said(lambda t: None, "--max-update", 2 * per_epoch - 1)
@@ -437,7 +436,7 @@ def test_a_training_that_ended_early_is_averaged_in_the_end(recipe, programs, tm
 )
 def test_the_checkpoints_are_those_that_fairseq_writes(flags, recipe, tmp_path, monkeypatch):
     """Its own loop, of epochs with five updates, without the training: each validation is better, or none is."""
-    config = command_lines.configuration(runner.steps(recipes.load(str(recipe)), runner.Place())[1].words[1:])
+    config = command_lines.configuration(runner.steps(recipes.load(str(recipe)), Place())[1].words[1:])
     flags = {"max_epoch": 7, "keep_best_checkpoints": 100, "save_dir": str(tmp_path), **flags}
     for section in (config.checkpoint, config.dataset, config.optimization):
         section.update({name: value for name, value in flags.items() if name in section})
@@ -463,7 +462,7 @@ def test_the_checkpoints_are_those_that_fairseq_writes(flags, recipe, tmp_path, 
 
 
 def test_an_epoch_has_the_updates_that_fairseq_counts(finished, recipe):
-    config = command_lines.configuration(runner.steps(recipes.load(str(recipe)), runner.Place())[1].words[1:])
+    config = command_lines.configuration(runner.steps(recipes.load(str(recipe)), Place())[1].words[1:])
     counted = json.loads((finished / "record.json").read_text())["training"]["curve"]
     assert [entry["num_updates"] for entry in counted] == [schedule.updates_per_epoch(config) * n for n in (1, 2)]
 
@@ -650,7 +649,7 @@ def test_bad_input_is_named(words, message, capsys):
     ],
 )
 def test_a_place_where_nothing_can_train_is_named(variables, gpus, words, message, monkeypatch, capsys):
-    monkeypatch.setattr(runner, "gpu_count", lambda: gpus)
+    monkeypatch.setattr(training, "gpu_count", lambda: gpus)
     set_job(monkeypatch, variables)
     assert run("ode/wmt14-en-de/rk2", "--dry-run", *words) == 1
     assert message in capsys.readouterr().err
@@ -719,7 +718,7 @@ BAD_INPUT = [
     (("generate.sh", "multi30k-full/macaron-tiny", "--checkpoint=x.pt"), "required: --output"),
     (("average.sh", "nowhere", "--best=2"), "required: --output"),
     (("quickstart.sh", "--seeds", "1"), "--seeds"),
-    (("gpu-suite.sh", "--precisions", "fp8"), "'fp32', 'fp16', 'bf16', 'amp'"),
+    (("gpu-suite.sh", "--precisions", "fp8"), "--precisions fp8: must be one of fp32, fp16, bf16, amp"),
     (("gpu-suite.sh", "--minutes", "0"), "--minutes: 0: must be a whole number, 1 or more"),
     (("gpu-suite.sh", "--", "--max-update", "1"), "need --runs and --out"),
     (("gpu-suite.sh", "--cpu"), "need --runs and --out"),

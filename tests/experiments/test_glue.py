@@ -24,7 +24,8 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import glue as metric
 from ode_transformer.experiments.metrics.glue import LOGGED
-from ode_transformer.experiments.runs import OtherRunError, RunError, grid
+from ode_transformer.experiments.runs import OtherRunError, RunError, grid, runner
+from ode_transformer.experiments.runs.training import Place
 from ode_transformer.experiments.tasks import TASKS, classification, glue
 from ode_transformer.experiments.tasks.classification import Outputs
 from ode_transformer.experiments.tasks.question_answering import published as squad
@@ -287,27 +288,24 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
         monkeypatch.setattr(place, "ROOT", tmp_path)
     done = {}
 
-    def run(argv):
-        seed, folder = int(argv[argv.index("--seed") + 1]), tmp_path / argv[argv.index("--run-dir") + 1]
-        given = dict(zip(argv[argv.index("--") + 1 :: 2], argv[argv.index("--") + 2 :: 2], strict=True))
-        rate, batch = given["--lr"], int(given["--batch-size"])
+    def go(run, first, last, trained):
+        given = dict(zip(run.place.flags[::2], run.place.flags[1::2], strict=True))
+        seed, rate, batch = run.recipe.trained_seed, given["--lr"], int(given["--batch-size"])
         done[rate, batch, seed] = (given.get("--total-num-update"), given.get("--warmup-updates"))
-        assert "--cpu" in argv and argv[:2] == ["run", "macaron/glue/macaron-cola"]
+        assert run.place.cpu and last == "score" and run.recipe.given == "macaron/glue/macaron-cola"
         value = 50 + 1e6 * float(rate) + batch / 16 + seed
-        (folder / "scores").mkdir(parents=True)
+        (run.folder / "scores").mkdir(parents=True)
         if (rate, seed) == ("5e-05", 2):
-            (folder / "train.log").write_text("FloatingPointError: Minimum loss scale reached")
+            (run.folder / "train.log").write_text("FloatingPointError: Minimum loss scale reached")
             raise RunError("train: fairseq-train ended with status 1")
         if (rate, batch, seed) == ("3e-05", 32, 9):
             value = float("nan")
-        (folder / "scores" / "valid.json").write_text(json.dumps({"matthews": {"value": value}, "loss": 1}))
-        return 0
+        (run.folder / "scores" / "valid.json").write_text(json.dumps({"matthews": {"value": value}, "loss": 1}))
 
-    real = cli.call
-    monkeypatch.setattr(cli, "call", run)
-    words = ["glue", "grid", "macaron/glue/macaron-cola", "--values", "lr", "3e-5", "5e-5"]
+    monkeypatch.setattr(runner.Run, "go", go)
+    words = ["grid", "macaron/glue/macaron-cola", "--cpu", "--values", "lr", "3e-5", "5e-5"]
     words += ["--values", "batch-size", "16", "32", "--seeds", "1", "2", "9", "--output", str(tmp_path / "all.json")]
-    assert real([*words, "--", "--cpu"]) == 0
+    assert cli.main(words) == 0
     out = capsys.readouterr().out
     assert len(done) == 12
     # The row's schedule is of batches of 32; a half makes twice as many updates.
@@ -331,12 +329,12 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
         (tmp_path / "train.log").write_text(log)
         assert grid._diverged(tmp_path) == diverged, log
 
-    search = recipes.load("macaron/glue/macaron-cola"), recipes.Search({"lr": ["1"]}, [7]), [], tmp_path
-    diverged = tmp_path / "lr=1" / "seed-7" / "train.log"
+    search = recipes.load("macaron/glue/macaron-cola"), recipes.Search({"lr": ["1"]}, [7]), Place(cpu=True)
+    diverged = grid.home_of(search[0], search[2]) / "lr=1" / "seed-7" / "train.log"
     for cause, log in ((RunError("another cause"), ""), (OtherRunError("it holds another run"), began + minimum)):
         diverged.parent.mkdir(parents=True, exist_ok=True)
         diverged.write_text(log)
-        monkeypatch.setattr(cli, "call", mock.Mock(side_effect=cause))
+        monkeypatch.setattr(runner.Run, "go", mock.Mock(side_effect=cause))
         with pytest.raises(OdeTransformerError, match=f"seed-7: {cause}"):
             grid.train(*search)
 
@@ -348,7 +346,7 @@ def test_without_words_a_grid_is_the_search_of_the_recipe(monkeypatch, capsys):
     monkeypatch.setattr(grid, "summary", lambda points, metrics: "")
 
     def searched(row, *words):
-        assert cli.main(["glue", "grid", row, *words]) == 0
+        assert cli.main(["glue", "grid", row, "--cpu", *words]) == 0
         return spaces[-1], capsys.readouterr().err
 
     space, said = searched("macaron/glue/macaron-mrpc")
@@ -367,32 +365,25 @@ def test_without_words_a_grid_is_the_search_of_the_recipe(monkeypatch, capsys):
     assert searched("glue/floater-base/floater-cola", "--values", "lr", "1", "2")[0].trainings == 10
 
 
-def test_runs_of_a_grid_share_a_folder_only_with_their_like(monkeypatch):
+def test_runs_of_a_grid_share_a_folder_only_with_their_like():
     """A rehearsal, another precision and the real search have folders of their own; so do all points and seeds."""
-    homes = []
-    monkeypatch.setattr(grid, "train", lambda recipe, space, options, home: homes.append(home) or [])
-    monkeypatch.setattr(grid, "summary", lambda points, metrics: "")
-    for more in ([], ["--cpu"], ["--fp16"], ["--scale", "small", "--cpu"], ["--cpu", "--bf16"]):
-        assert cli.main(["glue", "grid", "glue/floater-base/floater-cola", "--values", "lr", "1", "--", *more]) == 0
-    name, grids = "glue/floater-base/floater-cola", recipes.ROOT / "runs" / "grids"
-    suffixes = ["", ".fp32", "", ".fp32", ".bf16"]  # FLOATER's recipes are in fp16
-    folders = [name, name, name, f"small/{name}", name]
-    assert homes == [grids / f"{folder}{suffix}" for folder, suffix in zip(folders, suffixes, strict=True)]
+    name, grids = "glue/floater-base/floater-cola", recipes.ROOT / "runs" / "grids"  # in fp16
+    for scale, precision, folder in (
+        ("full", "fp16", name), ("full", "fp32", f"{name}.fp32"), ("small", "fp16", f"small/{name}"),
+    ):  # fmt: skip
+        assert grid.home_of(recipes.load(name, scale=scale), Place(precision=precision)) == grids / folder
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--values", "lr", "1", "--values", "lr", "2"], "--values lr: is given twice; must be given once, with all"),
-        (["--", "--dry-run"], "-- --dry-run: is not for a grid, which chooses the folder, seed and steps of each run"),
-        (["--", "--run-dir", "x"], "-- --run-dir: is not for a grid"),
-        (["--", "--seed", "3"], "-- --seeds: is not for a grid"),
-        (["--", "--until", "train"], "-- --until: is not for a grid"),
-        (["--", "another", "--cpu"], "-- another: must be an option of ode-transformer run"),
+        (["--dry-run"], "--dry-run: is unknown"),
+        (["--", "--seed", "3"], "-- --seed: is set by --seed, before the --"),
     ],
 )
 def test_what_is_not_for_a_grid_is_refused(words, message, capsys):
-    refused(["glue", "grid", "macaron/glue/macaron-cola", *words], message, capsys)
+    refused(["grid", "macaron/glue/macaron-cola", "--cpu", *words], message, capsys)
 
 
 def test_a_recipe_without_a_search_has_to_be_given_one(tmp_path, capsys):
@@ -400,7 +391,7 @@ def test_a_recipe_without_a_search_has_to_be_given_one(tmp_path, capsys):
     base = recipes.CONFIGS / "glue" / "_protocol.yaml"
     rest = "data: {prepare: x, directory: d}\ntrain: {arch: roberta}\nvalidate: {subsets: {valid: dev}}\n"
     path.write_text(f"extends: {base}\ndescription: x\n{rest}")
-    assert cli.main(["glue", "grid", str(path)]) == 1
+    assert cli.main(["grid", str(path)]) == 1
     assert "r: has no search; must be given --values FLAG VALUE ... or --seeds SEED ..." in capsys.readouterr().err
     for search, message in (
         ("{}", "search.values is missing"),

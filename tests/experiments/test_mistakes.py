@@ -107,7 +107,7 @@ def test_damaged_data_are_not_read(recipe, tmp_path, monkeypatch, capsys):
     assert "train.xx-yy.xx.idx: is not an index of fairseq" in message
     assert not (tmp_path / "run" / "run.json").exists()
     (tmp_path / "run" / "average.pt").touch()
-    monkeypatch.setattr(runner, "_call", lambda _: None)  # which checks the model
+    monkeypatch.setattr(runner.checkpoints, "check", lambda *_: None)
     words = ["generate", recipe, "--cpu", "--run-dir", tmp_path / "run", "--output", tmp_path / "out"]
     assert "train.xx-yy.xx.idx: is not an index of fairseq" in said(capsys, words)
 

@@ -19,11 +19,10 @@ from ode_transformer import paths
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.checkpoints.standalone import open_model
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes
+from ode_transformer.experiments import cli, fairseq_output, recipes
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.metrics import squad as metric
 from ode_transformer.experiments.results import significance
-from ode_transformer.experiments.runs import records
 from ode_transformer.experiments.tasks import TASKS, glue
 from ode_transformer.experiments.tasks import generated as reading
 from ode_transformer.experiments.tasks import multiple_choice as race
@@ -538,9 +537,9 @@ def test_race_is_read_as_roberta_reads_it(published, tmp_path):
     assert second.options == ["Why? a", "Why? b", "Why? c", "Why? d"]
     for change, message in (
         ({"answers": ["A"]}, "7.txt: has 2 questions, 2 options, 1 answers: the numbers must be equal"),
-        ({"answers": ["A", "E"]}, r"answers\[1\] must be one of A, B, C, D"),
-        ({"options": [["a"], ["a", "b", "c", "d"]]}, r"options\[0\] must have 4 values"),
-        ({"article": None}, "article must be a text"),
+        ({"answers": ["A", "E"]}, "answer 2 is 'E', must be one of A, B, C, D"),
+        ({"options": [["a"], ["a", "b", "c", "d"]]}, "question 1 must be a text with 4 options"),
+        ({"article": None}, "must have an article"),
     ):
         (tmp_path / "high" / "7.txt").write_text(json.dumps(tree | change))
         with pytest.raises(OdeTransformerError, match=message):
@@ -611,7 +610,7 @@ def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
             validate_cli.main(convert_namespace_to_omegaconf(args))
         finally:
             logging.getLogger().removeHandler(handler)
-    *_, (_, found) = records.entries(log.read_text(), "test")
+    *_, (_, found) = fairseq_output.entries(log.read_text(), "test")
     assert float(found["accuracy"]) == pytest.approx(score["value"], abs=0.06)
 
     # By another way: the option with the largest score, of option, end, end, article.

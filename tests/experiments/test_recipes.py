@@ -18,8 +18,9 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.recipes import RecipeError
-from ode_transformer.experiments.runs import command_lines, estimates, runner
-from ode_transformer.experiments.runs.recipe_command import _wrapped, show
+from ode_transformer.experiments.runs import command_lines, runner, training
+from ode_transformer.experiments.runs.show import _wrapped, show
+from ode_transformer.experiments.runs.training import Place
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
 from tests.helpers import ROOT, dictionary, model, parse, refused
@@ -32,7 +33,7 @@ loaded = functools.cache(recipes.load)
 
 def commands(recipe, name, run_dir="", **place):
     """The commands of a step."""
-    found = runner.steps(recipe, runner.Place(**place), run_dir)
+    found = runner.steps(recipe, Place(**place), run_dir)
     return [step.words for step in found if step.name == name]
 
 
@@ -69,12 +70,11 @@ def recipe_command(*words: str) -> int:
 
 @pytest.mark.parametrize("scale", recipes.SCALES)
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(("-tiny", "-1", "rk2", "-base"))])
-def test_showing_a_recipe_prints_its_commands(name, scale, monkeypatch, capsys):
-    monkeypatch.setattr(estimates, "_fetched", lambda prepare: [])  # by a process
+def test_showing_a_recipe_prints_its_commands(name, scale, capsys):
     assert recipe_command("show", name, "--scale", scale, "--seed", "7", "--devices", "1") == 0
     shown = re.sub(r" \\\n +|\n#   ", " ", capsys.readouterr().out)  # what is wrapped is joined again
     recipe = recipes.load(name, scale=scale, seed=7)
-    for step in runner.steps(recipe, runner.Place(precision=recipe.train.precision)):
+    for step in runner.steps(recipe, Place(precision=recipe.train.precision)):
         assert shlex.join(step.words) in shown
     for paper in recipe.paper:
         assert (f"({paper.table}, {paper.row})" in shown) == (scale == "full")
@@ -326,7 +326,7 @@ def test_commands_are_shown_in_lines_that_a_shell_reads_as_one():
     shown = show(recipe, None, None)
     assert max(map(len, shown.splitlines())) < 150  # words stay whole
     lines = shown.replace(" \\\n    ", " ").splitlines()
-    assert {step.line() for step in runner.steps(recipe, runner.Place(8, precision="fp16"))} <= set(lines)
+    assert {step.line() for step in runner.steps(recipe, Place(8, precision="fp16"))} <= set(lines)
     quoted = " ".join(["prog", *["--flag", "'two  words -- and '\"'\"' a quote'"] * 9])
     wrapped = _wrapped(quoted)
     assert wrapped.count("\n") > 1 and shlex.split(wrapped.replace("\\\n", "")) == shlex.split(quoted)
@@ -353,25 +353,23 @@ def test_files_of_ones_own_are_checked_row_by_row(tmp_path, capsys):
         (lambda t: t["train"]["flags"].update(criterion="cross_entropi"), r"--criterion cross_entropi: .*ss_entropy"),
         (lambda t: t["train"]["flags"].update({"max-epoch": "x"}), r"argument --max-epoch: invalid int value: 'x'$"),
         (lambda t: t["generate"].update(flags={"max-len-c": 1}), r"fairseq-generate .* --max-len-c: is .* --max-len-a"),
-        (lambda t: t["data"].update(prepare="python -m ode_transformer prepare --langs de en --size x"),
-         r"prepare: error: argument --size: x: must be a whole number"),
     ],
 )  # fmt: skip
 def test_flags_that_a_program_does_not_know_are_named_with_the_nearest(change, message, tmp_path):
     tree = sound()
     change(tree)
-    steps = runner.steps(load(tmp_path, tree), runner.Place())
+    steps = runner.steps(load(tmp_path, tree), Place())
     with pytest.raises(command_lines.FlagError, match=message) as raised:
         command_lines.check(steps)
     assert len(str(raised.value)) < 300
-    command_lines.check(runner.steps(load(tmp_path, sound()), runner.Place()))
+    command_lines.check(runner.steps(load(tmp_path, sound()), Place()))
 
 
 @pytest.mark.parametrize(
     "name", ["ptb/rk2-1", "glue-short/macaron-cola-from-nothing", "floater/wmt14-en-de/floater-base"]
 )
 def test_flags_of_every_kind_of_step_are_known(name):
-    command_lines.check(runner.steps(loaded(name), runner.Place()))
+    command_lines.check(runner.steps(loaded(name), Place()))
 
 
 def test_a_row_that_is_added_to_another_says_so(tmp_path, capsys):
@@ -608,7 +606,7 @@ def test_bf16_is_refused_where_fairseq_takes_it_for_a_tpu():
     assert "--bf16" in words
     ours = {arch for arch, model in ARCH_MODEL_REGISTRY.items() if model.__module__.startswith("ode_transformer.")}
     theirs = {arch for arch in ARCH_MODEL_REGISTRY if arch.startswith(("transformer", "roberta"))} - ours
-    assert all(map(runner.is_of_fairseq, theirs)) and not any(map(runner.is_of_fairseq, ours))
+    assert all(map(training.is_of_fairseq, theirs)) and not any(map(training.is_of_fairseq, ours))
     assert {recipes.load(name).train.arch for name in NAMES} - ours <= theirs
 
 
@@ -624,7 +622,7 @@ def test_unknown_steps_and_precisions_are_named(capsys):
     assert recipe_command("command", "multi30k-short/macaron-tiny", "trian") == 1
     assert "step 'trian': must be one of prepare, train, average, generate, score, record" in capsys.readouterr().err
     with pytest.raises(RecipeError, match="precision 'fp8': must be one of fp32, fp16, bf16, amp"):
-        runner.steps(recipes.load("multi30k-short/macaron-tiny"), runner.Place(precision="fp8"))
+        runner.steps(recipes.load("multi30k-short/macaron-tiny"), Place(precision="fp8"))
 
 
 def test_a_recipe_may_start_from_anothers_checkpoint(tmp_path):
@@ -692,7 +690,7 @@ def test_a_task_says_its_steps(tmp_path, name):
         tree["validate"] = {"subsets": tree.pop("generate")["subsets"], "flags": {"max-tokens": 99}}
         tree["data"] = {"prepare": "true", "directory": "d"}
     recipe = load(tmp_path, tree)
-    steps = [step.name for step in runner.steps(recipe, runner.Place(cpu=True))]
+    steps = [step.name for step in runner.steps(recipe, Place(cpu=True))]
     assert steps == ["prepare", "train", "average", task.section, "score", "record"]
     (train,), (evaluation,) = (commands(recipe, step, cpu=True) for step in ("train", task.section))
     assert shlex.join(task.flags(recipe)) in shlex.join(train) and "--cpu" in train and "--cpu" in evaluation
@@ -811,7 +809,7 @@ def test_all_seeds_start_from_one_pretraining():
 
 def test_torchrun_is_told_its_node(monkeypatch):
     monkeypatch.setenv("SLURM_NODEID", "1")
-    words = runner._torchrun(runner.Place(devices=16, nodes=2))
+    words = training._torchrun(Place(devices=16, nodes=2))
     named = [words[words.index(f"--{name}") + 1] for name in ("nnodes", "node_rank", "nproc_per_node")]
     assert named == ["2", "1", "8"]
 
@@ -819,9 +817,7 @@ def test_torchrun_is_told_its_node(monkeypatch):
 def test_a_start_that_fairseq_cannot_train_in_bf16_on_a_cpu_is_trained_in_fp32(tmp_path, monkeypatch):
     monkeypatch.setattr(recipes, "ROOT", tmp_path)  # where no run is
     recipe = recipes.load("multi30k-short/floater-warm-tiny", seed=1)
-    start, *_ = (
-        step for step in runner.steps(recipe, runner.Place(cpu=True, precision="bf16")) if step.part == "train"
-    )
+    start, *_ = (step for step in runner.steps(recipe, Place(cpu=True, precision="bf16")) if step.part == "train")
     assert "--fp32" in start.where and "--bf16" not in start.where
 
 

@@ -11,7 +11,7 @@ from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.bench.command import rendered
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.results import significance, tables
-from ode_transformer.experiments.runs import OtherRunError, command_lines, records
+from ode_transformer.experiments.runs import OtherRunError, command_lines, logs, records
 from ode_transformer.experiments.runs.records import RecordError
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.text.lines import read_all
@@ -47,7 +47,7 @@ def test_a_log_becomes_a_curve(tmp_path):
         # stopped within an epoch, after a validation there
         + line("valid", "00:00:28", epoch=4, loss=5.5, ppl=70, num_updates=24)
     )
-    log = records.read_log(path)
+    log = logs.read_log(path)
     assert log["seconds"] == 20 + 28
     assert [e["epoch"] for e in log["curve"]] == [1, 2, 3]
     assert log["curve"][0] == {
@@ -62,7 +62,7 @@ def test_an_entry_that_a_kill_cut_short_is_left_out(tmp_path):
     first, second = (line("train", epoch=i, loss=1.0 / i, num_updates=i) for i in (1, 2))
     cut = line("valid", epoch=2, loss=7.0, num_updates=2)[:-20]
     path.write_text(HEAD + first + cut + CONFIG + HEAD + second + line("valid", epoch=2, loss=5.0, num_updates=2))
-    assert [entry.get("valid_loss") for entry in records.read_log(path)["curve"]] == [None, 5.0]
+    assert [entry.get("valid_loss") for entry in logs.read_log(path)["curve"]] == [None, 5.0]
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_an_entry_that_a_kill_cut_short_is_left_out(tmp_path):
 )
 def test_what_is_no_log_is_named(tmp_path, text):
     (tmp_path / "x.log").write_text(text)
-    with pytest.raises(RecordError, match=r"x\.log"):
-        records.read_log(tmp_path / "x.log")
-    with pytest.raises(RecordError, match=r"absent\.log"):
-        records.read_log(tmp_path / "absent.log")
+    with pytest.raises(logs.LogError, match=r"x\.log"):
+        logs.read_log(tmp_path / "x.log")
+    with pytest.raises(logs.LogError, match=r"absent\.log"):
+        logs.read_log(tmp_path / "absent.log")
 
 
 def test_a_score_that_is_older_than_the_model_is_not_recorded(tmp_path, capsys):

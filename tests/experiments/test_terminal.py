@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ode_transformer.experiments.bench import systems, turns
-from ode_transformer.experiments.runs import processes, records, runner, terminal
+from ode_transformer.experiments.runs import logs, processes, runner, terminal
 
 CONFIGURATION = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}"
 MODEL = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | MacaronModel(\n  (encoder): SplitEncoder()\n\n)"
@@ -95,14 +95,14 @@ def test_the_traceback_of_a_training_that_diverged_is_left_to_the_log(monkeypatc
     assert shown(monkeypatch, [TRACEBACK, INNER[0]]).startswith(TRACEBACK)
     log = tmp_path / "train.log"
     log.write_text("\n".join([CONFIGURATION, *both, CONFIGURATION, *INNER]))
-    assert records.divergence(log) == "", "the training that resumed it has not"
+    assert logs.divergence(log) == "", "the training that resumed it has not"
     inner = record("train_inner", epoch=1, loss="9.1", gnorm="35.2", lr="0.02", num_updates="50")
     log.write_text("\n".join([CONFIGURATION, inner, *both]))
     numbers = "updates 50, learning rate 0.02, gradient norm of the last report 35.2"
-    assert f"the training diverged, its gradients are no longer finite numbers ({numbers})" in records.divergence(log)
+    assert f"the training diverged, its gradients are no longer finite numbers ({numbers})" in logs.divergence(log)
     crash = {"optimizer_history": [{"num_updates": 77}], "last_optimizer_state": {"param_groups": [{"lr": 0.5}]}}
     torch.save({"model": {}, **crash}, tmp_path / "crash.pt")
-    assert "(updates 77, learning rate 0.5, gradient norm of the last report 35.2)" in records.divergence(log)
+    assert "(updates 77, learning rate 0.5, gradient norm of the last report 35.2)" in logs.divergence(log)
     step = runner.Step("train", ["sh", "-c", f"cat {log}; exit 1"], log=str(tmp_path / "again.log"))
     with pytest.raises(runner.RunError, match=r"^train: the training diverged.*What it said is in .*again\.log$"):
         runner.execute(step)

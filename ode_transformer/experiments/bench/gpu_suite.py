@@ -22,7 +22,7 @@ from pathlib import Path
 from ... import files, processors
 from .. import recipes
 from ..arguments import at_least
-from ..runs import RunError, processes, runner
+from ..runs import RunError, processes, runner, training
 from ..tasks.task import OURS
 
 TIMED_OUT = 124  # what timeout(1) and this module call a command whose time was over
@@ -54,7 +54,7 @@ class Job:
 
     def fits(self) -> bool:
         """Whether it can be trained in this precision: fairseq takes ``--bf16`` with its own models for a TPU."""
-        return self.precision != "bf16" or not runner.is_of_fairseq(self.recipe.train.arch)
+        return self.precision != "bf16" or not training.is_of_fairseq(self.recipe.train.arch)
 
     def command(self, runs: Path, out: Path, args: argparse.Namespace) -> list[str]:
         """The command that makes it."""
@@ -152,10 +152,10 @@ class Suite:
 
     def train(self) -> None:
         """All runs, some at a time, spread over the GPUs; the next call resumes those that have not ended."""
-        place = runner.Place(cpu=self.args.cpu)
+        place = training.Place(cpu=self.args.cpu)
         waiting = [job for job in self.jobs if not self.done(job)]
         runner.prepare([job.recipe for job in waiting], place)
-        count = max(runner.gpu_count(), 1)
+        count = max(training.gpu_count(), 1)
         devices = (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))).split(",")
 
         def start(job: Job, slot: int) -> subprocess.Popen:
@@ -229,7 +229,7 @@ def main(args: argparse.Namespace) -> int:
     if (args.flags or (args.cpu and not args.dry_run)) and not (args.runs and args.out):
         raise RunError("--cpu and flags after -- need --runs and --out: a rehearsal is not a result")
     args.runs, args.out = args.runs or recipes.ROOT / "runs" / "gpu", args.out or recipes.ROOT / "results" / "gpu"
-    if not args.cpu and not args.dry_run and runner.gpu_count() == 0:
+    if not args.cpu and not args.dry_run and training.gpu_count() == 0:
         raise RunError("no GPU is there; rehearse with --cpu")
     suite = Suite(args)
     if args.dry_run:

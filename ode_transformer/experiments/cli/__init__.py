@@ -6,13 +6,25 @@ import os
 import re
 import signal
 import sys
+import textwrap
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn, Optional
 
 from ...errors import OdeTransformerError
 from ...version import __version__
+from ..arguments import plain_message
 from ..runs.terminal import tidy
+
+GROUPS = {
+    "use": "translate, with a model of your own or another's",
+    "reproduce": "recipes, from data to tables",
+    "data": "text and published data sets",
+    "study": "measure and look inside",
+    "develop": "parts of runs",
+    "": "called by recipes and scripts",
+}
+"""The groups of commands in the help; the last one's are named and not described."""
 
 
 class Command(NamedTuple):
@@ -21,90 +33,113 @@ class Command(NamedTuple):
     module: str  # relative to ode_transformer.experiments
     help: str
     arguments: str = "add_arguments"  # a function of the module: parser -> None
-    run: str = "main"  # a function of the module: namespace -> exit status
+    run: str = "main"  # a function of the module: namespace -> exit status, or None
     takes_flags: bool = False  # words after -- are flags of fairseq's own: namespace.flags
+    group: str = ""
+
+
+def _of_runs(name: str, help_: str, group: str = "", takes_flags: bool = False) -> Command:
+    return Command(".runs.command", help_, f"add_{name}", name, takes_flags, group)
 
 
 COMMANDS = {
+    "quickstart": Command(
+        ".cli.quickstart", "train a small system on a generated corpus and show what it translates", group="use"
+    ),
+    "prepare": Command(".runs.prepare", "make data and a recipe from your own parallel text", group="use"),
+    "translate": Command(".serving.translate", "translate raw text with a trained model", group="use"),
+    "bundle": Command(
+        ".serving.bundle", "put a trained model and all that it needs to translate into a folder", group="use"
+    ),
+    "export": Command(".serving.export", "write a trained model for serving with CTranslate2 or ONNX", group="use"),
+    "doctor": Command(
+        ".cli.doctor", "print what is installed and found here, and what each unavailable feature lacks", group="use"
+    ),
+    "recipe": _of_runs("recipe", "list, check and show recipes", "reproduce"),
+    "run": _of_runs("run", "run recipes from data to a record; compare several in a table", "reproduce", True),
+    "grid": _of_runs("grid", "train over a search space, as that of a paper", "reproduce", True),
+    "generate": _of_runs(
+        "generate", "translate with other checkpoints or flags than a recipe's", "reproduce", takes_flags=True
+    ),
+    "score": Command(
+        ".metrics.command", "score translations, summaries, corrections or predictions", group="reproduce"
+    ),
+    "record": _of_runs("record", "write the record of a finished run", "reproduce"),
+    "table": Command(
+        ".results.tables", "print tables of measured results beside the papers' numbers", group="reproduce"
+    ),
+    "compare": Command(".results.significance", "test whether systems differ from a baseline", group="reproduce"),
+    "report": Command(".results.report", "write an HTML page of finished runs", group="reproduce"),
+    "dataset": Command(".tasks.command", "read a published data set", "add_dataset_arguments", group="data"),
+    "text": Command(".text.command", "tokenize, clean, segment and check parallel text", group="data"),
+    "bench": Command(
+        ".bench.command", "measure speed and memory, several systems in one run", takes_flags=True, group="study"
+    ),
+    "lab": Command(
+        ".lab", "measure orders of convergence, the grid of a flow, and steps inside trained models", group="study"
+    ),
+    "plot": Command(".results.plots", "draw pictures", group="study"),
+    "average": _of_runs("average", "average checkpoints", "develop"),
+    "warm-start": _of_runs(
+        "warm_start", "turn a Transformer's checkpoint into one of our architectures", "develop", takes_flags=True
+    ),
+    "gpu-suite": Command(
+        ".bench.gpu_suite", "run checks, the benchmark and trainings on a GPU", takes_flags=True, group="develop"
+    ),
+    "completion": Command(".cli.completion", "print a script that completes commands in bash or zsh", group="develop"),
     "path": Command(".cli.doctor", "print the folder to give to fairseq's --user-dir", run="path_main"),
-    "prepare": Command(".runs.prepare", "make data and a recipe from your own parallel text"),
-    "recipe": Command(".runs.recipe_command", "list, check and show recipes"),
-    "run": Command(".runs.runner", "run recipes from data to a record; compare several in a table", takes_flags=True),
-    "generate": Command(
-        ".runs.runner",
-        "translate with other checkpoints or flags than a recipe's",
-        "add_generate_arguments",
-        "generate_main",
-        takes_flags=True,
+    "resume": _of_runs("resume", "prepare a training folder for resuming, and print how many updates were done"),
+    "check": _of_runs(
+        "check", "check that checkpoints are intact, of a known architecture, and match the dictionaries of some data"
     ),
-    "quickstart": Command(".cli.quickstart", "train a small system on a generated corpus and show what it translates"),
-    "translate": Command(".serving.translate", "translate raw text with a trained model"),
-    "bundle": Command(".serving.bundle", "put a trained model and all that it needs to translate into a folder"),
-    "doctor": Command(".cli.doctor", "print what is installed and found here, and what each unavailable feature lacks"),
-    "average": Command(".cli.checkpoints", "average checkpoints", "add_average_arguments", "average_main"),
-    "resume": Command(
-        ".cli.checkpoints",
-        "prepare a training folder for resuming, and print how many updates were done",
-        "add_resume_arguments",
-        "resume_main",
+    "classify": Command(
+        ".tasks.command",
+        "predict the class of each example of a test set",
+        "add_classify_arguments",
     ),
-    "check": Command(
-        ".cli.checkpoints",
-        "check that checkpoints are intact, of a known architecture, and match the dictionaries of some data",
-        "add_check_arguments",
-        "check_main",
-    ),
-    "warm-start": Command(
-        ".cli.checkpoints",
-        "turn a Transformer's checkpoint into one of our architectures",
-        "add_warm_start_arguments",
-        "warm_start_main",
-        takes_flags=True,
-    ),
-    "classify": Command(".tasks.command", "predict the class of each example of a test set", "add_classify_arguments"),
     "baseline": Command(
         ".tasks.command",
         "classify a test set by its first symbols, or by a linear model of them",
         "add_baseline_arguments",
     ),
     "choose": Command(
-        ".tasks.command", "choose an option for each question of a test set, as RACE's", "add_choose_arguments"
+        ".tasks.command",
+        "choose an option for each question of a test set, as RACE's",
+        "add_choose_arguments",
     ),
-    "score": Command(".metrics.command", "score translations, summaries, corrections or predictions"),
-    "export": Command(".serving.export", "write a trained model for serving with CTranslate2 or ONNX"),
-    "text": Command(".text.command", "tokenize, clean, segment and check parallel text"),
     "corpus": Command(".text.corpus", "write the generated German-English corpus"),
-    "dataset": Command(".tasks.command", "read a published data set", "add_dataset_arguments"),
-    "listops": Command(".tasks.command", "write generated ListOps expressions", "add_listops_arguments"),
-    "documents": Command(".text.documents", "write plain text as documents for masked language models"),
-    "glue": Command(".tasks.command", "prepare, validate, score and predict GLUE's tasks", "add_glue_arguments"),
-    "grid": Command(".runs.grid", "train over a search space, and print medians and the best run", takes_flags=True),
-    "squad": Command(
-        ".tasks.command", "answer the questions of SQuAD with a trained model, and score answers", "add_squad_arguments"
+    "listops": Command(
+        ".tasks.command",
+        "write generated ListOps expressions",
+        "add_listops_arguments",
     ),
-    "bench": Command(".bench.command", "measure speed and memory, several systems in one run", takes_flags=True),
-    "lab": Command(".lab", "measure orders of convergence, the grid of a flow, and steps inside trained models"),
-    "plot": Command(".results.plots", "draw pictures"),
-    "record": Command(".runs.records", "write the record of a finished run"),
-    "table": Command(".results.tables", "print tables of measured results beside the papers' numbers"),
-    "report": Command(".results.report", "write an HTML page of finished runs"),
-    "compare": Command(".results.significance", "test whether systems differ from a baseline"),
-    "gpu-suite": Command(".bench.gpu_suite", "run checks, the benchmark and trainings on a GPU", takes_flags=True),
+    "documents": Command(".text.documents", "write plain text as documents for masked language models"),
+    "glue": Command(
+        ".tasks.command",
+        "prepare, validate, score and predict GLUE's tasks",
+        "add_glue_arguments",
+    ),
+    "squad": Command(
+        ".tasks.command",
+        "answer the questions of SQuAD with a trained model, and score answers",
+        "add_squad_arguments",
+    ),
 }
 
+MOVED = {("glue", "grid"): ("grid",)}
+"""The first words of commands that have other names now; the old ones work for one more version."""
 
-MOVED = {("glue", "grid"): ["grid"]}
-"""Words of commands that have another name now, and that name."""
 
-
-class Intermixed(argparse.ArgumentParser):
-    """A parser to which ``MODEL --cpu FILE`` is what ``MODEL FILE --cpu`` is, as users expect.
+class Parser(argparse.ArgumentParser):
+    """A parser to which ``MODEL --cpu FILE`` is what ``MODEL FILE --cpu`` is, as users expect, and whose errors name
+    what is nearest.
 
     In Python 3.11, argparse takes a list of files to be empty if an option follows the model, and then rejects the
     files.
     """
 
     _intermixing = False
+    chosen: Optional[argparse.ArgumentParser] = None  # that of the sub-command, which says what is wrong
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:
         """As in ``argparse``."""
@@ -116,34 +151,54 @@ class Intermixed(argparse.ArgumentParser):
         finally:
             self._intermixing = False
 
+    def error(self, message: str) -> NoReturn:
+        """Print a message of argparse's, with the nearest of what is valid instead of all of it, and exit."""
+        super(Parser, self.chosen or self).error(plain_message(message, self.chosen or self))
+
 
 def parser(chosen: str | None) -> argparse.ArgumentParser:
     """The command line, with the arguments of the chosen sub-command and the names of the others."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="ode-transformer",
         description="Recipes, checkpoints, scores and records of the ode_transformer plugin for fairseq.",
+        epilog=_grouped(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=__version__)
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Intermixed)
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", help="one of those below")
     for name, command in COMMANDS.items():
-        sub = commands.add_parser(name, help=command.help, description=command.help)
+        sub = commands.add_parser(name, description=command.help)
         if name == chosen:
+            top.chosen = sub
             module = import_module(command.module, __package__.rpartition(".")[0])
             getattr(module, command.arguments)(sub)
             sub.set_defaults(run=getattr(module, command.run))
     return top
 
 
+def _grouped() -> str:
+    """The commands by group, as the help shows them."""
+    lines = []
+    for group, title in GROUPS.items():
+        its = {name: command.help for name, command in COMMANDS.items() if command.group == group}
+        lines += [f"{group}: {title}".removeprefix(": ")]
+        if group:
+            lines += [f"  {name:<12}{help_}" for name, help_ in its.items()] + [""]
+        else:
+            lines += textwrap.wrap(", ".join(its), 76, initial_indent="  ", subsequent_indent="  ")
+    return "\n".join(lines)
+
+
 def call(words: Sequence[str]) -> int:
     """Run a command in this process; its exit status. Errors are raised."""
     # The shell leaves ~ as it is in --option=~/FILE and in quotation marks; a folder of that name is ./~.
     words, flags = [re.sub(r"^(--[\w-]+=)?(~(?=/|$).*)", _at_home, word) for word in words], []
-    words = MOVED.get(tuple(words[:2]), words[:2]) + words[2:]
+    words = [*MOVED.get(tuple(words[:2]), words[:2]), *words[2:]]
     chosen = next((word for word in words if not word.startswith("-")), None)
     if chosen in COMMANDS and COMMANDS[chosen].takes_flags and "--" in words:
         words, flags = words[: words.index("--")], words[words.index("--") + 1 :]
     args = parser(chosen).parse_args(words, argparse.Namespace(flags=flags))
-    return args.run(args)
+    return args.run(args) or 0
 
 
 def _at_home(found: re.Match) -> str:

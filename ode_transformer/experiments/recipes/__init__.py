@@ -589,8 +589,13 @@ def default_run_dir(recipe: Recipe) -> str:
 def variant(recipe: Recipe) -> list[str]:
     """The options of commands that say which run of a recipe is meant."""
     scale = ["--scale", recipe.scale] if recipe.scale != "full" else []
-    seed = recipe.own_seed if recipe.seed is None and recipe.seeds else recipe.seed  # one of its several
+    seed = variant_seed(recipe)
     return scale + (["--seed", str(seed)] if seed is not None else [])
+
+
+def variant_seed(recipe: Recipe) -> Optional[int]:
+    """The seed that says which run of a recipe is meant; None where no other is."""
+    return recipe.own_seed if recipe.seed is None and recipe.seeds else recipe.seed  # one of its several
 
 
 def add_variant(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from ...errors import OdeTransformerError
 from ...files import read_json, whole
 from ..arguments import at_least
-from ..runs import records
+from ..runs import logs, records
 from ..schema import lacks, positive
 from . import tables
 
@@ -178,7 +178,7 @@ def _training(path: Path) -> dict[str, Any]:
     """A training as records of runs have it, from a record or a log."""
     if path.suffix == ".json":
         return records.read_record(path)["training"]
-    log = records.read_log(path)
+    log = logs.read_log(path)
     return {"curve": log["curve"], "progress": log["training"], "validation": log["validation"]}
 
 

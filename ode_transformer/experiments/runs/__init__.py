@@ -8,6 +8,7 @@ torch and fairseq are imported by the functions that need them.
 """
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -47,6 +48,22 @@ class RunError(OdeTransformerError):
 
 class OtherRunError(RunError):
     """The folder of a run holds another run."""
+
+
+def check_folder(path: str | Path) -> None:
+    """Refuse a folder whose path fairseq takes apart or interprets.
+
+    Raises:
+        RunError: the path holds such a character.
+    """
+    if {":", "\\", "$"} & set(str(path)):
+        raise RunError(f"{path}: a run's folder must hold no colon, backslash or $, which fairseq interprets")
+
+
+def folder_of(path: str) -> str:
+    """A folder as the commands of a run name it: from the top of the repository if it lies there, else absolute."""
+    absolute = Path(os.path.abspath(path))  # without .., so that it does not depend on a folder beside the way
+    return str(absolute.relative_to(recipes.ROOT)) if absolute.is_relative_to(recipes.ROOT) else str(absolute)
 
 
 def read(run_dir: str | Path) -> Optional[dict[str, Any]]:

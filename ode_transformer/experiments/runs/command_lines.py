@@ -5,15 +5,13 @@ torch and fairseq are imported by the functions that need them.
 
 import argparse
 import contextlib
-import difflib
-import io
-import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import OdeTransformerError
 from .. import recipes
-from ..tasks.task import OURS, Step
+from ..arguments import plain_message
+from ..tasks.task import Step
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -43,8 +41,6 @@ def check(steps: Iterable[Step]) -> None:
         for step in first.values():
             if step.command[0] in PARSERS:
                 parsed([*step.command, *step.where])
-            elif step.ours:
-                _check_ours(step.words[len(OURS) :])
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
@@ -60,7 +56,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     parser = getattr(options, PARSERS[words[0]])()
 
     def error(message: str) -> None:
-        raise FlagError(f"{words[0]} refuses its flags: {_plain(message, parser)}")
+        raise FlagError(f"{words[0]} refuses its flags: {plain_message(message, parser)}")
 
     parser.error = error  # instead of printing every flag that there is
     try:
@@ -90,24 +86,6 @@ def configuration(words: Sequence[str]) -> "DictConfig":
         raise FlagError(f"fairseq-train refuses its flags: {error}") from error
 
 
-def _plain(message: str, parser: argparse.ArgumentParser) -> str:
-    """An error of argparse's, with the nearest of what is valid instead of all of it."""
-    if found := re.match(r"argument (\S+?)(?:/\S+)?: invalid choice: '(.*?)'", message):
-        option, value = found.groups()
-        valid = list(map(str, parser._option_string_actions[option].choices))
-        return f"{option} {value}: {_nearest(value, valid)}"
-    if found := re.match("unrecognized arguments: (.*)", message):
-        unknown = [word.partition("=")[0] for word in found[1].split() if word.startswith("-")]
-        known = list(parser._option_string_actions)
-        return "; ".join(f"{flag}: {_nearest(flag, known)}" for flag in unknown) or message
-    return message
-
-
-def _nearest(value: str, valid: Sequence[str]) -> str:
-    near = difflib.get_close_matches(value, valid, 3)
-    return f"is unknown; the nearest {'is' if len(near) == 1 else 'are'} {', '.join(near)}" if near else "is unknown"
-
-
 def differing(theirs: Sequence[str], ours: Sequence[str]) -> str:
     """Which flags of another run's command differ from ours, as the end of a sentence; empty if none do."""
 
@@ -127,15 +105,3 @@ def differing(theirs: Sequence[str], ours: Sequence[str]) -> str:
     there, here = values(theirs), values(ours)
     flags = [flag for flag in {**there, **here} if there.get(flag) != here.get(flag)]
     return "; ".join(f"with {said(there, flag)} in place of {said(here, flag)}" for flag in flags)
-
-
-def _check_ours(words: Sequence[str]) -> None:
-    from .. import cli
-
-    words = list(words)
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            cli.parser(words[0]).parse_args(words[: words.index("--")] if "--" in words else words)
-    except SystemExit as error:
-        raise FlagError(said.getvalue().strip().rpartition("\n")[2]) from error

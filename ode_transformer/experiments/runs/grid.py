@@ -3,21 +3,22 @@
 It says which run is best by the development set, and the median over seeds at every point of the space.
 """
 
-import argparse
+import contextlib
 import itertools
 import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ...files import write_json
-from .. import cli, recipes
+from .. import recipes, runs
 from ..metrics.glue import LOGGED
 from ..tasks.glue import TASK
-from . import OtherRunError, processes, records, runner
+from . import OtherRunError, logs, plan, processes, records, runner, training
 
 # What fairseq chooses a checkpoint by, --best-checkpoint-metric, as the metrics that it is the mean of.
 _CHOSEN = {logged: (metric,) for metric, logged in LOGGED.items()} | {
@@ -73,7 +74,7 @@ def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str
 
 
 def chosen_space(
-    recipe: recipes.Recipe, values: Mapping[str, Sequence[str]], seeds: Sequence[int] | None
+    recipe: recipes.Recipe, values: Mapping[str, Sequence[str]], seeds: Sequence[int] = ()
 ) -> recipes.Search:
     """The search space that the options give; what they leave out comes from the recipe.
 
@@ -89,6 +90,25 @@ def chosen_space(
     return recipes.Search(values or own.values, seeds or [recipe.own_seed])
 
 
+def distinct(given: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    """Return values by flag.
+
+    Args:
+        given: flags, each with its values.
+
+    Raises:
+        OdeTransformerError: a flag is there twice, or has no value.
+    """
+    values: dict[str, list[str]] = {}
+    for flag, *of in given:
+        if not of:
+            raise OdeTransformerError(f"--values {flag}: must name one value or more")
+        if flag in values:
+            raise OdeTransformerError(f"--values {flag}: is given twice; must be given once, with all its values")
+        values[flag] = of
+    return values
+
+
 def _spelt(value: Any) -> str:
     """One spelling of a number, 5e-05 for 5e-5, so that a point is found again; other words as they are."""
     try:
@@ -98,54 +118,21 @@ def _spelt(value: Any) -> str:
     return str(int(number)) if number.is_integer() else str(number)
 
 
-# Options of ode-transformer run that a grid sets itself, with their names in its arguments.
-_OWN = {"--run-dir": "run_dir", "--seeds": "seeds", "--until": "last", "--record": "record", "--dry-run": "dry_run"}
-
-
-def run_options(given: str, options: Sequence[str]) -> argparse.Namespace:
-    """The options of ``ode-transformer run`` that every run of a grid has.
-
-    Args:
-        given: the recipe, as the user names it.
-        options: the words after ``--``.
-
-    Raises:
-        OdeTransformerError: they are not options, or are options that a grid sets itself.
-    """
-    parser = argparse.ArgumentParser(prog="ode-transformer grid ... --")
-    runner.add_arguments(parser)
-    args = parser.parse_args([given, *options])
-    if args.recipe != [given]:
-        raise OdeTransformerError(f"-- {args.recipe[-1]}: must be an option of ode-transformer run")
-    for option, name in _OWN.items():
-        if getattr(args, name) != parser.get_default(name):
-            raise OdeTransformerError(
-                f"-- {option}: is not for a grid, which chooses the folder, seed and steps of each run"
-            )
-    return args
-
-
-def home_of(recipe: recipes.Recipe, args: argparse.Namespace) -> Path:
-    """The folder of the runs of a grid; rehearsals and precisions other than the recipe's have folders of their own.
-
-    Args:
-        recipe: in its scale.
-        args: of :func:`run_options`.
-    """
-    precision = args.precision or ("fp32" if args.cpu else recipe.train.precision)  # as the runner has it
+def home_of(recipe: recipes.Recipe, place: training.Place) -> Path:
+    """The folder of the runs of a grid; rehearsals and precisions other than the recipe's have folders of their own."""
     name = Path(recipes.default_run_dir(recipe)).relative_to("runs")
-    suffix = "" if precision == recipe.train.precision else f".{precision}"
+    suffix = "" if place.precision == recipe.train.precision else f".{place.precision}"
     return recipes.ROOT / "runs" / "grids" / f"{name}{suffix}"
 
 
-def train(recipe: recipes.Recipe, space: recipes.Search, options: Sequence[str], home: Path) -> list[dict]:
+def train(recipe: recipes.Recipe, space: recipes.Search, place: training.Place, jobs: int = 1) -> list[dict[str, Any]]:
     """Train a recipe at every point of a grid with every seed, where that is not done yet.
 
     Args:
         recipe: of the task ``glue``.
         space: the values of flags, whose combinations are the points, and the seeds of every point.
-        options: more options of ``ode-transformer run``, such as ``--cpu``.
-        home: the folder of the runs, of :func:`home_of`.
+        place: where runs train, with flags that all of them have.
+        jobs: how many runs go on at a time.
 
     Returns:
         for every point its ``flags``, the ``schedule`` of the learning rate that follows from them, and for each seed
@@ -155,28 +142,35 @@ def train(recipe: recipes.Recipe, space: recipes.Search, options: Sequence[str],
     Raises:
         OdeTransformerError: a run failed for another reason.
     """
-    points, subset = [], next(iter(recipe.subsets))
+    points, found = [], []
     for chosen in itertools.product(*space.values.values()):
         flags = dict(zip(space.values, map(_spelt, chosen), strict=True))
         follows = schedule(recipe.train.flags, flags)
         where = ",".join(f"{flag}={value}" for flag, value in flags.items()) or "point"
-        scores = []
-        for seed in space.seeds:
-            folder = home / where / f"seed-{seed}"
-            words = ["run", recipe.given, "--seed", str(seed), "--run-dir", str(folder), "--until", "score", *options]
-            words += ["--", *(word for flag, value in (flags | follows).items() for word in (f"--{flag}", value))]
-            try:
-                cli.call(words)
-            except OdeTransformerError as error:
-                if isinstance(error, OtherRunError) or not _diverged(folder):
-                    raise OdeTransformerError(f"{folder}: {error}") from error
-                scores.append({})
-                continue
-            found = records.read_scores(folder / "scores" / f"{subset}.json")
-            found = {metric: found[metric]["value"] for metric in LOGGED if metric in found}
-            scores.append({metric: value if math.isfinite(value) else None for metric, value in found.items()})
-        points.append({"flags": flags, "schedule": follows, "seeds": list(space.seeds), "scores": scores})
+        more = [word for flag, value in (flags | follows).items() for word in (f"--{flag}", value)]
+        its = replace(place, flags=(*place.flags, *more))
+        folders = [home_of(recipe, place) / where / f"seed-{seed}" for seed in space.seeds]
+        for seed, folder in zip(space.seeds, folders, strict=True):
+            of_seed = recipes.load(recipe.given, scale=recipe.scale, seed=seed)
+            found.append(runner.Run(of_seed, its, runs.folder_of(str(folder))))
+        points.append({"flags": flags, "schedule": follows, "seeds": list(space.seeds), "folders": folders})
+    with contextlib.chdir(recipes.ROOT), processes.terminable():
+        for run_dir, error in runner.several(found, jobs, last="score").items():
+            if isinstance(error, OtherRunError) or not _diverged(recipes.ROOT / run_dir):
+                raise OdeTransformerError(f"{run_dir}: {error}") from error
+    for point in points:
+        point["scores"] = [_scores(folder, next(iter(recipe.subsets))) for folder in point.pop("folders")]
     return points
+
+
+def _scores(folder: Path, subset: str) -> dict[str, Optional[float]]:
+    """The scores of a run; none if its training diverged."""
+    path = folder / "scores" / f"{subset}.json"
+    if not path.is_file():
+        return {}
+    scores = records.read_scores(path)
+    found = {metric: scores[metric]["value"] for metric in LOGGED if metric in scores}
+    return {metric: value if math.isfinite(value) else None for metric, value in found.items()}
 
 
 def _diverged(folder: Path) -> bool:
@@ -185,7 +179,7 @@ def _diverged(folder: Path) -> bool:
         log = (folder / "train.log").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    last = records.processes(log)[-1]
+    last = logs.processes(log)[-1]
     if re.search(r"FloatingPointError: (?!.*gradients are inconsistent)", last):  # which is no divergence
         return True
     return (folder / "checkpoint_last.pt").is_file() and not (folder / "checkpoint_best.pt").is_file()
@@ -217,38 +211,40 @@ def summary(points: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> str:
     return "\n".join([*lines, best[1]])
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer grid``."""
-    parser.add_argument("recipe", metavar="RECIPE", help="of the task glue")
-    parser.add_argument(
-        "--values", nargs="+", action="append", default=[], metavar=("FLAG", "VALUE"),
-        help="a flag of fairseq-train, without dashes, and its values; repeat for a grid (default: the recipe's)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--seeds", metavar="N", nargs="+", type=int, help="the seeds of every point (default: the recipe's)"
-    )
-    parser.add_argument("--output", metavar="FILE", help="a JSON file for all scores")
-    parser.epilog = "Words after -- are options of ode-transformer run, such as --cpu."
+def search(
+    name: str,
+    values: Mapping[str, Sequence[str]],
+    *,
+    seeds: Sequence[int] = (),
+    output: Optional[str | Path] = None,
+    scale: str = "full",
+    jobs: int = 1,
+    flags: Sequence[str] = (),
+    **place: Any,
+) -> None:
+    """Train over a search space; print the medians over seeds and the best run.
 
+    Args:
+        name: of a recipe of the task ``glue``.
+        values: of flags of fairseq-train, without dashes; by default those of the recipe's search.
+        seeds: of every point; by default the recipe's.
+        output: a JSON file for all scores.
+        scale: of the recipe.
+        jobs: how many runs go on at a time.
+        flags: of fairseq-train, which all runs have.
+        place: what :func:`.training.place_here` takes.
 
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer grid``; the exit status."""
-    values: dict[str, list[str]] = {}
-    for flag, *of in args.values:
-        if not of:
-            raise OdeTransformerError(f"--values {flag}: must name one value or more")
-        if flag in values:
-            raise OdeTransformerError(f"--values {flag}: is given twice; must be given once, with all its values")
-        values[flag] = of
-    options = run_options(args.recipe, args.flags)
-    recipe = recipes.load(args.recipe, scale=options.scale)
+    Raises:
+        OdeTransformerError: the recipe is of another task, has no search, or a run failed.
+    """
+    recipe = recipes.load(name, scale=scale)
     if recipe.task != "glue":
-        raise OdeTransformerError(f"{args.recipe}: has task {recipe.task}, must have task glue")
-    space = chosen_space(recipe, values, args.seeds)
+        raise OdeTransformerError(f"{name}: has task {recipe.task}, must have task glue")
+    space = chosen_space(recipe, values, seeds)
     count = f"{space.trainings // len(space.seeds)} points, {len(space.seeds)} seeds: {space.trainings} trainings"
     processes.say(f"{recipe.name}: {count}, less those that are done")
-    points = train(recipe, space, args.flags, home_of(recipe, options))
-    if args.output:
-        write_json(args.output, points)
+    processes.say(plan.line([recipe] * space.trainings, jobs))
+    points = train(recipe, space, training.place_here(recipe, jobs=jobs, flags=flags, **place), jobs)
+    if output:
+        write_json(output, points)
     print(summary(points, selection(recipe)))
-    return 0

@@ -35,8 +35,8 @@ from ..text.manifest import check_settings, read_mapping, versioned
 from ..text.pairs import Limits
 from ..text.pipeline import MODELS, Pipeline
 from ..text.tokenisation import is_unspaced, languages
+from . import folder_of
 from .processes import alone_in, say
-from .runner import folder_of
 
 TOKENISERS = ("sacremoses", "none")
 SIZES = ((50_000, 4_000), (1_000_000, 10_000), (float("inf"), 32_000))

@@ -4,26 +4,21 @@ A record is a small JSON file that is written from the files of a finished run: 
 manifest. Nothing in it is typed by hand.
 """
 
-import argparse
-import contextlib
 import os
 import re
 import shlex
 from collections.abc import Mapping
-from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from ... import machine, paths
 from ...errors import OdeTransformerError
-from ...files import read_json, regular, sha256, write_json, write_lines
+from ...files import read_json, sha256, write_json, write_lines
 from .. import recipes, runs
-from ..fairseq_output import entries
 from ..metrics import METRICS
-from ..schema import MOST, count, lacks, one_of
+from ..schema import count, lacks, one_of
 from ..tasks import TASKS
-from .terminal import DIVERGED
+from . import logs
 
 FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "MOSES_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # that name one
 
@@ -67,8 +62,6 @@ RECORD = {
     "sha256": (..., {str: str}),
 }
 
-TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # at the beginning of each line that fairseq logs
-
 
 class RecordError(OdeTransformerError):
     """A run lacks something that a record needs; the message names the file and what is missing."""
@@ -85,94 +78,6 @@ def curve_points(training: Mapping[str, Any], key: str) -> list[tuple[int, float
     finer = training.get({"train": "progress", "valid": "validation"}[kind]) or []
     by_updates = [(entry["num_updates"], entry[name]) for entry in finer if name in entry]
     return by_updates or [(e["num_updates"], e[key]) for e in training["curve"] if key in e and "num_updates" in e]
-
-
-def processes(text: str) -> list[str]:
-    """What each process of a training wrote to its log: the first and, after interruptions, those that resumed it."""
-    beginning = rf"(?={TIME} \| INFO \| fairseq_cli\.train \| \{{)"  # its configuration
-    return re.split(beginning, text)[1:] or [text]
-
-
-def _seconds(lines: str) -> float:
-    """The time from the configuration of a process to the last progress that it logged."""
-    times = re.findall(rf"({TIME}) \| INFO \| (?:fairseq_cli\.train \| \{{|train_inner|train|valid)", lines)
-    stamps = [datetime.fromisoformat(time) for time in times]
-    # fairseq logs local time, which is set back at the end of daylight saving time.
-    return sum(max(0.0, (later - stamp).total_seconds()) for stamp, later in pairwise(stamps))
-
-
-def read_log(path: Path) -> dict[str, Any]:
-    """Read fairseq's JSON lines of progress from a log of ``fairseq-train --log-format json``.
-
-    Returns:
-        ``curve``, a list with an entry per epoch (training and validation loss, perplexity or accuracy, gradient norm,
-        words per second, updates); ``training`` and ``validation``, the same by updates, each time that it was logged;
-        ``seconds``, the processes' time in all.
-
-    Raises:
-        RecordError: it is no such log, or no epoch was finished.
-    """
-    try:
-        text = regular(path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise RecordError(f"{path}: {error.strerror}") from error
-    curve: dict[int, dict[str, Any]] = {}
-    steps: dict[str, dict[int, dict[str, float]]] = {"train_inner": {}, "valid": {}}
-    for kind, values in entries(text, "train_inner", "train", "valid"):
-        try:
-            updates, epoch = int(values["num_updates"]), int(values["epoch"])
-            kept = {k: float(values[k]) for k in ("loss", "ppl", "accuracy", "gnorm", "wps") if k in values}
-            if not 0 <= updates < MOST:
-                raise ValueError(f"num_updates {updates}")
-        except (KeyError, ValueError, TypeError, OverflowError) as error:
-            raise RecordError(
-                f"{path}: an entry of {kind} lacks a number that fairseq-train writes: {error!r}"
-            ) from error
-        if kind in steps:
-            steps[kind][updates] = {"num_updates": updates, **{k: v for k, v in kept.items() if k != "wps"}}
-        if kind != "train_inner":
-            entry = curve.setdefault(epoch, {"epoch": epoch})
-            if kind == "train":
-                entry["num_updates"] = updates
-            entry |= {f"{kind}_{k}": v for k, v in kept.items() if kind == "train" or k != "wps"}
-    curve = {epoch: entry for epoch, entry in curve.items() if "num_updates" in entry}  # others did not end
-    if not curve:
-        raise RecordError(f"{path}: no log of fairseq-train --log-format json with a finished epoch")
-    try:
-        seconds = sum(map(_seconds, processes(text)))
-    except ValueError as error:
-        raise RecordError(f"{path}: has a date that there is not: {error}") from error
-    return {
-        "curve": [curve[epoch] for epoch in sorted(curve)],
-        "training": [steps["train_inner"][n] for n in sorted(steps["train_inner"])],
-        "validation": [steps["valid"][n] for n in sorted(steps["valid"])],
-        # Not by fairseq's own clock, "wall", which stands at 0 in a training that was resumed within an epoch.
-        "seconds": seconds,
-    }
-
-
-def divergence(path: Path) -> str:
-    """What a log says of a training that ended because it diverged: the update and the last numbers; else empty.
-
-    The update and the learning rate are those of ``crash.pt``, which fairseq leaves beside it, if it can be read.
-    """
-    from ... import checkpoints
-
-    text = processes(path.read_text(encoding="utf-8", errors="replace"))[-1] if path.is_file() else ""
-    if not DIVERGED.search(text):
-        return ""
-    reported = [values for _, values in entries(text, "train_inner", "train")]
-    found = reported[-1] if reported else {}
-    with contextlib.suppress(OdeTransformerError, LookupError, TypeError):
-        state = checkpoints.load(path.with_name("crash.pt"))
-        found |= {"num_updates": state["optimizer_history"][-1]["num_updates"]}
-        found |= {"lr": state["last_optimizer_state"]["param_groups"][0]["lr"]}
-    names = {"num_updates": "updates", "lr": "learning rate", "gnorm": "gradient norm of the last report"}
-    numbers = ", ".join(f"{name} {found[key]}" for key, name in names.items() if key in found)
-    return (
-        f"the training diverged, its gradients are no longer finite numbers ({numbers or 'before the first report'}); "
-        "take a lower --lr, more --warmup-updates or a lower --clip-norm"
-    )
 
 
 def check_scores(recipe: recipes.Recipe, run_dir: Path) -> None:
@@ -231,7 +136,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
                 text = re.sub(rf"(?<![\w./-]){re.escape(path)}(?![^/\s])", lambda _, name=name: name, text)
         return text
 
-    log = read_log(run_dir / "train.log")
+    log = logs.read_log(run_dir / "train.log")
     several = len(log["validation"]) > len(log["curve"])
     stamps = runs.read_stamps(run_dir)
     places = [{key: place[key] for key in ("hardware", "versions")} for place in run["places"]]
@@ -317,33 +222,34 @@ def read_scores(path: Path) -> dict[str, Any]:
     return scores
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer record``."""
-    parser.add_argument("recipe", metavar="RECIPE", help="the recipe of a finished run")
-    recipes.add_variant(parser)
-    parser.add_argument("--run-dir", metavar="DIR", help="the run's folder (default: runs/<recipe>)")
-    parser.add_argument("--output", metavar="FILE", required=True, help="the JSON file to write")
-    parser.add_argument(
-        "--translations",
-        action="store_true",
-        help="also write the system's output for each test set beside the record, one text file per test set, which "
-        "`ode-transformer compare` reads when the run has been deleted: detokenized translations, summaries, "
-        "corrections or predictions",
-    )
+def write_record(
+    name: str,
+    output: str | Path,
+    *,
+    run_dir: Optional[str | Path] = None,
+    scale: str = "full",
+    seed: Optional[int] = None,
+    translations: bool = False,
+) -> None:
+    """Write the record of a finished run, and print its file.
 
-
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer record``; the exit status."""
-    recipe = recipes.load(args.recipe, scale=args.scale, seed=args.seed)
-    run_dir = Path(args.run_dir or recipes.ROOT / recipes.default_run_dir(recipe))
-    if args.translations and TASKS[recipe.task].outputs is None:
+    Args:
+        name: of the run's recipe.
+        output: the JSON file to write.
+        run_dir: the run's folder; by default the recipe's.
+        scale: of the recipe.
+        seed: of the run.
+        translations: also write the system's output for each test set beside the record, a text file each.
+    """
+    recipe = recipes.load(name, scale=scale, seed=seed)
+    folder = Path(run_dir or recipes.ROOT / recipes.default_run_dir(recipe))
+    if translations and TASKS[recipe.task].outputs is None:
         kept = ", ".join(name for name, task in TASKS.items() if task.outputs)
         raise RecordError(f"--translations: {recipe.name} is of task {recipe.task}; must be one of {kept}")
-    content = record(recipe, run_dir)
-    if args.translations:
-        content["translations"] = _write_translations(recipe, run_dir, Path(args.output))
-    write(Path(args.output), content)
-    return 0
+    content = record(recipe, folder)
+    if translations:
+        content["translations"] = _write_translations(recipe, folder, Path(output))
+    write(Path(output), content)
 
 
 def _write_translations(recipe: recipes.Recipe, run_dir: Path, output: Path) -> dict[str, str]:

@@ -75,7 +75,7 @@ class LogView:
 
     What a record of the log says below a warning is left out, but for progress: on a terminal a bar, and a line for
     every validation; elsewhere a line each time. Everything else, such as a traceback, is shown, but the same warning
-    only once, and not the traceback of a training that diverged, of which :func:`.records.divergence` says enough.
+    only once, and not the traceback of a training that diverged, of which :func:`.logs.divergence` says enough.
 
     Args:
         words: the command, which says how long training is.

@@ -33,6 +33,7 @@ class Step:
     environment: Mapping[str, str] = field(default_factory=dict)
     log: str = ""  # the file for the output of the command; otherwise the terminal
     moves: Sequence[tuple[str, str]] = ()  # files to rename when the command has succeeded, (from, to)
+    call: Optional[Callable[[], Any]] = None  # the function of ours that is called; the command is for users to copy
 
     @property
     def key(self) -> str:

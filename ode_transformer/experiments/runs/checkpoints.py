@@ -1,0 +1,107 @@
+"""What a run does to checkpoints: average them, check them, and turn a Transformer's into one to start from.
+
+torch and fairseq are imported by the functions that need them.
+"""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Optional
+
+from ...errors import OdeTransformerError
+
+
+def average(
+    folder: str | Path,
+    output: str | Path,
+    *,
+    last_epochs: Optional[int] = None,
+    last_updates: Optional[int] = None,
+    best: Optional[int] = None,
+    fewer: bool = False,
+) -> None:
+    """Average the newest or the best checkpoints of a training, and print which.
+
+    Args:
+        folder: the ``--save-dir`` of fairseq-train.
+        output: the file to write.
+        last_epochs: how many of ``checkpointE.pt``.
+        last_updates: how many of ``checkpoint_E_U.pt``.
+        best: how many of ``--keep-best-checkpoints``; 1 is ``checkpoint_best.pt``.
+        fewer: average those that are there, if they are fewer.
+
+    Raises:
+        OdeTransformerError: the output would be taken for a checkpoint of the training.
+        CheckpointError: checkpoints are missing, damaged or of different models.
+    """
+    from ... import checkpoints
+
+    paths = checkpoints.select(folder, last_epochs=last_epochs, last_updates=last_updates, best=best, fewer=fewer)
+    file = Path(output)
+    if (
+        re.fullmatch(r"checkpoint(\d+|_\d+_\d+|_best|_last|\.best_.+)\.pt", file.name)
+        and file.resolve().parent == Path(folder).resolve()
+    ):
+        raise OdeTransformerError(
+            f"--output {output}: would be taken for a checkpoint of the training; take another name, such as average.pt"
+        )
+    print(f"averaging {', '.join(p.name for p in paths)} -> {output}")
+    checkpoints.average(paths, output)
+
+
+def resume(folder: str | Path) -> None:
+    """Prepare a training folder for resuming, and print how many updates were done."""
+    if not Path(folder).is_dir():
+        raise OdeTransformerError(f"{folder}: no such folder")
+    from ... import checkpoints
+
+    print(checkpoints.resume_point(folder))
+
+
+def check(paths: Sequence[str | Path], data: str | Path) -> None:
+    """Check that checkpoints are intact, of a known architecture, and match the dictionaries of some binarized data."""
+    if not Path(data).is_dir():
+        raise OdeTransformerError(f"--data {data}: no such folder")
+    from ... import checkpoints
+    from ...checkpoints import standalone
+
+    for path in paths:
+        standalone.model_options(checkpoints.load(path), path)
+        if not standalone.check_dictionaries(path, data):
+            print(f"{path}: no run.json beside it names its dictionaries, so they are not compared", file=sys.stderr)
+
+
+def warm_start(
+    checkpoint: str | Path,
+    output: str | Path,
+    arch: str,
+    flags: Sequence[str] = (),
+    *,
+    data: Optional[str | Path] = None,
+    dynamics_scale: float = 0.0,
+    approximate: bool = False,
+    verbose: bool = False,
+) -> None:
+    """Turn a Transformer's checkpoint into one of our architectures, and print what became of it.
+
+    Args:
+        checkpoint: of a Transformer or RoBERTa of stock fairseq, of any version, or ``model.safetensors``.
+        output: the file to write.
+        arch: one of our architectures, of the checkpoint's size.
+        flags: of fairseq-train, besides.
+        data: binarized data, whose dictionaries have to be of the checkpoint's sizes.
+        dynamics_scale: the flow's last layer begins at so many times its usual values.
+        approximate: also write a model that cannot equal its source exactly.
+        verbose: print what became of every tensor.
+    """
+    from ...checkpoints import warm_start as of_transformers
+
+    report = of_transformers.warm_start(
+        checkpoint, output, arch, flags, dynamics_scale=dynamics_scale, approximate=approximate, data=data
+    )
+    if verbose:
+        print(report.details)
+    print(report)
+    if not report.difference <= of_transformers.EQUAL:
+        print("not equal to its source", file=sys.stderr)

@@ -1,0 +1,288 @@
+"""The arguments of the commands of this room: recipes, runs, their checkpoints and records."""
+
+import argparse
+
+from .. import recipes
+from ..arguments import at_least
+
+NAMED = "a name that `ode-transformer recipe list` prints; or a YAML file, FILE.yaml or FILE.yaml/ROW"
+PLACE = ("devices", "cpu", "precision", "torchrun")
+
+
+def _add_folder(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--run-dir", metavar="DIR", help=f"{what} (default: runs/RECIPE)")
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    """The options that say where runs train, and how many at a time."""
+    parser.add_argument("--scale", type=str.lower, choices=recipes.SCALES, default="full", help="small: a rehearsal")
+    parser.add_argument(
+        "--jobs",
+        type=at_least(1),
+        default=1,
+        metavar="N",
+        help="runs that go on at a time, each with GPUs of its own (--devices, by default one), or with a share of the "
+        "cores (default: 1)",
+    )
+    parser.add_argument(
+        "--devices",
+        type=at_least(1),
+        metavar="N",
+        help="GPUs that train together; the update frequency follows from it, so that an update sees as much text on "
+        "any number of GPUs (default: as many of this machine's as divide the batches; under Slurm or with NNODES all "
+        "of the job's)",
+    )
+    parser.add_argument("--cpu", action="store_true", help="do not use GPUs")
+    precisions = parser.add_mutually_exclusive_group()
+    for name in recipes.PRECISIONS:
+        help_ = {
+            "fp32": "train in fp32 (the default on a CPU; on GPUs the default is the paper's precision)",
+            "amp": "train with PyTorch's automatic mixed precision",
+        }.get(name, f"train in {name}")
+        precisions.add_argument(f"--{name}", dest="precision", action="store_const", const=name, help=help_)
+    parser.add_argument(
+        "--torchrun",
+        action="store_true",
+        help="start the processes with torchrun instead of fairseq; for several machines, variables NNODES, NODE_RANK "
+        "(or Slurm's), MASTER_ADDR and MASTER_PORT",
+    )
+
+
+def _place(args: argparse.Namespace) -> dict:
+    return {name: getattr(args, name) for name in (*PLACE, "scale", "jobs", "flags")}
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer run``."""
+    parser.add_argument("names", metavar="RECIPE", nargs="+", help=NAMED)
+    parser.add_argument(
+        "--from",
+        dest="first",
+        metavar="STEP",
+        help="begin with this step; it and the steps after it are done again, except a training",
+    )
+    parser.add_argument(
+        "--until",
+        dest="last",
+        metavar="STEP",
+        help="end with this step: prepare, start, train, average, generate or validate, score, record",
+    )
+    parser.add_argument(
+        "--trained",
+        action="store_true",
+        help="keep the finished training in the folder, even if it was trained with other flags than those given now",
+    )
+    parser.add_argument(
+        "--seeds", "--seed", nargs="+", type=int, default=[], metavar="N",
+        help="seeds of the training, one run for each (default: the recipe's)",
+    )  # fmt: skip
+    _add_folder(parser, "where the files of a single run go")
+    parser.add_argument(
+        "--record", metavar="FILE", help="where the record of a single run goes (default: record.json in its folder)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the commands only")
+    _add_place(parser)
+    parser.epilog = "Words after -- are passed on to fairseq-train. Several recipes or seeds end in a table."
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run ``ode-transformer run``."""
+    from . import runner
+
+    its = {name: getattr(args, name) for name in ("first", "last", "trained", "seeds", "run_dir", "record", "dry_run")}
+    runner.run(args.names, **its, **_place(args))
+
+
+def add_grid(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer grid``."""
+    parser.add_argument("name", metavar="RECIPE", help="of the task glue")
+    parser.add_argument(
+        "--values", nargs="+", action="append", default=[], metavar=("FLAG", "VALUE"),
+        help="a flag of fairseq-train, without dashes, and its values; repeat for a grid (default: the recipe's)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seeds", metavar="N", nargs="+", type=int, default=[], help="the seeds of every point (default: the recipe's)"
+    )
+    parser.add_argument("--output", metavar="FILE", help="a JSON file for all scores")
+    _add_place(parser)
+    parser.epilog = "Words after -- are passed on to fairseq-train, in every run."
+
+
+def grid(args: argparse.Namespace) -> None:
+    """Run ``ode-transformer grid``."""
+    from . import grid as search
+
+    search.search(args.name, search.distinct(args.values), seeds=args.seeds, output=args.output, **_place(args))
+
+
+def add_generate(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer generate``."""
+    parser.add_argument("name", metavar="RECIPE", help="a translation recipe")
+    recipes.add_variant(parser)
+    _add_folder(parser, "where average.pt is")
+    parser.add_argument("--checkpoint", metavar="CHECKPOINT", help="another checkpoint, or an ensemble a.pt:b.pt")
+    parser.add_argument(
+        "--output", metavar="DIR", required=True, help="the folder for the translations; it must not exist yet"
+    )
+    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
+    parser.epilog = "Words after -- are passed on to fairseq-generate."
+
+
+def generate(args: argparse.Namespace) -> None:
+    """Run ``ode-transformer generate``."""
+    from . import runner
+
+    its = {name: getattr(args, name) for name in ("run_dir", "checkpoint", "cpu", "scale", "seed", "flags")}
+    runner.generate(args.name, args.output, **its)
+
+
+def add_recipe(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer recipe``."""
+    actions = parser.add_subparsers(dest="action", required=True)
+    listed = actions.add_parser("list", help="print the names of recipes, and what they are")
+    listed.add_argument("prefix", nargs="?", default="", metavar="PREFIX", help="how their names begin (default: all)")
+    listed.add_argument("--paper", action="store_true", help="only those that reproduce a row of a paper")
+    checked = actions.add_parser(
+        "check", help="read every recipe and its flags; the exit status says whether all are sound"
+    )
+    checked.add_argument(
+        "files", nargs="*", metavar="FILE", help="files of recipes of your own, instead of this package's"
+    )
+    shown = actions.add_parser("show", help="print what a recipe is and the commands of its steps")
+    command = actions.add_parser("command", help="print the commands of one step, one per line")
+    for sub in (shown, command):
+        sub.add_argument("name", metavar="RECIPE", help=NAMED)
+        if sub is command:
+            sub.add_argument("step", metavar="STEP", help="prepare, start, train, average, generate or validate, score")
+        recipes.add_variant(sub)
+        sub.add_argument("--run-dir", metavar="DIR", default="", help="where the run's files go (default: runs/RECIPE)")
+        sub.add_argument(
+            "--devices",
+            metavar="N",
+            type=at_least(1),
+            help="devices that train together (default: as many as the paper's)",
+        )
+        sub.add_argument("--precision", choices=recipes.PRECISIONS, help="(default: the paper's)")
+
+
+def recipe(args: argparse.Namespace) -> None:
+    """Run ``ode-transformer recipe``."""
+    if args.action == "list":
+        found = recipes.listed(args.prefix, paper=args.paper)
+        width = max(map(len, found))
+        print("\n".join(f"{name:{width}}  {description}" for name, description in found.items()))
+        return
+    from . import show
+
+    if args.action == "check":
+        show.check(args.files)
+        return
+    found = recipes.load(args.name, scale=args.scale, seed=args.seed)
+    if args.action == "show":
+        print(show.show(found, args.devices, args.precision, args.run_dir))
+    elif commands := show.commands(found, args.step, args.devices, args.precision, args.run_dir):
+        print(commands)
+
+
+def add_average(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer average``."""
+    parser.add_argument("folder", metavar="DIR", help="the --save-dir of fairseq-train")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--last-epochs", type=int, metavar="N", help="the newest N of checkpointE.pt")
+    which.add_argument("--last-updates", type=int, metavar="N", help="the newest N of checkpoint_E_U.pt")
+    which.add_argument(
+        "--best", type=int, metavar="N", help="the best N of --keep-best-checkpoints; 1 is checkpoint_best.pt"
+    )
+    parser.add_argument("--fewer", action="store_true", help="average those that are there, if they are fewer than N")
+    parser.add_argument("--output", metavar="FILE", required=True, help="the file to write")
+
+
+def average(args: argparse.Namespace) -> None:
+    """Run ``ode-transformer average``."""
+    from . import checkpoints
+
+    counts = {"last_epochs": args.last_epochs, "last_updates": args.last_updates, "best": args.best}
+    checkpoints.average(args.folder, args.output, **counts, fewer=args.fewer)
+
+
+def add_resume(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer resume``."""
+    parser.add_argument("folder", metavar="DIR", help="the --save-dir of fairseq-train")
+
+
+def resume(args: argparse.Namespace) -> None:
+    """Run ``ode-transformer resume``."""
+    from . import checkpoints
+
+    checkpoints.resume(args.folder)
+
+
+def add_check(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer check``."""
+    parser.add_argument("paths", nargs="+", metavar="CHECKPOINT", help="the checkpoints to check")
+    parser.add_argument("--data", required=True, metavar="DIR", help="the folder of binarized data")
+
+
+def check(args: argparse.Namespace) -> None:
+    """Run ``ode-transformer check``."""
+    from . import checkpoints
+
+    checkpoints.check(args.paths, args.data)
+
+
+def add_warm_start(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer warm-start``; what follows ``--`` are ``flags``."""
+    parser.usage = "%(prog)s CHECKPOINT --arch ARCH --output FILE [options] [-- flags of fairseq-train]"
+    parser.add_argument(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        help="a checkpoint of a Transformer or RoBERTa of stock fairseq, of any version, or model.safetensors",
+    )
+    parser.add_argument(
+        "--arch", metavar="ARCH", required=True, help="one of our architectures, of the checkpoint's size"
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", required=True, help="the file to write, for --finetune-from-model or --restore-file"
+    )
+    parser.add_argument(
+        "--data", metavar="DIR", help="binarized data; the sizes of its dictionaries have to match the checkpoint"
+    )
+    parser.add_argument(
+        "--dynamics-scale", type=float, default=0.0, metavar="S",
+        help="the flow's last layer begins at S times its usual values (default: 0, which changes nothing at first)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--approximate", action="store_true", help="also write a model that cannot equal its source exactly"
+    )
+    parser.add_argument("--verbose", action="store_true", help="print what became of every tensor")
+
+
+def warm_start(args: argparse.Namespace) -> None:
+    """Run ``ode-transformer warm-start``."""
+    from . import checkpoints
+
+    its = {name: getattr(args, name) for name in ("data", "dynamics_scale", "approximate", "verbose")}
+    checkpoints.warm_start(args.checkpoint, args.output, args.arch, args.flags, **its)
+
+
+def add_record(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer record``."""
+    parser.add_argument("name", metavar="RECIPE", help="the recipe of a finished run")
+    recipes.add_variant(parser)
+    _add_folder(parser, "the run's folder")
+    parser.add_argument("--output", metavar="FILE", required=True, help="the JSON file to write")
+    parser.add_argument(
+        "--translations",
+        action="store_true",
+        help="also write the system's output for each test set beside the record, one text file per test set, which "
+        "`ode-transformer compare` reads when the run has been deleted: detokenized translations, summaries, "
+        "corrections or predictions",
+    )
+
+
+def record(args: argparse.Namespace) -> None:
+    """Run ``ode-transformer record``."""
+    from . import records
+
+    its = {name: getattr(args, name) for name in ("run_dir", "scale", "seed", "translations")}
+    records.write_record(args.name, args.output, **its)

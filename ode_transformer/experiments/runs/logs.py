@@ -1,0 +1,106 @@
+"""Logs of ``fairseq-train``: curves, the time that was spent, and how a training that diverged ended."""
+
+import contextlib
+import re
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ...errors import OdeTransformerError
+from ...files import regular
+from ..fairseq_output import entries
+from ..schema import MOST
+from .terminal import DIVERGED
+
+TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # at the beginning of each line that fairseq logs
+
+
+class LogError(OdeTransformerError):
+    """A log without what fairseq-train writes; the message names the file and what is missing."""
+
+
+def processes(text: str) -> list[str]:
+    """What each process of a training wrote to its log: the first and, after interruptions, those that resumed it."""
+    beginning = rf"(?={TIME} \| INFO \| fairseq_cli\.train \| \{{)"  # its configuration
+    return re.split(beginning, text)[1:] or [text]
+
+
+def _seconds(lines: str) -> float:
+    """The time from the configuration of a process to the last progress that it logged."""
+    times = re.findall(rf"({TIME}) \| INFO \| (?:fairseq_cli\.train \| \{{|train_inner|train|valid)", lines)
+    stamps = [datetime.fromisoformat(time) for time in times]
+    # fairseq logs local time, which is set back at the end of daylight saving time.
+    return sum(max(0.0, (later - stamp).total_seconds()) for stamp, later in pairwise(stamps))
+
+
+def read_log(path: Path) -> dict[str, Any]:
+    """Read fairseq's JSON lines of progress from a log of ``fairseq-train --log-format json``.
+
+    Returns:
+        ``curve``, a list with an entry per epoch (training and validation loss, perplexity or accuracy, gradient norm,
+        words per second, updates); ``training`` and ``validation``, the same by updates, each time that it was logged;
+        ``seconds``, the processes' time in all.
+
+    Raises:
+        LogError: it is no such log, or no epoch was finished.
+    """
+    try:
+        text = regular(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise LogError(f"{path}: {error.strerror}") from error
+    curve: dict[int, dict[str, Any]] = {}
+    steps: dict[str, dict[int, dict[str, float]]] = {"train_inner": {}, "valid": {}}
+    for kind, values in entries(text, "train_inner", "train", "valid"):
+        try:
+            updates, epoch = int(values["num_updates"]), int(values["epoch"])
+            kept = {k: float(values[k]) for k in ("loss", "ppl", "accuracy", "gnorm", "wps") if k in values}
+            if not 0 <= updates < MOST:
+                raise ValueError(f"num_updates {updates}")
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
+            raise LogError(f"{path}: an entry of {kind} lacks a number that fairseq-train writes: {error!r}") from error
+        if kind in steps:
+            steps[kind][updates] = {"num_updates": updates, **{k: v for k, v in kept.items() if k != "wps"}}
+        if kind != "train_inner":
+            entry = curve.setdefault(epoch, {"epoch": epoch})
+            if kind == "train":
+                entry["num_updates"] = updates
+            entry |= {f"{kind}_{k}": v for k, v in kept.items() if kind == "train" or k != "wps"}
+    curve = {epoch: entry for epoch, entry in curve.items() if "num_updates" in entry}  # others did not end
+    if not curve:
+        raise LogError(f"{path}: no log of fairseq-train --log-format json with a finished epoch")
+    try:
+        seconds = sum(map(_seconds, processes(text)))
+    except ValueError as error:
+        raise LogError(f"{path}: has a date that there is not: {error}") from error
+    return {
+        "curve": [curve[epoch] for epoch in sorted(curve)],
+        "training": [steps["train_inner"][n] for n in sorted(steps["train_inner"])],
+        "validation": [steps["valid"][n] for n in sorted(steps["valid"])],
+        # Not by fairseq's own clock, "wall", which stands at 0 in a training that was resumed within an epoch.
+        "seconds": seconds,
+    }
+
+
+def divergence(path: Path) -> str:
+    """What a log says of a training that ended because it diverged: the update and the last numbers; else empty.
+
+    The update and the learning rate are those of ``crash.pt``, which fairseq leaves beside it, if it can be read.
+    """
+    from ... import checkpoints
+
+    text = processes(path.read_text(encoding="utf-8", errors="replace"))[-1] if path.is_file() else ""
+    if not DIVERGED.search(text):
+        return ""
+    reported = [values for _, values in entries(text, "train_inner", "train")]
+    found = reported[-1] if reported else {}
+    with contextlib.suppress(OdeTransformerError, LookupError, TypeError):
+        state = checkpoints.load(path.with_name("crash.pt"))
+        found |= {"num_updates": state["optimizer_history"][-1]["num_updates"]}
+        found |= {"lr": state["last_optimizer_state"]["param_groups"][0]["lr"]}
+    names = {"num_updates": "updates", "lr": "learning rate", "gnorm": "gradient norm of the last report"}
+    numbers = ", ".join(f"{name} {found[key]}" for key, name in names.items() if key in found)
+    return (
+        f"the training diverged, its gradients are no longer finite numbers ({numbers or 'before the first report'}); "
+        "take a lower --lr, more --warmup-updates or a lower --clip-norm"
+    )

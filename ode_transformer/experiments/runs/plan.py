@@ -1,0 +1,96 @@
+"""What runs will take, by records of the same recipes: updates, disk space, and hours on hardware like this."""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ... import machine
+from .. import recipes
+from .records import RecordError, read_record
+
+SAME = ("processor", "cores", "gpus")  # what two machines have in common whose speeds are compared
+KEPT: dict[str, Callable[[Mapping[str, Any]], bool]] = {
+    "keep-last-epochs": lambda flags: bool(flags.get("no-epoch-checkpoints")),
+    "keep-interval-updates": lambda flags: not flags.get("save-interval-updates"),
+    "keep-best-checkpoints": lambda flags: not isinstance(flags.get("keep-best-checkpoints"), int),
+}
+"""The flags that bound the checkpoints of a kind, and by which flags there are none of that kind."""
+
+OTHERS = 2  # checkpoints beside them: the best and the last
+BYTES = 12  # of a checkpoint per parameter: the weight and Adam's two moments, in single precision
+AVERAGED = 4  # likewise of an average, which has weights alone
+
+
+class Cost(NamedTuple):
+    """What a run takes; 0 stands for what no record tells."""
+
+    updates: int
+    gib: float
+    hours: float
+
+
+def line(planned: Sequence[recipes.Recipe], jobs: int = 1) -> str:
+    """Return what runs take together, as far as it is known of all of them.
+
+    Args:
+        planned: their recipes.
+        jobs: how many of them go on at a time.
+    """
+    known = functools.cache(lambda given, scale: cost(recipes.load(given, scale=scale)))
+    costs = [known(recipe.given, recipe.scale) for recipe in planned]
+    parts = [f"{len(costs)} run{'s' * (len(costs) != 1)}"]
+    if all(one.updates for one in costs):
+        parts.append(f"{sum(one.updates for one in costs):,} updates")
+    if all(one.gib for one in costs):
+        parts.append(f"about {sum(one.gib for one in costs):.1f} GiB of checkpoints")
+    if all(one.hours for one in costs):
+        hours = max(sum(one.hours for one in costs) / jobs, *(one.hours for one in costs))
+        parts.append(f"about {hours:.1f} hours by records of this hardware")
+    return ", ".join(parts)
+
+
+def cost(recipe: recipes.Recipe) -> Cost:
+    """Return what a run of a recipe takes, by its own record if there is one, or else by those in ``results``."""
+    found, updates = list(_records(recipe)), recipe.train.flags.get("max-update", 0)
+    if not found:
+        return Cost(updates, 0.0, 0.0)
+    kept, parameters = _kept(recipe.train.flags), found[0]["training"]["parameters"]
+    gib = (kept * BYTES + AVERAGED) * parameters / 2**30 if kept else 0.0
+    updates = updates or _updates(found[0])
+    here = machine.hardware()
+    for record in found:
+        training = record["training"]
+        places = [place["hardware"] for place in training.get("trained_on", [])] or [record["hardware"]]
+        cpu = "--cpu" in record["command"].split()
+        if not (cpu and here["gpus"]) and all(place[key] == here[key] for place in places for key in SAME):
+            return Cost(updates, gib, updates * training["seconds"] / 3600 / _updates(record))
+    return Cost(updates, gib, 0.0)
+
+
+def _updates(record: Mapping[str, Any]) -> int:
+    return max(entry.get("num_updates", 0) for entry in record["training"]["curve"])
+
+
+def _records(recipe: recipes.Recipe) -> Iterator[dict[str, Any]]:
+    """The records of a recipe, its own run's first."""
+    group, _, row = recipe.name.rpartition("/")
+    own = recipes.ROOT / recipes.default_run_dir(recipe) / "record.json"
+    others = sorted((recipes.ROOT / "results" / group).glob(f"{row}.*.json"))  # of other seeds and precisions
+    for path in (own, recipes.ROOT / "results" / group / f"{row}.json", *others):
+        try:
+            record = read_record(path)
+        except RecordError:  # there is none, or it was made by hand
+            continue
+        if record["scale"] == recipe.scale and record["training"]["seconds"] > 0 and _updates(record):
+            yield record
+
+
+def _kept(flags: Mapping[str, Any]) -> int:
+    """How many checkpoints a training leaves; 0 if fairseq keeps all of a kind."""
+    count = OTHERS
+    for name, none in KEPT.items():
+        most = flags.get(name)
+        if not none(flags) and (not isinstance(most, int) or most < 1):
+            return 0
+        count += 0 if none(flags) else most
+    return count

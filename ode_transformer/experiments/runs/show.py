@@ -1,0 +1,116 @@
+"""Recipes as a person reads them: what they are, and the commands of their steps."""
+
+import re
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Optional
+
+from .. import recipes
+from . import command_lines, plan, runner
+from .training import Place
+
+WIDTH = 120  # of lines that are printed
+_WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")  # of a shell
+
+
+def show(recipe: recipes.Recipe, devices: Optional[int], precision: Optional[str], run_dir: str = "") -> str:
+    """Return a recipe as a person reads it: what it is, the paper's numbers, what runs take, and all commands."""
+    place = _place(recipe, devices, precision)
+    lines = [f"# {recipe.name}: {recipe.description}"]
+    if recipe.scale == "small":
+        lines.append(
+            "# A rehearsal on little text, of the same architecture and depth but narrow: no result of the paper."
+        )
+    else:
+        lines += _about(recipe, place.devices, place.precision)
+        lines.append(f"# plan: {plan.line([recipe] * max(1, len(recipe.seeds)))}")
+    lines += [f"# row: {recipe.added_to}"] * bool(recipe.added_to)
+    lines += runner.printed(runner.steps(recipe, place, run_dir)).splitlines()
+    return "\n".join(map(_wrapped, lines))
+
+
+def _wrapped(line: str) -> str:
+    """A comment or a command in lines of at most ``WIDTH`` characters, as far as its words allow; the shell reads the
+    lines of a command as one.
+    """
+    if line.startswith("#"):
+        return textwrap.fill(line, WIDTH, subsequent_indent="#   ", break_long_words=False, break_on_hyphens=False)
+    words = _WORD.findall(line)
+    if " ".join(words) != line:  # of several lines, or with blanks that mean something
+        return line
+    parts = words[:1]
+    for word in words[1:]:  # a flag stays with its values
+        parts = [*parts, word] if word.startswith(("-", "&&", ">>")) else [*parts[:-1], f"{parts[-1]} {word}"]
+    lines = parts[:1]
+    for part in parts[1:]:
+        if len(lines[-1]) + len(part) + 3 <= WIDTH:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(f"    {part}")
+    return " \\\n".join(lines)
+
+
+def _place(recipe: recipes.Recipe, devices: Optional[int], precision: Optional[str]) -> Place:
+    """On the paper's GPUs, unless others are asked for."""
+    devices = devices or (recipe.devices if recipe.scale == "full" else None) or 1
+    return Place(devices=devices, precision=precision or recipe.train.precision)
+
+
+def _about(recipe: recipes.Recipe, devices: int, precision: str) -> list[str]:
+    """The paper's numbers and hardware, the size of an update, and what we chose."""
+    lines = []
+    for paper in recipe.paper:
+        scores = [f"{value} {metric} on {t}" for t, found in paper.scores.items() for metric, value in found.items()]
+        details = [
+            paper.parameters and f"{paper.parameters} parameters",
+            paper.updates and f"trained for {paper.updates}",
+        ]
+        lines.append(f"# paper: {', '.join(filter(None, [*scores, *details]))} ({paper.table}, {paper.row})")
+    if recipe.hardware:
+        lines.append(f"# hardware: {recipe.hardware}")
+    size = [f"up to {recipe.train.flags[k]:,} {unit}" for k, unit in
+            (("max-tokens", "tokens"), ("batch-size", "examples")) if recipe.train.flags.get(k)]  # fmt: skip
+    lines.append(
+        f"# an update: {recipe.train.batches} batch{'es' * (recipe.train.batches > 1)} of {' and '.join(size)}; "
+        f"on {devices} GPU{'s' * (devices > 1)} each takes {recipe.train.batches / devices:g}, in {precision}"
+    )
+    if recipe.seeds:
+        lines.append(f"# seeds: {', '.join(map(str, recipe.seeds))}")
+    if recipe.search:
+        space = replace(recipe.search, seeds=recipe.search.seeds or recipe.seeds or [recipe.own_seed])
+        parts = {**space.values, "seeds": space.seeds}
+        said = "; ".join(f"{name} {', '.join(map(str, values))}" for name, values in parts.items())
+        lines.append(f"# search: {said} ({space.trainings} trainings, `ode-transformer grid {recipe.given}`)")
+    return lines + [f"# note: {line}" for line in recipe.note.splitlines()]
+
+
+def check(files: Sequence[str] = ()) -> None:
+    """Read every recipe of this package, or of files elsewhere, and its flags; print their names.
+
+    Raises:
+        RecipeError: one is not sound.
+    """
+    for name in recipes.names(files):
+        recipe = recipes.load(name)
+        try:
+            command_lines.check(runner.steps(recipe, Place()))
+        except command_lines.FlagError as error:
+            raise recipes.RecipeError(f"{name}: {error}") from error
+        print(recipe.name)
+        if recipe.added_to:
+            print(f"warning: {recipe.added_to}", file=sys.stderr)
+
+
+def commands(recipe: recipes.Recipe, step: str, devices: Optional[int], precision: Optional[str], run_dir: str) -> str:
+    """Return the commands of one step, each in a line.
+
+    Raises:
+        RecipeError: there is no such step.
+    """
+    found = runner.steps(recipe, _place(recipe, devices, precision), run_dir)
+    chosen = [one.line() for one in found if one.name == step]
+    if not chosen and step != "start":  # most recipes start from nothing
+        raise recipes.RecipeError(f"step {step!r}: must be one of {', '.join(dict.fromkeys(s.name for s in found))}")
+    return "\n".join(chosen)

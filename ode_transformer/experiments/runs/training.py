@@ -1,0 +1,239 @@
+"""``fairseq-train``: its command for a recipe, and the place where it trains.
+
+Words about the place are kept apart from those that say what is trained: a training may go on elsewhere.
+"""
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from ...paths import USER_DIR
+from .. import recipes
+from ..recipes import RecipeError
+from ..tasks import TASKS
+from ..tasks.task import Step, flags
+from . import RunError, processes
+
+# Of fairseq-train, with a value: where it runs, and who else is told of its progress.
+PLACE_FLAGS = (
+    "--distributed-port",
+    "--distributed-world-size",
+    "--num-workers",
+    "--tensorboard-logdir",
+    "--wandb-project",
+)
+# Of fairseq-train, too: for these ``run`` has options of its own, which a record and a table know of.
+BEFORE_FLAGS = {"seed": "--seed, before the --"}
+BEFORE_FLAGS |= {name: f"--{name}, before the --" for name in recipes.PRECISIONS if name != "fp32"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run trains, in which precision, and with which additional flags."""
+
+    devices: int = 1
+    precision: str = "fp32"
+    cpu: bool = False
+    torchrun: bool = False
+    nodes: int = 1
+    rank: int = 0
+    alone: bool = True  # or one of several tasks of a job, which begin the same training
+    flags: tuple[str, ...] = ()  # of fairseq-train
+
+    @property
+    def options(self) -> list[str]:
+        """The options of ``ode-transformer run`` that put another run in the same place."""
+        device = ["--cpu"] if self.cpu else ["--devices", str(self.devices)]
+        return [*device, f"--{self.precision}", *["--torchrun"] * self.torchrun]
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The same as arguments of a function."""
+        device = {"cpu": True} if self.cpu else {"devices": self.devices}
+        return {**device, "precision": self.precision, "torchrun": self.torchrun}
+
+
+def gpu_count() -> int:
+    """How many GPUs are here."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def visible_gpus() -> list[str]:
+    """The names by which ``CUDA_VISIBLE_DEVICES`` of another process may choose among the GPUs of this one."""
+    return [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name] or [
+        str(i) for i in range(gpu_count())
+    ]
+
+
+def _count(variable: str, least: int = 1) -> int:
+    value = os.environ.get(variable) or str(least)
+    if not value.isdecimal() or int(value) < least:
+        raise RunError(f"{variable}={value}: must be a whole number, {least} or more")
+    return int(value)
+
+
+def place_here(
+    recipe: recipes.Recipe,
+    *,
+    trains: bool = True,
+    jobs: int = 1,
+    devices: Optional[int] = None,
+    cpu: bool = False,
+    precision: Optional[str] = None,
+    torchrun: bool = False,
+    flags: Sequence[str] = (),
+    dry_run: bool = False,
+) -> Place:
+    """Return where a run is to continue, by what was asked for, the job's variables and the machine.
+
+    Args:
+        recipe: what is run.
+        trains: whether training is among the steps.
+        jobs: how many runs go on at a time, each with devices of its own.
+        devices: how many train together; by default as many as are here and divide the recipe's batches.
+        cpu: whether no GPU is to be used.
+        precision: by default the recipe's on GPUs, fp32 on a CPU.
+        torchrun: whether torchrun starts the processes.
+        flags: of fairseq-train, besides the recipe's.
+        dry_run: whether commands are printed only, for a machine that may be another.
+
+    Raises:
+        RunError: a number of devices that is not here, half precision without a GPU, a flag that a run sets itself.
+    """
+    for flag, instead in (recipes.OWN_FLAGS | BEFORE_FLAGS).items():
+        if f"--{flag}" in names(flags):
+            raise RunError(f"-- --{flag}: is set by {instead}")
+    slurm = "SLURM_STEP_ID" in os.environ  # started by srun; in a batch script or salloc's shell it is not
+    nodes = _count("SLURM_NNODES" if slurm else "NNODES")
+    tasks = _count("SLURM_NTASKS") if slurm else 1
+    gpus = 0 if cpu else gpu_count()
+    if cpu and (devices or 1) > 1:
+        raise RunError(f"--devices {devices}: must be 1 with --cpu, which trains in one process")
+    if not gpus and not cpu and not dry_run:
+        cpu = True
+        wanted = precision or recipe.train.precision
+        if trains and wanted != "fp32":
+            whose = f"--{wanted}" if precision else f"{recipe.name} trains in {wanted}"
+            raise RunError(f"{whose}: no GPU is here; give --cpu to train on the CPU, in fp32 unless you say otherwise")
+        if trains:
+            processes.say("warning: NO GPU IS HERE: training on the CPU, as with --cpu")
+    if torchrun and not gpus:
+        raise RunError("--torchrun: needs GPUs, because fairseq divides by their number")
+    if jobs > 1 and (nodes > 1 or tasks > 1 or torchrun):
+        raise RunError(f"--jobs {jobs}: must be 1 in a job of several tasks or nodes, and with --torchrun")
+    if jobs > 1 and gpus and jobs * (devices or 1) > gpus and not dry_run:
+        raise RunError(f"--jobs {jobs}: needs {jobs} x {devices or 1} GPUs; this machine has {gpus}")
+    here = max(gpus // jobs, 1)
+    if trains and (devices or 1) > here and nodes == tasks == 1 and not dry_run:
+        raise RunError(
+            f"--devices {devices}: this machine has {gpus or 'no'} GPU{'s' * (gpus != 1)}; must be at most {here}"
+        )
+    if devices is None and (nodes > 1 or tasks > 1):
+        devices = tasks if tasks > nodes else nodes * here
+    if devices is None:
+        devices = max(n for n in recipes.divisors(recipe) if n <= here)
+    if devices % nodes:
+        raise RunError(f"--devices {devices}: cannot be dealt evenly to {nodes} nodes")
+    # With a port and one task per node, fairseq uses all GPUs of the job, whatever it is told.
+    if "--distributed-port" in names(flags) and tasks <= nodes and gpus and devices != nodes * gpus:
+        raise RunError(
+            f"--devices {devices}: the job has {nodes} x {gpus} GPUs, and all would train; ask Slurm for {devices}"
+        )
+    rank = _count("SLURM_PROCID" if slurm else "NODE_RANK", least=0)
+    alone = nodes == tasks == 1
+    return Place(
+        devices=devices,
+        precision=precision or ("fp32" if cpu else recipe.train.precision),
+        cpu=cpu,
+        torchrun=torchrun,
+        nodes=nodes,
+        rank=0 if alone else rank,
+        alone=alone,
+        flags=tuple(flags),
+    )
+
+
+def is_of_fairseq(arch: str) -> bool:
+    """Whether an architecture is one of fairseq's own Transformers or RoBERTas, judged by its name."""
+    ours = arch in ("transformer_encoder", "transformer_small") or "macaron" in arch
+    return arch.startswith(("roberta", "transformer")) and not ours
+
+
+def step(recipe: recipes.Recipe, place: Place, run_dir: str, start: str = "") -> Step:
+    """Return the step that trains a recipe, from the checkpoint ``start`` if there is one.
+
+    Raises:
+        RecipeError: an unknown precision; a number of devices that does not divide the recipe's batches.
+    """
+    train, devices, precision = recipe.train, place.devices, place.precision
+    if precision not in recipes.PRECISIONS:
+        raise RecipeError(f"precision {precision!r}: must be one of {', '.join(recipes.PRECISIONS)}")
+    if devices not in recipes.divisors(recipe):
+        raise RecipeError(
+            f"{recipe.name}: {devices} devices do not divide the {train.batches} batches of an update; "
+            f"take one of {recipes.divisors(recipe)}"
+        )
+    if precision == "bf16" and is_of_fairseq(train.arch):
+        raise RecipeError(f"bf16: with --arch {train.arch}, fairseq assumes a TPU; take fp32, fp16 or amp")
+    placed, more = split(place.flags)
+    command = [
+        *("fairseq-train", recipe.data.directory, "--user-dir", USER_DIR),
+        *(*TASKS[recipe.task].flags(recipe), "--arch", train.arch),
+        *flags({**train.flags, **({} if recipe.seed is None else {"seed": recipe.seed})}),
+        # New batches in each epoch: otherwise they depend on the epoch in which the process began, and a run that was
+        # interrupted learns from other batches than one that was not.
+        *("--update-epoch-batch-itr", "True"),
+        *("--log-format", "json", "--log-interval", "50", "--no-progress-bar"),
+        *([f"--{precision}"] if precision != "fp32" else []),
+        *more,
+    ]
+    # With new batches in each epoch, fairseq starts a process per epoch to read them, and does not end it: on a CPU,
+    # sixty such processes filled 24 GiB. There, the training process itself reads the text fast enough.
+    workers = ["--num-workers", "0"] if place.cpu and "num-workers" not in train.flags else []
+    where = [
+        *(["--finetune-from-model", start] if start else []),
+        *("--distributed-world-size", str(devices), "--update-freq", str(train.batches // devices)),
+        *("--save-dir", run_dir, *workers, *placed, *["--cpu"] * place.cpu),
+    ]
+    return Step(
+        "train",
+        command,
+        [recipe.data.directory, *([start] if start else [])],
+        [f"{run_dir}/run.json", f"{run_dir}/checkpoint_last.pt"],
+        where=where,
+        launcher=_torchrun(place) if place.torchrun else [],
+        environment=processes.KEEP_FREED_MEMORY if place.cpu else {},
+        log=f"{run_dir}/train.log",
+    )
+
+
+def split(words: Sequence[str], apart: Collection[str] = PLACE_FLAGS) -> tuple[list[str], list[str]]:
+    """Return the flags ``apart`` (by default those that say where a training runs) with values, and the others."""
+    placed, others, rest = [], [], iter(words)
+    for word in rest:
+        flag, equals, value = word.partition("=")
+        if flag in apart:
+            placed += [flag, value if equals else next(rest, "")]
+        elif word == "--cpu":
+            placed.append(word)
+        else:
+            others.append(word)
+    return placed, others
+
+
+def names(words: Sequence[str]) -> list[str]:
+    """Return the names of flags among words, also of those whose value follows an equals sign."""
+    return [word.partition("=")[0] for word in words if word.startswith("--")]
+
+
+def _torchrun(place: Place) -> list[str]:
+    return [
+        *("torchrun", "--nnodes", str(place.nodes)),
+        *("--node_rank", os.environ.get("SLURM_NODEID") or str(place.rank)),
+        *("--nproc_per_node", str(place.devices // place.nodes)),
+        *("--master_addr", os.environ.get("MASTER_ADDR", "127.0.0.1")),
+        *("--master_port", os.environ.get("MASTER_PORT", "29500"), "--no_python"),
+    ]

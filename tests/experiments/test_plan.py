@@ -1,0 +1,95 @@
+"""What runs will take, where records of the same recipe tell."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ode_transformer import machine
+from ode_transformer.experiments import cli, recipes
+from ode_transformer.experiments.runs import plan
+from tests.helpers import run_record
+
+HERE = {"processor": "P", "cores": 2, "memory_gib": 9, "gpus": []}
+NAME = "multi30k-full/macaron-tiny"  # 8,000 updates; the checkpoints of ten epochs are kept
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Writes records below the top of a repository, where there are no others."""
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    monkeypatch.setattr(machine, "hardware", lambda: HERE | {"memory_gib": 7})
+
+    def write(name, **training):
+        training = {"parameters": 10**6, "curve": [{"num_updates": 500}], "seconds": 900.0, **training}
+        record = run_record(devices=1, hardware=HERE, training=training)
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record))
+        return path
+
+    return write
+
+
+def test_a_record_tells_what_runs_take(write, monkeypatch):
+    recipe = recipes.load(NAME)
+    assert plan.line([recipe]) == "1 run, 8,000 updates"
+    record = write(f"results/{NAME}.json")
+    gib = (12 * 12 + 4) * 1e6 / 2**30
+    assert plan.cost(recipe) == (8000, pytest.approx(gib), pytest.approx(4.0))
+    more = f"about {3 * gib:.1f} GiB of checkpoints, about {{}} hours by records of this hardware"
+    assert plan.line([recipe] * 3) == f"3 runs, 24,000 updates, {more.format('12.0')}"
+    assert plan.line([recipe] * 3, jobs=2).endswith(more.format("6.0"))
+    assert plan.line([recipe, recipes.load("multi30k-full/rk2-tiny")]) == "2 runs, 16,000 updates"
+    # Of another machine, in part or all of it, the room alone is known; a run of one's own counts first.
+    write(f"results/{NAME}.json", trained_on=[{"hardware": HERE}, {"hardware": HERE | {"gpus": ["G"]}}])
+    assert plan.cost(recipe).hours == 0 < plan.cost(recipe).gib
+    write(f"results/{NAME}.seed-2.json", seconds=1800.0)
+    assert plan.cost(recipe).hours == pytest.approx(8.0)
+    write(f"runs/{NAME}/record.json", trained_on=[{"hardware": HERE}], seconds=450.0)
+    assert plan.cost(recipe).hours == pytest.approx(2.0)
+    # What a CPU took beside a GPU is no speed of that.
+    monkeypatch.setattr(machine, "hardware", lambda: HERE | {"gpus": ["G"]})
+    write(f"results/{NAME}.json", trained_on=[{"hardware": HERE | {"gpus": ["G"]}}])
+    assert plan.cost(recipe).hours == pytest.approx(4.0)
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"command": "fairseq-train data --cpu"}))
+    assert plan.cost(recipe).hours == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "count"),
+    [
+        ({"keep-last-epochs": 5}, 7),
+        ({"keep-last-epochs": 5, "keep-best-checkpoints": 3}, 10),
+        ({"keep-last-epochs": 5, "save-interval-updates": 10, "keep-interval-updates": 4}, 11),
+        ({"no-epoch-checkpoints": True}, 2),
+        ({"keep-last-epochs": None}, 0),
+        ({"keep-best-checkpoints": 3}, 0),
+        ({"keep-last-epochs": 5, "save-interval-updates": 10}, 0),
+    ],
+)
+def test_checkpoints_are_counted_by_kind(flags, count):
+    assert plan._kept(flags) == count
+
+
+def test_what_is_no_record_tells_nothing(write):
+    recipe = recipes.load(NAME)
+    for training in ({"seconds": 0}, {"curve": []}, {"seconds": "x"}):
+        path = write(f"results/{NAME}.json", **training)
+        assert plan.cost(recipe) == (8000, 0, 0)
+    path.write_text("[")
+    assert plan.cost(recipe) == (8000, 0, 0)
+
+
+def test_a_recipe_shows_the_plan_of_all_its_seeds(write, capsys):
+    assert cli.main(["recipe", "show", "ode/wmt14-en-de/rk2"]) == 0
+    seeds = len(recipes.load("ode/wmt14-en-de/rk2").seeds) or 1
+    assert f"# plan: {seeds} run{'s' * (seeds > 1)}, {50_000 * seeds:,} updates\n" in capsys.readouterr().out
+
+
+def test_a_training_by_epochs_takes_the_updates_of_its_record(write):
+    recipe = recipes.load(NAME)
+    recipe = replace(recipe, train=replace(recipe.train, flags={"max-epoch": 3}))
+    assert plan.cost(recipe).updates == 0
+    write(f"results/{NAME}.json")
+    assert plan.cost(recipe).updates == 500
