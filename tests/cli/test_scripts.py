@@ -786,7 +786,7 @@ def test_a_gpu_that_is_free_gets_the_next_run(monkeypatch, tmp_path):
     ends = {"0": [None, None, 0], "1": [0], "2": [None, None, 0]}
     started = []
 
-    def start(suite, job, device):
+    def start(suite, training, device):
         started.append(device)
         polls = iter(ends.pop(device, [0]))
         return SimpleNamespace(poll=lambda: next(polls), returncode=0)
@@ -801,26 +801,17 @@ def test_a_gpu_that_is_free_gets_the_next_run(monkeypatch, tmp_path):
 
 
 def suite_of(folder, names):
-    """A suite of three runs at a time on GPUs."""
-    options = {
-        "systems": names,
-        "precisions": ["fp32"],
-        "minutes": 9,
-        "jobs": 3,
-        "cpu": False,
-        "flags": [],
-        "seeds": [1],
-    }
-    return gpu_suite.Suite(SimpleNamespace(**options, runs=folder / "runs", out=folder / "out"))
+    """A suite of three trainings at a time on GPUs."""
+    trainings = gpu_suite.trainings(names, ["fp32"], [1], folder / "runs", folder / "out")
+    return gpu_suite.Suite(trainings, folder / "out", 9, at_once=3)
 
 
 def test_the_gpu_suite_prepares_no_data_of_what_is_done(tmp_path, monkeypatch):
     executed = []
     monkeypatch.setattr(runner, "execute", executed.append)
     suite = suite_of(tmp_path, ["multi30k-full/rk2-tiny"])
-    record = suite.jobs[0].files(suite.runs, suite.out)[1]
-    record.parent.mkdir(parents=True)
-    record.touch()
+    suite.trainings[0].record.parent.mkdir(parents=True)
+    suite.trainings[0].record.touch()
     suite.train()
     assert not executed
 
@@ -932,7 +923,7 @@ def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch
 
     monkeypatch.setattr(suite, "timed", timed)
     suite.check()
-    assert suite.failed and suite.checks.read_text() == "tests/gpu/test_a.py::one[x y]\n"
+    assert suite.failed and (suite.out / "gpu-checks.txt").read_text() == "tests/gpu/test_a.py::one[x y]\n"
     suite.check()
     assert asked[1][asked[1].index("--deselect") + 1] == "tests/gpu/test_a.py::one[x y]"
-    assert suite.checks.read_text().splitlines() == ["tests/gpu/test_a.py::one[x y]", "tests/gpu/test_a.py::two"]
+    assert (suite.out / "gpu-checks.txt").read_text().splitlines() == ["tests/gpu/test_a.py::one[x y]", "tests/gpu/test_a.py::two"]

@@ -16,14 +16,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Optional
 
 from ... import files, processors
+from ...paths import ROOT
 from .. import recipes
 from ..arguments import at_least
-from ..runs import RunError, processes, runner, training
-from ..tasks.task import OURS
+from ..runs import RunError, processes, runner
+from ..runs.training import Place, gpu_count, is_of_fairseq
 
 TIMED_OUT = 124  # what timeout(1) and this module call a command whose time was over
 NO_TESTS = 5  # pytest's exit status
@@ -31,77 +33,89 @@ NO_TESTS = 5  # pytest's exit status
 CHECKS, CONTEST = 0.2, 0.4
 """The shares of checks and contest in the time; trainings have the rest."""
 
+OURS = (sys.executable, "-m", "ode_transformer")
+
 
 @dataclass(frozen=True)
-class Job:
-    """A run that the suite makes: a recipe with its seed, in a precision."""
+class Training:
+    """A training that the suite makes: a recipe with its seed, in a precision.
+
+    Its record is NAME.json in the folder ``out``, with seed and precision before the suffix where they are not usual.
+    """
 
     recipe: recipes.Recipe
     precision: str
+    runs: Path
+    out: Path
 
     @property
     def name(self) -> str:
         """The name by which users refer to it."""
-        seed = "" if self.recipe.seed is None else f" --seed {self.recipe.seed}"
-        return f"{self.recipe.given}{seed} {self.precision}"
+        return " ".join([self.recipe.given, *recipes.variant(self.recipe), self.precision])
 
-    def files(self, runs: Path, out: Path) -> tuple[Path, Path]:
-        """Its folder, and its record: NAME.json, with seed and precision before the suffix where they are not usual."""
-        seed = "" if self.recipe.seed is None else f".seed-{self.recipe.seed}"
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        return self.runs / f"{self.recipe.name.replace('/', '.')}{self._seed}.{self.precision}"
+
+    @property
+    def record(self) -> Path:
+        """The record, which is there when the training is done."""
         precision = "" if self.precision == "fp32" else f".{self.precision}"
-        folder = f"{self.recipe.name.replace('/', '.')}{seed}.{self.precision}"
-        return runs / folder, out / f"{self.recipe.name}{seed}{precision}.json"
+        return self.out / f"{self.recipe.name}{self._seed}{precision}.json"
 
-    def fits(self) -> bool:
-        """Whether it can be trained in this precision: fairseq takes ``--bf16`` with its own models for a TPU."""
-        return self.precision != "bf16" or not training.is_of_fairseq(self.recipe.train.arch)
+    @property
+    def _seed(self) -> str:
+        return "" if self.recipe.seed is None else f".seed-{self.recipe.seed}"
 
-    def command(self, runs: Path, out: Path, args: argparse.Namespace) -> list[str]:
-        """The command that makes it."""
-        folder, record = self.files(runs, out)
-        place = ["--cpu"] if args.cpu else ["--devices", "1"]
-        words = [*OURS, "run", self.recipe.given, "--run-dir", str(folder), "--record", str(record)]
-        return [*words, *recipes.variant(self.recipe), f"--{self.precision}", *place, "--", *args.flags]
+    def words(self, cpu: bool, flags: Sequence[str]) -> list[str]:
+        """The command that makes it, after ``ode-transformer``."""
+        words = ["run", self.recipe.given, "--run-dir", str(self.folder), "--record", str(self.record)]
+        place = ["--cpu"] if cpu else ["--devices", "1"]
+        return [*words, *recipes.variant(self.recipe), f"--{self.precision}", *place, "--", *flags]
 
 
-def jobs_of(args: argparse.Namespace) -> list[Job]:
-    """The runs to make."""
-    names = args.systems
-    if names is None:
-        data = Path(os.environ.get("ODE_TRANSFORMER_DATA") or os.devnull)
-        treebank = any(path.exists() for path in (recipes.ROOT / "data-bin" / "ptb", data / "ptb", data / "ptb.tar.xz"))
-        groups = ("ptb", "multi30k-full") if treebank else ("multi30k-full",)
-        names = [
-            n for g in groups for n in recipes.names() if n.startswith(f"{g}/") and not recipes.load(n).train.start
-        ]
+def usual() -> list[str]:
+    """The recipes that are trained by default."""
+    data = Path(os.environ.get("ODE_TRANSFORMER_DATA") or os.devnull)
+    treebank = any(path.exists() for path in (ROOT / "data-bin" / "ptb", data / "ptb", data / "ptb.tar.xz"))
+    groups = ("ptb", "multi30k-full") if treebank else ("multi30k-full",)
+    return [n for g in groups for n in recipes.names() if n.startswith(f"{g}/") and not recipes.load(n).train.start]
+
+
+def trainings(
+    names: Sequence[str], precisions: Sequence[str], seeds: Sequence[int], runs: Path, out: Path
+) -> list[Training]:
+    """The trainings of recipes; fairseq takes ``--bf16`` with its own models for a TPU, so that these are left out."""
     found = []
-    for precision in args.precisions:
+    for precision in precisions:
         for name in names:
-            seeds = args.seeds if recipes.load(name).seeds else [None]
-            found += [Job(recipes.load(name, seed=seed), precision) for seed in seeds]
-    return [job for job in found if job.fits()]
+            recipe = recipes.load(name)
+            if precision == "bf16" and is_of_fairseq(recipe.train.arch):
+                continue
+            of_seeds = [recipes.load(name, seed=seed) for seed in seeds] if recipe.seeds else [recipe]
+            found += [Training(one, precision, runs.absolute(), out.absolute()) for one in of_seeds]
+    return found
 
 
+@dataclass
 class Suite:
-    """The suite, with a limit on its time."""
+    """The suite, with a limit on its time: so many ``minutes`` from now on."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        self.args = args
-        self.runs, self.out = Path(args.runs).absolute(), Path(args.out).absolute()
-        self.deadline = time.monotonic() + 60 * args.minutes
-        self.jobs = jobs_of(args)
-        self.failed = False
-        self.checks, self.record = self.out / "gpu-checks.txt", self.out / "contest.json"
+    trainings: Sequence[Training]
+    out: Path
+    minutes: float
+    at_once: int = 1
+    cpu: bool = False
+    flags: Sequence[str] = ()
+    failed: bool = False
+    began: float = field(default_factory=time.monotonic)
 
     def left(self) -> float:
         """The seconds that are left."""
-        return self.deadline - time.monotonic()
+        return self.began + 60 * self.minutes - time.monotonic()
 
-    def done(self, job: Job) -> bool:
-        """Whether there is a record of a job."""
-        return job.files(self.runs, self.out)[1].is_file()
-
-    def timed(self, words: Sequence[str], seconds: float, output: Path | None = None) -> int:
+    def timed(self, words: Sequence[str], seconds: float, output: Optional[Path] = None) -> int:
         """Run a command for so many seconds at most, or until the time is over; its exit status."""
         process = None
         with contextlib.ExitStack() as stack:
@@ -110,7 +124,7 @@ class Suite:
                 with processes.signals_wait():  # until it is known which process to end
                     process = subprocess.Popen(
                         words,
-                        cwd=recipes.ROOT,
+                        cwd=ROOT,
                         env=processes.environment({}),
                         stdout=where,
                         stderr=where and subprocess.STDOUT,
@@ -127,124 +141,110 @@ class Suite:
     def check(self) -> None:
         """The tests that need a GPU and have not passed yet; those that pass are listed, by name."""
         processes.say("== checks")
-        passed = self.checks.read_text().split("\n") if self.checks.is_file() else []
-        log = self.out / "gpu-checks.log"
+        listed, log = self.out / "gpu-checks.txt", self.out / "gpu-checks.log"
+        passed = set(listed.read_text().split("\n")) - {""} if listed.is_file() else set()
         words = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--tb", "short", "tests/gpu"]
-        words += [word for name in passed if name for word in ("--deselect", name)]
-        status = self.timed(words, CHECKS * self.args.minutes * 60, log)
-        found = re.findall(r"^(tests/\S.*?) PASSED", log.read_text(errors="replace"), re.MULTILINE)
-        files.write_text(self.checks, "\n".join(sorted({*passed, *found} - {""})) + "\n")
-        failed = re.findall(r"^FAILED .*", log.read_text(errors="replace"), re.MULTILINE)
+        words += [word for name in sorted(passed) for word in ("--deselect", name)]
+        status = self.timed(words, CHECKS * self.minutes * 60, log)
+        said = log.read_text(errors="replace")
+        found = re.findall(r"^(tests/\S.*?) PASSED", said, re.MULTILINE)
+        files.write_text(listed, "\n".join(sorted(passed | set(found))) + "\n")
+        failed = re.findall(r"^FAILED .*", said, re.MULTILINE)
         processes.say("\n".join([f"{len(found)} passed, {len(failed)} failed", *failed]))
         self.failed |= bool(failed) or status not in (0, NO_TESTS, TIMED_OUT)
 
     def contest(self) -> None:
         """Training in every mode beside stock fairseq, unless there is a record."""
-        if self.record.is_file():
+        record, data = self.out / "contest.json", ROOT / "data-bin" / "multi30k-own.en-de"
+        if record.is_file():
             return
         processes.say("== contest")
-        minutes = CONTEST * self.args.minutes
-        words = [sys.executable, "-m", "ode_transformer", "bench", "gpu", "--output", str(self.record)]
-        words += ["--minutes", f"{minutes:.2f}", "--device", "cpu" if self.args.cpu else "cuda"]
-        data = recipes.ROOT / "data-bin" / "multi30k-own.en-de"
-        words += ["--data", str(data)] if data.is_dir() else []
+        minutes = CONTEST * self.minutes
+        words = [*OURS, "bench", "gpu", "--output", str(record), "--minutes", f"{minutes:.2f}"]
+        words += ["--device", "cpu" if self.cpu else "cuda", *(["--data", str(data)] if data.is_dir() else [])]
         self.failed |= self.timed(words, 60 * minutes + 90) not in (0, TIMED_OUT)
 
     def train(self) -> None:
-        """All runs, some at a time, spread over the GPUs; the next call resumes those that have not ended."""
-        place = training.Place(cpu=self.args.cpu)
-        waiting = [job for job in self.jobs if not self.done(job)]
-        runner.prepare([job.recipe for job in waiting], place)
-        count = max(training.gpu_count(), 1)
+        """All trainings, some at a time, spread over the GPUs; the next call resumes those that have not ended."""
+        waiting = [training for training in self.trainings if not training.record.is_file()]
+        runner.prepare([training.recipe for training in waiting], Place(cpu=self.cpu))
+        count = max(gpu_count(), 1)
         devices = (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))).split(",")
 
-        def start(job: Job, slot: int) -> subprocess.Popen:
-            return self.start(job, devices[slot % len(devices)])
+        def start(training: Training, slot: int) -> subprocess.Popen:
+            return self.start(training, devices[slot % len(devices)])
 
-        processes.side_by_side(waiting, self.args.jobs, start, self.ended, self.left)
+        processes.side_by_side(waiting, self.at_once, start, self.ended, self.left)
 
-    def ended(self, job: Job, status: int, seconds: float) -> None:
-        """Note and say that a run failed, if it did."""
+    def start(self, training: Training, device: str) -> subprocess.Popen:
+        """Start a training on a device; its output goes to ``suite.log`` in its folder."""
+        processes.say(f"== {training.name}")
+        more = {"CUDA_VISIBLE_DEVICES": device}
+        if self.cpu and not os.environ.get(processors.VARIABLE):
+            more[processors.VARIABLE] = str(max(1, processors.usable() // self.at_once))
+        words = [*OURS, *training.words(self.cpu, self.flags)]
+        return processes.start(words, processes.environment(more), training.folder / "suite.log")
+
+    def ended(self, training: Training, status: int, seconds: float) -> None:
+        """Note and say that a training failed, if it did."""
         if status:
             self.failed = True
-            log = job.files(self.runs, self.out)[0] / "suite.log"
-            processes.say(f"failed: {job.name}, after {seconds:.0f} s")
-            processes.say("\n".join(log.read_text(errors="replace").splitlines()[-20:]))
+            log = (training.folder / "suite.log").read_text(errors="replace")
+            processes.say(f"failed: {training.name}, after {seconds:.0f} s")
+            processes.say("\n".join(log.splitlines()[-20:]))
 
-    def start(self, job: Job, device: str) -> subprocess.Popen:
-        """Start a run on a device; its output goes to ``suite.log`` in its folder."""
-        processes.say(f"== {job.name}")
-        folder = job.files(self.runs, self.out)[0]
-        words = [sys.executable, *job.command(self.runs, self.out, self.args)[1:]]
-        more = {"CUDA_VISIBLE_DEVICES": device}
-        if self.args.cpu and not os.environ.get(processors.VARIABLE):
-            more[processors.VARIABLE] = str(max(1, processors.usable() // self.args.jobs))
-        return processes.start(words, processes.environment(more), folder / "suite.log")
-
-    def report(self) -> int:
-        """Print what is done and what is left; return how many are left."""
-        left = 0
-        for job in self.jobs:
-            if self.done(job):
-                print(f"done: {job.name}")
-            else:
-                left += 1
-                print(f"left: {job.name} (log: {job.files(self.runs, self.out)[0] / 'suite.log'})")
-        return left
+    def run(self) -> int:
+        """Run all parts, and print what is done and what is left; the exit status is 1 if something failed."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        with contextlib.chdir(ROOT), processes.terminable():
+            self.check()
+            self.contest()
+            self.train()
+        left = [training for training in self.trainings if not training.record.is_file()]
+        for training in self.trainings:
+            log = f" (log: {training.folder / 'suite.log'})" if training in left else ""
+            print(f"{'left' if training in left else 'done'}: {training.name}{log}")
+        if not left:
+            print("all done")
+        elif not self.failed:
+            print(f"{len(left)} left; call again")
+        return int(self.failed)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer gpu-suite``."""
-    precisions = recipes.PRECISIONS
+    """The arguments of ``ode-transformer gpu-suite``."""
     add = parser.add_argument
     help_ = "stop after N minutes; call again to continue (default: %(default)s)"
     add("--minutes", type=at_least(1), default=9, metavar="N", help=help_)
-    help_ = "number of systems to train at the same time (default: %(default)s)"
-    add("--jobs", type=at_least(1), default=4, metavar="N", help=help_)
-    add("--runs", metavar="DIR", help="where checkpoints go (default: runs/gpu)")
-    add(
-        "--out",
-        metavar="DIR",
-        help="where the small result files go (default: results/gpu, apart from records of runs on CPUs)",
-    )
-    add(
-        "--systems",
-        nargs="+",
-        metavar="RECIPE",
-        help="what to train (default: all of multi30k-full that start from no checkpoint, and ptb)",
-    )
-    add("--precisions", nargs="+", choices=precisions, default=["bf16"], help="precisions to train in (default: bf16)")
+    add("--jobs", type=at_least(1), default=4, metavar="N", help="trainings at the same time (default: %(default)s)")
+    add("--runs", type=Path, metavar="DIR", help="folder for checkpoints (default: runs/gpu)")
+    help_ = "folder for the small files of results (default: results/gpu, apart from records of runs on CPUs)"
+    add("--out", type=Path, metavar="DIR", help=help_)
+    help_ = "recipes to train (default: all of multi30k-full that start from no checkpoint, and ptb)"
+    add("--systems", nargs="+", metavar="RECIPE", help=help_)
+    help_ = "precisions to train in (default: bf16)"
+    add("--precisions", nargs="+", choices=recipes.PRECISIONS, default=["bf16"], help=help_)
     add("--seeds", nargs="+", type=at_least(1), default=[1], metavar="N", help="seeds to train with (default: 1)")
     add("--cpu", action="store_true", help="rehearse the suite without a GPU")
-    add("--dry-run", action="store_true", help="print what would be run")
+    add("--dry-run", action="store_true", help="print the commands of the trainings")
     parser.epilog = (
         "Words after -- are passed on to fairseq-train, such as `-- --max-update 20`; they and --cpu need --runs and "
         "--out, because such a run is a rehearsal. --out gets gpu-checks.txt, contest.json and a record of every "
-        "finished run; what is there is not done again."
+        "finished training; what is there is not done again."
     )
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer gpu-suite``; the exit status is 1 if something failed."""
+    """Run ``ode-transformer gpu-suite``; the exit status."""
     if (args.flags or (args.cpu and not args.dry_run)) and not (args.runs and args.out):
         raise RunError("--cpu and flags after -- need --runs and --out: a rehearsal is not a result")
-    args.runs, args.out = args.runs or recipes.ROOT / "runs" / "gpu", args.out or recipes.ROOT / "results" / "gpu"
-    if not args.cpu and not args.dry_run and training.gpu_count() == 0:
+    if not args.cpu and not args.dry_run and gpu_count() == 0:
         raise RunError("no GPU is there; rehearse with --cpu")
-    suite = Suite(args)
+    runs, out = args.runs or ROOT / "runs" / "gpu", args.out or ROOT / "results" / "gpu"
+    wanted = trainings(args.systems or usual(), args.precisions, args.seeds, runs, out)
     if args.dry_run:
-        for job in suite.jobs:
-            if not suite.done(job):
-                print(shlex.join(job.command(suite.runs, suite.out, args)))
+        for training in wanted:
+            if not training.record.is_file():
+                print(shlex.join(["python", *OURS[1:], *training.words(args.cpu, args.flags)]))
         return 0
-    suite.out.mkdir(parents=True, exist_ok=True)
-    with contextlib.chdir(recipes.ROOT), processes.terminable():
-        suite.check()
-        suite.contest()
-        suite.train()
-        left = suite.report()
-    if not left:
-        print("all done")
-    elif not suite.failed:
-        print(f"{left} left; call again")
-    return int(suite.failed)
+    return Suite(wanted, out.absolute(), args.minutes, args.jobs, args.cpu, args.flags).run()
