@@ -923,7 +923,8 @@ def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch
 
     monkeypatch.setattr(suite, "timed", timed)
     suite.check()
-    assert suite.failed and (suite.out / "gpu-checks.txt").read_text() == "tests/gpu/test_a.py::one[x y]\n"
+    listed = suite.out / "gpu-checks.txt"
+    assert suite.failed and listed.read_text() == "tests/gpu/test_a.py::one[x y]\n"
     suite.check()
     assert asked[1][asked[1].index("--deselect") + 1] == "tests/gpu/test_a.py::one[x y]"
-    assert (suite.out / "gpu-checks.txt").read_text().splitlines() == ["tests/gpu/test_a.py::one[x y]", "tests/gpu/test_a.py::two"]
+    assert listed.read_text().splitlines() == ["tests/gpu/test_a.py::one[x y]", "tests/gpu/test_a.py::two"]
