@@ -20,11 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
-from ... import files, processors
+from ... import files
 from ...paths import ROOT
 from .. import recipes
 from ..arguments import at_least
 from ..runs import RunError, processes, runner
+from ..runs.runner import Run
 from ..runs.training import Place, gpu_count, is_of_fairseq
 
 TIMED_OUT = 124  # what timeout(1) and this module call a command whose time was over
@@ -36,45 +37,6 @@ CHECKS, CONTEST = 0.2, 0.4
 OURS = (sys.executable, "-m", "ode_transformer")
 
 
-@dataclass(frozen=True)
-class Training:
-    """A training that the suite makes: a recipe with its seed, in a precision.
-
-    Its record is NAME.json in the folder ``out``, with seed and precision before the suffix where they are not usual.
-    """
-
-    recipe: recipes.Recipe
-    precision: str
-    runs: Path
-    out: Path
-
-    @property
-    def name(self) -> str:
-        """The name by which users refer to it."""
-        return " ".join([self.recipe.given, *recipes.variant(self.recipe), self.precision])
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the run."""
-        return self.runs / f"{self.recipe.name.replace('/', '.')}{self._seed}.{self.precision}"
-
-    @property
-    def record(self) -> Path:
-        """The record, which is there when the training is done."""
-        precision = "" if self.precision == "fp32" else f".{self.precision}"
-        return self.out / f"{self.recipe.name}{self._seed}{precision}.json"
-
-    @property
-    def _seed(self) -> str:
-        return "" if self.recipe.seed is None else f".seed-{self.recipe.seed}"
-
-    def words(self, cpu: bool, flags: Sequence[str]) -> list[str]:
-        """The command that makes it, after ``ode-transformer``."""
-        words = ["run", self.recipe.given, "--run-dir", str(self.folder), "--record", str(self.record)]
-        place = ["--cpu"] if cpu else ["--devices", "1"]
-        return [*words, *recipes.variant(self.recipe), f"--{self.precision}", *place, "--", *flags]
-
-
 def usual() -> list[str]:
     """The recipes that are trained by default."""
     data = Path(os.environ.get("ODE_TRANSFORMER_DATA") or os.devnull)
@@ -84,17 +46,33 @@ def usual() -> list[str]:
 
 
 def trainings(
-    names: Sequence[str], precisions: Sequence[str], seeds: Sequence[int], runs: Path, out: Path
-) -> list[Training]:
-    """The trainings of recipes; fairseq takes ``--bf16`` with its own models for a TPU, so that these are left out."""
+    names: Sequence[str],
+    precisions: Sequence[str],
+    seeds: Sequence[int],
+    folder: Path,
+    out: Path,
+    *,
+    cpu: bool = False,
+    flags: Sequence[str] = (),
+) -> list[Run]:
+    """The runs of recipes, with their folders below ``folder`` and their records below ``out``.
+
+    A record is NAME.json, with seed and precision before the suffix where they are not usual. fairseq takes ``--bf16``
+    with its own models for a TPU, so that these are left out.
+    """
     found = []
     for precision in precisions:
         for name in names:
             recipe = recipes.load(name)
             if precision == "bf16" and is_of_fairseq(recipe.train.arch):
                 continue
-            of_seeds = [recipes.load(name, seed=seed) for seed in seeds] if recipe.seeds else [recipe]
-            found += [Training(one, precision, runs.absolute(), out.absolute()) for one in of_seeds]
+            for one in [recipes.load(name, seed=seed) for seed in seeds] if recipe.seeds else [recipe]:
+                place = Place(precision=precision, cpu=cpu, flags=tuple(flags))
+                seed = "" if one.seed is None else f".seed-{one.seed}"
+                run_dir = folder.absolute() / f"{one.name.replace('/', '.')}{seed}.{precision}"
+                suffix = "" if precision == "fp32" else f".{precision}"
+                record = out.absolute() / f"{one.name}{seed}{suffix}.json"
+                found.append(Run(one, place, str(run_dir), str(record)))
     return found
 
 
@@ -102,12 +80,11 @@ def trainings(
 class Suite:
     """The suite, with a limit on its time: so many ``minutes`` from now on."""
 
-    trainings: Sequence[Training]
+    trainings: Sequence[Run]
     out: Path
     minutes: float
     at_once: int = 1
     cpu: bool = False
-    flags: Sequence[str] = ()
     failed: bool = False
     began: float = field(default_factory=time.monotonic)
 
@@ -166,32 +143,14 @@ class Suite:
 
     def train(self) -> None:
         """All trainings, some at a time, spread over the GPUs; the next call resumes those that have not ended."""
-        waiting = [training for training in self.trainings if not training.record.is_file()]
-        runner.prepare([training.recipe for training in waiting], Place(cpu=self.cpu))
-        count = max(gpu_count(), 1)
-        devices = (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))).split(",")
+        failed = runner.several(self.waiting(), self.at_once, seconds_left=self.left)
+        for folder, error in failed.items():
+            processes.say(f"failed: {folder}: {error}")
+        self.failed |= bool(failed)
 
-        def start(training: Training, slot: int) -> subprocess.Popen:
-            return self.start(training, devices[slot % len(devices)])
-
-        processes.side_by_side(waiting, self.at_once, start, self.ended, self.left)
-
-    def start(self, training: Training, device: str) -> subprocess.Popen:
-        """Start a training on a device; its output goes to ``suite.log`` in its folder."""
-        processes.say(f"== {training.name}")
-        more = {"CUDA_VISIBLE_DEVICES": device}
-        if self.cpu and not os.environ.get(processors.VARIABLE):
-            more[processors.VARIABLE] = str(max(1, processors.usable() // self.at_once))
-        words = [*OURS, *training.words(self.cpu, self.flags)]
-        return processes.start(words, processes.environment(more), training.folder / "suite.log")
-
-    def ended(self, training: Training, status: int, seconds: float) -> None:
-        """Note and say that a training failed, if it did."""
-        if status:
-            self.failed = True
-            log = (training.folder / "suite.log").read_text(errors="replace")
-            processes.say(f"failed: {training.name}, after {seconds:.0f} s")
-            processes.say("\n".join(log.splitlines()[-20:]))
+    def waiting(self) -> list[Run]:
+        """The trainings that have no record."""
+        return [one for one in self.trainings if not Path(one.record).is_file()]
 
     def run(self) -> int:
         """Run all parts, and print what is done and what is left; the exit status is 1 if something failed."""
@@ -200,10 +159,10 @@ class Suite:
             self.check()
             self.contest()
             self.train()
-        left = [training for training in self.trainings if not training.record.is_file()]
-        for training in self.trainings:
-            log = f" (log: {training.folder / 'suite.log'})" if training in left else ""
-            print(f"{'left' if training in left else 'done'}: {training.name}{log}")
+        left = self.waiting()
+        for one in self.trainings:
+            name = f"{one.title}, {one.place.precision}"
+            print(f"left: {name} (log: {one.folder / 'run.log'})" if one in left else f"done: {name}")
         if not left:
             print("all done")
         elif not self.failed:
@@ -241,10 +200,16 @@ def main(args: argparse.Namespace) -> int:
     if not args.cpu and not args.dry_run and gpu_count() == 0:
         raise RunError("no GPU is there; rehearse with --cpu")
     runs, out = args.runs or ROOT / "runs" / "gpu", args.out or ROOT / "results" / "gpu"
-    wanted = trainings(args.systems or usual(), args.precisions, args.seeds, runs, out)
+    where = {"folder": runs, "out": out, "cpu": args.cpu, "flags": args.flags}
+    suite = Suite(
+        trainings(args.systems or usual(), args.precisions, args.seeds, **where),
+        out.absolute(),
+        args.minutes,
+        args.jobs,
+        args.cpu,
+    )
     if args.dry_run:
-        for training in wanted:
-            if not training.record.is_file():
-                print(shlex.join(["python", *OURS[1:], *training.words(args.cpu, args.flags)]))
+        for one in suite.waiting():
+            print(shlex.join(one.words()))
         return 0
-    return Suite(wanted, out.absolute(), args.minutes, args.jobs, args.cpu, args.flags).run()
+    return suite.run()

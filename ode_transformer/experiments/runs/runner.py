@@ -9,11 +9,12 @@ hold it. A step is a process of its own, or a command of this package, called in
 
 import contextlib
 import itertools
+import math
 import os
 import shlex
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -137,6 +138,12 @@ class Run:
     def title(self) -> str:
         """The recipe and the seed, for headings."""
         return f"{self.recipe.name}, seed {self.recipe.trained_seed}"
+
+    def words(self, *options: str) -> list[str]:
+        """The command that does this run, with more options of ``ode-transformer run``."""
+        words = [*OURS, "run", self.recipe.given, *recipes.variant(self.recipe), "--run-dir", self.run_dir]
+        words += ["--record", self.record] if self.record else []
+        return [*words, *options, *self.place.options, *(["--", *self.place.flags] if self.place.flags else [])]
 
     def steps(self) -> list[Step]:
         """The steps, in order."""
@@ -495,39 +502,45 @@ def run(
 
 
 def several(
-    found: Sequence[Run], jobs: int = 1, first: Optional[str] = None, last: Optional[str] = None, trained: bool = False
+    found: Sequence[Run],
+    jobs: int = 1,
+    first: Optional[str] = None,
+    last: Optional[str] = None,
+    trained: bool = False,
+    seconds_left: Optional[Callable[[], float]] = None,
 ) -> dict[str, OdeTransformerError]:
     """Do runs, one after another in this process or some at a time, each in a process with GPUs or cores of its own.
 
-    A run that fails does not keep the others from being done.
+    A run that fails does not keep the others from being done. Runs share GPUs where there are not as many; and where
+    the time has a limit, those that have not ended by then are stopped, each in its own process.
 
     Returns:
         the error of each run that failed, by its folder.
     """
     failed: dict[str, OdeTransformerError] = {}
-    able = []
+    able, here = [], jobs == 1 and seconds_left is None
     for one in found:
         try:
-            if jobs == 1:
+            if here:
                 one.go(first, last, trained)
             elif not trained and "train" in one.chosen(first, last):
                 one.check_own()
             able.append(one)
         except OdeTransformerError as error:
             failed[one.run_dir] = error
-    if jobs == 1:
+    if here or not able:
         return failed
-    prepare([one.recipe for one in able if "prepare" in one.chosen(first, last)], found[0].place)
-    devices, here = found[0].place.devices, training.visible_gpus()
+    prepare([one.recipe for one in able if "prepare" in one.chosen(first, last)], able[0].place)
+    devices, gpus = able[0].place.devices, training.visible_gpus()
     steps_ = [*["--from", first] * bool(first), *["--until", last] * bool(last), *["--trained"] * trained]
 
     def start(one: Run, place: int) -> subprocess.Popen:
-        words = [*OURS, "run", one.recipe.given, *recipes.variant(one.recipe), "--run-dir", one.run_dir, *steps_]
-        words += [*one.place.options, *(["--", *one.place.flags] if one.place.flags else [])]
-        if one.place.cpu:
+        words = one.words(*steps_)
+        if one.place.cpu or not gpus:
             variables = {processors.VARIABLE: str(max(1, processors.usable() // jobs))}
         else:
-            variables = {"CUDA_VISIBLE_DEVICES": ",".join(here[place * devices : (place + 1) * devices])}
+            chosen = (gpus[i % len(gpus)] for i in range(place * devices, (place + 1) * devices))
+            variables = {"CUDA_VISIBLE_DEVICES": ",".join(chosen)}
         log = one.folder / "run.log"
         processes.say(f"+ {shlex.join(words)} >>{shlex.quote(str(log))}")
         return processes.start(words, processes.environment(variables), log)
@@ -539,7 +552,7 @@ def several(
             said = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line] or [""]
             failed[one.run_dir] = RunError(f"{said[-1].removeprefix('error: ')}; what it said is in {log}")
 
-    processes.side_by_side(able, jobs, start, ended)
+    processes.side_by_side(able, jobs, start, ended, seconds_left or (lambda: math.inf))
     return failed
 
 
