@@ -54,10 +54,11 @@ setup(
     ],
     python_requires=">=3.11,<3.13",
     packages=find_packages(include=["ode_transformer", "ode_transformer.*"]),
-    package_data={"ode_transformer": ["py.typed"]},
+    package_data={"ode_transformer": ["py.typed", "experiments/results/*.j2"]},
     cmdclass={"build_py": BuildWithRecipes},
     install_requires=[
         "fairseq-fixed==0.12.3.1",
+        "jinja2",
         "torch>=2.6",
         "matplotlib",
         "numpy",
@@ -78,6 +79,7 @@ setup(
         ],
         "docs": ["sphinx", "myst-parser", "furo"],
         "rouge": ["rouge-score"],
+        "comet": ["unbabel-comet"],  # and a model's checkpoint: COMET_MODEL
         "errant": ["errant"],  # and a model of spaCy: python -m spacy download en_core_web_sm
         "ctranslate2": CTRANSLATE2,
         "onnx": ONNX,

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 from ode_transformer.experiments import recipes
 from ode_transformer.experiments.markdown import table
 from ode_transformer.experiments.metrics import METRICS
-from ode_transformer.experiments.results import significance, tables
+from ode_transformer.experiments.results import comparisons, tables
+from ode_transformer.experiments.results.files import read_records, variant, variant_label
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.files import read_json, write_text
 
@@ -271,7 +272,7 @@ def scores(group: str) -> str:
         for text in METRICS[metric].signatures(records, test_set)
     }
     lines.append("Signatures: " + "; ".join(f"{label} `{text}`" for label, text in sorted(signed)) + ".")
-    if against := tables.baseline(group):
+    if against := tables.baseline(group, compared=_comparisons()):
         lines.append(f"The stars: sacreBLEU differs from {against}.")
     return "\n".join(lines)
 
@@ -292,7 +293,7 @@ def measured(group: str) -> str:
     (rows,) = _tables(group).values()
     if not any(row.records for row in rows):
         return "Nothing has been run yet."
-    text = tables.section("", rows, tables.baseline(group)).partition("\n\n")[2].strip()
+    text = tables.section("", rows, tables.baseline(group, compared=_comparisons())).partition("\n\n")[2].strip()
     return re.sub(r"(?<=\d)\*", r"\\*", text)
 
 
@@ -313,7 +314,7 @@ def metric(group: str, papers: str, name: str) -> str:
         measured = [_mean(row.records, test_set, name) for test_set in test_sets]
         found.append(
             (
-                tables.variant_label(papers_row.description.partition(":")[0], tables.variant(row.records[0])),
+                variant_label(papers_row.description.partition(":")[0], variant(row.records[0])),
                 theirs[0] if theirs else "",
                 *measured,
                 row.numbers("parameters"),
@@ -354,7 +355,7 @@ def published() -> str:
                 for test_set, by_metric in paper.scores.items()
                 if metric in by_metric
             ]
-            name = tables.variant_label(f"`{name}`", tables.variant(row.records[0]))
+            name = variant_label(f"`{name}`", variant(row.records[0]))
             cells += [f"{name} {_mean(row.records, test_set, metric)} ({value:g})" for test_set, value in theirs]
         cells += [f"{name} {next(iter(values.values()))}" for name, values in _baselines(group).items()]
         found.append((label, "; ".join(cells)))
@@ -479,7 +480,7 @@ def _data(group: str) -> recipes.Data:
 def _rows(group: str, precision: str = "fp32") -> dict[str, Any]:
     """Rows of the systems of a group that were run in a precision, by the recipe's row."""
     rows = [row for rows in _tables(group).values() for row in rows if row.records]
-    found = [row for row in rows if tables.variant(row.records[0]) == (precision,)]
+    found = [row for row in rows if variant(row.records[0]) == (precision,)]
     return {row.recipe.rpartition("/")[2]: row for row in found}
 
 
@@ -602,7 +603,7 @@ def comparison(group: str, precision: str, *paths: str) -> str:
     if len({contest["baseline"] for contest in contests}) > 1:
         raise ValueError(f"{', '.join(paths)}: must have one baseline")
     costs_of = {system: contest["systems"] for contest in reversed(contests) for system in contest["systems"]}
-    baseline, comparisons = contests[0]["baseline"], _comparisons()
+    baseline = contests[0]["baseline"]
     rows = _rows(group, precision)
     test_sets = recipes.load(f"{group}/{baseline}-tiny").subsets.values()
     compared = {*costs_of, *CONTROLS, *itertools.chain(*CONTROLS.values())}
@@ -614,9 +615,9 @@ def comparison(group: str, precision: str, *paths: str) -> str:
             cells = [", ".join(f"{value:.2f}" for value in row.cells[t, "sacrebleu"].measured) for t in test_sets]
             signed |= {text for t in test_sets for text in METRICS["sacrebleu"].signatures(row.records, t)}
             if system != baseline:
-                against = _p_values(row, comparisons.get(f"{group}/{baseline}-tiny", {}), test_sets)
+                against = _p_values(row, f"{group}/{baseline}-tiny", test_sets)
             for control in controls:
-                controls[control] = ", " + _p_values(row, comparisons.get(f"{group}/{control}", {}), test_sets)
+                controls[control] = ", " + _p_values(row, f"{group}/{control}", test_sets)
         costs = "", "", ""
         if systems := costs_of.get(system):
             cost = systems[system]
@@ -632,7 +633,7 @@ def comparison(group: str, precision: str, *paths: str) -> str:
     notes = [
         f"sacreBLEU, seed by seed, {signatures}.",
         "Endless translations and p on the test sets in their order; p is two-sided, by approximate randomization;",
-        rf"\* marks a p that is below {significance.LEVEL:g} after adjustment for {len(_family(group))} comparisons.",
+        rf"\* marks a p that is below {comparisons.LEVEL:g} after adjustment for {_family(group)} comparisons.",
         f"In parentheses, speed and memory relative to `{baseline}-tiny` in the same contest. Costs and parameters:",
         "; ".join(dict.fromkeys(map(suite.described, contests))) + ".",
     ]
@@ -641,27 +642,32 @@ def comparison(group: str, precision: str, *paths: str) -> str:
 
 @functools.cache
 def _records() -> dict[str, list[dict]]:
-    return tables.read_records()
+    return read_records(tables.RESULTS)
 
 
 @functools.cache
 def _tables(group: str) -> dict[str, list[tables.Row]]:
-    return tables.tables(group, records=_records())
+    return tables.tables(group, records=_records(), compared=_comparisons())
 
 
 @functools.cache
-def _comparisons() -> dict[str, Any]:
-    return tables.comparisons(records=_records())
+def _comparisons() -> list[comparisons.Compared]:
+    return comparisons.read(tables.RESULTS)
 
 
 @functools.cache
-def _adjusted() -> dict[str, dict[tuple, float]]:
-    return tables.adjusted()
+def _by_run(baseline: str, system: str) -> dict[tuple[int, str], dict[str, comparisons.Compared]]:
+    """A recipe compared with another in the same precision by sacreBLEU: by seed and precision, then by test set."""
+    found: dict[tuple[int, str], dict[str, comparisons.Compared]] = {}
+    for one in comparisons.of_today(_comparisons(), _records()):
+        if (one.baseline, one.system, one.metric) == (baseline, system, "sacrebleu") and len({*one.precisions}) == 1:
+            found.setdefault((one.seed, one.precisions[0]), {})[one.test_set] = one
+    return found
 
 
-def _family(group: str) -> dict[tuple, float]:
-    """The adjusted p-values of all comparisons of a group by sacreBLEU."""
-    return _adjusted()[f"{group} by sacrebleu"]
+def _family(group: str, metric: str = "sacrebleu") -> int:
+    """How many comparisons of a group by a metric there are."""
+    return len({one.key for one in _comparisons() if one.family == (group, metric) and one.p_value is not None})
 
 
 def compared(group: str, *which: str) -> str:
@@ -676,37 +682,25 @@ def compared(group: str, *which: str) -> str:
         {word for word in which if word in known} or {*known} for known in (recipes.PRECISIONS, METRICS)
     )
     baselines = set(which) - precisions - metrics
-    found, notes, heads = [], {}, {}
-    for path in sorted((ROOT / "results" / tables.SIGNIFICANCE).rglob("*.json")):
-        comparison = tables.read_comparison(path)
-        its_group, _, baseline = comparison["baseline"].rpartition("/")
-        wanted = its_group == group and comparison["metric"] in metrics
-        if not wanted or (baselines and baseline.removesuffix("-tiny") not in baselines):
+    by_system: dict[tuple, list[comparisons.Compared]] = {}
+    for one in _comparisons():
+        baseline = one.baseline.rpartition("/")[2].removesuffix("-tiny")
+        if one.family[0] == group and one.metric in metrics and (not baselines or baseline in baselines):
+            by_system.setdefault((one.file, one.system), []).append(one)
+    found, notes, heads = [], {}, dict.fromkeys(one.test_set for its in by_system.values() for one in its)
+    for its in by_system.values():
+        its = [one for one in its if one.p_value is not None and one.precisions[1] in precisions]
+        if not its:
             continue
-        metric = METRICS[comparison["metric"]]
-        heads |= dict.fromkeys(comparison["test_sets"])
-        adjusted = _adjusted()[tables.family(comparison)]
-        for name, precision in comparison["precisions"].items():
-            differences, p_values, without = [], [], []
-            for test_set, systems in comparison["test_sets"].items():
-                values, theirs = systems[name], systems[comparison["baseline"]]
-                if values["p_value"] is None or precision not in precisions:
-                    continue
-                p_value = adjusted[tables.key(comparison, name, test_set)]
-                differences.append(f"{values[metric.key] - theirs[metric.key]:+.2f}")
-                p_values.append(f"{significance.two_sided(comparison, values['p_value']):.4f} ({p_value:.3f})")
-                p_values[-1] += r"\*" * (p_value < significance.LEVEL)
-                if "difference_without" in values:
-                    without.append(f"{values['difference_without']:+.2f} ({values['endless']})")
-            if differences:
-                test = {"randomisation": "approximate randomization", "bootstrap": "paired bootstrap"}[
-                    comparison["test"]
-                ]
-                kind = f"{significance.kind_of_p(comparison)}, by {test} of {metric.label}"
-                notes[kind] = len(adjusted)
-                label = tables.variant_label(f"`{name.rpartition('/')[2]}`", (precision,))
-                cells = [" / ".join(cells) for cells in (differences, p_values, without)]
-                found.append((label, f"`{baseline}`", comparison["seed"], *cells))
+        one = its[0]
+        differences = [f"{one.value - one.baseline_value:+.2f}" for one in its]
+        p_values = [f"{one.p_value:.4f} ({one.adjusted:.3f})" + r"\*" * one.differs() for one in its]
+        values = [one.values for one in its if "difference_without" in one.values]
+        without = [f"{each['difference_without']:+.2f} ({each['endless']})" for each in values]
+        notes[one.how] = _family(group, one.metric)
+        label = variant_label(f"`{one.system.rpartition('/')[2]}`", one.precisions[1:])
+        cells = [" / ".join(cells) for cells in (differences, p_values, without)]
+        found.append((label, f"`{one.baseline.rpartition('/')[2]}`", one.seed, *cells))
     head = ["system", "compared with", "seed", f"difference on {' / '.join(heads)}", "p (adjusted)"]
     head.append("difference without endless translations (their number)")
     if not any(row[-1] for row in found):
@@ -717,17 +711,11 @@ def compared(group: str, *which: str) -> str:
 
 def endless(*groups: str) -> str:
     """Sentences on what endless translations do to the differences of systems, in all comparisons that measured it."""
-    tested = []
-    for path in sorted((ROOT / "results" / tables.SIGNIFICANCE).rglob("*.json")):
-        comparison = tables.read_comparison(path)
-        group = comparison["baseline"].rpartition("/")[0]
-        for test_set, systems in comparison["test_sets"].items() if group in groups else ():
-            for name, its in systems.items():
-                if "difference_without" in its:
-                    difference = its["bleu"] - systems[comparison["baseline"]]["bleu"]
-                    adjusted = _adjusted()[tables.family(comparison)][tables.key(comparison, name, test_set)]
-                    starred = adjusted < significance.LEVEL
-                    tested.append((difference, its["difference_without"], starred, its["endless"] > 0))
+    tested = [
+        (one.value - one.baseline_value, one.values["difference_without"], one.differs(), one.values["endless"] > 0)
+        for one in _comparisons()
+        if one.family[0] in groups and "difference_without" in one.values
+    ]
     moved = max(abs(difference - without) for difference, without, *_ in tested)
     turned = [starred for difference, without, starred, _ in tested if difference * without < 0]
     return (
@@ -829,7 +817,7 @@ def parts(group: str, test_set: str) -> str:
         its = record["scores"][test_set]["tokenised"]
         label = f"`{record['recipe']}`, seed {', '.join(map(str, record['seeds']))}"
         precisions = "/".join(f"{value:.1f}" for value in its["precisions"])
-        label = tables.variant_label(label, tables.variant(record))
+        label = variant_label(label, variant(record))
         found.append((label, f"{its['bleu']:.2f}", precisions, f"{its['bp']:.3f}", f"{its['ref_len']:,}"))
     return table(("system", "BLEU", "precisions", "brevity penalty", "length of the reference"), found)
 
@@ -840,7 +828,7 @@ def trainings(group: str) -> str:
     for record in (record for rows in _tables(group).values() for row in rows for record in row.records):
         curve = [entry for entry in record["training"]["curve"] if "valid_loss" in entry]
         best = min(curve, key=lambda entry: entry["valid_loss"])
-        label = tables.variant_label(f"`{record['recipe'].rpartition('/')[2]}`", tables.variant(record))
+        label = variant_label(f"`{record['recipe'].rpartition('/')[2]}`", variant(record))
         updates = max(entry["num_updates"] for entry in record["training"]["curve"])
         resumed = "yes" if len(record["training"].get("trained_on", [])) > 1 else ""
         seed = ", ".join(map(str, record["seeds"]))
@@ -898,15 +886,15 @@ def _differences(group: str, precision: str, control: str, system: str) -> list[
     row, other = (rows.get(f"{name}-tiny") for name in (system, control))
     if not row or not other:
         return []
-    its = _comparisons().get(other.recipe, {}).get(row.recipe, {})
+    its = _by_run(other.recipe, row.recipe)
     found = []
     for test_set in recipes.load(row.recipe).subsets.values():
         ours, theirs = _by_seed(row, test_set), _by_seed(other, test_set)
         by_seed = {seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())}
         signs = []
         for seed, difference in by_seed.items():
-            one = its.get((seed, precision), {}).get((test_set, "sacrebleu"))
-            known = one and one.among(list(ours.values())) and one.differs()
+            one = its.get((seed, precision), {}).get(test_set)
+            known = one and one.of(list(ours.values())) and one.differs()
             signs.append((1 if difference > 0 else -1) if known else 0)
         every, some = [all(s == sign for s in signs) for sign in (1, -1)], [sign in signs for sign in (1, -1)]
         alone = [found and not whole for found, whole in zip(some, every, strict=True)]
@@ -919,15 +907,15 @@ def _by_seed(row: Any, test_set: str) -> dict[int, float]:
     return {seed: its.value(record["scores"][test_set]) for record in row.records for seed in record["seeds"]}
 
 
-def _p_values(row: Any, comparisons: dict[str, dict], test_sets: Iterable[str]) -> str:
-    """What came of comparing the runs of a row with another system, to which ``comparisons`` belong."""
+def _p_values(row: Any, baseline: str, test_sets: Iterable[str]) -> str:
+    """What came of comparing the runs of a row with another recipe."""
     found = []
-    for (seed, precision), compared in sorted(comparisons.get(row.recipe, {}).items()):
+    for (seed, precision), compared in sorted(_by_run(baseline, row.recipe).items()):
         if precision != row.records[0]["precision"]:
             continue
-        its = {test_set: compared.get((test_set, "sacrebleu")) for test_set in test_sets}
+        its = {test_set: compared.get(test_set) for test_set in test_sets}
         # Those that were trained anew since do not count.
-        if all(one and one.among(row.cells[t, "sacrebleu"].measured) for t, one in its.items()):
+        if all(one and one.of(row.cells[t, "sacrebleu"].measured) for t, one in its.items()):
             marked = (
                 "-" if one.p_value is None else f"{one.p_value:.3f}" + r"\*" * one.differs() for one in its.values()
             )

@@ -10,7 +10,8 @@ import pytest
 from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.bench.command import rendered
 from ode_transformer.experiments.metrics import METRICS
-from ode_transformer.experiments.results import significance, tables
+from ode_transformer.experiments.results import comparisons, significance, tables
+from ode_transformer.experiments.results.files import read_records
 from ode_transformer.experiments.runs import OtherRunError, command_lines, logs, records
 from ode_transformer.experiments.runs.records import RecordError
 from ode_transformer.experiments.tasks import TASKS
@@ -134,7 +135,7 @@ def test_a_run_of_another_recipe_is_not_recorded(tmp_path, monkeypatch, run, mes
 
 
 PICTURES = ("coefficients", "confusion", "costs", "edits", "orders", "perplexity", "positions")
-OTHERS = {"lab", "bench", "baselines", tables.SIGNIFICANCE, "rehearsal.json"}
+OTHERS = {"lab", "bench", "baselines", comparisons.SIGNIFICANCE, "rehearsal.json"}
 FILES = sorted((ROOT / "results").rglob("*.json"))
 RECORDS = [path for path in FILES if not OTHERS & set(path.relative_to(ROOT / "results").parts)]
 
@@ -242,10 +243,12 @@ def test_a_record_lies_where_its_recipe_says():
         assert name in (f"{record['recipe']}{seed}{precision}.json" for seed in ("", f".seed-{record['seeds'][0]}"))
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "results" / tables.SIGNIFICANCE).rglob("*.json")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "results" / comparisons.SIGNIFICANCE).rglob("*.json")), ids=lambda p: p.stem
+)
 def test_no_comparison_without_the_records_it_compares(path):
     content = json.loads(path.read_text(encoding="utf-8"))
-    found_records, metric = tables.read_records(), METRICS[content.get("metric", significance.TRANSLATIONS_BY)]
+    found_records, metric = read_records(tables.RESULTS), METRICS[content.get("metric", significance.TRANSLATIONS_BY)]
     for test_set, systems in content["test_sets"].items():
         assert content["baseline"] in systems and len(systems) > 1
         for name, values in systems.items():

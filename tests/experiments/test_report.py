@@ -1,18 +1,20 @@
 """The report is one page that needs nothing else: scores, significance, curves, translations, commands."""
 
+import base64
 import json
 import math
 import random
 import re
 import shutil
 import subprocess
+from datetime import date
 from html.parser import HTMLParser
 
 import pytest
 
 from ode_transformer import machine, paths
 from ode_transformer.experiments import cli, recipes, runs
-from ode_transformer.experiments.results.report import _chosen, _comparison, _marked
+from ode_transformer.experiments.results.report import _chosen, marked
 from ode_transformer.experiments.runs import KEYS
 from ode_transformer.experiments.serving import bundle
 from tests.helpers import ROOT
@@ -107,13 +109,23 @@ def test_the_page_has_everything_and_needs_nothing(folder, capsys):
     assert "<h3>Classes</h3>" not in text, "translations have none"
     assert all(source.startswith(("data:image/svg+xml;base64,", "#")) for source in page.sources)
     assert not {"script", "link", "iframe"} & set(page.tags)  # also not the one of the record's description
-    bleu = json.loads((ROOT / "results" / "quickstart" / "rk2-tiny.json").read_text())["scores"]["generated"][
-        "tokenised"
-    ]
-    assert f"{bleu['bleu'] + 1.5:.2f} ± 0.71" in page.text
-    assert re.search(r"p = 0\.00\d \*", page.text) and "approximate randomization" in page.text
+    bleu = json.loads((ROOT / "results" / "quickstart" / "rk2-tiny.json").read_text())["scores"]["generated"]
+    assert f"{bleu['tokenised']['bleu'] + 1.5:.2f} ± 0.71" in page.text
+    assert re.search(r"\+\d\d\.\d\d \[\+.*\], p = 0\.00\d \*", page.text) and "approximate randomization" in page.text
     assert "quelle" in page.text and "<mark>" in text and "fairseq-train data-bin/" in page.text
-    assert "version:2" in page.text and "3 runs of 2 recipes" in page.text
+    assert "version:2" in page.text and f"<h1>3 runs of 2 recipes in runs, {date.today().day} " in text
+    for source in page.sources:
+        if source.startswith("data:"):  # the legend of a picture says which run a line is
+            assert b"rk2-tiny, seed 1" in base64.b64decode(source.partition(",")[2])
+    assert "rk2-tiny, seed 1" in page.text.split("Translations: ")[1], "whose translations they are"
+
+
+def test_the_same_as_markdown(folder, capsys, tmp_path):
+    output = tmp_path / "x.md"
+    assert cli.main(["report", str(folder), "--output", str(output)]) == 0
+    text = output.read_text()
+    assert "# 3 runs of 2 recipes in runs, " in text and "### Significance" in text and "**" in text
+    assert "<td>" not in text and "| rk2-tiny | transformer-tiny | 1 | +" in text and "```bash\nfairseq-train" in text
 
 
 def test_a_classifier_is_shown_by_class(tmp_path, capsys):
@@ -127,22 +139,24 @@ def test_a_classifier_is_shown_by_class(tmp_path, capsys):
     (test,) = re.findall(r"<summary>[^<]*: imdb_test</summary>.*?</details>", text, re.DOTALL)
     for label, row, name in zip(("neg", "&lt;pos&gt;"), found["confusion"], found["report"], strict=True):
         its = found["report"][name]
-        numbers = [*(f"{its[key]:.2f}" for key in ("precision", "recall", "f1")), "12,500"]
-        for cells in (numbers, [f"{count:,}" for count in row]):
-            assert f"<td>{label}</td>" + "".join(f'<td class="number">{cell}</td>' for cell in cells) in test
+        cells = [*(f"{its[key]:.2f}" for key in ("precision", "recall", "f1")), "12,500", *(f"{n:,}" for n in row)]
+        assert f"<td>{label}</td>" + "".join(f'<td class="number">{cell}</td>' for cell in cells) in test
     assert "<th>taken for &lt;pos&gt;</th>" in test and "<h3>Classes</h3>" in text
 
 
 def test_chosen_sentences_are_shown_of_every_system(folder, capsys):
-    """As in a case study: source, reference and what each system made of it."""
+    """As in a case study: source, reference and what each system made of it, detokenized."""
+    for path in folder.rglob("generate-test.txt"):
+        path.write_text(path.read_text().replace("T-7\t", "T-7\tit &apos;s "))
     assert cli.main(["report", str(folder), "--sentences", "7", "79", "80"]) == 0
     page = Page((folder / "report.html").read_text())
     shown = re.findall(r"sentence (\d+)", page.text)
     assert shown == ["7", "79"], "there are 80"
     for i in shown:
-        rows = page.text.split(f"sentence {i}")[1].split("\n")[1:5]
+        rows = re.sub("\n+", "\n", page.text.split(f"sentence {i}")[1]).split("\n")[1:5]
         assert rows[0] == f"sourcequelle {i}"
         assert rows[1].startswith("reference") and {row.split("-tiny")[0] for row in rows[2:]} == {"rk2", "transformer"}
+    assert "referenceit's " in page.text
 
 
 def test_it_is_written_again_but_over_nothing_else(folder, capsys):
@@ -224,7 +238,7 @@ def test_odd_files_among_the_runs_are_named_and_left_out(folder, capsys):
         str(generated),
     )
     assert all(f"left out: {name}" in said for name in named)
-    assert "<h1>3 runs of 2 recipes</h1>" in (folder / "report.html").read_text()
+    assert "<h1>3 runs of 2 recipes in " in (folder / "report.html").read_text()
 
 
 def test_runs_that_cannot_be_compared_are_reported_all_the_same(folder, capsys):
@@ -251,8 +265,7 @@ def test_runs_of_the_users_own_recipe_are_compared_but_not_with_those_in_another
 
 
 def test_words_that_the_reference_lacks_are_marked():
-    marked = _marked(["the", "<old>", "dog", "sits"], ["the", "dog", "sits"])
-    assert marked == "the <mark>&lt;old&gt;</mark> dog sits"
+    assert marked(["the", "<old>", "dog"], ["the", "dog"]) == [("the", False), ("<old>", True), ("dog", False)]
 
 
 def test_sentences_that_differ_most_come_first():
@@ -282,12 +295,3 @@ def test_a_browser_shows_it(folder, capsys, width):
     fits, loaded, pictures = re.search("<title>(.*)</title>", done.stdout)[1].split()
     assert (fits, loaded) == ("true", "true") and int(pictures) >= 2
     assert "CONSOLE" not in done.stderr
-
-
-def test_a_comparison_of_another_metric_is_shown_by_its_name():
-    values = {"a/x": {"value": 12.3, "p_value": None}, "a/y": {"value": 14.5, "p_value": 0.04}}
-    about = {"baseline": "a/x", "seed": 1, "test": "bootstrap", "samples": 10, "signature": "percent"}
-    about |= {"precisions": {"a/x": "fp32", "a/y": "bf16"}}
-    shown = Page(_comparison({"metric": "matthews", "test_sets": {"cola_dev": values}, **about})).text
-    assert "Matthews, and p of the difference" in shown and "14.50, p = 0.040 *" in shown
-    assert "the precisions of training differ: a/x fp32, a/y bf16" in shown

@@ -19,7 +19,8 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.fairseq_output import read_generate_output
 from ode_transformer.experiments.metrics import scoring
-from ode_transformer.experiments.results import significance, tables
+from ode_transformer.experiments.results import comparisons, significance, tables
+from ode_transformer.experiments.results.files import read_records
 from ode_transformer.experiments.runs import KEYS, records, search
 from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.files import sha256
@@ -109,7 +110,7 @@ def test_of_two_runs_the_one_on_a_gpu_is_named_by_its_file(folder):
     path = Path("multi30k-short", "transformer-tiny.json")
     (folder / "gpu" / path).parent.mkdir(parents=True)
     (folder / "gpu" / path).write_text((folder / path).read_text())
-    found = tables.read_records(folder)["multi30k-short/transformer-tiny"]
+    found = read_records(folder)["multi30k-short/transformer-tiny"]
     assert [record.get("file") for record in found] == [None, f"gpu/{path}"]
 
 
@@ -157,12 +158,12 @@ def test_a_table_of_recipes_of_ones_own(folder, tmp_path, capsys):
 
 
 def test_other_files_below_the_folder_are_left_alone(folder, capsys):
-    found = tables.read_records(folder)
+    found = read_records(folder)
     (folder / "list.json").write_text("[1]")
     (folder / ".venv").mkdir()
     (folder / ".venv" / "x.json").write_text("{")
     (folder / "translated.json").write_text('{"file": "-"}\n{"file": "-"}\n')  # as translate --json writes
-    assert tables.read_records(folder) == found
+    assert read_records(folder) == found
     assert f"left out: {folder / 'translated.json'}: cannot be read" in capsys.readouterr().err
 
 
@@ -172,7 +173,7 @@ def test_links_to_folders_are_followed_and_each_folder_is_read_once(folder, tmp_
     for name in ("multi30k-short", "again"):
         (elsewhere / name).symlink_to(folder / "multi30k-short")
     (folder / "multi30k-short" / "itself").symlink_to(folder)
-    assert tables.read_records(elsewhere) == tables.read_records(folder)
+    assert read_records(elsewhere) == read_records(folder)
 
 
 def test_a_seed_that_diverged_makes_the_mean_no_number(folder, capsys):
@@ -392,14 +393,14 @@ def test_the_table_of_runs_made_together_survives_what_cannot_be_compared(runs, 
     monkeypatch.setattr(significance, "compare", compared)
     lines = tables.sweep(made).splitlines()
     of = "against quickstart/transformer-tiny, seed 1"
-    how = "approximate randomization of sacreBLEU; two-sided p"
+    how = "two-sided p, by approximate randomization of sacreBLEU"
     assert f"quickstart/rk2-tiny {of}, generated: no p ({how})" in lines
     assert f"quickstart/rk4-tiny {of}: not compared: they have other references" in lines
     assert any(line.startswith("| quickstart/rk4-tiny ") for line in lines), lines
 
 
 def test_a_comparison_marks_the_table(runs, folder, capsys):
-    output = folder / tables.SIGNIFICANCE / "quickstart.json"
+    output = folder / comparisons.SIGNIFICANCE / "quickstart.json"
     names = [f"quickstart/{name}-tiny" for name in ("transformer", "rk2", "rk4")]
     assert cli.main(["compare", *names, "--samples", "300", "--output", str(output)]) == 0
     assert "baseline" in capsys.readouterr().out
@@ -436,11 +437,9 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     assert not starred("rk4-tiny")
     write("rk4-tiny", rk4)
     assert starred("rk4-tiny")
-    by_system = tables.comparisons(folder)["quickstart/transformer-tiny"]
-    differs = {name: by_run[1, "fp32"]["generated", "sacrebleu"].differs() for name, by_run in by_system.items()}
-    assert differs == {names[0]: False, names[1]: False, names[2]: True}
+    assert {one.system: one.differs() for one in comparisons.read(folder)} == {names[1]: False, names[2]: True}
     write("transformer-tiny", rk4 - 1)
-    assert not starred("rk4-tiny") and not tables.comparisons(folder), "the baseline was trained anew"
+    assert not starred("rk4-tiny"), "the baseline was trained anew"
     run = runs / "runs/quickstart/rk4-tiny/run.json"
     run.write_text(json.dumps(json.loads(run.read_text()) | {"precision": "fp16"}))
     assert cli.main(["compare", *names, "--samples", "300", "--output", str(output)]) == 0
@@ -462,7 +461,7 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     ):
         output.write_text(json.dumps(content | change))
         with pytest.raises(OdeTransformerError, match=rf"quickstart\.json: {message}.*; ode-transformer compare"):
-            tables.read_comparison(output)
+            comparisons.read_comparison(output)
     assert not starred("rk4-tiny")
     assert "left out: " in (said := capsys.readouterr().err) and "bleu must be a number; ode-transformer" in said
 
@@ -489,8 +488,7 @@ def test_stars_are_of_p_values_adjusted_for_all_comparisons_of_a_group(folder):
     assert row(found, "rk2-tiny").cells["test_2016_flickr", "sacrebleu"].differs()
     for i, p in enumerate(p for p in p_values if p != 0.0095):  # of other test sets, each in a file of its own
         write(f".{i}", {f"test {i}": {names[0]: {"bleu": 1, "p_value": None}, names[1]: {"bleu": 2, "p_value": p}}})
-    (family,) = tables.adjusted(folder).values()
-    assert len(family) == 15 and sum(p < 0.05 for p in family.values()) == 4
+    assert len(family := comparisons.read(folder)) == 15 and sum(one.differs() for one in family) == 4
     compared = row(tables.tables("multi30k-short", folder), "rk2-tiny").cells["test_2016_flickr", "sacrebleu"].compared
     assert compared.p_value == 0.0095 and compared.adjusted == pytest.approx(0.0095 * 15 / 4) and compared.differs()
     write("", {"test_2016_flickr": ours}, "bootstrap")  # whose p is half of the two-sided one

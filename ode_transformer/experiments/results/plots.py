@@ -5,6 +5,7 @@ Those of what is inside a model are in :mod:`.model_plots`, which needs torch an
 """
 
 import argparse
+import io
 import itertools
 import logging
 import math
@@ -20,7 +21,7 @@ from ...files import read_json, whole
 from ..arguments import at_least
 from ..runs import logs, records
 from ..schema import lacks, positive
-from . import tables
+from .files import variant, variant_label
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -174,6 +175,18 @@ def draw_curves(
     axis.grid(alpha=0.3)
 
 
+def curve_picture(curves: Mapping[str, Sequence[tuple[int, float]]], label: str, logarithmic: bool) -> bytes:
+    """An SVG of curves, as :func:`draw_curves` draws them; the same each time."""
+    pyplot, file = without_display(), io.BytesIO()
+    figure, axis = pyplot.subplots(figsize=(6.4, 4.6), layout="constrained")
+    draw_curves(axis, curves, label, logarithmic)
+    axis.legend(fontsize=8)
+    with pyplot.rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    pyplot.close(figure)
+    return file.getvalue()
+
+
 def _training(path: Path) -> dict[str, Any]:
     """A training as records of runs have it, from a record or a log."""
     if path.suffix == ".json":
@@ -259,7 +272,7 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
         try:
             of = of or next(iter(record["scores"]))
             system, layers = system_of(record["recipe"]), encoder_layers(record["command"])
-            label = tables.variant_label(system, tables.variant(record))
+            label = variant_label(system, variant(record))
             size, bleu = (layers, record["training"]["parameters"] / 1e6), record["scores"][of]["tokenised"]["bleu"]
         except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
             of_set = f" with a score of {of}" if of else ""

@@ -1,30 +1,31 @@
-"""``ode-transformer report``: one self-contained HTML page of all finished runs below a folder.
+"""``ode-transformer report``: one self-contained page of all finished runs below a folder, as HTML or as Markdown.
 
 The page has, for each group of recipes: a table of scores with means and deviations over seeds, the scores of
 classifiers by class, tests of significance, training curves, translations side by side, and what was run where and by
-which command. It is made from the records (:mod:`.records`) and from the translations that runs leave beside theirs; it
-loads nothing from elsewhere and runs no script.
+which command. It is made from the records and from the translations that runs leave beside theirs; it loads nothing
+from elsewhere and runs no script. Markdown has all but the pictures.
 """
 
 import argparse
 import base64
 import difflib
-import io
-import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from html import escape
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ...errors import OdeTransformerError
 from ...files import write_text
-from .. import recipes, runs
+from .. import markdown
 from ..arguments import at_least
-from ..fairseq_output import read_generate_output
 from ..metrics import METRICS
 from ..runs.records import check_scores, curve_points, read_record
-from . import plots, significance, tables
+from . import comparisons, plots, significance, tables
+from .comparisons import LEVEL, Compared
+from .files import json_files, read_records, readable, variant, variant_label
 
 GENERATED = "<!-- written by ode-transformer report, which writes over it -->"
 CURVES = {
@@ -34,43 +35,67 @@ CURVES = {
     "train_gnorm": "gradient norm",
 }
 LOGARITHMIC = ("valid_ppl", "train_ppl", "train_gnorm")
-OWN_KIND = "transevolve"  # a metric that is shown only where the paper prints it
 LINES = 12  # of a picture at most
 
-STYLE = """
-:root { color-scheme: light dark; --line: #c9d1d9; --soft: #57606a; --mark: #ffe08a; --head: #f3f5f7; }
-@media (prefers-color-scheme: dark) { :root { --line: #3d444d; --soft: #9aa4af; --mark: #6b5200; --head: #1c2128; } }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1rem; max-width: 76rem; }
-h2 { margin-top: 3rem; border-bottom: 1px solid var(--line); }
-.scroll { overflow-x: auto; margin-bottom: .75rem; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { border: 1px solid var(--line); padding: .25rem .6rem; text-align: left; vertical-align: top; }
-th { background: var(--head); }
-td.number { text-align: right; white-space: nowrap; }
-.soft { color: var(--soft); font-size: .875rem; overflow-wrap: anywhere; }
-mark { background: var(--mark); color: inherit; }
-img { max-width: 100%; height: auto; background: #fff; }
-figure { display: inline-block; margin: 0 1rem 1rem 0; width: min(100%, 24rem); }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; border: 1px solid var(--line); padding: .5rem; }
-code { overflow-wrap: anywhere; }
-"""
+Records = Mapping[str, Sequence[dict[str, Any]]]  # by recipe
+
+
+@dataclass
+class Table:
+    """A table of the page; a cell is a text, or words of which some are marked.
+
+    Args:
+        head, rows: its cells; all columns but the first hold numbers, unless ``text`` says otherwise.
+        note: what stands below it.
+        summary: what is seen of a table that is folded up; empty if it is not.
+        commands: what stands below it in the form in which it was typed.
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str | list[tuple[str, bool]]]]
+    note: str = ""
+    text: bool = False
+    summary: str = ""
+    commands: str = ""
+
+
+@dataclass
+class Part:
+    """A part of a group: its title, tables, and pictures, each a caption and an SVG in base 64."""
+
+    title: str
+    tables: list[Table]
+    pictures: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass
+class Group:
+    """A group of recipes on the page."""
+
+    name: str
+    parts: list[Part]
+
+    @property
+    def anchor(self) -> str:
+        """Its place on the page."""
+        return "group-" + "".join(c if c.isalnum() else "-" for c in self.name)
 
 
 class Translated(NamedTuple):
-    """A run that left translations: its recipe, variant (see :func:`.tables.variant`), seed and folder."""
+    """A run that left translations: its recipe, variant (see :func:`.files.variant`), seed and folder."""
 
     recipe: str
     variant: tuple[str, ...]
     seed: int
     folder: Path
 
-    def system(self) -> significance.System:
-        """The run as it is compared; a recipe in a file of the user's is found where ``run.json`` says."""
-        run = runs.read(self.folder)
-        return significance.System(recipes.load(run["given"] if run else self.recipe, seed=self.seed), self.folder)
+    @property
+    def label(self) -> str:
+        """What it is called on the page."""
+        return f"{variant_label(self.recipe.rpartition('/')[2], self.variant)}, seed {self.seed}"
 
 
-def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] = ()) -> str:
+def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] = (), kind: str = "html") -> str:
     """The page of all finished runs below a folder.
 
     Args:
@@ -78,55 +103,66 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
         baseline: the recipe that the others of its group are tested against; by default the group's first Transformer,
             or its first recipe.
         sentences: the numbers of those that are shown of each test set; by default those that differ most, and others.
+        kind: ``html`` or ``md``.
 
     Raises:
         OdeTransformerError: there is no record of a finished run, or none of the baseline.
     """
-    found = tables.read_records(folder) if folder.is_dir() else {}
+    found = read_records(folder) if folder.is_dir() else {}
     if not found:
         raise OdeTransformerError(f"{folder}: no record of a finished run is there")
     if baseline is not None and baseline not in found:
         raise OdeTransformerError(f"--baseline {baseline}: must be one of {', '.join(found)}")
-    groups: dict[str, dict[str, list[dict]]] = {}
+    by_group: dict[str, dict[str, list[dict]]] = {}
     for name, its in found.items():
-        groups.setdefault(name.rpartition("/")[0] or name, {})[name] = its
-    translated = _translated(folder)
-    body = [f"<h1>{_count(sum(map(len, found.values())), 'run')} of {_count(len(found), 'recipe')}</h1>"]
-    links = [f'<li><a href="#{_anchor(group)}">{escape(group)}</a></li>' for group in groups]
-    body += ["<nav><ul>", *links, "</ul></nav>"]
-    for group, by_recipe in groups.items():
-        body += [f'<h2 id="{_anchor(group)}">{escape(group)}</h2>', _scores(by_recipe)]
+        by_group.setdefault(name.rpartition("/")[0] or name, {})[name] = its
+    translated, recorded = _translated(folder), comparisons.of_today(comparisons.read(folder), found)
+    groups = []
+    for name, by_recipe in by_group.items():
         first = baseline if baseline in by_recipe else _first(by_recipe)
         its = [run for run in translated if run.recipe in by_recipe]
-        body += [*_classes(by_recipe), *_recorded(folder, by_recipe, found), *_compared(first, its)]
-        body += [*_curves(by_recipe), *_translations(its, sentences)]
-        body += ["<h3>Runs</h3>", *(_run(record) for records in by_recipe.values() for record in records)]
-    head = '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">'
-    return (
-        f'<!DOCTYPE html>\n{GENERATED}\n<html lang="en">\n<head>\n{head}\n'
-        f"<title>Runs of {escape(folder.name)}</title>\n"
-        f"<style>{STYLE}</style>\n</head>\n<body>\n" + "\n".join(body) + "\n</body>\n</html>\n"
-    )
+        tested = [row for row in recorded if row.baseline in by_recipe]
+        parts = [Part("", [_scores(by_recipe)]), Part("Classes", [*_classes(by_recipe)])]
+        parts += [_significance(tested, first, its), _curves(by_recipe, kind), *_translations(its, sentences)]
+        parts += [Part("Runs", [_run(record) for records in by_recipe.values() for record in records])]
+        groups.append(Group(name, [part for part in parts if part.tables or part.pictures]))
+    count = f"{_count(sum(map(len, found.values())), 'run')} of {_count(len(found), 'recipe')}"
+    title = f"{count} in {folder.resolve().name}, {date.today():%d %B %Y}".replace(" 0", " ")
+    return (_html if kind == "html" else _markdown)(title, groups)
+
+
+def _html(title: str, groups: Sequence[Group]) -> str:
+    from jinja2 import Environment
+
+    text = resources.files(__package__).joinpath("report.html.j2").read_text(encoding="utf-8")
+    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
+    return template.render(title=title, groups=groups, generated=GENERATED).lstrip()
+
+
+def _markdown(title: str, groups: Sequence[Group]) -> str:
+    lines = [GENERATED, f"# {title}"]
+    for group in groups:
+        lines.append(f"## {group.name}")
+        for part in group.parts:
+            lines += [f"### {part.title}"] * bool(part.title)
+            for table in part.tables:
+                rows = ([cell if isinstance(cell, str) else _bold(cell) for cell in row] for row in table.rows)
+                lines += [f"**{table.summary}**"] * bool(table.summary)
+                lines += [markdown.table(table.head, rows)] * bool(table.rows)
+                lines += [table.note] * bool(table.note)
+                lines += [f"```bash\n{table.commands}\n```"] * bool(table.commands)
+    return "\n\n".join(lines) + "\n"
+
+
+def _bold(words: Iterable[tuple[str, bool]]) -> str:
+    return " ".join(f"**{word}**" if marked else word for word, marked in words)
 
 
 def _count(n: int, what: str) -> str:
     return f"{n} {what}{'s' * (n != 1)}"
 
 
-def _anchor(group: str) -> str:
-    return "group-" + "".join(c if c.isalnum() else "-" for c in group)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = True) -> str:
-    """A table of cells that are HTML already; all columns but the first hold numbers, or text."""
-    kind = ' class="number"' if numbers else ""
-    lines = ["<tr>" + "".join(f"<th>{cell}</th>" for cell in head) + "</tr>"]
-    for first, *rest in rows:
-        lines.append(f"<tr><td>{first}</td>" + "".join(f"<td{kind}>{cell}</td>" for cell in rest) + "</tr>")
-    return '<div class="scroll"><table>\n' + "\n".join(lines) + "\n</table></div>"
-
-
-def _scores(by_recipe: dict[str, list[dict]]) -> str:
+def _scores(by_recipe: Records) -> Table:
     """A row per recipe and precision, a column per test set and metric, below it the signatures."""
     records = [record for group in by_recipe.values() for record in group]
     papers = [paper for record in records for paper in record["paper"]]
@@ -135,233 +171,200 @@ def _scores(by_recipe: dict[str, list[dict]]) -> str:
         (test_set, metric)
         for test_set in dict.fromkeys(test_set for record in records for test_set in record["scores"])
         for metric in METRICS.values()
-        if (metric.name != OWN_KIND or OWN_KIND in printed) and metric.values(records, test_set)
+        if (metric.name != "transevolve" or metric.name in printed) and metric.values(records, test_set)
     ]
     rows = []
     for name, group in by_recipe.items():
-        for variant, mine in tables.by_variant(group).items():
-            label = escape(tables.variant_label(name.rpartition("/")[2], variant))
+        for kind, mine in tables.by_variant(group).items():
             cells = [_cell(mine, test_set, metric.name) for test_set, metric in columns]
             row = tables.Row("", name, {}, records=mine)
             sizes = [str(len(mine)), row.numbers("parameters"), row.numbers("updates")]
-            rows.append([label, *cells, *sizes])
+            rows.append([variant_label(name.rpartition("/")[2], kind), *cells, *sizes])
     label, scores = tables.of_source(records)
     if label:
         cells = [_cell([{"scores": scores, "paper": []}], test_set, metric.name) for test_set, metric in columns]
-        rows.append([escape(label), *cells, "", "", ""])
-    head = ["system", *(f"{escape(test_set)}<br>{escape(metric.label)}" for test_set, metric in columns)]
-    signed = {(metric.label, text) for test_set, metric in columns for text in metric.signatures(records, test_set)}
-    notes = [f"{escape(label)}: <code>{escape(text)}</code>" for label, text in sorted(signed)]
-    note = '<p class="soft">± is the standard deviation over seeds. ' + "; ".join(notes) + "</p>"
-    return _table([*head, "seeds", "parameters", "updates"], rows) + note
+        rows.append([label, *cells, "", "", ""])
+    head = ["system", *(f"{test_set}, {metric.label}" for test_set, metric in columns)]
+    signed: dict[str, dict[str, None]] = {}  # labels by signature
+    for test_set, metric in columns:
+        for text in sorted(metric.signatures(records, test_set)):
+            signed.setdefault(text, {})[metric.label] = None
+    notes = [f"{', '.join(labels)}: {text}" for text, labels in signed.items()]
+    note = "; ".join(["± is the standard deviation over seeds", *notes]) + "."
+    return Table([*head, "seeds", "parameters", "updates"], rows, note)
 
 
 def _cell(records: Sequence[dict], test_set: str, metric: str) -> str:
-    """Mean and deviation of a metric over seeds, and the paper's value below it."""
-    text = tables.mean(METRICS[metric].values(records, test_set), len(records))
+    """Mean and deviation of a metric over seeds, and the paper's value; TransEvolve's BLEU only where that is."""
     papers = {paper["scores"].get(test_set, {}).get(metric) for paper in records[0]["paper"]} - {None}
-    return text + "".join(f'<br><span class="soft">paper {value:g}</span>' for value in sorted(papers))
+    if metric == "transevolve" and not papers:
+        return ""
+    text = tables.mean(METRICS[metric].values(records, test_set), len(records))
+    return text + "".join(f" (paper {value:g})" for value in sorted(papers))
 
 
-def _classes(by_recipe: dict[str, list[dict]]) -> list[str]:
+def _classes(by_recipe: Records) -> Iterator[Table]:
     """Of each classifier and test set the scores by class, and the confusion matrix."""
-    found = []
     for name, records in by_recipe.items():
         for record in records:
-            system = tables.variant_label(name.rpartition("/")[2], tables.variant(record))
-            seeds = ", ".join(map(str, record["seeds"]))
+            system = variant_label(name.rpartition("/")[2], variant(record))
             for test_set, scores in record["scores"].items():
-                accuracy = scores.get("accuracy") or {}
-                if "report" in accuracy:
-                    summary = escape(f"{system}, seed {seeds}: {test_set}")
-                    found.append(f"<details><summary>{summary}</summary>{_by_class(accuracy)}</details>")
-    return ["<h3>Classes</h3>", *found] if found else []
+                its = scores.get("accuracy") or {}
+                if "report" not in its:
+                    continue
+                head = ["class", "precision", "recall", "F1", "examples"]
+                head += [f"taken for {other}" for other in its["classes"]]
+                rows = []
+                for label, row in zip(its["classes"], its["confusion"], strict=True):
+                    of_class = its["report"][label]
+                    values = [f"{of_class[key]:.2f}" for key in ("precision", "recall", "f1")]
+                    rows.append([label, *values, f"{of_class['examples']:,}", *(f"{count:,}" for count in row)])
+                yield Table(head, rows, summary=f"{system}, seed {_seeds(record)}: {test_set}")
 
 
-def _by_class(accuracy: dict[str, Any]) -> str:
-    """What :func:`.accuracy.take` returned, as two tables."""
-    rows = [
-        [escape(name), *(f"{its[key]:.2f}" for key in ("precision", "recall", "f1")), f"{its['examples']:,}"]
-        for name, its in accuracy["report"].items()
-    ]
-    classes = [escape(name) for name in accuracy["classes"]]
-    counts = [[f"{count:,}" for count in row] for row in accuracy["confusion"]]
-    matrix = [[name, *row] for name, row in zip(classes, counts, strict=True)]
-    return _table(["class", "precision", "recall", "F1", "examples"], rows) + _table(
-        ["class", *(f"taken for {name}" for name in classes)], matrix
-    )
+def _significance(recorded: Sequence[Compared], baseline: str, translated: Sequence[Translated]) -> Part:
+    """All comparisons in one table: recorded ones, and those of the translations that lie beside the records.
 
-
-def _recorded(folder: Path, by_recipe: dict[str, list[dict]], all_: dict[str, list[dict]]) -> list[str]:
-    """Comparisons that ``ode-transformer compare`` wrote below the folder, of systems of this group."""
-    found = []
-    files = sorted((folder / tables.SIGNIFICANCE).rglob("*.json"))
-    for _, comparison in tables.readable(files, tables.read_comparison):
-        comparison = _current(comparison, all_)
-        if comparison["baseline"] in by_recipe and comparison["test_sets"]:
-            found.append(_comparison(comparison))
-    return ["<h3>Significance</h3>", *found] if found else []
-
-
-def _current(comparison: dict[str, Any], by_recipe: dict[str, list[dict]]) -> dict[str, Any]:
-    """A comparison without the systems that were trained anew since, and without test sets that are then left alone."""
-    metric = METRICS[comparison["metric"]]
-
-    def of_today(name: str, test_set: str, values: dict[str, Any]) -> bool:
-        measured = metric.values(by_recipe.get(name, []), test_set)
-        return tables.Compared(values[metric.key], None, None).among(measured)
-
-    test_sets = {
-        test_set: {name: values for name, values in systems.items() if of_today(name, test_set, values)}
-        for test_set, systems in comparison["test_sets"].items()
-    }
-    kept = {name: its for name, its in test_sets.items() if comparison["baseline"] in its and len(its) > 1}
-    names = {name for its in kept.values() for name in its}
-    return {
-        **comparison,
-        "test_sets": kept,
-        "precisions": {name: precision for name, precision in comparison["precisions"].items() if name in names},
-    }
-
-
-def _compared(baseline: str, translated: Sequence[Translated]) -> list[str]:
-    """Comparisons of the translations that lie beside the records, of equal variants and seed by seed."""
-    found = []
-    for variant, seed in sorted({(run.variant, run.seed) for run in translated}, key=str):
-        systems = {run.recipe: run for run in translated if (run.variant, run.seed) == (variant, seed)}
-        if baseline not in systems or len(systems) < 2:
-            continue
-        which, fit = tables.variant_label(f"Seed {seed}", variant), []
-        for name in (baseline, *(name for name in systems if name != baseline)):
+    The latter are of equal variants, seed by seed.
+    """
+    found, notes = list(recorded), []
+    for kind, seed in sorted({(run.variant, run.seed) for run in translated}, key=str):
+        systems = {run.recipe: run for run in translated if (run.variant, run.seed) == (kind, seed)}
+        if baseline in systems and len(systems) > 1:
+            first, *others = [systems.pop(baseline), *systems.values()]
             try:
-                one = systems[name].system()
-                if fit and not significance.comparable(fit[0], one):
-                    raise OdeTransformerError("has other test sets or another metric than the baseline")
-                check_scores(one.recipe, one.folder)
-                fit.append(one)
+                found += _compared(first, others, notes)
             except OdeTransformerError as error:
-                found.append(_left_out(f"{which}, {name}", error))
-                if name == baseline:
-                    break
+                notes.append(f"{first.label} was not compared: {error}.")
+    found = comparisons.adjust({row.key: row for row in reversed(found)}.values())[::-1]
+    by_run: dict[tuple, dict[tuple[str, str], Compared]] = {}
+    for row in found:
+        by_run.setdefault((row.system, row.baseline, row.seed, row.precisions), {})[row.test_set, row.metric] = row
+    columns = list(dict.fromkeys(column for its in by_run.values() for column in its))
+    cells = []
+    for (system, first, seed, precisions), its in by_run.items():
+        of_first, of_system = precisions
+        names = [variant_label(system.rpartition("/")[2], (of_system,))]
+        names += [variant_label(first.rpartition("/")[2], (of_first,)), str(seed)]
+        cells.append([*names, *(_difference(its.get(column)) for column in columns)])
+    head = ["system", "compared with", "seed"]
+    head += [f"{test_set}, {METRICS[metric].label}" for test_set, metric in columns]
+    if found:
+        how = "; ".join(dict.fromkeys(f"{row.how}, {row.samples:,} samples, {row.signature}" for row in found))
+        notes.insert(
+            0,
+            "Differences, their 95 percent intervals where they are known, and p; a star where p, adjusted for the "
+            f"number of comparisons in this table by one metric, is below {LEVEL:g}. {how}.",
+        )
+    return Part("Significance", [Table(head, cells, " ".join(notes))] if notes else [])
+
+
+def _compared(first: Translated, others: Sequence[Translated], notes: list[str]) -> list[Compared]:
+    """Compare runs with the first; those that do not fit are left out, and named in the notes.
+
+    Raises:
+        OdeTransformerError: the first one cannot be compared, or the others cannot be with it.
+    """
+
+    def checked(run: Translated) -> significance.System:
+        one = significance.of_folder(str(run.folder))._replace(given="")  # as tables name it
+        check_scores(one.recipe, one.folder)
+        return one
+
+    baseline, fit = checked(first), []
+    for run in others:
         try:
-            found += [_comparison(significance.compare(fit[0], fit[1:]))] if len(fit) > 1 else []
+            if not significance.comparable(baseline, one := checked(run)):
+                raise OdeTransformerError("has other test sets or another metric than the baseline")
+            fit.append(one)
         except OdeTransformerError as error:
-            found.append(_left_out(which, error))
-    return ["<h3>Significance of these translations</h3>", *found] if found else []
+            notes.append(f"{run.label} was not compared: {error}.")
+    return comparisons.rows(significance.compare(baseline, fit)) if fit else []
 
 
-def _left_out(what: str, error: OdeTransformerError) -> str:
-    return f'<p class="soft">{escape(what)} was not compared: {escape(str(error))}</p>'
+def _difference(row: Optional[Compared]) -> str:
+    if row is None:
+        return ""
+    text = f"{row.value - row.baseline_value:+.2f}"
+    if interval := row.values.get("interval_of_difference"):
+        text += f" [{interval[0]:+.2f}, {interval[1]:+.2f}]"
+    return text if row.p_value is None else f"{text}, p = {row.p_value:.3f}{' *' if row.differs() else ''}"
 
 
-def _comparison(comparison: dict[str, Any]) -> str:
-    test_sets, metric = comparison["test_sets"], METRICS[comparison["metric"]]
-    systems = list(dict.fromkeys(name for found in test_sets.values() for name in found))
-    tested = [found.get(name) for name in systems for found in test_sets.values()]
-    p_values = [significance.two_sided(comparison, values and values["p_value"]) for values in tested]
-    rows, together = [], zip(tested, p_values, significance.adjusted(p_values), strict=True)
-    for name in systems:
-        cells = []
-        for values, p_value, adjusted in itertools.islice(together, len(test_sets)):
-            text = "" if values is None else f"{values[metric.key]:.2f}"
-            text += f", p = {p_value:.3f}{' *' if adjusted < significance.LEVEL else ''}" if p_value is not None else ""
-            cells.append(text)
-        rows.append([escape(name.rpartition("/")[2]), *cells])
-    note = (
-        "{label}, and p of the difference from {baseline}, seed {seed}; a star where p, adjusted for the number of "
-        "comparisons in this table, is below {level:g}. Test: {named}, {samples:,} samples, {kind}, signature "
-        "{signature}"
-    ).format(
-        **comparison,
-        label=metric.label,
-        level=significance.LEVEL,
-        named=significance.TESTS[comparison["test"]],
-        kind=significance.kind_of_p(comparison),
-    )
-    if differ := significance.precisions(comparison):
-        note += f"; {differ}"
-    return _table(["system", *map(escape, test_sets)], rows) + f'<p class="soft">{escape(note)}</p>'
-
-
-def _first(by_recipe: dict[str, list[dict]]) -> str:
+def _first(by_recipe: Records) -> str:
     """The baseline if nobody names one: fairseq's own Transformer where it is among them."""
     return next(
         (name for name in by_recipe if name.rpartition("/")[2].startswith("transformer")), next(iter(by_recipe))
     )
 
 
-def _curves(by_recipe: dict[str, list[dict]]) -> Iterator[str]:
-    """A picture per kind of curve, with a line per recipe: its first seed."""
-    lines = {
-        key: {name.rpartition("/")[2]: curve_points(group[0]["training"], key) for name, group in by_recipe.items()}
-        for key in CURVES
-    }
-    if not any(points for by_name in lines.values() for points in by_name.values()):
-        return
-    pyplot = plots.without_display()
-    yield "<h3>Training</h3>"
-    for key, by_name in lines.items():
-        drawn = [(name, points) for name, points in by_name.items() if points]
+def _curves(by_recipe: Records, kind: str) -> Part:
+    """A picture per kind of curve, with a line per recipe: its first run."""
+    firsts = {name: group[0] for name, group in by_recipe.items()}
+    pictures = []
+    for key, label in CURVES.items() if kind == "html" else ():
+        named = ((name.rpartition("/")[2], record) for name, record in firsts.items())
+        drawn = [
+            (f"{variant_label(name, variant(record))}, seed {_seeds(record)}", points)
+            for name, record in named
+            if (points := curve_points(record["training"], key))
+        ]
         for start in range(0, len(drawn), LINES):
-            figure, axis = pyplot.subplots(figsize=(6.4, 4.6), layout="constrained")
-            plots.draw_curves(axis, dict(drawn[start : start + LINES]), CURVES[key], key in LOGARITHMIC)
-            axis.legend(fontsize=8)
-            file = io.BytesIO()
-            with pyplot.rc_context({"svg.fonttype": "none", "svg.hashsalt": key}):  # small, and the same each time
-                figure.savefig(file, format="svg", metadata={"Date": None})
-            pyplot.close(figure)
-            data = base64.b64encode(file.getvalue()).decode()
-            caption = escape(f"{CURVES[key]} against updates")
-            yield f'<figure><img src="data:image/svg+xml;base64,{data}" alt="{caption}"></figure>'
+            picture = plots.curve_picture(dict(drawn[start : start + LINES]), label, key in LOGARITHMIC)
+            pictures.append((f"{label} against updates", base64.b64encode(picture).decode()))
+    return Part("Training", [], pictures)
 
 
 def _translated(folder: Path) -> list[Translated]:
     """Runs that left translations beside their records: the first of each recipe, variant and seed."""
     found: dict[tuple, Translated] = {}
-    for path in tables.json_files(folder, "record.json"):
+    for path in json_files(folder, "record.json"):
         try:
             record = read_record(path)
         except OdeTransformerError:  # it was named when the records were read
             continue
         if record["scale"] == "full" and any((path.parent / "generate").glob("generate-*.txt")):
-            run = Translated(record["recipe"], tables.variant(record), record["seeds"][0], path.parent)
+            run = Translated(record["recipe"], variant(record), record["seeds"][0], path.parent)
             found.setdefault(run[:-1], run)
     return list(found.values())
 
 
-def _translations(translated: Sequence[Translated], sentences: Sequence[int], each: int = 8) -> Iterator[str]:
-    """Sentences of every test set with all systems' outputs: the given ones, or those that differ most and others."""
-    systems: dict[str, Path] = {}
-    for run in translated:
-        systems.setdefault(tables.variant_label(run.recipe.rpartition("/")[2], run.variant), run.folder)
-    subsets = dict.fromkeys(
-        path.name for run_dir in systems.values() for path in sorted(run_dir.glob("generate/*.txt"))
-    )
-    for subset in subsets:
-        sources, references, by_system = [], None, {}
-        files = {run_dir / "generate" / subset: name for name, run_dir in systems.items()}
-        there = [path for path in files if path.is_file()]
-        for path, (hypotheses, its, found) in tables.readable(there, read_generate_output):
-            if its and references in (None, its):
-                sources, references = found or [""] * len(its), its
-                by_system[files[path]] = [line.split() for line in hypotheses]
-        if not references:
+def _translations(translated: Sequence[Translated], sentences: Sequence[int], each: int = 8) -> Iterator[Part]:
+    """Sentences of every test set with all systems' outputs: the given ones, or those that differ most and others.
+
+    Translations are detokenized; of each system's seeds the first is shown.
+    """
+    firsts = list({(run.recipe, run.variant): run for run in reversed(translated)}.values())[::-1]
+    systems = dict(readable(firsts, lambda run: significance.of_folder(str(run.folder))))
+    for test_set in dict.fromkeys(name for one in systems.values() for name in one.recipe.subsets.values()):
+        there = [run for run in systems if test_set in systems[run].recipe.subsets.values()]
+        outputs: dict[str, Sequence[str]] = {}
+        examples = None
+        for run, (lines, its) in readable(
+            there, lambda run, test_set=test_set: significance.read(systems[run], test_set)
+        ):
+            examples = examples or its
+            if its.references[:1] == examples.references[:1]:
+                outputs[run.label] = lines
+        if examples is None or not examples.references:
             continue
+        references = [line.split() for line in examples.references[0]]
+        words = {label: [line.split() for line in lines] for label, lines in outputs.items()}
+        note = "Words that the reference does not have in that place are marked."
         chosen = [i for i in sentences if i < len(references)]
-        how = ""
         if not sentences:
-            chosen = _chosen([line.split() for line in references], by_system, each)
-            how = (
+            chosen = _chosen(references, words, each)
+            note = (
                 "First the sentences on which the systems differ most in their words (a single system: from the "
-                "reference), then others at equal distances. "
+                f"reference), then others at equal distances. {note}"
             )
-        yield f"<h3>Translations: {escape(subset.removeprefix('generate-').removesuffix('.txt'))}</h3>"
-        yield (f'<p class="soft">{how}Words that the reference does not have in that place are marked.</p>')
+        shown = [Table([f"{test_set}, {_count(len(chosen), 'sentence')}"], [], note)]
         for i in chosen:
-            reference = references[i].split()
-            rows = [["source", escape(sources[i])], ["reference", escape(references[i])]]
-            rows += [[escape(name), _marked(words[i], reference)] for name, words in by_system.items()]
-            yield _table([f"sentence {i}", ""], rows, numbers=False)
+            rows = [["source", examples.sources[i]]] if examples.sources else []
+            rows.append(["reference", examples.references[0][i]])
+            rows += [[label, marked(its[i], references[i])] for label, its in words.items()]
+            shown.append(Table([f"sentence {i}", ""], rows, text=True))
+        yield Part(f"Translations: {test_set}", shown)
 
 
 def _chosen(references: list[list[str]], by_system: dict[str, list[list[str]]], each: int) -> list[int]:
@@ -382,32 +385,32 @@ def _chosen(references: list[list[str]], by_system: dict[str, list[list[str]]], 
     return [*most, *(i for i in others if i not in most)][: 2 * each]
 
 
-def _marked(words: list[str], reference: list[str]) -> str:
-    """A translation as HTML, with the words marked that do not match the reference."""
+def marked(words: list[str], reference: list[str]) -> list[tuple[str, bool]]:
+    """The words of a translation, each with whether it does not match the reference."""
     kept: set[int] = set()
     for block in difflib.SequenceMatcher(None, words, reference, autojunk=False).get_matching_blocks():
         kept.update(range(block.a, block.a + block.size))
-    return " ".join(escape(word) if i in kept else f"<mark>{escape(word)}</mark>" for i, word in enumerate(words))
+    return [(word, i not in kept) for i, word in enumerate(words)]
 
 
-def _run(record: dict[str, Any]) -> str:
+def _seeds(record: Mapping[str, Any]) -> str:
+    return ", ".join(map(str, record["seeds"]))
+
+
+def _run(record: dict[str, Any]) -> Table:
     """What was run, where, with which versions and by which commands."""
-    seeds, training = ", ".join(map(str, record["seeds"])), record["training"]
+    training = record["training"]
     places = [_machine(place["hardware"]) for place in training.get("trained_on") or [record]]
-    where = f"{'; '.join(places)}; {record['precision']}, {_count(record['devices'], 'device')}"
     rows = [
-        ["description", escape(record["description"])],
-        ["trained on", escape(where)],
+        ["description", record["description"]],
+        ["trained on", f"{'; '.join(places)}; {record['precision']}, {_count(record['devices'], 'device')}"],
         ["time of training", f"{training['seconds'] / 60:,.0f} minutes"],
-        ["averaged", escape(", ".join(map(str, record["averaged"])))],
-        ["versions", escape(", ".join(f"{name} {version}" for name, version in record["versions"].items()))],
+        ["averaged", ", ".join(map(str, record["averaged"]))],
+        ["versions", ", ".join(f"{name} {version}" for name, version in record["versions"].items())],
     ]
-    commands = [record["command"], *(step["command"] for step in record.get("commands", []))]
-    shown = "\n".join(map(escape, commands))
-    return (
-        f"<details><summary>{escape(record['recipe'])}, seed {escape(seeds)}</summary>"
-        f"{_table(['', ''], rows, numbers=False)}<pre>{shown}</pre></details>"
-    )
+    commands = "\n".join([record["command"], *(step["command"] for step in record.get("commands", []))])
+    summary = f"{record['recipe']}, seed {_seeds(record)}"
+    return Table(["", ""], rows, text=True, summary=summary, commands=commands)
 
 
 def _machine(hardware: dict[str, Any]) -> str:
@@ -422,7 +425,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "directory", metavar="DIR", type=Path, help="a folder with finished runs or records, such as runs or results"
     )
     parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="the HTML file to write (default: DIRECTORY/report.html)"
+        "--output", type=Path, metavar="FILE", help="FILE.html, or FILE.md for Markdown (default: DIR/report.html)"
     )
     parser.add_argument(
         "--baseline",
@@ -445,6 +448,7 @@ def main(args: argparse.Namespace) -> int:
     output = args.output or args.directory / "report.html"
     if output.exists() and GENERATED not in output.read_text(encoding="utf-8", errors="replace")[:200]:
         raise OdeTransformerError(f"--output {output}: was not written by ode-transformer report; must be another file")
-    write_text(output, page(args.directory, args.baseline, args.sentences))
+    kind = "md" if output.suffix == ".md" else "html"
+    write_text(output, page(args.directory, args.baseline, args.sentences, kind))
     print(output)
     return 0

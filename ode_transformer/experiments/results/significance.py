@@ -20,12 +20,12 @@ from ..metrics.scoring import is_endless
 from ..runs import records
 from ..tasks import TASKS
 from ..text.lines import lines_of, read_all
+from . import comparisons
 
 if TYPE_CHECKING:
     import numpy as np
 
 TRANSLATIONS_BY = "sacrebleu"  # the metric of comparisons that do not say theirs
-LEVEL = 0.05  # of adjusted p-values: the expected share of differences by chance among those called significant
 
 
 class System(NamedTuple):
@@ -142,20 +142,20 @@ def compare(
     trained_in = {one.name: _precision(one) for one in everyone}
     found, signature = {}, ""
     for test_set in baseline.recipe.subsets.values():
-        read = {one.name: _read(one, test_set) for one in everyone}
-        outputs, examples = read[name]
+        both = {one.name: read(one, test_set) for one in everyone}
+        outputs, examples = both[name]
         if not its.fits(examples):
             continue
-        for other, (_, others) in read.items():
+        for other, (_, others) in both.items():
             if _compared_with(others) != _compared_with(examples):
                 raise OdeTransformerError(f"{other}: must have the references of {name} for {test_set}")
         signature = its.quoted(outputs, examples)
-        statistics = {other: its.of_each(*both) for other, both in read.items()}
+        statistics = {other: its.of_each(*one) for other, one in both.items()}
         values = tested(its, statistics, test, samples)
         for one in everyone:
             values[one.name][its.key] = _recorded(one, test_set, its, signature, values[one.name][its.key])
             if one is not baseline and baseline.recipe.task == "translation":
-                texts = outputs, read[one.name][0], examples.references[0]
+                texts = outputs, both[one.name][0], examples.references[0]
                 values[one.name] |= _without_endless(its, statistics[name], statistics[one.name], *texts)
         found[test_set] = values
     if not found:
@@ -251,10 +251,12 @@ def _compared_with(examples: Examples) -> tuple:
     return examples.references, examples.labels, examples.questions, examples.edits and read_all(examples.edits)
 
 
-def _read(one: System, test_set: str) -> tuple[Sequence[str], Examples]:
+def read(one: System, test_set: str) -> tuple[Sequence[str], Examples]:
     """The outputs of a system, and the examples that they are of."""
-    read = TASKS[one.recipe.task].examples
-    return read(one.recipe, _outputs(one, test_set), _subset(one, test_set), None if one.record else one.folder)
+    examples = TASKS[one.recipe.task].examples
+    if examples is None:
+        raise OdeTransformerError(f"{one.name}: the task {one.recipe.task} keeps no outputs")
+    return examples(one.recipe, _outputs(one, test_set), _subset(one, test_set), None if one.record else one.folder)
 
 
 def _without_endless(
@@ -296,47 +298,6 @@ def _check_run(one: System) -> None:
             f"{one.folder}: was decoded with other settings than {one.recipe.given} has now; decode again with "
             f"ode-transformer run {one.recipe.given} and the same options"
         )
-
-
-def halved(comparison: dict[str, Any]) -> bool:
-    """Whether the p of a recorded comparison is sacreBLEU's, about half of the two-sided one.
-
-    Its bootstrap, by which earlier versions compared translations, counts |d| - mean |d| instead of |d - mean d|.
-    """
-    sacrebleu = comparison["metric"] == TRANSLATIONS_BY and comparison["test"] == "bootstrap"
-    return sacrebleu and not comparison.get("two_sided")
-
-
-def two_sided(comparison: dict[str, Any], p: Optional[float]) -> Optional[float]:
-    """The two-sided p-value for a p-value of a comparison: itself, or its double where it is :func:`halved`."""
-    return min(1.0, 2 * p) if p is not None and halved(comparison) else p
-
-
-def kind_of_p(comparison: dict[str, Any]) -> str:
-    """What :func:`two_sided` p-values of a comparison are."""
-    return "twice sacreBLEU's p, which is about half of the two-sided one" if halved(comparison) else "two-sided p"
-
-
-def adjusted(p_values: Sequence[Optional[float]]) -> list[Optional[float]]:
-    """The p-values of a table, adjusted for their number as Benjamini and Hochberg (1995) do; None remains None.
-
-    If the differences with an adjusted p-value below ``LEVEL`` are called significant, at most that share of them is
-    expected to be due to chance.
-    """
-    from scipy.stats import false_discovery_control
-
-    known = [p for p in p_values if p is not None]
-    found = iter(false_discovery_control(known).tolist() if known else [])
-    return [None if p is None else next(found) for p in p_values]
-
-
-def precisions(comparison: dict[str, Any]) -> str:
-    """A comparison's systems with the precisions of their training if these differ; otherwise empty."""
-    by_system = comparison["precisions"]
-    if len(set(by_system.values())) == 1:
-        return ""
-    trained = ", ".join(f"{name} {precision}" for name, precision in by_system.items())
-    return f"the precisions of training differ: {trained}"
 
 
 def _precision(one: System) -> str:
@@ -421,25 +382,23 @@ def main(args: argparse.Namespace) -> int:
 
 def report(comparison: Mapping[str, Any]) -> str:
     """A comparison as tables to print, one for each test set."""
-    metric, first = METRICS[comparison["metric"]], comparison["baseline"]
-    by_test_set = comparison["test_sets"]
-    p_values = [two_sided(comparison, values["p_value"]) for found in by_test_set.values() for values in found.values()]
-    both = zip(p_values, adjusted(p_values), strict=True)
-    parts = [f"{TESTS[comparison['test']]}; {kind_of_p(comparison)}", *filter(None, [precisions(comparison)])]
-    head = ("system", metric.label, "95 percent interval", "difference", "p", "p, adjusted for all comparisons")
-    for test_set, found in by_test_set.items():
-        cells = []
-        for name, values in found.items():
-            said = ["not compared" if p is None else f"{p:.4f}" for p in next(both)]
-            if name == first:
-                difference, said = "", ["baseline", ""]
-            else:
-                difference = f"{values[metric.key] - found[first][metric.key]:+.2f} {_range(values, '+.2f')}"
-            cells.append((name, f"{values[metric.key]:.2f}", _range(values), difference, *said))
+    found, its = comparisons.adjust(comparisons.rows(comparison)), METRICS[comparison["metric"]]
+    parts = [found[0].how]
+    if len(set(comparison["precisions"].values())) > 1:
+        trained = ", ".join(f"{name} {precision}" for name, precision in comparison["precisions"].items())
+        parts.append(f"the precisions of training differ: {trained}")
+    head = ("system", its.label, "95 percent interval", "difference", "p", "p, adjusted for all comparisons")
+    for test_set, systems in comparison["test_sets"].items():
+        first = systems[comparison["baseline"]]
+        cells = [(comparison["baseline"], f"{first[its.key]:.2f}", _range(first["interval"]), "", "baseline", "")]
+        for row in (row for row in found if row.test_set == test_set):
+            difference = f"{row.value - row.baseline_value:+.2f} {_range(row.values['interval_of_difference'], '+')}"
+            said = ["not compared" if p is None else f"{p:.4f}" for p in (row.p_value, row.adjusted)]
+            cells.append((row.system, f"{row.value:.2f}", _range(row.values["interval"]), difference, *said))
         parts.append(f"\n{test_set} ({comparison['signature']})\n\n{markdown.table(head, cells)}")
     return "\n".join(parts)
 
 
-def _range(values: Mapping[str, Any], form: str = "") -> str:
-    low, high = values["interval_of_difference" if form else "interval"]
-    return f"[{low:{form or '.2f'}}, {high:{form or '.2f'}}]"
+def _range(interval: Sequence[float], sign: str = "") -> str:
+    low, high = interval
+    return f"[{low:{sign}.2f}, {high:{sign}.2f}]"

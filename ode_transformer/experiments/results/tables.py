@@ -11,60 +11,27 @@ import io
 import math
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from ...errors import OdeTransformerError
-from ...files import read_json
 from .. import markdown, recipes
 from ..metrics import METRICS
-from ..runs.records import check_record, read_record
-from ..schema import count, lacks, one_of
+from ..metrics.resampling import TESTS
+from ..runs.records import read_record
 from ..tasks import TASKS
-from . import significance
+from ..tasks.task import further_metrics
+from . import comparisons, significance
+from .comparisons import LEVEL, SIGNIFICANCE, Compared
+from .files import read_records, variant, variant_label
 
 RESULTS = recipes.ROOT / "results"
-SIGNIFICANCE = "significance"  # the folder of comparisons below ``results``
-_COMPARISON = {
-    **dict.fromkeys(("baseline", "signature"), str),
-    "seed": int,
-    "samples": count,
-    "precisions": {str: one_of(*recipes.PRECISIONS)},
-    "test": one_of(*significance.TESTS),
-    "metric": one_of(*METRICS),
-    "test_sets": dict,
-}
 COLUMNS = (
     *("group", "table", "row", "recipe", "test_set", "metric"),
     *("paper", "measured", "deviation", "seeds", "p_value", "signature", "parameters", "updates"),
 )
-
-
-class Compared(NamedTuple):
-    """A system in a test of significance.
-
-    Args:
-        value: of its metric.
-        p_value: two-sided; None for the baseline.
-        adjusted: the same, adjusted for the number of comparisons of the group.
-    """
-
-    value: float
-    p_value: Optional[float]
-    adjusted: Optional[float]
-
-    def among(self, measured: Sequence[float]) -> bool:
-        """Whether the run that was compared is among those with these values, and was not trained anew since."""
-        return any(
-            math.isclose(value, self.value, rel_tol=1e-6) or (math.isnan(value) and math.isnan(self.value))
-            for value in measured
-        )
-
-    def differs(self) -> bool:
-        """Whether the difference to the baseline is significant."""
-        return self.adjusted is not None and self.adjusted < significance.LEVEL
 
 
 def deviation(values: Sequence[float]) -> float:
@@ -129,70 +96,18 @@ class Row:
         return f"{theirs} / {ours}" if theirs and ours else theirs or ours
 
 
-def json_files(folder: Path, pattern: str = "*.json") -> list[Path]:
-    """The files below a folder, those in the fewest folders first. Links to folders are followed, each folder once."""
-    found, visited, level = [], {folder.resolve()}, [folder]
-    while level:
-        paths = [path for home in level for path in sorted(home.iterdir()) if path.name[0] != "."]
-        found += [path for path in paths if path.match(pattern) and path.is_file()]
-        level = []
-        for path in paths:
-            if path.is_dir() and (real := path.resolve()) not in visited:
-                visited.add(real)
-                level.append(path)
-    return found
-
-
-def readable(paths: Iterable[Path], read: Callable[[Path], Any]) -> Iterator[tuple[Path, Any]]:
-    """Files with what a function reads from them; one that it refuses is left out, and named on standard error."""
-    for path in paths:
-        try:
-            found = read(path)
-        except (OdeTransformerError, OSError) as error:
-            print(f"left out: {error}", file=sys.stderr)
-            continue
-        yield path, found
-
-
-def _record(path: Path) -> Optional[dict]:
-    """The record in a file; None where it is another file, such as one of translations."""
-    found = read_json(path)
-    return check_record(found, path) if isinstance(found, dict) and "recipe" in found else None
-
-
-def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
-    """The records of finished runs below a folder, by recipe.
-
-    JSON files that are not records, such as translations, are left out; those that look like records and are none, such
-    as a bundle's or a damaged one, are named on standard error.
-
-    A second record of the same precision, seed and flags, such as that of a run with another ``--run-dir``, becomes a
-    variant of its own, named after its file. The first is the one in the fewest folders: one in ``results/gpu`` comes
-    after that of the same run on a CPU.
-
-    Raises:
-        OdeTransformerError: no such folder.
-    """
-    found: dict[str, dict[tuple, dict]] = {}
-    if not folder.is_dir():
-        raise OdeTransformerError(f"--results {folder}: no such folder")
-    files = [path for path in json_files(folder) if path.name not in ("run.json", "steps.json")]
-    for path, record in readable(files, _record):
-        if record and record["scale"] == "full":
-            runs = found.setdefault(record["recipe"], {})
-            if (*record["seeds"], *variant(record)) in runs:
-                record["file"] = str(path.relative_to(folder))
-            runs[*record["seeds"], *variant(record)] = record
-    return {name: list(runs.values()) for name, runs in found.items()}
-
-
-def tables(group: str, folder: Path = RESULTS, records: Optional[dict[str, list[dict]]] = None) -> dict[str, list[Row]]:
+def tables(
+    group: str,
+    folder: Path = RESULTS,
+    records: Optional[Mapping[str, list[dict]]] = None,
+    compared: Optional[Sequence[Compared]] = None,
+) -> dict[str, list[Row]]:
     """The tables of a group of recipes, in the order of its rows.
 
     Args:
         group: a file of recipes, such as ``multi30k-short``, or a path, ``FILE.yaml``.
         folder: of results.
-        records: those below the folder, if they were read already.
+        records, compared: the records and the comparisons below the folder, if they were read already.
 
     Returns:
         rows by title: the paper's tables, and for recipes that are in none the group's own.
@@ -206,13 +121,14 @@ def tables(group: str, folder: Path = RESULTS, records: Optional[dict[str, list[
         raise OdeTransformerError(f"no group of recipes {group!r}; it must be a FILE.yaml, or one of {known}")
     tree = recipes.group(group)
     records = read_records(folder) if records is None else records
-    comparison = _significance(group, folder)
-    precisions = comparison["precisions"]
-    compared, by = _by_system(comparison, records, adjusted(folder)), comparison["metric"]
+    its = of_group(group, folder, comparisons.read(folder) if compared is None else compared)
+    today = {(row.system, row.precisions[1], row.test_set): row for row in comparisons.of_today(its, records)}
+    # The baseline and its precision are compared with themselves, as it were.
+    known = {(row.baseline, row.precisions[0]) for row in today.values()}
     title = tree.get("description", group)
     found: dict[str, list[Row]] = {}
     for paper in recipes.quoted(group):
-        found.setdefault(paper.table, []).append(Row(paper.row, "", _cells(paper, [], {}, None), paper))
+        found.setdefault(paper.table, []).append(Row(paper.row, "", _cells(paper, [], None), paper))
     for name in tree.get("rows", [""]):
         recipe = recipes.load(f"{group}/{name}" if name else group)
         for paper in recipe.paper or [None]:
@@ -220,13 +136,21 @@ def tables(group: str, folder: Path = RESULTS, records: Optional[dict[str, list[
             if paper and recipe.train.flags.get("ode-residual") == "released" and "released" not in label:
                 label += ", released form"  # the paper does not tell the two forms apart
             rows = found.setdefault(paper.table if paper else title, [])
-            for variant, mine in by_variant(records.get(recipe.name, [])).items():
-                its = compared.get(recipe.name, {}) if variant == (precisions.get(recipe.name),) else {}
-                cells = _cells(paper, mine, its, recipe)
-                for cell in cells.values():
-                    cell.left_out = bool(compared) and cell.metric == by and cell.compared is None
-                rows.append(Row(variant_label(label, variant), recipe.name, cells, paper, mine))
+            for kind, mine in by_variant(records.get(recipe.name, [])).items():
+                cells = _cells(paper, mine, recipe)
+                for (test_set, metric), cell in cells.items():
+                    if known and metric == its[0].metric and (recipe.name, *kind) not in known:
+                        one = today.get((recipe.name, *kind, test_set))
+                        cell.compared = one if one and one.of(cell.measured) else None
+                        cell.left_out = cell.compared is None
+                rows.append(Row(variant_label(label, kind), recipe.name, cells, paper, mine))
     return {title: [*rows, *_source_row(rows)] for title, rows in found.items()}
+
+
+def of_group(group: str, folder: Path, compared: Sequence[Compared]) -> list[Compared]:
+    """The rows of a group's own comparison, whose stars its tables have; the file is named after the group."""
+    name = Path(group).stem if group.endswith(".yaml") else group
+    return [row for row in compared if row.file == folder / SIGNIFICANCE / f"{name}.json"]
 
 
 def of_source(records: Sequence[dict]) -> tuple[str, dict[str, dict]]:
@@ -252,11 +176,6 @@ def _source_row(rows: Sequence[Row]) -> list[Row]:
     return [Row(label, "", cells)] if any(cell.measured for cell in cells.values()) else []
 
 
-def variant(record: dict[str, Any]) -> tuple[str, ...]:
-    """What tells runs of one recipe and seed apart: the precision and the flags that the user added to the recipe's."""
-    return (record["precision"], *record["flags"], *([f"in {record['file']}"] if "file" in record else []))
-
-
 def by_variant(records: Sequence[dict]) -> dict[tuple[str, ...], list[dict]]:
     """Records of one recipe by their variant.
 
@@ -269,28 +188,17 @@ def by_variant(records: Sequence[dict]) -> dict[tuple[str, ...], list[dict]]:
     return {name: found[name] for name in names} or {("fp32",): []}
 
 
-def variant_label(label: str, variant: tuple[str, ...]) -> str:
-    """The label of a row, with the precision if it is not fp32 and with the user's flags."""
-    precision, *flags = variant
-    return ", ".join([label, *([precision] if precision != "fp32" else []), *([" ".join(flags)] if flags else [])])
-
-
 def _cells(
-    paper: Optional[recipes.Paper],
-    records: list[dict],
-    comparison: dict[tuple[str, str], Compared],
-    recipe: Optional[recipes.Recipe],
+    paper: Optional[recipes.Paper], records: list[dict], recipe: Optional[recipes.Recipe]
 ) -> dict[tuple[str, str], Cell]:
     wanted = [(t, metric) for t, scores in (paper.scores if paper else {}).items() for metric in scores]
     if recipe:
-        wanted += [(t, metric) for t in recipe.subsets.values() for metric in TASKS[recipe.task].metrics(recipe)]
+        metrics = [*TASKS[recipe.task].metrics(recipe), *further_metrics(recipe)]
+        wanted += [(t, metric) for t in recipe.subsets.values() for metric in metrics]
     cells = {}
     for test_set, metric in wanted:
         cell = cells[test_set, metric] = _cell(test_set, metric, records)
         cell.paper = paper.scores.get(test_set, {}).get(metric) if paper else None
-        compared = comparison.get((test_set, metric))
-        if compared and compared.among(cell.measured):
-            cell.compared = compared
     return cells
 
 
@@ -327,18 +235,16 @@ def section(title: str, rows: Sequence[Row], baseline: str = "") -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def baseline(group: str, folder: Path = RESULTS) -> str:
+def baseline(group: str, folder: Path = RESULTS, compared: Optional[Sequence[Compared]] = None) -> str:
     """What the stars of a group's tables are about; empty if nothing was compared."""
-    compared = _significance(group, folder)
-    if "test" not in compared:
+    compared = comparisons.read(folder) if compared is None else compared
+    its = of_group(group, folder, compared)
+    if not its:
         return ""
-    return "{baseline} at p < {level:g}, adjusted for {number} comparisons ({named}, seed {seed}; {kind})".format(
-        **compared,
-        named=significance.TESTS[compared["test"]],
-        level=significance.LEVEL,
-        number=len(adjusted(folder)[family(compared)]),
-        kind=significance.kind_of_p(compared),
-    )
+    one = its[0]
+    number = len({row.key for row in compared if row.family == one.family and row.p_value is not None})
+    how = f"{TESTS[one.test]}, seed {one.seed}; {one.kind_of_p}"
+    return f"{one.baseline} at p < {LEVEL:g}, adjusted for {number} comparisons ({how})"
 
 
 def comma_separated(group: str, found: dict[str, list[Row]]) -> str:
@@ -379,127 +285,30 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
         row = Row(variant_label(name, variant(record)), recipe.name, {}, papers[0] if papers else None)
         row = rows.setdefault(recipe.name, row)
         row.records.append(record)
-        row.cells = _cells(row.paper, row.records, {}, recipe)
+        row.cells = _cells(row.paper, row.records, recipe)
         (seed,) = record["seeds"]
         systems.setdefault(recipe.name, {})[seed] = significance.System(recipe, folder)
     lines = [section("Runs", [*rows.values(), *_source_row(list(rows.values()))])]
-    (baseline, first), *others = systems.items()
+    (first, its_first), *others = systems.items()
     for name, its in others:
         for seed, system in its.items():
-            if seed not in first or not significance.comparable(first[seed], system):
+            if seed not in its_first or not significance.comparable(its_first[seed], system):
                 continue
+            which = f"{name} against {first}, seed {seed}"
             try:
-                found = significance.compare(first[seed], [system])
+                found = comparisons.rows(significance.compare(its_first[seed], [system]))
             except OdeTransformerError as error:  # the table of trainings must not be lost by it
-                lines.append(f"{name} against {baseline}, seed {seed}: not compared: {error}")
+                lines.append(f"{which}: not compared: {error}")
                 continue
-            if (differ := significance.precisions(found)) and differ not in lines:
-                lines.append(differ)
-            for test_set, values in found["test_sets"].items():
-                p_value = values[name]["p_value"]
-                p = "no p" if p_value is None else f"p = {p_value:.4f}"
-                test, label = significance.TESTS[found["test"]], METRICS[found["metric"]].label
-                how = f"{test} of {label}; {significance.kind_of_p(found)}"
-                lines.append(f"{name} against {baseline}, seed {seed}, {test_set}: {p} ({how})")
+            for one in found:
+                p = "no p" if one.p_value is None else f"p = {one.p_value:.4f}"
+                differ = "" if len(set(one.precisions)) == 1 else f"; trained in {' and '.join(one.precisions)}"
+                lines.append(f"{which}, {one.test_set}: {p} ({one.how}{differ})")
     return "\n".join(lines)
 
 
 def _blank(value: Optional[float]) -> Any:
     return "" if value is None else value
-
-
-def _significance(group: str, folder: Path) -> dict[str, Any]:
-    """The recorded comparison of a group, if there is one."""
-    path = folder / SIGNIFICANCE / f"{Path(group).stem if group.endswith('.yaml') else group}.json"
-    for _, comparison in readable([path] if path.is_file() else [], read_comparison):
-        return comparison
-    return {"precisions": {}, "test_sets": {}, "metric": significance.TRANSLATIONS_BY, "baseline": ""}
-
-
-def read_comparison(path: Path) -> dict[str, Any]:
-    """A comparison that ``ode-transformer compare`` wrote.
-
-    Raises:
-        OdeTransformerError: it is of another form, as those of earlier versions are.
-    """
-    comparison = read_json(path)
-    wrong = lacks(comparison, _COMPARISON)
-    if not wrong:
-        values = {METRICS[comparison["metric"]].key: float, "p_value": (None, float)}
-        systems = dict.fromkeys((comparison["baseline"], *comparison["precisions"]), (..., values))
-        its = {**systems, comparison["baseline"]: values, str: lambda _: "has no precision"}
-        wrong = lacks(comparison["test_sets"], {str: its}, "test_sets")
-    if not wrong and comparison["baseline"] not in comparison["precisions"]:
-        wrong = f"precisions.{comparison['baseline']} is missing"
-    if wrong:
-        raise OdeTransformerError(f"{path}: {wrong}; ode-transformer compare writes it again")
-    return comparison
-
-
-def comparisons(
-    folder: Path = RESULTS, records: Optional[dict[str, list[dict]]] = None
-) -> dict[str, dict[str, dict[tuple[int, str], dict[tuple[str, str], Compared]]]]:
-    """Recorded comparisons of systems that were trained in the precision of their baseline: by baseline, by recipe, and
-    by seed and precision; then by test set and metric. The arguments are those of :func:`tables`."""
-    records, by_family, found = records or read_records(folder), adjusted(folder), {}
-    for _, comparison in readable(sorted((folder / SIGNIFICANCE).rglob("*.json")), read_comparison):
-        precisions = comparison["precisions"]
-        for name, compared in _by_system(comparison, records, by_family).items():
-            if precisions[name] != precisions[comparison["baseline"]]:
-                continue
-            by_run = found.setdefault(comparison["baseline"], {}).setdefault(name, {})
-            by_run.setdefault((comparison["seed"], precisions[name]), {}).update(compared)
-    return found
-
-
-def adjusted(folder: Path = RESULTS) -> dict[str, dict[tuple, float]]:
-    """The two-sided p-values of all recorded comparisons, adjusted for their number in each group of recipes.
-
-    Returns:
-        by group and metric; then by baseline, seed, system, its precision and test set.
-    """
-    families: dict[str, dict[tuple, float]] = {}
-    for _, comparison in readable(sorted((folder / SIGNIFICANCE).rglob("*.json")), read_comparison):
-        its = families.setdefault(family(comparison), {})
-        for test_set, systems in comparison["test_sets"].items():
-            for name, values in systems.items():
-                if (p_value := significance.two_sided(comparison, values["p_value"])) is not None:
-                    its[key(comparison, name, test_set)] = p_value
-    return {
-        name: dict(zip(its, significance.adjusted(list(its.values())), strict=True)) for name, its in families.items()
-    }
-
-
-def family(comparison: dict[str, Any]) -> str:
-    """The comparisons among which a comparison is adjusted: those of its group by its metric."""
-    return f"{comparison['baseline'].rpartition('/')[0]} by {comparison['metric']}"
-
-
-def key(comparison: dict[str, Any], name: str, test_set: str) -> tuple:
-    """What identifies a test among those of its family."""
-    return comparison["baseline"], comparison["seed"], name, comparison["precisions"].get(name), test_set
-
-
-def _by_system(
-    comparison: dict[str, Any], records: dict[str, list[dict]], by_family: dict[str, dict[tuple, float]]
-) -> dict[str, dict[tuple[str, str], Compared]]:
-    """The results of a comparison by recipe, and by test set and metric; those whose baseline there still is."""
-    by = comparison["metric"]
-    found: dict[str, dict[tuple[str, str], Compared]] = {}
-    for test_set, systems in comparison["test_sets"].items():
-        its = {
-            name: Compared(
-                values[METRICS[by].key],
-                significance.two_sided(comparison, values["p_value"]),
-                by_family.get(family(comparison), {}).get(key(comparison, name, test_set)),
-            )
-            for name, values in systems.items()
-        }
-        baseline = comparison["baseline"]
-        if its[baseline].among(METRICS[by].values(records.get(baseline, []), test_set)):
-            for name, compared in its.items():
-                found.setdefault(name, {})[test_set, by] = compared
-    return found
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -517,9 +326,9 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer table``; the exit status."""
     if args.csv:
         print(",".join(COLUMNS))
-    records, measured = read_records(args.results), False
+    records, compared, measured = read_records(args.results), comparisons.read(args.results), False
     for group in args.group or recipes.groups():
-        found, against = tables(group, args.results, records), baseline(group, args.results)
+        found = tables(group, args.results, records, compared)
         if args.measured:
             found = {title: rows for title, rows in found.items() if any(row.records for row in rows)}
         measured = measured or bool(found)
@@ -527,7 +336,7 @@ def main(args: argparse.Namespace) -> int:
             print(comma_separated(group, found), end="")
             continue
         for title, rows in found.items():
-            print(section(title, rows, against))
+            print(section(title, rows, baseline(group, args.results, compared)))
     if not measured:
         others = f"; its records are of {', '.join(records)}" if records else ""
         print(

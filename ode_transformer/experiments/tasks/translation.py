@@ -135,11 +135,11 @@ def generated(recipe: "Recipe", folder: Path, subset: str) -> list[str]:
     return read_generate_output(translations(str(folder), subset)).hypotheses
 
 
-def plain_text(recipe: "Recipe", lines: Sequence[str]) -> list[str]:
-    """Lines of the target language as the recipe's sacreBLEU has them: detokenized, unless they are plain text."""
+def plain_text(recipe: "Recipe", lines: Sequence[str], lang: str) -> list[str]:
+    """Lines of a language as the recipe's sacreBLEU has them: detokenized, unless they are plain text."""
     from ..text.detokenisation import detokenise
 
-    return list(lines) if recipe.score.plain else detokenise(lines, recipe.data.target)
+    return list(lines) if recipe.score.plain else detokenise(lines, lang)
 
 
 def _metrics(recipe: "Recipe") -> list[str]:
@@ -149,30 +149,33 @@ def _metrics(recipe: "Recipe") -> list[str]:
 
 
 def _outputs(recipe: "Recipe", folder: Path, subset: str) -> list[str]:
-    return plain_text(recipe, generated(recipe, folder, subset))
+    return plain_text(recipe, generated(recipe, folder, subset), recipe.data.target)
 
 
 def _examples(
     recipe: "Recipe", lines: Sequence[str], subset: str, folder: Optional[Path]
 ) -> tuple[Sequence[str], Examples]:
     """The references are raw where they exist, otherwise the tokenized ones, detokenized, as for the score."""
-    data = paths.ROOT / recipe.data.directory
-    beside = references_in(data, subset, recipe.data.target)
+    data, target = paths.ROOT / recipe.data.directory, recipe.data.target
+    beside, source = references_in(data, subset, target), data / "raw" / f"{subset}.{recipe.data.source}"
+    printed = read_generate_output(translations(str(folder), subset)) if folder else None
     if "raw" in beside:
         references = read_all(beside["raw"])
     elif "tok" in beside:
-        references = plain_text(recipe, read_all(beside["tok"]))
-    elif folder is None:
+        references = plain_text(recipe, read_all(beside["tok"]), target)
+    elif printed is None:
         raise OdeTransformerError(f"{data}: must have the references of {subset}; made by: {recipe.data.prepare}")
     else:
-        references = plain_text(recipe, read_generate_output(translations(str(folder), subset)).references or [])
+        references = plain_text(recipe, printed.references or [], target)
     if len(references) != len(lines):
         raise OdeTransformerError(
             f"{recipe.name} has {len(lines)} sentences of {subset}, the references in {data} are {len(references)}"
         )
-    source = data / "raw" / f"{subset}.{recipe.data.source}"
-    sources = read_all(source) if source.is_file() else ()
-    return lines, Examples([references], sources, lang=recipe.data.target, lowercase=recipe.score.lowercase)
+    if source.is_file():
+        sources = read_all(source)
+    else:
+        sources = plain_text(recipe, (printed and printed.sources) or [], recipe.data.source)
+    return lines, Examples([references], sources, lang=target, lowercase=recipe.score.lowercase)
 
 
 TASK = Task("translation", "generate", task_flags, _evaluation, _metrics, _outputs, _examples)

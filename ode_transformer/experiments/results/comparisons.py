@@ -1,0 +1,185 @@
+"""Recorded tests of significance, as ``ode-transformer compare`` writes them: a row for each system and test set."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Optional
+
+from ...errors import OdeTransformerError
+from ...files import read_json
+from .. import recipes
+from ..metrics import METRICS
+from ..metrics.resampling import TESTS
+from ..schema import count, lacks, one_of
+from .files import readable
+
+SIGNIFICANCE = "significance"  # the folder of comparisons below ``results``
+LEVEL = 0.05  # of adjusted p-values: the expected share of differences by chance among those called significant
+_FORM = {
+    **dict.fromkeys(("baseline", "signature"), str),
+    "seed": (None, int),
+    "samples": count,
+    "precisions": {str: one_of(*recipes.PRECISIONS)},
+    "test": one_of(*TESTS),
+    "metric": one_of(*METRICS),
+    "test_sets": dict,
+}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A system in a test of significance against a baseline, on one test set.
+
+    Args:
+        baseline, system: their names, of recipes as a rule.
+        seed: of the trainings.
+        precisions: those of the baseline's training and of the system's.
+        test_set, metric: by which they are compared.
+        baseline_value, value: the scores.
+        p_value: two-sided; None where a score is not a number.
+        test, samples, signature: how they were compared.
+        doubled: whether p is twice sacreBLEU's, which is about half of the two-sided one: its bootstrap, by which
+            earlier versions compared translations, counts abs(d) - mean abs(d) instead of abs(d - mean d).
+        values: all that the comparison says of the system.
+        file: the record of the comparison.
+        adjusted: p, adjusted for the number of comparisons (:func:`adjust`).
+    """
+
+    baseline: str
+    system: str
+    seed: Optional[int]
+    precisions: tuple[str, str]
+    test_set: str
+    metric: str
+    baseline_value: float
+    value: float
+    p_value: Optional[float]
+    test: str
+    samples: int
+    signature: str
+    doubled: bool
+    values: Mapping[str, Any] = field(repr=False)
+    file: Optional[Path] = None
+    adjusted: Optional[float] = None
+
+    @property
+    def family(self) -> tuple[str, str]:
+        """The group of recipes and the metric, among whose comparisons p is adjusted."""
+        return self.baseline.rpartition("/")[0], self.metric
+
+    @property
+    def key(self) -> tuple:
+        """What identifies the test."""
+        return self.baseline, self.seed, self.system, self.precisions[1], self.test_set, self.metric
+
+    @property
+    def kind_of_p(self) -> str:
+        """What the p-value is."""
+        return "twice sacreBLEU's p, which is about half of the two-sided one" if self.doubled else "two-sided p"
+
+    @property
+    def how(self) -> str:
+        """What the p-value is, and by which test."""
+        return f"{self.kind_of_p}, by {TESTS[self.test]} of {METRICS[self.metric].label}"
+
+    def differs(self) -> bool:
+        """Whether the difference is significant."""
+        return self.adjusted is not None and self.adjusted < LEVEL
+
+    def of(self, measured: Sequence[float]) -> bool:
+        """Whether the run that was compared is among those with these values, and was not trained anew since."""
+        return _among(self.value, measured)
+
+
+def _among(value: float, measured: Sequence[float]) -> bool:
+    both_nan = math.isnan(value) and any(map(math.isnan, measured))
+    return both_nan or any(math.isclose(value, one, rel_tol=1e-6) for one in measured)
+
+
+def rows(comparison: Mapping[str, Any], file: Optional[Path] = None) -> list[Compared]:
+    """The rows of what ``ode-transformer compare`` found."""
+    first, metric, test = (comparison[key] for key in ("baseline", "metric", "test"))
+    doubled = metric == "sacrebleu" and test == "bootstrap" and not comparison.get("two_sided")
+    found = []
+    for test_set, systems in comparison["test_sets"].items():
+        for name, values in systems.items():
+            if name == first:
+                continue
+            p = values["p_value"]
+            found.append(
+                Compared(
+                    baseline=first,
+                    system=name,
+                    seed=comparison["seed"],
+                    precisions=tuple(comparison["precisions"].get(one, "") for one in (first, name)),
+                    test_set=test_set,
+                    metric=metric,
+                    baseline_value=systems[first][METRICS[metric].key],
+                    value=values[METRICS[metric].key],
+                    p_value=min(1.0, 2 * p) if doubled and p is not None else p,
+                    test=test,
+                    samples=comparison["samples"],
+                    signature=comparison["signature"],
+                    doubled=doubled,
+                    values=values,
+                    file=file,
+                )
+            )
+    return found
+
+
+def adjust(compared: Iterable[Compared]) -> list[Compared]:
+    """Adjust p-values for the number of comparisons in each family, as Benjamini and Hochberg (1995) do.
+
+    If the differences with an adjusted p-value below ``LEVEL`` are called significant, at most that share of them is
+    expected to be due to chance.
+    """
+    from scipy.stats import false_discovery_control
+
+    compared, families = list(compared), defaultdict(dict)
+    for row in compared:
+        if row.p_value is not None:
+            families[row.family][row.key] = row.p_value
+    adjusted = {}
+    for p_values in families.values():
+        adjusted |= zip(p_values, false_discovery_control([*p_values.values()]).tolist(), strict=True)
+    return [replace(row, adjusted=row.p_value if row.p_value is None else adjusted[row.key]) for row in compared]
+
+
+def read(folder: Path) -> list[Compared]:
+    """The rows of all comparisons below a folder of results, adjusted; files that are none are named and left out."""
+    files = readable(sorted((folder / SIGNIFICANCE).rglob("*.json")), read_comparison)
+    return adjust(row for path, comparison in files for row in rows(comparison, path))
+
+
+def of_today(compared: Iterable[Compared], records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Compared]:
+    """Those rows whose baseline and system are among the records, by recipe, and were not trained anew since."""
+
+    def known(name: str, value: float, row: Compared) -> bool:
+        return _among(value, METRICS[row.metric].values(records.get(name, []), row.test_set))
+
+    return [
+        row for row in compared if known(row.baseline, row.baseline_value, row) and known(row.system, row.value, row)
+    ]
+
+
+def read_comparison(path: Path) -> dict[str, Any]:
+    """A comparison that ``ode-transformer compare`` wrote.
+
+    Raises:
+        OdeTransformerError: it is of another form, as those of earlier versions are.
+    """
+    comparison = read_json(path)
+    wrong = lacks(comparison, _FORM)
+    if not wrong:
+        values = {METRICS[comparison["metric"]].key: float, "p_value": (None, float)}
+        systems = dict.fromkeys((comparison["baseline"], *comparison["precisions"]), (..., values))
+        its = {**systems, comparison["baseline"]: values, str: lambda _: "has no precision"}
+        wrong = lacks(comparison["test_sets"], {str: its}, "test_sets")
+    if not wrong and comparison["baseline"] not in comparison["precisions"]:
+        wrong = f"precisions.{comparison['baseline']} is missing"
+    if wrong:
+        raise OdeTransformerError(f"{path}: {wrong}; ode-transformer compare writes it again")
+    return comparison

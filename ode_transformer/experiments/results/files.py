@@ -1,0 +1,78 @@
+"""The files of results: records of runs and others below a folder."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Optional
+
+from ...errors import OdeTransformerError
+from ...files import read_json
+from ..runs.records import check_record
+
+
+def json_files(folder: Path, pattern: str = "*.json") -> list[Path]:
+    """The files below a folder, those in the fewest folders first. Links to folders are followed, each folder once."""
+    found, visited, level = [], {folder.resolve()}, [folder]
+    while level:
+        paths = [path for home in level for path in sorted(home.iterdir()) if path.name[0] != "."]
+        found += [path for path in paths if path.match(pattern) and path.is_file()]
+        level = []
+        for path in paths:
+            if path.is_dir() and (real := path.resolve()) not in visited:
+                visited.add(real)
+                level.append(path)
+    return found
+
+
+def readable(paths: Iterable[Any], read: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
+    """Files with what a function reads from them; one that it refuses is left out, and named on standard error."""
+    for path in paths:
+        try:
+            found = read(path)
+        except (OdeTransformerError, OSError) as error:
+            print(f"left out: {error}", file=sys.stderr)
+            continue
+        yield path, found
+
+
+def read_records(folder: Path) -> dict[str, list[dict]]:
+    """The records of finished runs below a folder, by recipe.
+
+    JSON files that are not records, such as translations, are left out; those that look like records and are none, such
+    as a bundle's or a damaged one, are named on standard error.
+
+    A second record of the same precision, seed and flags, such as that of a run with another ``--run-dir``, becomes a
+    variant of its own, named after its file. The first is the one in the fewest folders: one in ``results/gpu`` comes
+    after that of the same run on a CPU.
+
+    Raises:
+        OdeTransformerError: no such folder.
+    """
+    found: dict[str, dict[tuple, dict]] = {}
+    if not folder.is_dir():
+        raise OdeTransformerError(f"--results {folder}: no such folder")
+    files = [path for path in json_files(folder) if path.name not in ("run.json", "steps.json")]
+    for path, record in readable(files, _record):
+        if record and record["scale"] == "full":
+            runs = found.setdefault(record["recipe"], {})
+            if (*record["seeds"], *variant(record)) in runs:
+                record["file"] = str(path.relative_to(folder))
+            runs[*record["seeds"], *variant(record)] = record
+    return {name: list(runs.values()) for name, runs in found.items()}
+
+
+def _record(path: Path) -> Optional[dict]:
+    """The record in a file; None where it is another file, such as one of translations."""
+    found = read_json(path)
+    return check_record(found, path) if isinstance(found, dict) and "recipe" in found else None
+
+
+def variant(record: dict[str, Any]) -> tuple[str, ...]:
+    """What tells runs of one recipe and seed apart: the precision and the flags that the user added to the recipe's."""
+    return (record["precision"], *record["flags"], *([f"in {record['file']}"] if "file" in record else []))
+
+
+def variant_label(label: str, variant: tuple[str, ...]) -> str:
+    """The label of a row, with the precision if it is not fp32 and with the user's flags."""
+    precision, *flags = variant
+    return ", ".join([label, *([precision] if precision != "fp32" else []), *([" ".join(flags)] if flags else [])])
