@@ -25,7 +25,6 @@ from fairseq_cli import preprocess, train
 from ode_transformer import checkpoints
 from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.bench import gpu_suite
-from ode_transformer.experiments.cli import doctor
 from ode_transformer.experiments.runs import RunError, command_lines, processes, runner, schedule, training
 from ode_transformer.experiments.runs.training import Place
 from ode_transformer.files import sha256
@@ -699,13 +698,10 @@ def test_stamps_that_are_none_are_named(recipe, programs, tmp_path, capsys):
     assert not programs
 
 
-def test_a_command_of_ours_that_fails_is_named(recipe, tmp_path, monkeypatch, capsys):
-    """By its status alone."""
-    monkeypatch.setattr(doctor, "installed", lambda: ["PROBLEM"])
-    fails = "python -m ode_transformer doctor"
-    other = changed(recipe, tmp_path / "x", lambda tree: tree["data"].update(prepare=fails))
+def test_a_preparation_that_fails_is_named(recipe, tmp_path, capsys):
+    other = changed(recipe, tmp_path / "x", lambda tree: tree["data"].update(prepare="false"))
     assert run(other, "--run-dir", tmp_path / "run", "--cpu") == 1
-    assert "error: ode-transformer doctor failed" in capsys.readouterr().err
+    assert "error: prepare: false ended with status 1" in capsys.readouterr().err
 
 
 BAD_INPUT = [
@@ -868,6 +864,62 @@ def test_the_gpu_suite_rehearsed_on_a_cpu(recipe, tmp_path, capsys):
     shown = capsys.readouterr()
     assert "done: " in shown.out and "left: " in shown.out
     assert "failed: " in shown.err and "broken" in shown.err
+
+
+class Ended:
+    """A program that has ended."""
+
+    def __init__(self, returncode):
+        self.returncode = returncode
+
+    def poll(self):
+        return self.returncode
+
+
+def test_several_runs_at_a_time_have_gpus_of_their_own(monkeypatch, tmp_path, capsys):
+    """Four runs on four GPUs, two at a time with two each; one fails, and the others are done."""
+    started = []
+
+    def start(words, environment, log):
+        started.append((words, environment["CUDA_VISIBLE_DEVICES"]))
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("much\nerror: a reason\n")
+        return Ended(int("--seed 2" in " ".join(words)))
+
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    monkeypatch.setattr(training, "gpu_count", lambda: 4)
+    monkeypatch.setattr(processes, "start", start)
+    monkeypatch.setattr(runner, "execute", lambda step: 0)
+    words = ["multi30k-full/macaron-tiny", "--seeds", "1", "2", "3", "4", "--devices", "2", "--until", "train"]
+    assert run(*words, "--jobs", "2", "--", "--clip-norm", "1") == 1
+    said = capsys.readouterr().err
+    assert "4 runs, 32,000 updates" in said and "1 of 4 runs failed:" in said
+    assert "runs/multi30k-full/macaron-tiny.seed-2: a reason; what it said is in " in said
+    assert [gpus for _, gpus in started] == ["4,5", "6,7", "4,5", "6,7"]
+    first = started[1][0]
+    assert first[3:8] == ["run", "multi30k-full/macaron-tiny", "--seed", "2", "--run-dir"]
+    assert first[-8:] == ["--until", "train", "--devices", "2", "--fp32", "--", "--clip-norm", "1"]
+    for more, message in (
+        (["--devices", "2", "--jobs", "3"], "--jobs 3: needs 3 x 2 GPUs; this machine has 4"),
+        (["--jobs", "2", "--torchrun"], "--jobs 2: must be 1 in a job of several tasks or nodes, and with --torchrun"),
+    ):
+        assert run("multi30k-full/macaron-tiny", "--seeds", "1", "2", *more) == 1
+        assert message in capsys.readouterr().err
+
+
+def test_runs_on_a_cpu_share_the_cores_and_a_run_of_another_is_not_begun(monkeypatch, tmp_path, capsys):
+    started = []
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    monkeypatch.setattr(runner.processors, "usable", lambda: 7)
+    monkeypatch.setattr(processes, "start", lambda words, variables, log: started.append(variables) or Ended(0))
+    other = tmp_path / "runs" / "multi30k-full" / "macaron-tiny.seed-2"
+    other.mkdir(parents=True)
+    (other / "checkpoint_last.pt").touch()
+    words = ["multi30k-full/macaron-tiny", "--seeds", "1", "2", "3", "--cpu", "--from", "train", "--until", "train"]
+    assert run(*words, "--jobs", "3") == 1
+    assert [variables["OMP_NUM_THREADS"] for variables in started] == ["2", "2"]
+    assert "seed-2 holds checkpoints and no run.json, so they belong to another run" in capsys.readouterr().err
 
 
 @pytest.mark.full

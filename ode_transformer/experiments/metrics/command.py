@@ -2,13 +2,10 @@
 
 import argparse
 import inspect
-import json
 
-from ...errors import OdeTransformerError
-from ...files import write_json
 from ..arguments import Once, at_least
 from ..text.joining import JOIN
-from .scoring import KINDS
+from .scoring import KINDS, score_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,18 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FILE", help="also write the JSON object to a file")
 
 
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer score``; the exit status."""
-    others = [option for option in KINDS if option != "generate_output" and getattr(args, option)]
-    kind = others[0] if others else "generate_output"
-    named = "hyp" if kind == "generate_output" and args.hyp else kind
-    read = {name: list(inspect.signature(its.score).parameters) for name, its in KINDS.items()}
-    given = {option: getattr(args, option) for options in read.values() for option in options}
-    given = {option: value for option, value in given.items() if value not in (None, False)}
-    if wrong := [option for option in given if option not in read[kind]]:
-        raise OdeTransformerError(f"--{wrong[0].replace('_', '-')}: is not read with --{named.replace('_', '-')}")
-    result = KINDS[kind].score(**given)
-    if args.output:
-        write_json(args.output, result)
-    print(json.dumps(result) if args.json else KINDS[kind].report(result))
-    return 0
+def main(args: argparse.Namespace) -> None:
+    """Run ``ode-transformer score``."""
+    read = {name for kind in KINDS.values() for name in inspect.signature(kind.score).parameters}
+    given = {name: value for name, value in vars(args).items() if name in read and value not in (None, False)}
+    score_file(output=args.output, as_json=args.json, **given)

@@ -4,12 +4,15 @@ There are translations, summaries, corrections, predicted classes and logs of va
 neither torch nor fairseq.
 """
 
+import inspect
+import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from ...errors import OdeTransformerError
+from ...files import write_json
 from .. import markdown
 from ..fairseq_output import read_generate_output
 from ..text.detokenisation import detokenise
@@ -401,3 +404,26 @@ KINDS = {
     "corrections": Kind(corrections, report_of_corrections),
 }
 """By the option that names the file; translations also by ``hyp``."""
+
+
+def score_file(*, output: Optional[str] = None, as_json: bool = False, **options: Any) -> None:
+    """Score a file of one of ``KINDS``, print the scores, and write them to a JSON file if one is named.
+
+    Args:
+        output: that file.
+        as_json: print one JSON object.
+        options: those of the kind's function; which kind it is, its first one says.
+
+    Raises:
+        OdeTransformerError: as that function, or it does not read one of the options.
+    """
+    others = [option for option in KINDS if option != "generate_output" and option in options]
+    kind = others[0] if others else "generate_output"
+    named = "hyp" if kind == "generate_output" and "hyp" in options else kind
+    read = inspect.signature(KINDS[kind].score).parameters
+    if wrong := [option for option in options if option not in read]:
+        raise OdeTransformerError(f"--{wrong[0].replace('_', '-')}: is not read with --{named.replace('_', '-')}")
+    result = KINDS[kind].score(**options)
+    if output:
+        write_json(output, result)
+    print(json.dumps(result) if as_json else KINDS[kind].report(result))

@@ -300,7 +300,7 @@ class Run:
 
     def _compute(self, step: Step, lock: int) -> float:
         """Execute a step that trains, translates or validates; on a CPU, a program gets as many threads as are free."""
-        alone = self.place.cpu and step.call is None and not step.ours  # a function runs in this process
+        alone = self.place.cpu and step.call is None  # a function runs in this process
         return execute(on_free_cores(step) if alone else step, lock)
 
     def _begin(self, step: Step, run: Optional[dict[str, Any]], average: bool) -> tuple[int, bool]:
@@ -372,8 +372,6 @@ def execute(step: Step, lock: int = -1) -> float:
     began = time.monotonic()
     if step.call:
         step.call()
-    elif step.ours:
-        _call(step.words[len(OURS) :])
     else:
         path = recipes.ROOT / step.log if step.log else None
         status = processes.launch(step.words, processes.environment(step.environment), path, lock)
@@ -394,14 +392,6 @@ def prepare(wanted: Sequence[recipes.Recipe], place: Place) -> None:
     found = [steps(recipe, place)[0] for recipe in wanted]
     for step in {tuple(step.command): step for step in found}.values():
         execute(step)
-
-
-def _call(words: Sequence[str]) -> None:
-    """Run a command of this package in this process, which has imported most of what it needs."""
-    from .. import cli
-
-    if cli.call(words):
-        raise RunError(f"ode-transformer {words[0]} failed")
 
 
 def check(models: Sequence[Path], recipe: recipes.Recipe, subset: str = "") -> None:

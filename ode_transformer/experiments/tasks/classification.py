@@ -8,14 +8,16 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import OdeTransformerError
 from ...files import read_text, regular, write_lines
 from ..metrics import accuracy
+from ..metrics.scoring import score_file
 from ..text import segmentation
-from .task import Task, labelled, predicted, prediction
+from .task import Task, labelled, predicted, prediction, write_predictions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -302,7 +304,7 @@ TASK = Task(
     name="classification",
     section="validate",
     flags=lambda recipe: ["--task", "sentence_prediction_by_length"],
-    evaluation=prediction(["classify"], ["score"]),
+    evaluation=prediction(partial(write_predictions, classify), score_file, (["classify"], ["score"])),
     metrics=lambda recipe: ["accuracy"],
     outputs=predicted(accuracy.read),
     examples=labelled,

@@ -4,15 +4,17 @@ import argparse
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...files import write_json, write_lines
+from ...files import write_json
 from ..arguments import at_least
-from ..metrics.glue import LOGGED, read, score
+from ..metrics.glue import LOGGED
 from . import baselines, classification, generated, glue, listops, multiple_choice, summarisation
 from .correction import corpora
 from .question_answering import answers, published
+from .task import write_predictions
 from .translation import write_pairs
 
 _KINDS = {"N": at_least(1), "SEED": int, "X": float, "DIR": Path, "FILE": Path}
@@ -42,7 +44,11 @@ def _add(parser: argparse.ArgumentParser, name: str, what: str, default: Any = N
     parser.add_argument(name, help=what, **values, **more)
 
 
-def _call(parser: argparse.ArgumentParser, function: Callable, show: Callable[[argparse.Namespace, Any], None]) -> None:
+def _call(
+    parser: argparse.ArgumentParser,
+    function: Callable,
+    show: Callable[[argparse.Namespace, Any], None] = lambda args, found: None,
+) -> None:
     """Let a command call a function with the arguments that are named as its parameters, and show what it returns."""
     names = inspect.signature(function).parameters
     parser.set_defaults(
@@ -75,14 +81,10 @@ def _add_prediction(
 ) -> None:
     """Make a parser that of the command which writes ``columns`` of each example of a subset."""
 
-    def show(args: argparse.Namespace, found: list[tuple[str, ...]]) -> None:
-        write_lines(args.output, map("\t".join, found))
-        print(f"{len(found)} {examples} -> {args.output}")
-
     _add_model(parser, examples)
     _add(parser, "--subset NAME", f"the subset of {examples}", subset)
     _add(parser, "--output FILE", f"file to write, tab-separated: {columns}", required=True)
-    _call(parser, predict, show)
+    _call(parser, partial(write_predictions, predict, examples=examples))
 
 
 def add_classify_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,17 +115,11 @@ def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
     sub = actions.add_parser("validate", help="predict the labels of a development set")
     _add_prediction(sub, glue.validate, "label, prediction", subset="valid")
 
-    def show_scores(args: argparse.Namespace, scores: Mapping[str, Any]) -> None:
-        write_json(args.output, scores)
-        for metric in args.metrics:
-            low, high = scores[metric]["interval"]
-            print(f"{metric:<10}{scores[metric]['value']:.2f}  [{low:.2f}, {high:.2f}]")
-
     sub = actions.add_parser("score", help="score the predictions of a development set")
     _add(sub, "--predictions FILE", "output of glue validate", required=True)
     _add(sub, "--metrics", "the metrics to take", nargs="+", choices=LOGGED, required=True)
     _add(sub, "--output FILE", "the JSON file to write", required=True)
-    _call(sub, lambda predictions, metrics: score(*read(predictions), metrics), show_scores)
+    _call(sub, glue.write_scores)
 
     def show_files(args: argparse.Namespace, written: Mapping[str, Path | None]) -> None:
         for subset, path in written.items():
@@ -144,10 +140,6 @@ def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer squad``."""
     actions = parser.add_subparsers(dest="action", required=True)
 
-    def write(args: argparse.Namespace, found: dict[str, dict[str, Any]]) -> None:
-        answers.write(found, args.threshold, args.output_dir)
-        print(f"{len(found['predictions'])} questions -> {args.output_dir}")
-
     sub = actions.add_parser("predict", help="answer the questions of a data set")
     _add_model(sub, "windows")
     _add(sub, "--subset NAME", "the subset of questions", "valid")
@@ -155,19 +147,14 @@ def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
     _add(sub, "--longest N", "symbols of an answer", 30)
     _add(sub, "--threshold X", "leave answers empty whose no-answer score is above X, as for the server of SQuAD 2.0")
     _add_output_dir(sub, "where predictions.json and others go")
-    _call(sub, answers.predict, write)
-
-    def show(args: argparse.Namespace, scores: Mapping[str, Any]) -> None:
-        write_json(args.output, scores)
-        for name in ("exact_match", "f1"):
-            print(f"{name:<12}{scores[name]['value']:.2f}   ({scores[name]['signature']})")
+    _call(sub, answers.write_answers)
 
     sub = actions.add_parser("score", help="take exact match and F1, as the official scripts do")
     _add(sub, "folder DIR", "a folder with predictions.json, and no_answer.json for SQuAD 2.0")
     _add(sub, "--data DIR", "the folder of binarized data", required=True)
     _add(sub, "--subset NAME", "the subset of questions", "valid")
     _add(sub, "--output FILE", "the JSON file to write", required=True)
-    _call(sub, answers.score, show)
+    _call(sub, answers.write_scores)
 
 
 def add_listops_arguments(parser: argparse.ArgumentParser) -> None:

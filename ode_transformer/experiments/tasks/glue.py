@@ -3,18 +3,19 @@
 A task of GLUE is a row of ``GLUE``, which says where its text is. The metrics are those of the task.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import OdeTransformerError
-from ...files import write_lines
+from ...files import write_json, write_lines
 from ..metrics import glue
 from ..text import segmentation
 from ..text.lines import read_lines
 from .classification import classify, outputs
-from .task import Task, labelled, predicted, prediction
+from .task import Task, labelled, predicted, prediction, write_predictions
 
 
 class Split(NamedTuple):
@@ -241,11 +242,25 @@ def _metrics(recipe: Any) -> list[str]:
     return reported[0] if reported else ["accuracy"]
 
 
+def write_scores(predictions: str | Path, metrics: Sequence[str], output: str | Path) -> None:
+    """Score the predictions of a development set, write the scores to a JSON file, and print them."""
+    scores = glue.score(*glue.read(predictions), metrics)
+    write_json(output, scores)
+    for metric in metrics:
+        low, high = scores[metric]["interval"]
+        print(f"{metric:<10}{scores[metric]['value']:.2f}  [{low:.2f}, {high:.2f}]")
+
+
 TASK = Task(
     name="glue",
     section="validate",
     flags=_flags,
-    evaluation=prediction(["glue", "validate"], ["glue", "score"], lambda recipe: ["--metrics", *_metrics(recipe)]),
+    evaluation=prediction(
+        partial(write_predictions, validate),
+        write_scores,
+        (["glue", "validate"], ["glue", "score"]),
+        lambda recipe: {"metrics": _metrics(recipe)},
+    ),
     metrics=_metrics,
     outputs=predicted(glue.read),
     examples=labelled,

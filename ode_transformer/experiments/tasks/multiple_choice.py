@@ -7,6 +7,7 @@ becomes a text of its own, as in fairseq's preparation of RoBERTa's data: it tak
 ``<br>`` among it.
 """
 
+from functools import partial
 from itertools import count, takewhile
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from ...errors import OdeTransformerError
 from ...files import read_json, read_text, write_lines
 from ..text import segmentation
 from . import glue
-from .task import Task, prediction
+from .task import Task, prediction, write_predictions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -177,7 +178,12 @@ TASK = Task(
     name="multiple_choice",
     section="validate",
     flags=lambda recipe: ["--task", NAME],
-    evaluation=prediction(["choose"], ["glue", "score"], lambda recipe: ["--metrics", "accuracy"]),
+    evaluation=prediction(
+        partial(write_predictions, choose, examples="questions"),
+        glue.write_scores,
+        (["choose"], ["glue", "score"]),
+        lambda recipe: {"metrics": ["accuracy"]},
+    ),
     metrics=lambda recipe: ["accuracy"],
     outputs=glue.TASK.outputs,
     examples=glue.TASK.examples,

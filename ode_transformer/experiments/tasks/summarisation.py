@@ -102,10 +102,10 @@ def _story(text: str) -> Pair:
 def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
     found = generation(recipe, run_dir, where)
     for subset in recipe.subsets:
-        words = ["--summaries", translations(run_dir, subset), "--ref", _references(recipe, subset)]
+        options = {"summaries": translations(run_dir, subset), "ref": _references(recipe, subset)}
         if recipe.score.lead:
-            words += ["--source", f"{recipe.data.directory}/tok/{subset}.source", "--lead", str(recipe.score.lead)]
-        found.append(scoring(recipe, run_dir, subset, words))
+            options |= {"source": f"{recipe.data.directory}/tok/{subset}.source", "lead": recipe.score.lead}
+        found.append(scoring(recipe, run_dir, subset, options))
     return found
 
 

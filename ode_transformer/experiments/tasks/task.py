@@ -3,21 +3,25 @@
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
+from ...files import write_lines
 from ...paths import USER_DIR
 
 if TYPE_CHECKING:
     from ..metrics import Examples
 
 OURS = ("python", "-m", "ode_transformer")
-"""The first words of a command of this package, which the runner calls in its process."""
+"""The first words of a command of this package."""
 
 
 @dataclass(frozen=True)
 class Step:
     """A command of a run, its inputs, and the outputs that exist when it is done.
+
+    A command of this package has a function that is called in its place; its words are printed, for users to copy.
 
     Words about where a command runs are kept separate from what it does, in ``launcher`` and ``where``: a step that was
     done on other devices, or in another folder, counts as done.
@@ -33,7 +37,7 @@ class Step:
     environment: Mapping[str, str] = field(default_factory=dict)
     log: str = ""  # the file for the output of the command; otherwise the terminal
     moves: Sequence[tuple[str, str]] = ()  # files to rename when the command has succeeded, (from, to)
-    call: Optional[Callable[[], Any]] = None  # the function of ours that is called; the command is for users to copy
+    call: Optional[Callable[[], Any]] = None  # what the command calls, if it is one of this package
 
     @property
     def key(self) -> str:
@@ -44,11 +48,6 @@ class Step:
     def words(self) -> list[str]:
         """The whole command."""
         return [*self.launcher, *self.command, *self.where]
-
-    @property
-    def ours(self) -> bool:
-        """Whether the command is one of this package."""
-        return tuple(self.words[: len(OURS)]) == OURS
 
     def line(self) -> str:
         """The command in a form that can be typed, from the top of the repository."""
@@ -137,27 +136,63 @@ def predicted(read: Callable[[str], Any]) -> Callable[[Any, Path, str], list[str
     return outputs
 
 
-def prediction(
-    predict: Sequence[str], score: Sequence[str], options: Callable[[Any], Sequence[str]] = lambda recipe: ()
-) -> Callable[[Any, str, Sequence[str]], list[Step]]:
-    """The steps of a task whose classes are predicted for each subset, and then scored.
+def write_predictions(
+    predict: Callable[..., Sequence[Sequence[str]]],
+    checkpoint: Path,
+    data: Path,
+    subset: str,
+    output: str | Path,
+    batch_size: int = 32,
+    cpu: bool = False,
+    examples: str = "examples",
+) -> None:
+    """Write what a model predicts of each example of a subset, a line each, and print how many there are.
 
     Args:
-        predict: the command of this package that predicts.
-        score: the command of this package that scores predictions.
-        options: recipe -> further options of the latter.
+        predict: the other arguments but the last -> columns of each example.
+        checkpoint: of the trained model.
+        data: the folder of binarized data.
+        subset: of the data.
+        output: the file to write.
+        batch_size: examples per batch.
+        cpu: do not use a GPU.
+        examples: what they are called.
+    """
+    found = predict(checkpoint, data, subset, batch_size, cpu)
+    write_lines(output, map("\t".join, found))
+    print(f"{len(found)} {examples} -> {output}")
+
+
+def prediction(
+    predict: Callable[..., None],
+    score: Callable[..., None],
+    words: tuple[Sequence[str], Sequence[str]],
+    options: Callable[[Any], Mapping[str, Any]] = lambda recipe: {},
+) -> Callable[[Any, str, Sequence[str]], list[Step]]:
+    """Return the steps of a task whose classes are predicted for each subset, and then scored.
+
+    Args:
+        predict: what predicts, :func:`write_predictions` of a function.
+        score: what scores predictions, given ``predictions``, ``output`` and the options.
+        words: the names of both commands.
+        options: recipe -> further options of the latter, each a list.
     """
 
     def steps(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
-        model, found = f"{run_dir}/average.pt", []
+        model, data, found = f"{run_dir}/average.pt", recipe.data.directory, []
+        given = {name.replace("-", "_"): value for name, value in recipe.validate.flags.items()}
         for subset in recipe.subsets:
             output = predictions(run_dir, subset)
-            command = [*OURS, *predict, model, "--data", recipe.data.directory, "--subset", subset, "--output", output]
-            found.append(Step("validate", [*command, *flags(recipe.validate.flags)], [model], [output], subset, where))
+            command = [*OURS, *words[0], model, "--data", data, "--subset", subset, "--output", output]
+            call = partial(predict, Path(model), Path(data), subset, Path(output), cpu="--cpu" in where, **given)
+            command += flags(recipe.validate.flags)
+            found.append(Step("validate", command, [model], [output], subset, where, call=call))
         for subset in recipe.subsets:
-            read, output = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json"
-            command = [*OURS, *score, "--predictions", read, *options(recipe), "--output", output]
-            found.append(Step("score", command, [read], [output], subset))
+            read, output, more = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json", options(recipe)
+            asked = [word for name, values in more.items() for word in (f"--{name}", *values)]
+            command = [*OURS, *words[1], "--predictions", read, *asked, "--output", output]
+            call = partial(score, predictions=read, output=output, **more)
+            found.append(Step("score", command, [read], [output], subset, call=call))
         return found
 
     return steps
@@ -165,6 +200,8 @@ def prediction(
 
 def by_perplexity(name: str, fairseq_task: str) -> Task:
     """A task of fairseq that ``fairseq-validate`` evaluates by perplexity, for each subset."""
+
+    from ..metrics import scoring
 
     def steps(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
         model, found = f"{run_dir}/average.pt", []
@@ -178,7 +215,8 @@ def by_perplexity(name: str, fairseq_task: str) -> Task:
         for subset in recipe.subsets:
             log, output = f"{run_dir}/validate/{subset}.log", f"{run_dir}/scores/{subset}.json"
             command = [*OURS, "score", "--validation-log", log, "--subset", subset, "--output", output]
-            found.append(Step("score", command, [log], [output], subset))
+            call = partial(scoring.score_file, validation_log=log, subset=subset, output=output)
+            found.append(Step("score", command, [log], [output], subset, call=call))
         return found
 
     return Task(name, "validate", lambda recipe: ["--task", fairseq_task], steps, lambda recipe: ["perplexity"])

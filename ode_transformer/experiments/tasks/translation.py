@@ -5,15 +5,16 @@ Other tasks from text to text share its flags, its decoding and its files of pai
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ... import paths
 from ...errors import OdeTransformerError
 from ...files import write_lines
 from ..fairseq_output import read_generate_output
 from ..metrics import METRICS, Examples
-from ..metrics.scoring import references_in
+from ..metrics.scoring import references_in, score_file
 from ..text.lines import read_all
 from .task import OURS, Step, Task, flags, further_metrics
 
@@ -98,30 +99,38 @@ def check_units(recipe: "Recipe") -> None:
             binarised.warn_of_unknown(prefix, *binarised.unknown(prefix))
 
 
-def scoring(recipe: "Recipe", run_dir: str, subset: str, words: Sequence[str]) -> Step:
-    """The step that scores a subset, as words of ``ode-transformer score`` say."""
-    output = f"{run_dir}/scores/{subset}.json"
+def scoring(recipe: "Recipe", run_dir: str, subset: str, options: Mapping[str, Any]) -> Step:
+    """The step that scores a subset, with options of :func:`.scoring.score_file`: texts, true, numbers or lists."""
+    output, words = f"{run_dir}/scores/{subset}.json", []
     # What fairseq-generate has joined are words, whatever characters they have.
-    joined = ["--remove-bpe", "none"] if post_process(recipe) else []
-    further = [word for name in further_metrics(recipe) for word in ("--metric", name)]
-    command = [*OURS, "score", *words, *joined, *further, "--output", output]
-    return Step("score", command, [translations(run_dir, subset)], [output], subset)
+    options = {**options, **({"remove_bpe": "none"} if post_process(recipe) else {})}
+    for name, value in options.items():
+        given = [] if value is True else value if isinstance(value, list) else [str(value)]
+        words += [f"--{name.replace('_', '-')}", *given]
+    if further := further_metrics(recipe):
+        options["metric"] = further
+        words += [word for name in further for word in ("--metric", name)]
+    command, read = [*OURS, "score", *words, "--output", output], translations(run_dir, subset)
+    return Step("score", command, [read], [output], subset, call=partial(score_file, output=output, **options))
 
 
 def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
-    found = generation(recipe, run_dir, where)
+    found, score = generation(recipe, run_dir, where), recipe.score
     reads_source = any("sources" in METRICS[name].needs for name in further_metrics(recipe))
     for subset in recipe.subsets:
-        words = [
-            *("--generate-output", translations(run_dir, subset), "--data", recipe.data.directory, "--subset", subset),
-            *("--target-lang", recipe.data.target),
-            *(["--lowercase"] if recipe.score.lowercase else []),
-            *(["--compound-split"] if recipe.score.compound_split else []),
-            *(["--join-hyphens"] if recipe.score.join_hyphens else []),
-            *(["--plain"] if recipe.score.plain else []),
-            *(["--source", f"{recipe.data.directory}/raw/{subset}.{recipe.data.source}"] if reads_source else []),
-        ]
-        found.append(scoring(recipe, run_dir, subset, words))
+        options = {
+            "generate_output": translations(run_dir, subset),
+            "data": recipe.data.directory,
+            "subset": subset,
+            "target_lang": recipe.data.target,
+            "lowercase": score.lowercase,
+            "compound_split": score.compound_split,
+            "join_hyphens": score.join_hyphens,
+            "plain": score.plain,
+            "source": f"{recipe.data.directory}/raw/{subset}.{recipe.data.source}" if reads_source else False,
+        }
+        given = {name: value for name, value in options.items() if value}
+        found.append(scoring(recipe, run_dir, subset, given))
     return found
 
 

@@ -22,12 +22,12 @@ def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[St
     found = generation(recipe, run_dir, where)
     for subset in recipe.subsets:
         prefix = f"{recipe.data.directory}/raw/{subset}"
-        words = ["--corrections", translations(run_dir, subset), "--source", f"{prefix}.source"]
+        options = {"corrections": translations(run_dir, subset), "source": f"{prefix}.source"}
         if subset in recipe.score.edits:
-            words += ["--edits", f"{prefix}.m2", "--own-edits", f"{run_dir}/edits/{subset}.m2"]
+            options |= {"edits": f"{prefix}.m2", "own_edits": f"{run_dir}/edits/{subset}.m2"}
         else:
-            words += ["--references", *(f"{prefix}.ref{i}" for i in range(recipe.score.references))]
-        found.append(scoring(recipe, run_dir, subset, words))
+            options["references"] = [f"{prefix}.ref{i}" for i in range(recipe.score.references)]
+        found.append(scoring(recipe, run_dir, subset, options))
     return found
 
 

@@ -2,42 +2,43 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
 from .... import paths
 from ...metrics import Examples
 from ..task import OURS, Step, Task, flags
+from . import answers
 
 
 def _evaluation(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
-    model, found = f"{run_dir}/average.pt", []
+    model, data, found = f"{run_dir}/average.pt", recipe.data.directory, []
+    given = {name.replace("-", "_"): value for name, value in recipe.validate.flags.items()}
     for subset in recipe.subsets:
         output = f"{run_dir}/answers/{subset}"
-        command = [*OURS, "squad", "predict", model, "--data", recipe.data.directory, "--subset", subset]
+        command = [*OURS, "squad", "predict", model, "--data", data, "--subset", subset]
         command += ["--output-dir", output, *flags(recipe.validate.flags)]
-        found.append(Step("validate", command, [model], [f"{output}/predictions.json"], subset, where))
+        about = {"subset": subset, "output_dir": Path(output), "cpu": "--cpu" in where}
+        call = partial(answers.write_answers, Path(model), Path(data), **about, **given)
+        found.append(Step("validate", command, [model], [f"{output}/predictions.json"], subset, where, call=call))
     for subset in recipe.subsets:
-        answers, output = f"{run_dir}/answers/{subset}", f"{run_dir}/scores/{subset}.json"
-        command = [*OURS, "squad", "score", answers, "--data", recipe.data.directory, "--subset", subset]
-        command += ["--output", output]
-        found.append(Step("score", command, [f"{answers}/predictions.json"], [output], subset))
+        read, output = f"{run_dir}/answers/{subset}", f"{run_dir}/scores/{subset}.json"
+        command = [*OURS, "squad", "score", read, "--data", data, "--subset", subset, "--output", output]
+        call = partial(answers.write_scores, Path(read), Path(data), subset, Path(output))
+        found.append(Step("score", command, [f"{read}/predictions.json"], [output], subset, call=call))
     return found
 
 
 def _outputs(recipe: Any, folder: Path, subset: str) -> list[str]:
     """Of each question its name, its answer, and the score of there being none, or null: in JSON."""
-    from .answers import read_answers
-
-    answers, no_answer = read_answers(folder / "answers" / subset)
-    return [json.dumps([name, answer, (no_answer or {}).get(name)]) for name, answer in answers.items()]
+    found, no_answer = answers.read_answers(folder / "answers" / subset)
+    return [json.dumps([name, answer, (no_answer or {}).get(name)]) for name, answer in found.items()]
 
 
 def _examples(recipe: Any, lines: Sequence[str], subset: str, folder: Optional[Path]) -> tuple[Sequence[str], Examples]:
-    from .answers import golds, questions
-
-    tree = questions(paths.ROOT / recipe.data.directory, subset)
-    return lines, Examples(questions=(tree["version"], golds(tree)))
+    tree = answers.questions(paths.ROOT / recipe.data.directory, subset)
+    return lines, Examples(questions=(tree["version"], answers.golds(tree)))
 
 
 TASK = Task(

@@ -198,6 +198,23 @@ def write(found: dict[str, dict[str, Any]], threshold: float | None, folder: Pat
         write_json(folder / f"{part}.json", found[part])
 
 
+def write_answers(
+    checkpoint: Path,
+    data: Path,
+    subset: str,
+    output_dir: Path,
+    batch_size: int = 32,
+    cpu: bool = False,
+    best: int = 20,
+    longest: int = 30,
+    threshold: float | None = None,
+) -> None:
+    """Answer the questions of a subset, write the answers as :func:`write` does, and print how many there are."""
+    found = predict(checkpoint, data, subset, batch_size, cpu, best, longest)
+    write(found, threshold, output_dir)
+    print(f"{len(found['predictions'])} questions -> {output_dir}")
+
+
 def golds(tree: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the gold answers of every question."""
     return {one["id"]: one["answers"] for one in tree["questions"]}
@@ -231,3 +248,11 @@ def score(folder: Path, data: Path, subset: str) -> dict[str, Any]:
     tree = questions(data, subset)
     predictions, no_answer = read_answers(folder)
     return squad.take(golds(tree), predictions, tree["version"], no_answer)
+
+
+def write_scores(folder: Path, data: Path, subset: str, output: Path) -> None:
+    """Score the answers in a folder, write the scores to a JSON file, and print them."""
+    scores = score(folder, data, subset)
+    write_json(output, scores)
+    for name in ("exact_match", "f1"):
+        print(f"{name:<12}{scores[name]['value']:.2f}   ({scores[name]['signature']})")
