@@ -33,8 +33,8 @@ def load(path: Any, *more: Any, data: Any = None, device: Any = None) -> "Transl
     from .experiments.runs.terminal import tidy
 
     with tidy():
-        translate = import_module(f"{__name__}.experiments.serving.translate")
-        return translate.load(path, *more, data=data, device=device)
+        opening = import_module(f"{__name__}.experiments.serving.opening")
+        return opening.load(path, *more, data=data, device=device)
 
 
 class _Folders(list):

@@ -81,9 +81,8 @@ assert not {"torch", "fairseq", "numpy"} & set(sys.modules)
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.results import tables
 from ode_transformer.experiments.runs import plan, runner
-from ode_transformer.experiments.serving import translate
+from ode_transformer.experiments.serving import opening, translate
 from ode_transformer.experiments.text import command
-from ode_transformer.experiments.serving.export import translator
 from ode_transformer.experiments.metrics import scoring
 for name in set(cli.COMMANDS) - {"bench", "gpu-suite", "lab"}:
     cli.parser(name)

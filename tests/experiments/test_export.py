@@ -1,14 +1,11 @@
 """Exported models compute what the checkpoint does, decode as fairseq does, or are refused by name."""
 
-import ast
 import copy
 import json
 import math
 import re
 import sys
-from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +15,8 @@ from fairseq.sequence_generator import SequenceGenerator
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.serving import export
-from ode_transformer.experiments.serving.export import ExportError, Search, command, open_exported
-from ode_transformer.experiments.serving.export.trained import Trained, open_trained
+from ode_transformer.experiments.serving.export import ExportError, Search, open_exported, writing
+from ode_transformer.experiments.serving.pytorch import Opened, PyTorch
 from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, sample, small, task
 from tests.helpers import model as build
 
@@ -88,29 +85,24 @@ REFUSED = {
 }
 
 
-def trained(model) -> Trained:
-    """A model with its dictionaries; parameters are moved from where they begin, so that each has an effect."""
+def trained(model) -> PyTorch:
+    """A model opened without a file; its parameters are moved from where they begin, so that each has an effect."""
     torch.manual_seed(0)
     with torch.no_grad():
         for p in model.parameters():
             p.add_(0.1 * torch.randn_like(p))
         for embedding in (model.encoder.embed_tokens, model.decoder.embed_tokens):
             embedding.weight[embedding.padding_idx] = 0
-    return Trained("a checkpoint", model.eval(), ("xx", "yy"), (DICTIONARY, DICTIONARY), ())
+    return PyTorch([Opened("a checkpoint", model.eval(), "", {})], task(), "cpu")
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A folder of dictionaries."""
+    """The dictionaries, in a folder."""
     folder = tmp_path_factory.mktemp("dictionaries")
     for language in ("xx", "yy"):
         DICTIONARY.save(str(folder / f"dict.{language}.txt"))
-    return folder
-
-
-def with_files(trained: Trained, folder) -> Trained:
-    paths = tuple(folder / f"dict.{language}.txt" for language in trained.languages)
-    return Trained(trained.name, trained.model, trained.languages, trained.dictionaries, paths)
+    return sorted(folder.iterdir())
 
 
 def ends_early(model) -> None:
@@ -142,15 +134,15 @@ def by_fairseq(model, sources, search: Search) -> list:
 def assert_same(found, expected) -> None:
     """Hypotheses, their order and their scores."""
     for ours, theirs in zip(found, expected, strict=True):
-        assert [h.tokens for h in ours] == [tokens for tokens, _ in theirs]
-        assert [h.score for h in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
+        assert [symbols for symbols, _ in ours] == [symbols for symbols, _ in theirs]
+        assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
 
 
 SEARCHES = (Search(4, 0.6, 4, max_len_b=10), Search(3, 1.4, 2, 0.5, 3, min_len=2), Search(1, 1.0, 1, max_len_b=6))
 
 
 def sources() -> list[list[str]]:
-    return command.sentences(DICTIONARY.symbols, (6, 1, 9, 4), seed=3)
+    return writing.sentences(DICTIONARY.symbols, (6, 1, 9, 4), seed=3)
 
 
 # CTranslate2
@@ -164,32 +156,32 @@ def ctranslate2():
 @pytest.mark.parametrize("name", EXACT)
 def test_ctranslate2_computes_the_same(tmp_path, name, ctranslate2):
     model = trained(small("macaron", **EXACT[name]))
-    found = command.export(model, "ctranslate2", tmp_path / "out")
+    found = writing.write(model, "ctranslate2", tmp_path / "out")
     assert found["check"]["largest"] < 1e-5 and found["check"]["symbols"] == 45
 
 
 @pytest.mark.parametrize("name", ["macaron", "rk2_unit"])
 def test_ctranslate2_searches_as_fairseq(tmp_path, files, name, ctranslate2):
     """But for a first symbol that must not be the end: CTranslate2 leaves the end out before the softmax."""
-    model = with_files(trained(small("macaron", **EXACT[name])), files)
-    ends_early(model.model)
-    command.export(model, "ctranslate2", tmp_path / "out")
+    model = trained(small("macaron", **EXACT[name]))
+    ends_early(model.models[0])
+    writing.write(model, "ctranslate2", tmp_path / "out", files=files)
     search = Search(4, 0.6, max_len_b=40, min_len=0)
-    expected = [sentence[:1] for sentence in by_fairseq(model.model, sources(), search)]
+    expected = [sentence[:1] for sentence in by_fairseq(model.models[0], sources(), search)]
     for threads in (1, 3):  # the whole batch in one part, and in two
         assert_same(open_exported(tmp_path / "out", threads).translate(sources(), search), expected)
 
 
 def test_ctranslate2_in_integers_is_near(tmp_path, ctranslate2):
     model = trained(small("macaron"))
-    before = {name: p.clone() for name, p in model.model.state_dict().items()}
-    exact = command.export(model, "ctranslate2", tmp_path / "fp32")["check"]
-    found = command.export(model, "ctranslate2", tmp_path / "int8", "int8")["check"]
+    before = {name: p.clone() for name, p in model.models[0].state_dict().items()}
+    exact = writing.write(model, "ctranslate2", tmp_path / "fp32")["check"]
+    found = writing.write(model, "ctranslate2", tmp_path / "int8", "int8")["check"]
     # Two models with different random weights differ by more than 1 on average.
     assert exact["largest"] < 1e-5 < found["mean"] < 0.05 and "tolerance" not in found
     sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("int8", "fp32")]
     assert sizes[0] < sizes[1]
-    assert all(torch.equal(p, before[name]) for name, p in model.model.state_dict().items())
+    assert all(torch.equal(p, before[name]) for name, p in model.models[0].state_dict().items())
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -197,7 +189,7 @@ def test_what_ctranslate2_has_no_layers_for_is_named(tmp_path, name, ctranslate2
     flags, reason = REFUSED[name]
     model = trained(small("macaron", **{"arch": name, **flags}))
     with pytest.raises(ExportError, match=re.escape(reason)) as raised:
-        command.export(model, "ctranslate2", tmp_path / "out")
+        writing.write(model, "ctranslate2", tmp_path / "out")
     assert "--format onnx has" in str(raised.value)
     assert not list(tmp_path.iterdir())
 
@@ -279,8 +271,14 @@ def by_torch(to_onnx, monkeypatch, files):
             decoder.inputs.append(Given(name, shape, kinds[x.dtype]))
         sessions = {"encoder.onnx": encoder, "decoder.onnx": decoder}
         monkeypatch.setattr(from_onnx, "_session", lambda path: sessions[path.name])
-        described = {"source_lang": "xx", "target_lang": "yy", "longest": {"source": 64, "target": 64}}
-        return from_onnx.OnnxTranslator(files, described, threads=1)  # what makes modules traceable is of the process
+        described = {
+            "source_lang": "xx",
+            "target_lang": "yy",
+            "longest": {"source": 64, "target": 64},
+            "format": "onnx",
+        }
+        # What makes modules traceable is of the process, not of a thread.
+        return from_onnx.Reader(files[0].parent, described, 1, "cpu")
 
     return build
 
@@ -289,12 +287,12 @@ def by_torch(to_onnx, monkeypatch, files):
 def test_the_graphs_compute_and_search_the_same(variant, by_torch):
     """Of every variant: whatever its modules keep goes through the graphs as tensors."""
     model = trained(small(variant))
-    ends_early(model.model)
-    translator = by_torch(model.model)
-    found = command.compare(model, translator, 1e-5)
+    ends_early(model.models[0])
+    translator = by_torch(model.models[0])
+    found = writing.compare(model, translator, 1e-5)
     assert found["symbols"] == 45
     search = SEARCHES[len(variant) % len(SEARCHES)]
-    expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.model, sources(), search)]
+    expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.models[0], sources(), search)]
     assert_same(translator.translate(sources(), search), expected)
 
 
@@ -312,18 +310,18 @@ def test_sentences_that_are_done_leave_the_search(by_torch, monkeypatch):
     for seed in range(20):  # until some sentences are done before others
         torch.manual_seed(seed)
         model = trained(small("macaron"))
-        ends_early(model.model)
-        translator = by_torch(model.model)
+        ends_early(model.models[0])
+        translator = by_torch(model.models[0])
         with monkeypatch.context() as patch:
             patch.setattr(type(translator), "_step", counting(type(translator)._step))
             batches.clear()
             found = translator.translate(sources(), search)
         if batches[-1] < 4:
             break
-    assert_same(found, by_fairseq(model.model, sources(), search))
+    assert_same(found, by_fairseq(model.models[0], sources(), search))
     assert batches[0] == 4 > batches[-1] and batches == sorted(batches, reverse=True)
     for search in SEARCHES:
-        expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.model, sources(), search)]
+        expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.models[0], sources(), search)]
         assert_same(translator.translate(sources(), search), expected)
 
 
@@ -337,46 +335,48 @@ ONNX = [
 def test_onnx_computes_and_searches_the_same(tmp_path, variant, files, to_onnx):
     few = {"evolution-depth": 1} if "transevolve" in variant else {"encoder-layers": 1, "decoder-layers": 1}
     few |= {"max-source-positions": 64, "max-target-positions": 64}  # tracing a layer takes seconds
-    model = with_files(trained(small(variant, **few)), files)
-    ends_early(model.model)
-    found = command.export(model, "onnx", tmp_path / "out")
+    model = trained(small(variant, **few))
+    ends_early(model.models[0])
+    found = writing.write(model, "onnx", tmp_path / "out", files=files)
     assert found["check"]["largest"] < 1e-5 and found["opset"] == to_onnx.OPSET
     assert json.loads((tmp_path / "out" / "export.json").read_text()) == found
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out"]
     translators = [open_exported(tmp_path / "out", threads) for threads in (1, 3)]
     for search in SEARCHES:
-        expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.model, sources(), search)]
+        expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.models[0], sources(), search)]
         for translator in translators:
             assert_same(translator.translate(sources(), search), expected)
     with pytest.raises(ExportError, match="a sentence of 71 subword units, its end included: must have 64 at most"):
         translator.translate([["w5"] * 70], Search())
-    to_onnx.quantise(model, tmp_path / "out")
+    to_onnx.quantize(model, tmp_path / "out")
     with pytest.raises(ExportError, match=r"decoder\.onnx: has changed since the model was exported"):
         open_exported(tmp_path / "out")
-    command.write_description(tmp_path / "out", found)
+    writing.describe_files(tmp_path / "out", found)
     assert sorted(p.suffix for p in (tmp_path / "out").iterdir()) == [".json", ".onnx", ".onnx", ".txt", ".txt"]
-    near = command.compare(model, open_exported(tmp_path / "out", threads=1), 1.0)
+    near = writing.compare(model, open_exported(tmp_path / "out", threads=1), 1.0)
     assert near["largest"] > found["check"]["largest"]
 
 
-@pytest.mark.parametrize("variant", ["floater_tiny", "macaron"])
-def test_a_model_is_as_long_as_its_attention_is_finite(variant):
+def test_a_model_is_as_long_as_its_attention_is_finite(tmp_path, ctranslate2):
     """A flow's biases grow with the position, until attention no longer fits single precision."""
-    model = trained(small(variant))
-    assert model.longest == {"source": 1024, "target": 1024}
-    if variant == "floater_tiny":
-        with torch.no_grad():
-            model.model.position_encoder.solvers["all"].weight1.mul_(40)
-        steep = replace(model)  # which has looked at nothing yet
-        reach = steep.longest["source"]
-        assert 8 < reach < 1024 and steep.longest["target"] == reach
-        assert all(map(math.isfinite, steep.score([["w5"] * (reach - 1)], [["w6"]])[0]))
-        with pytest.raises(OdeTransformerError, match=f"from position {reach} on"):
-            steep.score([["w5"] * reach], [["w6"]])
-        with torch.no_grad():
-            model.model.position_encoder.solvers["all"].weight1.mul_(1e30)
-        with pytest.raises(ExportError, match="too large for attention from position 0 on"):
-            replace(model).longest  # noqa: B018
+    few = {"max-source-positions": 128, "max-target-positions": 128}
+    for variant in ("macaron", "floater_tiny"):
+        model = trained(small(variant, **few))
+        assert model.finite == model.longest == {"source": 128, "target": 128}
+    solver = model.models[0].position_encoder.solvers["all"]
+    with torch.no_grad():
+        solver.weight1.mul_(200)
+    del model.finite  # which is looked at once
+    reach = model.finite["source"]
+    assert 8 < reach < 128 and model.finite["target"] == reach
+    assert all(map(math.isfinite, model.score([["w5"] * (reach - 1)], [["w6"]])[0]))
+    with pytest.raises(OdeTransformerError, match=f"from position {reach} on"):
+        model.score([["w5"] * reach], [["w6"]])
+    with torch.no_grad():
+        solver.weight1.mul_(1e30)
+    del model.finite
+    with pytest.raises(ExportError, match="too large for attention from position 0 on"):
+        writing.write(model, "ctranslate2", tmp_path / "out")
 
 
 # The command
@@ -402,7 +402,7 @@ def saved(tmp_path, files):
     """A checkpoint beside its dictionaries."""
     folder = tmp_path / "saved"
     folder.mkdir()
-    for file in files.iterdir():
+    for file in files:
         (folder / file.name).write_bytes(file.read_bytes())
     (folder / "codes").write_text("#version: 0.2\n")
     model, values = macaron()
@@ -416,7 +416,7 @@ def test_a_checkpoint_is_exported(tmp_path, saved, capsys, ctranslate2):
     assert {"model.bin", "dict.xx.txt", "dict.yy.txt", "codes", "export.json"} <= {p.name for p in out.iterdir()}
     described = json.loads((out / "export.json").read_text())
     assert described["source_lang"] == "xx" and described["versions"]["ctranslate2"]
-    assert open_exported(out, threads=1).translate([["w5", "w6"]], Search(2))[0][0].tokens
+    assert open_exported(out, threads=1).translate([["w5", "w6"]], Search(2))[0][0][0]
     before = sorted(out.iterdir())
     assert cli.main(["export", str(saved), "--format", "ctranslate2", "-o", str(out)]) == 1
     assert "exists already" in capsys.readouterr().err and sorted(out.iterdir()) == before
@@ -434,7 +434,7 @@ def test_what_is_another_model_leaves_nothing(tmp_path, saved, monkeypatch, ctra
     monkeypatch.setattr(to_ctranslate2, "_norm", wrong)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ExportError, match=r"log-probabilities differ from the checkpoint's by .*0.0001"):
-        command.export(open_trained(saved), "ctranslate2", tmp_path / "out")
+        writing.export(saved, "ctranslate2", tmp_path / "out")
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -456,7 +456,7 @@ def test_what_pytorch_cannot_trace_is_named(tmp_path, to_onnx, monkeypatch):
 
     monkeypatch.setattr(to_onnx.torch.export, "export", trace)
     with pytest.raises(ExportError, match=r"cannot export a checkpoint: RuntimeError: a branch$"):
-        command.export(trained(small("macaron")), "onnx", tmp_path / "out")
+        writing.write(trained(small("macaron")), "onnx", tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
@@ -490,8 +490,8 @@ def damaged(saved):
     ("change", "message"),
     [
         (without_checkpoint, "model.pt: no such file or folder"),
-        (another_dictionary, "has 49 symbols, must have the 50 of .*model.pt"),
-        (without_dictionary, "no dictionaries of xx and yy: .*--data names their folder"),
+        (another_dictionary, "has vocabulary sizes 50 and 50, the dictionaries in .* have 49 and 50"),
+        (without_dictionary, "dict.yy.txt: no such file; name the folder of the dictionaries with --data"),
         (without_languages, "must name a source and a target language"),
         (another_task, "must name a source and a target language"),
         (damaged, "not a readable checkpoint"),
@@ -535,20 +535,10 @@ def test_folders_that_are_no_exports_are_named(tmp_path, description, message):
         open_exported(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["__init__", "from_ctranslate2", "from_onnx"])
-def test_opening_needs_neither_pytorch_nor_fairseq(name):
-    tree = ast.parse((Path(export.__file__).parent / f"{name}.py").read_text(encoding="utf-8"))
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    inside = {(node.level, node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level}
-    assert not {"torch", "fairseq"} & {module.partition(".")[0] for module in imported}
-    light = {(1, None), (2, "schema"), (2, "text.binarised"), (3, "errors"), (3, "files"), (3, "processors")}
-    assert inside - {(1, "command"), (1, "trained")} <= light  # those two are imported by the command that exports
-
-
 @pytest.mark.parametrize("format", export.FORMATS)
 def test_damaged_models_are_named(tmp_path, files, format):
     pytest.importorskip("ctranslate2"), pytest.importorskip("onnxruntime")
-    for file in files.iterdir():
+    for file in files:
         (tmp_path / file.name).write_bytes(file.read_bytes())
     for name in ("model.bin", "config.json", "encoder.onnx", "decoder.onnx"):
         (tmp_path / name).write_bytes(b"damaged")
@@ -557,41 +547,15 @@ def test_damaged_models_are_named(tmp_path, files, format):
         open_exported(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"beam": 0}, "beam 0: must be 1 or more"),
-        ({"beam": 2, "nbest": 3}, "nbest 3: must be from 1 to 2"),
-        ({"min_len": -1}, "min_len -1: must be 0 or more"),
-    ],
-)
-def test_searches_that_cannot_be_are_named(values, message):
-    with pytest.raises(ExportError, match=message):
-        Search(**values)
-    with pytest.raises(ExportError, match="min_len 9: must be 5 at most, the longest translation"):
+def test_a_translation_has_room_for_its_least_length():
+    assert Search(max_len_a=0.5, max_len_b=3, min_len=2).most(9, 100) == 7 and Search(max_len_b=300).most(9, 100) == 99
+    with pytest.raises(OdeTransformerError, match="min_len 9: must be 5 at most, the longest translation"):
         Search(min_len=9, max_len_b=5).most(4, 100)
 
 
 def test_the_random_sentences_are_always_the_same():
     lengths = [5, 1, 7]
-    found = command.sentences(DICTIONARY.symbols, lengths, 1)
-    assert list(map(len, found)) == lengths and found == command.sentences(DICTIONARY.symbols, lengths, 1)
+    found = writing.sentences(DICTIONARY.symbols, lengths, 1)
+    assert list(map(len, found)) == lengths and found == writing.sentences(DICTIONARY.symbols, lengths, 1)
     assert np.unique([word for sentence in found for word in sentence]).size > 5
     assert not {word for sentence in found for word in sentence} & set(task().target_dictionary.symbols[:4])
-
-
-# How fast it is: what is measured is whole; timings are no test
-
-
-@pytest.fixture
-def binarised(saved):
-    """A checkpoint with a test set of five pairs beside it, binarised."""
-    from fairseq.data import indexed_dataset
-
-    for language in ("xx", "yy"):
-        stem = f"{saved.parent}/test.xx-yy.{language}"
-        builder = indexed_dataset.make_builder(f"{stem}.bin", "mmap", len(DICTIONARY))
-        for sentence in command.sentences(DICTIONARY.symbols, (3, 1, 6, 2, 4), seed=5):
-            builder.add_item(torch.tensor([*(DICTIONARY.index(word) for word in sentence), DICTIONARY.eos()]))
-        builder.finalize(f"{stem}.idx")
-    return saved

@@ -108,4 +108,4 @@ def test_graphs_of_strangers_end_in_a_sentence(tmp_path, wrong, message):
         translator = open_exported(tmp_path, threads=1)
         if wrong == "width":  # of what only scoring, and the last step of a search, looks at
             translator.score([["w5"], ["w6"]], [["w5"], ["w6"]])
-        assert [h[0].tokens for h in translator.translate([["w5"], ["w6", "w7"]], Search(2, min_len=0))] == [[], []]
+        assert [h[0][0] for h in translator.translate([["w5"], ["w6", "w7"]], Search(2, min_len=0))] == [[], []]

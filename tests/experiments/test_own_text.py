@@ -35,8 +35,9 @@ from ode_transformer.experiments.fairseq_output import read_generate_output
 from ode_transformer.experiments.metrics.scoring import score as score_texts
 from ode_transformer.experiments.runs import prepare, processes, runner
 from ode_transformer.experiments.runs.training import Place
-from ode_transformer.experiments.serving import translate
-from ode_transformer.experiments.serving.export.trained import open_trained
+from ode_transformer.experiments.serving import finding, translate
+from ode_transformer.experiments.serving.backend import Search
+from ode_transformer.experiments.serving.pytorch import PyTorch, open_models
 from ode_transformer.experiments.serving.translator import LONGEST
 from ode_transformer.experiments.tasks.translation import check_units
 from ode_transformer.experiments.text import binarised
@@ -598,9 +599,8 @@ def test_a_prefix_begins_every_translation(run, home, translator, exported, caps
     assert begun[0][0].units == free[0][0].units and begun[0][0].score == pytest.approx(free[0][0].score, abs=1e-4)
     # Of a line in two pieces only the first begins with it, and both are in one batch.
     twice = " ".join([sentences[0]] * 2)
-    pieces = translator._search(
-        [translator.pipeline.units([twice])[0].split()] * 2, [True, False], word.split(), {**translator.search}, print
-    )[0]
+    units = translator.pipeline.units([twice])[0].split()
+    pieces, _ = translator._search([units] * 2, [word.split(), []], translator.search, print)
     assert pieces[0][0].text.startswith(word) and not pieces[1][0].text.startswith(word)
     capsys.readouterr()
     out = translated(capsys, run, home / "mine" / "raw" / "test.de", "--prefix", word)
@@ -625,13 +625,15 @@ def test_samples_are_those_of_their_seed(run, home, exported, capsys):
         (["--sampling-topp", "0.5"], "--sampling-topp 0.5: has no meaning without --sampling"),
     ):
         assert message in refused(capsys, "translate", run, file, *words, "--cpu")
-    assert "sampling: is no flag of a search" in refused(capsys, "translate", exported, file, "--sampling", "--cpu")
+    assert "cannot search with sampling True, only with beam" in refused(
+        capsys, "translate", exported, file, "--sampling", "--cpu"
+    )
 
 
 def test_an_ensemble_of_a_run_elsewhere_and_a_bundle(run, home, bundle, translator, tmp_path, capsys):
     shutil.copytree(home / "mine", tmp_path / "data")
     both = ode_transformer.load(run, bundle, data=tmp_path / "data")
-    assert [origin.data for origin in both.origins] == [tmp_path / "data", bundle]
+    assert [one.path for one in both.backend.opened] == [str(run / "average.pt"), str(bundle)]
     assert "a bundle, which holds its data" in refused(capsys, "translate", bundle, "--data", home / "mine")
 
 
@@ -665,14 +667,14 @@ def test_a_dictionary_that_is_no_text(home, tmp_path):
 def test_an_ensemble_of_a_model_with_itself_is_that_model(run, home, translator, capsys):
     sentences = lines(home / "mine" / "raw" / "test.de")
     both = ode_transformer.load(run, run / "average.pt")
-    assert len(both.models) == 2 and both.translate(sentences) == translator.translate(sentences)
+    assert len(both.backend.models) == 2 and both.translate(sentences) == translator.translate(sentences)
 
 
 def test_a_long_line_is_split_where_a_sentence_ends_and_a_word_never(translator, home, capsys, monkeypatch):
     sentences = lines(home / "mine" / "raw" / "test.de")
     (units,) = translator.pipeline.units([" ".join(s.rstrip("?") + "." * s.endswith("?") for s in sentences)])
     units = units.split()
-    most = translator.models[0].max_positions()[0] - 1
+    most = translator.backend.models[0].max_positions()[0] - 1
     pieces = translator._pieces(units, "x")
     assert len(units) > most and list(itertools.chain(*pieces)) == units and max(map(len, pieces)) <= most
     assert all(piece[-1] == "." for piece in pieces)
@@ -1045,14 +1047,14 @@ def test_the_same_weights_with_another_integrator(home, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         heun = residual.with_integrator("heun")
-    for name, p in residual.models[0].state_dict().items():
-        assert torch.equal(p, heun.models[0].state_dict()[name])
+    for name, p in residual.backend.models[0].state_dict().items():
+        assert torch.equal(p, heun.backend.models[0].state_dict()[name])
     assert "integrator heun" in repr(heun) and "integrator euler" in repr(residual)
     euler, second = (m.layer_states(sentence).encoder for m in (residual, heun))
     again = heun.with_integrator("euler").layer_states(sentence).encoder
     assert torch.equal(euler[0], second[0]) and torch.equal(euler, again)
     # Heun's first layer by hand: F of the state, F of the state after an Euler step, and their mean.
-    layer, history = residual.models[0].encoder.layers[0], residual.models[0].encoder.history
+    layer, history = residual.backend.models[0].encoder.layers[0], residual.backend.models[0].encoder.history
     context = Context()
     with torch.no_grad():
         past = history.begin(euler[0][:, None])
@@ -1080,9 +1082,9 @@ def test_the_same_weights_with_another_integrator(home, tmp_path):
 
 def test_layer_states_are_those_that_the_translation_came_from(translator, home):
     sentence = lines(home / "mine" / "raw" / "test.de")[0]
-    net, target = translator.models[0], translator.task.target_dictionary
-    kept = dict(translator.search)
-    translator.search["beam"] = 1
+    net, (_, target) = translator.backend.models[0], translator.backend.dictionaries
+    kept = translator.search
+    translator.search = kept.but(beam=1)
     states = translator.layer_states(sentence)
     (greedy,) = translator.translate([sentence])
     translator.search = kept
@@ -1108,7 +1110,7 @@ def test_every_family_translates_as_fairseq_builds_it(home, tmp_path, arch):
     sentences = lines(home / "mine" / "raw" / "test.de")[:4]
     path = saved(home / "mine", tmp_path / "model", arch)
     ours = ode_transformer.load(path)
-    built = model(arch, {**SMALL, "share-all-embeddings": True}, len(ours.task.target_dictionary)).eval()
+    built = model(arch, {**SMALL, "share-all-embeddings": True}, len(ours.backend.symbols[1])).eval()
     built.load_state_dict(torch.load(path, weights_only=True)["model"])
 
     def found(translator):
@@ -1118,7 +1120,7 @@ def test_every_family_translates_as_fairseq_builds_it(home, tmp_path, arch):
     units, scores = found(ours)
     assert cli.main(["bundle", str(path), "-o", str(tmp_path / "bundle")]) == 0
     assert found(ode_transformer.load(tmp_path / "bundle")) == (units, scores)
-    ours.opened[0].model = built
+    ours.backend = PyTorch([replace(ours.backend.opened[0], model=built)], ours.backend.task, "cpu")
     assert found(ours)[0] == units and found(ours)[1] == pytest.approx(scores, abs=1e-5) and len(set(scores)) == 4
 
 
@@ -1131,7 +1133,9 @@ def test_a_bundle_translates_anywhere(run, home, bundle, translator, tmp_path, m
     monkeypatch.chdir(tmp_path)
     loaded = ode_transformer.load("moved")
     assert loaded.search == translator.search and loaded.translate(sentences) == translator.translate(sentences)
-    for one, other in zip(loaded.models[0].parameters(), translator.models[0].parameters(), strict=True):
+    for one, other in zip(
+        loaded.backend.models[0].parameters(), translator.backend.models[0].parameters(), strict=True
+    ):
         assert torch.equal(one, other)
     names = {path.name for path in moved.iterdir()}
     assert names == {"model.safetensors", "config.json", "dict.de.txt", "dict.en.txt", "codes", "manifest.json",
@@ -1158,24 +1162,21 @@ def test_a_bundle_is_compared_with_its_hashes_once(bundle, monkeypatch):
     assert sorted(hashed) == sorted(names - {"bundle.json", "README.md"})
 
 
-def test_a_bundle_is_exported_as_its_run_is(run, bundle, home):
-    of_run, of_bundle = open_trained(run), open_trained(bundle)
-    assert of_bundle.languages == of_run.languages == LANGS
-    assert {p.name: sha256(p) for p in of_bundle.files} == {p.name: sha256(p) for p in of_run.files}
+def test_the_parts_of_a_model_are_found(run, bundle, home, tmp_path, monkeypatch):
+    """Of a bundle as of its run, and from another folder as in the repository."""
+    origins = [finding.find(path) for path in (run, bundle)]
+    opened = [open_models([origin]) for origin in origins]
+    files = [{p.name: sha256(p) for p in origin.files(LANGS)} for origin in origins]
+    assert opened[0].languages == opened[1].languages == LANGS and files[0] == files[1]
     sentences = [["a@@", "b"]]
-    assert of_bundle.score(sentences, sentences) == of_run.score(sentences, sentences)
+    assert opened[0].score(sentences, sentences) == opened[1].score(sentences, sentences)
     with pytest.raises(OdeTransformerError, match="a bundle, which holds its data"):
-        open_trained(bundle, home / "mine")
-
-
-def test_a_run_is_exported_from_elsewhere_as_it_is_translated(run, home, tmp_path, monkeypatch):
+        finding.find(bundle, home / "mine")
     shutil.copytree(home / "mine", tmp_path / "data")
     monkeypatch.chdir(tmp_path)
-    for place in (paths, recipes):
-        monkeypatch.setattr(place, "ROOT", home)
-    assert open_trained(run.name).files == open_trained(run).files, "found in the repository"
-    moved = open_trained(run.name, "data").files
-    assert [path.parent for path in moved] == [Path("data")] * len(moved)
+    monkeypatch.setattr(finding, "ROOT", home)
+    assert finding.find(run.name).files(LANGS) == origins[0].files(LANGS)
+    assert finding.find(run.name, "data").data == Path("data")
 
 
 def test_half_precision_takes_half_the_space(run, home, bundle, tmp_path, capsys):
@@ -1184,7 +1185,7 @@ def test_half_precision_takes_half_the_space(run, home, bundle, tmp_path, capsys
     assert size[0] < 0.7 * size[1]
     loaded = ode_transformer.load(tmp_path / "half")
     reference = ode_transformer.load(bundle)
-    for one, other in zip(loaded.models[0].parameters(), reference.models[0].parameters(), strict=True):
+    for one, other in zip(loaded.backend.models[0].parameters(), reference.backend.models[0].parameters(), strict=True):
         assert one.dtype == torch.float32 and torch.equal(one, other.half().float())
     assert "is there already" in refused(capsys, "bundle", run, "-o", tmp_path / "half")
     assert "is a bundle already" in refused(capsys, "bundle", bundle, "-o", tmp_path / "again")
@@ -1248,7 +1249,7 @@ def test_a_bundle_that_cannot_be_written_leaves_nothing(translator, tmp_path, mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(bundles, "write_json", full)
-    state = translator.models[0].state_dict()
+    state = translator.backend.models[0].state_dict()
     theirs = write(tmp_path / "x.part" / "novel", ["Call me Ishmael."])
     with pytest.raises(OdeTransformerError, match=r"cannot be written.*No space left"):
         bundles.write(tmp_path / "x", "macaron", {}, state, generate={}, files={}, texts={})
@@ -1294,7 +1295,7 @@ def test_a_run_and_its_export_are_measured_on_raw_text(run, exported, home, caps
 def test_an_exported_model_translates_raw_text_as_its_run_does(run, exported, translator, home, capsys, monkeypatch):
     """CTranslate2's search differs where the end is forbidden and where a translation is cut: not here."""
     loaded = ode_transformer.load(exported)
-    assert loaded.search == translator.search == {"beam": 3, "lenpen": 0.8, "max_len_b": 30}
+    assert loaded.search == translator.search == Search(3, 0.8, max_len_b=30)
     sentences = [*lines(home / "mine" / "raw" / "test.de"), ""]
     same = {"min_len": 0, "max_len_b": 20, "beam": 1}
     whole = [ours for (ours, *_) in translator.hypotheses(sentences, **same)]
@@ -1331,7 +1332,7 @@ def test_an_exported_model_splits_long_lines_and_names_translations_that_are_cut
 def test_what_an_exported_model_cannot_do_is_named(exported, run, home, tmp_path, capsys):
     loaded = ode_transformer.load(exported)
     for search, message in (
-        ({"sampling": True}, "sampling: is no flag of a search, must be one of beam, lenpen, nbest"),
+        ({"sampling": True}, "cannot search with sampling True, only with beam, lenpen, nbest"),
         ({"beam": 2.5}, "beam 2.5: must be a whole number"),
         ({"nbest": 4}, "--nbest 4: must be at most --beam, 3"),
         ({"min_len": 5000}, "min_len 5000: must be 30 at most"),
@@ -1358,7 +1359,7 @@ def test_what_an_exported_model_cannot_do_is_named(exported, run, home, tmp_path
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"search": {"no_repeat_ngram_size": 3}}, "searches with no_repeat_ngram_size 3, which the search of exported"),
+        ({"search": {"no_repeat_ngram_size": 3}}, "cannot search with no_repeat_ngram_size 3, only with beam"),
         ({"search": [1]}, "search must be a mapping"),
         ({"search": {"beam": 10**6}}, "--beam 1000000: must be from 1 to 1000"),
         ({"search": {"batch_size": "x"}}, "batch_size 'x': must be a positive whole number"),

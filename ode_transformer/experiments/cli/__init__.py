@@ -47,11 +47,23 @@ COMMANDS = {
         ".cli.quickstart", "train a small system on a generated corpus and show what it translates", group="use"
     ),
     "prepare": Command(".runs.prepare", "make data and a recipe from your own parallel text", group="use"),
-    "translate": Command(".serving.translate", "translate raw text with a trained model", group="use"),
-    "bundle": Command(
-        ".serving.bundle", "put a trained model and all that it needs to translate into a folder", group="use"
+    "translate": Command(
+        ".serving.command", "translate raw text with a trained model", "add_translate", "translate", group="use"
     ),
-    "export": Command(".serving.export", "write a trained model for serving with CTranslate2 or ONNX", group="use"),
+    "bundle": Command(
+        ".serving.command",
+        "put a trained model and all that it needs to translate into a folder",
+        "add_bundle",
+        "bundle",
+        group="use",
+    ),
+    "export": Command(
+        ".serving.command",
+        "write a trained model for serving with CTranslate2 or ONNX",
+        "add_export",
+        "export",
+        group="use",
+    ),
     "doctor": Command(
         ".cli.doctor", "print what is installed and found here, and what each unavailable feature lacks", group="use"
     ),

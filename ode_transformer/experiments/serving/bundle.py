@@ -1,11 +1,11 @@
 """``ode-transformer bundle``: a trained model with everything that translating needs, in one folder."""
 
-import argparse
 import json
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 import yaml
 
@@ -14,11 +14,9 @@ from ...version import __version__
 from .. import markdown
 from ..metrics import METRICS
 from ..runs import records
-from ..text.pipeline import MODELS
-from . import translate
-
-if TYPE_CHECKING:
-    from .trained_translator import Origin, TrainedTranslator
+from .finding import Origin, find
+from .opening import open_origins
+from .translator import Translator
 
 CARD = """\
 ---
@@ -53,7 +51,7 @@ model.translate(["..."])
 
 ## Search
 
-{search}
+By default, {search}.
 
 ## Scores
 
@@ -69,23 +67,6 @@ RECORD = (
     *("averaged", "training", "sha256", "hardware", "versions"),
 )
 """The fields of a record that a bundle keeps; the commands, which name folders of one machine, are left out."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer bundle``."""
-    translate.add_model_arguments(parser, "the folder of a run, or a checkpoint")
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write; it must not exist")
-    parser.add_argument("--fp16", action="store_true", help="store weights in half precision, at half the size")
-    parser.add_argument(
-        "--license", metavar="NAME", help="of the weights, for the card: the Hugging Face Hub's name, such as cc-by-4.0"
-    )
-
-
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer bundle``; the exit status."""
-    make(args.model, args.output, data=args.data, half=args.fp16, license=args.license)
-    print(args.output)
-    return 0
 
 
 def make(
@@ -109,31 +90,25 @@ def make(
         OdeTransformerError: something is missing or belongs to another model, or the bundle cannot be written.
     """
     from ...checkpoints import bundles
-    from .trained_translator import TrainedTranslator, find
 
     if os.path.lexists(output):
         raise bundles.BundleError(f"{output}: is there already")
     origin = find(model, data)
     if bundles.is_bundle(origin.model):
         raise bundles.BundleError(f"{model}: is a bundle already")
-    translator = TrainedTranslator([origin], "cpu")  # checks that the bundle will translate
-    (opened,), pipeline = translator.opened, translator.pipeline
-    state = origin.state()["model"]
-    langs = (pipeline.tokeniser.lang, pipeline.target)
-    names = [*(f"dict.{lang}.txt" for lang in langs), "manifest.json"]
-    if pipeline.model is not None:
-        names.append(MODELS[pipeline.segmentation])
+    translator = open_origins([origin], "cpu")  # checks that the bundle will translate
+    (opened,) = translator.backend.opened
     record = _record(origin)
-    texts = {bundles.CARD: _card(translator, record, half, license)}
+    texts = {bundles.CARD: _card(translator, origin, record, half, license)}
     if record is not None:
         texts["record.json"] = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
     bundles.write(
         output,
         opened.name,
         opened.options,
-        state,
+        origin.state()["model"],
         generate=origin.search,
-        files={name: origin.data / name for name in names},
+        files={file.name: file for file in origin.files(translator.backend.languages)},
         texts=texts,
         half=half,
     )
@@ -150,21 +125,22 @@ def _record(origin: "Origin") -> Optional[dict[str, Any]]:
     return {key: record[key] for key in RECORD}
 
 
-def _card(translator: "TrainedTranslator", record: Optional[dict[str, Any]], half: bool, license: Optional[str]) -> str:
-    (opened,), pipeline = translator.opened, translator.pipeline
-    manifest = read_json(translator.origins[0].data / "manifest.json")
+def _card(
+    translator: Translator, origin: Origin, record: Optional[dict[str, Any]], half: bool, license: Optional[str]
+) -> str:
+    (opened,), languages = translator.backend.opened, translator.backend.languages
+    manifest = read_json(origin.data / "manifest.json")
     train = manifest.get("counts", {}).get("train", {}).get("lines")
-    data = f"Set `{manifest.get('set')}`" + (f", {train:,} pairs to train on" if train else "") + f": {pipeline}."
-    search = ", ".join(f"{name} {value}" for name, value in translator.search.items())
-    title = record["recipe"] if record else f"{opened.name}, {pipeline.tokeniser.lang} to {pipeline.target}"
+    pairs = f", {train:,} pairs to train on" if train else ""
+    title = record["recipe"] if record else f"{opened.name}, {' to '.join(languages)}"
     return CARD.format(
-        about=_front_matter(title, [pipeline.tokeniser.lang, pipeline.target], record, license),
+        about=_front_matter(title, languages, record, license),
         title=title,
-        langs=f"{pipeline.tokeniser.lang} to {pipeline.target}",
+        langs=" to ".join(languages),
         version=__version__,
         model=opened,
-        data=data,
-        search=f"By default, {search}.",
+        data=f"Set `{manifest.get('set')}`{pairs}: {translator.pipeline}.",
+        search=translator.search,
         scores=_scores(record, half) if record else "There is no record of scores.",
         weights="fp16" if half else "fp32",
     )
@@ -174,9 +150,14 @@ HUB_METRICS = {"tokenised": "bleu", "sacrebleu": "sacrebleu", "chrf": "chrf"}
 """The names that the Hugging Face Hub has for metrics of translations."""
 
 
-def _front_matter(title: str, langs: list[str], record: Optional[dict[str, Any]], license: Optional[str]) -> str:
+def _front_matter(title: str, langs: Sequence[str], record: Optional[dict[str, Any]], license: Optional[str]) -> str:
     """What the Hugging Face Hub reads of a card, as YAML."""
-    about = {"language": langs, "license": license, "pipeline_tag": "translation", "tags": ["translation", "fairseq"]}
+    about = {
+        "language": list(langs),
+        "license": license,
+        "pipeline_tag": "translation",
+        "tags": ["translation", "fairseq"],
+    }
     task = {"type": "translation", "name": f"Translation {'-'.join(langs)}"}
     results = [
         {"task": task, "dataset": {"type": test_set, "name": test_set}, "metrics": metrics}

@@ -1,4 +1,4 @@
-"""Raw text in, raw text out: what all models that translate have in common, whatever computes them.
+"""Raw text in, raw text out, whatever computes the model.
 
 Text is tokenized, segmented and detokenized as the manifest of the model's data says, and searched with the flags of
 the recipe, so that a test set's raw text gives the sentences that the recipe's own decoding gives, detokenized.
@@ -6,29 +6,25 @@ the recipe, so that a test set's raw text gives the sentences that the recipe's 
 Imports neither torch nor fairseq: exported models translate on machines that have neither.
 """
 
+import copy
+import math
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Optional
 
 from ...errors import OdeTransformerError
-from .. import recipes
-from ..text.binarised import symbols_of, warn_of_unknown
+from ..text.binarised import warn_of_unknown
 from ..text.pipeline import Pipeline
 from ..text.tokenisation import is_unspaced
+from .backend import Backend, LayerStates, Search
 
-KINDS = {bool: ("a switch", (bool,)), int: ("a whole number", (int,)), float: ("a number", (int, float))}
-"""The values that a flag takes, by its type: their name in messages, and their types."""
-
-MOST_HYPOTHESES = 1_000  # per sentence
 SHOWN = 5  # lines named in a warning
 BATCH_SIZE, MAX_TOKENS = 128, 12_000
 LONGEST = 20_000  # characters of a line; a longer one is not a sentence, and could take hours to segment
 ENDS = (frozenset(".!?\u3002\uff01\uff1f"), frozenset(",;:\u3001\uff0c\uff1b\uff1a"))
 """Units that end a sentence, and those that end a clause."""
-Found = tuple[list[tuple[str, float]], bool]
-"""Translations of a sentence, units and score each, the best first; and whether the best was cut where it must end."""
+NO_WORDS = ("<s>", "</s>")  # symbols that a model may find, and that fairseq does not print
 
 
 @dataclass(frozen=True)
@@ -40,78 +36,73 @@ class Hypothesis:
     units: str
 
 
-def located(path: str | Path) -> Path:
-    """Where a model is: one that is not here is looked for in the clone of the repository, where ``run`` puts what has
-    no folder of its own."""
-    path = Path(path)
-    return recipes.ROOT / path if not path.exists() and (recipes.ROOT / path).exists() else path
-
-
 class Translator:
     """A model that translates raw text.
 
     Args:
-        data: the folder of its dictionaries, units and manifest.
-        search: the model's own flags of ``fairseq-generate``; flags that do not concern the search are left out.
+        backend: what computes the model.
+        pipeline: the way from raw text to its units, and back.
+        flags: the model's own flags of ``fairseq-generate``; those that do not concern the search are left out.
 
     Raises:
-        OdeTransformerError: the manifest or a flag cannot be used; names it.
+        OdeTransformerError: the text is of other languages than the model, or the model has no such search.
     """
 
-    flags: Mapping[str, type] = {}
-    """The flags that a search may have, numbers and switches, and their types."""
-
-    def __init__(self, data: Path, search: Mapping[str, Any]):
-        self.pipeline = Pipeline.of(data)
-        langs = self.pipeline.tokeniser.lang, self.pipeline.target
-        self.known, self.produced = (frozenset(symbols_of(data / f"dict.{lang}.txt")) - {"<unk>"} for lang in langs)
-        given = {name.replace("-", "_"): value for name, value in search.items() if value is not None}
-        self.search = {"beam": 5, "lenpen": 1.0, **{k: v for k, v in given.items() if k in self.flags}}
-        self._checked({})
-        self.batch_size = given.get("batch_size", BATCH_SIZE)
+    def __init__(self, backend: Backend, pipeline: Pipeline, flags: Mapping[str, Any]):
+        self.backend, self.pipeline = backend, pipeline
+        languages = pipeline.tokeniser.lang, pipeline.target
+        if backend.languages != languages:
+            raise OdeTransformerError(
+                f"{backend.name}: translates {' to '.join(backend.languages)}, but its data were prepared for "
+                f"{' to '.join(languages)}"
+            )
+        self.known, self.produced = (frozenset(symbols) - {"<unk>"} for symbols in backend.symbols)
+        self.search = Search.of(flags)
+        backend.check(self.search)
+        size = flags.get("batch-size", flags.get("batch_size"))
+        self.batch_size = BATCH_SIZE if size is None else size
         if type(self.batch_size) is not int or self.batch_size < 1:
             raise OdeTransformerError(f"batch_size {self.batch_size!r}: must be a positive whole number")
 
     def __repr__(self) -> str:
-        search = ", ".join(f"{name} {value}" for name, value in self.search.items())
-        body = "\n  ".join([*self._about(), str(self.pipeline), f"search: {search}", f"on {self.device}"])
-        return f"Translator({self.name})\n  {body}"
-
-    # What is particular to a kind of models.
-
-    name: str
-    """Where the model is, for messages."""
-
-    device: Any
-    """Where it computes."""
-
-    @property
-    def longest(self) -> int:
-        """Units of the longest sentence that the model reads, with its end."""
-        raise NotImplementedError
+        lines = [*self.backend.about, self.pipeline, f"search: {self.search}", f"on {self.backend.device}"]
+        return "\n  ".join([f"Translator({self.backend.name})", *map(str, lines)])
 
     def half(self) -> None:
         """Translate in fp16 from now on.
 
         Raises:
-            OdeTransformerError: it cannot.
+            OdeTransformerError: the model cannot, as on a CPU.
         """
-        raise NotImplementedError
+        self.backend.half()
 
-    def _about(self) -> list[str]:
-        """Lines that say what the model is."""
-        raise NotImplementedError
+    def with_integrator(self, encoder: Optional[str] = None, decoder: Optional[str] = None) -> "Translator":
+        """Return the same weights in layers with another integrator.
 
-    def _searching(
-        self, values: dict[str, Any], prefix: list[str]
-    ) -> Callable[[Sequence[list[str]], Sequence[bool]], list[Found]]:
-        """What translates a batch of sentences of units, with a search of these flags.
+        Args:
+            encoder: a name in ``INTEGRATORS``; None keeps the encoder's.
+            decoder: likewise for the decoder.
 
-        It also gets which of them begin a line, whose translations begin with the units of the prefix.
+        Raises:
+            OdeTransformerError: there is no such method, or the weights do not fit it; the message says what is lost.
         """
-        raise NotImplementedError
+        found = copy.copy(self)
+        found.backend = self.backend.with_integrator(encoder, decoder)
+        return found
 
-    # What is common.
+    def layer_states(self, sentence: str) -> LayerStates:
+        """Return the inputs of the layers, of the first model of an ensemble, for a sentence and its best translation.
+
+        Raises:
+            OdeTransformerError: as in :meth:`translate`; or the sentence is empty or longer than the model takes.
+        """
+        check_sentence("the sentence", sentence)
+        source = self.pipeline.units([sentence])[0].split()
+        longest = self.backend.longest["source"]
+        if not 0 < len(source) < longest:
+            raise OdeTransformerError(f"the sentence has {len(source):,} units, must have 1 to {longest - 1:,}")
+        ((best, *_),) = self.hypotheses([sentence])
+        return self.backend.layer_states(source, best.units.split())
 
     def translate(self, sentences: Sequence[str], *, prefix: str = "", **search: Any) -> list[str]:
         """The best translation of each sentence, in order.
@@ -150,7 +141,7 @@ class Translator:
         Raises:
             OdeTransformerError: as in :meth:`translate`.
         """
-        values = self._checked(search)
+        chosen = self.search.but(**search)
         names = names or [f"sentence {i + 1}" for i in range(len(sentences))]
         for name, sentence in zip(names, sentences, strict=True):
             check_sentence(name, sentence)
@@ -159,15 +150,9 @@ class Translator:
         warn_of_unknown("the text", unknown, sum(map(len, read)))
         begin = self._prefix(prefix)
         pieces = [(i, piece) for i, units in enumerate(read) for piece in self._pieces(units, names[i])]
-        first = [at == 0 or pieces[at - 1][0] != i for at, (i, _) in enumerate(pieces)]
+        begins = [begin if at == 0 or pieces[at - 1][0] != i else [] for at, (i, _) in enumerate(pieces)]
         found: dict[int, list[list[Hypothesis]]] = {i: [] for i in range(len(sentences))}
-        asked = ", ".join(f"{name} {value}" for name, value in values.items())
-        try:
-            searched, cut = self._search([piece for _, piece in pieces], first, begin, values, progress)
-        except OdeTransformerError:
-            raise
-        except (AssertionError, ValueError, RuntimeError) as error:  # flags that cannot be combined
-            raise OdeTransformerError(f"search with {asked}: {str(error) or type(error).__name__}") from error
+        searched, cut = self._search([piece for _, piece in pieces], begins, chosen, progress)
         for (i, _), hypotheses in zip(pieces, searched, strict=True):
             found[i].append(hypotheses)
         if cut := sorted({pieces[at][0] for at in cut}):
@@ -188,27 +173,10 @@ class Translator:
             raise OdeTransformerError(f"prefix {prefix!r}: has {unknown[0]!r}, which the model does not know")
         return units.split()
 
-    def _checked(self, search: Mapping[str, Any]) -> dict[str, Any]:
-        """The flags of a search, by default the model's own."""
-        values = {**self.search, **{name: value for name, value in search.items() if value is not None}}
-        for name, value in values.items():
-            if name not in self.flags:
-                raise OdeTransformerError(f"{name}: is no flag of a search, must be one of {', '.join(self.flags)}")
-            what, kinds = KINDS[self.flags[name]]
-            if type(value) not in kinds or not abs(value) <= 1e9:
-                raise OdeTransformerError(f"{name} {value!r}: must be {what}")
-        beam, nbest = values["beam"], values.get("nbest", 1)
-        for name, value in (("beam", beam), ("nbest", nbest)):
-            if not 1 <= value <= MOST_HYPOTHESES:
-                raise OdeTransformerError(f"--{name} {value}: must be from 1 to {MOST_HYPOTHESES}")
-        if nbest > beam:
-            raise OdeTransformerError(f"--nbest {nbest}: must be at most --beam, {beam}")
-        return values
-
     def _pieces(self, units: list[str], name: str) -> list[list[str]]:
         """The units of a sentence, split where they are more than the models take: where a sentence ends if one does,
         or a clause, or a word."""
-        most = self.longest - 1  # the end is a symbol
+        most = self.backend.longest["source"] - 1  # the end is a symbol
         found = []
         rest = units
         while len(rest) > most:
@@ -232,25 +200,23 @@ class Translator:
         return mark in marks and (mark >= "\u3000" or self.pipeline.ends_word(units, i))
 
     def _search(
-        self,
-        pieces: Sequence[list[str]],
-        first: Sequence[bool],
-        prefix: list[str],
-        values: dict[str, Any],
-        progress: Callable[[int], Any],
+        self, pieces: Sequence[list[str]], begins: Sequence[list[str]], search: Search, progress: Callable[[int], Any]
     ) -> tuple[list[list[Hypothesis]], set[int]]:
-        """The hypotheses of each piece, in the order of the pieces, and which of them were cut; batches are of like
-        lengths."""
-        translate = self._searching(values, prefix)
+        """Return the hypotheses of each piece, in the order of the pieces, and which of them were cut.
+
+        Each begins with the units that its piece has in ``begins``. Batches are of like lengths.
+        """
+        self.backend.check(search)
         found: list[list[Hypothesis]] = [[] for _ in pieces]
         cut = set()
         for batch in self._batches(pieces):
-            translated = translate([pieces[i] for i in batch], [first[i] for i in batch])
-            for i, (best, was_cut) in zip(batch, translated, strict=True):
-                units, scores = zip(*best, strict=True)
-                texts = self.pipeline.plain(units)
-                found[i] = [Hypothesis(*each) for each in zip(texts, scores, units, strict=True)]
-                if was_cut:
+            sentences, prefixes = ([units[i] for i in batch] for units in (pieces, begins))
+            most = search.most(max(map(len, sentences)) + 1, self.backend.longest["target"])
+            for i, best in zip(batch, self.backend.translate(sentences, search, prefixes), strict=True):
+                units = [" ".join(unit for unit in units if unit not in NO_WORDS) for units, _ in best]
+                scores = [score / math.log(2) for _, score in best]
+                found[i] = [Hypothesis(*each) for each in zip(self.pipeline.plain(units), scores, units, strict=True)]
+                if len(best[0][0]) >= most:
                     cut.add(i)
             progress(len(batch))
         return found, cut

@@ -8,13 +8,12 @@ mostly wait for each other. For a tiny model two of them were no faster than one
 import math
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 import ctranslate2
 
-from ....processors import usable
-from . import ExportError, Hypothesis, Search, check_length
+from ..backend import Found, Search
+from . import Exported, ExportError
 
 RENAMED = {"<pad>": "<blank>", "<blank>": "<pad>"}
 """Symbols of a dictionary by their names in CTranslate2, whose padding is ``<blank>``, which may be a word here."""
@@ -25,84 +24,60 @@ def renamed(symbols: Sequence[str]) -> list[str]:
     return [RENAMED.get(symbol, symbol) for symbol in symbols]
 
 
-class CTranslate2Translator:
-    """Translates with CTranslate2, whose beam search normalizes scores as fairseq's does.
+class Reader(Exported):
+    """Translates with CTranslate2, whose beam search normalizes scores as fairseq's does."""
 
-    Args:
-        folder: the exported folder.
-        description: its ``export.json``.
-        threads: the number of workers on a CPU; 0 for one per processor.
-        device: ``cpu``, ``cuda`` or ``cuda:N``; a GPU if there is one if None.
-    """
+    def _check_device(self, device: str) -> None:
+        if device != "cpu" and not ctranslate2.get_cuda_device_count():
+            raise ExportError(f"device {device}: CTranslate2 finds no GPU")
 
-    def __init__(self, folder: Path, description: dict[str, Any], threads: int = 0, device: Optional[str] = "cpu"):
-        self.threads = threads or usable()
-        chosen = device or ("cuda" if ctranslate2.get_cuda_device_count() else "cpu")
-        try:
-            self.longest = description["longest"]
-            self.model = self._open(folder, chosen)
-            if device is None and chosen != "cpu":
-                self._try(folder)
-        except Exception as error:  # damaged files raise errors of many kinds
-            raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
+    def _open(self, device: Optional[str]) -> None:
+        there = ctranslate2.get_cuda_device_count()
+        self.model = self._translator(device or ("cuda" if there else "cpu"))
+        if device is None and there:
+            # Take the CPU where there is a GPU, but not the libraries that CTranslate2 looks for with the first batch.
+            try:
+                self.model.translate_batch([["."]], beam_size=1, max_decoding_length=1)
+            except RuntimeError as error:
+                print(
+                    f"warning: {self.name}: translating on the CPU, because the GPU cannot be used: {error}",
+                    file=sys.stderr,
+                )
+                self.model = self._translator("cpu")
         self.device = self.model.device
 
-    def _open(self, folder: Path, device: str) -> ctranslate2.Translator:
+    def _translator(self, device: str) -> ctranslate2.Translator:
         kind, _, index = device.partition(":")
         workers = self.threads if kind == "cpu" else 1
         return ctranslate2.Translator(
-            str(folder), kind, device_index=int(index or 0), inter_threads=workers, intra_threads=1
+            self.name, kind, device_index=int(index or 0), inter_threads=workers, intra_threads=1
         )
 
-    def _try(self, folder: Path) -> None:
-        """Take the CPU where there is a GPU, but not the libraries that CTranslate2 looks for with the first batch."""
-        try:
-            self.model.translate_batch([["."]], beam_size=1, max_decoding_length=1)
-        except RuntimeError as error:
-            print(
-                f"warning: {folder}: translating on the CPU, because the GPU cannot be used: {error}", file=sys.stderr
-            )
-            self.model = self._open(folder, "cpu")
+    def _batch(self, sentences: Sequence[Sequence[str]]) -> int:
+        return math.ceil(len(sentences) / self.model.num_translators)
 
-    def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
-        """As in ``Translator``.
-
-        Raises:
-            ExportError: a sentence is longer than the model can read.
-        """
-        longest = max((len(sentence) + 1 for sentence in sentences), default=0)
-        check_length(longest, self.longest["source"])
+    def _translate(
+        self, sentences: Sequence[Sequence[str]], search: Search, most: int, prefixes: Sequence[Sequence[str]]
+    ) -> list[list[Found]]:
         results = self.model.translate_batch(
             [renamed(sentence) for sentence in sentences],
-            max_batch_size=math.ceil(len(sentences) / self.model.num_translators),
+            max_batch_size=self._batch(sentences),
             beam_size=search.beam,
             num_hypotheses=search.nbest,
             length_penalty=search.lenpen,
             max_input_length=0,
             min_decoding_length=search.min_len,
-            max_decoding_length=search.most(longest, self.longest["target"]),
+            max_decoding_length=most,
             return_scores=True,
         )
-        return [
-            [Hypothesis(renamed(tokens), score) for tokens, score in zip(result.hypotheses, result.scores, strict=True)]
-            for result in results
-        ]
+        return [list(zip(map(renamed, result.hypotheses), result.scores, strict=True)) for result in results]
 
     def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
-        """As in ``Translator``."""
+        """As in :class:`.Backend`."""
         results = self.model.score_batch(
             list(map(renamed, sources)),
             list(map(renamed, targets)),
-            max_batch_size=math.ceil(len(sources) / self.model.num_translators),
+            max_batch_size=self._batch(sources),
             max_input_length=0,
         )
         return [result.log_probs for result in results]
-
-
-def open_folder(
-    folder: Path, description: dict[str, Any], threads: int, device: Optional[str]
-) -> CTranslate2Translator:
-    """Open an exported folder."""
-    if (device or "cpu") != "cpu" and not ctranslate2.get_cuda_device_count():
-        raise ExportError(f"device {device}: CTranslate2 finds no GPU")
-    return CTranslate2Translator(folder, description, threads, device)

@@ -26,61 +26,39 @@ import numpy as np
 import onnxruntime
 
 from ....files import regular
-from ....processors import usable
-from ...text.binarised import symbols_of
-from . import ExportError, Hypothesis, Search, check_length
+from ..backend import Found, Search
+from . import Exported, ExportError
 
 NEXT = ".next"
 """A growing cache enters the decoder's graph under a name, and leaves it under this name with this suffix."""
 
 _TYPES = {"tensor(float)": np.float32, "tensor(bool)": np.bool_, "tensor(int64)": np.int64}
 
-
-class Symbols:
-    """A dictionary of fairseq: symbols and their numbers.
-
-    Args:
-        path: ``dict.LANGUAGE.txt``, with one line ``symbol count`` for every symbol but the first four.
-    """
-
-    def __init__(self, path: Path):
-        self.symbols = symbols_of(path)
-        self.numbers = {symbol: i for i, symbol in enumerate(self.symbols)}
-
-    def read(self, symbols: Sequence[str]) -> list[int]:
-        """The numbers of a sentence's symbols; an unknown symbol has the number of ``<unk>``."""
-        return [self.numbers.get(symbol, self.numbers["<unk>"]) for symbol in symbols]
-
-
 PAD, END = 1, 2
 
 
-class OnnxTranslator:
-    """A translator with ONNX Runtime. Its beam search is that of fairseq's ``SequenceGenerator``.
-
-    Args:
-        folder: the exported folder.
-        description: the content of its ``export.json``.
-        threads: how many parts of a batch are translated at the same time; 0 for one per processor.
-    """
+class Reader(Exported):
+    """Translates with ONNX Runtime. Its beam search is that of fairseq's ``SequenceGenerator``."""
 
     device = "cpu"
 
-    def __init__(self, folder: Path, description: dict[str, Any], threads: int = 0):
-        self.threads = threads or usable()
-        try:
-            self.source, self.target = (
-                Symbols(folder / f"dict.{description[language]}.txt") for language in ("source_lang", "target_lang")
-            )
-            self.encoder, self.decoder = (_session(folder / name) for name in ("encoder.onnx", "decoder.onnx"))
-            self.of_source = [output.name for output in self.encoder.get_outputs()]
-            self.grown = [output.name for output in self.decoder.get_outputs() if output.name.endswith(NEXT)]
-            self.growing = {name.removesuffix(NEXT) for name in self.grown}
-            self.inputs = {given.name: given for given in self.decoder.get_inputs()}
-            self._check_graphs()
-        except Exception as error:  # damaged files raise errors of many kinds
-            raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
-        self.name, self.longest = str(folder), description["longest"]
+    def _check_device(self, device: str) -> None:
+        if device != "cpu":
+            raise ExportError(f"device {device}: the search over ONNX Runtime is for the CPU")
+
+    def _open(self, device: Optional[str]) -> None:
+        self.numbers = [{symbol: i for i, symbol in enumerate(symbols)} for symbols in self.symbols]
+        self.encoder, self.decoder = (_session(self.folder / name) for name in ("encoder.onnx", "decoder.onnx"))
+        self.of_source = [output.name for output in self.encoder.get_outputs()]
+        self.grown = [output.name for output in self.decoder.get_outputs() if output.name.endswith(NEXT)]
+        self.growing = {name.removesuffix(NEXT) for name in self.grown}
+        self.inputs = {given.name: given for given in self.decoder.get_inputs()}
+        self._check_graphs()
+
+    def _read(self, side: int, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
+        """The numbers of the symbols of sentences; ``side`` is 0 for sources and 1 for targets."""
+        numbers = self.numbers[side]
+        return [[numbers.get(symbol, numbers["<unk>"]) for symbol in sentence] for sentence in sentences]
 
     def _check_graphs(self) -> None:
         """Check the inputs and outputs of both graphs by their names, and the types of those that begin empty."""
@@ -97,32 +75,26 @@ class OnnxTranslator:
             if given is None or given.type not in _TYPES or not given.shape:
                 raise ExportError(f"decoder.onnx has no input {name} of numbers for its output {name}{NEXT}")
 
-    def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
-        """As in ``Translator``.
-
-        Raises:
-            ExportError: a sentence is longer than the model can read.
-        """
-        if not sentences:
-            return []
-        sources = [self.source.read(sentence) for sentence in sentences]
-        most = search.most(max(map(len, sources)) + 1, self.longest["target"])
+    def _translate(
+        self, sentences: Sequence[Sequence[str]], search: Search, most: int, prefixes: Sequence[Sequence[str]]
+    ) -> list[list[Found]]:
+        sources = self._read(0, sentences)
         size = math.ceil(len(sources) / self.threads)
         parts = [sources[i : i + size] for i in range(0, len(sources), size)]
         with ThreadPoolExecutor(len(parts)) as threads:
             found = list(threads.map(lambda part: self.search(part, search, most), parts))
         return [
-            [Hypothesis([self.target.symbols[i] for i in tokens], score) for tokens, score in hypotheses]
+            [([self.symbols[1][i] for i in tokens], score) for tokens, score in hypotheses]
             for hypotheses in itertools.chain.from_iterable(found)
         ]
 
     def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
-        """As in ``Translator``, computed step by step and in one thread."""
-        rows = [[*self.target.read(target), END] for target in targets]
+        """As in :class:`.Backend`, computed step by step and in one thread."""
+        rows = [[*target, END] for target in self._read(1, targets)]
         given = np.full((len(rows), 1, max(map(len, rows)) + 1), PAD)
         for row, tokens in zip(given[:, 0], rows, strict=True):
             row[0], row[1 : len(tokens) + 1] = END, tokens
-        caches = self._encode([self.source.read(source) for source in sources])
+        caches = self._encode(self._read(0, sources))
         order, columns = np.arange(len(rows))[:, None], []
         for t in range(given.shape[2] - 1):
             # A sentence that has ended reads its end again, and the result is ignored.
@@ -146,7 +118,7 @@ class OnnxTranslator:
         """
         beam = search.beam
         # Candidates per hypothesis, with room for padding and for an end that comes too early.
-        count = min(2 * beam + 2, len(self.target.symbols))
+        count = min(2 * beam + 2, len(self.symbols[1]))
         caches = self._encode(sources)
         left = np.arange(len(sources))  # the sentences that are not finished
         found: list[list[tuple[list[int], float]]] = [[] for _ in sources]
@@ -185,7 +157,6 @@ class OnnxTranslator:
 
     def _encode(self, sources: Sequence[Sequence[int]]) -> dict[str, Any]:
         columns = max(map(len, sources)) + 1
-        check_length(columns, self.longest["source"])
         padded = np.full((len(sources), columns), PAD)
         for row, source in zip(padded, sources, strict=True):
             row[columns - len(source) - 1 :] = [*source, END]
@@ -211,10 +182,10 @@ class OnnxTranslator:
             caches[name.removesuffix(NEXT)] = value
         arrays = [value.numpy().copy() for value in found[: len(outputs)]]  # their memory goes with the values
         for name, array in zip(outputs, arrays, strict=True):
-            wide = len(self.target.symbols) if name == "log_probs" else count
+            wide = len(self.symbols[1]) if name == "log_probs" else count
             if array.shape != (*order.shape, wide):
                 raise ExportError(f"{self.name}: its {name} are of shape {array.shape}, must be {(*order.shape, wide)}")
-            if name == "symbols" and not np.isin(array, range(len(self.target.symbols))).all():
+            if name == "symbols" and not np.isin(array, range(len(self.symbols[1]))).all():
                 raise ExportError(f"{self.name}: finds symbols that are not in its dictionary")
             if name != "symbols" and not (array < np.inf).all():
                 raise ExportError(f"{self.name}: its log-probabilities are not numbers")
@@ -244,10 +215,3 @@ def _session(path: Path) -> onnxruntime.InferenceSession:
 
 def _value(x: np.ndarray) -> Any:
     return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(x))
-
-
-def open_folder(folder: Path, description: dict[str, Any], threads: int, device: Optional[str]) -> OnnxTranslator:
-    """Open an exported folder."""
-    if (device or "cpu") != "cpu":
-        raise ExportError(f"device {device}: the search over ONNX Runtime is for the CPU")
-    return OnnxTranslator(folder, description, threads)

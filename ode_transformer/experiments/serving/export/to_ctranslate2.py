@@ -27,9 +27,9 @@ from ....modules.layers import SplitLayer, Sublayer
 from ....modules.stacks import SplitStack
 from ....numerics.coefficients import Ones
 from ....numerics.integrators import EULER, HEUN
+from ..pytorch import PyTorch
 from . import ExportError
 from .from_ctranslate2 import renamed
-from .trained import Trained
 
 ACTIVATIONS = {
     "relu": common_spec.Activation.RELU,
@@ -126,16 +126,16 @@ def _check(model: nn.Module) -> None:
 class OurConverter(Converter):
     """The converter of our models to CTranslate2's specification."""
 
-    def __init__(self, trained: Trained):
-        self.trained = trained
+    def __init__(self, model: PyTorch):
+        self.model = model
 
     def _load(self) -> transformer_spec.TransformerSpec:
-        model = self.trained.model
+        (model,) = self.model.models
         _check(model)
         stacks = [_stack(getattr(model, side), model.cfg, side) for side in ("encoder", "decoder")]
         spec = transformer_spec.TransformerSpec(*stacks)
         for dictionary, register in zip(
-            self.trained.dictionaries, (spec.register_source_vocabulary, spec.register_target_vocabulary), strict=True
+            self.model.dictionaries, (spec.register_source_vocabulary, spec.register_target_vocabulary), strict=True
         ):
             register(renamed(dictionary.symbols))
         spec.config.add_source_eos, spec.config.decoder_start_token = True, spec.config.eos_token
@@ -269,23 +269,19 @@ def _numpy(tensor: Tensor, scale: float = 1.0) -> np.ndarray:
     return (tensor.detach().float() * scale).numpy()  # a copy, because CTranslate2 quantizes in place
 
 
-def _write(trained: Trained, folder: Path, quantisation: Optional[str] = None) -> None:
+def write(model: PyTorch, folder: Path, quantization: Optional[str] = None) -> None:
+    """Write the model, in single precision by default.
+
+    Raises:
+        ExportError: CTranslate2 cannot express it.
+    """
     part = folder / "ctranslate2.part"  # the converter makes a new folder
-    OurConverter(trained).convert(str(part), quantization=quantisation)
+    OurConverter(model).convert(str(part), quantization=quantization)
     for file in part.iterdir():
         file.replace(folder / file.name)
     part.rmdir()
 
 
-def write(trained: Trained, folder: Path) -> None:
-    """Write the model in single precision.
-
-    Raises:
-        ExportError: CTranslate2 cannot express it.
-    """
-    _write(trained, folder)
-
-
-def quantise(trained: Trained, folder: Path) -> None:
+def quantize(model: PyTorch, folder: Path) -> None:
     """Write the model again, with weights as 8-bit integers; activations are quantized at run time."""
-    _write(trained, folder, "int8")
+    write(model, folder, "int8")

@@ -29,9 +29,9 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from ....errors import OdeTransformerError
+from ..pytorch import PyTorch
 from . import ExportError
 from .from_onnx import NEXT
-from .trained import Trained
 
 OPSET = 18
 """The version of ONNX's operators in the graphs."""
@@ -236,24 +236,22 @@ def decoder_graph(module: DecoderGraph, tokens: Tensor, rows: int) -> Graph:
     )  # fmt: skip
 
 
-def write(trained: Trained, folder: Path) -> None:
+def write(model: PyTorch, folder: Path) -> None:
     """Write ``encoder.onnx`` and ``decoder.onnx``, in single precision.
 
     Raises:
         ExportError: PyTorch's exporter cannot make graphs of the model.
     """
-    model = copy.deepcopy(trained.model)
-    model.make_generation_fast_(need_attn=False)
-    dictionary = trained.dictionaries[1]
+    (network,), dictionary = copy.deepcopy(model.models), model.dictionaries[1]
     # The sizes differ from each other and from 0 and 1, or PyTorch would take them for constants.
     source, tokens = (torch.full(size, dictionary.unk()) for size in ((3, 6), (3, 4, 5)))
     source[:, -1] = dictionary.eos()
     try:
-        with _traceable(model):
-            told = told_of_positions(model, max(trained.longest.values()))
-            encoder = EncoderGraph(model, dictionary.eos(), told)
-            encoder.caches = caches = Caches(model, encoder.first_step(source))
-            decoder = DecoderGraph(model, caches, told)
+        with _traceable(network):
+            told = told_of_positions(network, max(model.finite.values()))
+            encoder = EncoderGraph(network, dictionary.eos(), told)
+            encoder.caches = caches = Caches(network, encoder.first_step(source))
+            decoder = DecoderGraph(network, caches, told)
             graphs = {"encoder": encoder_graph(encoder, source), "decoder": decoder_graph(decoder, tokens, 7)}
             programs = {name: graph.trace() for name, graph in graphs.items()}
         with _quiet():
@@ -264,7 +262,7 @@ def write(trained: Trained, folder: Path) -> None:
     except Exception as error:  # the exporter raises errors of many kinds
         first = str(error).split("\n")[0]
         raise ExportError(
-            f"--format onnx: PyTorch cannot export {trained.name}: {type(error).__name__}: {first}"
+            f"--format onnx: PyTorch cannot export {model.name}: {type(error).__name__}: {first}"
         ) from error
     _add_candidates(folder / "decoder.onnx")
 
@@ -281,7 +279,7 @@ def _add_candidates(path: Path) -> None:
     onnx.save(model, path)
 
 
-def quantise(trained: Trained, folder: Path) -> None:
+def quantize(model: PyTorch, folder: Path) -> None:
     """Turn the weights of both graphs into 8-bit integers, with one scale per column.
 
     Activations are quantized at run time.

@@ -1,0 +1,166 @@
+"""Write a model for serving, and compare it with the checkpoint.
+
+The comparison is of the log-probabilities of random targets given random sources, for sentences of several lengths in
+one batch and each by itself. In single precision they may differ by at most ``TOLERANCE``, or nothing is kept. A
+quantized model is first written and compared in single precision, which shows that the graph is right, and then
+quantized; its distance from the checkpoint is reported, and only values that are not finite are refused.
+"""
+
+import math
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+
+from .... import machine
+from ....files import sha256, whole_folder, write_json
+from ..backend import Backend, Search
+from ..finding import find
+from ..pytorch import PyTorch, open_models
+from . import DESCRIPTION, FORMATS, ExportError, load_module, open_exported
+
+TOLERANCE = 1e-4
+LENGTHS = ((1, 9), (5, 3), (12, 20), (30, 1), (7, 7))
+"""The lengths of the sources and the targets that are compared, without the ends of sentences."""
+
+
+def export(
+    path: str | Path,
+    format: str,
+    output: str | Path,
+    *,
+    quantization: Optional[str] = None,
+    data: str | Path | None = None,
+) -> dict[str, Any]:
+    """Write a run, a checkpoint or a bundle for serving.
+
+    Args:
+        path: the model, as for :func:`.opening.find`.
+        format: one of ``FORMATS``.
+        output: the folder, which appears when everything in it has been written and compared.
+        quantization: one of ``QUANTIZATIONS``; None for single precision.
+        data: the folder of binarized data, if the data are neither where the run had them nor beside the checkpoint.
+
+    Returns:
+        The content of ``export.json`` in the folder.
+
+    Raises:
+        OdeTransformerError: the model cannot be found or opened, or as :func:`write`.
+    """
+    load_module(format, "writer")  # before the model is opened
+    origin = find(path, data)
+    model = open_models([origin], "cpu")
+    return write(model, format, output, quantization, origin.files(model.languages), origin.search)
+
+
+def write(
+    model: PyTorch,
+    format: str,
+    output: str | Path,
+    quantization: Optional[str] = None,
+    files: Sequence[Path] = (),
+    search: Mapping[str, Any] = {},
+) -> dict[str, Any]:
+    """Write a model for serving.
+
+    Args:
+        model: the model, on the CPU.
+        format: one of ``FORMATS``.
+        output: the folder, which appears when everything in it has been written and compared.
+        quantization: one of ``QUANTIZATIONS``; None for single precision.
+        files: files to copy beside the model, such as its dictionaries.
+        search: the model's own flags of ``fairseq-generate``.
+
+    Returns:
+        The content of ``export.json`` in the folder.
+
+    Raises:
+        ExportError: the folder exists, the format's library is not installed or cannot express the model, or the
+            exported model differs from the checkpoint.
+    """
+    output, writer = Path(output), load_module(format, "writer")
+    if os.path.lexists(output):
+        raise ExportError(f"-o {output}: exists already; an export takes a new folder")
+    if (reach := min(model.finite.values())) < 2:
+        raise ExportError(
+            f"{model.name}: its position biases are too large for attention from position {reach} on, so that it can "
+            "translate no sentence"
+        )
+    for side, longest in model.finite.items():
+        if longest < model.longest[side]:
+            print(
+                f"a {side} can have at most {longest} subword units, its end included; beyond that, the position "
+                "biases overflow",
+                file=sys.stderr,
+            )
+    batch_size = search.get("batch-size", search.get("batch_size"))
+    description = {
+        "format": format,
+        "quantization": quantization,
+        "model": model.name,
+        "source_lang": model.languages[0],
+        "target_lang": model.languages[1],
+        "longest": model.finite,
+        "search": Search.of(search).given() | ({} if batch_size is None else {"batch_size": batch_size}),
+        "versions": machine.versions() | {name: version(name) for name in FORMATS[format].libraries},
+    }
+    if hasattr(writer, "OPSET"):
+        description["opset"] = writer.OPSET
+    try:
+        with whole_folder(output) as part:
+            for file in files:
+                shutil.copyfile(file, part / file.name)
+            for step in (writer.write, *([writer.quantize] if quantization else [])):
+                step(model, part)
+                describe_files(part, description)
+                exact = step is writer.write
+                description["check"] = compare(model, open_exported(part), TOLERANCE if exact else math.inf)
+            describe_files(part, description)
+    except OSError as error:
+        raise ExportError(f"-o {output}: cannot be written: {error}") from error
+    return description
+
+
+def describe_files(folder: Path, description: dict[str, Any]) -> None:
+    """Write the description of an exported folder, with the SHA-256 of the files that are in it now."""
+    files = [path for path in sorted(folder.iterdir()) if path.name != DESCRIPTION]
+    description["sha256"] = {path.name: sha256(path) for path in files}
+    write_json(folder / DESCRIPTION, description)
+
+
+def sentences(symbols: Sequence[str], lengths: Sequence[int], seed: int) -> list[list[str]]:
+    """Return random sentences of the symbols of a dictionary, without its special symbols."""
+    generator = torch.Generator().manual_seed(seed)
+    return [[symbols[i] for i in torch.randint(4, len(symbols), (n,), generator=generator)] for n in lengths]
+
+
+def compare(model: PyTorch, exported: Backend, tolerance: float) -> dict[str, Any]:
+    """Compare the log-probabilities of an exported model with the checkpoint's.
+
+    Returns:
+        The ``largest`` and the ``mean`` difference, the number of ``symbols`` compared, and the ``tolerance`` if there
+        is one.
+
+    Raises:
+        ExportError: a difference exceeds the tolerance, or is not finite.
+    """
+    longest = min(model.finite.values()) - 1
+    lengths = [[min(n, longest) for n in side] for side in zip(*LENGTHS, strict=True)]
+    both = [sentences(model.symbols[side], lengths[side], seed=side) for side in (0, 1)]
+    expected = [x for row in model.score(*both) for x in row]
+    together = [x for row in exported.score(*both) for x in row]
+    alone = [x for pair in zip(*both, strict=True) for x in exported.score(*([side] for side in pair))[0]]
+    differences = [abs(x - y) for found in (together, alone) for x, y in zip(found, expected, strict=True)]
+    largest = max(differences)
+    if not largest <= tolerance or not math.isfinite(largest):
+        raise ExportError(
+            f"{model.name}: the exported model's log-probabilities differ from the checkpoint's by {largest:.3g}, "
+            f"must differ by {tolerance:g} at most; nothing was kept"
+        )
+    found = {"symbols": len(expected), "largest": largest, "mean": sum(differences) / len(differences)}
+    return found | ({"tolerance": tolerance} if tolerance < math.inf else {})

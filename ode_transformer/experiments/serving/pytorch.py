@@ -1,0 +1,259 @@
+"""Runs, checkpoints and bundles, and ensembles of them: PyTorch computes them, and fairseq's generator searches."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.data.data_utils import collate_tokens
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import Tensor, nn
+
+from ... import checkpoints
+from ...checkpoints import CheckpointError, standalone
+from ...errors import OdeTransformerError
+from ...files import regular, sha256
+from ...numerics.integrators import INTEGRATORS
+from ..text.manifest import read_manifest
+from .backend import Backend, Found, LayerStates, Search
+from .finding import Origin
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model in evaluation mode, with its registered name and the options that it was built from."""
+
+    path: str
+    model: nn.Module
+    name: str
+    options: dict[str, Any]
+
+    @classmethod
+    def of(cls, state: dict[str, Any], path: str | Path) -> "Opened":
+        """Open the state of a checkpoint.
+
+        Raises:
+            CheckpointError: as :func:`.standalone.open_state`, or a weight is not finite, or the model has no room for
+                a unit and the end of a sentence.
+        """
+        model = standalone.open_state(state, path).float().eval()
+        for name, weight in model.named_parameters():
+            if not weight.isfinite().all():
+                raise CheckpointError(f"{path}: {name} has values that are not finite; did it diverge?")
+        if min(positions := model.max_positions()) < 2:
+            raise CheckpointError(f"{path}: has {positions} positions, must have 2 or more, for one unit and the end")
+        return cls(str(path), model, *standalone.model_options(state, path))
+
+    def __str__(self) -> str:
+        options, parts = self.options, []
+        kind = "transformer (fairseq's own)" if self.name in standalone.STOCK else self.name
+        parameters = sum(p.numel() for p in self.model.parameters())
+        for side in ("encoder", "decoder"):
+            depth, width = len(getattr(self.model, side).layers), options.get(f"{side}_embed_dim")
+            norm = "pre-norm" if options.get(f"{side}_normalize_before") else "post-norm"
+            parts.append(f"{side} {depth} layer{'s' * (depth != 1)} of width {width}, {norm}")
+        known = {
+            "splitting": options.get("splitting", "lie-trotter"),
+            "integrator": options.get("integrator", "euler"),
+            "coefficients": options.get("coefficients", "fixed"),
+            "decoder integrator": options.get("decoder_integrator", "euler"),
+            "function": options.get("ode_function", "both"),
+            "history": f"{options.get('encoder_history', 'none')} / {options.get('decoder_history', 'none')}",
+            "relative positions": options.get("relative_positions", "none"),
+            "position encoder": options.get("position_encoder", "none"),
+        }
+        if self.name == "transevolve":
+            known = {k.replace("_", " "): v for k, v in options.items() if k.startswith(("evolution", "transevolve"))}
+        always, idle = ("splitting", "integrator", "coefficients"), ("none", "none / none", "both")
+        shown = ", ".join(f"{k} {v}" for k, v in known.items() if k in always or str(v) not in idle)
+        return f"{kind}, {parameters:,} parameters; {'; '.join(parts)}\n{shown}"
+
+    def stepping(self, chosen: dict[str, str]) -> "Opened":
+        """Return the same weights with other values of ``integrator`` and ``decoder_integrator``."""
+        name, options = self.name, self.options
+        if name in standalone.STOCK:  # in our layers, as it was opened
+            name, options = "floater", {**standalone.stock_options(name, options), "position_encoder": "none"}
+        if name == "transevolve":
+            raise OdeTransformerError(f"{self.path}: must not be a transevolve model, whose blocks have no integrator")
+        weights = {k: v.float().cpu() if v.is_floating_point() else v for k, v in self.model.state_dict().items()}
+        state = {"model": weights, "args": None, "cfg": {"model": {**options, **chosen, "_name": name}}}
+        try:
+            return Opened.of(state, f"{self.path} with {', '.join(f'{k} {v}' for k, v in chosen.items())}")
+        except CheckpointError as error:
+            sides = tuple("decoder." if option.startswith("decoder") else "encoder." for option in chosen)
+            lost = [k for k in weights if k.startswith(sides) and ".coefficients." in k]
+            more = f"; the learned weights of its stages would be lost: {', '.join(lost)}" if lost else ""
+            raise OdeTransformerError(f"{error}{more}") from error
+
+
+class PyTorch(Backend):
+    """A model, or an ensemble of several models.
+
+    Args:
+        opened: the models.
+        task: their languages and dictionaries.
+        device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
+    """
+
+    def __init__(self, opened: Sequence[Opened], task: TranslationTask, device: str | torch.device | None = None):
+        self.opened, self.task = list(opened), task
+        self.name = ", ".join(one.path for one in opened)
+        self.languages = task.cfg.source_lang, task.cfg.target_lang
+        self.dictionaries = task.source_dictionary, task.target_dictionary
+        self.symbols = self.dictionaries[0].symbols, self.dictionaries[1].symbols
+        positions = zip(*(model.max_positions() for model in self.models), strict=True)
+        self.longest = dict(zip(("source", "target"), map(min, positions), strict=True))
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        for model in self.models:
+            model.make_generation_fast_(beamable_mm_beam_size=None, need_attn=False)
+            model.to(self.device)
+
+    @property
+    def models(self) -> list[nn.Module]:
+        """The models, in evaluation mode."""
+        return [one.model for one in self.opened]
+
+    @property
+    def about(self) -> list[str]:
+        """As in :class:`.Backend`."""
+        return [line for one in self.opened for line in str(one).split("\n")]
+
+    def half(self) -> None:
+        """As in :class:`.Backend`."""
+        if self.device.type == "cpu":
+            raise OdeTransformerError("--fp16: needs a GPU")
+        for model in self.models:
+            model.half()
+
+    @cached_property
+    def finite(self) -> dict[str, int]:
+        """The lengths of the longest source and target, of the first model, with which attention is finite.
+
+        FLOATER's biases grow with the position. If attention overflows before the last position of the configuration,
+        sentences end there.
+        """
+        if (encoder := getattr(self.models[0], "position_encoder", None)) is None:
+            return self.longest
+        reach = encoder.reach(max(self.longest.values()))
+        return {side: min(length, reach) for side, length in self.longest.items()}
+
+    def _rows(self, side: int, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
+        """The numbers of the symbols of sentences, and last the end; ``side`` is 0 for sources and 1 for targets."""
+        dictionary = self.dictionaries[side]
+        return [torch.tensor([*map(dictionary.index, symbols), dictionary.eos()]) for symbols in sentences]
+
+    def _inputs(self, sentences: Sequence[Sequence[str]]) -> dict[str, Tensor]:
+        """The inputs of an encoder."""
+        rows, pad = self._rows(0, sentences), self.dictionaries[0].pad()
+        lengths = torch.tensor([len(row) for row in rows], device=self.device)
+        return {"src_tokens": collate_tokens(rows, pad, left_pad=True).to(self.device), "src_lengths": lengths}
+
+    def _translate(
+        self, sentences: Sequence[Sequence[str]], search: Search, most: int, prefixes: Sequence[Sequence[str]]
+    ) -> list[list[Found]]:
+        target = self.dictionaries[1]
+        begins = None
+        if any(prefixes):  # padding forces nothing
+            begins = collate_tokens([row[:-1] for row in self._rows(1, prefixes)], target.pad()).to(self.device)
+        try:
+            generator = self.task.build_generator(self.models, GenerationConfig(**asdict(search)))
+            sample = {"net_input": self._inputs(sentences)}
+            found = generator.generate(self.models, sample, prefix_tokens=begins)
+        except OdeTransformerError:
+            raise
+        except (AssertionError, ValueError, RuntimeError) as error:  # options that cannot be combined
+            raise OdeTransformerError(f"search with {search}: {str(error) or type(error).__name__}") from error
+        return [
+            [([target[i] for i in h["tokens"][:-1]], float(h["score"])) for h in hypotheses[: search.nbest]]
+            for hypotheses in found
+        ]
+
+    @torch.no_grad()
+    def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
+        """As in :class:`.Backend`, by the first model, computed as one batch."""
+        rows, pad, model = self._rows(1, targets), self.dictionaries[1].pad(), self.models[0]
+        previous = collate_tokens([row.roll(1) for row in rows], pad).to(self.device)
+        out = model(**self._inputs(sources), prev_output_tokens=previous)
+        wanted = collate_tokens(rows, pad).to(self.device)
+        log_probs = model.get_normalized_probs(out, log_probs=True).gather(2, wanted[:, :, None])[:, :, 0]
+        return [found[: len(row)].tolist() for found, row in zip(log_probs, rows, strict=True)]
+
+    # For studies of layers.
+
+    def with_integrator(self, encoder: Optional[str] = None, decoder: Optional[str] = None) -> "PyTorch":
+        """As in :class:`.Backend`."""
+        chosen = {"integrator": encoder, "decoder_integrator": decoder}
+        chosen = {option: name for option, name in chosen.items() if name is not None}
+        for name in chosen.values():
+            if name not in INTEGRATORS:
+                raise OdeTransformerError(f"integrator {name!r}: must be one of {', '.join(INTEGRATORS)}")
+        return PyTorch([one.stepping(chosen) for one in self.opened], self.task, self.device)
+
+    @torch.no_grad()
+    def layer_states(self, source: Sequence[str], target: Sequence[str]) -> LayerStates:
+        """As in :class:`.Backend`."""
+        ((words,), inputs) = self._rows(1, [target]), self._inputs([source])
+        model, end = self.models[0], self.dictionaries[1].eos_word
+        encoded = model.encoder(**inputs, return_all_hiddens=True)
+        _, extra = model.decoder(words.roll(1)[None].to(self.device), encoder_out=encoded, features_only=True)
+        return LayerStates(
+            source=[self.symbols[0][i] for i in inputs["src_tokens"][0]],
+            encoder=torch.stack(encoded["encoder_states"])[:, :, 0].cpu(),
+            target=[*target, end],
+            decoder=torch.stack(extra["inner_states"])[:, :, 0].cpu(),
+        )
+
+
+def open_models(origins: Sequence[Origin], device: str | torch.device | None = None) -> PyTorch:
+    """Open a model, or an ensemble of several.
+
+    Args:
+        origins: where the parts of each model are.
+        device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
+
+    Raises:
+        OdeTransformerError: a model cannot be opened, or its dictionaries are not there or not its own, or it cannot be
+            in an ensemble with the first; the message names it.
+    """
+    opened: list[Opened] = []
+    for origin in origins:
+        state = origin.state()
+        languages = _languages(origin, state)
+        files = origin.dictionaries(languages)
+        if not opened:
+            hashes = list(map(sha256, files))
+            names = TranslationConfig(source_lang=languages[0], target_lang=languages[1])
+            task = TranslationTask(names, *map(_dictionary, files))
+        for file, digest in zip(files, hashes, strict=True):
+            if sha256(file) != digest:
+                raise OdeTransformerError(f"{file}: must be the dictionary of {origins[0].model}, for an ensemble")
+        sizes, there = standalone.symbols(state, origin.model), tuple(map(len, (task.src_dict, task.tgt_dict)))
+        if sizes != there:
+            raise OdeTransformerError(
+                f"{origin.model}: has vocabulary sizes {sizes[0]} and {sizes[1]}, the dictionaries in {origin.data} "
+                f"have {there[0]} and {there[1]}: they belong to another model"
+            )
+        opened.append(Opened.of(state, origin.model))
+    return PyTorch(opened, task, device)
+
+
+def _languages(origin: Origin, state: dict[str, Any]) -> tuple[str, str]:
+    """The languages of a checkpoint; those of its data if it does not say them, as that of a bundle."""
+    names = "source_lang", "target_lang"
+    where, said = origin.model, checkpoints.options(state, "task")
+    if not any(said.get(name) for name in names) and (origin.data / "manifest.json").is_file():
+        where, said = origin.data / "manifest.json", read_manifest(origin.data)
+    source, target = (said.get(name) for name in names)
+    if not all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in (source, target)):
+        raise CheckpointError(f"{where}: must name a source and a target language, as the task translation does")
+    return source, target
+
+
+def _dictionary(path: Path) -> Dictionary:
+    with standalone.named(str(path)):
+        return Dictionary.load(str(regular(path)))
