@@ -27,7 +27,7 @@ from fairseq_cli import generate, train
 from subword_nmt import apply_bpe
 
 import ode_transformer
-from ode_transformer import machine, paths
+from ode_transformer import machine
 from ode_transformer.checkpoints import bundles
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
@@ -500,8 +500,7 @@ def test_what_run_says_comes_next_can_be_done_anywhere(run, home, capsys, monkey
     *_, title, command = capsys.readouterr().err.rstrip().split("\n")
     assert title == "Next:" and command == f"ode-transformer translate {run} FILE"
     monkeypatch.chdir(tmp_path)
-    for place in (paths, recipes):
-        monkeypatch.setattr(place, "ROOT", run.parent)
+    monkeypatch.setattr(finding, "ROOT", run.parent)
     file = home / "mine" / "raw" / "test.de"
     assert translated(capsys, run.name, file) == translated(capsys, run, file)
 
@@ -1315,8 +1314,7 @@ def test_an_exported_model_translates_raw_text_as_its_run_does(run, exported, tr
     found = [json.loads(line) for line in translated(capsys, exported, file, "--json", "--beam", "2")]
     assert [each["source"] for each in found] == ["", *sentences[:2]]
     assert "ctranslate2, fp32" in repr(loaded) and "de to en" in repr(loaded)
-    for place in (paths, recipes):
-        monkeypatch.setattr(place, "ROOT", exported.parent)
+    monkeypatch.setattr(finding, "ROOT", exported.parent)
     assert translated(capsys, exported.name, file) == best, "as a run's folder is found in the repository"
 
 
@@ -1372,13 +1370,6 @@ def test_a_description_of_an_export_that_cannot_be_followed(exported, tmp_path, 
     (changed / "export.json").write_text(json.dumps(description | values))
     with pytest.raises(OdeTransformerError, match=message):
         ode_transformer.load(changed)
-
-
-def test_an_export_without_its_manifest_says_what_is_missing(exported, tmp_path):
-    bare = shutil.copytree(exported, tmp_path / "bare")
-    (bare / "manifest.json").unlink()
-    with pytest.raises(OdeTransformerError, match=r"manifest\.json: no such file; it describes how"):
-        ode_transformer.load(bare)
 
 
 def test_a_bundle_is_exported_with_its_search(bundle, tmp_path):

@@ -50,13 +50,11 @@ class Origin:
         files = [self.data / f"dict.{language}.txt" for language in languages]
         for file in files:
             if not file.is_file():
-                raise OdeTransformerError(
-                    f"{file}: no such dictionary; --data names the folder of those of {self.model}"
-                )
+                raise OdeTransformerError(f"{file}: no such file; name the folder of the dictionaries with --data")
         return files
 
     def files(self, languages: Sequence[str]) -> list[Path]:
-        """Return all files that translating takes besides the model; the last of them may be missing."""
+        """Return all files that translating takes besides the model, of those that are there."""
         others = [self.data / name for name in (*MODEL_FILES, "manifest.json")]
         return [*dict.fromkeys(self.dictionaries(languages)), *(file for file in others if file.is_file())]
 
