@@ -10,10 +10,8 @@ import pytest
 
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
-from ode_transformer.experiments.tasks import classification as labelled
-from ode_transformer.experiments.tasks import summarisation
-from ode_transformer.experiments.tasks.correction import corpora as gec
-from ode_transformer.experiments.tasks.correction import errors
+from ode_transformer.experiments.tasks import classification, summarisation
+from ode_transformer.experiments.tasks.correction import corpora, errors
 from ode_transformer.experiments.text import m2, segmentation
 from ode_transformer.files import write_text
 
@@ -22,25 +20,24 @@ def lines(path):
     return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
-def write_reviews(folder, train=6, test=4, aside=0):
-    """IMDB's layout; the last ``aside`` training reviews of a class are in ``val``."""
-    for label in labelled.SENTIMENTS:
-        for part, numbers in (
-            ("train", range(train - aside)),
-            ("val", range(train - aside, train)),
-            ("test", range(test)),
-        ):
+def sizes(splits):
+    return {name: len(examples) for name, examples in splits.items()}
+
+
+def write_reviews(folder, aside=0):
+    """IMDB's layout, six training reviews of a class, of which the last ``aside`` are in ``val``, and four to test."""
+    for label in classification.SENTIMENTS:
+        for part, numbers in (("train", range(6 - aside)), ("val", range(6 - aside, 6)), ("test", range(4))):
             for i in numbers:
-                text = f"A {label} film,<br /><br />number {i}\u2026"
-                write_text(folder / part / label / f"{i}_{9 if label == 'pos' else 2}.txt", text)
+                name = f"{i}_{9 if label == 'pos' else 2}.txt"
+                write_text(folder / part / label / name, f"A {label} film,<br /><br />number {i}\u2026")
     return folder
 
 
 def test_imdb_is_the_same_whatever_a_copy_has_put_aside(tmp_path):
-    whole, copy = write_reviews(tmp_path / "a"), write_reviews(tmp_path / "b", aside=2)
-    found = labelled.read_imdb(whole, 4)
-    assert found == labelled.read_imdb(copy, 4)
-    assert {name: len(examples) for name, examples in found.items()} == {"train": 8, "valid": 4, "test": 8}
+    found = classification.read_imdb(write_reviews(tmp_path / "a"), 4)
+    assert found == classification.read_imdb(write_reviews(tmp_path / "b", aside=2), 4)
+    assert sizes(found) == {"train": 8, "valid": 4, "test": 8}
     assert found["train"][0] == ("A neg film, number 0\u2026", "neg")
     # The highest numbers are held out, and no review is on both sides.
     assert [text.split()[-1][0] for text, _ in found["valid"]] == ["4", "5", "4", "5"]
@@ -54,80 +51,71 @@ def test_imdb_is_the_same_whatever_a_copy_has_put_aside(tmp_path):
         (lambda f: (f / "train" / "pos" / "1_10.txt").write_text("x"), "with a number of its own"),
         (lambda f: (f / "test" / "neg" / "1_2.txt").write_bytes(b"\xff"), "1_2.txt"),
         (lambda f: [path.unlink() for path in (f / "test" / "pos").iterdir()], "no such folder, or no reviews"),
-        (lambda f: write_text(f / "val" / "pos" / "1_9.txt", "x"), "review 1 of pos is both in train and in val"),
+        (lambda f: write_text(f / "val" / "pos" / "1_9.txt", "x"), "val/pos/1_9.txt: .* a number of its own"),
+        (lambda f: shutil.rmtree(f / "val"), "--valid 12: must be from 2 to fewer than the 12"),
     ],
 )
 def test_what_is_wrong_with_imdb_is_named(tmp_path, damage, message):
-    damage(write_reviews(tmp_path))
+    (write_reviews(tmp_path) / "val").mkdir(exist_ok=True)
+    damage(tmp_path)
     with pytest.raises(OdeTransformerError, match=message):
-        labelled.read_imdb(tmp_path, 2)
-
-
-def test_as_many_reviews_as_there_are_cannot_be_held_out(tmp_path):
-    with pytest.raises(OdeTransformerError, match="--valid 12: must be from 2 to fewer than the 12"):
-        labelled.read_imdb(write_reviews(tmp_path), 12)
+        classification.read_imdb(tmp_path, 12 if "--valid" in message else 2)
 
 
 def test_agnews(tmp_path):
     rows = [f'"{i % 4 + 1}","Title, {i}","He said ""no"".\\Then {i}"' for i in range(12)]
     for name, part in (("train", rows), ("test", rows[:3])):
         (tmp_path / f"{name}.csv").write_text("".join(f"{row}\n" for row in part), encoding="utf-8")
-    found = labelled.read_agnews(tmp_path, 3)
-    assert {name: len(examples) for name, examples in found.items()} == {"train": 9, "valid": 3, "test": 3}
+    found = classification.read_agnews(tmp_path, 3)
+    assert sizes(found) == {"train": 9, "valid": 3, "test": 3}
     assert found["train"][0] == ('Title, 0 He said "no". Then 0', "world")
     assert [example.text[7:9].strip() for example in found["valid"]] == ["3", "7", "11"]
-    for held_out in (7, 0):
-        with pytest.raises(OdeTransformerError, match=f"--valid {held_out}: must be from 1 to half of the 12"):
-            labelled.read_agnews(tmp_path, held_out)
+    for valid in (7, 0):
+        with pytest.raises(OdeTransformerError, match=f"--valid {valid}: must be from 1 to half of the 12"):
+            classification.read_agnews(tmp_path, valid)
+    # A copy with a byte order mark, a row of titles and blank rows
     text = (tmp_path / "train.csv").read_text(encoding="utf-8")
     (tmp_path / "train.csv").write_text(f"\ufeffClass Index,Title,Description\n\n{text}\n", encoding="utf-8")
-    assert labelled.read_agnews(tmp_path, 3) == found, (
-        "of a copy with a byte order mark, a row of titles and blank rows"
-    )
+    assert classification.read_agnews(tmp_path, 3) == found
     (tmp_path / "test.csv").write_text('"5","x","y"\n')
     with pytest.raises(OdeTransformerError, match=r"test\.csv: article 1: must be a class of 1, 2, 3, 4"):
-        labelled.read_agnews(tmp_path, 3)
+        classification.read_agnews(tmp_path, 3)
 
 
 def test_labelled_text_as_symbols(tmp_path):
     """From the folder to files; subwords give the text back in lower case, characters as it was."""
     write_reviews(tmp_path / "aclImdb")
     words = ["dataset", "imdb", str(tmp_path / "aclImdb"), "--valid", "4"]
-    assert cli.main([*words, "--level", "characters", "--output-dir", str(tmp_path / "chars")]) == 0
-    assert cli.main([*words, "--level", "subword", "--size", "40", "--output-dir", str(tmp_path / "units")]) == 0
-    for part in ("chars", "units"):
-        assert lines(tmp_path / part / "test.label") == ["neg"] * 4 + ["pos"] * 4
-    first = lines(tmp_path / "chars" / "test.input0")[0]
-    assert first.replace(" ", "").replace(labelled.BLANK, " ") == "A neg film, number 0\u2026"
-    assert all(len(symbol) == 1 for symbol in first.split())
-    units = lines(tmp_path / "units" / "test.input0")[0].replace(" ", "").replace(labelled.BLANK, " ").strip()
+    firsts = []
+    for level in classification.LEVELS:
+        out = tmp_path / level
+        assert cli.main([*words, "--level", level, "--size", "40", "--output-dir", str(out)]) == 0
+        assert lines(out / "test.label") == ["neg"] * 4 + ["pos"] * 4
+        firsts.append(lines(out / "test.input0")[0])
+    units, characters = (text.replace(" ", "").replace(classification.BLANK, " ").strip() for text in firsts)
+    assert characters == "A neg film, number 0\u2026" and all(len(symbol) == 1 for symbol in firsts[1].split())
     assert units == "a neg film, number 0..."  # NFKC
-    assert {path.name for path in (tmp_path / "units").iterdir()} >= {"sentencepiece.model", "train.input0"}
-    with pytest.raises(OdeTransformerError, match="test: a text is empty"):
-        labelled.write({"test": [labelled.Example("", "x")]}, "characters", 1, 1, tmp_path / "none")
-    with pytest.raises(OdeTransformerError, match="test: no examples"):
-        labelled.write({"test": []}, "characters", 1, 1, tmp_path / "none")
-    assert segmentation.opened(tmp_path / "units")("\u200b") == "", "SentencePiece leaves nothing of it"
-    examples = [labelled.Example("a film", "x")] * 20 + [labelled.Example("\u200b", "x")]
-    with pytest.raises(OdeTransformerError, match="train: a text is empty"):
-        labelled.write({"train": examples}, "subword", 10, 1, tmp_path / "none")
-
-
-def email(body, subject, more=""):
-    return f"{body}\n\n@subject\n{subject}{more}"
+    assert segmentation.opened(tmp_path / "subword")("\u200b") == "", "SentencePiece leaves nothing of it"
+    film, nothing = classification.Example("a film", "x"), classification.Example("\u200b", "x")
+    for splits, level, message in (
+        ({"test": [classification.Example("", "x")]}, "characters", "test: a text is empty"),
+        ({"test": []}, "characters", "test: no examples"),
+        ({"train": [film] * 20 + [nothing]}, "subword", "train: a text is empty"),
+    ):
+        with pytest.raises(OdeTransformerError, match=message):
+            classification.write(splits, level, 10, 1, tmp_path / "none")
 
 
 def test_aeslc(tmp_path):
-    for part in ("train", "dev", "test"):
-        (tmp_path / part).mkdir()
-        (tmp_path / part / "b.subject").write_text(email("Dear all,\nplease  come.", "Lunch", "\n\n@ann0\nfood\n"))
-        (tmp_path / part / "a.subject").write_text(email("Hello.", "Hi there"))
+    texts = {
+        "a": "Hello.\n\n@subject\nHi there",
+        "b": "Dear all,\nplease  come.\n\n@subject\nLunch\n\n@ann0\nfood\n",
+    }
+    for part, (name, text) in itertools.product(("train", "dev", "test"), texts.items()):
+        write_text(tmp_path / part / f"{name}.subject", text)
     found = {name: list(pairs) for name, pairs in summarisation.read_aeslc(tmp_path).items()}
     assert found["test"] == [("Hello.", "Hi there"), ("Dear all, please come.", "Lunch")]
-    for text, message in (
-        ("Hello.", "must have a line @subject"),
-        (email("x", "", "@ann0\ny"), "a body and a subject"),
-    ):
+    for text, message in (("Hello.", "must have a line @subject"), ("x\n@subject\n@ann0\ny", "a body and a subject")):
         (tmp_path / "dev" / "a.subject").write_text(text)
         with pytest.raises(OdeTransformerError, match=rf"a\.subject: .*{message}"):
             list(summarisation.read_aeslc(tmp_path)["valid"])
@@ -135,20 +123,13 @@ def test_aeslc(tmp_path):
         list(summarisation.read_aeslc(tmp_path / "none")["test"])
 
 
-def write_stories(folder):
-    """Two stories of CNN's, one of the Daily Mail's, in lists as See et al. published them."""
-    stories = {"http://cnn/1": "cnn", "http://cnn/2": "cnn", "http://dm/1": "dailymail"}
-    for address, kind in stories.items():
-        path = folder / kind / "stories" / f"{hashlib.sha1(address.encode()).hexdigest()}.story"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f'(CNN) -- It rained\n\nIt did.\n\n@highlight\n\nRain at {address}\n\n@highlight\n\n"Wet"\n')
-    for part, address in zip(("train", "val", "test"), stories, strict=True):
-        (folder / f"all_{part}.txt").write_text(f"{address}\n")
-    return [folder / kind / "stories" for kind in ("cnn", "dailymail")]
-
-
 def test_cnndm_as_see_et_al_made_it(tmp_path):
-    folders = write_stories(tmp_path)
+    stories = {"http://cnn/1": "cnn", "http://cnn/2": "cnn", "http://dm/1": "dailymail"}
+    for part, (address, kind) in zip(("train", "val", "test"), stories.items(), strict=True):
+        path = tmp_path / kind / "stories" / f"{hashlib.sha1(address.encode()).hexdigest()}.story"
+        write_text(path, f'(CNN) -- It rained\n\nIt did.\n\n@highlight\n\nRain at {address}\n\n@highlight\n\n"Wet"\n')
+        write_text(tmp_path / f"all_{part}.txt", f"{address}\n")
+    folders = [tmp_path / kind / "stories" for kind in ("cnn", "dailymail")]
     found = {name: list(pairs) for name, pairs in summarisation.read_cnndm(folders, tmp_path).items()}
     assert found["train"] == [("(CNN) -- It rained . It did.", 'Rain at http://cnn/1 .\t"Wet"')]
     assert found["test"][0].target.startswith("Rain at http://dm/1")
@@ -178,8 +159,7 @@ def test_edits_of_an_m2_file_are_made(tmp_path):
     bars = "S a b\nA 1 2|||X|||||||REQUIRED|||-NONE-|||0\nA 0 1|||X|||c|||d|||REQUIRED|||-NONE-|||0\n"
     unknown = "S Good .\nA 7 9|||UNK|||?|||R|||-|||0\n"
     (tmp_path / "x.m2").write_text(f"{M2}\n{more}{bars}{unknown}")
-    found = {" ".join(sentence.tokens): gec.corrected(sentence) for sentence in m2.read(tmp_path / "x.m2")}
-    assert found == {
+    assert {" ".join(each.tokens): corpora.corrected(each) for each in m2.read(tmp_path / "x.m2")} == {
         "This are a test .": ["This is only a test !", "This was a test ."],
         "Fine .": ["Fine ."],
         "Too many the words .": ["Too many words ."],
@@ -188,7 +168,7 @@ def test_edits_of_an_m2_file_are_made(tmp_path):
         "Good .": ["Good ."],
     }
     edits = [m2.Edit(1, 1, "X", "x"), m2.Edit(1, 1, "X", "y"), m2.Edit(1, 2, "X", "c"), m2.Edit(0, 0, "X", "w")]
-    assert gec.corrected(m2.Annotated(["a", "b"], {0: edits})) == ["w a x y c"]
+    assert corpora.corrected(m2.Annotated(["a", "b"], {0: edits})) == ["w a x y c"]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +180,6 @@ def test_edits_of_an_m2_file_are_made(tmp_path):
         ("S a\nA 0 1|||X|||b|||R|||0\n", "line 2: must be A START END"),
         ("S a\nS b\n", "line 2: must be a line S"),
         ("S a\nA 0 1|||X|||b|||R|||-|||0\nSome\n", "line 3: must be a line S"),
-        ("hello\n", "line 1: must be a line S"),
     ],
 )
 def test_what_is_wrong_with_an_m2_file_is_named(tmp_path, text, message):
@@ -217,32 +196,26 @@ def test_learners_corpora(tmp_path, capsys):
     with (tmp_path / "lang8.m2").open("a") as file:
         edits = ("1 2|||V|||are|||R|||-|||0", "-1 -1|||noop|||-NONE-|||R|||-|||1", "1 2|||V|||were|||R|||-|||2")
         file.write("\nA ".join(["S We is", *edits]))
-    found = {name: list(pairs) for name, pairs in gec.published(tmp_path).items()}
+    found = corpora.published(tmp_path)
     assert [pair.source for pair in found["valid"]] == [f"nucle.m2 {i} are" for i in (1, 3, 5)]
     assert [target for source, target in found["train"] if source == "We is"] == ["We are", "We were"]
     assert len(found["train"]) == 11 and not set(found["train"]) & set(found["valid"])
     assert "nucle.m2: 7 sentences, 6 corrections of them" in capsys.readouterr().err
-    for name in ("A.train.gold.bea19.m2", "ABC.train.gold.bea19.m2"):
-        shutil.copyfile(tmp_path / "lang8.m2", tmp_path / name)
-    with pytest.raises(
-        OdeTransformerError, match=r"ABC\.train\.gold\.bea19\.m2 holds A\.train\.gold\.bea19\.m2 as well"
+    release = (tmp_path / "nucle.m2").rename(tmp_path / "conll14st-preprocessed.m2")
+    assert sizes(corpora.published(tmp_path)) == sizes(found)
+    for names, message in (
+        (["A.train.gold.bea19.m2", "ABC.train.gold.bea19.m2"], "ABC.* holds A.train.gold.bea19.m2 as well"),
+        (["nucle.m2"], r"one M2 file of NUCLE, .* holds conll14st-preprocessed\.m2 and nucle\.m2"),
+        (["official-preprocessed.m2"], r"official-preprocessed\.m2 is of a development or test set"),
     ):
-        gec.published(tmp_path)
-    for path in tmp_path.glob("*bea19.m2"):
-        path.unlink()
-    release = shutil.copyfile(tmp_path / "nucle.m2", tmp_path / "conll14st-preprocessed.m2")
-    with pytest.raises(
-        OdeTransformerError, match=r"one M2 file of NUCLE, .* holds conll14st-preprocessed\.m2 and nucle\.m2"
-    ):
-        gec.published(tmp_path)
-    (tmp_path / "nucle.m2").unlink()
-    assert {name: list(pairs) for name, pairs in gec.published(tmp_path).items()}["valid"] == found["valid"]
-    release.rename(tmp_path / "official-preprocessed.m2")
-    with pytest.raises(OdeTransformerError, match=r"official-preprocessed\.m2 is of a development or test set"):
-        gec.published(tmp_path)
-    (tmp_path / "official-preprocessed.m2").unlink()
+        more = [shutil.copyfile(tmp_path / "lang8.m2", tmp_path / name) for name in names]
+        with pytest.raises(OdeTransformerError, match=message):
+            corpora.published(tmp_path)
+        for path in more:
+            path.unlink()
+    release.unlink()
     with pytest.raises(OdeTransformerError, match=r"one M2 file of NUCLE, .* contains nucle, conll14st-.* holds none"):
-        gec.published(tmp_path)
+        corpora.published(tmp_path)
 
 
 # Generated errors
@@ -250,12 +223,11 @@ def test_learners_corpora(tmp_path, capsys):
 
 def test_tokens_are_those_of_the_treebank():
     text = "I don't think it's \u201cgood\u201d or ``fine'' at 5 o'clock, e.g. to 1,000 of Mr. Smith's so-called kin..."
-    found = errors.tokenise(text)
-    assert " ".join(found) == (
+    assert " ".join(errors.tokenise(text)) == (
         "I do n't think it 's \" good \" or \" fine \" at 5 o'clock , e.g. to 1,000 of Mr. Smith 's so-called kin ..."
     )
-    assert errors.tokenise("He/she is on call 24/7 ('either/or').") == (
-        ["He/she", "is", "on", "call", "24/7", "(", "'", "either/or", "'", ")", "."]
+    assert " ".join(errors.tokenise("He/she is on call 24/7 ('either/or').")) == (
+        "He/she is on call 24/7 ( ' either/or ' ) ."
     )
 
 
@@ -289,13 +261,8 @@ def test_errors_are_of_the_kind_that_a_word_allows(corrupter, sentence, place, k
     for _ in range(30):
         found = getattr(maker, f"_{kind}")(tokens, place) + tokens[place + 1 :]
         assert " ".join(found) in valid and found != tokens[place:]
-
-
-def test_a_word_is_misspelt_by_one_letter(corrupter):
-    maker = corrupter()
-    for _ in range(50):
-        (found,) = maker._spelling(["walking"], 0)
-        assert abs(len(found) - 7) <= 1 and found[0] == "w" and found != "walking"
+        (misspelt,) = maker._spelling(["walking"], 0)
+        assert abs(len(misspelt) - 7) <= 1 and misspelt[0] == "w" and misspelt != "walking"
 
 
 def test_a_seed_makes_the_same_errors_everywhere(corrupter):
@@ -318,10 +285,9 @@ def test_the_rate_says_how_many_words_are_wrong(corrupter):
     assert all(0.08 * allowed[kind] < maker.made[kind] < 0.12 * allowed[kind] for kind in errors.KINDS)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_capital_letters_are_those_of_the_sentence(corrupter, seed):
+def test_capital_letters_are_those_of_the_sentence(corrupter):
     """The first word has one after any error, an article before a name has none, and no article follows another."""
-    tokens, maker = ["Dogs", "saw", "the", "Dogs", "of", "Buses", "IN", "cities"], corrupter(seed, 0.9)
+    tokens, maker = ["Dogs", "saw", "the", "Dogs", "of", "Buses", "IN", "cities"], corrupter(0, 0.9)
     seen = Counter()
     for _ in range(300):
         found = maker.corrupt(tokens)
@@ -337,10 +303,8 @@ def test_pairs_of_generated_errors(tmp_path, capsys):
     rng = random.Random(0)
     who, what = ("The dog", "They", "A man", "Their child"), ("walked to the shop.", "has seen a film.", "goes home.")
     (tmp_path / "clean").write_text("Two.\n" + "".join(f"{rng.choice(who)} {rng.choice(what)}\n" for _ in range(40)))
-    for split in ("dev", "test"):
-        (tmp_path / split).mkdir()
-        for name in ("src", *(f"ref{i}" for i in range(4))):
-            (tmp_path / split / f"{split}.{name}").write_text("``  One  '' . \nTwo .\n")
+    for split, name in itertools.product(("dev", "test"), ("src", *(f"ref{i}" for i in range(4)))):
+        write_text(tmp_path / split / f"{split}.{name}", "``  One  '' . \nTwo .\n")
     (tmp_path / "gold.m2").write_text(M2)
     words = ["dataset", "gec", "--jfleg", str(tmp_path), "--conll14", str(tmp_path / "gold.m2")]
     out = tmp_path / "out"
@@ -357,4 +321,4 @@ def test_pairs_of_generated_errors(tmp_path, capsys):
         assert message in capsys.readouterr().err
     (tmp_path / "test" / "test.ref2").write_text("One .\n")
     with pytest.raises(OdeTransformerError, match="2 sentences, 1 corrections of ref2"):
-        gec.read_jfleg(tmp_path, "test")
+        corpora.read_jfleg(tmp_path, "test")

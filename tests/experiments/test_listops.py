@@ -8,8 +8,6 @@ from collections import Counter
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.tasks import baselines, listops
@@ -18,59 +16,34 @@ from tests.helpers import ROOT, environment, refused
 FUNCTIONS = {"MIN": np.min, "MAX": np.max, "MED": lambda v: int(np.median(v)), "SM": lambda v: sum(v) % 10}
 
 
-@given(st.sampled_from(sorted(listops.OPERATORS)), st.lists(st.integers(0, 9), min_size=1, max_size=10))
-def test_the_value_of_a_list(operator, values):
-    assert listops.OPERATORS[operator](values) == FUNCTIONS[operator](values)
-
-
 def evaluate(symbols):
-    """The value of an expression, read from its symbols."""
-    stack = [("MAX", [])]  # around the expression
+    """The value of an expression, read from its symbols; and the lengths of its lists, and how deep they are."""
+    stack, lengths, deepest = [("MAX", [])], [], 0  # around the expression
     for symbol in symbols:
         if symbol.startswith("["):
             stack.append((symbol[1:], []))
+            deepest = max(deepest, len(stack) - 1)
             continue
         if symbol == "]":
             operator, values = stack.pop()
             symbol = FUNCTIONS[operator](values)
+            lengths.append(len(values))
         stack[-1][1].append(int(symbol))
     ((_, (value,)),) = stack  # one, and complete
-    return value
+    return value, lengths, deepest
 
 
-def test_the_published_example():
-    assert evaluate(["[MAX", "4", "3", "[MIN", "2", "3", "]", "1", "0", "[MED", "1", "5", "8", "9", "2", "]", "]"]) == 5
-
-
-def test_generated_expressions_have_their_length_and_their_value():
+def test_generated_expressions_are_those_of_the_published_grammar():
+    assert evaluate("[MAX 4 3 [MIN 2 3 ] 1 0 [MED 1 5 8 9 2 ] ]".split()) == (5, [2, 5, 6], 2)  # as published
     rows = list(itertools.islice(listops.generate(3, 50, 90), 200))
     assert all(50 <= len(symbols) <= 90 for symbols, _ in rows)
-    assert all(evaluate(symbols) == value for symbols, value in rows)
     assert len({tuple(symbols) for symbols, _ in rows}) == 200
     assert {value for _, value in rows} == set(range(10))
     assert {s for symbols, _ in rows for s in symbols if s.startswith("[")} == {f"[{o}" for o in listops.OPERATORS}
-
-
-def depth(symbols):
-    level = deepest = 0
-    for symbol in symbols:
-        level += symbol.startswith("[")
-        level -= symbol == "]"
-        deepest = max(deepest, level)
-    return deepest
-
-
-def test_lists_are_as_deep_and_as_long_as_published():
-    for symbols, _ in itertools.islice(listops.generate(4, 300, 600), 30):
-        assert depth(symbols) < listops.MAX_DEPTH
-        counts = []
-        for symbol in symbols:
-            if counts and symbol != "]":
-                counts[-1] += 1
-            if symbol.startswith("["):
-                counts.append(0)
-            elif symbol == "]":
-                assert 2 <= counts.pop() <= listops.MAX_ELEMENTS
+    for symbols, its in [*rows, *itertools.islice(listops.generate(4, 300, 600), 30)]:
+        value, lengths, deepest = evaluate(symbols)
+        assert value == its and deepest < listops.MAX_DEPTH
+        assert 2 <= min(lengths) <= max(lengths) <= listops.MAX_ELEMENTS
 
 
 def test_a_seed_gives_the_same_expressions():
@@ -118,24 +91,10 @@ def test_from_expressions_to_the_accuracy_of_the_best_model(data, tmp_path):
     assert record["training"]["trained_parameters"] < record["training"]["parameters"]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["data-prep/prepare-listops.sh", "--train", "0"], "--train 0: must be a positive number"),
-    ],
-)
-def test_bad_input_is_named(words, message):
-    done = run(*words)
-    assert done.returncode == 1 and message in done.stderr
-
-
 def test_expressions_that_cannot_be_are_named(tmp_path, capsys):
     words = ["listops", str(tmp_path / "x"), "--longest"]
-    refused(
-        [*words, "3", "--shortest", "2"],
-        "--test 2000: there are too few expressions of --shortest 2 to --longest 3",
-        capsys,
-    )
+    message = "--test 2000: there are too few expressions of --shortest 2 to --longest 3"
+    refused([*words, "3", "--shortest", "2"], message, capsys)
     refused([*words, "5", "--shortest", "9"], "--shortest 9", capsys)
 
 
