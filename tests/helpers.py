@@ -29,6 +29,7 @@ from fairseq.models import (
 )
 from fairseq.search import BeamSearch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq_cli import preprocess as preprocess_cli
 from omegaconf import OmegaConf
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -476,6 +477,13 @@ def write_parallel(directory: Path, splits=(("train", 60), ("valid", 12), ("test
         (directory / f"{split}.xx").write_text("".join(" ".join(line) + "\n" for line in lines))
         (directory / f"{split}.yy").write_text("".join(" ".join(line[::-1]) + "\n" for line in lines))
     return directory
+
+
+def preprocess(folder: Path, dictionary: Path | None = None, **texts: Path) -> None:
+    """Binarise texts of one side by their splits into a folder, with a dictionary of their own if none is given."""
+    words = ["--only-source", "--destdir", str(folder), *(f"--{split}pref={text}" for split, text in texts.items())]
+    words += ["--srcdict", str(dictionary)] if dictionary else []
+    preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
 
 
 def unpack(archive: Path, folder: Path) -> None:

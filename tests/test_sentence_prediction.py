@@ -3,15 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from fairseq import tasks
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.training.sentence_prediction import (
-    NAME,
-    OF_PAIRS,
     SentencePredictionByLength,
     SentencePredictionOfPairs,
     SentencePredictionOfPairsConfig,
@@ -28,11 +25,6 @@ def load(tmp_path_factory):
         return kind.setup_task(cfg).load_dataset("test")
 
     return load
-
-
-def test_they_are_registered_for_the_command_line():
-    assert tasks.TASK_REGISTRY[NAME] is SentencePredictionByLength
-    assert tasks.TASK_REGISTRY[OF_PAIRS] is SentencePredictionOfPairs
 
 
 def test_sentences_come_by_length_and_are_those_of_fairseqs_task(load):
@@ -104,8 +96,14 @@ def swapped(row, init=INIT, separator=SEPARATOR):
     return front + row[cut + len(middle) :] + middle + row[:cut]
 
 
-@pytest.mark.parametrize("fronts", [{}, {"separator_token": None}, {"init_token": None, "separator_token": None}])
-@pytest.mark.parametrize("more", [{}, {"no_shuffle": True, "shorten_method": "none"}])
+@pytest.mark.parametrize(
+    ("fronts", "more"),
+    [
+        ({}, {}),
+        ({"separator_token": None}, {"no_shuffle": True, "shorten_method": "none"}),
+        ({"init_token": None, "separator_token": None}, {}),
+    ],
+)
 def test_half_of_the_pairs_are_swapped_anew_in_every_epoch(pairs, fronts, more):
     theirs = texts(pair_task(pairs, SentencePredictionTask, **fronts, **more).load_dataset("train"))
     names = {"init_token": "init", "separator_token": "separator"}

@@ -1,19 +1,13 @@
 """SQuAD, RACE and generated text of GLUE: from miniatures of the published layouts to samples, answers and scores."""
 
-import contextlib
 import itertools
 import json
-import logging
 import random
 import re
 import shutil
 
 import pytest
 import torch
-from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq_cli import preprocess as preprocess_cli
-from fairseq_cli import validate as validate_cli
 
 from ode_transformer import paths
 from ode_transformer.checkpoints import CheckpointError
@@ -22,7 +16,6 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, fairseq_output, recipes
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.metrics import squad as metric
-from ode_transformer.experiments.results import significance
 from ode_transformer.experiments.tasks import TASKS, glue
 from ode_transformer.experiments.tasks import generated as reading
 from ode_transformer.experiments.tasks import multiple_choice as race
@@ -30,9 +23,8 @@ from ode_transformer.experiments.tasks.question_answering import answers as squa
 from ode_transformer.experiments.tasks.question_answering import published as squad_data
 from ode_transformer.experiments.tasks.task import OURS
 from ode_transformer.experiments.text import segmentation
-from ode_transformer.files import write_lines
 from ode_transformer.training.span_prediction import SpanPredictionConfig, SpanPredictionCriterion, SpanPredictionTask
-from tests.helpers import USER_DIR, flags, refused
+from tests.helpers import preprocess, refused
 from tests.models.test_masked_lm import train
 
 
@@ -55,8 +47,7 @@ def own(tmp_path_factory, published):
     texts += [question.text for paragraph in paragraphs for question in paragraph.questions]
     segmentation.learn(texts, 120, 1, folder / segmentation.OWN[0])
     (folder / "text").write_text("".join(f"{segmentation.opened(folder)(text)}\n" for text in texts))
-    words = ["--only-source", "--trainpref", str(folder / "text"), "--destdir", str(folder)]
-    preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
+    preprocess(folder, train=folder / "text")
     return folder
 
 
@@ -153,9 +144,8 @@ def prepared(published, own, folder, version, *more):
     assert cli.main(words) == 0
     data = folder / "data"
     for part in ("input0", "input1"):
-        words = ["--only-source", "--srcdict", str(own / "dict.txt"), "--destdir", str(data / part)]
-        words += [f"--{split}pref={folder / 'symbols' / split}.{part}" for split in ("train", "valid")]
-        preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
+        texts = {split: folder / "symbols" / f"{split}.{part}" for split in ("train", "valid")}
+        preprocess(data / part, own / "dict.txt", **texts)
     for name in ("train.spans", "valid.spans", "valid.questions.json"):
         (data / name).write_text((folder / "symbols" / name).read_text())
     return data
@@ -236,37 +226,6 @@ def test_samples_that_do_not_fit_are_named(data, tmp_path, published, own):
 
 
 # SQuAD: answers and scores
-
-
-@pytest.mark.parametrize("version", ["1.1", "2.0"])
-def test_logits_that_know_the_answer_give_the_answer(published, own, tmp_path, version):
-    """From windows to text: with the gold spans' logits the score is perfect, though answers are in several windows."""
-    data = prepared(published, own, tmp_path, version, *WINDOWS)
-    tree, windows = squad.questions(data, "valid"), dataset(data)
-    spans, numbers = {}, []
-    for (question, begin), size in zip(tree["windows"], windows.windows.sizes, strict=True):
-        numbers.append(len(spans.setdefault(question, [])))
-        spans[question].append((begin, begin + int(size) - 1))
-    found, null, rng = {}, {}, random.Random(1)
-    for i, (question, begin) in enumerate(tree["windows"]):
-        sample, size = windows[i], int(windows.windows.sizes[i]) - 1
-        first, last = ([rng.random() for _ in range(size)] for _ in range(2))
-        if sample["first"]:
-            first[sample["first"] - sample["begin"]] = last[sample["last"] - sample["begin"]] = 9.0
-        null[question] = min(null.get(question, 99), 0.0 if sample["first"] else 8.0)
-        its = squad.candidates(first, last, begin, spans[question], numbers[i], 20, 30)
-        found.setdefault(question, []).extend(its)
-    answers, no_answer = {}, {}
-    for i, question in enumerate(tree["questions"]):
-        paragraph = tree["paragraphs"][question["paragraph"]]
-        listed, score = squad.answers(paragraph["text"], paragraph["offsets"], found[i], null[i], 20)
-        answers[question["id"]], no_answer[question["id"]] = listed[0]["text"], score
-        assert len({answer["text"] for answer in listed}) == len(listed) <= 20
-        assert all(paragraph["text"].startswith(answer["text"], answer["start"]) for answer in listed)
-        assert [answer["score"] for answer in listed] == sorted((a["score"] for a in listed), reverse=True)
-    scores = metric.take(squad.golds(tree), answers, version, no_answer)
-    assert scores["exact_match"]["value"] == scores["f1"]["value"] == 100
-    assert version in scores["f1"]["signature"] and ("threshold" in scores["f1"]) == (version == "2.0")
 
 
 def test_candidates_are_spans_of_the_window_with_the_most_context():
@@ -484,37 +443,32 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
 # GLUE
 
 
-@pytest.mark.parametrize("name", glue.GLUE)
-def test_generated_text_is_of_a_task_of_glue(own, tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("cola", ["0", "0", "1"]),
+        ("mnli", ["contradiction", "neutral", "entailment"]),
+        ("sts-b", ["0.000", "2.500", "5.000"]),
+        ("rte", ["not_entailment", "not_entailment", "entailment"]),
+    ],
+)
+def test_generated_text_is_of_a_task_of_glue(own, tmp_path, name, labels):
     """The label says how much two sentences agree, and the files are read as the published ones."""
+    task, texts = glue.GLUE[name], []
     for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
         words = ["dataset", "reading", f"glue-{name}", "--articles", "48", "--seed", str(seed)]
         assert cli.main([*words, "--output-dir", str(tmp_path / folder)]) == 0
-    files = [path.relative_to(tmp_path / "a") for path in sorted((tmp_path / "a").rglob("*.tsv"))]
-    assert all((tmp_path / "a" / file).read_text() == (tmp_path / "b" / file).read_text() for file in files)
-    assert all((tmp_path / "a" / file).read_text() != (tmp_path / "c" / file).read_text() for file in files)
-
-    task, labels = glue.GLUE[name], {"mnli": ["contradiction", "neutral", "entailment"]}.get(name, ["0", "1"])
+        texts.append([path.read_text() for path in sorted((tmp_path / folder).rglob("*.tsv"))])
+    assert texts[0] == texts[1] and all(a != c for a, c in zip(texts[0], texts[2], strict=True))
     counts = glue.prepare(name, tmp_path / "a", own, tmp_path / "symbols")
     assert counts == {split: 48 if split == "train" else 6 for split in task.splits}
     for split in task.splits:
-        rows = list(glue.examples(task, tmp_path / "a" / task.folder, split))
-        for texts, label in rows:
-            first, second = texts if len(texts) == 2 else re.findall(r"[^.]*\.", texts[0])
-            agree = len(
-                {*re.findall(r"\w+", first)} & {*re.findall(r"\w+", second)} & {*reading.PLACES, *reading.THINGS}
-            )
-            assert first.split()[0] == second.split()[0] and agree in (0, 1, 2)
-            if split.startswith("test"):
-                assert label == ""
-            elif name == "sts-b":
-                assert float(label) == 2.5 * agree
-            elif name == "mnli":
-                assert label == labels[agree]
-            else:
-                positive = "entailment" if name in ("qnli", "rte") else "1"
-                assert (label == positive) == (agree == 2)
-        assert split.startswith("test") or len({label for _, label in rows}) == (3 if name in ("sts-b", "mnli") else 2)
+        for sentences, label in glue.examples(task, tmp_path / "a" / task.folder, split):
+            first, second = sentences if len(sentences) == 2 else re.findall(r"[^.]*\.", sentences[0])
+            words = {*re.findall(r"\w+", first)} & {*re.findall(r"\w+", second)}
+            agree = len(words & {*reading.PLACES, *reading.THINGS})
+            assert first.split()[0] == second.split()[0]
+            assert label == ("" if split.startswith("test") else labels[agree])
 
 
 # RACE
@@ -552,13 +506,10 @@ def test_race_is_read_as_roberta_reads_it(published, tmp_path):
 
 
 def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
-    """As data-prep/prepare-race.sh and a recipe's steps do, twice the same; the label is the right option's number."""
-    for name in ("a", "b"):
-        words = ["dataset", "race", str(published / "RACE"), "--like", str(own), "--output-dir", str(tmp_path / name)]
-        assert cli.main(words) == 0
-    folder = tmp_path / "a"
-    files = sorted(path.name for path in folder.iterdir())
-    assert len(files) == 5 * 6 and all((tmp_path / "b" / f).read_text() == (folder / f).read_text() for f in files)
+    """As data-prep/prepare-race.sh and a recipe's steps do; the label is the right option's number."""
+    folder = tmp_path / "symbols"
+    words = ["dataset", "race", str(published / "RACE"), "--like", str(own), "--output-dir", str(folder)]
+    assert cli.main(words) == 0
     counts = {split: len((folder / f"{split}.label").read_text().split()) for split in race.SPLITS}
     assert counts == {"train": 48, "valid": 6, "test": 6, "test1": 3, "test2": 3}
     choices = race.read(published / "RACE" / "dev", race.LEVELS)
@@ -571,13 +522,12 @@ def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
         assert right[0] in choice.article and rows[1 + int(labels[i])][i] == cut(choice.options[choice.right])
 
     data = tmp_path / "data"
+    (data / "label").mkdir(parents=True)
     for i in range(5):
-        words = ["--only-source", "--srcdict", str(own / "dict.txt"), "--destdir", str(data / f"input{i}")]
-        words += [f"--{split}pref={folder / split}.input{i}" for split in ("train", "valid", "test")]
-        preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
-    (data / "label").mkdir()
+        texts = {split: folder / f"{split}.input{i}" for split in ("train", "valid", "test")}
+        preprocess(data / f"input{i}", own / "dict.txt", **texts)
     for split in ("train", "valid", "test"):
-        (data / "label" / f"{split}.label").write_text((folder / f"{split}.label").read_text())
+        shutil.copy(folder / f"{split}.label", data / "label")
     common = {"task": "sentence_ranking", "criterion": "sentence_ranking"}
     more = {"num-classes": 4, "init-token": 0, "separator-token": 2, "max-option-length": 20, "max-positions": 60}
     m, _ = train(data, **common, **more, **{"shorten-method": "truncate", "save-dir": tmp_path / "run"})
@@ -596,23 +546,6 @@ def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
     lines = predicted.read_text().splitlines()
     assert [line.split("\t")[0] for line in lines] == (folder / "test.label").read_text().split()
 
-    given = [str(data), "--user-dir", USER_DIR, "--task", "sentence_ranking", "--criterion", "sentence_ranking"]
-    given += ["--path", str(checkpoint), "--valid-subset", "test", "--batch-size", "4", "--log-format", "json"]
-    given += ["--required-batch-size-multiple", "1"]  # or fairseq leaves out two of the six
-    log = tmp_path / "test.log"
-    with log.open("w") as file, contextlib.redirect_stdout(file):
-        handler = logging.StreamHandler(file)
-        logging.getLogger().addHandler(handler)
-        try:
-            args = options.parse_args_and_arch(
-                options.get_validation_parser(), [*given, *flags({"num-workers": 0, "cpu": True})]
-            )
-            validate_cli.main(convert_namespace_to_omegaconf(args))
-        finally:
-            logging.getLogger().removeHandler(handler)
-    *_, (_, found) = fairseq_output.entries(log.read_text(), "test")
-    assert float(found["accuracy"]) == pytest.approx(score["value"], abs=0.06)
-
     # By another way: the option with the largest score, of option, end, end, article.
     right = 0
     for choice in race.read(published / "RACE" / "test", race.LEVELS):
@@ -628,10 +561,9 @@ def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
         right += best == choice.right
     assert score["value"] == pytest.approx(100 * right / 6)
 
-    def fails(message, kind=OdeTransformerError, at=checkpoint, **change):
-        words = {"data": data, "subset": "test", "batch_size": 2, "cpu": True} | change
+    def fails(message, kind=OdeTransformerError, at=checkpoint, subset="test"):
         with pytest.raises(kind, match=message):
-            race.choose(at, **words)
+            race.choose(at, data, subset, 2, True)
 
     def changed(biases=None, **values):
         state = torch.load(checkpoint, weights_only=False)
@@ -648,32 +580,14 @@ def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
         fails("max_option_length is .*, must be a positive", CheckpointError, changed(max_option_length=value))
     fails("was trained with --task 'other', must be sentence_ranking", CheckpointError, changed(_name="other"))
     fails("has 2 classes, must have one score", CheckpointError, changed([0.0, 0.0]))
-    fails("data: has no subset absent", OdeTransformerError, subset="absent")
+    fails("data: has no subset absent", subset="absent")
     diverged = race.choose(changed([float("nan")]), data, "test", 2, True)
     assert [f"{right}\tnot a number" for right, _ in diverged] == [f"{right}\t{taken}" for right, taken in diverged]
     (data / "label" / "test.label").unlink()
-    fails("data: subset test has no labels", OdeTransformerError)
+    fails("data: subset test has no labels")
     for i in range(5):
         with (data / f"input{i}" / "dict.txt").open("a") as file:
             file.write("another 1\n")
-    fails("data: its dictionary has .* symbols, the model", OdeTransformerError)
+    fails("data: its dictionary has .* symbols, the model")
     (data / "input0" / "dict.txt").write_text("no dictionary\n")
     fails("data: its dictionaries cannot be read: ", CheckpointError)
-
-
-def test_rows_of_race_are_compared(tmp_path, monkeypatch):
-    """The predictions of two runs, where their recipes' steps write them."""
-    rows = [recipes.load(f"race/{row}") for row in ("roberta", "floater")]
-    for place in (paths, recipes):
-        monkeypatch.setattr(place, "ROOT", tmp_path)
-    monkeypatch.setattr(significance, "_precision", lambda one: "fp32")
-    systems = [significance.system(recipe) for recipe in rows]
-    for one, wrong in zip(systems, (8, 2), strict=True):
-        for subset in one.recipe.subsets:
-            lines = (f"{i % 4}\t{(i + (i < wrong)) % 4}" for i in range(40))
-            write_lines(one.folder / "validate" / f"{subset}.tsv", lines)
-    found = significance.compare(systems[0], systems[1:], samples=200)
-    assert found["metric"] == "accuracy" and set(found["test_sets"]) == {"race_test", "race_middle", "race_high"}
-    for values in found["test_sets"].values():
-        first, second = values["race/roberta"], values["race/floater"]
-        assert (first["value"], second["value"]) == (80.0, 95.0) and second["p_value"] < 0.05

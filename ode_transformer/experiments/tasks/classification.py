@@ -54,34 +54,29 @@ def read_imdb(folder: Path, valid: int) -> dict[str, list[Example]]:
     """
     splits: dict[str, list[Example]] = {"train": [], "valid": [], "test": []}
     for label in SENTIMENTS:
-        train = _reviews(folder / "train" / label)
-        if (folder / "val" / label).is_dir():
-            aside = _reviews(folder / "val" / label)
-            if twice := sorted(train.keys() & aside.keys()):
-                raise OdeTransformerError(f"{folder}: review {twice[0]} of {label} is both in train and in val")
-            train |= aside
-        order = sorted(train)
-        if not 0 < valid // 2 < len(order):
+        train = _reviews(folder / "train" / label, folder / "val" / label)
+        if not 0 < valid // 2 < len(train):
             raise OdeTransformerError(
-                f"--valid {valid}: must be from 2 to fewer than the {2 * len(order)} training reviews"
+                f"--valid {valid}: must be from 2 to fewer than the {2 * len(train)} training reviews"
             )
-        first = len(order) - valid // 2
-        splits["train"] += [Example(train[i], label) for i in order[:first]]
-        splits["valid"] += [Example(train[i], label) for i in order[first:]]
-        splits["test"] += [Example(text, label) for _, text in sorted(_reviews(folder / "test" / label).items())]
+        first = len(train) - valid // 2
+        found = {"train": train[:first], "valid": train[first:], "test": _reviews(folder / "test" / label)}
+        for split, texts in found.items():
+            splits[split] += [Example(text, label) for text in texts]
     return splits
 
 
-def _reviews(folder: Path) -> dict[int, str]:
+def _reviews(*folders: Path) -> list[str]:
+    """Return the reviews of folders in the order of their numbers."""
     found: dict[int, str] = {}
-    for path in sorted(folder.glob("*.txt")):
+    for path in sorted(path for folder in folders for path in folder.glob("*.txt")):
         name = re.fullmatch(r"(\d{1,9})_\d{1,2}", path.stem)
         if not name or int(name[1]) in found:
             raise OdeTransformerError(f"{path}: must be called NUMBER_RATING.txt, with a number of its own")
         found[int(name[1])] = _plain(read_text(path))
     if not found:
-        raise OdeTransformerError(f"{folder}: no such folder, or no reviews in it")
-    return found
+        raise OdeTransformerError(f"{folders[0]}: no such folder, or no reviews in it")
+    return [text for _, text in sorted(found.items())]
 
 
 def read_agnews(folder: Path, valid: int) -> dict[str, list[Example]]:

@@ -13,6 +13,7 @@ An opening bracket and its operator are one symbol. The class is the value, one 
 import hashlib
 import itertools
 import random
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -25,15 +26,10 @@ MAX_DEPTH = 10
 TRIES = 100_000  # expressions drawn for a new one before giving up
 
 
-def _median(values: Sequence[int]) -> int:
-    ordered, middle = sorted(values), len(values) // 2
-    return ordered[middle] if len(values) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
-
-
 OPERATORS: dict[str, Callable[[Sequence[int]], int]] = {
     "MIN": min,
     "MAX": max,
-    "MED": _median,
+    "MED": lambda values: int(statistics.median(values)),
     "SM": lambda values: sum(values) % 10,
 }
 # The symbols are shared strings: 96,000 expressions with separate strings would take gigabytes.
@@ -67,20 +63,18 @@ def sample(rng: random.Random, limit: int, depth: int = 1) -> tuple[list[str], i
     return symbols, OPERATORS[operator](values)
 
 
-def _digest(symbols: Sequence[str]) -> bytes:
-    return hashlib.blake2b(" ".join(symbols).encode(), digest_size=16).digest()
-
-
 def generate(seed: int, shortest: int = 500, longest: int = 2000) -> Iterator[tuple[list[str], int]]:
     """Yield different expressions of so many symbols with their values, until no new one is found."""
     rng = random.Random(seed)
     seen, since = set(), 0
     while (since := since + 1) <= TRIES:
         symbols, value = sample(rng, longest)
-        if shortest <= len(symbols) <= longest and (key := _digest(symbols)) not in seen:
-            seen.add(key)
-            since = 0
-            yield symbols, value
+        if shortest <= len(symbols) <= longest:
+            digest = hashlib.blake2b(" ".join(symbols).encode(), digest_size=16).digest()  # which takes less memory
+            if digest not in seen:
+                seen.add(digest)
+                since = 0
+                yield symbols, value
 
 
 def write(folder: Path, train: int, valid: int, test: int, shortest: int, longest: int, seed: int) -> dict[str, int]:

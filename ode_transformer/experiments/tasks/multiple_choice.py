@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import OdeTransformerError
 from ...files import read_json, read_text, write_lines
+from ..schema import lacks, one_of
 from ..text import segmentation
 from . import glue
 from .task import Task, prediction, write_predictions
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 NAME = "sentence_ranking"  # of fairseq's task and of its criterion
 LEVELS = ("middle", "high")
 LETTERS = "ABCD"
+_LAYOUT = {"article": str, "questions": [str], "options": [[str] * len(LETTERS)], "answers": [one_of(*LETTERS)]}
 # Of every split its folder and levels; the test set whole, and each level alone.
 SPLITS = {
     "train": ("train", LEVELS),
@@ -44,7 +46,7 @@ class Choice(NamedTuple):
 
 
 def read(folder: Path, levels: tuple[str, ...]) -> list[Choice]:
-    """The questions of some levels of a split, in the order of the files' names.
+    """Return the questions of some levels of a split, in the order of the files' names.
 
     Args:
         folder: of the split, such as ``RACE/dev``.
@@ -65,30 +67,21 @@ def read(folder: Path, levels: tuple[str, ...]) -> list[Choice]:
 
 def _choices(path: Path) -> list[Choice]:
     tree = read_json(path)
-    kinds = {"article": str, "questions": list, "options": list, "answers": list}
-    if not isinstance(tree, dict) or not all(isinstance(tree.get(key), kind) for key, kind in kinds.items()):
-        raise OdeTransformerError(f"{path}: must have an article and lists of questions, options and answers")
-    if not len(tree["questions"]) == len(tree["options"]) == len(tree["answers"]):
-        sizes = ", ".join(f"{len(tree[key])} {key}" for key in ("questions", "options", "answers"))
-        raise OdeTransformerError(f"{path}: has {sizes}: the numbers must be equal")
+    if wrong := lacks(tree, _LAYOUT):
+        raise OdeTransformerError(f"{path}: is not of RACE's layout: {wrong}")
+    sizes = {key: len(tree[key]) for key in ("questions", "options", "answers")}
+    if len(set(sizes.values())) > 1:
+        numbers = ", ".join(f"{size} {key}" for key, size in sizes.items())
+        raise OdeTransformerError(f"{path}: has {numbers}: the numbers must be equal")
     article, found = _line(tree["article"]), []
-    for i, (question, options, answer) in enumerate(
-        zip(tree["questions"], tree["options"], tree["answers"], strict=True), 1
-    ):
-        texts = [question, *options] if isinstance(options, list) else []
-        if len(texts) != 1 + len(LETTERS) or not all(isinstance(text, str) for text in texts):
-            raise OdeTransformerError(f"{path}: question {i} must be a text with {len(LETTERS)} options")
-        if not isinstance(answer, str) or len(answer) != 1 or answer not in LETTERS:
-            raise OdeTransformerError(
-                f"{path}: answer {i} is {str(answer)[:20]!r}, must be one of {', '.join(LETTERS)}"
-            )
+    for question, options, answer in zip(tree["questions"], tree["options"], tree["answers"], strict=True):
         joined = [question.replace("_", option) if "_" in question else f"{question} {option}" for option in options]
         found.append(Choice(article, [_line(text) for text in joined], LETTERS.index(answer)))
     return found
 
 
 def _line(text: str) -> str:
-    """A text on one line; what is cut into symbols has no blanks around it."""
+    """Return a text on one line; what is cut into symbols has no blanks around it."""
     return text.replace("\n", " ").strip()
 
 
@@ -101,7 +94,7 @@ def write(folder: Path, like: Path, output_dir: Path) -> dict[str, int]:
         output_dir: where the files go.
 
     Returns:
-        the number of questions of each split.
+        The number of questions of each split.
 
     Raises:
         OdeTransformerError: as in :func:`read`.

@@ -33,11 +33,8 @@ def read_aeslc(folder: Path) -> dict[str, Iterator[Pair]]:
     line ``@subject`` and the subject. Behind it ``dev`` and ``test`` have three annotators' subjects, which nothing
     here reads.
 
-    Args:
-        folder: ``enron_subject_line``.
-
-    Raises:
-        OdeTransformerError: while they are read: a folder is missing or empty, or a file is no e-mail with its subject.
+    An ``OdeTransformerError`` names, while they are read, a folder that is missing or empty, or a file that is no
+    e-mail with its subject.
     """
     return {name: _emails(folder / part) for name, part in (("train", "train"), ("valid", "dev"), ("test", "test"))}
 
@@ -70,7 +67,7 @@ def read_cnndm(folders: Sequence[Path], lists: Path) -> dict[str, Iterator[Pair]
         lists: the folder of the three lists.
 
     Raises:
-        OdeTransformerError: while they are read: a list or a story is missing, or is empty or not UTF-8.
+        OdeTransformerError: while they are read: a list or a story is missing, empty or not UTF-8.
     """
     parts = (("train", "train"), ("valid", "val"), ("test", "test"))
     return {name: _stories(folders, lists / f"all_{part}.txt") for name, part in parts}
