@@ -24,10 +24,14 @@ def sizes(splits):
     return {name: len(examples) for name, examples in splits.items()}
 
 
-def write_reviews(folder, aside=0):
-    """IMDB's layout, six training reviews of a class, of which the last ``aside`` are in ``val``, and four to test."""
+def write_reviews(folder, train=6, aside=0):
+    """IMDB's layout, training reviews of each class, of which the last ``aside`` are in ``val``, and four to test."""
     for label in classification.SENTIMENTS:
-        for part, numbers in (("train", range(6 - aside)), ("val", range(6 - aside, 6)), ("test", range(4))):
+        for part, numbers in (
+            ("train", range(train - aside)),
+            ("val", range(train - aside, train)),
+            ("test", range(4)),
+        ):
             for i in numbers:
                 name = f"{i}_{9 if label == 'pos' else 2}.txt"
                 write_text(folder / part / label / name, f"A {label} film,<br /><br />number {i}\u2026")
@@ -106,10 +110,14 @@ def test_labelled_text_as_symbols(tmp_path):
             classification.write(splits, level, 10, 1, tmp_path / "none")
 
 
+def email(body, subject, more=""):
+    return f"{body}\n\n@subject\n{subject}{more}"
+
+
 def test_aeslc(tmp_path):
     texts = {
-        "a": "Hello.\n\n@subject\nHi there",
-        "b": "Dear all,\nplease  come.\n\n@subject\nLunch\n\n@ann0\nfood\n",
+        "a": email("Hello.", "Hi there"),
+        "b": email("Dear all,\nplease  come.", "Lunch", "\n\n@ann0\nfood\n"),
     }
     for part, (name, text) in itertools.product(("train", "dev", "test"), texts.items()):
         write_text(tmp_path / part / f"{name}.subject", text)
@@ -123,13 +131,18 @@ def test_aeslc(tmp_path):
         list(summarisation.read_aeslc(tmp_path / "none")["test"])
 
 
-def test_cnndm_as_see_et_al_made_it(tmp_path):
+def write_stories(folder):
+    """Two stories of CNN's, one of the Daily Mail's, in lists as See et al. published them."""
     stories = {"http://cnn/1": "cnn", "http://cnn/2": "cnn", "http://dm/1": "dailymail"}
     for part, (address, kind) in zip(("train", "val", "test"), stories.items(), strict=True):
-        path = tmp_path / kind / "stories" / f"{hashlib.sha1(address.encode()).hexdigest()}.story"
+        path = folder / kind / "stories" / f"{hashlib.sha1(address.encode()).hexdigest()}.story"
         write_text(path, f'(CNN) -- It rained\n\nIt did.\n\n@highlight\n\nRain at {address}\n\n@highlight\n\n"Wet"\n')
-        write_text(tmp_path / f"all_{part}.txt", f"{address}\n")
-    folders = [tmp_path / kind / "stories" for kind in ("cnn", "dailymail")]
+        write_text(folder / f"all_{part}.txt", f"{address}\n")
+    return [folder / kind / "stories" for kind in ("cnn", "dailymail")]
+
+
+def test_cnndm_as_see_et_al_made_it(tmp_path):
+    folders = write_stories(tmp_path)
     found = {name: list(pairs) for name, pairs in summarisation.read_cnndm(folders, tmp_path).items()}
     assert found["train"] == [("(CNN) -- It rained . It did.", 'Rain at http://cnn/1 .\t"Wet"')]
     assert found["test"][0].target.startswith("Rain at http://dm/1")
