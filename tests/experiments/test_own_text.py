@@ -39,6 +39,7 @@ from ode_transformer.experiments.serving import finding, translate
 from ode_transformer.experiments.serving.backend import Search
 from ode_transformer.experiments.serving.pytorch import PyTorch, open_models
 from ode_transformer.experiments.serving.translator import LONGEST
+from ode_transformer.experiments.tasks.task import OURS
 from ode_transformer.experiments.tasks.translation import check_units
 from ode_transformer.experiments.text import binarised
 from ode_transformer.experiments.text.corpus import Grammar
@@ -76,6 +77,8 @@ def write_raw(folder: Path, count: int, seed: int = 1, name: str = "my") -> Path
 
 def in_process(words, environment, log, lock):
     """``processes.launch``, without a process: what fairseq says goes to the log."""
+    if words[:3] == list(OURS):
+        return cli.main(words[3:])
     program, parser = {
         "fairseq-train": (train, options.get_training_parser),
         "fairseq-generate": (generate, options.get_generation_parser),
