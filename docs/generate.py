@@ -412,10 +412,9 @@ def gap(group: str, baseline: str, *systems: str) -> str:
 
 def flow(name: str) -> str:
     """How far a flow on a coarser grid is from the released code's, from a record in ``results/lab``."""
-    from ode_transformer.experiments import lab
+    from ode_transformer.experiments.lab import flow
 
-    record = _results(f"lab/{name}")
-    return f"{lab.flow_table(record['flows'])}\n\nThe first {record['positions']} positions."
+    return flow.table(_results(f"lab/{name}"))
 
 
 HEADLINE = {
@@ -948,11 +947,9 @@ def intervals(group: str) -> str:
 
 def orders() -> str:
     """Measured orders of convergence beside those of theory, and the schemes that have none."""
-    record = _results("lab/orders")
-    found = [(row["method"], row["theory"], f"{row['local']:.2f}", f"{row['global']:.2f}") for row in record["methods"]]
-    head = ("scheme", "exponent of the local error, theory", "measured", "of the global error, measured")
-    without = "\n".join(f"- {name}: {reason}" for name, reason in record["without"].items())
-    return f"{table(head, found)}\n\nThese have no order:\n\n{without}"
+    from ode_transformer.experiments.lab import orders
+
+    return orders.table(_results("lab/orders"))
 
 
 def steps() -> str:

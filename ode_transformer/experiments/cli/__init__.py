@@ -88,7 +88,9 @@ COMMANDS = {
         ".bench.command", "measure speed and memory, several systems in one run", takes_flags=True, group="study"
     ),
     "lab": Command(
-        ".lab", "measure orders of convergence, the grid of a flow, and steps inside trained models", group="study"
+        ".lab.command",
+        "measure orders of convergence, the grid of a flow, and steps inside trained models",
+        group="study",
     ),
     "plot": Command(".results.plots", "draw pictures", group="study"),
     "average": _of_runs("average", "average checkpoints", "develop"),

@@ -1,0 +1,106 @@
+"""The grid of FLOATER's flow: how far one of larger steps is from that of the released code.
+
+Its error grows with the weights of the flow; it is measured in the biases and in the gradients.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ... import machine
+from ...checkpoints import CheckpointError
+from ...checkpoints.standalone import open_model
+from ...modules.positions import BiasPositions
+from ...numerics.flow import Flow
+from .. import markdown
+
+STEPS = (4.0, 2.0, 1.0, 0.5)
+"""The steps of a flow, in tokens, that are measured; the first is the default of ``--flow-step``."""
+
+RELEASED_STEP = 0.2
+"""The step of FLOATER's released code."""
+
+
+def errors(flow: Flow, initial: Tensor, positions: int) -> list[dict[str, float]]:
+    """How far the solutions of a flow with larger steps are from that with the released code's step.
+
+    Args:
+        flow: the flow, whose method is kept.
+        initial: b(0), (R, C).
+        positions: how many of the positions 0, 1, 2, ... are looked at.
+
+    Returns:
+        for each of ``STEPS`` the ``step``; the largest ``error`` of a bias, the same ``relative`` to max(1, the
+        largest bias at its position), and the ``largest`` bias itself; and ``gradient``, the relative error of the
+        gradient of the flow's weights, of a sum of the biases with random weights.
+    """
+    generator = torch.Generator().manual_seed(1)
+    weights, initial = torch.randn(positions, *initial.shape, generator=generator), initial.detach().float()
+
+    def solved(step: float) -> tuple[Tensor, Tensor]:
+        moved, gradient = [], 0.0
+        for rows, its in zip(initial.split(6), weights.split(6, 1), strict=True):  # within memory
+            b = flow.solved(rows, positions, step)
+            found = torch.autograd.grad((its * b).sum(), list(flow.parameters()))
+            gradient = gradient + torch.cat([g.flatten() for g in found])
+            moved.append(b.detach())
+        return torch.cat(moved, 1), gradient
+
+    expected, expected_gradient = solved(RELEASED_STEP)
+    largest = (initial + expected).abs().amax((1, 2))
+    found = []
+    for step in STEPS:
+        moved, gradient = solved(step)
+        error = (moved - expected).abs().amax((1, 2))
+        its = {
+            "error": error.max(),
+            "relative": (error / largest.clamp(min=1)).max(),
+            "largest": largest.max(),
+            "gradient": (gradient - expected_gradient).norm() / expected_gradient.norm(),
+        }
+        found.append({"step": step, **{name: float(value) for name, value in its.items()}})
+    return found
+
+
+def flows_of(model: nn.Module, path: str | Path) -> dict[str, tuple[Flow, Tensor]]:
+    """The flows of a FLOATER by name, each with its b(0) (R, C).
+
+    Raises:
+        CheckpointError: the model has none.
+    """
+    found = {}
+    for encoder in model.modules():
+        if isinstance(encoder, BiasPositions):
+            for name, solver in encoder.solvers.items():
+                if isinstance(solver, Flow):
+                    found[name] = solver, torch.stack(list(encoder.layout.initial(name)))
+    if not found:
+        raise CheckpointError(f"{path}: has no flow; a model with --position-encoder floater has")
+    return found
+
+
+def measure(checkpoints: Sequence[str], positions: int) -> dict[str, Any]:
+    """The record of the grids of flows: of one as the released code initializes it, and of trained models."""
+    torch.manual_seed(0)
+    initial = torch.empty(18, 512).uniform_(-0.0361, 0.0361)  # of biases of this width
+    found = {"width 512, at initialization": (Flow(512), initial)}
+    for path in checkpoints:
+        for name, flow in flows_of(open_model(path), path).items():
+            found[path if name == "all" else f"{path}, {name}"] = flow
+    measured = {name: errors(*flow, positions) for name, flow in found.items()}
+    return {"what": "flow", "positions": positions, "versions": machine.versions(), "flows": measured}
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """The record of the grids of flows as a table."""
+    head = ("flow", "tokens per step", "error of a bias", "relative", "largest bias", "error of the gradient, percent")
+    kinds = {"step": "g", "error": ".1e", "relative": ".1e", "largest": ".3g"}
+    rows = (
+        (name, *(format(row[key], kind) for key, kind in kinds.items()), f"{100 * row['gradient']:.2g}")
+        for name, steps in record["flows"].items()
+        for row in steps
+    )
+    return f"{markdown.table(head, rows)}\n\nThe first {record['positions']} positions."

@@ -1,0 +1,203 @@
+"""Orders of convergence, measured on problems whose solutions are known.
+
+The problem is y' = F(y) + G(y) in three dimensions, with F(y) = c A asinh(y), G(y) = c B asinh(y), c = sqrt(1 + y^2) by
+components. It is nonlinear, A and B do not commute, and with y = sinh(z) it reads z' = (A + B) z, so that the solution
+and the flows of F and G alone are known: sinh(exp(t (A + B)) asinh(y)), and so on.
+
+A method of order p has a local error of O(h^(p + 1)) after one step of size h, and a global error of O(h^p) at t = 1.
+The measured exponents are slopes of the logarithm of the error against that of h, in double precision. A method that
+reads earlier states starts from two exact ones. Momentum solves another problem, the second-order equation
+y'' + c y' = nu A y, where without a norm nu times its velocity is h y', and its damping is 1 - c h. Methods without an
+order are listed with the reason.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...numerics.coefficients import Scalars, SecondOrderGate, weighted_sum
+from ...numerics.integrators import EULER, HEUN, INTEGRATORS, RK4, Multistep
+from ...numerics.momentum import Momentum
+from ...numerics.protocol import Field, Integrator, Learned
+from ...numerics.splitting import SPLITTINGS, Substep, split_step
+from .. import markdown
+
+_A = torch.tensor([[0.0, 1.0, 0.3], [-1.0, -0.2, 0.0], [0.1, 0.4, -0.5]], dtype=torch.float64)
+_B = torch.tensor([[-0.4, 0.0, 0.8], [0.5, 0.1, -0.6], [0.0, 0.7, 0.2]], dtype=torch.float64)
+_START = torch.tensor([0.6, -0.3, 0.4], dtype=torch.float64)
+
+DAMPING = 0.8
+"""c in y'' + c y' = nu f(y), which methods with momentum solve."""
+
+NU = 1.7
+"""nu of a method that learns it; otherwise nu is 1."""
+
+
+def _field(matrix: Tensor) -> Field:
+    return lambda y, stage=0: (1 + y * y).sqrt() * (matrix @ y.asinh())
+
+
+def _flow(matrix: Tensor, y: Tensor, t: float) -> Tensor:
+    return (torch.linalg.matrix_exp(t * matrix) @ y.asinh()).sinh()
+
+
+def _solution(t: float) -> Tensor:
+    return _flow(_A + _B, _START, t)
+
+
+def _damped(nu: float, t: float) -> Tensor:
+    """y and y' of the solution of y'' + c y' = nu A y that starts at rest: (6,)."""
+    one, nothing = torch.eye(3, dtype=torch.float64), torch.zeros(3, 3, dtype=torch.float64)
+    matrix = torch.cat((torch.cat((nothing, one), 1), torch.cat((nu * _A, -DAMPING * one), 1)))
+    return torch.linalg.matrix_exp(t * matrix) @ torch.cat((_START, torch.zeros(3, dtype=torch.float64)))
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method to measure.
+
+    Args:
+        theory: the exponent of its local error in theory.
+        step: (the states so far at intervals of h, the newest last; h) -> the next state.
+        solution: time -> the solution of the problem.
+    """
+
+    theory: int
+    step: Callable[[Sequence[Tensor], float], Tensor]
+    solution: Callable[[float], Tensor] = _solution
+
+
+WITHOUT = {
+    "momentum with the norm of a velocity": "the norm keeps the speed constant, so that no equation has its solution",
+    "the corrector at initialization": "the mean of all states is not close to the newest state",
+    "dense connections, denseformer, attention": "they mix states and solve no equation",
+}
+"""Methods without an order of convergence, and why."""
+
+
+def methods() -> dict[str, Method]:
+    """Every method by name."""
+    f, matrices = _field(_A + _B), {"F": _A, "G": _B}
+    fields = {letter: _field(matrix) for letter, matrix in matrices.items()}
+    found: dict[str, Method] = {}
+
+    def one_step(name: str, theory: int, step: Callable[[Tensor, float], Tensor]) -> None:
+        found[name] = Method(theory, lambda past, h: step(past[-1], h))
+
+    def exact(letter: str, y: Tensor, carried: None, h: float) -> tuple[Tensor, None]:
+        return _flow(matrices[letter], y, h), carried
+
+    for name, of_two in SPLITTINGS.items():
+        if not of_two.together:  # otherwise there is no splitting error to measure
+            substeps = [Substep(exact, letter, fraction) for letter, fraction in of_two]
+            one_step(f"{name}, exact sub-flows", int(of_two.order) + 1, partial(_split, substeps))
+    for name, solver, exponent, method in (
+        ("lie-trotter", "Euler (Transformer)", 2, EULER),
+        ("strang", "Euler (Macaron)", 2, EULER),
+        ("strang", "Heun (macaron_rk2)", 3, HEUN),
+        ("parallel", "Euler", 2, EULER),
+        ("parallel", "Heun", 3, HEUN),
+        ("parallel", "RK4", 5, RK4),
+    ):
+        one_step(f"{name}, {solver}", exponent, partial(_split, SPLITTINGS[name].substeps(fields, method.step)))
+    for name, method in INTEGRATORS.items():
+        if isinstance(method, Momentum):
+            nu = NU if method.learns_nu else 1.0
+            found[f"{name}, for a damped equation of second order"] = Method(
+                2, partial(_momentum, method, nu), partial(_damped, nu)
+            )
+        elif method.spans_layers:
+            found[name] = Method(method.order + 1, partial(_multistep, method, f))
+        else:
+            one_step(name, method.order + 1, partial(_step, method, f))
+    for name, weights, exponent in (
+        ("gate 0.3", (0.3, 0.7), 2),
+        ("gate 0.5", (0.5, 0.5), 3),
+        ("ema of 1/2", (0.25, 0.5), 1),  # the weights do not sum to 1
+        ("ema of 1", (0.0, 1.0), 2),
+    ):
+        scalars = Scalars(torch.tensor(weights, dtype=_A.dtype)).requires_grad_(False)
+        one_step(f"heun, {name}", exponent, partial(_step, HEUN, f, learned=Learned(scalars)))
+    gate = SecondOrderGate(len(_START)).double().requires_grad_(False)
+    gate.gate.weight.copy_(torch.linspace(-2, 2, len(_START)))  # so that g differs from state to state
+    one_step("heun, second-order gate", 3, partial(_step, HEUN, f, learned=Learned(gate)))
+    for predictor, weights, exponent in (
+        ("heun", (0.0, 1.0, 0.0), 2),
+        ("euler", _SECOND_ORDER, 2),
+        ("heun", _SECOND_ORDER, 3),
+        ("rk4", _SECOND_ORDER, 3),
+    ):
+        of = "the newest state" if weights[1] == 1 else "the mean of prediction and state before"
+        found[f"{predictor}, corrected from {of}"] = Method(
+            exponent, partial(_corrected, INTEGRATORS[predictor], f, weights)
+        )
+    return found
+
+
+_SECOND_ORDER = (0.5, 0.0, 0.5)
+"""The weights of the previous state, the newest state and the prediction that make a corrector second-order: the mean
+of y_{n-1} and y_{n+1} is y_n + h^2 / 2 y'', and h^2 / 2 y'' is the term that an Euler step lacks."""
+
+
+def _step(method: Integrator, f: Field, y: Tensor, h: float, **more: Any) -> Tensor:
+    return method.step(f, y, None, h, **more)[0]
+
+
+def _split(substeps: Sequence[Substep], y: Tensor, h: float) -> Tensor:
+    return split_step(substeps, y, None, h)[0]
+
+
+def _multistep(scheme: Multistep, f: Field, past: Sequence[Tensor], h: float) -> Tensor:
+    return scheme.step(f, past[-1], (past, [h * f(y, 0) for y in past[:-1]]), h)[0]
+
+
+def _momentum(method: Momentum, nu: float, past: Sequence[Tensor], h: float) -> Tensor:
+    y, speed = past[-1].chunk(2)
+    beta = 1 - DAMPING * h
+    numbers = SimpleNamespace(numbers=lambda: (beta, beta, h, nu), norm=None)
+    y, v = method.step(lambda y, stage: _A @ y, y, h / nu * speed, h, Learned(own=numbers))
+    return torch.cat((y, nu / h * v))
+
+
+def _corrected(predictor: Integrator, f: Field, weights: Sequence[float], past: Sequence[Tensor], h: float) -> Tensor:
+    """The corrector without its norms: an Euler step from a mixture of the last two states and the prediction."""
+    c = weighted_sum(weights, [*past[-2:], _step(predictor, f, past[-1], h)])
+    return _step(EULER, f, c, h)
+
+
+def slope(sizes: list[float], errors: list[float]) -> float:
+    """The least-squares slope of log error against log size."""
+    return float(np.polyfit(np.log(sizes), np.log(errors), 1)[0])
+
+
+def errors(method: Method) -> dict[str, Any]:
+    """The local and global errors of a method at steps of 1/8 to 1/64, and their slopes."""
+    steps, local, total = [8, 16, 32, 64], [], []
+    for n in steps:
+        past = [method.solution(-1 / n), method.solution(0.0)]
+        local.append(float((method.step(past, 1 / n) - method.solution(1 / n)).norm()))
+        for _ in range(n):
+            past.append(method.step(past, 1 / n))
+        total.append(float((past[-1] - method.solution(1.0)).norm()))
+    sizes = [1 / n for n in steps]
+    slopes = {"local": round(slope(sizes, local), 3), "global": round(slope(sizes, total), 3)}
+    return {"theory": method.theory, **slopes, "sizes": sizes, "local_errors": local, "global_errors": total}
+
+
+def measure() -> dict[str, Any]:
+    """The record of all ``methods``, and of those ``without`` an order."""
+    return {"methods": [{"method": name, **errors(method)} for name, method in methods().items()], "without": WITHOUT}
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """The record of orders as a table, with the methods that have none."""
+    rows = ((row["method"], row["theory"], f"{row['local']:.2f}", f"{row['global']:.2f}") for row in record["methods"])
+    head = ("scheme", "exponent of the local error, theory", "measured", "of the global error, measured")
+    without = "\n".join(f"- {name}: {reason}" for name, reason in record["without"].items())
+    return f"{markdown.table(head, rows)}\n\nThese have no order:\n\n{without}"
