@@ -9,7 +9,7 @@ import re
 import subprocess
 from typing import Any
 
-from . import plugins, processors
+from . import processors
 from .paths import INSTALLED, PACKAGE
 from .version import __version__, installed
 
@@ -48,7 +48,7 @@ def versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "ode_transformer": __version__}
     if commit():
         found["commit"] = commit()
-    return found | installed([*PACKAGES, *plugins.installed()])
+    return found | installed(PACKAGES)
 
 
 def here_and_now() -> dict[str, Any]:

@@ -23,7 +23,6 @@ MISSING = {
     "translate": ["translate", "{}"],
     "plot positions": ["plot", "positions", "{}", "--output", "out.png"],
     "plot training": ["plot", "training", "{}", "--output", "out.png"],
-    "plot scores": ["plot", "scores", "{}", "--output", "out.png"],
     "plot costs": ["plot", "costs", "{}", "--output", "out.png"],
     "plot coefficients": ["plot", "coefficients", "{}", "--text", "{}", "--dictionary", "{}", "--output", "out.png"],
     "plot confusion": ["plot", "confusion", "{}", "--output", "out.png"],

@@ -161,104 +161,32 @@ def test_a_record_without_costs_is_named(tmp_path, content, capsys):
     assert not (tmp_path / "x.png").exists()
 
 
-# Training, scores, coefficients
+# Training, coefficients
 
 
-def scored(arch, bleu, **more):
-    curve = [{"epoch": 1, "train_ppl": 9.0, "valid_ppl": 8.0, "train_gnorm": 1.0, "num_updates": 5}]
-    content = {
-        "scores": {"valid": {"tokenised": {"bleu": bleu}}},
-        "recipe": f"x/{arch.replace('_', '-')}",
-        "command": f"fairseq-train data --arch {arch}",
-        "training": {"parameters": 10**6, "curve": curve, "seconds": 1.0},
-    }
-    return run_record(**content | more)
-
-
-def test_a_line_is_a_variant_and_a_point_the_mean_of_its_seeds(tmp_path, monkeypatch):
-    found = [(27.0, {}), (29.0, {"seeds": [2]}), (20.0, {"precision": "bf16"})]
-    paths = [record(tmp_path / f"{i}.json", **scored("rk2_tiny", bleu, **more)) for i, (bleu, more) in enumerate(found)]
-    drawn, labels = {}, set()
-
-    def plot(axis, x, y, label, **style):
-        drawn[label] = (*x, *y)
-
-    monkeypatch.setattr("matplotlib.axes.Axes.plot", plot)
-    monkeypatch.setattr("matplotlib.axes.Axes.set_ylabel", lambda axis, label: labels.add(label))
-    monkeypatch.setattr("matplotlib.axes.Axes.legend", lambda axis, **more: None)
-    plots.scores(paths, None, tmp_path / "x.svg")
-    assert drawn == {"rk2": (1.0, 28.0), "rk2, bf16": (1.0, 20.0)}  # of the second picture, against parameters
-    assert labels == {"tokenized BLEU, valid, mean of 1 to 2 seeds"}
-    small = record(tmp_path / "small.json", **scored("rk2_tiny", 1.0, scale="small"))
-    with pytest.raises(records.RecordError, match=r"small\.json: is the record of a rehearsal"):
-        plots.scores([*paths, small], None, tmp_path / "x.svg")
-
-
-@pytest.mark.parametrize(
-    ("command", "layers"),
-    [
-        ("fairseq-train data --arch rk2_learnable_h256_l28", 28),
-        ("fairseq-train data --arch rk2_big_deep --encoder-layers 3", 3),
-        ("fairseq-train data --arch=rk2_big_deep --encoder-layers=3", 3),
-        ("fairseq-train data --arch transevolve_fullff_2_tiny", 6),
-        ("fairseq-train data --arch transformer --encoder-layers 4 --share-all-embeddings", 4),
-        ("fairseq-train data --arch transformer", 6),
-    ],
-)
-def test_the_layers_of_a_command(command, layers):
-    assert plots.encoder_layers(command) == layers
-
-
-@pytest.mark.parametrize(
-    ("recipe", "system"),
-    [
-        ("multi30k-short/rk2-learnable-released-tiny", "rk2-learnable-released"),
-        ("ode/wmt14-en-de/rk2-big-deep", "rk2"),
-        ("ode/wmt14-en-de/rk2-h256-l28", "rk2"),
-        ("floater/wmt14-en-de/floater-base", "floater"),
-        ("x/macaron", "macaron"),
-    ],
-)
-def test_the_system_of_a_recipe(recipe, system):
-    assert plots.system_of(recipe) == system
-
-
-def test_pictures_of_scores_and_training(tmp_path):
-    paths = [
-        record(tmp_path / f"{i}.json", **scored(arch, 30.0 + i))
-        for i, arch in enumerate(("rk2_tiny", "rk2_deep", "macaron_tiny"))
-    ]
-    log = tmp_path / "run" / "train.log"
+def test_a_picture_of_trainings(tmp_path):
+    """Of records and logs; the curve is the finer one of those by updates and by epochs."""
+    log, paths = tmp_path / "run" / "train.log", [tmp_path / "a.json"]
+    paths[0].write_text(json.dumps(run_record()))
     log.parent.mkdir()
     entries = {"train": {"epoch": 1, "train_ppl": "9", "train_gnorm": "2", "train_num_updates": "5"},
                "valid": {"epoch": 1, "valid_ppl": "8", "valid_num_updates": "5"}}  # fmt: skip
     lines = [f"2026 | INFO | {kind} | {json.dumps(entry)}" for kind, entry in entries.items()]
     log.write_text("\n".join(["num. shared model params: 7 (num. trained: 7)", *lines]))
-    assert records.curve_points(plots._training(log), "valid_ppl") == [(5, 8.0)]
+    assert records.curve_points(plots.training_of(log), "valid_ppl") == [(5, 8.0)]
     by_both = {"curve": [{"num_updates": 10, "train_ppl": 5.0, "valid_ppl": 6.0}],
                "progress": [{"num_updates": 5, "ppl": 9.0}, {"num_updates": 10, "ppl": 7.0}]}  # fmt: skip
     assert records.curve_points(by_both, "train_ppl") == [(5, 9.0), (10, 7.0)], "what is finer, and not both"
     assert records.curve_points(by_both, "valid_ppl") == [(10, 6.0)]
-    for kind, inputs in (("scores", paths), ("training", [*paths, str(log)])):
-        output = tmp_path / f"{kind}.png"
-        assert cli.main(["plot", kind, *inputs, "--output", str(output)]) == 0
-        assert output.stat().st_size > 5000
+    output = tmp_path / "training.png"
+    assert cli.main(["plot", "training", str(log), "--output", str(output)]) == 0 and output.stat().st_size > 5000
 
 
-@pytest.mark.parametrize("kind", ["scores", "training"])
-@pytest.mark.parametrize(
-    "content",
-    [
-        "{}",
-        "no log",
-        "[]",
-        '{"scores": {}, "training": {"curve": []}, "command": ""}',
-    ],
-)
-def test_what_has_no_scores_or_curve_is_named(tmp_path, kind, content, capsys):
+@pytest.mark.parametrize("content", ["{}", "no log", "[]", '{"scores": {}, "training": {"curve": []}, "command": ""}'])
+def test_what_has_no_curve_is_named(tmp_path, content, capsys):
     for name in ("x.json", "x.log"):
         (tmp_path / name).write_text(content)
-        assert cli.main(["plot", kind, str(tmp_path / name), "--output", str(tmp_path / "x.png")]) == 1
+        assert cli.main(["plot", "training", str(tmp_path / name), "--output", str(tmp_path / "x.png")]) == 1
         assert str(tmp_path / name) in capsys.readouterr().err
 
 

@@ -316,6 +316,17 @@ def test_what_differs_is_found(runs, test):
     assert bleu[0] == bleu[1] < bleu[3] and p["macaron-tiny"] == 1
 
 
+def test_folders_of_runs_are_compared_and_intervals_are_printed(runs, capsys):
+    folders = [str(runs / f"runs/quickstart/{name}-tiny") for name in ("transformer", "rk4")]
+    assert cli.main(["compare", *folders, "--samples", "100", "--metric", "chrf"]) == 0
+    shown = capsys.readouterr().out
+    (line,) = (line for line in shown.splitlines() if line.startswith(f"| {folders[1]} | "))
+    value, low, high, difference, *_ = map(float, re.findall(r"[-+]?\d+\.\d+", line.replace(folders[1], "")))
+    assert low < value < high and difference > 10 and "chrF2" in shown and "nrefs:1|case:mixed|eff:yes" in shown
+    with pytest.raises(OdeTransformerError, match="elsewhere: must hold a run"):
+        significance.of_folder(str(runs / "elsewhere"))
+
+
 def test_runs_that_were_decoded_with_other_settings_are_not_compared(runs):
     baseline, other = load("transformer", "rk2")
     path = other.folder / "run.json"

@@ -1,7 +1,7 @@
 """Metrics of the papers' other tasks are those of official programs, and systems are compared by them."""
 
 import contextlib
-import importlib.util
+import importlib.metadata
 import io
 import json
 import math
@@ -12,6 +12,7 @@ import runpy
 import shutil
 import struct
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,40 @@ def test_gleu_is_that_of_jflegs_own_script_to_the_last_digit(tmp_path_factory, m
     found = gleu.take(texts[0], texts[1], texts[2:])
     assert str([found["line"]]) == out.getvalue().split("\n")[1]
     assert f"{found['gleu'] / 100:f}" == found["line"][0]
+
+
+# COMET
+
+
+def test_comet_reads_a_model_that_is_there(tmp_path, monkeypatch):
+    """A stand-in for the package: the words that a translation has in common with source and reference."""
+    read = []
+
+    class Model:
+        def predict(self, rows, **options):
+            read.extend(rows)
+            common = [len({*row["mt"].split()} & {*row["ref"].split()}) / 4 for row in rows]
+            return types.SimpleNamespace(scores=common)
+
+    path = tmp_path / "wmt22-comet-da" / "checkpoints" / "model.ckpt"
+    write_text(path, "weights")
+    metric, examples = METRICS["comet"], Examples([["a b c d"] * 2, ["a b x x"] * 2], ["ein", "zwei"])
+    with pytest.raises(OdeTransformerError, match="--metric comet: cannot be computed; it needs references, sources"):
+        metric.compute(["a", "b"], Examples([["a", "b"]]))
+    monkeypatch.setenv("COMET_MODEL", str(tmp_path / "none"))
+    with pytest.raises(OdeTransformerError, match=r"COMET_MODEL=.*none: must be the checkpoint"):
+        metric.compute(["a", "b"], examples)
+    monkeypatch.setenv("COMET_MODEL", str(path))
+    monkeypatch.setitem(sys.modules, "comet", None)
+    with pytest.raises(OdeTransformerError, match="COMET needs the package unbabel-comet"):
+        metric.compute(["a", "b"], examples)
+    module = types.SimpleNamespace(load_from_checkpoint=lambda path, local_files_only: Model())
+    monkeypatch.setitem(sys.modules, "comet", module)
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.2.7")
+    found = metric.compute(["a b c d", "a b"], examples)
+    assert found["value"] == pytest.approx(((1 + 0.5) / 2 + (0.5 + 0.5) / 2) / 2)
+    assert found["signature"] == f"unbabel-comet 2.2.7, wmt22-comet-da, SHA-256 {sha256(path)[:8]}"
+    assert read[1] == {"src": "zwei", "mt": "a b", "ref": "a b c d"}
 
 
 # MaxMatch and ERRANT
@@ -746,12 +781,15 @@ def test_an_interval_is_that_of_the_mean():
     assert (low, high) == pytest.approx((0.5 - 1.96 * 0.025, 0.5 + 1.96 * 0.025), abs=0.004)
 
 
-@pytest.mark.parametrize("name", [name for name, metric in METRICS.items() if metric.needs == ("references",)])
+OF_TEXT = [name for name, metric in METRICS.items() if metric.needs == ("references",) and metric.statistics]
+
+
+@pytest.mark.parametrize("name", OF_TEXT)
 def test_the_sums_of_a_metrics_statistics_give_its_score(name):
     """Whatever the metric of text; those of sacreBLEU as of its own scorer."""
     metric, rng = METRICS[name], random.Random(0)
-    if metric.statistics is None or (metric.entry == "rouge" and not importlib.util.find_spec("rouge_score")):
-        pytest.skip("without statistics, or its package is not installed")
+    if metric.entry == "rouge":
+        pytest.importorskip("rouge_score", reason="pip install 'ode-transformer[rouge]'")
     references = [" ".join(rng.choices("abcdefgh", k=9)) for _ in range(30)]
     outputs = [line.replace("d", rng.choice("dx")) for line in references]
     examples = Examples([references])

@@ -18,7 +18,7 @@ from ...modules.positions import BiasPositions
 from ...numerics.coefficients import Coefficients
 from .. import markdown
 from ..runs import records
-from .plots import pyplot_for, save, style, what_was_read
+from .pictures import pyplot_for, save, style, what_was_read
 
 
 @torch.no_grad()

@@ -23,7 +23,7 @@ from .. import markdown
 from ..arguments import at_least
 from ..metrics import METRICS
 from ..runs.records import check_scores, curve_points, read_record
-from . import comparisons, plots, significance, tables
+from . import comparisons, pictures, significance, tables
 from .comparisons import LEVEL, Compared
 from .files import json_files, read_records, readable, variant, variant_label
 
@@ -301,7 +301,7 @@ def _first(by_recipe: Records) -> str:
 def _curves(by_recipe: Records, kind: str) -> Part:
     """A picture per kind of curve, with a line per recipe: its first run."""
     firsts = {name: group[0] for name, group in by_recipe.items()}
-    pictures = []
+    drawings = []
     for key, label in CURVES.items() if kind == "html" else ():
         named = ((name.rpartition("/")[2], record) for name, record in firsts.items())
         drawn = [
@@ -310,9 +310,9 @@ def _curves(by_recipe: Records, kind: str) -> Part:
             if (points := curve_points(record["training"], key))
         ]
         for start in range(0, len(drawn), LINES):
-            picture = plots.curve_picture(dict(drawn[start : start + LINES]), label, key in LOGARITHMIC)
-            pictures.append((f"{label} against updates", base64.b64encode(picture).decode()))
-    return Part("Training", [], pictures)
+            picture = pictures.curve_picture(dict(drawn[start : start + LINES]), label, key in LOGARITHMIC)
+            drawings.append((f"{label} against updates", base64.b64encode(picture).decode()))
+    return Part("Training", [], drawings)
 
 
 def _translated(folder: Path) -> list[Translated]:

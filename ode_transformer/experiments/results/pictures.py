@@ -1,0 +1,122 @@
+"""What pictures have in common: formats, colors, marks, curves; and the texts that models read for some."""
+
+import argparse
+import io
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import OdeTransformerError
+from ...files import whole
+from ..arguments import at_least
+
+FORMATS = (".png", ".svg", ".pdf")
+
+# Okabe and Ito's colors, which the color-blind can tell apart, and marks for prints without colors.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
+MARKS = "os^Dv<>P"
+
+
+def style(i: int, label: str) -> dict[str, Any]:
+    """The color, mark and label of line i; 64 lines differ, and eight also without colors."""
+    return {"color": COLOURS[i % 8], "marker": MARKS[(i + i // 8) % 8], "label": label}
+
+
+def without_display() -> Any:
+    """matplotlib's pyplot, which opens no windows."""
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on everybody's
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def pyplot_for(output: str | Path) -> Any:
+    """pyplot, for a file of a known format."""
+    if Path(output).suffix not in FORMATS:
+        raise OdeTransformerError(f"--output {output}: must end in one of {', '.join(FORMATS)}")
+    return without_display()
+
+
+def save(figure: Any, output: str | Path) -> None:
+    """Write a figure whole or not at all, and free it."""
+    from matplotlib import pyplot
+
+    output = Path(output)
+    with whole(output, "wb") as file:
+        figure.savefig(file, dpi=150, format=output.suffix[1:])
+    pyplot.close(figure)
+
+
+def draw_curves(
+    axis: Any, curves: Mapping[str, Sequence[tuple[int, float]]], label: str, logarithmic: bool = True
+) -> None:
+    """Draw values against updates.
+
+    Args:
+        axis: the axes to draw in.
+        curves: the points of each line, (updates, value), by its label; lines without points are left out, and values
+            that are not finite, as those of a training that diverged.
+        label: what the values are.
+        logarithmic: whether their axis is logarithmic.
+    """
+    curves = {name: [point for point in points if math.isfinite(point[1])] for name, points in curves.items()}
+    for i, (name, points) in enumerate(curves.items()):
+        if points:
+            axis.plot(*zip(*points, strict=True), markersize=3, **style(i, name))
+    if logarithmic:
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
+        values = [value for points in curves.values() for _, value in points]
+        axis.yaxis.set_minor_formatter("{x:g}" if values and max(values) < 10 * min(values) else "")
+    axis.set(xlabel="updates", ylabel=label)
+    axis.grid(alpha=0.3)
+
+
+def curve_picture(curves: Mapping[str, Sequence[tuple[int, float]]], label: str, logarithmic: bool) -> bytes:
+    """An SVG of curves, as :func:`draw_curves` draws them; the same each time."""
+    pyplot, file = without_display(), io.BytesIO()
+    figure, axis = pyplot.subplots(figsize=(6.4, 4.6), layout="constrained")
+    draw_curves(axis, curves, label, logarithmic)
+    axis.legend(fontsize=8)
+    with pyplot.rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    pyplot.close(figure)
+    return file.getvalue()
+
+
+def add_text_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:
+    """The arguments of commands whose models read text, which ``texts_of`` reads."""
+    parser.add_argument(
+        "--text", metavar="FILE", required=required,
+        help="what the models read: prepared sentences, one per line, for an encoder-decoder those of the source",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dictionary", metavar="FILE", required=required, help="its dictionary, such as data-bin/NAME/dict.en.txt"
+    )
+    parser.add_argument(
+        "--target", nargs=2, metavar=("TEXT", "DICTIONARY"),
+        help="for encoder-decoders: the translations, prepared, and their dictionary; without them only the encoder is "
+        "observed",
+    )  # fmt: skip
+    parser.add_argument(
+        "--sentences",
+        metavar="N",
+        type=at_least(1),
+        default=64,
+        help="number of sentences to read (default: %(default)s)",
+    )
+
+
+def texts_of(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """The texts that the models read, each with its dictionary."""
+    return [(args.text, args.dictionary), *([tuple(args.target)] if args.target else [])]
+
+
+def what_was_read(files: list[tuple[str, str]], texts: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """For a record: the files of the ``text`` and perhaps of its ``target``, and how many ``sentences`` were read."""
+    return {**dict(zip(("text", "target"), (text for text, _ in files), strict=False)), "sentences": len(texts[0])}

@@ -1,0 +1,60 @@
+"""``ode-transformer plot``: pictures of records, logs and models."""
+
+import argparse
+
+from ..arguments import at_least
+from .pictures import FORMATS, add_text_arguments, texts_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer plot``."""
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    drawn = kinds.add_parser("positions", help="what positions look like to a model, position x dimension as colors")
+    drawn.add_argument("files", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
+    drawn.add_argument("--length", metavar="N", type=at_least(2), default=100, help="positions (default: %(default)s)")
+    drawn.add_argument(
+        "--of", metavar="NAME",
+        help="such as encoder.input, encoder.0.self_attn.q or decoder.2.encoder_attn.k (default: the encoder's first "
+        "queries where they move, else its input; without an encoder the decoder's)",
+    )  # fmt: skip
+    drawn = kinds.add_parser("training", help="perplexity and gradient norm against updates")
+    drawn.add_argument(
+        "files", nargs="+", metavar="LOG", help="a log of fairseq-train --log-format json, or a run's record"
+    )
+    drawn = kinds.add_parser("coefficients", help="how learned coefficients weight the stages of each layer")
+    drawn.add_argument("files", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
+    add_text_arguments(drawn)
+    drawn.add_argument("--record", metavar="FILE", help="file for the numbers, as JSON")
+    drawn = kinds.add_parser("costs", help="time and memory against sentence length, depth or vocabulary size")
+    drawn.add_argument("files", nargs="+", metavar="RECORD", help="records of `ode-transformer bench`, one row each")
+    drawn = kinds.add_parser("confusion", help="the confusion matrix of a classifier")
+    drawn.add_argument("file", metavar="RECORD", help="of a run of classification")
+    drawn.add_argument("--of", metavar="TEST", help="the test set (default: the first of the record)")
+    drawn = kinds.add_parser("edits", help="corrections by type: people's and those of systems")
+    drawn.add_argument("files", nargs="+", metavar="M2", help="the human edits, then one file per system")
+    drawn.add_argument(
+        "--types", type=at_least(1), default=15, metavar="N", help="the first file's top N types (default: 15)"
+    )
+    for drawn in kinds.choices.values():
+        drawn.add_argument("--output", metavar="FILE", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer plot``; the exit status."""
+    from . import plots
+
+    if args.kind in ("positions", "coefficients"):
+        from . import model_plots  # which needs torch and fairseq
+
+        if args.kind == "positions":
+            model_plots.positions(args.files, args.of, args.length, args.output)
+        else:
+            model_plots.coefficients(args.files, texts_of(args), args.sentences, args.output, args.record)
+    elif args.kind == "confusion":
+        plots.confusion(args.file, args.of, args.output)
+    elif args.kind == "edits":
+        plots.edits(args.files, args.types, args.output)
+    else:
+        {"training": plots.training, "costs": plots.costs}[args.kind](args.files, args.output)
+    print(args.output)
+    return 0

@@ -1,0 +1,77 @@
+"""A metric of one's own, by the lines of docs/extending.md, is scored, recorded, shown and compared like any other."""
+
+import json
+import re
+
+import pytest
+
+from ode_transformer.errors import OdeTransformerError
+from ode_transformer.experiments import cli, recipes
+from ode_transformer.experiments.metrics import METRICS, Metric, register
+from ode_transformer.experiments.tasks import TASKS
+from tests.helpers import ROOT, refused
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    before = dict(METRICS)
+    section = (ROOT / "docs" / "extending.md").read_text().partition("## A metric")[2]
+    exec(re.search(r"```python\n(.*?)```", section, re.S)[1], {})
+    yield
+    METRICS.clear()
+    METRICS.update(before)
+
+
+@pytest.fixture()
+def files(tmp_path):
+    """Three translations of a hundred sentences, and the reference: the second has a word more, the third as many."""
+    texts = {"ref": "a b c d", "first": "a b c x", "longer": "a b c x y", "other": "a b d d"}
+    for name, line in texts.items():
+        (tmp_path / name).write_text(f"{line}\n" * 100)
+    return {name: str(tmp_path / name) for name in texts}
+
+
+def test_it_is_scored_and_compared_in_files(files, capsys):
+    words = ["score", "--hyp", files["longer"], "--ref", files["ref"], "--target-lang", "en"]
+    words += ["--metric", "length_ratio"]
+    assert cli.main(words) == 0
+    assert "length ratio (detokenized)   length ratio = 1.25\n  signature    " in capsys.readouterr().out
+    assert cli.main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["length_ratio"]["value"] == 1.25
+    assert cli.main(["compare", *list(files.values())[1:], "--ref", files["ref"], "--metric", "length_ratio"]) == 0
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| /")]
+    assert rows[0][1:] == ["1.00", "[1.00, 1.00]", "", "baseline", " |"]
+    assert rows[1][1:4] == ["1.25", "[1.25, 1.25]", "+0.25 [+0.25, +0.25]"] and float(rows[1][4]) < 0.01
+    assert rows[2][1] == "1.00" and rows[2][4] == "1.0000"
+
+
+def test_it_is_a_column_of_tables_and_reports(tmp_path, capsys):
+    text = (recipes.CONFIGS / "quickstart.yaml").read_text().replace("extends: ", f"extends: {recipes.CONFIGS}/")
+    (tmp_path / "own.yaml").write_text(f"{text}score: {{metrics: [length_ratio, ter]}}\n")
+    recipe = recipes.load(str(tmp_path / "own.yaml/rk2-tiny"))
+    (step,) = (step for step in TASKS["translation"].evaluation(recipe, "runs/x", []) if step.name == "score")
+    assert "--metric ter --metric length_ratio" in " ".join(step.command)
+    record = json.loads((ROOT / "results" / "quickstart" / "rk2-tiny.json").read_text())
+    record["recipe"] = "own/rk2-tiny"
+    record["scores"]["generated"]["length_ratio"] = {"value": 1.125, "signature": "words"}
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "record.json").write_text(json.dumps(record))
+    assert cli.main(["table", str(tmp_path / "own.yaml"), "--measured", "--results", str(tmp_path / "runs")]) == 0
+    shown = capsys.readouterr().out
+    assert "measured: generated, length ratio" in shown and "| 1.12 |" in shown and "length ratio: `words`" in shown
+    assert cli.main(["report", str(tmp_path / "runs")]) == 0
+    assert "generated, length ratio" in (tmp_path / "runs" / "report.html").read_text()
+
+
+def test_names_that_are_taken_or_unknown(tmp_path, files, capsys):
+    with pytest.raises(OdeTransformerError, match="metric rouge: there is one of that name already"):
+        register(Metric("rouge", "mine"))
+    words = [files["first"], files["other"], "--ref", files["ref"]]
+    refused(
+        ["compare", *words, "--metric", "lenght"], "--metric lenght: must be one of sacrebleu, .*length_ratio", capsys
+    )
+    refused(["compare", *words, "--metric", "comet"], "--metric comet: needs references and sources", capsys)
+    refused(["compare", files["first"], files["other"], "--lowercase"], "go with --ref FILE", capsys)
+    text = (recipes.CONFIGS / "quickstart.yaml").read_text().replace("extends: ", f"extends: {recipes.CONFIGS}/")
+    (tmp_path / "own.yaml").write_text(f"{text}score: {{metrics: [lenght]}}\n")
+    refused(["recipe", "show", str(tmp_path / "own.yaml/rk2-tiny")], "score.metrics 'lenght'", capsys)
