@@ -130,10 +130,11 @@ def options() -> str:
             flag = switch(f.name, True) if f.type is bool else "--" + f.name.replace("_", "-")
             if f.type is bool:
                 choices = f"off: `{switch(f.name, False)}`"
-            found.append((f"`{flag}`", choices, f"`{f.default}`", f.metadata.get("help", "")))
+            meaning = (f.metadata.get(key, "") for key in ("help", "source"))
+            found.append((f"`{flag}`", choices, f"`{f.default}`", *meaning))
         return found
 
-    head = ("option", "values", "default", "meaning")
+    head = ("option", "values", "default", "meaning", "from")
     parts = [
         ("All families but TransEvolve", rows(SplitTransformerConfig, FlatTransformerConfig)),
         ("TransEvolve", rows(TransEvolveConfig, FlatTransformerConfig)),

@@ -71,9 +71,9 @@ _StockFields = make_dataclass(
 )
 
 
-def option(default: Any, help: str) -> Any:
-    """A field of a configuration; its help is the flag's."""
-    return field(default=default, metadata={"help": help})
+def option(default: Any, help: str, source: str = "") -> Any:
+    """A field of a configuration; its help is the flag's, its source the paper or the code that it is from."""
+    return field(default=default, metadata={"help": help, "source": source})
 
 
 @dataclass
@@ -288,6 +288,7 @@ def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
             choices = [str(choice.value) for choice in f.type]
             if str(values[name]) not in choices:
                 raise OdeTransformerError(f"{name} {values[name]!r}: must be one of {', '.join(choices)}")
+            values[name] = str(values[name])
     for key in ("input_dim", "output_dim"):
         if values[f"decoder_{key}"] is None:
             values[f"decoder_{key}"] = values["decoder_embed_dim"]

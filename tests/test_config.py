@@ -134,21 +134,11 @@ def test_an_unknown_splitting_is_named_with_the_valid_ones(capsys):
     assert "--splitting" in message and "'strong'" in message and "lie-trotter" in message
 
 
-def test_an_unknown_splitting_is_named_in_python_too():
-    with pytest.raises(ValueError, match=r"strong.*lie-trotter"):
-        macaron.MacaronModel.build_model(macaron.MacaronConfig(splitting="strong"), task())
-
-
 @pytest.mark.parametrize(
     ("field", "value", "choice"),
     [
         ("ode_residual", "relased", "released"),
         ("gate_sharing", "per_layer", "per-layer"),
-        ("relative_positions", "key", "keys-values"),
-        ("ode_function", "SAN", "substeps"),
-        ("integrator", "rk5", "three-eighths"),
-        ("coefficients", "softmax", "two-tanh"),
-        ("encoder_history", "gru", "learnable_dense"),
     ],
 )
 def test_a_value_that_is_no_choice_is_named_in_python_too(field, value, choice):

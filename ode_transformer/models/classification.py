@@ -14,9 +14,9 @@ from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
 
 from ..config import HasFlags, option, register_architectures
-from ..errors import OdeTransformerError
+from ..modules.options import SplitTransformerConfig
 from ..modules.stacks import Encoder
-from .transformer import SplitTransformerConfig, add_positions_and_freeze, nested
+from .transformer import add_positions_and_freeze, nested
 
 LONGEST = "longest sentence in tokens, for the task as well"
 
@@ -64,8 +64,6 @@ class EncoderClassifier(HasFlags, FairseqEncoderModel):
             OdeTransformerError: an option is unknown or missing, or its value is invalid.
         """
         cfg = cls.nested(cfg)
-        if cfg.max_positions < 1:
-            raise OdeTransformerError(f"--max-positions {cfg.max_positions}: must be 1 or more")
         cfg.max_source_positions = cfg.max_target_positions = cfg.max_positions
         embedding = TransformerModelBase.build_embedding(
             cfg, task.source_dictionary, cfg.encoder.embed_dim, cfg.encoder.embed_path

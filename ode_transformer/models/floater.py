@@ -25,7 +25,8 @@ from fairseq.models import register_model
 from torch import Tensor
 
 from ..config import register_architectures
-from .transformer import FlowSharingName, PositionEncoderName, SplitTransformerConfig, SplitTransformerModel, size
+from ..modules.options import FlowSharingName, PositionEncoderName, SplitTransformerConfig
+from .transformer import SplitTransformerModel, size
 
 
 @dataclass

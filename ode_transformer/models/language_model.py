@@ -21,16 +21,9 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor
 
 from ..config import HasFlags, option, register_architectures
+from ..modules.options import HistoryName, RelativePositionsName, SplitTransformerConfig
 from ..modules.stacks import Decoder
-from .transformer import (
-    HistoryName,
-    RelativePositionsName,
-    SplitTransformerConfig,
-    SplitTransformerModel,
-    add_positions_and_freeze,
-    build_graphs,
-    nested,
-)
+from .transformer import SplitTransformerModel, add_positions_and_freeze, build_graphs, nested
 
 
 @dataclass

@@ -29,7 +29,8 @@ from dataclasses import dataclass
 from fairseq.models import register_model
 
 from ..config import register_architectures
-from .transformer import SplittingName, SplitTransformerConfig, SplitTransformerModel, size
+from ..modules.options import SplittingName, SplitTransformerConfig
+from .transformer import SplitTransformerModel, size
 
 
 @dataclass

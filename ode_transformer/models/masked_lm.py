@@ -42,9 +42,10 @@ from torch import Tensor, nn
 
 from ..config import HasFlags, option, plain, register_architectures
 from ..errors import OdeTransformerError
+from ..modules.options import SplitTransformerConfig
 from ..modules.positions import BlockPositions
 from ..modules.stacks import Encoder
-from .transformer import SplitTransformerConfig, add_positions_and_freeze, nested, row
+from .transformer import add_positions_and_freeze, nested, row
 
 logger = logging.getLogger(__name__)
 
@@ -153,8 +154,6 @@ class MaskedLanguageModel(HasFlags, RobertaModel):
         if args.max_positions is None:
             longest = task.max_positions()
             args.max_positions = longest if isinstance(longest, int) else 512
-        if args.max_positions < 1:
-            raise OdeTransformerError(f"--max-positions {args.max_positions}: must be 1 or more")
         cfg = nested(cfg, cls.config_class, alone="encoder")
         if cfg.encoder.embed_path:
             raise OdeTransformerError(

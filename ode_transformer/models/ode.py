@@ -42,7 +42,8 @@ from fairseq.models import register_model
 
 from ..config import option, plain, register_architectures
 from ..errors import OdeTransformerError
-from .transformer import HistoryName, RelativePositionsName, SplitTransformerConfig, SplitTransformerModel, row, size
+from ..modules.options import HistoryName, RelativePositionsName, SplitTransformerConfig
+from .transformer import SplitTransformerModel, row, size
 
 
 @dataclass

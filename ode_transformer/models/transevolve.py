@@ -32,15 +32,15 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from ..config import FlatTransformerConfig, option, plain, register_architectures, to_transformer_config
+from ..config import FlatTransformerConfig, option, register_architectures, to_transformer_config
 from ..errors import OdeTransformerError
 from ..modules import compilation
 from ..modules.dropout import Dropout
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
 from ..modules.layers import Context, DecoderContext
-from ..modules.options import check_alone, check_stock
 from ..modules.recomputation import recompute
+from ..modules.rules import Rule, apply, check_alone, check_stock, flag
 from ..modules.stacks import PlainDecoder, PlainEncoder
 from ..numerics.sinusoids import sinusoids
 from .classification import LONGEST, EncoderClassifier
@@ -70,6 +70,39 @@ _UNUSED = {
     "encoder_learned_pos": False, "decoder_learned_pos": False,
 }  # fmt: skip
 
+RULES = (
+    *(
+        Rule(
+            f"{flag(name)} {{cfg.{name}}}: has no meaning in TransEvolve"
+            + "; use --evolution-blocks and --evolution-depth" * name.endswith("_layers"),
+            lambda cfg, name=name, idle=idle: getattr(cfg, name) != idle,
+        )
+        for name, idle in _UNUSED.items()
+    ),
+    Rule(
+        "--decoder-embed-dim {cfg.decoder.embed_dim}: must be the encoder's, {cfg.encoder.embed_dim}",
+        lambda cfg: cfg.decoder.embed_dim != cfg.encoder.embed_dim,
+    ),
+    Rule(
+        "--encoder-embed-dim {cfg.encoder.embed_dim}: must be even in TransEvolve",
+        lambda cfg: cfg.encoder.embed_dim % 2,
+    ),
+    *(
+        Rule(
+            f"--{side}-ffn-embed-dim {{cfg.{side}.ffn_embed_dim}}: must be even with --evolution-feed-forward random, "
+            "whose rotations turn pairs of channels",
+            lambda cfg, side=side: cfg.evolution_feed_forward == "random" and getattr(cfg, side).ffn_embed_dim % 2,
+        )
+        for side in ("encoder", "decoder")
+    ),
+    Rule(
+        "--evolution-seed {cfg.evolution_seed}: has no meaning with --evolution-feed-forward "
+        "{cfg.evolution_feed_forward}, which has no random rotations",
+        lambda cfg: cfg.evolution_feed_forward != "random" and cfg.evolution_seed != TransEvolveConfig.evolution_seed,
+        warns=True,
+    ),
+)
+
 
 def _nested(flat: Any, config_class: type, alone: Optional[str] = None) -> TransformerConfig:
     """As ``transformer.nested``; a block takes the place of a layer.
@@ -77,38 +110,12 @@ def _nested(flat: Any, config_class: type, alone: Optional[str] = None) -> Trans
     Raises:
         OdeTransformerError: an option has no meaning here, or its value is invalid.
     """
-    values = plain(flat)
-    for name, meaningless in _UNUSED.items():
-        if values[name] != meaningless:
-            instead = "; use --evolution-blocks and --evolution-depth" if name.endswith("_layers") else ""
-            raise OdeTransformerError(
-                f"--{name.replace('_', '-')} {values[name]}: has no meaning in TransEvolve{instead}"
-            )
-    for name in ("evolution_blocks", "evolution_depth"):
-        if values[name] < 1:
-            raise OdeTransformerError(f"--{name.replace('_', '-')} {values[name]}: must be 1 or more")
-    if values["decoder_embed_dim"] != values["encoder_embed_dim"]:
-        raise OdeTransformerError(
-            f"--decoder-embed-dim {values['decoder_embed_dim']}: must be the encoder's, {values['encoder_embed_dim']}"
-        )
-    if values["evolution_feed_forward"] != "random":
-        if values["evolution_seed"] != TransEvolveConfig.evolution_seed:
-            logger.warning(
-                f"--evolution-seed {values['evolution_seed']}: has no meaning with --evolution-feed-forward "
-                f"{values['evolution_feed_forward']}, which has no random rotations"
-            )
-    else:
-        for name in ("encoder_embed_dim", "encoder_ffn_embed_dim", "decoder_ffn_embed_dim"):
-            if values[name] % 2:
-                raise OdeTransformerError(
-                    f"--{name.replace('_', '-')} {values[name]}: must be even with --evolution-feed-forward random, "
-                    "whose rotations turn pairs of channels"
-                )
     cfg = to_transformer_config(flat, config_class)
-    check_stock(cfg)
-    cfg.encoder.layers = cfg.decoder.layers = values["evolution_blocks"]
     if alone:
         check_alone(cfg, alone, flat, config_class)
+    apply(RULES, cfg)
+    check_stock(cfg, (alone,) if alone else ("encoder", "decoder"))
+    cfg.encoder.layers = cfg.decoder.layers = cfg.evolution_blocks
     return cfg
 
 
@@ -117,20 +124,20 @@ class Block(nn.Module):
 
     def __init__(self, cfg: TransformerConfig, side: str, index: int):
         super().__init__()
-        part, depth, form = getattr(cfg, side), cfg.evolution_depth, str(cfg.transevolve_form)
+        part, depth, form = getattr(cfg, side), cfg.evolution_depth, cfg.transevolve_form
         size, heads = part.embed_dim, part.attention_heads
         attention = [(size, heads, i, depth, form, cfg.dropout) for i in range(depth)]
-        self.state = InitialState(size, heads, cfg.dropout, side)
+        self.state = InitialState(size, heads, cfg.dropout)
         self.attention = nn.ModuleList(EvolvingAttention(*arguments) for arguments in attention)
         self.encoder_state = self.encoder_attention = None
         if side == "decoder":
-            self.encoder_state = InitialState(size, heads, cfg.dropout, side)
+            self.encoder_state = InitialState(size, heads, cfg.dropout)
             self.encoder_attention = nn.ModuleList(EvolvingAttention(*arguments) for arguments in attention)
         self.feed_forward = nn.ModuleList(
             FeedForward(
                 size,
                 part.ffn_embed_dim,
-                str(cfg.evolution_feed_forward),
+                cfg.evolution_feed_forward,
                 cfg.activation_fn,
                 cfg.dropout,
                 cfg.activation_dropout,
@@ -215,7 +222,7 @@ class _Evolving:
         self.dropout_module = Dropout(0.0, module_name=self.__class__.__name__)  # no dropout of embeddings
         self.compile_layers = cfg.compile_layers
         # The two forms have the same parameters, so the form is stored in checkpoints.
-        self._form = FORMS.index(str(cfg.transevolve_form))
+        self._form = FORMS.index(cfg.transevolve_form)
         self.register_buffer("form", torch.tensor([float(self._form)]))
 
     def _block(self, cfg: TransformerConfig, side: str) -> nn.Module:

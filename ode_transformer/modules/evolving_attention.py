@@ -23,7 +23,6 @@ from fairseq.incremental_decoding_utils import with_incremental_state
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..errors import OdeTransformerError
 from .attention import fused_kernel
 from .dropout import Dropout
 from .incremental import append, append_padding, as_hypotheses, as_queries, once_a_sentence, reorder
@@ -162,25 +161,15 @@ class InitialState(nn.Module):
     sentence.
 
     Args:
-        embed_dim: d; the temporal dimension d' is the same.
-        heads: m.
+        embed_dim: d, even; the temporal dimension d' is the same.
+        heads: m, which divides d.
         dropout: the dropout of queries and keys, applied once per block in training.
-        side: encoder or decoder, for error messages.
-
-    Raises:
-        OdeTransformerError: m does not divide d, or d is odd.
     """
 
     beam_size = 1
 
-    def __init__(self, embed_dim: int, heads: int, dropout: float, side: str = "encoder"):
+    def __init__(self, embed_dim: int, heads: int, dropout: float):
         super().__init__()
-        if embed_dim % 2:
-            raise OdeTransformerError(f"--{side}-embed-dim {embed_dim}: must be even in TransEvolve")
-        if heads < 1 or embed_dim % heads:
-            raise OdeTransformerError(
-                f"--{side}-attention-heads {heads}: must be 1 or more and divide the width {embed_dim}"
-            )
         self.heads = heads
         width = 2 * embed_dim  # D = d + d'
         self.query = nn.Linear(embed_dim, width, bias=False)  # Wq
@@ -254,8 +243,6 @@ class EvolvingAttention(nn.Module):
 
     def __init__(self, embed_dim: int, heads: int, depth_index: int, depth: int, form: str, dropout: float):
         super().__init__()
-        if form not in FORMS:
-            raise OdeTransformerError(f"--transevolve-form {form!r}: must be one of {', '.join(FORMS)}")
         self.heads, self.depth_index, self.depth, self.form = heads, depth_index, depth, form
         self.head_dim = embed_dim // heads  # d/m
         limit = math.sqrt(6 / embed_dim)

@@ -16,7 +16,6 @@ from fairseq import utils
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..errors import OdeTransformerError
 from .dropout import Dropout
 
 FEED_FORWARDS = ("full", "random")
@@ -130,8 +129,6 @@ class FeedForward(nn.Module):
         seed: int,
     ):
         super().__init__()
-        if kind not in FEED_FORWARDS:
-            raise OdeTransformerError(f"--evolution-feed-forward {kind!r}: must be one of {', '.join(FEED_FORWARDS)}")
         self.layer_norm = nn.LayerNorm(embed_dim, eps=1e-3)
         self.activation_fn = utils.get_activation_fn(activation_fn)
         if kind == "full":

@@ -22,7 +22,6 @@ from fairseq.modules import LayerNorm, MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from ..errors import OdeTransformerError
 from ..numerics.integrators import EULER
 from ..numerics.protocol import Field, Learned
 from ..numerics.splitting import Solver, Substep, increment, split_step
@@ -127,8 +126,6 @@ class SplitLayer(nn.Module):
 
     def _build_attention(self, cfg: TransformerConfig, side: str, **more: Any) -> MultiheadAttention:
         heads = getattr(cfg, side).attention_heads
-        if heads < 1 or self.embed_dim % heads:
-            raise OdeTransformerError(f"--{side}-attention-heads {heads}: must divide the width {self.embed_dim}")
         more["dropout"] = cfg.attention_dropout
         relative = self.options.relative_positions
         if relative == "none" or "encoder_decoder_attention" in more:

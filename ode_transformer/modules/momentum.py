@@ -1,19 +1,10 @@
-"""Velocities in a stack: where those of ``nesterov`` and ``triple`` start, and the options about them."""
+"""Velocities in a stack: where those of ``nesterov`` and ``triple`` start."""
 
 from typing import Any, Optional
 
-from fairseq.models.transformer import Embedding, TransformerConfig
+from fairseq.models.transformer import Embedding
 from fairseq.modules import LearnedPositionalEmbedding, PositionalEmbedding
 from torch import Tensor
-
-from ..errors import OdeTransformerError
-from ..numerics.integrators import INTEGRATORS
-from ..numerics.momentum import Momentum
-
-
-def takes_velocity(integrator: str) -> bool:
-    """Whether the integrator of that name carries a velocity."""
-    return isinstance(INTEGRATORS.named(integrator), Momentum)
 
 
 class Velocities:
@@ -38,21 +29,3 @@ class Velocities:
         if self.velocity_positions is not None:
             v = v + self.velocity_positions(tokens, incremental_state=incremental_state)[:, -new.size(1) :]
         return self.dropout_module(v).transpose(0, 1)
-
-
-def check_velocity_embedding(cfg: TransformerConfig) -> None:
-    """Check that ``--velocity-embedding`` has a meaning.
-
-    Raises:
-        OdeTransformerError: it has none, or it would reveal words that are dropped.
-    """
-    with_velocity = [name for name in INTEGRATORS if takes_velocity(name)]
-    if not {str(cfg.integrator), str(cfg.decoder_integrator)} & set(with_velocity):
-        raise OdeTransformerError(
-            "--velocity-embedding: has no meaning without --integrator or --decoder-integrator "
-            f"{' or '.join(with_velocity)}"
-        )
-    if cfg.word_dropout > 0:
-        raise OdeTransformerError(
-            f"--word-dropout {cfg.word_dropout}: must be 0 with --velocity-embedding, which would reveal the word"
-        )

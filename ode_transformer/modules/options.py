@@ -1,30 +1,30 @@
-"""The options of an encoder or a decoder, and which of them can be combined.
+"""The options of the models but TransEvolve: a table of them, the rules that they obey, and what they stand for.
 
-A configuration holds names, as users write them. ``Options.of`` turns the names of one side into the objects that they
-stand for, and refuses combinations that have no meaning.
+A configuration holds names, as users write them. ``check`` refuses values and combinations that have no meaning, each
+with the sentence of a rule; ``Options.of`` turns the names of one side into the objects that they stand for.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
+from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules import LayerNorm
 from torch import nn
 
-from ..config import plain
-from ..errors import OdeTransformerError
-from ..numerics.coefficients import COEFFICIENTS, Coefficients, check_coefficients
+from ..config import FlatTransformerConfig, option
+from ..numerics.coefficients import COEFFICIENTS, Coefficients
+from ..numerics.flow import FLOW_METHODS
 from ..numerics.integrators import EULER, HEUN, INTEGRATORS, Released, initial_scalars
+from ..numerics.momentum import Momentum
 from ..numerics.protocol import Integrator
 from ..numerics.splitting import SPLITTINGS, Splitting
+from .attention import RELATIVE_POSITIONS
 from .history import HISTORIES, History, SchemeWeights
-from .momentum import check_velocity_embedding, takes_velocity
 from .pcformer import PredictorCorrector
-from .positions import POSITION_ENCODERS
-
-logger = logging.getLogger(__name__)
+from .positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS
+from .rules import Rule, apply, check_stock, flag
 
 ODE_FUNCTIONS = {"both": None, "san": "F", "ffn": "G", "substeps": "FCG"}
 """What is integrated: the increment of the whole layer (None), or the sub-flows with these letters, each by itself."""
@@ -33,12 +33,157 @@ ODE_RESIDUALS = ("paper", "released")
 
 GATE_SHARING = ("shared", "per-layer")
 
+# The table of options
+
+SplittingName = ChoiceEnum(SPLITTINGS.choices())
+IntegratorName = ChoiceEnum(INTEGRATORS.choices())
+CoefficientsName = ChoiceEnum(COEFFICIENTS.choices())
+GateSharingName = ChoiceEnum(list(GATE_SHARING))
+OdeFunctionName = ChoiceEnum(list(ODE_FUNCTIONS))
+OdeResidualName = ChoiceEnum(list(ODE_RESIDUALS))
+RelativePositionsName = ChoiceEnum(list(RELATIVE_POSITIONS))
+DecoderRelativePositionsName = ChoiceEnum(["same", *RELATIVE_POSITIONS])
+HistoryName = ChoiceEnum(HISTORIES.choices())
+PositionEncoderName = ChoiceEnum(POSITION_ENCODERS.choices())
+PositionBlocksName = ChoiceEnum(list(POSITION_BLOCKS))
+FlowSharingName = ChoiceEnum(list(FLOW_SHARING))
+FlowMethodName = ChoiceEnum(list(FLOW_METHODS))
+
+
+@dataclass
+class SplitTransformerConfig(FlatTransformerConfig):
+    """All options of fairseq's Transformer, and those of splitting, integrator, attention, history and positions.
+
+    Each has its default, its help, and the paper or the code that it is from.
+    """
+
+    splitting: SplittingName = option(
+        "lie-trotter",
+        "how attention and feed-forward take turns: lie-trotter (the Transformer), strang (Macaron Net), "
+        "strang-swapped (half attention, FFN, half attention), parallel (both read the same state)",
+        "Macaron Net, equations 12 to 19, Table 3; parallel: GPT-J",
+    )
+    ffn_hidden_layers: int = option(
+        1, "hidden layers of an FFN, without a residual between them: 1 or 2", "Macaron Net, Table 3"
+    )
+    integrator: IntegratorName = option(
+        "euler",
+        "the step of an encoder layer: a Runge-Kutta method (heun is the paper's RK2), polynet, a multistep scheme, or "
+        "a method with momentum (nesterov, triple; published with --ode-function substeps)",
+        "ODE Transformer, Tables 1 and 7; nesterov, triple: YuriiFormer",
+    )
+    decoder_integrator: IntegratorName = option("euler", "the step of a decoder layer", "ODE Transformer, Table 5")
+    coefficients: CoefficientsName = option(
+        "fixed",
+        "the weights of the stages: fixed (the method's), ones, scalars (learned), sigmoid (gates g and 1 - g), "
+        "two-sigmoids, two-tanh, second-order (a gate among the methods of order 2), ema (a (1 - a)^(n - i) with one "
+        "learned a), ema-channels (with one a per channel)",
+        "ODE Transformer, Table 10; ema: PCformer; second-order: ours",
+    )
+    gate_sharing: GateSharingName = option(
+        "shared", "learned coefficients: shared by all layers, or per-layer", "PCformer's code"
+    )
+    ode_function: OdeFunctionName = option(
+        "both",
+        "what is integrated: both (the increment of the whole layer), san (self-attention) or ffn (feed-forward) by "
+        "itself, with Euler steps for the others, or substeps (each sub-layer by itself)",
+        "ODE Transformer, Figure 4; substeps: YuriiFormer",
+    )
+    ode_residual: OdeResidualName = option(
+        "paper",
+        "F is the increment of what is integrated (paper), or the increment with its residual (released; without a "
+        "history the state grows 2 to 3 times per layer). For euler both are the same",
+        "ODE Transformer's code",
+    )
+    relative_positions: RelativePositionsName = option(
+        "none",
+        "relative positions in self-attention: none, keys, or keys-values",
+        "ODE Transformer, appendix B; keys-values: PCformer's code",
+    )
+    decoder_relative_positions: DecoderRelativePositionsName = option(
+        "same",
+        "relative positions in the decoder's self-attention (same: those of --relative-positions)",
+        "PCformer's code",
+    )
+    max_relative_length: int = option(
+        8, "largest distance that --relative-positions tells apart", "ODE Transformer, appendix B"
+    )
+    encoder_history: HistoryName = option(
+        "none",
+        "how encoder layers read the outputs of all earlier layers: dense or learnable_dense (normalized), "
+        "denseformer (learned weights that start as the Transformer), attention (softmax over layers), corrector "
+        "(PCformer's: each layer is evaluated once more, at a mixture of its step and all earlier states)",
+        "ODE Transformer, appendix B; denseformer: DenseFormer; attention: Attention Residuals; corrector: PCformer",
+    )
+    decoder_history: HistoryName = option(
+        "none", "how decoder layers read the outputs of all earlier layers", "as --encoder-history"
+    )
+    word_dropout: float = option(
+        0.0,
+        "probability of dropping the whole embedding of a token, in source and target, in training",
+        "ODE Transformer's code",
+    )
+    rk_norm: bool = option(
+        False,
+        "normalize the stages of Runge-Kutta steps before they are added, and the state that they are added to",
+        "PCformer's code",
+    )
+    velocity_embedding: bool = option(
+        False, "with momentum: start the velocity as a second embedding of the tokens, not at rest", "YuriiFormer"
+    )
+    position_encoder: PositionEncoderName = option(
+        "none",
+        "how every block reads positions: none, sinusoidal or learned (added to its input), floater (biases of "
+        "queries, keys and values that follow a flow), rnn-scalar-1 to rnn-vector-2 (a recurrent network in its place)",
+        "FLOATER, Tables 2 and 6",
+    )
+    position_blocks: PositionBlocksName = option(
+        "all", "blocks that have --position-encoder: all, or only the input block", "FLOATER, Table 2"
+    )
+    flow_sharing: FlowSharingName = option(
+        "all",
+        "one flow for all biases (all), or three, for encoder, decoder and the source of cross-attention (stack, as in "
+        "the released code)",
+        "FLOATER, equation 10; stack: FLOATER's code",
+    )
+    flow_method: FlowMethodName = option("rk4", "solver of the flow", "FLOATER, appendix B.1")
+    flow_step: float = option(
+        4.0,
+        "tokens that one step of the flow's solver spans (released code: 0.2); in evaluation it is halved until that "
+        "moves no bias by more than 1e-5 of max(1, the largest)",
+        "FLOATER's code",
+    )
+    flow_horizon: int = option(
+        0,
+        "position up to which the flow is integrated; beyond it biases continue along their tangents, as they would "
+        "otherwise grow exponentially (0: the larger of --max-source-positions and --max-target-positions)",
+        "ours",
+    )
+    freeze: Optional[str] = option(
+        None,
+        "regular expression; parameters whose names contain a match are not trained. '^position_encoder' freezes the "
+        "flow, '^(?!position_encoder)' everything else",
+        "FLOATER, section 4.2",
+    )
+
+    @staticmethod
+    def idle_options(values: Mapping[str, Any]) -> set[str]:
+        """As in the base class; options that need a missing one count as meaningful."""
+        return {name for name, _, of, without in NEEDS if str(values.get(of)) in without}
+
+
+# What the options of one side stand for
+
 
 @dataclass(frozen=True)
 class Options:
-    """The options of one side, resolved and checked.
+    """The options of one side, resolved.
 
     Args:
+        side: encoder or decoder.
+        name: the integrator's name.
+        weighted: whether ``--coefficients`` and ``--ode-residual`` apply to this side.
+        pre_norm: whether its layers are pre-norm.
         splitting: the order of attention (F) and feed-forward (G) within a layer.
         ffn_hidden_layers: hidden layers of a feed-forward, 1 or 2.
         integrator: the method of a layer's step.
@@ -54,6 +199,10 @@ class Options:
         velocity_embedding: whether the initial velocity is a token embedding; otherwise the stack starts at rest.
     """
 
+    side: str
+    name: str
+    weighted: bool
+    pre_norm: bool
     splitting: Splitting
     ffn_hidden_layers: int
     integrator: Integrator
@@ -73,117 +222,58 @@ class Options:
 
         Raises:
             ValueError: a name is unknown.
-            OdeTransformerError: the options cannot be combined.
         """
-        name = str(getattr(cfg, _INTEGRATOR[side]))
-        integrator, coefficients = INTEGRATORS.named(name), str(cfg.coefficients)
-        takes_coefficients, history = _takes_coefficients(cfg, side), str(getattr(cfg, f"{side}_history"))
-        if not takes_coefficients:
-            coefficients = "fixed"  # there are no stages to weight: --coefficients concerns the other side
-        splitting, flows = SPLITTINGS.named(str(cfg.splitting)), ODE_FUNCTIONS[str(cfg.ode_function)]
-        unweighted = integrator == EULER and coefficients in ("fixed", "ones")
+        names = {"encoder": cfg.integrator, "decoder": cfg.decoder_integrator}
+        methods = {name: INTEGRATORS.named(of) for name, of in names.items()}
+        several = {name: bool(method.weights) and method != EULER for name, method in methods.items()}
+        integrator, splitting, history = methods[side], SPLITTINGS.named(cfg.splitting), getattr(cfg, f"{side}_history")
+        # As in the released code, an encoder's Euler step is weighted too, unless the decoder has steps to weight.
+        weighted = several[side] or (side == "encoder" and integrator == EULER and not several["decoder"])
+        coefficients = cfg.coefficients if weighted else "fixed"
+        unweighted = integrator == EULER and coefficients in _UNWEIGHTED
+        flows = ODE_FUNCTIONS[cfg.ode_function]
         if integrator.spans_layers:
             flows = None
         elif unweighted and not splitting.together and history != "corrector":
             flows = ODE_FUNCTIONS["substeps"]
-        options = cls(
+        relative = cfg.relative_positions
+        if side == "decoder" and cfg.decoder_relative_positions != "same":
+            relative = cfg.decoder_relative_positions
+        return cls(
+            side=side,
+            name=names[side],
+            weighted=weighted,
+            pre_norm=getattr(cfg, side).normalize_before,
             splitting=splitting,
             ffn_hidden_layers=cfg.ffn_hidden_layers,
             integrator=integrator,
             integrated_flows=flows,
             # A step of one unweighted stage is the layer itself in both forms.
-            released=str(cfg.ode_residual) == "released" and takes_coefficients and not unweighted,
+            released=cfg.ode_residual == "released" and weighted and not unweighted,
             coefficients=coefficients,
-            gate_sharing=str(cfg.gate_sharing),
+            gate_sharing=cfg.gate_sharing,
             history=history,
-            relative_positions=relative_positions(cfg)[side],
+            relative_positions=relative,
             max_relative_length=cfg.max_relative_length,
             rk_norm=cfg.rk_norm and integrator.takes_norms,
-            velocity_embedding=cfg.velocity_embedding and takes_velocity(name),
+            velocity_embedding=cfg.velocity_embedding and isinstance(integrator, Momentum),
         )
-        options._check_layer(cfg, side, name)
-        options._check_stack(cfg, side, name)
-        return options
 
-    def _check_layer(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
-        flows, function = self.splitting.flows, str(cfg.ode_function)
-        if max(map(flows.count, "FG")) > 2:  # possible in a splitting that a plugin adds
-            raise OdeTransformerError(f"splitting {cfg.splitting!r}: a layer has at most two of each sub-layer")
-        if self.ffn_hidden_layers not in (1, 2):
-            raise OdeTransformerError(f"--ffn-hidden-layers {self.ffn_hidden_layers}: must be 1 or 2")
-        if self.ffn_hidden_layers == 2 and self.splitting.feed_forwards == 2:
-            raise OdeTransformerError(
-                f"--ffn-hidden-layers 2 needs a splitting with one feed-forward, got {cfg.splitting}"
-            )
-        if not getattr(cfg, side).normalize_before:
-            self._check_post_norm(cfg, side, integrator)
-        if self.splitting.together and function != "both":
-            raise OdeTransformerError(
-                f"--ode-function {function}: must be both with --splitting {cfg.splitting}, which takes the sub-layers "
-                "together"
-            )
-        if self.integrator == EULER and self.coefficients not in ("fixed", "ones", "scalars"):
-            raise OdeTransformerError(
-                f"--coefficients {self.coefficients}: must be fixed, ones or scalars with {_flag(_INTEGRATOR[side])} "
-                "euler, whose step has one stage"
-            )
-        try:
-            check_coefficients(self.coefficients, self.integrator.stages)
-        except ValueError as error:
-            raise OdeTransformerError(f"{side} with the integrator {integrator}: {error}") from error
-        if self.relative_positions != "none":
-            self._check_relative_positions(cfg, side)
-        if self.coefficients == "second-order" and (self.integrator != HEUN or self.released):
-            raise OdeTransformerError(
-                f"--coefficients second-order: needs the integrator heun, got {integrator}, and --ode-residual paper: "
-                "its gate selects a method of order 2 for the layer's increment"
-            )
-        if self.coefficients == "second-order" and self.rk_norm:
-            raise OdeTransformerError(
-                "--coefficients second-order: cannot be combined with --rk-norm, with which no weights give order 2"
-            )
+    @property
+    def unweighted(self) -> bool:
+        """Whether a step is Euler's with its own weight, which is the layer itself."""
+        return self.integrator == EULER and self.coefficients in _UNWEIGHTED
 
-    def _check_relative_positions(self, cfg: TransformerConfig, side: str) -> None:
-        if self.max_relative_length < 1:
-            raise OdeTransformerError(f"--max-relative-length {self.max_relative_length}: must be 1 or more")
+    @property
+    def given(self) -> str:
+        """The integrator as it is given."""
+        return f"--{'decoder-' * (self.side == 'decoder')}integrator {self.name}"
 
-    def _check_post_norm(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
-        instead = f"{side}, which normalizes sums with residuals; or make it pre-norm, --{side}-normalize-before"
-        if self.integrator != EULER or self.coefficients not in ("fixed", "ones"):
-            raise OdeTransformerError(
-                f"{_flag(_INTEGRATOR[side])} {integrator} and --coefficients {self.coefficients}: must be euler and "
-                f"fixed or ones in a post-norm {instead}"
-            )
-        if self.splitting.together:
-            raise OdeTransformerError(
-                f"--splitting {cfg.splitting}: must not take the sub-layers together in a post-norm {instead}"
-            )
-
-    def _check_stack(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
-        multistep, part = self.integrator.spans_layers, getattr(cfg, side)
-        if multistep and self.history != "none":
-            raise OdeTransformerError(
-                f"--{side}-history {self.history}: must be none with the integrator {integrator}, which already "
-                "combines earlier layers"
-            )
-        if not multistep and self.history == "none":
-            return
-        if self.history == "corrector":
-            if not part.normalize_before:
-                raise OdeTransformerError(
-                    f"--{side}-history corrector: needs a pre-norm {side}, --{side}-normalize-before: the norm of a "
-                    "post-norm layer would undo the correction"
-                )
-            if str(cfg.ode_function) != "both":
-                raise OdeTransformerError(
-                    f"--ode-function {cfg.ode_function}: must be both with --{side}-history corrector, which corrects "
-                    "whole layers"
-                )
-            if takes_velocity(integrator):
-                raise OdeTransformerError(
-                    f"--{side}-history corrector: cannot be combined with {_flag(_INTEGRATOR[side])} {integrator}, "
-                    "whose velocity it does not correct"
-                )
+    @property
+    def fitting(self) -> str:
+        """The coefficients that can weight the stages of the integrator."""
+        stages = (None, self.integrator.stages)
+        return ", ".join(name for name, rule in COEFFICIENTS.items() if rule.stages in stages)
 
     @property
     def solver(self) -> Integrator:
@@ -215,211 +305,171 @@ class Options:
         return nn.ModuleList(LayerNorm(embed_dim) if weight else nn.Identity() for weight in (1.0, *weights))
 
 
-def relative_positions(cfg: TransformerConfig) -> dict[str, str]:
-    """The relative positions of each side."""
-    both, decoder = str(cfg.relative_positions), str(cfg.decoder_relative_positions)
-    return {"encoder": both, "decoder": both if decoder == "same" else decoder}
+_UNWEIGHTED = ("fixed", "ones")
 
 
-_INTEGRATOR = {"encoder": "integrator", "decoder": "decoder_integrator"}
-"""The option that names the integrator of a side."""
+# The rules
 
-
-def _takes_coefficients(cfg: TransformerConfig, side: str) -> bool:
-    """Whether ``--coefficients`` and ``--ode-residual`` apply to a side.
-
-    They concern steps with several stages. As in the released code, they also apply to an encoder's Euler step, unless
-    the decoder has such steps.
-    """
-    methods = {name: INTEGRATORS.named(str(getattr(cfg, field))) for name, field in _INTEGRATOR.items()}
-    several = {name: bool(m.weights) and m != EULER for name, m in methods.items()}
-    return several[side] or (side == "encoder" and methods[side] == EULER and not several["decoder"])
-
-
-def _check_takes_coefficients(cfg: TransformerConfig, sides: Sequence[str] = ("encoder", "decoder")) -> None:
-    """Refuse options about the weights of stages if they apply to none of these sides.
-
-    Raises:
-        OdeTransformerError: there is such an option.
-    """
-    names = {_INTEGRATOR[side]: str(getattr(cfg, _INTEGRATOR[side])) for side in sides}
-    if any(_takes_coefficients(cfg, side) for side in sides):
-        return
-    given = " and ".join(f"{_flag(field)} {name}" for field, name in names.items())
-    for field, only in (("coefficients", "fixed"), ("ode_residual", "paper")):
-        if field == "ode_residual" and set(names.values()) == {"euler"}:
-            continue  # a plain step of Euler's is the same in both forms
-        if (value := str(getattr(cfg, field))) != only:
-            raise OdeTransformerError(f"{_flag(field)} {value}: must be {only} with {given}")
-
-
-def _takes_function(cfg: TransformerConfig, side: str) -> bool:
-    """Whether ``--ode-function`` makes a difference on a side: multistep schemes take the increments of whole layers,
-    and Euler steps of fixed weight are taken by each sub-layer in any case.
-    """
-    integrator = INTEGRATORS.named(str(getattr(cfg, _INTEGRATOR[side])))
-    fixed = str(cfg.coefficients) in ("fixed", "ones") or not _takes_coefficients(cfg, side)
-    return not (integrator == EULER and fixed) and not integrator.spans_layers
-
-
-# An option, its idle values, another option, and values of that one: with one of these, the first option must have an
-# idle value.
 _NO_BIASES = ("none", "sinusoidal", "learned")
 _NO_FLOW = tuple(name for name in POSITION_ENCODERS if name != "floater")
-_NEEDS = (
-    ("gate_sharing", ("shared",), "coefficients", ("fixed", "ones")),
-    ("position_blocks", ("all",), "position_encoder", ("none",)),
-    ("flow_sharing", ("all",), "position_encoder", _NO_BIASES),
-    ("flow_method", ("rk4",), "position_encoder", _NO_FLOW),
-    ("flow_step", (4.0,), "position_encoder", _NO_FLOW),
-    ("flow_horizon", (0,), "position_encoder", _NO_FLOW),
+
+NEEDS = (
+    ("gate_sharing", "shared", "coefficients", _UNWEIGHTED),
+    ("position_blocks", "all", "position_encoder", ("none",)),
+    ("flow_sharing", "all", "position_encoder", _NO_BIASES),
+    ("flow_method", "rk4", "position_encoder", _NO_FLOW),
+    ("flow_step", 4.0, "position_encoder", _NO_FLOW),
+    ("flow_horizon", 0, "position_encoder", _NO_FLOW),
+)
+"""An option, its idle value, another option, and values of that one with which the first must be idle."""
+
+MODEL_RULES = (
+    *(
+        Rule(
+            f"{flag(name)} {{cfg.{name}}}: has no meaning with {flag(of)} {{cfg.{of}}}",
+            lambda cfg, name=name, idle=idle, of=of, without=without: (
+                getattr(cfg, name) != idle and getattr(cfg, of) in without
+            ),
+        )
+        for name, idle, of, without in NEEDS
+    ),
+    Rule(
+        "--position-encoder sinusoidal: contradicts --encoder-learned-pos or --decoder-learned-pos",
+        lambda cfg: cfg.position_encoder == "sinusoidal" and (cfg.encoder.learned_pos or cfg.decoder.learned_pos),
+    ),
+    Rule(
+        "--position-encoder {cfg.position_encoder}: has no meaning with --no-token-positional-embeddings",
+        lambda cfg: cfg.position_encoder in ("sinusoidal", "learned") and cfg.no_token_positional_embeddings,
+    ),
+    Rule(
+        "--word-dropout {cfg.word_dropout}: must be 0 with --velocity-embedding, which would reveal the word",
+        lambda cfg: cfg.velocity_embedding and cfg.word_dropout > 0,
+    ),
+)
+"""What holds between options of the whole model."""
+
+_POST_NORM = (
+    "post-norm {o.side}, which normalizes sums with residuals; or make it pre-norm, --{o.side}-normalize-before"
 )
 
-
-def idle_options(values: Mapping[str, Any]) -> set[str]:
-    """The options that have no meaning with the given values of other options, whatever their own values are.
-
-    Args:
-        values: the values by the names of the options; options that need a missing one count as meaningful.
-    """
-    return {name for name, _, of, without in _NEEDS if str(values.get(of)) in without}
-
-
-def check_model(cfg: TransformerConfig) -> None:
-    """Refuse options of a whole model that have no meaning with its other options.
-
-    Raises:
-        OdeTransformerError: there is such an option.
-    """
-    if cfg.max_relative_length not in (8, -1) and set(relative_positions(cfg).values()) == {"none"}:
-        raise OdeTransformerError(
-            f"--max-relative-length {cfg.max_relative_length}: has no meaning with --relative-positions none"
-        )
-    for name, idle, of, without in _NEEDS:
-        if (value := getattr(cfg, name)) not in idle and str(getattr(cfg, of)) in without:
-            raise OdeTransformerError(f"{_flag(name)} {value}: has no meaning with {_flag(of)} {getattr(cfg, of)}")
-    _check_takes_coefficients(cfg)
-    integrators = [INTEGRATORS.named(str(getattr(cfg, field))) for field in _INTEGRATOR.values()]
-    if cfg.rk_norm and not any(method.takes_norms for method in integrators):
-        raise OdeTransformerError(
-            "--rk-norm: has no meaning without a Runge-Kutta method of several stages as --integrator or "
-            "--decoder-integrator"
-        )
-    if str(cfg.ode_function) != "both" and not any(_takes_function(cfg, side) for side in _INTEGRATOR):
-        given = " and ".join(f"{_flag(field)} {getattr(cfg, field)}" for field in _INTEGRATOR.values())
-        # Not refused, because architectures have it, whose integrator is exchanged.
-        logger.warning(f"--ode-function {cfg.ode_function}: has no meaning with {given}")
-    if cfg.velocity_embedding:
-        check_velocity_embedding(cfg)
-    positions = str(cfg.position_encoder)
-    if positions == "sinusoidal" and (cfg.encoder.learned_pos or cfg.decoder.learned_pos):
-        raise OdeTransformerError(
-            "--position-encoder sinusoidal: contradicts --encoder-learned-pos or --decoder-learned-pos"
-        )
-    if positions in ("sinusoidal", "learned") and cfg.no_token_positional_embeddings:
-        raise OdeTransformerError(
-            f"--position-encoder {positions}: has no meaning with --no-token-positional-embeddings"
-        )
-    if not 0 <= cfg.word_dropout < 1:
-        raise OdeTransformerError(f"--word-dropout {cfg.word_dropout}: must be a probability, 0 or more and below 1")
-    check_stock(cfg)
-
-
-_ABSENT = {
-    "adaptive_input": False,
-    "tie_adaptive_weights": False,
-    "tie_adaptive_proj": False,
-    "base_layers": 0,
-    "encoder_layers_to_keep": None,
-    "decoder_layers_to_keep": None,
-    "encoder_layerdrop": 0,
-    "decoder_layerdrop": 0,
-    "cross_self_attention": False,
-    "no_cross_attention": False,
-    "quant_noise_pq": 0,
-    "quant_noise_scalar": 0,
-    "offload_activations": False,
-    # fairseq would attend with another pattern in training than in decoding.
-    "encoder_xformers_att_config": None,
-    "decoder_xformers_att_config": None,
-}
-"""Options of fairseq's that our models do not have, with the value that turns each off."""
-
-_DROPOUTS = ("dropout", "attention_dropout", "activation_dropout", "adaptive_softmax_dropout", "pooler_dropout")
+SIDE_RULES = (
+    Rule(
+        "--splitting {cfg.splitting}: must have at most two of each sub-layer",  # a plugin can add others
+        lambda cfg, o: max(map(o.splitting.flows.count, "FG")) > 2,
+    ),
+    Rule(
+        "--ffn-hidden-layers 2: needs a splitting with one feed-forward, got {cfg.splitting}",
+        lambda cfg, o: o.ffn_hidden_layers == 2 and o.splitting.feed_forwards == 2,
+    ),
+    Rule(
+        "{o.given} and --coefficients {o.coefficients}: must be euler and fixed or ones in a " + _POST_NORM,
+        lambda cfg, o: not o.pre_norm and not o.unweighted,
+    ),
+    Rule(
+        "--splitting {cfg.splitting}: must not take the sub-layers together in a " + _POST_NORM,
+        lambda cfg, o: not o.pre_norm and o.splitting.together,
+    ),
+    Rule(
+        "--ode-function {cfg.ode_function}: must be both with --splitting {cfg.splitting}, which takes the sub-layers "
+        "together",
+        lambda cfg, o: o.splitting.together and cfg.ode_function != "both",
+    ),
+    Rule(
+        "--coefficients {o.coefficients}: must be fixed, ones or scalars with {o.given}, whose step has one stage",
+        lambda cfg, o: o.integrator == EULER and o.coefficients not in (*_UNWEIGHTED, "scalars"),
+    ),
+    Rule(
+        "--coefficients {o.coefficients}: must be one of {o.fitting} with {o.given}, which has {o.integrator.stages} "
+        "stages; or take a method of two stages, such as heun",
+        lambda cfg, o: COEFFICIENTS[o.coefficients].stages not in (None, o.integrator.stages),
+    ),
+    Rule(
+        "--coefficients second-order: needs the integrator heun, got {o.name}, and --ode-residual paper: its gate "
+        "selects a method of order 2 for the layer's increment",
+        lambda cfg, o: o.coefficients == "second-order" and (o.integrator != HEUN or o.released),
+    ),
+    Rule(
+        "--coefficients second-order: cannot be combined with --rk-norm, with which no weights give order 2",
+        lambda cfg, o: o.coefficients == "second-order" and o.rk_norm,
+    ),
+    Rule(
+        "--max-relative-length {cfg.max_relative_length}: must be 1 or more",
+        lambda cfg, o: o.relative_positions != "none" and o.max_relative_length < 1,
+    ),
+    Rule(
+        "--{o.side}-history {o.history}: must be none with {o.given}, which already combines earlier layers",
+        lambda cfg, o: o.integrator.spans_layers and o.history != "none",
+    ),
+    Rule(
+        "--{o.side}-history corrector: needs a pre-norm {o.side}, --{o.side}-normalize-before: the norm of a post-norm "
+        "layer would undo the correction",
+        lambda cfg, o: o.history == "corrector" and not o.pre_norm,
+    ),
+    Rule(
+        "--ode-function {cfg.ode_function}: must be both with --{o.side}-history corrector, which corrects whole "
+        "layers",
+        lambda cfg, o: o.history == "corrector" and cfg.ode_function != "both",
+    ),
+    Rule(
+        "--{o.side}-history corrector: cannot be combined with {o.given}, whose velocity it does not correct",
+        lambda cfg, o: o.history == "corrector" and isinstance(o.integrator, Momentum),
+    ),
+)
+"""What holds within each side."""
 
 
-def check_stock(cfg: TransformerConfig) -> None:
-    """Refuse values of fairseq's options with which a model of any family cannot be built, or would learn nothing.
+class _Sides(NamedTuple):
+    """What rules about all sides read as ``o``: their options, and their integrators as they are given."""
 
-    Raises:
-        OdeTransformerError: there is such a value.
-    """
-    for name in _DROPOUTS:
-        if not 0 <= (value := getattr(cfg, name, 0.0)) <= 1:  # only masked language models have pooler_dropout
-            raise OdeTransformerError(f"{_flag(name)} {value}: must be a probability, from 0 to 1")
-    sizes = [f"{side}_{size}" for side in _INTEGRATOR for size in ("embed_dim", "ffn_embed_dim", "attention_heads")]
-    for name in (*sizes, "max_source_positions", "max_target_positions"):
-        if (value := getattr(cfg, name)) < 1:
-            raise OdeTransformerError(f"{_flag(name)} {value}: must be 1 or more")
-    for name, off in _ABSENT.items():
-        if (value := getattr(cfg, name)) != off:
-            raise OdeTransformerError(f"{_flag(name)} {value}: is an option of fairseq's that our models do not have")
+    all: Sequence[Options]
+    given: str
 
 
-_OWN_OPTION = {
-    "decoder": {
-        "decoder_integrator": "integrator",
-        "decoder_history": "encoder_history",
-        "decoder_relative_positions": "relative_positions",
-    },
-    "encoder": {"integrator": "decoder_integrator", "encoder_history": "decoder_history"},
-}
-"""By the side that a model lacks: the options of that side that are refused, each with the one to use instead."""
+ALL_SIDES_RULES = (
+    Rule(
+        "--max-relative-length {cfg.max_relative_length}: has no meaning with --relative-positions none",
+        lambda cfg, o: (
+            cfg.max_relative_length not in (8, -1) and not any(x.relative_positions != "none" for x in o.all)
+        ),
+    ),
+    Rule(
+        "--coefficients {cfg.coefficients}: must be fixed with {o.given}",
+        lambda cfg, o: cfg.coefficients != "fixed" and not any(x.weighted for x in o.all),
+    ),
+    Rule(  # a plain step of Euler's is the same in both forms
+        "--ode-residual {cfg.ode_residual}: must be paper with {o.given}",
+        lambda cfg, o: (
+            cfg.ode_residual != "paper" and not any(x.weighted for x in o.all) and {x.name for x in o.all} != {"euler"}
+        ),
+    ),
+    Rule(
+        "--rk-norm: has no meaning without a Runge-Kutta method of several stages as --integrator or "
+        "--decoder-integrator",
+        lambda cfg, o: cfg.rk_norm and not any(x.integrator.takes_norms for x in o.all),
+    ),
+    Rule(
+        "--velocity-embedding: has no meaning without --integrator or --decoder-integrator "
+        + " or ".join(name for name, method in INTEGRATORS.items() if isinstance(method, Momentum)),
+        lambda cfg, o: cfg.velocity_embedding and not any(x.velocity_embedding for x in o.all),
+    ),
+    Rule(  # multistep schemes take the increments of whole layers; architectures have it whose integrator is exchanged
+        "--ode-function {cfg.ode_function}: has no meaning with {o.given}",
+        lambda cfg, o: cfg.ode_function != "both" and all(x.unweighted or x.integrator.spans_layers for x in o.all),
+        warns=True,
+    ),
+)
+"""What needs one of the sides."""
 
-_FOLLOWED = {
-    "decoder_embed_dim": "encoder_embed_dim",
-    "decoder_input_dim": "encoder_embed_dim",
-    "decoder_output_dim": "encoder_embed_dim",
-    "decoder_ffn_embed_dim": "encoder_ffn_embed_dim",
-}
-"""The widths of a decoder that the command line sets to those of the encoder, and the latter."""
 
-
-def check_alone(cfg: TransformerConfig, side: str, flat: Any, config_class: type) -> None:
-    """Check the options of an encoder without a decoder, or of a decoder without an encoder.
-
-    The other side's options that choose a method are refused. fairseq's own options, such as the number of layers, only
-    cause a warning, since checkpoints may have been trained with them.
-
-    Args:
-        cfg: the configuration.
-        side: the side that the model has, ``encoder`` or ``decoder``.
-        flat: the flat configuration that ``cfg`` was made of.
-        config_class: its class.
+def check(cfg: TransformerConfig, sides: Sequence[str] = ("encoder", "decoder")) -> None:
+    """Check the options of a model that has these sides.
 
     Raises:
-        OdeTransformerError: an option that chooses a method has no effect.
+        OdeTransformerError: a value is out of its limits, or options cannot be combined.
     """
-    other = "decoder" if side == "encoder" else "encoder"
-    absent = "a decoder" if side == "encoder" else "an encoder"
-    values, usual = plain(flat), plain(config_class())
-    own = {name: ours for name, ours in _OWN_OPTION[other].items() if name in usual}
-    for name in (*own, *(name for name in usual if f"{other}_" in name and name not in own)):
-        value = values.get(name, usual[name])
-        if value == usual[name] or (name in _FOLLOWED and value == values.get(_FOLLOWED[name])):
-            continue
-        said = f"{_flag(name)} {value}: has no meaning in a model without {absent}"
-        if name in own:
-            raise OdeTransformerError(f"{said}; use {_flag(own[name])}")
-        logger.warning(said)
-    meaningless = ["share_all_embeddings", "merge_src_tgt_embed"]
-    meaningless += ["adaptive_softmax_cutoff", "cuda_graphs"] * (side == "encoder")
-    for name in meaningless:
-        if getattr(cfg, name) and not usual[name]:
-            raise OdeTransformerError(f"{_flag(name)}: has no meaning in a model without {absent}")
-    if "coefficients" in usual:
-        _check_takes_coefficients(cfg, [side])
-
-
-def _flag(field: str) -> str:
-    return f"--{field.replace('_', '-')}"
+    check_stock(cfg, sides)
+    apply(MODEL_RULES, cfg)
+    options = [Options.of(cfg, side) for side in sides]
+    apply(ALL_SIDES_RULES, cfg, _Sides(options, " and ".join(o.given for o in options)))
+    for o in options:
+        apply(SIDE_RULES, cfg, o)

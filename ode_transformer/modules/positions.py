@@ -424,24 +424,19 @@ def _reset_biases(side: str, layers: nn.ModuleList) -> None:
 
 
 def _block_positions(learned: bool, cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
-    return BlockPositions(cfg, learned, sides) if str(cfg.position_blocks) == "all" else None
+    return BlockPositions(cfg, learned, sides) if cfg.position_blocks == "all" else None
 
 
 def _bias_positions(
     solver: Callable[[TransformerConfig, int], nn.Module], cfg: TransformerConfig, sides: Mapping[str, Any]
 ) -> PositionEncoder:
-    sharing, blocks = str(cfg.flow_sharing), str(cfg.position_blocks)
-    return BiasPositions(partial(solver, cfg), sides, sharing, blocks)
+    return BiasPositions(partial(solver, cfg), sides, cfg.flow_sharing, cfg.position_blocks)
 
 
 def _flow(cfg: TransformerConfig, embed_dim: int) -> nn.Module:
-    if not cfg.flow_horizon >= 0:
-        raise OdeTransformerError(
-            f"--flow-horizon {cfg.flow_horizon}: must be a positive number of tokens, or 0 for the longest sentence"
-        )
     horizon = cfg.flow_horizon or max(cfg.max_source_positions, cfg.max_target_positions)
     try:
-        return Flow(embed_dim, str(cfg.flow_method), cfg.flow_step, horizon)
+        return Flow(embed_dim, cfg.flow_method, cfg.flow_step, horizon)
     except ValueError as error:  # it names its arguments, which are options without their prefix
         raise OdeTransformerError(f"--flow-{error}") from error
 
@@ -477,4 +472,4 @@ def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> 
         cfg: the configuration.
         sides: the stacks by name, encoder and decoder.
     """
-    return POSITION_ENCODERS.named(str(cfg.position_encoder))(cfg, sides)
+    return POSITION_ENCODERS.named(cfg.position_encoder)(cfg, sides)

@@ -196,17 +196,3 @@ COEFFICIENTS: Table[Rule] = Table(
         "ema-channels": Rule(lambda stages, initial, embed_dim: MovingAverage(embed_dim)),
     },
 )
-
-
-def check_coefficients(name: str, stages: int) -> None:
-    """Check that the coefficients with this name can weight so many stages.
-
-    Raises:
-        ValueError: there is no such name, or the rule is for another number of stages.
-    """
-    if (needed := COEFFICIENTS.named(name).stages) not in (None, stages):
-        others = ", ".join(other for other, rule in COEFFICIENTS.items() if rule.stages in (None, stages))
-        raise ValueError(
-            f"coefficients {name!r} weight {needed} stages, but the integrator has {stages}: must be one of {others}; "
-            f"or the integrator must have {needed} stages{', such as heun' if needed == 2 else ''}"
-        )

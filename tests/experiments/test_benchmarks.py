@@ -219,7 +219,7 @@ def test_speed_is_the_baselines_time_over_its_own(monkeypatch):
         (["training", "--arch", "floater_tiny", "--precision", "fp16"], "--precision fp16: needs --device cuda"),
         (
             ["decoding", "--arch", "rk4_tiny", "--", "--coefficients", "sigmoid"],
-            "rk4_tiny: encoder with the integrator rk4",
+            "rk4_tiny: --coefficients sigmoid: must be one of fixed",
         ),
         (["suite", "tiny", "--", "--dropout", "0"], "-- --dropout 0: flags of models go with training and decoding"),
         (["training", "--arch", "floater_tiny", "--data", "nowhere"], "--data nowhere: "),

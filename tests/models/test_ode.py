@@ -409,53 +409,6 @@ def test_the_released_form_without_its_history_leaves_the_range_of_half_precisio
     assert m.encoder(*batch()[:2])["encoder_out"][0].abs().max() > FP16_MAX
 
 
-# Bad input
-
-
-@pytest.mark.parametrize(
-    ("arch", "values", "message"),
-    [
-        ("rk2_tiny", {"max-relative-length": 0}, r"--max-relative-length 0: must be 1 or more"),
-        ("rk4_tiny", {"coefficients": "sigmoid"}, r"'sigmoid'.*has 4.*scalars"),
-        ("rk2_tiny", {"coefficients": "two-tanh", "decoder-integrator": "rk4"}, r"'two-tanh'.*has 4"),
-        (
-            "rk2_second_order_tiny",
-            {"integrator": "polynet"},
-            r"second-order: needs .* heun, got polynet",
-        ),
-        ("rk2_second_order_tiny", {"ode-residual": "released"}, r"second-order: needs .*--ode-residual paper"),
-        ("rk2_tiny", {"no-encoder-normalize-before": True}, r"integrator heun.*must be euler.*post-norm encoder"),
-        ("rk2_tiny", {"no-decoder-normalize-before": True, "decoder-integrator": "rk4"}, r"rk4.*post-norm decoder"),
-        ("rk2_tiny", {"integrator": "leapfrog"}, r"--encoder-history learnable_dense: must be none.*leapfrog"),
-        ("rk2_tiny", {"decoder-integrator": "dlcl"}, r"--decoder-history learnable_dense: must be none.*dlcl"),
-        (
-            "rk2_tiny",
-            {"encoder-xformers-att-config": "{}"},
-            r"--encoder-xformers-att-config \{\}: is an option of fairseq",
-        ),
-        (
-            "pcformer_tiny",
-            {"ode-function": "san"},
-            r"--ode-function san: must be both with --encoder-history corrector",
-        ),
-        (
-            "ode_residual_tiny",
-            {"decoder-history": "corrector", "no-decoder-normalize-before": True},
-            r"--decoder-history corrector: needs a pre-norm decoder",
-        ),
-        ("rk2_tiny", {"word-dropout": 1.0}, r"--word-dropout 1\.0: must be a probability"),
-        (
-            "rk2_tiny",
-            {"integrator": "nesterov", "velocity-embedding": True, "word-dropout": 0.2},
-            r"--word-dropout 0\.2: must be 0 with --velocity-embedding",
-        ),
-    ],
-)
-def test_options_that_do_not_fit_are_named(arch, values, message):
-    with pytest.raises(ValueError, match=message):
-        model(arch, SMALL | SHARED | values)
-
-
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 @pytest.mark.parametrize("other", ["multistep", "nesterov"])
 def test_coefficients_and_residual_are_of_the_side_that_weights_stages(side, other):
@@ -476,24 +429,6 @@ def test_coefficients_and_residual_are_of_the_side_that_weights_stages(side, oth
     assert m(*batch())[0].isfinite().all()
 
 
-@pytest.mark.parametrize(
-    ("arch", "more"),
-    [
-        ("ode_residual_tiny", {"ode-function": "san"}),
-        ("rk2_tiny", {"ode-function": "ffn", "integrator": "leapfrog", "encoder-history": "none"}),
-        ("macaron_rk2_tiny", {"integrator": "euler"}),
-    ],
-)
-def test_a_function_that_nothing_integrates_is_named(arch, more, caplog):
-    """Euler steps are taken by each sub-layer in any case, multistep schemes take the increments of whole layers."""
-    small(arch, **more)
-    assert "has no meaning with --integrator" in caplog.text
-    caplog.clear()
-    small("rk2_tiny", **{"ode-function": "san"})
-    small("rk2_tiny", **{"ode-function": "san", "decoder-integrator": "leapfrog", "decoder-history": "none"})
-    assert "has no meaning" not in caplog.text
-
-
 def test_a_gate_in_the_decoder_alone():
     """An encoder of Euler steps has nothing to weight."""
     m = small("ode_residual_tiny", **{"decoder-integrator": "heun", "coefficients": "sigmoid"})
@@ -502,64 +437,12 @@ def test_a_gate_in_the_decoder_alone():
     assert alone.encoder.coefficients.weight.tolist() == [1.0] and alone.decoder.coefficients is None
 
 
-CHOICES = (
-    "integrator", "decoder-integrator", "coefficients", "gate-sharing", "ode-function", "ode-residual",
-    "relative-positions", "encoder-history", "decoder-history",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("flag", CHOICES)
-def test_unknown_choices_are_named_with_the_valid_ones(flag, capsys):
-    with pytest.raises(SystemExit) as exit_:
-        model("rk2_tiny", {flag: "other"})
-    assert exit_.value.code == 2
-    message = capsys.readouterr().err
-    assert f"--{flag}" in message and "'other'" in message and "choose from" in message
-
-
 def test_a_checkpoint_of_another_depth_is_named():
     shallow, deep = small("rk2_tiny"), small("rk2_tiny", **{"encoder-layers": 3})
     with pytest.raises(
         ValueError, match=r"encoder\.history\.weight has shape \(3, 3\).*must be \(4, 4\) for this history of 3"
     ):
         deep.load_state_dict(shallow.state_dict())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"relative-positions": "none", "max-relative-length": 16}, "--max-relative-length 16: has no meaning with"),
-        ({"coefficients": "fixed", "gate-sharing": "per-layer"}, "--gate-sharing per-layer: has no meaning with"),
-        ({"rk-norm": True, "integrator": "polynet"}, "--rk-norm: has no meaning without a Runge-Kutta"),
-        ({"velocity-embedding": True}, "--velocity-embedding: has no meaning without .* nesterov or triple"),
-        ({"tie-adaptive-weights": True}, "--tie-adaptive-weights True: is an option of fairseq's"),
-        ({"encoder-layers": -1}, "--encoder-layers -1: must be 0 or more"),
-        *(
-            (
-                {f"{name}-dropout".removeprefix("-"): value},
-                f"{name}-dropout {value}: must be a probability, from 0 to 1",
-            )
-            for name in ("", "attention", "activation", "adaptive-softmax")
-            for value in (1.5, -0.5)
-        ),
-        *(
-            ({"integrator": "euler", "coefficients": name}, f"--coefficients {name}: must be fixed, ones or scalars")
-            for name in ("ema", "ema-channels")
-        ),
-        ({"decoder-attention-heads": 3}, "--decoder-attention-heads 3: must divide the width 16"),
-        *(
-            ({"encoder-history": "none", "integrator": name, **option}, f"{message} with --integrator {name} and --dec")
-            for name in ("leapfrog", "dlcl", "nesterov", "triple")
-            for option, message in (
-                ({"coefficients": "ema"}, "--coefficients ema: must be fixed"),
-                ({"ode-residual": "released"}, "--ode-residual released: must be paper"),
-            )
-        ),
-    ],
-)
-def test_options_that_would_do_nothing_or_harm_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        small("rk2_tiny", **options)
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])

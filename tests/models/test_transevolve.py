@@ -355,40 +355,6 @@ def test_the_task_trains_it_at_its_length(tmp_path, arch):
 # Bad input
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"encoder-attention-heads": 3}, r"--encoder-attention-heads 3: .*128"),
-        ({"decoder-attention-heads": 3}, r"--decoder-attention-heads 3: .*128"),
-        ({"decoder-embed-dim": 64}, r"--decoder-embed-dim 64: must be the encoder's, 128"),
-        ({"encoder-layerdrop": 0.1}, r"--encoder-layerdrop 0\.1: is an option of fairseq's"),
-        ({"evolution-depth": 0}, r"--evolution-depth 0: must be 1 or more"),
-        ({"evolution-blocks": 0}, r"--evolution-blocks 0: must be 1 or more"),
-        ({"encoder-layers": 3}, r"--encoder-layers 3: has no meaning.*use --evolution-blocks and --evolution-depth"),
-        ({"attention-dropout": 0.1}, r"--attention-dropout 0\.1: has no meaning"),
-        ({"encoder-normalize-before": True}, r"--encoder-normalize-before True: has no meaning"),
-        *(
-            (
-                {"evolution-feed-forward": "random", f"{side}-ffn-embed-dim": 511},
-                rf"--{side}-ffn-embed-dim 511: must be even",
-            )
-            for side in ("encoder", "decoder")
-        ),
-        ({"adaptive-input": True}, r"--adaptive-input True: is an option of fairseq's"),
-        ({"tie-adaptive-weights": True}, r"--tie-adaptive-weights True: is an option of fairseq's"),
-        ({"tie-adaptive-proj": True}, r"--tie-adaptive-proj True: is an option of fairseq's"),
-        ({"base-layers": 1}, r"--base-layers 1: is an option of fairseq's"),
-        ({"encoder-ffn-embed-dim": 0}, r"--encoder-ffn-embed-dim 0: must be 1 or more"),
-        ({"decoder-attention-heads": 0}, r"--decoder-attention-heads 0: must be 1 or more"),
-        ({"max-target-positions": 0}, r"--max-target-positions 0: must be 1 or more"),
-        ({"dropout": 1.5}, r"--dropout 1\.5: must be a probability, from 0 to 1"),
-    ],
-)
-def test_options_that_do_not_fit_are_named(values, message):
-    with pytest.raises(ValueError, match=message):
-        model("transevolve_fullff_1_tiny", values)
-
-
 def test_a_decoder_is_not_asked_to_look_ahead():
     tokens, lengths, previous = batch()
     m = small("transevolve_fullff_1_tiny")
@@ -399,14 +365,6 @@ def test_a_decoder_is_not_asked_to_look_ahead():
 def test_a_decoder_needs_the_encoder():
     with pytest.raises(ValueError, match="needs the output of an encoder"):
         small("transevolve_fullff_1_tiny").decoder(batch()[2])
-
-
-def test_an_unknown_form_is_named_with_the_valid_ones(capsys):
-    with pytest.raises(SystemExit) as exit_:
-        model("transevolve_fullff_1_tiny", {"transevolve-form": "code"})
-    assert exit_.value.code == 2
-    message = capsys.readouterr().err
-    assert "--transevolve-form" in message and "paper" in message and "released" in message
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("paper", "released"), ("released", "paper")])

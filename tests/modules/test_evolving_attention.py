@@ -168,22 +168,6 @@ def test_padding_is_unseen_in_half_precision(form, mask, dtype, tolerance):
     assert torch.equal(z[:-2], y[:-2])
 
 
-@pytest.mark.parametrize("heads", [0, 3, 5])
-def test_a_number_of_heads_that_does_not_divide_is_named(heads):
-    with pytest.raises(ValueError, match=rf"--decoder-attention-heads {heads}: .* divide the width {D}"):
-        InitialState(D, heads, 0.0, "decoder")
-
-
-def test_an_odd_width_is_named():
-    with pytest.raises(ValueError, match="--encoder-embed-dim 15: must be even"):
-        InitialState(15, 3, 0.0)
-
-
-def test_an_unknown_form_is_named():
-    with pytest.raises(ValueError, match=r"'code'.*paper, released"):
-        EvolvingAttention(D, M, 0, L, "code", 0.0)
-
-
 @pytest.mark.parametrize("form", ["paper", "released"])
 def test_a_step_of_decoding_in_half_precision_sees_all_keys(form):
     initial, attention, x, *_ = setting(form, "causal", torch.bfloat16)

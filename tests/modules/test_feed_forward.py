@@ -96,8 +96,3 @@ def test_a_feed_forward_is_two_maps_around_a_relu(kind):
 def test_the_two_projections_have_matrices_of_their_own():
     ff = feed_forward("random")
     assert not torch.equal(ff.fc1.left, ff.fc2.right)
-
-
-def test_an_unknown_kind_is_named():
-    with pytest.raises(ValueError, match=r"'half'.*full, random"):
-        feed_forward("half")

@@ -208,8 +208,3 @@ def test_a_copy_of_a_model_has_no_recordings_and_a_checkpoint_no_trace():
         step(m, *inputs)
     assert not copy.deepcopy(m).graphs.recorded
     assert m.state_dict().keys() == small("macaron").state_dict().keys()
-
-
-def test_what_a_graph_cannot_hold_is_refused():
-    with pytest.raises(OdeTransformerError, match=r"cuda-graphs.*checkpoint-activations"):
-        model(**{"checkpoint-activations": True})

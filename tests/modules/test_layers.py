@@ -160,12 +160,6 @@ def test_two_hidden_layers_without_residual(data):
     torch.testing.assert_close(layer(x, Context(mask))[0], y + layer.fc2(z))
 
 
-@pytest.mark.parametrize(("splitting", "hidden"), [("strang", 2), ("lie-trotter", 3), ("lie-trotter", 0)])
-def test_hidden_layers_out_of_their_set_are_refused(splitting, hidden):
-    with pytest.raises(ValueError, match="--ffn-hidden-layers"):
-        EncoderLayer(config(splitting, hidden=hidden))
-
-
 def test_initial_values_are_those_of_the_papers_code():
     layer = EncoderLayer(config("strang"))
     for name, p in layer.named_parameters():

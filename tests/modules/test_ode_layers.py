@@ -363,38 +363,6 @@ def test_a_layer_with_momentum(name, function, splitting, data):
         torch.testing.assert_close(mine, expected, atol=1e-12, rtol=1e-12)
 
 
-# Bad input
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"encoder_normalize_before": False}, r"integrator heun.*must be euler.*--encoder-normalize-before"),
-        ({"integrator": "rk5"}, r"'rk5'.*heun.*rk4"),
-        ({"coefficients": "sigmoid", "integrator": "rk4"}, r"'sigmoid'.*has 4.*scalars"),
-        ({"coefficients": "sigmoid", "integrator": "euler"}, r"sigmoid: must be fixed, ones or scalars with"),
-        ({"relative_positions": "keys", "max_relative_length": 0}, r"--max-relative-length 0: must be 1 or more"),
-        ({"coefficients": "second-order", "rk_norm": True}, r"second-order: cannot be combined with --rk-norm"),
-        (
-            {"splitting": "parallel", "ode_function": "san"},
-            r"--ode-function san: must be both with --splitting parallel",
-        ),
-        (
-            {"splitting": "parallel", "integrator": "euler", "encoder_normalize_before": False},
-            r"--splitting parallel: must not.*post-norm encoder.*--encoder-normalize-before",
-        ),
-    ],
-)
-def test_options_that_do_not_fit_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        EncoderLayer(config(gate_sharing="per-layer", **options))
-
-
-def test_a_post_norm_layer_has_no_weights():
-    with pytest.raises(ValueError, match=r"coefficients scalars.*post-norm encoder"):
-        EncoderLayer(config(integrator="euler", coefficients="scalars", encoder_normalize_before=False))
-
-
 def test_a_new_tableau_is_a_layer_at_once(data):
     """A method is data: nothing else has to know of it."""
     y, mask = data

@@ -444,11 +444,6 @@ def test_learned_tables():
     ("flags", "words"),
     [
         ({"flow-step": 0.0}, "--flow-step 0.0"),
-        ({"position-encoder": "none", "position-blocks": "input"}, "--position-blocks input: has no meaning"),
-        ({"position-encoder": "none", "flow-step": 2}, "--flow-step 2.0: has no meaning"),
-        ({"position-encoder": "rnn-scalar-1", "flow-method": "midpoint"}, "--flow-method midpoint: has no meaning"),
-        ({"position-encoder": "learned", "no-token-positional-embeddings": True}, "--position-encoder learned"),
-        ({"position-encoder": "sinusoidal", "encoder-learned-pos": True}, "--position-encoder sinusoidal"),
         ({"decoder-embed-dim": 8, "decoder-output-dim": 16}, "--flow-sharing all: needs one width"),
         (
             {
@@ -471,13 +466,6 @@ def test_two_widths_have_a_flow_each():
     m = small("floater_tiny", **{"decoder-embed-dim": 8, "decoder-output-dim": 8, "share-all-embeddings": None,
                                  "flow-sharing": "stack"})  # fmt: skip
     assert logits(m).isfinite().all()
-
-
-def test_unknown_encoders_are_named(capsys):
-    with pytest.raises(SystemExit):
-        small("floater_tiny", **{"position-encoder": "rotary"})
-    assert "rotary" in capsys.readouterr().err
-    assert "rotary" not in positions.POSITION_ENCODERS
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ode_transformer.numerics.coefficients import COEFFICIENTS, check_coefficients
+from ode_transformer.numerics.coefficients import COEFFICIENTS
 from ode_transformer.numerics.integrators import HEUN, MIDPOINT, RALSTON, RK4, ButcherTableau
 from tests.helpers import rk_step
 
@@ -145,18 +145,6 @@ def test_gradients(name, stages):
 def test_the_methods_own_weights_need_no_module():
     assert build("fixed", 4) is None
     assert build("ones", 1) is None
-
-
-@pytest.mark.parametrize("name", ["sigmoid", "two-sigmoids", "two-tanh", "second-order"])
-@pytest.mark.parametrize("stages", [1, 3, 4])
-def test_a_gate_of_two_stages_fits_no_other_number(name, stages):
-    with pytest.raises(ValueError, match=rf"'{name}'.*has {stages}.*scalars.*heun"):
-        check_coefficients(name, stages)
-
-
-def test_unknown_coefficients_are_named_with_the_valid_ones():
-    with pytest.raises(ValueError, match=r"'softmax'.*fixed.*ema"):
-        check_coefficients("softmax", 2)
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "two-tanh", "second-order", "scalars", "ema"])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ode_transformer.models.transformer import INTEGRATORS
-from ode_transformer.numerics.integrators import EULER
+import ode_transformer.models  # noqa: F401  closes the tables
+from ode_transformer.numerics.integrators import EULER, INTEGRATORS
 from ode_transformer.numerics.table import Table
 
 
