@@ -43,8 +43,6 @@ PHRASES = {
     r"(?!t|m|\w*[-=_({|:'\")])": "-iz-",
     r"\b(?:behaviour|neighbour|colour|favour|labelled|modelling|centred|licence)": "behavior, color, ...",
 }
-# The grammar of the generated corpus: its English is data.
-DATA = re.compile(r"^# --- Lexicon.*?(?=^# --- Words)", re.S | re.M)
 
 
 def prose(source: str) -> str:
@@ -69,7 +67,7 @@ def texts() -> dict[str, str]:
     found = {}
     for path in [*pages, *ROOT.glob("ode_transformer/**/*.py"), *ROOT.glob("docs/*.py")]:
         text = path.read_text(encoding="utf-8")
-        text = prose(DATA.sub("", text)) if path.suffix == ".py" else text
+        text = prose(text) if path.suffix == ".py" else text
         text = re.sub(r"```.*?```|``[^`]*``|`[^`\n]*`|\bCOLOURS\b", "", text, flags=re.S)
         found[path.relative_to(ROOT).as_posix()] = re.sub(r"\s+(?:# )?", " ", text)
     return found

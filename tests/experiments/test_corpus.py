@@ -18,15 +18,16 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments.text import corpus
 from tests.helpers import refused
 
-NOUNS = {noun.singular: noun for noun in corpus.NOUN_LIST}
-VERBS = {verb.infinitive: verb for verb in corpus.VERB_LIST}
-STEMS = [row[0] for row in corpus.rows(corpus.ADJECTIVES)]
+NOUNS = {noun[1]: noun for noun in corpus.NOUNS}
+VERBS = {verb[0].replace("|", ""): verb for verb in corpus.VERBS}
+STEMS = [row[0] for row in corpus.ADJECTIVES]
 ADJECTIVE_FORMS = {stem + ending: stem for stem in STEMS for ending in ("e", "en", "er", "es", "em")}
 GENDERS = defaultdict(set)  # of each form of a noun: "m", "f", "n" and "p" for plural
-for each in corpus.NOUN_LIST:
-    for letter in "NADG":
-        GENDERS[each.form(letter)].add("mfn"[each.gender])
-        GENDERS[each.form(letter, True)].add("p")
+FORMS = {}  # of nouns, and their singulars
+for article, singular, plural, *_ in corpus.NOUNS:
+    for form, gender in ((singular, "mfn"[corpus.ARTICLES.index(article)]), (plural, "p"), (plural + "n", "p")):
+        GENDERS[form].add(gender)
+        FORMS.setdefault(form, singular)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def sources(sentences):
 @pytest.fixture(scope="module")
 def large_sample():
     grammar = corpus.Grammar(Random(7))
-    return [grammar.sentence() for _ in range(6_000)]
+    return [grammar.sentence() for _ in range(4_000)]
 
 
 # --- The splits
@@ -67,7 +68,7 @@ def test_train_does_not_depend_on_the_size_of_the_other_splits():
 def test_word_types_and_lengths(sentences):
     for side in (0, 1):
         texts = [sentence[side].split() for split in sentences.values() for sentence in split]
-        assert len({word.lower() for text in texts for word in text}) >= (1000 if side == 0 else 900)
+        assert len({word.lower() for text in texts for word in text}) >= (380 if side == 0 else 280)
         assert sum(map(len, texts)) / len(texts) >= 10
 
 
@@ -81,25 +82,22 @@ def test_every_test_sentence_holds_a_combination_unseen_in_training(sentences):
 
 def test_combinations_are_those_of_the_text(sentences):
     """The generator's own account of adjectives with nouns agrees with the German text, read from outside."""
-    forms = {}
-    for noun in corpus.NOUN_LIST:
-        for case in "NADG":
-            forms[noun.form(case)] = forms[noun.form(case, True)] = noun.singular
     for sentence in sentences["train"][:3000] + sentences["test"]:
         tokens = sentence.source.split()
         lowered = [tokens[0].lower(), *tokens[1:]]  # "Jungen" within a sentence is a noun
         text = {
-            (ADJECTIVE_FORMS[left], forms[right])
+            (ADJECTIVE_FORMS[left], FORMS[right])
             for left, right in pairwise(lowered)
-            if left in ADJECTIVE_FORMS and right in forms
+            if left in ADJECTIVE_FORMS and right in FORMS
         }
         assert text == {pair for pair in sentence.combinations if pair[0] in STEMS}, sentence.source
         for verb, noun in sentence.combinations:
             if verb in VERBS:
-                v = VERBS[verb]
-                shown = {v.infinitive, v.stem, v.third, v.prefix + v.third, v.participle, f"{v.prefix}zu{v.stem}"}
+                infinitive, third, participle, *_ = VERBS[verb]
+                prefix, _, stem = infinitive.rpartition("|")
+                shown = {verb, stem, third, prefix + third, prefix + participle}
                 assert shown & set(lowered), (verb, sentence.source)
-            assert {token for token in tokens if forms.get(token) == noun}, (noun, sentence.source)
+            assert {token for token in tokens if FORMS.get(token) == noun}, (noun, sentence.source)
 
 
 def test_every_word_of_valid_and_test_is_seen_in_training(sentences):
@@ -171,169 +169,68 @@ def test_looking_up_word_by_word_scores_below_30(sentences):
 # --- German and English
 
 
-PARADIGMS = {  # singular N A D, then plural N A D
-    ("d", "Apfel"): "der rote Apfel, den roten Apfel, dem roten Apfel",
-    ("d", "Birne"): "die rote Birne, die rote Birne, der roten Birne",
-    ("d", "Boot"): "das rote Boot, das rote Boot, dem roten Boot",
-    ("ein", "Apfel"): "ein roter Apfel, einen roten Apfel, einem roten Apfel",
-    ("ein", "Birne"): "eine rote Birne, eine rote Birne, einer roten Birne",
-    ("ein", "Boot"): "ein rotes Boot, ein rotes Boot, einem roten Boot",
-    ("dies", "Boot"): "dieses rote Boot, dieses rote Boot, diesem roten Boot",
-    ("unser", "Apfel"): "unser roter Apfel, unseren roten Apfel, unserem roten Apfel",
-    ("d", "Äpfel"): "die roten Äpfel, die roten Äpfel, den roten Äpfeln",
-    ("kein", "Boote"): "keine roten Boote, keine roten Boote, keinen roten Booten",
-    ("", "Birnen"): "rote Birnen, rote Birnen, roten Birnen",
+PARADIGMS = {  # N A D
+    ("d", 0): "der rote, den roten, dem roten",
+    ("d", 1): "die rote, die rote, der roten",
+    ("d", 2): "das rote, das rote, dem roten",
+    ("d", 3): "die roten, die roten, den roten",
+    ("ein", 0): "ein roter, einen roten, einem roten",
+    ("ein", 1): "eine rote, eine rote, einer roten",
+    ("ein", 2): "ein rotes, ein rotes, einem roten",
+    ("dies", 2): "dieses rote, dieses rote, diesem roten",
+    ("unser", 0): "unser roter, unseren roten, unserem roten",
+    ("", 3): "rote, rote, roten",
 }
 
 
-@pytest.mark.parametrize(("stem", "word"), PARADIGMS)
-def test_declension(stem, word):
-    noun = next(n for n in corpus.NOUN_LIST if word in (n.singular, n.plural))
-    plural = word == noun.plural
-    column = 3 if plural else noun.gender
-    for case, expected in zip("NAD", PARADIGMS[stem, word].split(", "), strict=True):
+@pytest.mark.parametrize(("stem", "column"), PARADIGMS)
+def test_declension(stem, column):
+    for case, expected in zip("NAD", PARADIGMS[stem, column].split(", "), strict=True):
         adjective = "rot" + corpus.adjective_ending(stem, case, column)
-        phrase = f"{corpus.determiner(stem, case, column)} {adjective} {noun.form(case, plural)}"
-        assert phrase.strip() == expected
+        assert f"{corpus.determiner(stem, case, column)} {adjective}".strip() == expected
+
+
+def clause(infinitive, mode, plural=False, negated=False, **parts):
+    german, english = ("die Köche", "the cooks") if plural else ("der Koch", "the cook")
+    subject = corpus.Phrase({"N": german}, english, plural, "Koch", "P")
+    parts = {role: tuple(text.split(" = ")) for role, text in parts.items()}
+    return corpus.Clause(subject, VERBS[infinitive], mode, negated, parts | ({"not": ("nicht", "")} if negated else {}))
 
 
 @pytest.mark.parametrize(
-    ("singular", "genitive"),
-    [("Lehrer", "Lehrers"), ("Arzt", "Arztes"), ("Student", "Studenten"), ("Frau", "Frau"), ("Kind", "Kindes")],
-)
-def test_genitive(singular, genitive):
-    assert NOUNS[singular].form("G") == genitive
-
-
-def test_nouns_of_the_weak_declension_keep_their_n():
-    assert [NOUNS["Junge"].form(case) for case in "NAD"] == ["Junge", "Jungen", "Jungen"]
-    assert NOUNS["Lehrer"].form("D", plural=True) == "Lehrern"
-    assert NOUNS["Frau"].form("D", plural=True) == "Frauen"
-
-
-def phrase(german, english, person=2):
-    return corpus.Phrase({"N": german.split()}, english.split(), english.split(), person)
-
-
-def clause(infinitive, mode, person=2, negated=False, **parts):
-    subject = phrase("die Köche" if person == 4 else "der Koch", "the cooks" if person == 4 else "the cook", person)
-    parts = {role: tuple(side.split() for side in text.split(" = ")) for role, text in parts.items()}
-    if negated:
-        parts["not"] = (["nicht"], [])
-    return corpus.Clause(subject, VERBS[infinitive], mode, negated, parts)
-
-
-@pytest.mark.parametrize(
-    ("infinitive", "mode", "person", "german", "english"),
+    ("infinitive", "mode", "plural", "german", "english"),
     [
-        ("anrufen", "present", 2, "gestern ruft der Koch sie an", "the cook calls her yesterday"),
-        ("anrufen", "present", 4, "gestern rufen die Köche sie an", "the cooks call her yesterday"),
-        ("anrufen", "perfect", 2, "gestern hat der Koch sie angerufen", "the cook called her yesterday"),
-        ("finden", "werden", 2, "gestern wird der Koch sie finden", "the cook will find her yesterday"),
-        ("finden", "müssen", 2, "gestern muss der Koch sie finden", "the cook has to find her yesterday"),
-        ("finden", "dürfen", 4, "gestern dürfen die Köche sie finden", "the cooks are allowed to find her yesterday"),
+        ("anrufen", "present", False, "gestern ruft der Koch sie an", "the cook calls her yesterday"),
+        ("anrufen", "present", True, "gestern rufen die Köche sie an", "the cooks call her yesterday"),
+        ("anrufen", "perfect", False, "gestern hat der Koch sie angerufen", "the cook called her yesterday"),
+        ("finden", "werden", False, "gestern wird der Koch sie finden", "the cook will find her yesterday"),
+        ("finden", "mögen", True, "gestern möchten die Köche sie finden", "the cooks would like to find her yesterday"),
     ],
 )
-def test_main_clauses(infinitive, mode, person, german, english):
-    built = clause(infinitive, mode, person, accusative="sie = her", time="gestern = yesterday")
+def test_main_clauses(infinitive, mode, plural, german, english):
+    built = clause(infinitive, mode, plural, time="gestern = yesterday", A="sie = her")
     assert " ".join(built.german("second", "time")) == german
     assert " ".join(built.english()) == english
 
 
-def test_verb_final_infinitive_question_and_negation():
-    built = clause("anrufen", "present", accusative="den Gast = the guest")
+def test_verb_final_question_and_negation():
+    built = clause("anrufen", "present", A="den Gast = the guest")
     assert " ".join(built.german("final")) == "der Koch den Gast anruft"
-    assert " ".join(built.german("zu")) == "den Gast anzurufen"
-    assert " ".join(built.english("to")) == "to call the guest"
-    built = clause("warten", "perfect", negated=True, prepositional="auf den Gast = the guest")
-    assert " ".join(built.german("final")) == "der Koch nicht auf den Gast gewartet hat"
-    assert " ".join(built.english()) == "the cook did not wait for the guest"
-    built.negated = False
-    assert " ".join(built.english("question")) == "did the cook wait for the guest"
-    built = clause("finden", "können", negated=True, accusative="den Gast = the guest")
+    assert " ".join(built.german("first")) == "ruft der Koch den Gast an"
+    assert " ".join(built.english(question=True)) == "does the cook call the guest"
+    built = clause("zuhören", "perfect", negated=True, D="dem Gast = the guest")
+    assert " ".join(built.german("final")) == "der Koch dem Gast nicht zugehört hat"
+    assert " ".join(built.english()) == "the cook did not listen to the guest"
+    built = clause("finden", "können", negated=True, A="den Gast = the guest")
     assert " ".join(built.german("second", "subject")) == "der Koch kann den Gast nicht finden"
     assert " ".join(built.english()) == "the cook cannot find the guest"
-
-
-def test_verbs_of_movement_take_sein():
-    built = clause("gehen", "perfect", 4, place="zum Markt = to the market")
-    assert " ".join(built.german("second", "subject")) == "die Köche sind zum Markt gegangen"
-    assert " ".join(built.english()) == "the cooks went to the market"
-
-
-def test_an_object_pronoun_goes_before_the_particle():
-    built = clause("abholen", "present", accusative="ihn = him")
-    assert " ".join(built.english()) == "the cook picks up him"
-    built.pronoun = "accusative"
-    assert " ".join(built.english()) == "the cook picks him up"
-
-
-@pytest.mark.parametrize(
-    ("n", "german", "english"),
-    [
-        (2, "zwei", "two"),
-        (12, "zwölf", "twelve"),
-        (16, "sechzehn", "sixteen"),
-        (17, "siebzehn", "seventeen"),
-        (21, "einundzwanzig", "twenty-one"),
-        (30, "dreißig", "thirty"),
-        (47, "siebenundvierzig", "forty-seven"),
-        (66, "sechsundsechzig", "sixty-six"),
-        (77, "siebenundsiebzig", "seventy-seven"),
-    ],
-)
-def test_numbers(n, german, english):
-    assert corpus.number(n) == (german, english)
-
-
-@pytest.mark.parametrize(
-    ("n", "german", "english"),
-    [
-        (1, "ersten", "first"),
-        (3, "dritten", "third"),
-        (4, "vierten", "fourth"),
-        (7, "siebten", "seventh"),
-        (12, "zwölften", "twelfth"),
-        (16, "sechzehnten", "sixteenth"),
-        (20, "zwanzigsten", "twentieth"),
-        (21, "einundzwanzigsten", "twenty-first"),
-        (30, "dreißigsten", "thirtieth"),
-    ],
-)
-def test_ordinals(n, german, english):
-    assert corpus.ordinal(n) == (german, english)
-
-
-@given(st.integers(0, 99), st.integers(0, 99))
-def test_no_two_numbers_share_a_word(m, n):
-    for side in (0, 1):
-        assert (corpus.number(m)[side] == corpus.number(n)[side]) == (m == n)
-
-
-def test_half_an_hour_counts_towards_the_next(sentences):
-    after = {
-        "halb": ("half", "past", -1),
-        "nach": ("quarter", "past", 0),
-        "vor": ("quarter", "to", 0),
-    }
-    words = {corpus.number(n)[0]: n for n in range(1, 13)}
-    seen = Counter()
-    for sentence in sentences["train"]:
-        german, english = sentence.source.split(), sentence.target.split()
-        for i, token in enumerate(german[:-1]):
-            if token in after and german[i - 1] in ("um", "Um", "Viertel"):
-                unit, direction, shift = after[token]
-                expected = f"{unit} {direction} {corpus.number(words[german[i + 1]] + shift)[1]}"
-                assert expected in " ".join(english), sentence
-                seen[token] += 1
-    assert set(seen) == set(after)
 
 
 def test_articles_agree_with_their_nouns(sources):
     """In running text: the article before an (adjective and) noun admits its gender or its plural."""
     admits = {"das": "n", "dem": "mn", "im": "mn", "zum": "mn", "des": "mn", "den": "mp", "die": "fp", "der": "mf"}
-    admits |= {"einen": "m", "einem": "mn", "eine": "f", "einer": "f", "ein": "mn", "keinen": "mp", "jede": "f"}
-    admits |= {"jeder": "mf", "jedes": "n", "zur": "f", "mein": "mn", "meinem": "mn", "dieses": "n", "keine": "fp"}
+    admits |= {"einen": "m", "einem": "mn", "eine": "f", "einer": "f", "ein": "mn", "mein": "mn", "meinem": "mn"}
+    admits |= {"dieses": "n", "diesen": "mp", "unseren": "mp"}
     checked = Counter()
     for tokens in sources:
         tokens = [tokens[0][0].lower() + tokens[0][1:], *tokens[1:]]
@@ -341,23 +238,22 @@ def test_articles_agree_with_their_nouns(sources):
             rest = tokens[i + 1 : i + 3]
             adjective = rest[0] if len(rest) == 2 and rest[0] in ADJECTIVE_FORMS else ""
             noun = rest[1] if adjective else rest[0] if rest else ""
-            relative = article.startswith("d") and tokens[i - 1] == ","  # ", der Tagebücher ausgeliehen hat"
-            if article in admits and noun in GENDERS and not relative:
+            if article in admits and noun in GENDERS:
                 assert set(admits[article]) & GENDERS[noun], " ".join(tokens)
                 checked[article] += 1
-                if adjective and article in ("dem", "den", "des", "einen", "einem", "keinen", "meinem"):
+                if adjective and article in ("dem", "den", "einen", "einem", "meinem"):
                     assert adjective.endswith("en"), " ".join(tokens)
-                if adjective and article in ("das", "eine", "jede", "dieses"):
+                if adjective and article in ("das", "eine", "dieses"):
                     assert adjective.endswith("e"), " ".join(tokens)
-    assert {"das", "dem", "den", "einen", "eine", "jede"} <= set(checked)
+    assert {"das", "dem", "den", "einen", "eine", "dieses"} <= set(checked)
 
 
 def test_subordinate_clauses_end_in_a_finite_verb(sources):
-    finite = {form for verb in corpus.VERB_LIST for form in (verb.prefix + verb.third, verb.infinitive)}
-    finite |= {*corpus.HABEN, *corpus.SEIN} | {form for forms in corpus.MODALS.values() for form in forms[0].split()}
+    finite = {verb[0].rpartition("|")[0] + verb[1] for verb in corpus.VERBS} | {*VERBS, "hat", "haben"}
+    finite |= {form for forms in corpus.MODALS.values() for form in forms[:2]}
     checked = 0
     for tokens in sources:
-        for word in ("weil", "obwohl", "dass", "ob", "damit", "falls"):
+        for word in ("weil", "obwohl", "bevor", "wenn"):
             if f", {word} " in " ".join(tokens):
                 checked += 1
                 assert tokens[-2] in finite, " ".join(tokens)
@@ -374,9 +270,9 @@ def test_a_and_an(sentences):
 
 def test_every_construction_occurs(sentences):
     text = "\n".join(sentence.source for sentence in sentences["train"])
-    for piece in (" , weil ", " , dass ", " , um ", " nicht ", " kein", " als ", " Uhr", " halb ", " ist ", " hat "):
+    for piece in (" , weil ", " nicht ", " hat ", " drei ", " im Wald"):
         assert piece in text, piece
-    for start in ("Wann ", "Gestern ", "Den ", "Dem ", "Am ", "Im ", "Vor "):
+    for start in ("Wann ", "Gestern ", "Den ", "Weil ", "Hat "):
         assert f"\n{start}" in text, start
 
 
