@@ -6,12 +6,14 @@ source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
 checksums=$share/data-prep/checksums
 dry_run=0
-out='' settings=() needs=(python)
-joined=yes dictionary=() # more flags of binarise
-tokenised=() # --tokenise=FLAGS, if the tokenization of the text is known, for the manifest
+out='' needs=(python)
+# The work on text: `prepare` makes binarized data of a parallel corpus, `binarise` of text of one language.
+text_tool=(python -m ode_transformer text)
 
-# The options that all scripts have.
-shared_help() {
+# --- Options
+
+# The options that all scripts have, and those of corpora that `corpus` begins.
+more_help() {
     cat <<END
 
 DIR is complete if it exists: a second run does nothing, and refuses other settings; a run that was stopped is resumed.
@@ -19,13 +21,12 @@ DIR is complete if it exists: a second run does nothing, and refuses other setti
 Further options:
   --out DIR          where the data go; the text goes to DIR.text beside it
 ${workers+  --workers N        processes (default: ${workers:-one for each processor that may be used})
-}  --dry-run          print the commands only
+}${corpus_help:-}  --dry-run          print the commands only
   --downloads        print only the names of the files that would be downloaded, one per line
+
+  ARCHIVES_SHA256    a list of SHA-256 sums to check archives with (default: data-prep/checksums/archives.sha256)
 END
 }
-
-# Scripts may replace it.
-more_help() { shared_help; }
 
 # Print the plain commands from here on and run none.
 print_only() {
@@ -44,9 +45,6 @@ print_downloads() {
         if [[ ${1%/*} == "$share/data-prep" ]]; then "${asked[@]}" "$1" --downloads "${@:2}"; fi
     }
 }
-
-# The text work that is not another program's: sub-commands that check, tokenize and so on.
-text_tool=(python -m ode_transformer text)
 
 # One of a set of values, or an error that names the option: choice --name VALUE VALID...
 choice() {
@@ -101,11 +99,13 @@ options() {
     if [[ -n $out ]]; then out=$(absolute "$out"); fi
 }
 
+# --- Beginning, and work that is done once
+
 # begin [SETTING...]: set $out, by default data-bin/$name, and $text beside it; exit if $out exists and was made with
 # these settings. Without settings none are stored.
 begin() {
     out=${out:-$root/data-bin/$name}
-    text=$out.text settings=("$@")
+    text=$out.text
     [[ $text != *,* ]] || die "--out $out: must hold no comma, which separates values for fairseq-hydra-train"
     alone "$out"
     if [[ -e $out ]]; then
@@ -119,13 +119,6 @@ begin() {
         workers=$(python -c 'from ode_transformer.processors import usable; print(usable())')
     fi
     if [[ $dry_run -eq 0 && $# -gt 0 ]]; then "${text_tool[@]}" settings "$text/settings.json" "$@"; fi
-    if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
-}
-
-# Note the settings in $out.part, and rename it to $out.
-finish() {
-    run "${text_tool[@]}" settings "$out.part/manifest.json" "${settings[@]}"
-    run mv "$out.part" "$out"
 }
 
 # A check of data that are complete; scripts may replace it.
@@ -142,8 +135,44 @@ once() {
     run mv "$file.part" "$file"
 }
 
-# raw_dir_exists: an error unless RAW_DIR, which is set, is a folder.
-raw_dir_exists() { [[ -d $RAW_DIR ]] || die "RAW_DIR=$RAW_DIR: no such folder"; }
+# alone PATH: wait until no other process, this script's killed predecessor's included, works on PATH.
+alone() {
+    if [[ $dry_run -eq 1 ]]; then return; fi
+    need flock
+    mkdir -p "$(dirname "$1")"
+    while [[ ! $1.lock -ef /proc/self/fd/8 ]]; do # whoever had it may have removed it
+        exec 8>>"$1.lock"
+        if ! flock --nonblock 8; then
+            echo "waiting for another process that prepares $1" >&2
+            flock 8
+        fi
+    done
+}
+
+# need PROGRAM...: an error that names the programs that are not installed.
+need() {
+    local program
+    for program in "$@"; do
+        command -v "$program" >/dev/null || die "$program is needed and not installed"
+    done
+}
+
+# compare WHAT FILE PUBLISHED [words]: say whether a file has as many lines, or words, as published.
+compare() {
+    local found unit=${4:-lines}
+    if [[ $dry_run -eq 1 ]]; then return; fi
+    if [[ $unit == words ]]; then found=$(wc -w <"$2"); else found=$(wc -l <"$2"); fi
+    if [[ $found -eq $3 ]]; then
+        echo "$1: $found $unit, as published" >&2
+    else
+        echo "warning: $1: $found $unit, published $3" >&2
+    fi
+}
+
+# --- Where text comes from
+
+# raw_dir_exists: an error unless RAW_DIR, if it is set, is a folder.
+raw_dir_exists() { [[ -z ${RAW_DIR:-} || -d $RAW_DIR ]] || die "RAW_DIR=$RAW_DIR: no such folder"; }
 
 # find_set NAME WORK: set $folder to the folder of a set and $origin to where it comes from: $RAW_DIR,
 # $ODE_TRANSFORMER_DATA/NAME, or $ODE_TRANSFORMER_DATA/NAME.tar.xz, unpacked into WORK; otherwise $folder is empty.
@@ -152,8 +181,8 @@ find_set() {
     local data=${ODE_TRANSFORMER_DATA:-}
     folder='' origin=download
     tried="RAW_DIR is not set, ODE_TRANSFORMER_DATA is not set"
+    raw_dir_exists
     if [[ -n ${RAW_DIR:-} ]]; then
-        raw_dir_exists
         folder=$(absolute "$RAW_DIR") origin=RAW_DIR
     elif [[ -n $data ]]; then
         [[ -d $data ]] || die "ODE_TRANSFORMER_DATA=$data: no such folder"
@@ -172,6 +201,12 @@ find_set() {
             [[ -d $folder || $dry_run -eq 1 ]] || die "$data/$1.tar.xz holds no folder $1"
         fi
     fi
+}
+
+# set_of NAME: as find_set, for a set that cannot be downloaded, and is another than that of RAW_DIR.
+set_of() {
+    RAW_DIR='' find_set "$1" "$text/unpacked/$1"
+    [[ -n $folder ]] || die "$1: $tried${2:-}"
 }
 
 # download URL FILE: fetch a file, and resume a download that was interrupted. Fails if the file cannot be fetched.
@@ -211,7 +246,7 @@ known_archive() {
 # fetch VARIABLE FILE URL: set $archive to $RAW_DIR/FILE if it is there, or to FILE as downloaded from URL, which
 # VARIABLE says.
 fetch() {
-    if [[ -n ${RAW_DIR:-} ]]; then raw_dir_exists; fi
+    raw_dir_exists
     if [[ -f ${RAW_DIR:-}/$2 ]]; then
         archive=$(absolute "$RAW_DIR")/$2
     else
@@ -225,52 +260,143 @@ fetch() {
     known_archive "$archive"
 }
 
-# alone PATH: wait until no other process, this script's killed predecessor's included, works on PATH.
-alone() {
-    if [[ $dry_run -eq 1 ]]; then return; fi
-    need flock
-    mkdir -p "$(dirname "$1")"
-    while [[ ! $1.lock -ef /proc/self/fd/8 ]]; do # whoever had it may have removed it
-        exec 8>>"$1.lock"
-        if ! flock --nonblock 8; then
-            echo "waiting for another process that prepares $1" >&2
-            flock 8
-        fi
-    done
+# unpack NAME FILE URL MEMBER...: set $unpacked to a folder with the members of an archive: $RAW_DIR/FILE, or a
+# download, from $URL_NAME if that is set.
+unpack() {
+    local variable=URL_$1 archive
+    unpacked=$text/unpacked/$2
+    if [[ -e $unpacked ]]; then return; fi
+    fetch "$variable" "$2" "${!variable:-$3}"
+    if [[ -e $unpacked.part ]]; then run rm -r "$unpacked.part"; fi
+    run mkdir -p "$unpacked.part"
+    if [[ $2 == *.zip ]]; then
+        run python -m zipfile -e "$archive" "$unpacked.part"
+    else
+        run tar -xf "$archive" -C "$unpacked.part" "${@:4}"
+    fi || die "$archive: could not be unpacked. If the disk is not full, it is cut off or damaged: remove it and start again"
+    run mv "$unpacked.part" "$unpacked"
 }
 
-# need PROGRAM...: an error that names the programs that are not installed.
-need() {
-    local program
-    for program in "$@"; do
-        command -v "$program" >/dev/null || die "$program is needed and not installed"
-    done
+# published SET MEMBER NAME FILE URL: set $folder to where a set lies: in RAW_DIR or ODE_TRANSFORMER_DATA, if MEMBER is
+# in it; else in the archive FILE, of RAW_DIR or downloaded from URL, which URL_NAME replaces.
+published() {
+    local inner
+    find_set "$1" "$text/unpacked/$1"
+    if [[ -n $folder && ($dry_run -eq 1 || -e $folder/$2) ]]; then return; fi
+    [[ -z $folder || -n ${RAW_DIR:-} ]] || die "$folder: holds no $2"
+    unpack "$3" "$4" "$5"
+    folder=$unpacked
+    if [[ ! -e $folder/$2 ]]; then # an archive of a repository has a folder around all
+        for inner in "$unpacked"/*/; do
+            if [[ -e $inner$2 ]]; then folder=${inner%/} && break; fi
+        done
+    fi
+    [[ $dry_run -eq 1 || -e $folder/$2 ]] || die "$4: holds no $2; remove $unpacked before another is tried"
 }
 
-# binarise_one FOLDER SPLIT=FILE...: binarize text of one language, with the dictionary of $dictionary if that is set.
-binarise_one() {
-    run "${text_tool[@]}" binarise-monolingual "${@:2}" --data-dir "$1" --workers "${workers:-1}" "${dictionary[@]}"
+# The reviews of IMDB, in $folder/aclImdb.
+published_imdb() {
+    published imdb aclImdb IMDB aclImdb_v1.tar.gz https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz
 }
 
-# binarise_part PART FOLDER SPLIT...: make $out.part/PART of the files FOLDER/SPLIT.PART.
-binarise_part() {
-    local split texts=()
-    for split in "${@:3}"; do texts+=("$split=$2/$split.$1"); done
-    binarise_one "$out.part/$1" "${texts[@]}"
+# --- From text to binarized data
+
+# prepare OPTION...: make $out of the parallel text in $text, or of the files that the options name.
+prepare() {
+    run "${text_tool[@]}" prepare "$out" --name "$name" --source "$origin" --langs "$source" "$target" \
+        --workers "$workers" "$@"
 }
 
-# beside FOLDER: put further files into the folder of binarized data; scripts may replace it.
-beside() { :; }
+# binarise OPTION...: make $out of text of one language: SPLIT=FILE..., or --folder DIR with the parts of examples.
+binarise() { run "${text_tool[@]}" binarise "$out" "$@" --workers "${workers:-1}"; }
 
-# binarise SET ORIGIN TRAIN VALID TEST...: make $out of the files of $text/bpe with a joined dictionary, in a folder
-# beside it that is renamed when it is complete (with $joined set to no, with one dictionary per language).
-binarise() {
-    local set=$1 origin=$2 texts=(--langs "$source" "$target" --splits "${@:3}" --text-dir)
-    if [[ $joined == yes ]]; then dictionary+=(--joined-dictionary); fi
-    run "${text_tool[@]}" binarise "${texts[@]}" "$text/bpe" --data-dir "$out.part" --workers "$workers" "${dictionary[@]}"
-    run "${text_tool[@]}" references "${texts[@]}" "$text" --data-dir "$out.part"
-    beside "$out.part"
-    run "${text_tool[@]}" manifest "${texts[@]}" "$text/bpe" --data-dir "$out.part" --set "$set" --source "$origin" \
-        --settings "${settings[@]}" "${tokenised[@]}"
-    run mv "$out.part" "$out"
+# labelled FOLDER: make $out of labeled text, with its subword model if it has one.
+labelled() {
+    local model=()
+    if [[ $dry_run -eq 1 || -e $1/sentencepiece.model ]]; then model=(--beside sentencepiece.model="$1/sentencepiece.model"); fi
+    binarise --folder "$1" "${model[@]}"
+}
+
+# corpus_options NAME=KIND... -- "$@": read the options of the script, and those of corpora that Moses' rules tokenize.
+corpus_options() {
+    bpe=subword-nmt tokeniser=${tokeniser:-${TOKENISER:-sacremoses}} workers='' earlier=${earlier:-no}
+    corpus_help="  --merges N         BPE merges (default: $merges)
+  --tokeniser sacremoses|moses   moses: the perl programs themselves (default: TOKENISER, or sacremoses)
+  MOSES_DIR, URL_MOSES   Moses' folder scripts, or where one commit of Moses is (default: a pinned one)
+"
+    choice TOKENISER "$tokeniser" sacremoses moses
+    options 'tokeniser=sacremoses|moses' merges=number workers=number "$@"
+}
+
+# The Moses whose programs --tokeniser moses takes.
+moses_commit=fd06cdf026dd9e0396db56a7d93c2f6b446a1e02
+moses_files=(tokenizer/{tokenizer,lowercase,normalize-punctuation,remove-non-printing-char}.perl
+    share/nonbreaking_prefixes/nonbreaking_prefix.{en,de,fr,ro})
+
+# corpus [SETTING...]: begin with these settings, and those that all such corpora have. With $earlier set to yes, the
+# published text is of an earlier Moses, which split fewer full stops off.
+corpus() {
+    origin=${RAW_DIR:+RAW_DIR} needs=(tar gzip sha256sum "${needs[@]}")
+    origin=${origin:-download}
+    if [[ $tokeniser == moses ]]; then
+        [[ $earlier == no ]] || die "--tokeniser moses: must be sacremoses, because this text was tokenized by an earlier Moses"
+        needs+=(perl) tokeniser=moses-${moses_commit:0:7}
+        if [[ -n ${MOSES_DIR:-} ]]; then tokeniser='moses-of-MOSES_DIR'; fi
+    fi
+    begin "$@" tokeniser="$tokeniser" merges="$merges"
+    if [[ $dry_run -eq 0 ]]; then mkdir -p "$text/download" "$text/unpacked"; fi
+}
+
+# prepare_raw ALL HELD TRAIN OPTION...: make $out of raw text that is tokenized with the flags ALL, and with HELD or
+# TRAIN, for training text alone.
+prepare_raw() {
+    local file moses=${MOSES_DIR:-$text/moses/scripts} all=$1
+    if [[ $earlier == yes ]]; then all+=" --old-full-stop"; fi
+    local chosen=(--tokenise="$all $2" --tokenise-train="$all $3" --segmentation "$bpe" --size "$merges")
+    if [[ $tokeniser == moses* ]]; then
+        chosen+=(--moses "$moses")
+        for file in "${moses_files[@]}"; do
+            if [[ -n ${MOSES_DIR:-} ]]; then
+                [[ -f $moses/$file || $dry_run -eq 1 ]] || die "MOSES_DIR=$MOSES_DIR: holds no $file"
+                continue
+            fi
+            if [[ $dry_run -eq 0 ]]; then mkdir -p "$(dirname "$moses/$file")"; fi
+            download "${URL_MOSES:-https://raw.githubusercontent.com/moses-smt/mosesdecoder/$moses_commit}/scripts/$file" \
+                "$moses/$file" || die "Moses: the download of $file failed; MOSES_DIR names a folder scripts of your own"
+        done
+    fi
+    prepare "${chosen[@]}" "${@:4}"
+}
+
+# --- Text in the symbols of a pretrained model
+
+# other VARIABLE SCRIPT ARGUMENT...: call another script of this folder. Its RAW_DIR is the value of VARIABLE, or none of
+# an empty name: ours names a folder of another set.
+other() { run env "RAW_DIR=${1:+${!1:-}}" "$share/data-prep/$2" "${@:3}"; }
+
+# pretrained FOLDER: prepare the folder of a pretrained model that is known by its name; if it is there, the script checks
+# that it was made so.
+pretrained() {
+    case $(basename "$1") in
+    roberta.base | roberta.large) other ROBERTA_DIR prepare-roberta.sh --size "${1##*.}" --out "$1" ;;
+    text-imdb) other IMDB_DIR prepare-text.sh --imdb --out "$1" ;;
+    text-imdb-4k) other IMDB_DIR prepare-text.sh --imdb --size 4000 --out "$1" ;;
+    text-bert) other '' prepare-text.sh --size 32700 --split-sentences --out "$1" ;; # of TEXT_INPUT
+    esac
+    [[ -f $1/dict.txt || $dry_run -eq 1 ]] || die "--like $1: has no dict.txt"
+}
+
+# begin_like SETTING...: prepare $like, then begin with these settings, its name, and the SHA-256 of its dictionary. Data
+# that are complete do not need $like any more.
+begin_like() {
+    local sum=''
+    needs+=(sha256sum)
+    out=${out:-$root/data-bin/$name}
+    if [[ ! -e $out ]]; then pretrained "$like"; fi
+    if [[ -f $like/dict.txt ]]; then
+        read -r sum _ < <(sha256sum "$like/dict.txt")
+    elif [[ -e $out ]]; then
+        sum=$("${text_tool[@]}" setting "$out/manifest.json" dictionary)
+    fi
+    begin "$@" like="$(basename "$like")" dictionary="$sum"
 }

@@ -12,10 +12,10 @@
 #
 # Lower-cased and tokenized. Development and test e-mails are scored against the subject that they had.
 set -euo pipefail
-# shellcheck source=data-prep/published.sh
-source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-name=aeslc words=400 merges=8000 max_tokens=100000
+name=aeslc source=source target=target words=400 merges=8000 workers=''
 options {words,merges,workers}=number -- "$@"
 begin words="$words" merges="$merges"
 published aeslc enron_subject_line AESLC AESLC.tar.gz https://github.com/ryanzhumich/AESLC/archive/master.tar.gz
@@ -23,7 +23,5 @@ once "$text/raw" python -m ode_transformer dataset aeslc "$folder/enron_subject_
 compare "training e-mails" "$text/raw/train.target" 14436
 compare "development e-mails" "$text/raw/valid.target" 1960
 compare "test e-mails" "$text/raw/test.target" 1906
-run "${text_tool[@]}" tokenise "$text/raw" --langs source target --language en --splits train valid test --lowercase last \
-    --normalise --workers "$workers" --output-dir "$text/tok"
-beside() { run cp "$text/tok/test.source" "$1/tok"; } # for the score of its first sentences
-binarise_pairs test
+prepare --splits train valid test --language en --tokenise="--lowercase last --normalise" --max-tokens 100000 \
+    --words "$words" --size "$merges" --beside tok/test.source="$text/tok/test.source" # for the score of its first sentences

@@ -11,10 +11,10 @@
 #   ODE_TRANSFORMER_DATA   a folder with agnews/ or agnews.tar.xz, and ag_news_csv/ in it
 #   URL_AGNEWS             where ag_news_csv.tgz is downloaded from (default: a copy; its own address needs a browser)
 set -euo pipefail
-# shellcheck source=data-prep/published.sh
-source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-level=subword size=16000 valid=5000
+level=subword size=16000 valid=5000 workers=''
 options 'level=subword|characters' {size,valid,workers}=number -- "$@"
 out=${out:-$root/data-bin/agnews-$level}
 begin level="$level" size="$size" valid="$valid"
@@ -23,4 +23,4 @@ once "$text/$level" python -m ode_transformer dataset agnews "$folder/ag_news_cs
     --size "$size" --workers "$workers" --output-dir "$text/$level.part"
 compare "training and validation articles" <(cat "$text/$level"/{train,valid}.label 2>/dev/null) 120000
 compare "test articles" "$text/$level/test.label" 7600
-binarise_labelled "$text/$level"
+labelled "$text/$level"

@@ -15,10 +15,10 @@
 # The references are the highlights as published, in DIR/raw, with tabs between them. fairseq-generate is given the first
 # 1,000 units of them, since it refuses test sets with longer targets than the model has positions for.
 set -euo pipefail
-# shellcheck source=data-prep/published.sh
-source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-name=cnndm words=500 merges=30000 max_tokens=100000 test_units=1000
+name=cnndm source=source target=target words=500 merges=30000 test_units=1000 workers=''
 options {words,merges,workers}=number -- "$@"
 begin words="$words" merges="$merges" highlights=tabs test_units="$test_units"
 url=${URL_CNNDM_LISTS:-https://raw.githubusercontent.com/abisee/cnn-dailymail/master/url_lists}
@@ -33,7 +33,6 @@ once "$text/raw" python -m ode_transformer dataset cnndm "$cnn" "$folder/dailyma
 compare "training stories" "$text/raw/train.target" 287226
 compare "validation stories" "$text/raw/valid.target" 13368
 compare "test stories" "$text/raw/test.target" 11490
-run "${text_tool[@]}" tokenise "$text/raw" --langs source target --language en --splits train valid test --lowercase last \
-    --normalise --workers "$workers" --output-dir "$text/tok"
-beside() { run cp "$text/tok/test.source" "$1/tok"; } # for the score of its first sentences
-binarise_pairs test
+prepare --splits train valid test --language en --tokenise="--lowercase last --normalise" --max-tokens 100000 \
+    --words "$words" --size "$merges" --test-units "$test_units" \
+    --beside tok/test.source="$text/tok/test.source" # for the score of its first sentences

@@ -11,27 +11,25 @@
 # Normalized, tokenized, lower-cased; pairs of 1 to 175 tokens with a ratio of at most 1.5; every 100th for validation.
 # test is IWSLT14's test set (6,750 pairs), test1 newstest2014 (3,003): neither is in the training text.
 set -euo pipefail
-# shellcheck source=data-prep/archives.sh
-source "$(dirname "${BASH_SOURCE[0]}")/archives.sh"
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 name=deen-mix source=de target=en merges=10000
-max_tokens=175 ratio=1.5 every=100 common=(--normalise --lowercase last)
 corpus_options -- "$@"
 corpus protocol=iwslt14
 
 files=()
 # add SPLIT SET PREFIX: the files of a set.
 add() {
-    RAW_DIR='' find_set "$2" "$text/unpacked/$2"
-    [[ -n $folder ]] || die "$2: $tried"
+    set_of "$2"
     files+=(--add "$1" "$folder/$3.de" "$folder/$3.en")
 }
 add train deen_mix train
 add test iwslt14 test.raw
 add test1 newstest en-de/newstest2014
-gather "${files[@]}"
-origin() { echo ODE_TRANSFORMER_DATA; }
-prepare test test1
+origin=ODE_TRANSFORMER_DATA
+prepare_raw "--normalise --lowercase last" --straight-quotes '' "${files[@]}" --splits train valid test test1 \
+    --max-tokens 175 --ratio 1.5 --every 100
 compare "training and validation text" "$text/raw/train.en" 255417
 compare "IWSLT14's test set" "$out/tok/test.en" 6750
 compare newstest2014 "$out/tok/test1.en" 3003

@@ -23,10 +23,10 @@
 # whose sentence is in CoNLL-2014 or JFLEG are left out. test is CoNLL-2014, test1 JFLEG's test set, test2 its
 # development set; their sentences, corrections and edits are in DIR/raw.
 set -euo pipefail
-# shellcheck source=data-prep/published.sh
-source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-errors='' merges='' sentences=all percent='' seed='' max_tokens=250
+errors='' merges='' sentences=all percent='' seed='' source=source target=target workers=''
 options 'errors=published|generated' {merges,sentences,percent,seed,workers}=number -- "$@"
 [[ -n $errors ]] || die "--errors is needed: published or generated; see --help"
 [[ ${percent:-0} -lt 100 ]] || die "--percent $percent: must be below 100"
@@ -47,15 +47,13 @@ else
     fi
     begin errors="$errors" merges="$merges" quotes=straight sentences="$sentences" percent="$percent" seed="$seed" "${same[@]}"
     if [[ -z $clean ]]; then
-        RAW_DIR='' find_set deen_mix "$text/unpacked/deen_mix"
-        [[ -n $folder ]] || die "deen_mix: $tried; CLEAN may name a file of correct English"
+        set_of deen_mix "; CLEAN may name a file of correct English"
         clean=$folder/train.en from=$origin
     fi
     train=(--clean "$clean" --seed "$seed" --rate "$(printf '0.%02d' "$percent")")
     if [[ $sentences != all ]]; then train+=(--sentences "$sentences"); fi
 fi
-RAW_DIR='' find_set gec "$text/unpacked/gec"
-[[ -n $folder ]] || die "gec: $tried; the test sets have to be there"
+set_of gec "; the test sets have to be there"
 origin=$from
 once "$text/tok" python -m ode_transformer dataset gec "${train[@]}" --jfleg "$folder/jfleg" \
     --conll14 "$folder/conll14/official-2014.combined.m2" --output-dir "$text/tok.part"
@@ -69,12 +67,10 @@ compare CoNLL-2014 "$text/tok/conll14.source" 1312
 compare "JFLEG's test set" "$text/tok/jfleg.source" 747
 
 # The sentences of the test sets, and what people made of them.
-beside() {
-    local i file sets=(conll14 jfleg jfleg-dev) names=(test test1 test2)
-    for i in "${!sets[@]}"; do
-        for file in "$text/tok/${sets[i]}".{source,m2,ref{0,1,2,3}}; do
-            if [[ -e $file ]]; then run cp "$file" "$1/raw/${names[i]}${file#"$text/tok/${sets[i]}"}"; fi
-        done
+sets=(conll14 jfleg jfleg-dev) names=(test test1 test2) beside=()
+for i in "${!sets[@]}"; do
+    for file in "$text/tok/${sets[i]}".{source,m2,ref{0,1,2,3}}; do
+        if [[ -e $file ]]; then beside+=("raw/${names[i]}${file#"$text/tok/${sets[i]}"}=$file"); fi
     done
-}
-binarise_pairs conll14 jfleg jfleg-dev
+done
+prepare --start tok --splits train valid "${sets[@]}" --size "$merges" --beside "${beside[@]}"

@@ -18,10 +18,10 @@
 # passed as RAW_DIR to prepare-roberta.sh and to prepare-text.sh --imdb, and TEXT_INPUT is the text of text-bert. DIR is
 # by default data-bin/glue/TASK, with the name of --like appended.
 set -euo pipefail
-# shellcheck source=data-prep/encoders.sh
-source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-task='' like='' generated=''
+task='' like='' generated='' workers=''
 options task=word like=text {generated,workers}=number -- "$@"
 [[ -n $task ]] || die "a task is needed: cola, sst-2, mrpc, qqp, sts-b, mnli, qnli or rte; see --help"
 choice TASK "$task" cola sst-2 mrpc qqp sts-b mnli qnli rte
@@ -54,20 +54,5 @@ else
 fi
 once "$text/symbols" python -m ode_transformer glue prepare "$task" "$folder" --like "$like" \
     --output-dir "$text/symbols.part"
-parts=(input0 input1)
-if [[ $task == sts-b ]]; then
-    run mkdir -p "$out.part/label"
-    run cp "$text/symbols/train.label" "$text/symbols/valid.label" "$out.part/label"
-else
-    parts+=(label)
-fi
-for part in "${parts[@]}"; do
-    if [[ $dry_run -eq 0 && ! -f $text/symbols/train.$part ]]; then continue; fi
-    splits=(train valid)
-    for split in valid1 test test1 test2; do
-        if [[ -f $text/symbols/$split.$part ]]; then splits+=("$split"); fi
-    done
-    if [[ $part == label ]]; then dictionary=(); fi
-    binarise_part "$part" "$text/symbols" "${splits[@]}"
-done
-finish
+if [[ $task == sts-b ]]; then labels=(--copy-labels); else labels=(); fi
+binarise --folder "$text/symbols" "${labels[@]}" --dictionary "$like/dict.txt"

@@ -13,10 +13,10 @@
 #
 # Training reviews that a copy has put aside in aclImdb/val are training reviews again.
 set -euo pipefail
-# shellcheck source=data-prep/published.sh
-source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-level=subword size=16000 valid=2500
+level=subword size=16000 valid=2500 workers=''
 options 'level=subword|characters' {size,valid,workers}=number -- "$@"
 out=${out:-$root/data-bin/imdb-$level}
 begin level="$level" size="$size" valid="$valid"
@@ -25,4 +25,4 @@ once "$text/$level" python -m ode_transformer dataset imdb "$folder/aclImdb" --v
     --size "$size" --workers "$workers" --output-dir "$text/$level.part"
 compare "training and validation reviews" <(cat "$text/$level"/{train,valid}.label 2>/dev/null) 25000
 compare "test reviews" "$text/$level/test.label" 25000
-binarise_labelled "$text/$level"
+labelled "$text/$level"

@@ -16,5 +16,4 @@ options {train,valid,test,shortest,longest,seed}=number -- "$@"
 begin train="$train" valid="$valid" test="$test" shortest="$shortest" longest="$longest" seed="$seed"
 run python -m ode_transformer listops "$text" --train "$train" --valid "$valid" --test "$test" \
     --shortest "$shortest" --longest "$longest" --seed "$seed"
-for part in input0 label; do binarise_part "$part" "$text" train valid test; done
-finish
+binarise --folder "$text"

@@ -24,10 +24,10 @@
 # test2: 2017 mscoco, test3: 2018 flickr if the text has it), the BPE model, and for scoring the raw text of the test
 # sets in raw/ and their tokenized references in tok/; manifest.json describes how all of it was made.
 set -euo pipefail
-# shellcheck source=data-prep/archives.sh
-source "$(dirname "${BASH_SOURCE[0]}")/archives.sh"
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-name=multi30k pair='' segmentation='' merges=10000 cased=no max_tokens=250 valid=val held_only=() earlier=yes tokeniser=sacremoses
+name=multi30k pair='' segmentation='' merges=10000 cased=no max_tokens=250 earlier=yes tokeniser=sacremoses
 corpus_options 'pair=en-de|de-en|en-fr' 'segmentation=own|published' 'bpe=subword-nmt|sentencepiece' cased=switch \
     max-tokens=number -- "$@"
 [[ -n $pair && -n $segmentation ]] || die "--pair and --segmentation are needed; see --help"
@@ -36,8 +36,8 @@ corpus_options 'pair=en-de|de-en|en-fr' 'segmentation=own|published' 'bpe=subwor
 source=${pair%-*} target=${pair#*-}
 out=${out:-$root/data-bin/multi30k-$segmentation.$pair}
 url=${URL_MULTI30K:-https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw}
-common=(--normalise)
-if [[ $cased == no ]]; then common+=(--lowercase first); fi
+flags=--normalise
+if [[ $cased == no ]]; then flags+=" --lowercase first"; fi
 splits=(train val test_2016_flickr test_2017_flickr test_2017_mscoco)
 declare -A called=() # what published files are called otherwise
 published=raw into=raw
@@ -49,12 +49,12 @@ fi
 
 # copy_text FOLDER INTO FILE=NAME...: copy files of FOLDER to $text/INTO, and name the unpublished ones.
 copy_text() {
-    run "${text_tool[@]}" copy "$1" "${@:3}" --checksums "$checksums/multi30k.sha256" --warn --output-dir "$text/$2"
+    run "${text_tool[@]}" verify "$1" "${@:3}" --checksums "$checksums/multi30k.sha256" --output-dir "$text/$2" ${warn:+"$warn"}
 }
 
 # Take the files of the text into $text.
 take_text() {
-    local split lang file names=() from
+    local split lang file names=() from warn=--warn
     find_set multi30k "$text/unpacked/multi30k"
     from=$folder
     if [[ -d $folder/$published || ! -d $folder ]]; then from=$folder/$published; fi
@@ -67,27 +67,23 @@ take_text() {
     for split in "${splits[@]}"; do
         for lang in "$source" "$target"; do names+=("$split.$lang=$published/${called[$split]:-$split}.$lang"); done
     done
-    if [[ -n $folder ]]; then
-        copy_text "$from" $into "${names[@]}"
-    else
+    if [[ -z $folder ]]; then
+        from=$text/download warn=''
         for file in "${names[@]#*/}"; do
-            download "$url/$file.gz" "$text/download/$file.gz" ||
+            download "$url/$file.gz" "$from/$file.gz" ||
                 die "multi30k: $tried, and the download from $url/$file.gz failed"
         done
-        run "${text_tool[@]}" copy "$text/download" "${names[@]}" --checksums "$checksums/multi30k.sha256" \
-            --output-dir "$text/raw"
     fi
+    copy_text "$from" $into "${names[@]}"
 }
 
 # If the data are complete and the text is available, check that it has not changed since.
 changed() { if [[ -n ${RAW_DIR:-} ]]; then take_text; fi; }
 
-origin() { echo "$origin"; }
-
 corpus pair="$pair" segmentation="$segmentation" bpe="$bpe" cased="$cased" max_tokens="$max_tokens"
 take_text
 if [[ $segmentation == own ]]; then
-    prepare "${splits[@]:2}"
+    prepare_raw "$flags" '' '' --splits "${splits[@]}" --max-tokens "$max_tokens"
     exit
 fi
 # The raw text of the test sets, which the published segmentation lacks, if it is available.
@@ -98,8 +94,6 @@ for raw in "$folder/raw" "$folder/../raw"; do
             if [[ -e $raw/$split.$lang || -e $raw/$split.$lang.gz ]]; then names+=("$split.$lang=raw/$split.$lang"); fi
         done
     done
-    if [[ ${#names[@]} -gt 0 ]]; then copy_text "$raw" raw "${names[@]}"; fi
+    if [[ ${#names[@]} -gt 0 ]]; then warn=--warn copy_text "$raw" raw "${names[@]}"; fi
 done
-run "${text_tool[@]}" check "$text/bpe" --langs "$source" "$target" --splits "${splits[@]}" --max-tokens "$max_tokens"
-tokenised=(--tokenise="${common[*]}")
-binarise "$name" "$origin" "${splits[@]}"
+prepare --start bpe --splits "${splits[@]}" --tokenise="$flags --old-full-stop"

@@ -22,15 +22,13 @@ if [[ -z $folder ]]; then
     [[ $dry_run -eq 1 ]] || die "the Penn Treebank is not there ($tried); it cannot be downloaded, see --help"
     folder=RAW_DIR
 fi
-if [[ $dry_run -eq 0 ]]; then
-    for split in train:42068 valid:3370 test:3761; do
-        file=$folder/ptb.${split%:*}.txt
-        [[ -f $file ]] || die "$file: no such file"
-        lines=$(wc -l <"$file")
-        [[ $lines -eq ${split#*:} ]] || die "$file: has $lines lines, and not the published ${split#*:}"
-    done
-fi
-run "${text_tool[@]}" verify --warn --checksums "$checksums/ptb.sha256" "$folder" \
-    ptb.train.txt=ptb.train.txt ptb.valid.txt=ptb.valid.txt ptb.test.txt=ptb.test.txt
-binarise_one "$out.part" train="$folder/ptb.train.txt" valid="$folder/ptb.valid.txt" test="$folder/ptb.test.txt"
-run mv "$out.part" "$out"
+names=()
+for split in train:42068 valid:3370 test:3761; do
+    file=ptb.${split%:*}.txt names+=("$file=$file")
+    if [[ $dry_run -eq 1 ]]; then continue; fi
+    [[ -f $folder/$file ]] || die "$folder/$file: no such file"
+    lines=$(wc -l <"$folder/$file")
+    [[ $lines -eq ${split#*:} ]] || die "$folder/$file: has $lines lines, and not the published ${split#*:}"
+done
+run "${text_tool[@]}" verify --warn --checksums "$checksums/ptb.sha256" "$folder" "${names[@]}"
+binarise train="$folder/ptb.train.txt" valid="$folder/ptb.valid.txt" test="$folder/ptb.test.txt"

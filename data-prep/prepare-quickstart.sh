@@ -9,11 +9,9 @@ set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-name=quickstart.de-en seed=1
+name=quickstart.de-en source=de target=en origin=generated seed=1
 options seed=number -- "$@"
 begin seed="$seed"
-run python -m ode_transformer corpus "$text" --seed "$seed"
-texts=(--langs de en --splits train valid test --text-dir "$text" --data-dir "$out.part")
-run "${text_tool[@]}" binarise "${texts[@]}"
-run "${text_tool[@]}" manifest "${texts[@]}" --set quickstart --source generated --settings "${settings[@]}" --tokenise=
-run mv "$out.part" "$out"
+once "$text/bpe" python -m ode_transformer corpus "$text/bpe.part" --seed "$seed"
+name=quickstart workers=1
+prepare --start bpe --tokenise= --splits train valid test --separate-dictionaries

@@ -12,10 +12,10 @@
 # test1, those for high schools test2. ROBERTA_DIR, IMDB_DIR and TEXT_INPUT are for the models that
 # --like prepares, see prepare-glue.sh. DIR is by default data-bin/race, with the name of --like appended.
 set -euo pipefail
-# shellcheck source=data-prep/encoders.sh
-source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-like='' generated='' needs+=(tar)
+like='' generated='' workers='' needs+=(tar)
 options like=text {generated,workers}=number -- "$@"
 like=$(absolute "${like:-$root/data-bin/roberta.large}")
 name=race${generated:+.generated}.$(basename "$like")
@@ -27,7 +27,4 @@ else
     published race RACE RACE RACE.tar.gz https://www.cs.cmu.edu/~glai1/data/race/RACE.tar.gz
 fi
 once "$text/symbols" python -m ode_transformer dataset race "$folder/RACE" --like "$like" --output-dir "$text/symbols.part"
-binarise_inputs train valid test test1 test2
-run mkdir -p "$out.part/label"
-for split in train valid test test1 test2; do run cp "$text/symbols/$split.label" "$out.part/label"; done
-finish
+binarise --folder "$text/symbols" --copy-labels --dictionary "$like/dict.txt"

@@ -37,9 +37,9 @@ if [[ $dry_run -eq 0 ]]; then
         [[ -f $file ]] || die "$file is not there; prepare it first, or say --source and --target"
     done
 fi
-run "${text_tool[@]}" short-to-long "$prepared" --text-dir "$prepared.text" --langs "$source" "$target" \
-    --limit "$limit" --bins "${begins[@]}" --output-dir "$text/bpe"
+name=short-to-long origin=$(basename "$prepared")
+once "$text/bpe" "${text_tool[@]}" short-to-long "$prepared" --text-dir "$prepared.text" --langs "$source" "$target" \
+    --limit "$limit" --bins "${begins[@]}" --output-dir "$text/bpe.part"
 tests=(test)
 for ((i = 1; i < ${#begins[@]}; i++)); do tests+=("test$i"); done
-joined=no dictionary=(--dictionaries "$prepared"/dict.{"$source","$target"}.txt)
-binarise short-to-long "$(basename "$prepared")" train valid "${tests[@]}"
+prepare --start bpe --splits train valid "${tests[@]}" --dictionaries "$prepared"/dict.{"$source","$target"}.txt

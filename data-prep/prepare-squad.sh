@@ -16,10 +16,10 @@
 # for the models that --like prepares, see prepare-glue.sh. DIR is by default data-bin/squad-1.1, with the name of --like
 # appended.
 set -euo pipefail
-# shellcheck source=data-prep/encoders.sh
-source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-version=1.1 like='' max_symbols=512 stride=128 longest_question=64 generated=''
+version=1.1 like='' max_symbols=512 stride=128 longest_question=64 generated='' workers=''
 options 'version=1.1|2.0' like=text {max-symbols,stride,longest-question,generated,workers}=number -- "$@"
 like=$(absolute "${like:-$root/data-bin/roberta.large}")
 name=squad-$version${generated:+.generated}.$(basename "$like")
@@ -39,6 +39,6 @@ fi
 once "$text/symbols" python -m ode_transformer dataset squad "$folder/train-v$version.json" \
     "$folder/dev-v$version.json" --like "$like" --max-symbols "$max_symbols" --stride "$stride" \
     --longest-question "$longest_question" --output-dir "$text/symbols.part"
-binarise_inputs train valid
-run cp "$text/symbols/train.spans" "$text/symbols/valid.spans" "$text/symbols/valid.questions.json" "$out.part"
-finish
+beside=()
+for file in {train,valid}.spans valid.questions.json; do beside+=("$file=$text/symbols/$file"); done
+binarise --folder "$text/symbols" --dictionary "$like/dict.txt" --beside "${beside[@]}"

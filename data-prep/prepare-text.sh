@@ -15,8 +15,8 @@
 # options will do. It also holds the segmentation, so that it can be the --like of another script. IMDB's reviews come from
 # where prepare-imdb.sh finds them, or downloads them from.
 set -euo pipefail
-# shellcheck source=data-prep/published.sh
-source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 input='' imdb='' valid='' split_sentences='' like='' size=16000 workers=2
 options {input,valid,like}=text {imdb,split-sentences}=switch {size,workers}=number -- "$@"
@@ -49,13 +49,12 @@ if [[ -n $valid ]]; then
     more+=(--valid "${valids[@]}")
 fi
 if [[ -n $split_sentences ]]; then more+=(--split-sentences); fi
-how=$text/symbols
+how=$text/symbols dictionary=() beside=()
 if [[ -n $like ]]; then
     how=$like more+=(--like "$like") dictionary=(--dictionary "$like/dict.txt")
 fi
 once "$text/symbols" python -m ode_transformer documents "${inputs[@]}" "${more[@]}" --output-dir "$text/symbols.part"
-binarise_one "$out.part" train="$text/symbols/train" valid="$text/symbols/valid"
 for file in sentencepiece.model encoder.json vocab.bpe; do
-    if [[ -f $how/$file ]]; then run cp "$how/$file" "$out.part"; fi
+    if [[ -f $how/$file ]]; then beside+=("$file=$how/$file"); fi
 done
-finish
+binarise train="$text/symbols/train" valid="$text/symbols/valid" "${dictionary[@]}" --beside "${beside[@]}"

@@ -11,8 +11,8 @@
 # data-bin/roberta.base, and floater.pt beside its model.pt, which `ode-transformer warm-start` makes of it. DIR is by
 # default data-bin/wikitext-103.roberta.base.
 set -euo pipefail
-# shellcheck source=data-prep/encoders.sh
-source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 size=base workers=2
 options 'size=base|large' workers=number -- "$@"

@@ -25,55 +25,57 @@
 # differ.
 # test is newstest2014 in full (3,003 sentences; 63,078 German tokens in wmt16), test1 newstest2013 (3,000).
 set -euo pipefail
-# shellcheck source=data-prep/archives.sh
-source "$(dirname "${BASH_SOURCE[0]}")/archives.sh"
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-source=en target=de merges=40000 version=news-commentary-v9 validation=newstest2013 no_aggressive=no archive=no clean=units
+source=en target=de merges=40000 version=news-commentary-v9 validation=newstest2013 no_aggressive=no clean=units
 corpus_options 'version=news-commentary-v9|news-commentary-v12|wmt16' 'validation=newstest2013|held-out' \
     'clean=units|tokens' no-aggressive=switch -- "$@"
-train_only=(--normalise --printable)
+flags=(--aggressive --straight-quotes "--normalise --printable") more=()
 if [[ $version == wmt16 ]]; then
     [[ "$validation $clean $no_aggressive $merges" == 'newstest2013 units no 40000' ]] ||
         die "--validation, --clean, --no-aggressive, --merges: have no meaning for --version wmt16, which is one text"
-    clean=tokens no_aggressive=yes merges=32000 earlier=yes train_only=() held_only=()
-    dictionary=(--symbols 32768)
+    clean=tokens no_aggressive=yes merges=32000 earlier=yes flags=('' '' '') more=(--symbols 32768)
     # Existing data keep their kind.
     out=${out:-$root/data-bin/wmt14.en-de.wmt16}
     if [[ -e $out/manifest.json || -e $out.text/settings.json ]]; then
-        if grep -qs '"tokeniser": "published"' "$out/manifest.json" "$out.text/settings.json"; then archive=yes; fi
-    elif [[ -f ${RAW_DIR:-}/wmt16_en_de.tar.gz || -z ${RAW_DIR:-} && -n ${URL_SCALING_NMT:-} ]]; then archive=yes; fi
-    if [[ $archive == yes ]]; then tokeniser=published; fi
+        if grep -qs '"tokeniser": "published"' "$out/manifest.json" "$out.text/settings.json"; then tokeniser=published; fi
+    elif [[ -f ${RAW_DIR:-}/wmt16_en_de.tar.gz || -z ${RAW_DIR:-} && -n ${URL_SCALING_NMT:-} ]]; then
+        tokeniser=published
+    fi
 fi
-name=wmt14.en-de.$version
-if [[ $clean == units ]]; then max_tokens=250 ratio=1.5; else max_tokens=80 ratio=9; fi
-if [[ $validation == held-out ]]; then every=100; fi
-if [[ $no_aggressive == no ]]; then common=(--aggressive); fi
+name=wmt14.en-de.$version splits=(train valid test test1)
+if [[ $clean == units ]]; then more+=(--counted units --max-tokens 250 --ratio 1.5); else more+=(--max-tokens 80 --ratio 9); fi
+if [[ $validation == held-out ]]; then more+=(--every 100); fi
+if [[ $no_aggressive == yes ]]; then flags[0]=''; fi
 corpus version="$version" validation="$validation" clean="$clean" no-aggressive="$no_aggressive"
 
 statmt=https://www.statmt.org
 unpack TEST test-full.tgz $statmt/wmt14/test-full.tgz test-full
-test=("$unpacked/test-full/newstest2014-deen-src.en.sgm" "$unpacked/test-full/newstest2014-deen-ref.de.sgm")
+files=(--add test "$unpacked"/test-full/newstest2014-deen-{src.en,ref.de}.sgm)
 unpack DEV dev.tgz $statmt/wmt14/dev.tgz dev
-dev=("$unpacked/dev/newstest2013.en" "$unpacked/dev/newstest2013.de")
-files=(--add test "${test[@]}" --add test1 "${dev[@]}")
-if [[ $every -eq 0 ]]; then files+=(--add valid "${dev[@]}"); fi
+files+=(--add test1 "$unpacked"/dev/newstest2013.{en,de})
+if [[ $validation == newstest2013 ]]; then files+=(--add valid "$unpacked"/dev/newstest2013.{en,de}); fi
 
-if [[ $archive == yes ]]; then
+if [[ $tokeniser == published ]]; then
     unpack SCALING_NMT wmt16_en_de.tar.gz "${URL_SCALING_NMT:-}"
-    gather "${files[@]}"
-    files=()
-    for split in train:train.tok.clean {valid,test1}:newstest2013.tok test:newstest2014.tok; do
-        prefix=$unpacked/${split#*:}.bpe.32000
-        files+=(--add "${split%:*}" "$prefix.en" "$prefix.de")
-    done
-    once "$text/bpe" "${text_tool[@]}" gather --langs en de "${files[@]}" --output-dir "$text/bpe.part"
+    # copy_units FOLDER: the segmented text, by our names. As `once` calls it, set -e has no effect in it.
+    copy_units() {
+        local split lang
+        mkdir -p "$1" || return
+        for split in train:train.tok.clean {valid,test1}:newstest2013.tok test:newstest2014.tok; do
+            for lang in en de; do cp "$unpacked/${split#*:}.bpe.32000.$lang" "$1/${split%:*}.$lang" || return; done
+        done
+    }
+    once "$text/bpe" copy_units "$text/bpe.part"
     once "$text/codes" cp "$unpacked/bpe.32000" "$text/codes.part"
-    binarise "$name" "$(origin), wmt16_en_de.tar.gz" train valid test test1
+    origin+=", wmt16_en_de.tar.gz"
+    prepare "${files[@]}" --start bpe --splits "${splits[@]}" "${more[@]:0:2}"
 else
     # add NAME FILE URL PREFIX: a corpus of the training text.
     add() {
         unpack "$1" "$2" "$3/$2" "$4".{en,de}
-        files+=(--add train "$unpacked/$4.en" "$unpacked/$4.de")
+        files+=(--add train "$unpacked/$4".{en,de})
     }
     add EUROPARL training-parallel-europarl-v7.tgz $statmt/wmt13 training/europarl-v7.de-en
     add COMMONCRAWL training-parallel-commoncrawl.tgz $statmt/wmt13 commoncrawl.de-en
@@ -83,8 +85,7 @@ else
     wmt16) from=https://data.statmt.org/wmt16/translation-task news=training-parallel-nc-v11/news-commentary-v11 ;;
     esac
     add NEWS_COMMENTARY "training-parallel-nc-${news##*-}.tgz" "$from" "$news.de-en"
-    gather "${files[@]}"
-    prepare test test1
+    prepare_raw "${flags[@]}" "${files[@]}" --splits "${splits[@]}" "${more[@]}"
 fi
 compare newstest2014 "$out/tok/test.de" 3003
 compare newstest2013 "$out/tok/test1.de" 3000

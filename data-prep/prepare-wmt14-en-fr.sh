@@ -12,11 +12,10 @@
 #
 # test is newstest2014 in full, 3,003 sentences.
 set -euo pipefail
-# shellcheck source=data-prep/archives.sh
-source "$(dirname "${BASH_SOURCE[0]}")/archives.sh"
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 name=wmt14.en-fr source=en target=fr merges=40000
-max_tokens=250 ratio=1.5 every=1333 clean=units common=(--aggressive) train_only=(--normalise --printable)
 corpus_options -- "$@"
 corpus protocol=fairseq
 
@@ -25,7 +24,7 @@ files=()
 # add NAME FILE URL PREFIX [SUFFIX]: a corpus of the training text.
 add() {
     unpack "$1" "$2" "$3/$2" "$4".{en,fr}"${5:-}"
-    files+=(--add train "$unpacked/$4.en${5:-}" "$unpacked/$4.fr${5:-}")
+    files+=(--add train "$unpacked/$4".{en,fr}"${5:-}")
 }
 add EUROPARL training-parallel-europarl-v7.tgz $statmt/wmt13 training/europarl-v7.fr-en
 add COMMONCRAWL training-parallel-commoncrawl.tgz $statmt/wmt13 commoncrawl.fr-en
@@ -33,9 +32,9 @@ add UN training-parallel-un.tgz $statmt/wmt13 un/undoc.2000.fr-en
 add NEWS_COMMENTARY training-parallel-nc-v9.tgz $statmt/wmt14 training/news-commentary-v9.fr-en
 add GIGA training-giga-fren.tar $statmt/wmt10 giga-fren.release2.fixed .gz
 unpack TEST test-full.tgz $statmt/wmt14/test-full.tgz test-full
-files+=(--add test "$unpacked/test-full/newstest2014-fren-src.en.sgm" "$unpacked/test-full/newstest2014-fren-ref.fr.sgm")
-gather "${files[@]}"
-prepare test
+files+=(--add test "$unpacked"/test-full/newstest2014-fren-{src.en,ref.fr}.sgm)
+prepare_raw --aggressive --straight-quotes "--normalise --printable" "${files[@]}" --splits train valid test \
+    --counted units --max-tokens 250 --ratio 1.5 --every 1333
 compare training "$text/bpe/train.fr" 35762532
 compare validation "$text/bpe/valid.fr" 26822
 compare newstest2014 "$out/tok/test.fr" 3003

@@ -16,18 +16,18 @@
 #
 # test is newstest2016, 1,999 sentences.
 set -euo pipefail
-# shellcheck source=data-prep/archives.sh
-source "$(dirname "${BASH_SOURCE[0]}")/archives.sh"
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-source=en target=ro merges=32000 romanian=normalised delight='' max_tokens=80 ratio=9 common=(--normalise) joined=no
+source=en target=ro merges=32000 romanian=normalised delight=''
 corpus_options 'romanian=raw|normalised|stripped' delight=text -- "$@"
 if [[ -n $delight ]]; then
     delight=$(absolute "$delight") name=wmt16.en-ro.delight tokeniser=published merges=published
     [[ -f $delight/dict.ro.txt || $dry_run -eq 1 ]] || die "--delight $delight: holds no dict.ro.txt"
     corpus romanian=published
     run "${text_tool[@]}" unbinarise "$delight" --langs en ro --splits train valid test --output-dir "$text/bpe"
-    dictionary=(--dictionaries "$delight"/dict.{en,ro}.txt)
-    binarise "$name" "DeLight's binarized data" train valid test
+    origin="DeLight's binarized data"
+    prepare --start bpe --splits train valid test --dictionaries "$delight"/dict.{en,ro}.txt
     exit
 fi
 name=wmt16.en-ro.$romanian
@@ -36,15 +36,14 @@ corpus romanian="$romanian"
 wmt16=https://data.statmt.org/wmt16/translation-task
 unpack EUROPARL training-parallel-ep-v8.tgz $wmt16/training-parallel-ep-v8.tgz \
     training-parallel-ep-v8/europarl-v8.ro-en.{en,ro}
-prefix=$unpacked/training-parallel-ep-v8/europarl-v8.ro-en
-files=(--add train "$prefix.en" "$prefix.ro")
+files=(--add train "$unpacked"/training-parallel-ep-v8/europarl-v8.ro-en.{en,ro})
 unpack SETIMES en-ro.txt.zip https://object.pouta.csc.fi/OPUS-SETIMES/v2/moses/en-ro.txt.zip
-files+=(--add train "$unpacked/SETIMES.en-ro.en" "$unpacked/SETIMES.en-ro.ro")
+files+=(--add train "$unpacked"/SETIMES.en-ro.{en,ro})
 unpack DEV dev-romanian-updated.tgz $wmt16/dev-romanian-updated.tgz dev
-files+=(--add valid "$unpacked/dev/newsdev2016-enro-src.en.sgm" "$unpacked/dev/newsdev2016-enro-ref.ro.sgm")
+files+=(--add valid "$unpacked"/dev/newsdev2016-enro-{src.en,ref.ro}.sgm)
 unpack TEST test.tgz $wmt16/test.tgz test
-files+=(--add test "$unpacked/test/newstest2016-enro-src.en.sgm" "$unpacked/test/newstest2016-enro-ref.ro.sgm")
-gather "${files[@]}" --romanian "$romanian"
-prepare test
+files+=(--add test "$unpacked"/test/newstest2016-enro-{src.en,ref.ro}.sgm)
+prepare_raw --normalise --straight-quotes '' "${files[@]}" --romanian "$romanian" --splits train valid test \
+    --max-tokens 80 --ratio 9 --separate-dictionaries
 compare newsdev2016 "$text/bpe/valid.ro" 1999
 compare newstest2016 "$out/tok/test.ro" 1999

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers import ROOT, ask, environment
 
 SCRIPTS = sorted([*ROOT.glob("data-prep/*.sh"), *ROOT.glob("scripts/**/*.sh")])
-PROGRAMS = [script for script in SCRIPTS if script.name not in ("lib.sh", "archives.sh", "encoders.sh", "published.sh")]
+PROGRAMS = [script for script in SCRIPTS if script.name != "lib.sh"]
 
 
 def name(path: Path) -> str:

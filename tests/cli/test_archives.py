@@ -11,12 +11,12 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from functools import partial
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pytest
 
-from ode_transformer.experiments import cli
 from ode_transformer.experiments.text import binarised, pairs, parallel, subwords
 from ode_transformer.experiments.text.lines import TextError, read_lines, read_pair
 from ode_transformer.experiments.text.pairs import Limits
@@ -230,8 +230,7 @@ def test_the_text_of_delight(archives, tmp_path):
     for split, count in (("train", 12), ("valid", 3), ("test", 4)):
         for lang in ("en", "ro"):
             (tmp_path / f"{split}.{lang}").write_bytes(joined([f"{line} x@@ y" for line in side(lang, count)]))
-    words = ["--langs", "en", "ro", "--splits", "train", "valid", "test", "--text-dir", str(tmp_path)]
-    assert cli.main(["text", "binarise", *words, "--data-dir", str(published)]) == 0
+    binarised.binarise(tmp_path, published, ("train", "valid", "test"), ("en", "ro"))
     done = run("wmt16-en-ro", "--delight", published, "--out", out)
     assert done.returncode == 0, done.stderr
     for path in published.iterdir():
@@ -431,16 +430,11 @@ def answers(archives, base):
     for script, words, message in WRONG_OPTIONS:
         asked[message] = command(script, *words)
     for published in (3, 4):
-        words = f"source {ROOT}/data-prep/archives.sh; compare x {base}/x {published}"
+        words = f"source {ROOT}/data-prep/lib.sh; compare x {base}/x {published}"
         asked[published] = ["bash", "-c", words]
     (base / "x").write_text("a\nb\nc\n")
-    for name in ("train.source", "valid.source", "train.target"):
-        (base / "clean").mkdir(exist_ok=True)
-        (base / "clean" / name).write_text("a b c\n")
-    full = 'cut() { if [[ $5 == *train* ]]; then return 1; else command cut "$@"; fi; }'  # the disk, at the first file
-    words = (
-        f"source {ROOT}/data-prep/published.sh; {full}; once {base}/words first_words 2 {base}/clean {base}/words.part"
-    )
+    half = "f() { mkdir $1; false; }"  # as on a full disk
+    words = f"source {ROOT}/data-prep/lib.sh; {half}; once {base}/words f {base}/words.part"
     asked["cut"] = ["bash", "-c", words]
     return dict(zip(asked, ask(base / "answers", asked.values(), clean()), strict=True))
 
@@ -466,7 +460,7 @@ def test_wrong_options(answers, message):
 def test_dry_run(answers, base):
     done = answers["dry run"]
     assert done.returncode == 0, done.stderr
-    for word in ("nonexistent", "tar -xf", "gather", "--moses", "learn-subword-nmt", "text binarise", "manifest"):
+    for word in ("nonexistent", "tar -xf", "text prepare", "--add", "--moses"):
         assert word in done.stdout
     assert list((base / "dry").iterdir()) == []
 
@@ -558,33 +552,25 @@ def test_lines_that_are_not_utf8_are_dropped_from_training_text_alone(tmp_path, 
         found = [f"{lang} {i}".encode() + (b" \xe9t\xe9" if i == bad else b"") for i in range(5)]
         (tmp_path / f"a.{lang}").write_bytes(b"".join(line + b"\n" for line in found))
     sides = [str(tmp_path / "a.en"), str(tmp_path / "a.fr")]
-    command = ["text", "gather", "--langs", "en", "fr", "--output-dir", str(tmp_path / "raw"), "--add"]
-    assert cli.main([*command, "train", *sides]) == 0
-    assert f"{sides[0]}, {sides[1]}: 2 pairs that are not UTF-8 (lines 2, 4): dropped" in capsys.readouterr().err
+
+    def gather(split: str) -> str:
+        pairs.gather([(split, *sides)], tmp_path / "raw", ("en", "fr"))
+        return capsys.readouterr().err
+
+    assert f"{sides[0]}, {sides[1]}: 2 pairs that are not UTF-8 (lines 2, 4): dropped" in gather("train")
     for lang in ("en", "fr"):
         assert lines(tmp_path / "raw" / f"train.{lang}") == [f"{lang} {i}" for i in (0, 2, 4)]
-    assert cli.main([*command, "test", *sides]) == 1
-    assert "a.en: line 2 is not UTF-8 (byte 0xe9" in capsys.readouterr().err
-    (tmp_path / "a.fr").write_bytes(b"\xe9t\xe9\n" * 5)
-    assert cli.main([*command, "train", *sides]) == 1  # as with a whole file in Latin-1
-    assert f"error: {sides[0]}, {sides[1]}: no pair of text is left" in capsys.readouterr().err
+    with pytest.raises(TextError, match=r"a\.en: line 2 is not UTF-8 \(byte 0xe9"):
+        gather("test")
+    (tmp_path / "a.fr").write_bytes(b"\xe9t\xe9\n" * 5)  # a whole file in Latin-1
+    with pytest.raises(TextError, match="no pair of text is left"):
+        gather("train")
+    capsys.readouterr()
     for lang in ("en", "fr"):
         (tmp_path / f"a.{lang}").write_bytes(b"a\n\0b\nc\n")
-    assert cli.main([*command, "train", *sides]) == 0
-    assert "1 pairs that hold a NUL (lines 2): dropped" in capsys.readouterr().err
-    assert cli.main([*command, "test", *sides]) == 1
-    assert "line 2: must not be text that holds a NUL" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["a.sgm", "a.xml.gz"])
-def test_segments_are_taken_out_of_markup_packed_or_not(tmp_path, name):
-    content = b'<doc>\n<seg id="1"> Hello . </seg>\n</doc>\n'
-    for lang in ("en", "fr"):
-        (tmp_path / lang).mkdir()
-        (tmp_path / lang / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    command = ["text", "gather", "--langs", "en", "fr", "--output-dir", str(tmp_path / "raw"), "--add", "test"]
-    assert cli.main([*command, str(tmp_path / "en" / name), str(tmp_path / "fr" / name)]) == 0
-    assert lines(tmp_path / "raw" / "test.en") == ["Hello ."]
+    assert "1 pairs that hold a NUL (lines 2): dropped" in gather("train")
+    with pytest.raises(TextError, match="line 2: must not be text that holds a NUL"):
+        gather("test")
 
 
 def test_dictionaries_are_read_as_fairseq_reads_them(tmp_path):
@@ -600,7 +586,7 @@ def test_dictionaries_are_read_as_fairseq_reads_them(tmp_path):
             binarised.symbols_of(tmp_path / "dict.txt")
 
 
-@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.full)])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_bpe_is_that_of_subword_nmt(tmp_path, monkeypatch, workers):
     """The same codes from counts of words as from the text, and the same units, whatever the number of processes."""
     from subword_nmt.apply_bpe import BPE
@@ -609,23 +595,22 @@ def test_bpe_is_that_of_subword_nmt(tmp_path, monkeypatch, workers):
     monkeypatch.setattr(parallel, "CHUNK", 7)
     write_lines(tmp_path / "train.en", [*side("en", 40), "", "  two  blanks "])
     write_lines(tmp_path / "train.de", side("de", 42))
-    both = [str(tmp_path / f"train.{lang}") for lang in ("en", "de")]
+    both = [tmp_path / f"train.{lang}" for lang in ("en", "de")]
     codes = tmp_path / "codes"
-    command = ["text", "learn-subword-nmt", "--input", *both, "--size", "70", "--workers", workers]
-    assert cli.main([*command, "--output", str(codes)]) == 0
+    subwords.learn("subword-nmt", both, 70, codes, workers)
     expected = io.StringIO()
-    learn_bpe([line for path in both for line in read_lines(Path(path))], expected, 70)
+    learn_bpe([line for path in both for line in read_lines(path)], expected, 70)
     assert codes.read_text() == expected.getvalue()
-    command = ["text", "apply-subword-nmt", str(tmp_path), "--splits", "train", "--langs", "en", "de"]
-    command += ["--model", str(codes), "--workers", workers, "--output-dir", str(tmp_path / "bpe")]
-    assert cli.main(command) == 0
+    again = partial(subwords.apply, "subword-nmt", tmp_path, tmp_path / "bpe", ["train.en", "train.de"], codes, workers)
+    again()
     bpe = BPE(io.StringIO(codes.read_text()))
     for lang in ("en", "de"):
         found = list(read_lines(tmp_path / "bpe" / f"train.{lang}"))
         assert differing(found, map(bpe.process_line, read_lines(tmp_path / f"train.{lang}"))) == 0
     # What is there stays, and is whole.
     before = times(tmp_path)
-    assert cli.main(command) == 0 and times(tmp_path) == before
+    again()
+    assert times(tmp_path) == before
 
 
 def test_a_process_does_not_remember_all_words(tmp_path, monkeypatch):
@@ -731,7 +716,9 @@ def test_what_cleaning_drops(pair, fault):
 def test_every_reader(tmp_path):
     """Segments of one line, text, and TED's talks; what is cut off or of another length is named."""
     (tmp_path / "x.sgm").write_text('<doc>\n<seg id="1"> A. </seg>\n<seg id="12">B &amp; C</seg>\n</doc>\n')
-    assert list(pairs._text(tmp_path / "x.sgm")) == ["A.", "B &amp; C"]
+    (tmp_path / "x.xml.gz").write_bytes(gzip.compress((tmp_path / "x.sgm").read_bytes()))
+    for name in ("x.sgm", "x.xml.gz"):
+        assert list(pairs._text(tmp_path / name)) == ["A.", "B &amp; C"]
     (tmp_path / "train.tags.x").write_text("<url>u</url>\n<talkid>1</talkid>\n<title>T</title>\n One\n")
     assert list(pairs._text(tmp_path / "train.tags.x")) == ["T", " One"]
     (tmp_path / "y.gz").write_bytes(gzip.compress(b"a\nb\n" * 500)[:-9])
@@ -748,21 +735,12 @@ def test_every_reader(tmp_path):
             list(read_pair(tmp_path / "p", langs))
 
 
-def test_cleaning_heeds_the_ratio(tmp_path):
-    for lang, content in (("en", "a b c d\na b c\n"), ("de", "e f\nd e\n")):
-        (tmp_path / f"train.{lang}").write_text(content)
-    command = ["clean", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--drop-from", "train"]
-    command += ["--max-tokens", "9", "--ratio", "1.5", "--output-dir", str(tmp_path / "out")]
-    assert cli.main(["text", *command]) == 0
-    assert (tmp_path / "out" / "train.de").read_text() == "d e\n"
-
-
-BOTH = ["--langs", "en", "de"]
+LANGS = ("en", "de")
 WRITING = {
-    "clean": ["clean", "{}", "--splits", "train", *BOTH, "--drop-from", "train", "--max-tokens", "9"],
-    "gather": ["gather", *BOTH, "--add", "train", "{}/train.en", "{}/train.de"],
-    "hold-out": ["hold-out", "{}", *BOTH, "--every", "2"],
-    "short-to-long": ["short-to-long", "{}", "--text-dir", "{}", *BOTH, "--limit", "2", "--bins", "2"],
+    "clean": lambda text, out: pairs.clean(text, out, ["train"], LANGS, Limits(9, 1.5), ["train"]),
+    "gather": lambda text, out: pairs.gather([("train", text / "train.en", text / "train.de")], out, LANGS),
+    "hold-out": lambda text, out: pairs.hold_out(text, out, [], LANGS, 2),
+    "short-to-long": lambda text, out: pairs.short_to_long(text, text, out, LANGS, 2, [2]),
 }
 
 
@@ -770,74 +748,50 @@ WRITING = {
 def text(tmp_path) -> Path:
     """Pairs for training and validation, short ones and long ones."""
     for split in ("train", "valid"):
-        for lang in ("en", "de"):
+        for lang in LANGS:
             (tmp_path / f"{split}.{lang}").write_text("a\nb c\nd\n")
     write_json(tmp_path / "manifest.json", {"splits": {"train": "train", "valid": "valid"}})
     return tmp_path
 
 
-@pytest.mark.parametrize("words", WRITING.values(), ids=WRITING)
-def test_text_is_not_written_where_it_is_read(text, capsys, words):
-    """The folder of the text is refused, by another name as well."""
-    before = {path: path.read_bytes() for path in text.iterdir()}
-    (text / "link").symlink_to(text)
-    command = ["text", *(word.format(text) for word in words), "--output-dir"]
-    for output in (text, text / "link"):
-        assert cli.main([*command, str(output)]) == 1
-        assert (
-            f"--output-dir {output}: its train.en is an input file; must be another folder" in capsys.readouterr().err
-        )
-    assert {path: path.read_bytes() for path in text.iterdir() if path.is_file()} == before
-    assert cli.main([*command, str(text / "out")]) == 0 and (text / "out" / "train.en").stat().st_size
-
-
-@pytest.mark.parametrize("words", WRITING.values(), ids=WRITING)
-def test_text_that_was_written_before_is_not_written_over_half_way(text, capsys, words):
-    with (text / "train.de").open("ab") as file:
-        file.write(b"\xff\n")  # after lines that are text
-    with (text / "valid.de").open("ab") as file:
-        file.write(b"\xff\n")
+@pytest.mark.parametrize("write", WRITING.values(), ids=WRITING)
+def test_text_that_was_written_before_is_not_written_over_half_way(text, write):
+    write(text, text / "new")
+    assert (text / "new" / "train.en").stat().st_size
+    for split in ("train", "valid"):
+        with (text / f"{split}.de").open("ab") as file:
+            file.write(b"\xff\n")  # after lines that are text
     (text / "out").mkdir()
     for name in ("train.en", "train.de"):
         (text / "out" / name).write_text("old\n")
-    words = [word.format(text) for word in words]
-    assert cli.main(["text", *words, "--output-dir", str(text / "out")]) == 1
-    assert "error: " in capsys.readouterr().err
+    with pytest.raises(TextError):
+        write(text, text / "out")
     assert (text / "out" / "train.de").read_text() == "old\n"
     assert not list((text / "out").glob(".*")), "nothing else is left"
 
 
-def test_cleaning_that_leaves_nothing_writes_nothing(text, capsys):
-    (text / "out").mkdir()
-    (text / "out" / "train.en").write_text("old\n")
-    words = [word.format(text) for word in WRITING["clean"]]
+def test_cleaning_heeds_the_ratio_and_leaves_something(text, capsys):
+    (text / "train.en").write_text("a b c d\na b c\n\n")
+    (text / "train.de").write_text("e f\nd e\nf\n")
+    WRITING["clean"](text, text / "out")
+    assert lines(text / "out" / "train.de") == ["d e"]
     (text / "train.de").write_text("\n\n\n")
-    assert cli.main(["text", *words, "--output-dir", str(text / "out")]) == 1
-    said = capsys.readouterr().err
-    assert "3 pairs with an empty side (lines 1, 2, 3): dropped" in said and "no pair is left after cleaning" in said
-    assert [path.name for path in (text / "out").iterdir()] == ["train.en"]
-    assert (text / "out" / "train.en").read_text() == "old\n"
+    with pytest.raises(TextError, match="no pair is left after cleaning"):
+        WRITING["clean"](text, text / "out")
+    assert "3 pairs with an empty side (lines 1, 2, 3): dropped" in capsys.readouterr().err
+    assert lines(text / "out" / "train.de") == ["d e"]
 
 
-@pytest.mark.parametrize("every", ["0", "1", "4"])
-def test_what_cannot_be_held_out(text, capsys, every):
-    words = ["text", "hold-out", str(text), *BOTH, "--every", every, "--output-dir", str(text / "out")]
-    assert cli.main(words) == 1
-    assert f"--every {every}" in capsys.readouterr().err and not list(text.glob("out/*"))
-
-
-def test_texts_that_are_not_parallel_are_not_divided(text, capsys):
+def test_what_cannot_be_divided(text):
+    with pytest.raises(TextError, match="3 pairs, of which every 4th cannot be held out"):
+        pairs.hold_out(text, text / "out", [], LANGS, 4)
     (text / "train.en").write_text("a\nb\n")
-    assert cli.main(["text", "hold-out", str(text), *BOTH, "--every", "2", "--output-dir", str(text / "out")]) == 1
-    said = capsys.readouterr().err
-    assert "train.en" in said and "train.de" in said and not list(text.glob("out/train.*"))
-
-
-def test_described_data_have_no_text_to_divide(text, capsys):
+    with pytest.raises(TextError, match=r"train\.en.*train\.de"):
+        WRITING["hold-out"](text, text / "out")
     write_json(text / "manifest.json", {"set": "x"})
-    words = [word.format(text) for word in WRITING["short-to-long"]]
-    assert cli.main(["text", *words, "--output-dir", str(text / "out")]) == 1
-    assert f"{text}/manifest.json: does not name the splits of a text" in capsys.readouterr().err
+    with pytest.raises(TextError, match=r"manifest\.json: does not name the splits of a text"):
+        WRITING["short-to-long"](text, text / "out")
+    assert not list(text.glob("out/train.*"))
 
 
 def test_characters_that_cannot_be_printed_become_spaces():

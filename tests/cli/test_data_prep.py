@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +23,11 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetB
 from fairseq_cli import preprocess
 
 from ode_transformer.experiments import cli
-from ode_transformer.experiments.text import binarised, manifest, parallel
+from ode_transformer.experiments.text import binarised, manifest, pairs, parallel
 from ode_transformer.experiments.text.binarised import count_tokens
 from ode_transformer.experiments.text.lines import TextError
 from ode_transformer.experiments.text.pipeline import Pipeline
-from ode_transformer.experiments.text.tokenisation import Tokeniser
+from ode_transformer.experiments.text.tokenisation import Tokeniser, tokenise
 from ode_transformer.files import write_lines
 from tests.helpers import ROOT, ask
 
@@ -101,15 +102,11 @@ def times(folder: Path) -> dict[str, int]:
     return {str(p.relative_to(folder)): p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file()}
 
 
-def test_targets_are_cut_as_fairseq_generate_wants_them(tmp_path):
-    (tmp_path / "a b").write_text("1 2@@ 3\n\n1\n1 2 3 4\n")
-    source = ["bash", "-c", 'source "$0" && first_units 2 "$1"', ROOT / "data-prep" / "published.sh", tmp_path / "a b"]
-    subprocess.run(source, check=True, timeout=60)
-    assert (tmp_path / "a b").read_text() == "1 2@@\n\n1\n1 2\n" and len(list(tmp_path.iterdir())) == 1
-    words = [ROOT / "data-prep" / "prepare-cnndm.sh", "--dry-run", "--out", tmp_path / "out"]
-    done = subprocess.run(words, env=clean(RAW_DIR=tmp_path), capture_output=True, text=True, timeout=60)
-    assert f"first_units 1000 {tmp_path}/out.text/bpe/test.target" in done.stdout
-    assert done.stdout.index("apply-subword-nmt") < done.stdout.index("first_units") < done.stdout.index(" binarise ")
+def test_lines_are_cut_to_their_first_units(tmp_path):
+    """Also in place, as the targets of test sets are, of which fairseq-generate refuses long ones."""
+    (tmp_path / "a").write_text("1 2@@ 3\n\n1\n1 2 3 4\n")
+    pairs.first_words(tmp_path, tmp_path, ["a"], 2)
+    assert (tmp_path / "a").read_text() == "1 2@@\n\n1\n1 2\n" and len(list(tmp_path.iterdir())) == 1
 
 
 OWN = ("--pair", "en-de", "--segmentation", "own", "--merges", "60", "--workers", "1", "--max-tokens", "20")
@@ -328,7 +325,7 @@ def test_dry_run_prints_the_commands_and_does_nothing(refused):
     base, answers = refused
     done = answers["dry run"]
     assert done.returncode == 0, done.stderr
-    for word in ("text tokenise", "learn-subword-nmt", "text binarise", "test_2018_flickr"):
+    for word in ("text verify", "text prepare", "--lowercase", "test_2018_flickr"):
         assert word in done.stdout
     # Without any text, the downloads are printed.
     done = answers["dry run without text"]
@@ -395,15 +392,14 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.full)])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.full)])
 @pytest.mark.parametrize("stderr", [Terminal, io.StringIO])  # a progress bar is shown, or none
 def test_every_chunk_of_lines_is_tokenised(tmp_path, monkeypatch, stderr, workers):
     monkeypatch.setattr(parallel, "CHUNK", 3)
     monkeypatch.setattr(sys, "stderr", stderr())
     for lang in ("en", "de"):
         write_lines(tmp_path / f"train.{lang}", (f"{i}!" for i in range(11)))
-    command = ["tokenise", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--workers", workers]
-    assert cli.main(["text", *command, "--output-dir", str(tmp_path / "tok")]) == 0
+    tokenise(tmp_path, tmp_path / "tok", ["train.en", "train.de"], Tokeniser("en"), workers=workers)
     for lang in ("en", "de"):
         assert lines(tmp_path / "tok" / f"train.{lang}") == [f"{i} !" for i in range(11)]
 
@@ -465,10 +461,10 @@ def written_by_fairseq(folder: Path, sizes: list[int]) -> Path:
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (["--joined-dictionary"], ["--joined-dictionary"]),
-        pytest.param(["--joined-dictionary", "--workers", "2"], ["--joined-dictionary"], marks=pytest.mark.full),
-        (["--symbols", "12"], ["--nwordssrc", "12", "--nwordstgt", "12"]),
-        (["--dictionaries", "{}/given.en", "{}/given.de"], ["--srcdict", "{}/given.en", "--tgtdict", "{}/given.de"]),
+        ({"joined": True}, ["--joined-dictionary"]),
+        pytest.param({"joined": True, "workers": 2}, ["--joined-dictionary"], marks=pytest.mark.full),
+        ({"symbols": 12}, ["--nwordssrc", "12", "--nwordstgt", "12"]),
+        ({"dictionaries": ["given.en", "given.de"]}, ["--srcdict", "{}/given.en", "--tgtdict", "{}/given.de"]),
     ],
     ids=["joined", "two processes", "cut off", "given"],
 )
@@ -488,15 +484,15 @@ def test_binarised_text_is_that_of_fairseq(tmp_path, monkeypatch, ours, theirs):
     words = [word.replace("{}", str(tmp_path)) for word in [*names, *theirs, "--destdir", "{}/theirs"]]
     preprocess.main(options.get_preprocessing_parser().parse_args(words))
     (tmp_path / "theirs" / "preprocess.log").unlink()
-    words = ["text", "binarise", "--langs", "en", "de", "--splits", "train", "valid", "test", "test1", *ours]
-    words += ["--text-dir", "{}", "--data-dir", "{}/ours"]
-    assert cli.main([word.replace("{}", str(tmp_path)) for word in words]) == 0
+    if "dictionaries" in ours:
+        ours = {"dictionaries": [tmp_path / name for name in ours["dictionaries"]]}
+    binarised.binarise(tmp_path, tmp_path / "ours", ("train", "valid", "test", "test1"), ("en", "de"), **ours)
     found = {path.name: path.read_bytes() for path in (tmp_path / "ours").iterdir()}
     assert found == {path.name: path.read_bytes() for path in (tmp_path / "theirs").iterdir()} and len(found) == 18
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_text_of_one_language_is_that_of_fairseq(tmp_path, monkeypatch, capsys, given):
+def test_text_of_one_language_is_that_of_fairseq(tmp_path, monkeypatch, given):
     """As ``fairseq-preprocess --only-source`` writes it, with several chunks and an empty file."""
     monkeypatch.setattr(parallel, "CHUNK", 7)
     texts = {"train": sentences("en", 40), "valid": sentences("fr", 9), "valid1": ["<unk> a\u00a0b", ""], "test": []}
@@ -509,18 +505,18 @@ def test_text_of_one_language_is_that_of_fairseq(tmp_path, monkeypatch, capsys, 
     words += ["--srcdict", f"{tmp_path}/given"] * given
     preprocess.main(options.get_preprocessing_parser().parse_args(words))
     (tmp_path / "theirs" / "preprocess.log").unlink()
-    words = [f"{split}={tmp_path}/x.{split}" for split in texts] + ["--data-dir", f"{tmp_path}/ours"]
-    command = ["text", "binarise-monolingual"]
-    assert cli.main([*command, *words, *["--dictionary", f"{tmp_path}/given"] * given]) == 0
+    texts = {split: tmp_path / f"x.{split}" for split in texts}
+    binarised.binarise_monolingual(texts, tmp_path / "ours", tmp_path / "given" if given else None)
     found = {path.name: path.read_bytes() for path in (tmp_path / "ours").iterdir()}
     assert found == {path.name: path.read_bytes() for path in (tmp_path / "theirs").iterdir()} and len(found) == 9
-    assert cli.main([*command, f"train={tmp_path}/x.none", "--data-dir", f"{tmp_path}/none"]) == 1
-    assert "x.none: No such file" in capsys.readouterr().err
-    for more, message in (
-        ([f"train={tmp_path}/x.train", "--data-dir", f"{tmp_path}/ours"], "holds dict.txt already"),
-        ([f"valid={tmp_path}/x.valid", "--data-dir", f"{tmp_path}/new"], "train=FILE is missing"),
+    for split, data, message in (
+        ("none", "none", "x.none: No such file"),
+        ("train", "ours", "holds dict.txt already"),
+        ("valid", "new", "train=FILE is missing"),
     ):
-        assert cli.main([*command, *more]) == 1 and message in capsys.readouterr().err
+        with pytest.raises(TextError, match=message):
+            name = "valid" if split == "valid" else "train"
+            binarised.binarise_monolingual({name: tmp_path / f"x.{split}"}, tmp_path / data)
     assert not (tmp_path / "new").exists()
 
 
@@ -552,73 +548,58 @@ def test_binarised_text_that_is_not_the_text(tmp_path):
         count_tokens(tmp_path / "absent", 3)
 
 
-def test_binarised_text_of_another_dictionary(tmp_path, capsys):
+def test_binarised_text_of_another_dictionary(tmp_path):
     written_by_fairseq(tmp_path, [3, 7])  # numbers up to 6
     for lang in ("en", "fr"):
         write_lines(tmp_path / f"dict.{lang}.txt", ["a 1", "b 1"])
     for kind in ("bin", "idx"):
         shutil.copyfile(tmp_path / f"train.en-fr.fr.{kind}", tmp_path / f"train.en-fr.en.{kind}")
-    words = ["text", "unbinarise", str(tmp_path), "--langs", "en", "fr", "--splits", "train"]
-    words += ["--output-dir", str(tmp_path / "out")]
-    assert cli.main(words) == 1
-    assert "dict.en.txt: has 6 symbols, special ones included, must be the" in capsys.readouterr().err
+    again = partial(binarised.unbinarise, tmp_path, tmp_path / "out", ["train"], ("en", "fr"))
+    with pytest.raises(TextError, match=r"dict\.en\.txt: has 6 symbols, special ones included, must be the"):
+        again()
     assert not (tmp_path / "out").exists()
     for lang in ("en", "fr"):
         write_lines(tmp_path / f"dict.{lang}.txt", ["a 1", "b 1", "c 1"])
-    assert cli.main(words) == 0
+    again()
     assert lines(tmp_path / "out" / "train.en") == ["<s> <pad>", "<s> <pad> </s> <unk> a b"]
     path = tmp_path / "train.en-fr.en.bin"
     path.write_bytes(path.read_bytes()[:-4])
-    assert cli.main(words) == 1
-    assert "train.en-fr.en.bin: has 16 bytes, which do not fit 10 symbols" in capsys.readouterr().err
+    with pytest.raises(TextError, match=r"train\.en-fr\.en\.bin: has 16 bytes, which do not fit 10 symbols"):
+        again()
 
 
-@pytest.mark.parametrize("words", [["settings", "{}/x.json", "foo"], ["verify", "{}", "foo", "--checksums", "{}/x"]])
-def test_what_is_not_two_words(tmp_path, words, capsys):
-    assert cli.main(["text", *(word.format(tmp_path) for word in words)]) == 1
+def test_what_is_not_two_words(tmp_path, capsys):
+    assert cli.main(["text", "settings", f"{tmp_path}/x.json", "foo"]) == 1
     assert "foo: must be two words with = between them" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 def test_text_that_is_tokenised_already_is_named(tmp_path, capsys):
-    """Its flags were perhaps others."""
-    for lang in ("en", "de"):
-        write_lines(tmp_path / f"train.{lang}", ["A b!"])
-    command = ["tokenise", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--output-dir"]
-    command.append(str(tmp_path / "tok"))
-    for flags in ([], ["--lowercase", "first"]):
-        assert cli.main(["text", *command, *flags]) == 0
-        said = capsys.readouterr().err
-        for lang in ("en", "de"):
-            assert lines(tmp_path / "tok" / f"train.{lang}") == ["A b !"]
-            assert (f"tok/train.{lang} is there already, and left as it is" in said) == bool(flags)
+    """It was perhaps tokenized otherwise."""
+    write_lines(tmp_path / "train.en", ["A b!"])
+    for tokeniser in (Tokeniser("en"), Tokeniser("en", lowercase="first")):
+        tokenise(tmp_path, tmp_path / "tok", ["train.en"], tokeniser)
+        assert lines(tmp_path / "tok" / "train.en") == ["A b !"]
+    assert capsys.readouterr().err.count("tok/train.en is there already, and left as it is") == 1
 
 
-def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch, capsys):
-    command = ["settings", str(tmp_path / "settings.json"), "merges=9"]
-    assert cli.main(["text", *command]) == 0 and cli.main(["text", *command]) == 0
-    for name, value in (("merges", "9\n"), ("other", "\n")):
-        assert cli.main(["text", "setting", command[1], name]) == 0 and capsys.readouterr().out == value
-    assert cli.main(["text", "setting", str(tmp_path / "x" / "manifest.json"), "merges"]) == 1
-    assert "x was not made, or not finished, by this command" in capsys.readouterr().err
+def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch):
+    file = tmp_path / "settings.json"
+    for _ in range(2):
+        manifest.keep_settings(file, {"merges": "9"})
+    assert (manifest.setting(file, "merges"), manifest.setting(file, "other")) == ("9", "")
+    with pytest.raises(TextError, match="x was not made, or not finished, by this command"):
+        manifest.setting(tmp_path / "x" / "manifest.json", "merges")
     held = manifest.VERSION
     monkeypatch.setattr(manifest, "VERSION", "next")
-    assert cli.main(["text", *command]) == 1 and f"text_version {held} there, next now" in capsys.readouterr().err
+    with pytest.raises(TextError, match=f"text_version {held} there, next now"):
+        manifest.keep_settings(file, {"merges": "9"})
 
 
-def test_lines_lost_in_tokenising_are_an_error(tmp_path, monkeypatch, capsys):
+def test_lines_lost_in_tokenising_are_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(Tokeniser, "sacremoses", lambda _, lines: list(lines)[1:])
     write_lines(tmp_path / "train.en", ["a", "b"])
-    command = ["tokenise", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--workers", "1"]
-    assert cli.main(["text", *command, "--output-dir", str(tmp_path / "tok")]) == 1
-    assert f"{tmp_path}/train.en: 2 lines from line 1 on became 1" in capsys.readouterr().err
-
-
-def test_carriage_returns_in_segmented_text_are_refused(tmp_path, capsys):
-    for lang in ("en", "de"):
-        (tmp_path / f"train.{lang}").write_bytes(b"a b\nc\rd\n")
-    command = ["check", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--max-tokens", "9"]
-    assert cli.main(["text", *command]) == 1
-    assert "train.en: carriage returns, first in line 2" in capsys.readouterr().err
+    with pytest.raises(TextError, match=r"train\.en: 2 lines from line 1 on became 1"):
+        tokenise(tmp_path, tmp_path / "tok", ["train.en"], Tokeniser("en"))
 
 
 def prepare_real_data(segmentation: str, out: Path) -> Path:

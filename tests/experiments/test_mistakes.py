@@ -36,7 +36,7 @@ MISSING = {
     "bench table": ["bench", "table", "{}"],
     "prepare": ["prepare", "--train", "{}", "--langs", "de", "en", "--out", "out"],
     "recipe": ["recipe", "show", "{}.yaml"],
-    "text": ["text", "intact", "{}"],
+    "text": ["text", "describe", "{}", "--langs", "de", "en"],
 }
 
 

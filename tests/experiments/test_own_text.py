@@ -14,6 +14,7 @@ import time
 import warnings
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -41,12 +42,11 @@ from ode_transformer.experiments.serving.pytorch import PyTorch, open_models
 from ode_transformer.experiments.serving.translator import LONGEST
 from ode_transformer.experiments.tasks.task import OURS
 from ode_transformer.experiments.tasks.translation import check_units
-from ode_transformer.experiments.text import binarised
+from ode_transformer.experiments.text import binarised, dividing, subwords
 from ode_transformer.experiments.text.corpus import Grammar
 from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.experiments.text.lines import read_pair
 from ode_transformer.experiments.text.pipeline import Pipeline, joined
-from ode_transformer.experiments.text.subwords import segmented
 from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.files import sha256
 from ode_transformer.modules.layers import Context
@@ -164,20 +164,13 @@ def test_what_is_prepared_is_what_a_run_reads(home):
     assert not (home / "mine.text" / "data.part").exists()
 
 
-def test_a_recipe_names_itself_so_that_a_shell_reads_it(home, tmp_path):
-    words = ["--train", home / "raw" / "my", "--langs", *LANGS, "--out", home / "mine"]
-    recipe = tmp_path / "my recipes" / "x.yaml"
-    text = prepare.Preparation.of([*map(str, words), "--recipe", str(recipe)]).recipe_text()
-    assert f"`ode-transformer run '{recipe}'/ROW`" in text
-
-
 def test_a_recipe_below_a_folder_of_any_name_is_read(home, tmp_path):
     """YAML knows no surrogate pairs, with which JSON can write characters beyond the first 65,536."""
-    words = ["--train", home / "raw" / "my", "--langs", *LANGS, "--out", home / "mine"]
-    for name in ("\U0001f600 ä", r"\ud83d\ude00"):
-        recipe = tmp_path / name / "x.yaml"
-        text = prepare.Preparation.of([*map(str, words), "--recipe", str(recipe)]).recipe_text()
-        assert str(recipe) in yaml.load(text, yaml.CSafeLoader)["data"]["prepare"]
+    for name in ("my recipes", "\U0001f600 ä", r"\ud83d\ude00"):
+        recipe = str(tmp_path / name / "x.yaml")
+        own = prepare.OwnText([str(home / "raw" / "my")], LANGS, str(home / "mine"), recipe=recipe)
+        assert recipe in yaml.load(own.recipe_text(), yaml.CSafeLoader)["data"]["prepare"]
+        assert f"`ode-transformer run '{recipe}'/ROW`" in own.recipe_text(), "as a shell reads it"
 
 
 def test_the_text_of_another_command_is_not_wiped(home, tmp_path, capsys):
@@ -209,13 +202,12 @@ def test_every_row_of_the_recipe_is_sound(home):
         assert ["--data", f"{home}/mine", "--subset", "test"] == step.command[6:10], "where raw references are"
 
 
-def divided(out: Path, *words) -> Path:
+def divided(out: Path, train: Path, **options) -> Path:
     """The first steps of a preparation, which divide the text; the folder of raw text."""
-    args = ["prepare", "--langs", *LANGS, "--out", out, *words]
-    preparation = prepare.Preparation(cli.parser("prepare").parse_args([str(word) for word in args]))
-    prepare.once(preparation.text / "given", preparation.gather)
-    prepare.once(preparation.text / "raw", preparation.divide)
-    return preparation.text / "raw"
+    own = prepare.OwnText([str(train)], LANGS, str(out), **options)
+    for step in ("gather", "divide"):
+        own.steps()[step]()
+    return own.text / "raw"
 
 
 def test_held_out_pairs_are_of_the_text_whatever_its_order_and_not_trained_on(home, tmp_path):
@@ -230,7 +222,7 @@ def test_held_out_pairs_are_of_the_text_whatever_its_order_and_not_trained_on(ho
         assert not held & {pair[side] for pair in splits["train"]}
     for side, lang in enumerate(LANGS):
         write(tmp_path / f"turned.{lang}", [pair[side] for pair in reversed(pairs)])
-    divided(tmp_path / "turned", "--train", tmp_path / "turned", "--hold-out", HELD_OUT)
+    divided(tmp_path / "turned", tmp_path / "turned", hold_out=HELD_OUT)
     again = found(tmp_path / "turned.text")
     assert {pair[0] for pair in again["test"]} == {pair[0] for pair in splits["test"]}
 
@@ -240,10 +232,10 @@ def test_what_the_model_reads_alike_is_not_held_out_and_trained_on(tmp_path, cap
     alike = [(f"  SATZ {i}  hier ", f"another {i}") for i in range(20)]  # with each source
     alike += [(f"anders {i}", f"Sentence {i}\u00a0HERE") for i in range(20)]  # with each target
     for side, lang in enumerate(LANGS):
-        long = "a" * (prepare.LONGEST + 1)
+        long = "a" * (dividing.LONGEST + 1)
         write(tmp_path / f"x.{lang}", [pair[side] for pair in (*pairs, *alike, *[(long, f"long {i}") for i in (1, 2)])])
-    words = ["--train", tmp_path / "x", "--tokeniser", "none", "--hold-out", 10, "--lowercase"]
-    raw = divided(tmp_path / "x", *words)
+    text = partial(divided, train=tmp_path / "x", tokeniser="none", hold_out=10, lowercase=True)
+    raw = text(tmp_path / "x")
     found = {s: list(read_pair(raw / s, LANGS)) for s in ("train", "valid", "test")}
     held = found["valid"] + found["test"]
     assert len(held) == 20
@@ -251,16 +243,16 @@ def test_what_the_model_reads_alike_is_not_held_out_and_trained_on(tmp_path, cap
         read = [" ".join(pair[side].lower().split()) for pair in held]
         trained = {" ".join(pair[side].lower().split()) for pair in found["train"]}
         assert not trained & set(read)
-        assert all(len(pair[side]) < prepare.LONGEST for pair in held)
+        assert all(len(pair[side]) < dividing.LONGEST for pair in held)
     assert len({" ".join(pair[0].lower().split()) for pair in held}) == len(held), "each source once"
     # Of sets that are given, pairs that are trained on, too, are counted.
     for side, lang in enumerate(LANGS):
         write(tmp_path / f"dev.{lang}", [pair[side].upper() for pair in found["train"][:3]])
-    divided(tmp_path / "y", *words, "--valid", tmp_path / "dev")
+    text(tmp_path / "y", valid=str(tmp_path / "dev"))
     said = "valid: 3 of its 3 different source sentences are trained on, too, 3 with the same translation"
     assert said in capsys.readouterr().err
     write(tmp_path / f"dev.{LANGS[1]}", ["other", "words", found["train"][2][1]])
-    divided(tmp_path / "z", *words, "--valid", tmp_path / "dev")
+    text(tmp_path / "z", valid=str(tmp_path / "dev"))
     assert said.replace("too, 3 with", "too, 1 with") in capsys.readouterr().err
 
 
@@ -323,7 +315,7 @@ def test_held_out_sentences_are_not_trained_on_in_other_punctuation_or_spacing(t
     alike = [(f'Satz {i} "gut" , sagt er .', f'Sentence {i} isn\'t "bad" here .') for i in range(40)]
     for side, lang in enumerate(LANGS):
         write(tmp_path / f"x.{lang}", [pair[side] for pair in (*pairs, *alike)])
-    raw = divided(tmp_path / "x", "--train", tmp_path / "x", "--normalise", "--hold-out", 5)
+    raw = divided(tmp_path / "x", tmp_path / "x", normalise=True, hold_out=5)
     for side, lang in enumerate(LANGS):
         tokeniser = Tokeniser(lang, normalise=True)
         read = {
@@ -395,7 +387,7 @@ def test_other_languages_sets_of_their_own_and_another_system_of_lines(tmp_path,
     pipeline = Pipeline.of(out)
     units = pipeline.units(lines(out / "raw" / "test.qaa"))
     assert units == lines(Path(f"{out}.text") / "bpe" / "test.qaa")
-    plain = Pipeline.of(out).plain(segmented(raw, "sentencepiece", out / "sentencepiece.model"))
+    plain = Pipeline.of(out).plain(subwords.segmented(raw, "sentencepiece", out / "sentencepiece.model"))
     assert plain == raw
     raw = lines(out / "raw" / "test.qaa")
     scores = score_texts(raw, raw, "qaa", plain=True)
@@ -407,9 +399,8 @@ def test_units_are_of_the_file_that_is_there_now(tmp_path, segmentation):
     model = tmp_path / "model"
     for sentence, parts in (("banana bandana", "banana bandana"), ("cherry chair", "cherry chair")):
         write(tmp_path / "words", [sentence] * 9)
-        learn = ["text", f"learn-{segmentation}", "--input", tmp_path / "words", "--size", 30, "--output", model]
-        assert cli.main([str(word) for word in learn]) == 0
-        (units,) = segmented([sentence], segmentation, model)
+        subwords.learn(segmentation, [tmp_path / "words"], 30, model)
+        (units,) = subwords.segmented([sentence], segmentation, model)
         assert units.replace("\u2581", "") == parts
 
 
@@ -449,7 +440,7 @@ def test_what_is_left_of_another_preparation(tmp_path, capsys, monkeypatch):
     assert "too few to hold 20 out" in refused(capsys, *words, "--hold-out", "20")
     assert not (tmp_path / "x.text").exists()
     with monkeypatch.context() as patch:
-        patch.setattr(prepare.Preparation, "held_out", interrupt)
+        patch.setattr(dividing, "_held_out", interrupt)
         assert cli.main([str(word) for word in words]) == 130
     with raw.with_suffix(".de").open("a") as de, raw.with_suffix(".en").open("a") as en:
         de.write("a b " * 700 + "\n")
@@ -593,7 +584,7 @@ def test_translations_go_to_a_file_that_is_whole_or_not_there(run, home, capsys,
 def test_a_prefix_begins_every_translation(run, home, translator, exported, capsys):
     sentences = lines(home / "mine" / "raw" / "test.de")[:4]
     free = translator.hypotheses(sentences)
-    word = next(w for w in free[0][0].text.split()[1:] if w.isalpha() and w != free[1][0].text.split()[0])
+    word = min((w for w in free[0][0].text.split()[1:] if w.isalpha() and w != free[1][0].text.split()[0]), key=len)
     found = translator.hypotheses([*sentences, ""], prefix=word, nbest=2)
     assert all(h.text.startswith(word) for hypotheses in found[:4] for h in hypotheses) and found[4][0].text == ""
     # The first words of a translation, as a prefix, give the same translation again with the same score.
@@ -602,7 +593,8 @@ def test_a_prefix_begins_every_translation(run, home, translator, exported, caps
     # Of a line in two pieces only the first begins with it, and both are in one batch.
     twice = " ".join([sentences[0]] * 2)
     units = translator.pipeline.units([twice])[0].split()
-    pieces, _ = translator._search([units] * 2, [word.split(), []], translator.search, print)
+    begin = translator.pipeline.target_units([word])[0].split()
+    pieces, _ = translator._search([units] * 2, [begin, []], translator.search, print)
     assert pieces[0][0].text.startswith(word) and not pieces[1][0].text.startswith(word)
     capsys.readouterr()
     out = translated(capsys, run, home / "mine" / "raw" / "test.de", "--prefix", word)
@@ -793,8 +785,7 @@ def test_data_that_are_segmented_otherwise_than_described_are_refused(home, tmp_
     for split, lang in itertools.product(("train", "valid", "test"), LANGS):
         found = map(rare.process_line, lines(text / "clean" / f"{split}.{lang}"))
         write(tmp_path / "bpe" / f"{split}.{lang}", found)
-    words = ["--langs", *LANGS, "--splits", "train", "valid", "test", "--text-dir", tmp_path / "bpe"]
-    assert cli.main(["text", "binarise", *map(str, words), "--joined-dictionary", "--data-dir", str(data)]) == 0
+    binarised.binarise(tmp_path / "bpe", data, ("train", "valid", "test"), LANGS, joined=True)
     shutil.copy(home / "mine" / "codes", data)
     said = refused(capsys, "text", "describe", data, "--langs", *LANGS)
     assert "sentences are segmented otherwise by codes beside them" in said and "vocabulary or glossaries" in said
@@ -877,12 +868,11 @@ ODD_WORDS = ("</s>", "<s>", "<pad>", "<unk>", "foo@@", "@@", "a</s>", "<blank>")
 def test_units_of_any_words_are_no_symbols_and_make_the_same_words_again(tmp_path, segmentation):
     model, text = tmp_path / "model", [f"{word} bar x{word}" for word in ODD_WORDS]
     write(tmp_path / "words", text * 50)  # so often that each is a unit of its own
-    learn = ["text", f"learn-{segmentation}", "--input", tmp_path / "words", "--size", 90, "--output", model]
-    assert cli.main([str(word) for word in learn]) == 0
-    units = segmented(text, segmentation, model)
+    subwords.learn(segmentation, [tmp_path / "words"], 90, model)
+    units = subwords.segmented(text, segmentation, model)
     assert not set(binarised.SPECIAL) & set(" ".join(units).split())
     assert [joined(line, segmentation) for line in units] == text
-    assert segmented(["bar </s>"], "none", None) == ["bar <unk>"]
+    assert subwords.segmented(["bar </s>"], "none", None) == ["bar <unk>"]
 
 
 def test_words_that_are_symbols_are_words_for_every_kind_of_model(tmp_path, capsys):
@@ -937,7 +927,7 @@ def test_the_way_back_to_text_is_the_same_for_every_kind_of_model(run, bundle, e
     text = "It’s “\u2581 \u2581”, isn’t it?"
     for path in (run, bundle, exported):
         pipeline = ode_transformer.load(path).pipeline
-        units = segmented([*Tokeniser("en").tokenise([text])], pipeline.segmentation, pipeline.model)
+        units = subwords.segmented([*Tokeniser("en").tokenise([text])], pipeline.segmentation, pipeline.model)
         assert pipeline.plain(units) == [text]
 
 

@@ -1,21 +1,19 @@
 """``ode-transformer prepare``: turn the user's parallel text into binarized data, and a recipe for ``run``.
 
-The steps are those of ``ode-transformer text``, which the scripts in ``data-prep`` call for published corpora. The text
-goes to OUT.text step by step, so that a preparation that was stopped can be resumed; OUT appears when it is complete.
-Its manifest describes all steps, and ``ode-transformer translate`` treats raw text in the same way.
+The text goes through the pipeline of published corpora, :class:`..text.preparation.Preparation`, after validation and
+test sets are held out of it. ``ode-transformer translate`` treats raw text as the manifest of the data says.
 """
 
 import argparse
 import contextlib
-import hashlib
-import heapq
 import itertools
 import math
 import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -30,21 +28,17 @@ from ..metrics import METRICS, Examples
 from ..metrics.bleu import check_language
 from ..recipes import plain_yaml
 from ..tasks.task import OURS
-from ..text.lines import Faults, TextError, count_lines, read_lines, read_pair, whole_pair, write_pair
+from ..text.dividing import HELD_OUT, LONGEST, PART, Reading, divide
+from ..text.lines import TextError, read_lines
 from ..text.manifest import check_settings, read_mapping, versioned
-from ..text.pairs import Limits
+from ..text.pairs import Limits, gather
 from ..text.pipeline import MODELS, Pipeline
-from ..text.tokenisation import is_unspaced, languages
+from ..text.preparation import SIZES, Preparation, once
+from ..text.tokenisation import is_unspaced, languages, options
 from . import folder_of
 from .processes import alone_in, say
 
 TOKENISERS = ("sacremoses", "none")
-SIZES = ((50_000, 4_000), (1_000_000, 10_000), (float("inf"), 32_000))
-"""(pairs of training text, merges of BPE or vocabulary size of SentencePiece for at most so many)."""
-
-HELD_OUT = 2_000  # the most pairs of a validation or test set that is held out
-PART = 20  # at most one pair in so many is held out
-LONGEST = 1_023  # units of a sentence; the end of the sentence takes the last of fairseq's 1,024 positions
 CEILING = 99  # sacreBLEU of references that were prepared and made text again, below which a warning says so
 NAME = r"\w[\w .=+-]*"  # the name of a folder, for recipes and for fairseq
 
@@ -78,114 +72,109 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer prepare``; the exit status."""
-    preparation = Preparation(args)
-    text, folders = preparation.text, [path for path in preparation.out.parents if not path.exists()]
-    begun = text.exists()
-    preparation.out.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with alone_in(preparation.out, f"{preparation.out}.lock"):  # as the scripts of data-prep
-            preparation.go()
-    except OdeTransformerError:
-        if not begun and not (text / "raw").exists():  # which messages of later steps name
-            shutil.rmtree(text, ignore_errors=True)
-        for folder in folders:
-            with contextlib.suppress(OSError):  # something is in it
-                folder.rmdir()
-        raise
+    OwnText(**{field.name: getattr(args, field.name) for field in fields(OwnText)}).prepare()
     return 0
 
 
-def once(path: Path, make: Callable[[Path], None], part: Path | None = None) -> None:
-    """Make a file or folder unless it exists: ``make`` writes it under another name, and then it is renamed.
-
-    Args:
-        path: the file or folder.
-        make: writes it.
-        part: the other name, by default PATH.part; a folder that exists under it is removed.
-    """
-    part = part or path.with_name(f"{path.name}.part")
-    if not path.exists():
-        if part.is_dir():
-            shutil.rmtree(part)
-        make(part)
-        part.replace(path)
-
-
-def text_step(*words: Any) -> None:
-    """A step of ``ode-transformer text``, in this process."""
-    from .. import cli
-
-    cli.call(["text", *map(str, words)])
-
-
-def run_step(name: str, words: Sequence[str]) -> None:
-    """Run one of :meth:`Preparation.steps`, after those before it, by the arguments of ``ode-transformer prepare``."""
-    Preparation.of(words).steps()[name]()
-
-
-class Preparation:
-    """A preparation as the command line describes it.
+@dataclass(frozen=True)
+class OwnText:
+    """A user's parallel text, with the options of ``ode-transformer prepare``, whose help describes them.
 
     Raises:
         TextError: options cannot be combined, or a file is missing.
     """
 
-    def __init__(self, args: argparse.Namespace):
-        self.args = args
-        self.out = Path(os.path.abspath(args.out))  # without .., which a folder beside the way could break
-        self.text = self.out.with_name(f"{self.out.name}.text")
-        self.recipe = Path(os.path.abspath(args.recipe)) if args.recipe else self.out.with_name(f"{self.out.name}.yaml")
-        self.plain = args.tokeniser == "none"
-        self.bpe = args.bpe or ("sentencepiece" if self.plain else "subword-nmt")
-        self.given = {"train": args.train, "valid": [args.valid] if args.valid else []}
-        self.given |= {f"test{i or ''}": [prefix] for i, prefix in enumerate(args.test)}
+    train: Sequence[str]
+    langs: Sequence[str]
+    out: str
+    valid: str | None = None
+    test: Sequence[str] = ()
+    recipe: str | None = None
+    hold_out: int | None = None
+    tokeniser: str = "sacremoses"
+    normalise: bool = False
+    lowercase: bool = False
+    bpe: str | None = None
+    size: int | None = None
+    separate_dictionaries: bool = False
+    max_tokens: int = 250
+    max_ratio: float | None = None
+    workers: int | None = None
+
+    def __post_init__(self):
+        """Check the options."""
         self._check()
-        self.workers = args.workers or processors.usable()
-        self.splits = ["train", "valid", *(split for split in self.given if split.startswith("test"))]
-        if not args.test:
-            self.splits.append("test")
 
-    @classmethod
-    def of(cls, words: Sequence[str]) -> "Preparation":
-        """The preparation that the arguments of ``ode-transformer prepare`` describe."""
-        from .. import cli
+    @cached_property
+    def data(self) -> Path:
+        """The folder of the data."""
+        return Path(os.path.abspath(self.out))  # without .., which a folder beside the way could break
 
-        return cls(cli.parser("prepare").parse_args(["prepare", *words]))
+    @cached_property
+    def text(self) -> Path:
+        """The folder of the text after every step."""
+        return self.data.with_name(f"{self.data.name}.text")
+
+    @cached_property
+    def recipe_file(self) -> Path:
+        """The recipe to write."""
+        return Path(os.path.abspath(self.recipe)) if self.recipe else self.data.with_name(f"{self.data.name}.yaml")
+
+    @property
+    def plain(self) -> bool:
+        """Whether the text is not tokenized."""
+        return self.tokeniser == "none"
+
+    @property
+    def segmentation(self) -> str:
+        """How words are segmented."""
+        return self.bpe or ("sentencepiece" if self.plain else "subword-nmt")
+
+    @cached_property
+    def given(self) -> dict[str, list[str]]:
+        """The prefixes of the files of every split."""
+        found = {"train": list(self.train), "valid": [self.valid] if self.valid else []}
+        return found | {f"test{i or ''}": [prefix] for i, prefix in enumerate(self.test)}
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """All splits of the data."""
+        tests = [split for split in self.given if split.startswith("test")]
+        return ("train", "valid", *(tests or ["test"]))
 
     def _check(self) -> None:
-        args = self.args
         if {",", ":"} & set(str(self.out)):
-            raise TextError(f"--out {args.out}: must hold no comma and no colon, at which fairseq splits it")
-        for option, name in (f"--out {args.out}", self.out.name), (f"--recipe {args.recipe}", self.recipe.stem):
+            raise TextError(f"--out {self.out}: must hold no comma and no colon, at which fairseq splits it")
+        for option, name in (f"--out {self.out}", self.data.name), (f"--recipe {self.recipe}", self.recipe_file.stem):
             if not re.fullmatch(NAME, name):
                 raise TextError(f"{option}: its name must be letters, digits, blanks and .=+-_, {name!r} is not")
-        if self.recipe.suffix != ".yaml":
-            raise TextError(f"--recipe {args.recipe}: must end in .yaml")
-        if args.max_ratio is not None and not args.max_ratio >= 1:
-            raise TextError(f"--max-ratio {args.max_ratio}: must be 1 or more, the longer side divided by the shorter")
-        if args.langs[0] == args.langs[1]:
+        if self.recipe_file.suffix != ".yaml":
+            raise TextError(f"--recipe {self.recipe}: must end in .yaml")
+        if self.max_ratio is not None and not self.max_ratio >= 1:
+            raise TextError(f"--max-ratio {self.max_ratio}: must be 1 or more, the longer side divided by the shorter")
+        if self.langs[0] == self.langs[1]:
             raise TextError(
-                f"--langs {' '.join(args.langs)}: must be two different languages; rename the files of one side"
+                f"--langs {' '.join(self.langs)}: must be two different languages; rename the files of one side"
             )
-        for lang in args.langs:
+        for lang in self.langs:
             if not re.fullmatch(r"[\w-]+", lang):
                 raise TextError(f"--langs {lang}: must be letters, digits, - and _")
-        if self.plain and args.normalise:
+        if self.plain and self.normalise:
             raise TextError("--normalise: cannot be combined with --tokeniser none, which takes text as it is")
-        check_language(args.langs[1])  # before hours of training
+        check_language(self.langs[1])  # before hours of training
         if not self.plain:
-            if unknown := [lang for lang in args.langs if lang not in languages()]:
+            if unknown := [lang for lang in self.langs if lang not in languages()]:
                 raise TextError(
                     f"--langs {unknown[0]}: sacremoses does not know it; it knows {', '.join(sorted(languages()))}. "
                     "--tokeniser none is for any language"
                 )
-            if unspaced := [lang for lang in args.langs if is_unspaced(lang)]:
+            if unspaced := [lang for lang in self.langs if is_unspaced(lang)]:
                 raise TextError(
                     f"--langs {unspaced[0]}: is written without spaces, which sacremoses needs; must be prepared with "
                     "--tokeniser none"
                 )
-        if args.size is not None and self.bpe == "none":
-            raise TextError(f"--size {args.size}: cannot be combined with --bpe none, which learns nothing")
+        if self.size is not None and self.bpe == "none":
+            raise TextError(f"--size {self.size}: cannot be combined with --bpe none, which learns nothing")
 
     def files(self, prefix: str) -> list[Path]:
         """The two files of a prefix, plain or ``.gz``.
@@ -194,83 +183,35 @@ class Preparation:
             TextError: one is missing.
         """
         found = []
-        for lang in self.args.langs:
+        for lang in self.langs:
             plain, zipped = (Path(f"{prefix}.{lang}{end}") for end in ("", ".gz"))
             if not plain.is_file() and not zipped.is_file():
                 raise TextError(f"{plain}: no such file, nor {zipped}; --langs is what the names of files end in")
             found.append(plain if plain.is_file() else zipped)
         return found
 
-    def settings(self) -> dict[str, str]:
-        """Everything that the data depend on, except the text itself."""
-        args = self.args
-        found = {
-            "langs": "-".join(args.langs),
-            "tokeniser": args.tokeniser,
-            "tokenise": self.flags,
-            "bpe": self.bpe,
-            "size": str(args.size or "default"),
-            "dictionaries": "separate" if args.separate_dictionaries else "joined",
-            "max_tokens": str(args.max_tokens),
-            "max_ratio": str(args.max_ratio),
-            "hold_out": str(args.hold_out or "default"),
-        }
-        return {**found, **{split: " ".join(Path(p).name for p in given) for split, given in self.given.items()}}
-
-    @property
-    def flags(self) -> str:
-        """Flags of ``ode-transformer text tokenise``."""
-        args = self.args
-        chosen = {"--plain": self.plain, "--normalise": args.normalise, "--lowercase first": args.lowercase}
-        return " ".join(flag for flag, on in chosen.items() if on)
-
-    def go(self) -> None:
-        """Do all steps that are not done yet."""
-        complete = self.out.exists()
-        if complete:
-            manifest = self.out / "manifest.json"
-            held = read_mapping(manifest).get("settings", {}) if manifest.is_file() else {}
-            check_settings(manifest, {**self.settings(), **self.inputs(held)})
-            say(f"{self.out} is complete")
-        self.check_recipe()  # before hours of work
-        if not complete:
-            self.make()
-        if self.recipe.exists():
-            say(f"{self.recipe} is there already, and left as it is")
-        else:
-            write_text(self.recipe, self.recipe_text())
-            say(f"{self.recipe} is a recipe to start from. Next:")
-            say(f"ode-transformer run {shlex.quote(folder_of(str(self.recipe)))}/macaron-tiny")
-
-    def check_recipe(self) -> None:
-        """Check that an existing recipe makes these data, with any number of processes.
-
-        Raises:
-            TextError: it makes other data, or is not a recipe.
-        """
-        if not self.recipe.exists():
-            return
-        try:
-            prepare = plain_yaml.read(self.recipe)["data"]["prepare"]
-        except (plain_yaml.YamlError, TypeError, LookupError) as error:
-            raise TextError(f"--recipe {self.recipe}: is there already, and does not say how data are made") from error
-        here, there = (re.sub(r" --workers \d+", "", str(command)) for command in (self.command(), prepare))
-        if here != there:
-            raise TextError(
-                f"--recipe {self.recipe}: is there already, and makes other data; take another --recipe, or change "
-                f"its data.prepare ({there}) to {here}"
-            )
-
-    def inputs(self, held: dict[str, str] | None = None) -> dict[str, str]:
-        """The SHA-256 of every input file by its split and language.
+    def settings(self, held: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Everything that the data depend on, with the SHA-256 of every input file by its split and language.
 
         Args:
             held: the settings of finished data, which are used for files that no longer exist.
         """
-        found = {}
+        chosen = {"--plain": self.plain, "--normalise": self.normalise, "--lowercase first": self.lowercase}
+        found = {
+            "langs": "-".join(self.langs),
+            "tokeniser": self.tokeniser,
+            "tokenise": " ".join(flag for flag, on in chosen.items() if on),
+            "bpe": self.segmentation,
+            "size": str(self.size or "default"),
+            "dictionaries": "separate" if self.separate_dictionaries else "joined",
+            "max_tokens": str(self.max_tokens),
+            "max_ratio": str(self.max_ratio),
+            "hold_out": str(self.hold_out or "default"),
+        }
+        found |= {split: " ".join(Path(p).name for p in given) for split, given in self.given.items()}
         for split, prefixes in self.given.items():
             for i, prefix in enumerate(prefixes):
-                keys = [f"{split} {i} {lang}" for lang in self.args.langs]
+                keys = [f"{split} {i} {lang}" for lang in self.langs]
                 try:
                     files = self.files(prefix)
                 except TextError:
@@ -281,35 +222,80 @@ class Preparation:
                     found |= {key: sha256(file) for key, file in zip(keys, files, strict=True)}
         return found
 
-    def make(self) -> None:
-        """Make the folder of data from raw text."""
-        for step in self.steps().values():
-            step()
+    def prepare(self) -> None:
+        """Do all steps that are not done yet, and write the recipe unless there is one.
+
+        Raises:
+            TextError: the text cannot be used, or what is there is of other text or settings.
+        """
+        folders = [path for path in self.data.parents if not path.exists()]
+        begun = self.text.exists()
+        self.data.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with alone_in(self.data, f"{self.data}.lock"):  # as the scripts of data-prep
+                self._prepare()
+        except OdeTransformerError:
+            if not begun and not (self.text / "raw").exists():  # which messages of later steps name
+                shutil.rmtree(self.text, ignore_errors=True)
+            for folder in folders:
+                with contextlib.suppress(OSError):  # something is in it
+                    folder.rmdir()
+            raise
+
+    def _prepare(self) -> None:
+        complete, manifest = self.data.exists(), self.data / "manifest.json"
+        if complete:
+            held = read_mapping(manifest).get("settings", {}) if manifest.is_file() else {}
+            check_settings(manifest, self.settings(held))
+            say(f"{self.data} is complete")
+        self.check_recipe()  # before hours of work
+        if not complete:
+            for step in self.steps().values():
+                step()
+        if self.recipe_file.exists():
+            say(f"{self.recipe_file} is there already, and left as it is")
+        else:
+            write_text(self.recipe_file, self.recipe_text())
+            say(f"{self.recipe_file} is a recipe to start from. Next:")
+            say(f"ode-transformer run {shlex.quote(folder_of(str(self.recipe_file)))}/macaron-tiny")
 
     def steps(self) -> dict[str, Callable[[], None]]:
         """The steps by name, in their order. Each reads what those before it wrote, and does what is not done yet."""
-        work = self.text
-        # Without a tokenizer only units can be counted.
-        words, units = (work / "tok", work / "units") if self.plain else (work / "clean", work / "bpe")
-        clean = {"clean": partial(self.clean, *((units, work / "bpe") if self.plain else (work / "tok", words)))}
-        segment = {
-            f"learn-{self.bpe}": partial(self.learn, words),
-            f"apply-{self.bpe}": partial(self.apply, words, units),
-        }
-        if self.bpe == "none":
-            segment = {"copy": partial(once, units, partial(shutil.copytree, words))}
+        pipeline = Preparation(
+            out=self.data,
+            langs=tuple(self.langs),
+            splits=self.splits,
+            name=self.data.name,
+            source="own text",
+            tokenise=options(plain=self.plain, normalise=self.normalise, lowercase="first" if self.lowercase else "no"),
+            counted="units" if self.plain else "tokens",  # without a tokenizer only units can be counted
+            limits=self._limits,
+            segmentation=self.segmentation,
+            size=self.size,
+            joined=not self.separate_dictionaries,
+            workers=self.workers or processors.usable(),
+        )
+
+        def binarise() -> None:
+            self._check_lengths()
+            pipeline.steps()["binarise"]()
+            self._say_ceilings(self.data)
+
         return {
-            "begin": self.begin,
-            "gather": partial(once, work / "given", self.gather),
-            "divide": partial(once, work / "raw", self.divide),
-            "tokenise": self.tokenise,
-            **(segment | clean if self.plain else clean | segment),
-            "binarise": self.finish,
+            "begin": self._begin,
+            "gather": partial(once, self.text / "given", self._gather),
+            "divide": partial(once, self.text / "raw", self._divide),
+            **pipeline.steps(),
+            "binarise": binarise,
         }
 
-    def begin(self) -> None:
+    @property
+    def _limits(self) -> Limits:
+        return Limits(self.max_tokens, self.max_ratio)
+
+    def _begin(self) -> None:
         """Resume a preparation with these settings; one with other settings is started again."""
-        file, settings = self.text / "settings.json", {**self.settings(), **self.inputs()}
+        file, settings = self.text / "settings.json", self.settings()
         if self.text.exists() and not file.is_file():
             raise TextError(f"{self.text}: is there already, and no preparation made it; take another --out")
         if file.is_file() and "hold_out" not in read_mapping(file):
@@ -328,198 +314,39 @@ class Preparation:
                 return
         write_json(file, versioned(settings))
 
-    def check_lengths(self) -> None:
+    def _gather(self, part: Path) -> None:
+        """Join the files of every split, unpacked, in one encoding."""
+        gather([(split, *self.files(p)) for split, given in self.given.items() for p in given], part, self.langs)
+
+    def _divide(self, part: Path) -> None:
+        """Hold validation and test pairs out of the training text if none are given."""
+        reading = Reading(tuple(self.langs), self.lowercase, self.normalise, self.plain)
+        wanted = [split for split in ("valid", "test") if not self.given.get(split)]
+        limits = None if self.plain else self._limits
+        divide(self.text / "given", part, reading, self.splits, wanted, self.hold_out, limits)
+
+    def _check_lengths(self) -> None:
         """Check that no validation or test sentence is too long for models, because fairseq stops at such a sentence.
 
         Raises:
             TextError: a sentence is too long; the message names it.
         """
-        for split in self.splits[1:]:
-            for lang in self.args.langs:
-                for number, line in enumerate(read_lines(self.text / "bpe" / f"{split}.{lang}"), 1):
-                    if (units := len(line.split())) > LONGEST:
-                        raise TextError(
-                            f"{self.text / 'raw' / split}.{lang}: line {number} has {units:,} units, must have "
-                            f"at most {LONGEST:,}, the default limit of models"
-                        )
+        for name in (f"{split}.{lang}" for split in self.splits[1:] for lang in self.langs):
+            for number, line in enumerate(read_lines(self.text / "bpe" / name), 1):
+                if (units := len(line.split())) > LONGEST:
+                    raise TextError(
+                        f"{self.text / 'raw' / name}: line {number} has {units:,} units, must have at most "
+                        f"{LONGEST:,}, the default limit of models"
+                    )
 
-    def gather(self, part: Path) -> None:
-        """Join the files of every split, unpacked, in one encoding."""
-        added = [
-            word for split, given in self.given.items() for p in given for word in ("--add", split, *self.files(p))
-        ]
-        text_step("gather", "--langs", *self.args.langs, *added, "--output-dir", part)
-
-    def divide(self, part: Path) -> None:
-        """Hold validation and test pairs out of the training text if none are given."""
-        given, langs = self.text / "given", self.args.langs
-        part.mkdir()
-        wanted = [split for split in ("valid", "test") if split not in self.given or not self.given[split]]
-        held = self.held_out(wanted) if wanted else {}
-        for split in self.splits:
-            if split != "train" and split not in wanted:
-                _write_pairs(part / split, langs, _pairs(given / split, langs))
-        for split, pairs in held.items():
-            _write_pairs(part / split, langs, (pair for _, pair in pairs))
-        numbers = {number for pairs in held.values() for number, _ in pairs}
-        sides = [{self.key(pair[side], side) for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
-        seen = {split: set(map(self.keys, _pairs(part / split, langs))) for split in self.splits[1:]}
-        again: dict[str, set[tuple[str, ...]]] = {split: set() for split in seen}
-        sources = {split: {source for source, _ in pairs} for split, pairs in seen.items()}
-        left = left_out = 0
-        with whole_pair(part / "train", langs) as files:
-            for number, pair in enumerate(_pairs(given / "train", langs, "divide train"), 1):
-                if number in numbers:
-                    continue
-                keys = self.keys(pair)
-                if any(key in side for key, side in zip(keys, sides, strict=True)):
-                    left_out += 1
-                    continue
-                left += 1
-                write_pair(files, pair)
-                for split, found in again.items():
-                    if keys[0] in sources[split]:
-                        found.add(keys)
-        if held:
-            counts = " and ".join(f"{len(pairs):,} for {split}" for split, pairs in held.items())
-            more = f" ({left_out:,} more that share a side with these are left out)" if left_out else ""
-            say(f"no --{' and no --'.join(wanted)}, so pairs are held out from the training text: {counts}{more}")
-            say(f"{left:,} pairs are left to train on")
-        if not left:
-            raise TextError(
-                f"--train {' '.join(self.args.train)}: no pair is left to train on; take a smaller --hold-out"
-            )
-        for split, found in again.items():
-            if trained := {source for source, _ in found}:
-                say(
-                    f"warning: {split}: {len(trained):,} of its {len(sources[split]):,} different source sentences are "
-                    f"trained on, too, {len(found & seen[split]):,} with the same translation"
-                )
-
-    def key(self, sentence: str, side: int) -> str:
-        """A key that is equal for sentences of a side that the model reads alike.
-
-        Letter case and punctuation are normalized if the options say so. Tokenization may only move blanks, so that the
-        key has none; without it, white space becomes single blanks.
-        """
-        sentence = sentence.lower() if self.args.lowercase else sentence
-        sentence = self.normalisers[side].normalize(sentence) if self.args.normalise else sentence
-        return (" " if self.plain else "").join(sentence.split())
-
-    def keys(self, pair: tuple[str, str]) -> tuple[str, ...]:
-        """The keys of both sides of a pair."""
-        return tuple(self.key(sentence, side) for side, sentence in enumerate(pair))
-
-    @cached_property
-    def normalisers(self) -> list[Any]:
-        """Moses' normalization of punctuation for each side."""
-        from ..text.moses import Normalizer
-
-        return [Normalizer(lang) for lang in self.args.langs]
-
-    def held_out(self, wanted: Sequence[str]) -> dict[str, list[tuple[int, tuple[str, str]]]]:
-        """Pairs of the training text for each of the wanted sets, with their line numbers.
-
-        They are the pairs whose sources have the smallest SHA-256, each source once, so that the same text gives the
-        same pairs; of a source with several targets the first in the text is taken. None is long enough for
-        ``check_lengths`` to refuse it: a sentence has at most as many units as characters, plus one of SentencePiece at
-        its beginning.
-        """
-        path = self.text / "given" / "train"
-        limits = None if self.plain else Limits(self.args.max_tokens, self.args.max_ratio)
-        most = (self.args.hold_out or HELD_OUT) * len(wanted)  # which of them are taken is known at the end
-        total = 0
-        least: dict[bytes, tuple[int, tuple[str, str]]] = {}
-        for total, pair in enumerate(_pairs(path, self.args.langs, "choose held-out pairs"), 1):
-            short = all(sentence.strip() and len(sentence) < LONGEST for sentence in pair)
-            if not short or (limits and limits.fault(pair)):
-                continue
-            least.setdefault(hashlib.sha256(self.key(pair[0], 0).encode()).digest(), (total, pair))
-            if len(least) > 4 * most:
-                least = dict(heapq.nsmallest(most, least.items()))
-        count = self.args.hold_out or min(HELD_OUT, total // PART)
-        if not 0 < count * len(wanted) < total:
-            raise TextError(
-                f"--train {' '.join(self.args.train)}: {total} pairs are too few to hold {count or 'any'} out for "
-                f"{' and '.join(wanted)}; give --{' and --'.join(wanted)}, or another --hold-out"
-            )
-        chosen = [found for _, found in heapq.nsmallest(count * len(wanted), least.items())]
-        if len(chosen) < len(wanted):
-            raise TextError(
-                f"--train {' '.join(self.args.train)}: has no {len(wanted)} pairs that could be held out: they must "
-                "differ, and be no longer or more uneven than --max-tokens and --max-ratio allow"
-            )
-        return {split: sorted(chosen[i :: len(wanted)]) for i, split in enumerate(wanted)}
-
-    def clean(self, folder: Path, output: Path) -> None:
-        """Leave out training pairs that are empty, too long or too uneven."""
-        args = self.args
-        ratio = () if args.max_ratio is None else ("--ratio", args.max_ratio)
-        once(output, lambda part: text_step(
-            "clean", folder, "--langs", *args.langs, "--splits", *self.splits, "--drop-from", "train",
-            "--max-tokens", args.max_tokens, *ratio, "--output-dir", part))  # fmt: skip
-
-    def tokenise(self) -> None:
-        """Tokenize all text."""
-        text_step("tokenise", self.text / "raw", *self._files(), *shlex.split(self.flags),
-                  "--output-dir", self.text / "tok")  # fmt: skip
-
-    def _files(self) -> tuple[Any, ...]:
-        return "--langs", *self.args.langs, "--splits", *self.splits, "--workers", self.workers
-
-    def learn(self, folder: Path) -> None:
-        """Learn subword units on the training text."""
-        trained = [folder / f"train.{lang}" for lang in self.args.langs]
-        once(self.text / MODELS[self.bpe], lambda part: text_step(
-            f"learn-{self.bpe}", "--input", *trained, "--size", self.size(trained[0]), "--workers", self.workers,
-            "--output", part))  # fmt: skip
-
-    def apply(self, folder: Path, output: Path) -> None:
-        """Segment all text into subword units."""
-        text_step(f"apply-{self.bpe}", folder, *self._files(), "--model", self.text / MODELS[self.bpe],
-                  "--output-dir", output)  # fmt: skip
-        if self.bpe == "sentencepiece":
-            self.warn_of_marks(folder)
-
-    def warn_of_marks(self, folder: Path) -> None:
-        """Warn of lines with the mark of SentencePiece's units; subword-nmt's are taken apart."""
-        for name in (f"{split}.{lang}" for split in self.splits for lang in self.args.langs):
-            faults = Faults("lines")
-            for number, line in enumerate(read_lines(folder / name), 1):
-                if "\u2581" in line:
-                    faults.add("hold \u2581, with which SentencePiece marks the beginnings of words", number)
-            faults.report(folder / name, "kept, but in translations it becomes a blank")
-
-    def size(self, trained: Path) -> int:
-        """Merges of BPE, or the vocabulary size of SentencePiece."""
-        return self.args.size or next(size for most, size in SIZES if count_lines(trained) <= most)
-
-    def finish(self) -> None:
-        """Make the folder of data; it appears when it is complete."""
-        self.check_lengths()
-        once(self.out, self.binarise, self.text / "data.part")  # OUT.part may be the user's
-
-    def binarise(self, part: Path) -> None:
-        """Write everything that a run reads to one folder."""
-        args, bpe = self.args, self.text / "bpe"
-        texts = ("--langs", *args.langs, "--splits", *self.splits, "--data-dir", part)
-        joined = () if args.separate_dictionaries else ("--joined-dictionary",)
-        text_step("binarise", *texts, "--text-dir", bpe, "--workers", self.workers, *joined)
-        text_step("references", *texts, "--text-dir", self.text)
-        settings = read_mapping(self.text / "settings.json")
-        del settings["text_version"]  # which the manifest has of itself
-        text_step("manifest", *texts, "--text-dir", bpe, "--set", self.out.name, "--source", "own text",
-                  "--settings", *(f"{k}={v}" for k, v in settings.items()), f"--tokenise={self.flags}")  # fmt: skip
-        self.say_ceilings(part)
-
-    def say_ceilings(self, data: Path) -> None:
+    def _say_ceilings(self, data: Path) -> None:
         """Say what the references of the test sets score, prepared and made text again: no system can score more."""
-        target = self.args.langs[1]
+        target = self.langs[1]
         pipeline = Pipeline.of(data)
         for split in self.splits[2:]:
             raw = list(read_lines(data / "raw" / f"{split}.{target}"))
             made = pipeline.plain(list(read_lines(self.text / "bpe" / f"{split}.{target}")))
-            raw = [line.lower() for line in raw] if self.args.lowercase else raw
+            raw = [line.lower() for line in raw] if self.lowercase else raw
             differ = [each for each in zip(itertools.count(1), raw, made) if each[1].split() != each[2].split()]
             ceiling = METRICS["sacrebleu"].compute(made, Examples([raw], lang=target))["bleu"] if differ else 100.0
             say(f"{split}.{target}: the references themselves, prepared and detokenized, score {ceiling:.1f} sacreBLEU")
@@ -533,9 +360,32 @@ class Preparation:
                     "--tokeniser none loses nothing"
                 )
 
+    # The recipe.
+
+    def check_recipe(self) -> None:
+        """Check that an existing recipe makes these data, with any number of processes.
+
+        Raises:
+            TextError: it makes other data, or is not a recipe.
+        """
+        if not self.recipe_file.exists():
+            return
+        try:
+            prepare = plain_yaml.read(self.recipe_file)["data"]["prepare"]
+        except (plain_yaml.YamlError, TypeError, LookupError) as error:
+            raise TextError(
+                f"--recipe {self.recipe_file}: is there already, and does not say how data are made"
+            ) from error
+        here, there = (re.sub(r" --workers \d+", "", str(command)) for command in (self.command(), prepare))
+        if here != there:
+            raise TextError(
+                f"--recipe {self.recipe_file}: is there already, and makes other data; take another --recipe, or "
+                f"change its data.prepare ({there}) to {here}"
+            )
+
     def test_sets(self) -> dict[str, str]:
         """The name of each subset of the data in scores, after its files."""
-        if not self.args.test:
+        if not self.test:
             return {"test": "held-out"}
         names = {s: re.sub(r"[^\w .=+-]", "-", Path(self.given[s][0]).name) for s in self.splits[2:]}
         again = len(set(names.values())) < len(names)
@@ -543,30 +393,29 @@ class Preparation:
 
     def command(self) -> str:
         """The command that makes the data again, from the top of the repository."""
-        args = self.args
-        words = [*OURS, "prepare", "--langs", *args.langs, "--out", folder_of(args.out)]
+        words = [*OURS, "prepare", "--langs", *self.langs, "--out", folder_of(self.out)]
         for option in ("train", "valid", "test"):
             given = [prefix for split in self.given if split.startswith(option) for prefix in self.given[split]]
             words += [f"--{option}", *map(folder_of, given)] if given else []
-        words += ["--tokeniser", args.tokeniser, "--bpe", self.bpe, "--max-tokens", str(args.max_tokens)]
+        words += ["--tokeniser", self.tokeniser, "--bpe", self.segmentation, "--max-tokens", str(self.max_tokens)]
         for option in ("size", "max_ratio", "hold_out", "workers"):
-            if (value := getattr(args, option)) is not None:
+            if (value := getattr(self, option)) is not None:
                 words += [f"--{option.replace('_', '-')}", str(value)]
         for option in ("normalise", "lowercase", "separate_dictionaries"):
-            words += [f"--{option.replace('_', '-')}"] if getattr(args, option) else []
-        return shlex.join([*words, "--recipe", folder_of(str(self.recipe))])
+            words += [f"--{option.replace('_', '-')}"] if getattr(self, option) else []
+        return shlex.join([*words, "--recipe", folder_of(str(self.recipe_file))])
 
     def recipe_text(self) -> str:
         """The recipe: the systems to start from, with a schedule by the size of the text."""
-        counts = read_mapping(self.out / "manifest.json")["counts"]
-        source, target = self.args.langs
+        counts = read_mapping(self.data / "manifest.json")["counts"]
+        source, target = self.langs
         per_epoch = max(1, round(counts["train"]["tokens"][target] / 3500))  # batches of 4,096 tokens are never full
         epochs = min(max(round(3000 / per_epoch), 10), 60)
-        share = "share-decoder-input-output-embed" if self.args.separate_dictionaries else "share-all-embeddings"
+        share = "share-decoder-input-output-embed" if self.separate_dictionaries else "share-all-embeddings"
         values = {
             "command": _quoted(self.command()),
-            "folder": _quoted(folder_of(str(self.out))),
-            "name": shlex.quote(folder_of(str(self.recipe))),
+            "folder": _quoted(folder_of(str(self.data))),
+            "name": shlex.quote(folder_of(str(self.recipe_file))),
             "sets": _quoted(self.test_sets()),
             "pairs": f"{counts['train']['lines']:,}",
             "langs": f"{source}-{target}",
@@ -578,8 +427,8 @@ class Preparation:
             share=share,
             epochs=epochs,
             warmup=min(4000, max(1, per_epoch * epochs // 4)),
-            post_process=self.bpe.replace("-", "_"),
-            lowercase=str(self.args.lowercase).lower(),
+            post_process=self.segmentation.replace("-", "_"),
+            lowercase=str(self.lowercase).lower(),
             plain=str(self.plain).lower(),
         )
 
@@ -629,18 +478,6 @@ rows:
   macaron: {{train: {{arch: macaron_wmt_en_de, batches: 8, flags: {{lr: 0.0007, warmup-updates: 4000}}}}}}
   rk2-learnable: {{train: {{arch: rk2_learnable, batches: 8, flags: {{lr: 0.0007, warmup-updates: 4000}}}}}}
 """
-
-
-def _pairs(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[tuple[str, str]]:
-    """The pairs of parallel text, without the carriage returns that end the lines of some systems."""
-    for source, target in read_pair(prefix, langs, bar):
-        yield source.removesuffix("\r"), target.removesuffix("\r")
-
-
-def _write_pairs(prefix: Path, langs: Sequence[str], pairs: Iterable[tuple[str, str]]) -> None:
-    with whole_pair(prefix, langs) as files:
-        for pair in pairs:
-            write_pair(files, pair)
 
 
 def _quoted(value: Any) -> str:

@@ -1,6 +1,6 @@
-"""Text for translation, from files of corpora to binarized data: the steps of ``ode-transformer text``.
+"""Text for translation, from files of corpora to binarized data and back.
 
-The scripts in ``data-prep`` and ``ode-transformer prepare`` call the steps. Nothing here imports torch or fairseq. A
-step writes only the files that it is told to write. It is a function of the command's arguments, and its
-docstring is the command's help.
+:class:`.preparation.Preparation` is the pipeline, which ``ode-transformer prepare`` and the scripts in ``data-prep``
+run; the other files hold its steps. Nothing here imports torch or fairseq. A step writes only the files that it is told
+to write.
 """

@@ -1,18 +1,16 @@
 """Dictionaries and binarized text, the same files as those of fairseq-preprocess."""
 
-import argparse
 import itertools
 import struct
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 
 from ...files import copy_file, regular, sha256, whole, write_lines
-from .checksums import as_mapping
 from .lines import Faults, TextError, read_lines
 from .parallel import in_chunks, in_parallel
 
@@ -41,53 +39,82 @@ def test_names(count: int) -> list[str]:
     return ["test", *(f"test{i}" for i in range(1, count))]
 
 
-def binarise(args: argparse.Namespace) -> None:
-    """Write dictionaries and binarized text, the same files as fairseq-preprocess, with all processes."""
-    data, files = args.data_dir, {lang: args.text_dir / f"{args.splits[0]}.{lang}" for lang in args.langs}
-    splits = numbered(args.splits)
-    if args.dictionaries and (args.joined_dictionary or args.symbols is not None):
-        raise TextError("--dictionaries: cannot be combined with --joined-dictionary and --symbols, which make others")
-    if args.symbols is not None and args.symbols <= len(SPECIAL):
-        raise TextError(f"--symbols {args.symbols}: must be {len(SPECIAL) + 1} or more")
-    for lang in args.langs:
+def binarise(
+    text: Path,
+    data: Path,
+    splits: Sequence[str],
+    langs: Sequence[str],
+    *,
+    joined: bool = False,
+    dictionaries: Sequence[Path] = (),
+    symbols: int | None = None,
+    workers: int = 1,
+) -> None:
+    """Write dictionaries and binarized text, the same files as fairseq-preprocess, with all processes.
+
+    Args:
+        text: the folder of the segmented text.
+        data: the folder of the binarized data.
+        splits: of the text: training, validation, test sets.
+        langs: source and target.
+        joined: one dictionary for both languages.
+        dictionaries: existing ones, instead of those of the text.
+        symbols: the most symbols of a dictionary; all without it.
+        workers: the number of processes.
+
+    Raises:
+        TextError: there is a dictionary already, or an existing one cannot be read.
+    """
+    for lang in langs:
         if (data / f"dict.{lang}.txt").exists():
-            raise TextError(f"--data-dir {data}: holds dict.{lang}.txt already; take another folder")
-    for dictionary in args.dictionaries or []:
+            raise TextError(f"{data}: holds dict.{lang}.txt already; take another folder")
+    for dictionary in dictionaries:
         symbols_of(dictionary)  # a bad one is refused before anything is written
     data.mkdir(parents=True, exist_ok=True)
-    for side, lang in enumerate(args.langs):
+    training = {lang: text / f"{splits[0]}.{lang}" for lang in langs}
+    for side, lang in enumerate(langs):
         dictionary = data / f"dict.{lang}.txt"
-        if args.dictionaries:
-            copy_file(args.dictionaries[side], dictionary)
-        elif side and args.joined_dictionary:
-            copy_file(data / f"dict.{args.langs[0]}.txt", dictionary)
+        if dictionaries:
+            copy_file(dictionaries[side], dictionary)
+        elif side and joined:
+            copy_file(data / f"dict.{langs[0]}.txt", dictionary)
         else:
-            counted = list(files.values()) if args.joined_dictionary else [files[lang]]
-            _write_dictionary(dictionary, counted, args.symbols, args.workers)
-        for split, name in splits.items():
-            prefix = data / f"{split}.{'-'.join(args.langs)}.{lang}"
-            _binarise_file(args.text_dir / f"{name}.{lang}", prefix, dictionary, args.workers)
+            counted = list(training.values()) if joined else [training[lang]]
+            _write_dictionary(dictionary, counted, symbols, workers)
+        for split, name in numbered(splits).items():
+            _binarise_file(text / f"{name}.{lang}", data / f"{split}.{'-'.join(langs)}.{lang}", dictionary, workers)
 
 
-def binarise_monolingual(args: argparse.Namespace) -> None:
+def binarise_monolingual(
+    texts: Mapping[str, Path], data: Path, dictionary: Path | None = None, workers: int = 1
+) -> None:
     """Write a dictionary and the binarized text of one language, the same files as fairseq-preprocess --only-source.
 
     fairseq-preprocess writes a wrong index for more than 2 GiB of text, if several processes share the work.
+
+    Args:
+        texts: the files by their names in the data: train, valid, test, test1.
+        data: the folder of the binarized data.
+        dictionary: an existing one, instead of that of the training text.
+        workers: the number of processes.
+
+    Raises:
+        TextError: there is a dictionary already, or there is neither one nor training text.
     """
-    dictionary, texts = args.data_dir / "dict.txt", as_mapping(args.texts)
-    if dictionary.exists():
-        raise TextError(f"--data-dir {args.data_dir}: holds dict.txt already; take another folder")
-    if args.dictionary:
-        symbols_of(args.dictionary)
-        args.data_dir.mkdir(parents=True, exist_ok=True)
-        copy_file(args.dictionary, dictionary)
-    elif "train" not in texts:
+    its = data / "dict.txt"
+    if its.exists():
+        raise TextError(f"--data-dir {data}: holds dict.txt already; take another folder")
+    if dictionary is None and "train" not in texts:
         raise TextError("train=FILE is missing, whose symbols make the dictionary; or give one, --dictionary FILE")
+    if dictionary:
+        symbols_of(dictionary)
+    data.mkdir(parents=True, exist_ok=True)
+    if dictionary:
+        copy_file(dictionary, its)
     else:
-        args.data_dir.mkdir(parents=True, exist_ok=True)
-        _write_dictionary(dictionary, [Path(texts["train"])], None, args.workers)
+        _write_dictionary(its, [texts["train"]], None, workers)
     for split, file in texts.items():
-        _binarise_file(Path(file), args.data_dir / split, dictionary, args.workers)
+        _binarise_file(file, data / split, its, workers)
 
 
 def _write_dictionary(dictionary: Path, files: Iterable[Path], size: int | None, workers: int) -> None:
@@ -238,12 +265,12 @@ def _check_binarised(prefix: Path, symbols: int | None, labels: bool) -> int:
     return len(sizes)
 
 
-def unbinarise(args: argparse.Namespace) -> None:
-    """Turn binarized text, DIR/SPLIT.SOURCE-TARGET.LANGUAGE, back into text with its dictionaries."""
-    for lang in args.langs:
-        for split in args.splits:
-            prefix = args.dir / f"{split}.{'-'.join(args.langs)}.{lang}"
-            write_lines(args.output_dir / f"{split}.{lang}", text_of(prefix, args.dir / f"dict.{lang}.txt"))
+def unbinarise(data: Path, output: Path, splits: Sequence[str], langs: Sequence[str]) -> None:
+    """Turn binarized text, DATA/SPLIT.SOURCE-TARGET.LANGUAGE, back into text with its dictionaries."""
+    for lang in langs:
+        for split in splits:
+            prefix = data / f"{split}.{'-'.join(langs)}.{lang}"
+            write_lines(output / f"{split}.{lang}", text_of(prefix, data / f"dict.{lang}.txt"))
 
 
 def text_of(prefix: Path, dictionary: Path) -> Iterator[str]:

@@ -1,56 +1,59 @@
 """Comparing files with the published ones by their SHA-256 sums."""
 
-import argparse
 import gzip
 import hashlib
 import shutil
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from ...files import regular, sha256, whole
 from .lines import SHOWN, TextError, read_lines, unpacked
 
 
-def verify(args: argparse.Namespace) -> None:
-    """Compare files with a list of SHA-256 sums; a difference is an error, or with --warn a warning."""
-    _compare(args, [(args.dir / file, name, sha256(args.dir / file)) for file, name in as_mapping(args.names).items()])
+def verify(
+    folder: Path, names: Mapping[str, str], checksums: Path, *, warn: bool = False, output: Path | None = None
+) -> None:
+    """Compare files, plain or ``.gz``, with the published ones, and copy them, unpacked, if a folder is given.
 
+    Args:
+        folder: of the files.
+        names: the name of every file in the list, by the name of its copy; the file is called by the last part of it.
+        checksums: the list, as sha256sum writes it.
+        warn: warn of other files, and accept them.
+        output: the folder for copies; existing copies must have the same content.
 
-def _compare(args: argparse.Namespace, found: Sequence[tuple[Path, str, str]]) -> None:
-    known = {name: digest for digest, _, name in (line.partition("  ") for line in read_lines(args.checksums))}
-    if unknown := [name for _, name, _ in found if name not in known]:
-        raise TextError(f"{args.checksums}: no checksum of {unknown[0]}")
+    Raises:
+        TextError: a file is not there, damaged, unknown to the list, another one, or not what was copied.
+    """
+    known = {name: digest for digest, _, name in (line.partition("  ") for line in read_lines(checksums))}
+    found = {}
+    for file, name in names.items():
+        plain = folder / Path(name).name
+        zipped = plain.with_name(f"{plain.name}.gz")
+        source = next((path for path in (plain, zipped) if path.exists()), None)
+        if source is None:
+            raise TextError(f"{plain}: no such file, nor {zipped}")
+        if name not in known:
+            raise TextError(f"{checksums}: no checksum of {name}")
+        found[file] = source, _digest(source)
     differ = [
-        f"{path} has SHA-256 {digest}, the published {name} {known[name]}"
-        for path, name, digest in found
-        if digest != known[name]
+        f"{found[file][0]} has SHA-256 {found[file][1]}, the published {name} {known[name]}"
+        for file, name in names.items()
+        if found[file][1] != known[name]
     ]
-    if differ and not args.warn:
+    if differ and not warn:
         raise TextError("; ".join(differ) + ": must be the published file; move it away to retry")
     if differ:
-        print(f"warning: {len(differ)} of {len(found)} files are not the published ones:", file=sys.stderr)
+        print(f"warning: {len(differ)} of {len(names)} files are not the published ones:", file=sys.stderr)
         print("\n".join(f"  {line}" for line in differ[:SHOWN]), file=sys.stderr)
-
-
-def copy(args: argparse.Namespace) -> None:
-    """Copy files, plain or .gz, if they are the published ones; existing copies must have the same content."""
-    sources = {}
-    for file, name in as_mapping(args.names).items():
-        plain = args.dir / Path(name).name
-        zipped = plain.with_name(f"{plain.name}.gz")
-        sources[file] = next((path for path in (plain, zipped) if path.exists()), None)
-        if sources[file] is None:
-            raise TextError(f"{plain}: no such file, nor {zipped}")
-    digests = {file: _digest(source) for file, source in sources.items()}
-    _compare(args, [(sources[file], name, digests[file]) for file, name in as_mapping(args.names).items()])
-    for file, source in sources.items():
-        target = args.output_dir / file
+    for file, (source, digest) in found.items() if output else ():
+        target = output / file
         if not target.exists():
             with source.open("rb") as stored, whole(target, "wb") as write:
                 shutil.copyfileobj(unpacked(source, stored), write)
-        elif sha256(target) != digests[file]:
+        elif sha256(target) != digest:
             raise TextError(f"{source} is not what it was: it differs from {target}, its copy; take another --out")
 
 
@@ -60,14 +63,3 @@ def _digest(path: Path) -> str:
             return hashlib.file_digest(unpacked(path, stored), "sha256").hexdigest()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise TextError(f"{path}: cut off or damaged") from error
-
-
-def as_mapping(values: Sequence[str]) -> dict[str, str]:
-    """``KEY=VALUE`` arguments as a dictionary.
-
-    Raises:
-        TextError: one has no ``=``.
-    """
-    if wrong := [value for value in values if "=" not in value]:
-        raise TextError(f"{wrong[0]}: must be two words with = between them; see --help")
-    return dict(value.split("=", 1) for value in values)

@@ -1,180 +1,195 @@
 """``ode-transformer text``: its arguments."""
 
 import argparse
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from ..arguments import at_least
-from . import binarised, checksums, manifest, pairs, subwords, tokenisation
+from . import binarised, checksums, manifest, pairs
+from .describe import describe
+from .lines import TextError
+from .pipeline import MODELS, Pipeline
+from .preparation import COUNTED, STARTS, Preparation, parts_of, prepare_monolingual
+from .tokenisation import LOWERCASE, Tokeniser
+
+
+def add_tokeniser(add: Callable[..., Any]) -> None:
+    """Add the flags that are fields of a ``Tokeniser``."""
+    add("--straight-quotes", action="store_true", help="replace right single quotes by apostrophes")
+    add("--lowercase", choices=LOWERCASE, default="no", help="lower-case before all other steps, or after them")
+    add("--normalise", action="store_true", help="normalize punctuation")
+    add("--printable", action="store_true", help="replace control characters by spaces")
+    add("--aggressive", action="store_true", help="split words at hyphens, as tokenizer.perl -a does")
+    add("--old-full-stop", action="store_true", help="treat the end of a line as earlier versions of Moses do")
+    add("--plain", action="store_true", help="split nothing off words, and make spaces single")
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of a ``Tokeniser``, except its language."""
+    return {field.name: getattr(args, field.name) for field in fields(Tokeniser) if field.name != "lang"}
+
+
+def tokeniser_of(flags: str) -> dict[str, Any]:
+    """Return the fields of a ``Tokeniser`` from its flags in one string."""
+    parser = argparse.ArgumentParser(prog="--tokenise", add_help=False)
+    add_tokeniser(parser.add_argument)
+    return _options(parser.parse_args(shlex.split(flags)))
+
+
+def as_mapping(values: Sequence[str]) -> dict[str, str]:
+    """Return ``KEY=VALUE`` arguments as a dictionary.
+
+    Raises:
+        TextError: one has no ``=``.
+    """
+    if wrong := [value for value in values if "=" not in value]:
+        raise TextError(f"{wrong[0]}: must be two words with = between them; see --help")
+    return dict(value.split("=", 1) for value in values)
+
+
+def _paths(values: Sequence[str]) -> dict[str, Path]:
+    return {key: Path(value) for key, value in as_mapping(values).items()}
+
+
+def _prepare(args: argparse.Namespace) -> None:
+    """Prepare a parallel corpus: from text in OUT.text, or from --add, to binarized data in OUT."""
+    given = {f.name: getattr(args, f.name) for f in fields(Preparation) if hasattr(args, f.name)}
+    given |= {name: tuple(given[name]) for name in ("langs", "splits")}
+    if args.start == "raw" and args.tokenise is None:
+        given["tokenise"] = tokeniser_of("")
+    given |= {"limits": pairs.Limits(args.max_tokens, args.ratio), "beside": _paths(args.beside)}
+    Preparation(**given).run()
+
+
+def _describe(args: argparse.Namespace) -> None:
+    """Write the manifest of data that fairseq-preprocess made, so that models trained on them translate raw text."""
+    print(f"{describe(args.dir, args.langs, _options(args))}: {Pipeline.of(args.dir)}")
+
+
+def _verify(args: argparse.Namespace) -> None:
+    """Compare files, plain or .gz, with a list of SHA-256 sums, and copy them, unpacked, with --output-dir."""
+    checksums.verify(args.dir, as_mapping(args.names), args.checksums, warn=args.warn, output=args.output_dir)
+
+
+def _settings(args: argparse.Namespace) -> None:
+    """Succeed if the file holds these settings, write them if there is no file, and otherwise name the differences."""
+    check = manifest.check_settings if args.required else manifest.keep_settings
+    check(args.file, as_mapping(args.settings))
+
+
+def _setting(args: argparse.Namespace) -> None:
+    """Print what the file of finished data says of a setting, an empty line if nothing."""
+    print(manifest.setting(args.file, args.name))
+
+
+def _binarise(args: argparse.Namespace) -> None:
+    """Make the folder OUT of text of one language, the same files as fairseq-preprocess --only-source makes."""
+    parts = parts_of(args.folder) if args.folder else {"": _paths(args.texts)}
+    options = {"dictionary": args.dictionary, "copy_labels": args.copy_labels, "beside": _paths(args.beside)}
+    prepare_monolingual(args.out, parts, **options, workers=args.workers)
+
+
+def _unbinarise(args: argparse.Namespace) -> None:
+    """Turn binarized text, DIR/SPLIT.SOURCE-TARGET.LANGUAGE, back into text with its dictionaries."""
+    binarised.unbinarise(args.dir, args.output_dir, args.splits, args.langs)
+
+
+def _short_to_long(args: argparse.Namespace) -> None:
+    """Divide training text by source length: short pairs for training, longer ones for test sets, one per bin."""
+    pairs.short_to_long(args.dir, args.text_dir, args.output_dir, args.langs, args.limit, args.bins)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer text``."""
+    """Add the arguments of ``ode-transformer text``."""
     commands = parser.add_subparsers(dest="what", required=True)
+    count = {"type": at_least(1), "metavar": "N"}
+    file, folder = {"type": Path, "metavar": "FILE"}, {"type": Path, "metavar": "DIR"}
+    workers = {**count, "default": 1, "help": "processes (default: 1)"}
 
-    def add(name, run):
-        command = commands.add_parser(name, help=run.__doc__, description=run.__doc__)
-        command.set_defaults(step=run)
-        return command.add_argument
+    def add_langs(add: Callable[..., Any]) -> None:
+        names = ("SOURCE", "TARGET")
+        add("--langs", nargs=2, metavar=names, required=True, help="what the names of files end in, such as de en")
 
-    def add_langs(add_to):
-        langs = ("SOURCE", "TARGET")
-        add_to("--langs", nargs=2, metavar=langs, required=True, help="what the names of files end in, such as de en")
+    def command(run: Callable[[argparse.Namespace], None], name: str) -> Callable[..., Any]:
+        found = commands.add_parser(name, help=run.__doc__, description=run.__doc__)
+        found.set_defaults(step=run)
+        return found.add_argument
 
-    def add_files(add_to):
-        add_to("dir", metavar="DIR", type=Path, help="the folder of files SPLIT.LANGUAGE")
-        add_to(
-            "--splits",
-            metavar="SPLIT",
-            nargs="+",
-            required=True,
-            help="what the names of files begin with, such as train valid",
-        )
-        add_langs(add_to)
+    add = command(_describe, "describe")
+    add("dir", **folder, help="a folder with dict.LANGUAGE.txt, and codes or sentencepiece.model")
+    add_langs(add)
+    add_tokeniser(add)
 
-    def add_workers(add_to):
-        add_to("--workers", metavar="N", type=at_least(1), default=1, help="processes (default: 1)")
+    add = command(_prepare, "prepare")
+    add("out", type=Path, metavar="OUT", help="the folder of the data; the text goes to OUT.text beside it")
+    add_langs(add)
+    add("--splits", nargs="+", required=True, metavar="SPLIT", help="training, validation, test sets")
+    add("--name", required=True, help="the name of the corpus")
+    add("--source", required=True, metavar="TEXT", help="where the text came from, in words")
+    add("--add", nargs=3, action="append", default=[], metavar=("SPLIT", "FILE", "FILE"), dest="files",
+        help="a split, and two files whose pairs go to it; may be repeated")  # fmt: skip
+    add("--romanian", choices=pairs.ROMANIAN, default="raw",
+        help="Romanian: raw, with commas for cedillas, or without diacritics")  # fmt: skip
+    add("--start", choices=STARTS, default="raw", help="the folder in OUT.text that is there (default: raw)")
+    add("--tokenise", metavar="FLAGS", type=tokeniser_of, help="flags of describe, as one argument")
+    add("--tokenise-train", metavar="FLAGS", type=tokeniser_of, help="others for the training text")
+    add("--language", default="", help="the language of all files, if their endings are not languages")
+    add("--moses", **folder, help="Moses' folder scripts (default: sacremoses, without Perl)")
+    add("--counted", choices=COUNTED, default="tokens", help="what limits count (default: tokens)")
+    add("--max-tokens", **count, default=250, help="leave out training pairs with longer sides (default: 250)")
+    add("--ratio", type=float, metavar="R", help="leave out those with a side more than this many times as long as the "
+        "other")  # fmt: skip
+    add("--every", type=at_least(2), default=0, metavar="N", help="hold out every Nth pair for validation")
+    add("--words", **count, default=0, help="take the first N words of sources alone")
+    add("--segmentation", choices=MODELS, default="subword-nmt", help="default: subword-nmt")
+    add("--size", **count, help="merges of BPE, or vocabulary size of SentencePiece (default: by the size of the text)")
+    add("--test-units", **count, default=0, help="binarize the first N units of the targets of test sets alone")
+    add("--separate-dictionaries", action="store_false", dest="joined", help="one dictionary per language")
+    add("--dictionaries", type=Path, nargs=2, default=[], metavar="FILE", help="existing ones")
+    add("--symbols", type=at_least(5), metavar="N", help="the most symbols of a dictionary (default: all)")
+    add("--beside", nargs="*", default=[], metavar="NAME=FILE", help="further files for OUT")
+    add("--workers", **workers)
 
-    def add_output(add_to, older="are replaced"):
-        add_to(
-            "--output-dir",
-            metavar="DIR",
-            type=Path,
-            required=True,
-            help=f"the folder for SPLIT.LANGUAGE; older files {older}",
-        )
+    add = command(_verify, "verify")
+    add("dir", **folder, help="the folder of the files")
+    add("names", nargs="+", metavar="FILE=NAME", help="a copy, and the name in the list; the file is called like it")
+    add("--checksums", **file, required=True, help="the list, as sha256sum writes it")
+    add("--warn", action="store_true", help="warn of other files, and accept them")
+    add("--output-dir", **folder, help="the folder for copies, named FILE")
 
-    def add_output_of_workers(add_to):
-        add_workers(add_to)
-        add_output(add_to, "stay as they are, whatever the options")
+    add = command(_settings, "settings")
+    add("file", **file, help="settings.json of a text, or manifest.json of finished data")
+    add("settings", nargs="+", metavar="KEY=VALUE", help="all that the data depend on")
+    add("--required", action="store_true", help="the file must be there")
+    add = command(_setting, "setting")
+    add("file", **file, help="manifest.json of finished data")
+    add("name", metavar="KEY", help="the setting's key")
 
-    add_to = add("gather", pairs.gather)
-    add_langs(add_to)
-    add_to(
-        "--add",
-        nargs=3,
-        action="append",
-        metavar=("SPLIT", "FILE", "FILE"),
-        required=True,
-        help="a split, and the two files whose pairs go to it; may be repeated",
-    )
-    add_to(
-        "--romanian",
-        choices=pairs.ROMANIAN,
-        default="raw",
-        help="Romanian: raw, with commas for cedillas, or without diacritics",
-    )
-    add_output(add_to)
-    add_to = add("check", pairs.check)
-    add_files(add_to)
-    add_to(
-        "--max-tokens",
-        type=int,
-        metavar="N",
-        help="warn of sides with more tokens, and of empty ones (default: no warnings)",
-    )
-    add_to = add("tokenise", tokenisation.tokenise)
-    add_files(add_to)
-    add_to("--language", metavar="LANG", help="the language of all files, if their endings are not languages")
-    tokenisation.add_tokeniser(add_to)
-    add_to("--moses", type=Path, metavar="DIR", help="Moses' folder scripts (default: sacremoses, without Perl)")
-    add_output_of_workers(add_to)
-    add_to = add("clean", pairs.clean)
-    add_files(add_to)
-    add_to(
-        "--drop-from",
-        nargs="+",
-        required=True,
-        metavar="SPLIT",
-        help="the splits whose pairs are dropped; of the others they are reported only",
-    )
-    add_to("--max-tokens", type=int, required=True, metavar="N", help="the most tokens of a side")
-    add_to(
-        "--ratio", metavar="R", type=float, help="drop pairs with a side more than this many times as long as the other"
-    )
-    add_output(add_to)
-    add_to = add("hold-out", pairs.hold_out)
-    add_to("dir", metavar="DIR", type=Path, help="the folder of train.LANGUAGE")
-    add_to("--splits", metavar="SPLIT", nargs="*", default=[], help="further splits to copy")
-    add_langs(add_to)
-    add_to("--every", type=int, required=True, metavar="N", help="hold out every Nth pair, N being 2 or more")
-    add_output(add_to)
-    add_to = add("short-to-long", pairs.short_to_long)
-    add_to("dir", metavar="DIR", type=Path, help="prepared data")
-    add_to("--text-dir", metavar="DIR", type=Path, required=True, help="their text")
-    add_langs(add_to)
-    add_to("--limit", type=int, required=True, metavar="N", help="train on sources with fewer subword units")
-    add_to("--bins", type=int, nargs="+", required=True, metavar="N", help="the shortest length of each bin")
-    add_output(add_to)
-    for name, learn, apply in (
-        ("subword-nmt", subwords.learn_bpe, subwords.apply_bpe),
-        ("sentencepiece", subwords.learn_sentencepiece, subwords.apply_sentencepiece),
-    ):
-        add_to = add(f"learn-{name}", learn)
-        add_to("--input", type=Path, nargs="+", required=True, metavar="FILE", help="the training text")
-        add_to(
-            "--size", metavar="N", type=int, required=True, help="merges of BPE, or vocabulary size of SentencePiece"
-        )
-        add_workers(add_to)
-        add_to("--output", type=Path, required=True, metavar="FILE", help="the file for what is learned")
-        add_to = add(f"apply-{name}", apply)
-        add_files(add_to)
-        add_to("--model", metavar="FILE", type=Path, required=True, help="the file that was learned")
-        add_output_of_workers(add_to)
-    for name, step in (("verify", checksums.verify), ("copy", checksums.copy)):
-        add_to = add(name, step)
-        add_to("dir", metavar="DIR", type=Path, help="the folder of the files")
-        add_to("names", nargs="+", metavar="FILE=NAME", help="a file of the folder, and its name in the list")
-        add_to("--checksums", type=Path, required=True, metavar="FILE", help="the list, as sha256sum writes it")
-        add_to("--warn", action="store_true", help="warn of other files, and accept them")
-        if step is checksums.copy:
-            add_to("--output-dir", metavar="DIR", type=Path, required=True, help="the folder for copies, named FILE")
-    add_to = add("binarise-monolingual", binarised.binarise_monolingual)
-    add_to("texts", nargs="+", metavar="SPLIT=FILE", help="a file, and its name in the data: train, valid, test, test1")
-    add_to("--data-dir", metavar="DIR", type=Path, required=True, help="the folder of binarized data")
-    add_to("--dictionary", type=Path, metavar="FILE", help="an existing one, instead of that of train")
-    add_workers(add_to)
-    add_to = add("unbinarise", binarised.unbinarise)
-    add_files(add_to)
-    add_output(add_to)
-    add_to = add("settings", manifest.settings)
-    add_to("file", metavar="FILE", type=Path, help="settings.json of a text, or manifest.json of finished data")
-    add_to("settings", nargs="+", metavar="KEY=VALUE", help="all that the data depend on")
-    add_to("--required", action="store_true", help="the file must be there")
-    add_to = add("setting", manifest.setting)
-    add_to("file", metavar="FILE", type=Path, help="manifest.json of finished data")
-    add_to("name", metavar="KEY", help="the setting's key")
-    add_to = add("describe", manifest.describe)
-    add_to("dir", metavar="DIR", type=Path, help="a folder with dict.LANGUAGE.txt, and codes or sentencepiece.model")
-    add_langs(add_to)
-    tokenisation.add_tokeniser(add_to)
-    add_to = add("intact", manifest.intact)
-    add_to("dir", metavar="DIR", type=Path, help="the folder of binarized data")
-    for name, step, text in (
-        ("binarise", binarised.binarise, "the folder of the segmented text"),
-        ("references", manifest.references, "the folder of raw, tok and bpe, which hold the text"),
-        ("manifest", manifest.write_manifest, "the folder of the segmented text"),
-    ):
-        add_to = add(name, step)
-        add_langs(add_to)
-        add_to(
-            "--splits",
-            metavar="SPLIT",
-            nargs="+",
-            required=True,
-            help="splits of the text: training, validation, test sets",
-        )
-        add_to("--text-dir", metavar="DIR", type=Path, required=True, help=text)
-        add_to("--data-dir", metavar="DIR", type=Path, required=True, help="the folder of binarized data")
-        if step is binarised.binarise:
-            add_to("--joined-dictionary", action="store_true", help="one dictionary for both languages")
-            add_to("--dictionaries", type=Path, nargs=2, metavar="FILE", help="existing ones, instead of the text's")
-            add_to("--symbols", type=int, metavar="N", help="the most symbols of a dictionary (default: all)")
-            add_workers(add_to)
-        if step is manifest.write_manifest:
-            add_to("--set", metavar="NAME", required=True, help="the name of the data set")
-            add_to("--source", metavar="TEXT", required=True, help="where the text came from, in words")
-            add_to("--settings", nargs="+", required=True, metavar="KEY=VALUE", help="all that the data depend on")
-            add_to("--tokenise", metavar="FLAGS", help="the flags that test sets were tokenized with, as one argument")
+    add = command(_binarise, "binarise")
+    add("out", type=Path, metavar="OUT", help="the folder of the data; OUT.text/settings.json has their settings")
+    add("texts", nargs="*", metavar="SPLIT=FILE", help="a file, and its name in the data: train, valid, test, test1")
+    add("--folder", **folder, help="instead, the folder of the parts of examples, SPLIT.input0 and so on, SPLIT.label")
+    add("--copy-labels", action="store_true", help="leave labels as text")
+    add("--dictionary", **file, help="an existing one, instead of that of train")
+    add("--beside", nargs="*", default=[], metavar="NAME=FILE", help="further files for OUT")
+    add("--workers", **workers)
+
+    add = command(_unbinarise, "unbinarise")
+    add("dir", **folder, help="the folder of binarized data")
+    add_langs(add)
+    add("--splits", nargs="+", required=True, metavar="SPLIT", help="such as train valid")
+    add("--output-dir", **folder, required=True, help="the folder for the text")
+
+    add = command(_short_to_long, "short-to-long")
+    add("dir", **folder, help="prepared data")
+    add("--text-dir", **folder, required=True, help="their text")
+    add_langs(add)
+    add("--limit", type=int, required=True, metavar="N", help="train on sources with fewer subword units")
+    add("--bins", type=int, nargs="+", required=True, metavar="N", help="the shortest length of each bin")
+    add("--output-dir", **folder, required=True, help="the folder for the divided text")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -1,6 +1,5 @@
-"""Which pairs of sentences a text has: joining corpora, checking, cleaning, and dividing them into splits."""
+"""Which pairs of sentences a text has: joining corpora, cleaning, and dividing them into splits."""
 
-import argparse
 import bisect
 import re
 import sys
@@ -9,9 +8,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...files import copy_file
+from ...files import copy_file, write_lines
 from .binarised import test_names
-from .lines import PERHAPS, Faults, TextError, keep_apart, parallel, read_lines, read_pair, whole_pair, write_pair
+from .lines import PERHAPS, Faults, TextError, parallel, read_lines, read_pair, whole_pair, write_pair
 from .manifest import read_mapping
 
 # Romanian's s and t have commas below; older text has cedillas, which look the same.
@@ -41,20 +40,31 @@ class Limits:
         return None
 
 
+def names_of(splits: Iterable[str], langs: Sequence[str]) -> list[str]:
+    """Return the names of the files of some splits, such as ``train.de``."""
+    return [f"{split}.{lang}" for split in splits for lang in langs]
+
+
 def _files(prefix: Path, langs: Sequence[str]) -> str:
     return f"{prefix}.{{{','.join(langs)}}}"
 
 
-def gather(args: argparse.Namespace) -> None:
+def gather(
+    files: Sequence[tuple[str, str | Path, str | Path]], output: Path, langs: Sequence[str], kind: str = "raw"
+) -> None:
     """Join files of corpora into SPLIT.LANGUAGE; reads text, .gz, segments of .sgm and .xml, and TED's train.tags.
 
     Training pairs that are not UTF-8, or hold a NUL, are dropped and reported; in other splits they are an error.
+
+    Args:
+        files: a split, and two files whose pairs go to it; any number of these.
+        output: the folder for the text.
+        langs: of the two files.
+        kind: of Romanian text, one of ``ROMANIAN``.
     """
-    splits = dict.fromkeys(split for split, _, _ in args.add)
-    keep_apart(args.output_dir, _names(splits, args.langs), [Path(file) for _, *files in args.add for file in files])
-    for split in splits:
-        with whole_pair(args.output_dir / split, args.langs) as files:
-            for source, target in ([Path(f) for f in files] for name, *files in args.add if name == split):
+    for split in dict.fromkeys(split for split, _, _ in files):
+        with whole_pair(output / split, langs) as written:
+            for source, target in ((Path(one), Path(other)) for name, one, other in files if name == split):
                 count, faults = 0, Faults()
                 errors = "surrogateescape" if split == "train" else "strict"
                 texts = _text(source, errors, bar=f"gather {source.name}"), _text(target, errors)
@@ -65,17 +75,13 @@ def gather(args: argparse.Namespace) -> None:
                         faults.add(fault, number)
                         continue
                     count += 1
-                    both = zip(pair, args.langs, strict=True)
-                    write_pair(files, [romanian(line, args.romanian) if lang == "ro" else line for line, lang in both])
+                    both = zip(pair, langs, strict=True)
+                    write_pair(written, [romanian(line, kind) if lang == "ro" else line for line, lang in both])
                 print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
                 hint = f"; {PERHAPS}" if NOT_UTF8 in faults.counts else ""
                 faults.report(f"{source}, {target}", f"dropped{hint}")
                 if faults.counts and not count:
                     raise TextError(f"{source}, {target}: no pair of text is left")
-
-
-def _names(splits: Iterable[str], langs: Sequence[str]) -> list[str]:
-    return [f"{split}.{lang}" for split in splits for lang in langs]
 
 
 def romanian(line: str, kind: str) -> str:
@@ -106,86 +112,83 @@ def _text(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
     return lines
 
 
-def check(args: argparse.Namespace) -> None:
-    """Check that splits are parallel and UTF-8; with --max-tokens also for carriage returns, empty and long lines."""
-    for split in args.splits:
-        faults = Faults()
-        for number, pair in enumerate(read_pair(args.dir / split, args.langs, f"check {split}"), 1):
-            if args.max_tokens is None:
-                continue
-            for lang, line in zip(args.langs, pair, strict=True):
-                # fairseq reads a carriage return as the end of a line, so the sides would no longer be parallel.
-                if "\r" in line:
-                    raise TextError(f"{args.dir / split}.{lang}: carriage returns, first in line {number}")
-            if fault := Limits(args.max_tokens).fault(pair):
-                faults.add(fault, number)
-        faults.report(_files(args.dir / split, args.langs), "kept")
+def clean(
+    folder: Path, output: Path, splits: Sequence[str], langs: Sequence[str], limits: Limits, drop: Sequence[str]
+) -> None:
+    """Copy text to another folder; of the splits ``drop`` without pairs that are empty, too long or too uneven.
 
-
-def clean(args: argparse.Namespace) -> None:
-    """Copy the files of a folder to another; of --drop-from, without pairs that are empty, too long or too uneven."""
-    names = _names(args.splits, args.langs)
-    keep_apart(args.output_dir, names, [args.dir / name for name in names])
-    limits = Limits(args.max_tokens, args.ratio)
-    for split in args.splits:
-        drop = split in args.drop_from
-        faults = Faults()
-        kept = 0
-        with whole_pair(args.output_dir / split, args.langs) as files:
-            for number, pair in enumerate(read_pair(args.dir / split, args.langs, f"clean {split}"), 1):
+    Raises:
+        TextError: no pair of a split is left.
+    """
+    for split in splits:
+        faults, kept = Faults(), 0
+        with whole_pair(output / split, langs) as files:
+            for number, pair in enumerate(read_pair(folder / split, langs, f"clean {split}"), 1):
                 if fault := limits.fault(pair):
                     faults.add(fault, number)
-                if fault is None or not drop:
+                if fault is None or split not in drop:
                     kept += 1
                     write_pair(files, pair)
-            faults.report(_files(args.dir / split, args.langs), "dropped" if drop else "kept")
+            faults.report(_files(folder / split, langs), "dropped" if split in drop else "kept")
             if not kept:
-                raise TextError(f"{args.dir / split}: no pair is left after cleaning")
+                raise TextError(f"{folder / split}: no pair is left after cleaning")
 
 
-def hold_out(args: argparse.Namespace) -> None:
-    """Split the training text of a folder into another: every Nth pair for validation, the others for training."""
-    if args.every < 2:
-        raise TextError(f"--every {args.every}: must be 2 or more")
-    names = _names(["train", *args.splits], args.langs)
-    keep_apart(args.output_dir, [*names, *_names(["valid"], args.langs)], [args.dir / name for name in names])
-    for lang in args.langs:
-        for split in args.splits:
-            name = f"{split}.{lang}"
-            copy_file(args.dir / name, args.output_dir / name)
-    with (
-        whole_pair(args.output_dir / "train", args.langs) as train,
-        whole_pair(args.output_dir / "valid", args.langs) as valid,
-    ):
+def hold_out(
+    folder: Path, output: Path, splits: Sequence[str], langs: Sequence[str], every: int, valid: str = "valid"
+) -> None:
+    """Divide training text: every Nth pair for validation, the others for training; other splits are copied.
+
+    Raises:
+        TextError: there are fewer than N pairs.
+    """
+    for name in names_of(splits, langs):
+        copy_file(folder / name, output / name)
+    with whole_pair(output / "train", langs) as train, whole_pair(output / valid, langs) as held:
         number = 0
-        for number, pair in enumerate(read_pair(args.dir / "train", args.langs, "hold-out train"), 1):
-            write_pair(train if number % args.every else valid, pair)
-        if number < args.every:
-            raise TextError(f"{args.dir}/train: {number} pairs, --every {args.every} holds out none")
+        for number, pair in enumerate(read_pair(folder / "train", langs, "hold-out train"), 1):
+            write_pair(train if number % every else held, pair)
+        if number < every:
+            raise TextError(f"{folder}/train: {number} pairs, of which every {every}th cannot be held out")
 
 
-def short_to_long(args: argparse.Namespace) -> None:
-    """Split training text by source length: short pairs for training, longer ones for test sets, one per bin."""
-    bins: list[int] = args.bins
-    if sorted(set(bins)) != bins or not 1 < args.limit <= bins[0]:
-        raise TextError(
-            f"--limit {args.limit} --bins {bins}: --limit must be 2 or more, bins must increase from --limit on"
-        )
+def first_words(folder: Path, output: Path, names: Iterable[str], most: int) -> None:
+    """Copy files of a folder to another, of each line the first words or units alone, at most so many."""
+    for name in names:
+        write_lines(output / name, (" ".join(line.split(" ")[:most]) for line in read_lines(folder / name)))
+
+
+def short_to_long(
+    prepared: Path, text: Path, output: Path, langs: Sequence[str], limit: int, bins: Sequence[int]
+) -> None:
+    """Divide the training text of prepared data by source length: short pairs for training, longer ones for test sets.
+
+    Args:
+        prepared: the folder of binarized data, whose manifest names the splits.
+        text: the folder of their text.
+        output: the folder for the divided text.
+        langs: source and target.
+        limit: pairs with fewer subword units in the source are for training.
+        bins: the shortest length of each test set.
+
+    Raises:
+        TextError: the lengths do not increase, a set would be empty, or the data are not of a text.
+    """
+    if sorted(set(bins)) != list(bins) or not 1 < limit <= bins[0]:
+        raise TextError(f"--limit {limit} --bins {bins}: --limit must be 2 or more, bins must increase from --limit on")
     names = test_names(len(bins))
     counts = dict.fromkeys(("train", "valid", *names), 0)
-    path = args.dir / "manifest.json"
+    path = prepared / "manifest.json"
     splits = read_mapping(path).get("splits")
     if not isinstance(splits, dict):
         raise TextError(f"{path}: does not name the splits of a text, as the manifest of prepared data does")
-    text = args.text_dir / "bpe" if (args.text_dir / "bpe").is_dir() else args.text_dir
-    read = [text / name for name in _names([splits["train"], splits["valid"]], args.langs)]
-    keep_apart(args.output_dir, _names(counts, args.langs), read)
+    text = text / "bpe" if (text / "bpe").is_dir() else text
     with ExitStack() as stack:
-        files = {name: stack.enter_context(whole_pair(args.output_dir / name, args.langs)) for name in counts}
+        files = {name: stack.enter_context(whole_pair(output / name, langs)) for name in counts}
         for split in ("train", "valid"):
-            for pair in read_pair(text / splits[split], args.langs):
+            for pair in read_pair(text / splits[split], langs):
                 length = len(pair[0].split())
-                if length < args.limit:
+                if length < limit:
                     name = split
                 elif split == "train" and length >= bins[0]:
                     name = names[bisect.bisect(bins, length) - 1]
@@ -195,5 +198,5 @@ def short_to_long(args: argparse.Namespace) -> None:
                 write_pair(files[name], pair)
         for name, count in counts.items():
             if not count:
-                raise TextError(f"--limit {args.limit} --bins {bins}: no pairs for {name}")
+                raise TextError(f"--limit {limit} --bins {bins}: no pairs for {name}")
             print(f"{name}: {count} pairs", file=sys.stderr)

@@ -1,6 +1,5 @@
 """Work on the lines of a file with several processes."""
 
-import argparse
 import itertools
 import multiprocessing
 import os
@@ -10,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import Any
 
 from ...files import whole
@@ -18,28 +18,39 @@ from .lines import TextError, read_lines
 CHUNK = 10_000  # lines that a process works on at a time
 
 
-def process(args: argparse.Namespace, work: Callable[[str], Callable[[list[str]], list[str]]]) -> None:
+def process(
+    what: str,
+    folder: Path,
+    output: Path,
+    names: Iterable[str],
+    work: Callable[[list[str]], list[str]],
+    workers: int = 1,
+) -> None:
     """Process the lines of a folder's files in parallel, and write them to another folder.
 
     Files that are there already are left as they are, so that work that was stopped goes on; each is named.
 
     Args:
-        args: ``dir``, ``output_dir``, ``splits``, ``langs`` and ``workers``.
-        work: language -> the function from lines to lines.
+        what: the name of the work, for progress bars.
+        folder: holds the files.
+        output: the folder for files of the same names.
+        names: of the files.
+        work: the function from lines to lines.
+        workers: the number of processes.
 
     Raises:
         TextError: the number of lines changed; the message names the file and the first of the lines.
     """
-    for name in (f"{split}.{lang}" for split in args.splits for lang in args.langs):
-        source, target = args.dir / name, args.output_dir / name
+    for name in names:
+        source, target = folder / name, output / name
         if target.exists():
             print(f"{target} is there already, and left as it is", file=sys.stderr)
             continue
         sizes: deque[int] = deque()  # of the chunks that are being worked on
-        chunks = _noting_sizes(in_chunks(read_lines(source, bar=f"{args.what} {name}")), sizes)
+        chunks = _noting_sizes(in_chunks(read_lines(source, bar=f"{what} {name}")), sizes)
         first = 1
         with whole(target) as file:
-            for chunk in in_parallel(work(name.rpartition(".")[2]), chunks, args.workers):
+            for chunk in in_parallel(work, chunks, workers):
                 if len(chunk) != (size := sizes.popleft()):
                     raise TextError(f"{source}: {size} lines from line {first} on became {len(chunk)}")
                 first += size

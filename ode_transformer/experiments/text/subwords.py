@@ -1,12 +1,11 @@
 """Subword units: BPE by subword-nmt, or SentencePiece."""
 
-import argparse
 import importlib
 import itertools
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -21,19 +20,32 @@ ODD = re.compile("|".join((*SPECIAL, "@@")))  # what the units of some words cou
 KNOWN_WORDS = 1_000_000  # words whose segmentation a process remembers
 
 
-def learn_bpe(args: argparse.Namespace) -> None:
+def learn(segmentation: str, files: Sequence[Path], size: int, model: Path, workers: int = 1) -> None:
+    """Learn joint subword units of files, by ``subword-nmt`` or ``sentencepiece``.
+
+    Args:
+        segmentation: which of the two.
+        files: the training text.
+        size: merges of BPE, or the vocabulary size of SentencePiece.
+        model: the file for what is learned.
+        workers: the number of processes.
+    """
+    {"subword-nmt": learn_bpe, "sentencepiece": learn_sentencepiece}[segmentation](files, size, model, workers)
+
+
+def learn_bpe(files: Sequence[Path], size: int, model: Path, workers: int) -> None:
     """Learn joint BPE with subword-nmt from the word counts of files."""
     from tqdm import tqdm
 
     library = importlib.import_module("subword_nmt.learn_bpe")
     library.tqdm = partial(tqdm, disable=None)  # no bar unless standard error is a terminal
     words: Counter[str] = Counter()
-    for path in args.input:
+    for path in files:
         chunks = in_chunks(read_lines(path, bar=f"count words of {path.name}"))
-        for found in in_parallel(_count_words, chunks, args.workers):
+        for found in in_parallel(_count_words, chunks, workers):
             words.update(found)
-    with whole(args.output) as file:
-        library.learn_bpe(_taken(words), file, args.size, is_dict=True)
+    with whole(model) as file:
+        library.learn_bpe(_taken(words), file, size, is_dict=True)
 
 
 def _taken(words: Counter[str]) -> Iterator[str]:
@@ -47,9 +59,10 @@ def _count_words(lines: list[str]) -> Counter[str]:
     return Counter(word for line in lines for word in line.strip("\r ").split(" ") if word)
 
 
-def apply_bpe(args: argparse.Namespace) -> None:
-    """Segment the files of a folder with BPE into another folder."""
-    process(args, lambda lang: partial(_units, args.model))
+def apply(segmentation: str, folder: Path, output: Path, names: Iterable[str], model: Path, workers: int = 1) -> None:
+    """Segment files of a folder into another folder with what was learned, as :func:`process` does it."""
+    work = {"subword-nmt": _units, "sentencepiece": _sentencepieces}[segmentation]
+    process(f"segment by {segmentation}", folder, output, names, partial(work, model), workers)
 
 
 def _units(codes: Path, lines: list[str]) -> list[str]:
@@ -83,13 +96,13 @@ def _bpe(codes: Path, digest: str) -> Any:
         raise TextError(f"{codes}: is not a file of subword-nmt codes") from error
 
 
-def learn_sentencepiece(args: argparse.Namespace) -> None:
+def learn_sentencepiece(files: Sequence[Path], size: int, model: Path, workers: int) -> None:
     """Learn a SentencePiece BPE model on tokenized text; every character is a unit if there is room for all."""
 
     def learn(coverage: float) -> None:
-        lines = itertools.chain.from_iterable(map(read_lines, args.input))
+        lines = itertools.chain.from_iterable(map(read_lines, files))
         # The text is normalized and tokenized already; "identity" leaves its words unchanged for the scores.
-        segmentation.learn(lines, args.size, args.workers, args.output, "identity", coverage)
+        segmentation.learn(lines, size, workers, model, "identity", coverage)
 
     try:
         learn(1.0)
@@ -99,11 +112,6 @@ def learn_sentencepiece(args: argparse.Namespace) -> None:
         # SentencePiece's advice for writing systems of thousands of characters, such as the Chinese.
         print(f"{error}; leaving out the rarest .05% of the text's characters", file=sys.stderr)
         learn(0.9995)
-
-
-def apply_sentencepiece(args: argparse.Namespace) -> None:
-    """Segment the files of a folder with a SentencePiece model into another folder."""
-    process(args, lambda lang: partial(_sentencepieces, args.model))
 
 
 def _sentencepieces(model: Path, lines: list[str]) -> list[str]:

@@ -1,11 +1,10 @@
 """Tokenization with Moses' rules, or without any."""
 
-import argparse
 import re
 import shlex
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -121,33 +120,18 @@ def _filter(lines: list[str], programs: Sequence[Sequence[Any]]) -> list[str]:
     return lines
 
 
-def add_tokeniser(add_to: Callable[..., Any]) -> None:
-    """The flags that are fields of a ``Tokeniser``."""
-    add_to("--straight-quotes", action="store_true", help="replace right single quotes by apostrophes")
-    add_to("--lowercase", choices=LOWERCASE, default="no", help="lower-case before all other steps, or after them")
-    add_to("--normalise", action="store_true", help="normalize punctuation")
-    add_to("--printable", action="store_true", help="replace control characters by spaces")
-    add_to("--aggressive", action="store_true", help="split words at hyphens, as tokenizer.perl -a does")
-    add_to("--old-full-stop", action="store_true", help="treat the end of a line as earlier versions of Moses do")
-    add_to("--plain", action="store_true", help="split nothing off words, and make spaces single")
+def options(**chosen: Any) -> dict[str, Any]:
+    """Return the options of a ``Tokeniser``, all but its language, with those that are given and the defaults."""
+    found = asdict(Tokeniser("", **chosen))
+    del found["lang"]
+    return found
 
 
-def tokeniser_options(args: argparse.Namespace) -> dict[str, Any]:
-    """The fields of a ``Tokeniser``, except its language."""
-    return {field.name: getattr(args, field.name) for field in fields(Tokeniser) if field.name != "lang"}
-
-
-def tokeniser_of(flags: str) -> dict[str, Any]:
-    """The fields of a ``Tokeniser`` from flags of ``text tokenise`` in one string."""
-    parser = argparse.ArgumentParser(prog="--tokenise", add_help=False)
-    add_tokeniser(parser.add_argument)
-    return tokeniser_options(parser.parse_args(shlex.split(flags)))
-
-
-def tokenise(args: argparse.Namespace) -> None:
-    """Tokenize the files of a folder into another folder."""
-    options = tokeniser_options(args)
-    process(args, lambda lang: partial(_tokenise_chunk, Tokeniser(args.language or lang, **options), args.moses))
+def tokenise(
+    folder: Path, output: Path, names: Iterable[str], tokeniser: Tokeniser, moses: Path | None = None, workers: int = 1
+) -> None:
+    """Tokenize files of a folder into another folder, as :func:`process` does it; with ``moses`` by its programs."""
+    process("tokenise", folder, output, names, partial(_tokenise_chunk, tokeniser, moses), workers)
 
 
 def _tokenise_chunk(tokeniser: Tokeniser, moses: Path | None, lines: list[str]) -> list[str]:

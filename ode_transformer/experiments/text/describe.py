@@ -1,0 +1,89 @@
+"""The manifest of data that fairseq-preprocess made, whose text is described by the user and compared with them."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...files import write_json
+from . import binarised
+from .lines import TextError
+from .manifest import MODEL_FILES, NEEDED, hashes_in
+from .pipeline import MODELS, joined
+from .subwords import segmented
+from .tokenisation import languages
+
+COMPARED = 1_000  # sentences of binarized text whose units are compared
+
+
+def describe(data: Path, langs: Sequence[str], tokenise: Mapping[str, Any]) -> Path:
+    """Write the manifest of data that fairseq-preprocess made, so that models trained on them translate raw text.
+
+    Args:
+        data: the folder, with ``dict.LANGUAGE.txt``, and codes or sentencepiece.model.
+        langs: source and target.
+        tokenise: the options of the ``Tokeniser`` that made the text.
+
+    Returns:
+        The manifest's file.
+
+    Raises:
+        TextError: there is one, or files are missing or do not belong together; or a language is unknown.
+    """
+    path = data / "manifest.json"
+    if path.exists():
+        raise TextError(f"{path}: is there already; remove it to describe the data anew")
+    if all((data / name).is_file() for name in MODEL_FILES):
+        raise TextError(f"{data}: holds {' and '.join(MODEL_FILES)}, must hold one of them, or none")
+    if unknown := [lang for lang in langs if not tokenise["plain"] and lang not in languages()]:
+        raise TextError(
+            f"--langs {unknown[0]}: sacremoses does not know it, must be one of {', '.join(sorted(languages()))}; or "
+            "--plain, if the text was not tokenized"
+        )
+    for lang in langs:
+        if not (data / f"dict.{lang}.txt").is_file():
+            raise TextError(f"{data / f'dict.{lang}.txt'}: no such file; a folder of binarized data has it")
+    _check_units(data, langs)
+    about = {"set": data.name, "source_lang": langs[0], "target_lang": langs[1], "tokenise": tokenise}
+    write_json(path, {**about, "sha256": hashes_in(data, *NEEDED)})
+    return path
+
+
+def _check_units(folder: Path, langs: Sequence[str]) -> None:
+    """Compare the units of binarized text with those that the codes beside it make of its words.
+
+    Raises:
+        TextError: more than 1 in 100 sentences differ, or there are no codes for the units in the dictionary.
+    """
+    segmentation = next((name for name, file in MODELS.items() if file and (folder / file).is_file()), "none")
+    model = folder / (MODELS[segmentation] or "")
+    for lang in langs:
+        if segmentation == "none":
+            _check_words(folder / f"dict.{lang}.txt")
+            continue
+        prefixes = [path.with_suffix("") for path in sorted(folder.glob(f"*.{'-'.join(langs)}.{lang}.idx"))]
+        # Training text comes last: it can be segmented at random.
+        for prefix in sorted(prefixes, key=lambda prefix: prefix.name.startswith("train"))[:1]:
+            text = binarised.text_of(prefix, folder / f"dict.{lang}.txt")
+            known = [line for line in itertools.islice(text, COMPARED) if "<unk>" not in line.split()]
+            again = segmented([joined(line, segmentation) for line in known], segmentation, model)
+            differ = [pair for pair in zip(known, again, strict=True) if pair[0] != pair[1]]
+            if len(differ) > len(known) / 100:
+                there, here = differ[0]
+                raise TextError(
+                    f"{prefix}: {len(differ)} of {len(known)} sentences are segmented otherwise by {model.name} beside "
+                    f"them, such as {there!r}, by {model.name} {here!r}. The data were made with other codes, or with "
+                    "a vocabulary or glossaries of subword-nmt, which translating does not know: segment the text "
+                    "without them, binarize and train again"
+                )
+
+
+def _check_words(dictionary: Path) -> None:
+    """Check that at most 1 in 100 symbols of a dictionary have the marks of subword units."""
+    symbols = binarised.symbols_of(dictionary)
+    units = [symbol for symbol in symbols if symbol.endswith("@@") or symbol.startswith("\u2581")]
+    if len(units) > len(symbols) / 100:
+        raise TextError(
+            f"{dictionary}: holds subword units, such as {units[0]!r}, but no model of them is beside it: put "
+            f"subword-nmt's there as {MODEL_FILES[0]}, or SentencePiece's as {MODEL_FILES[1]}"
+        )

@@ -1,0 +1,158 @@
+"""Holding validation and test sets out of a training text, so that no model is scored on what it was trained on."""
+
+import hashlib
+import heapq
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from .lines import TextError, read_pair, whole_pair, write_pair
+from .pairs import Limits
+
+HELD_OUT = 2_000  # the most pairs of a validation or test set that is held out
+PART = 20  # at most one pair in so many is held out
+LONGEST = 1_023  # units of a sentence; the end of the sentence takes the last of fairseq's 1,024 positions
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What of a sentence the model reads: sentences that it reads alike have equal keys.
+
+    Args:
+        langs: of the two sides.
+        lowercase: letter case is lost.
+        normalise: punctuation is normalized.
+        plain: the text is not tokenized, so that blanks count; tokenization may only move them.
+    """
+
+    langs: tuple[str, str]
+    lowercase: bool = False
+    normalise: bool = False
+    plain: bool = False
+
+    @cached_property
+    def _normalisers(self) -> list[Any]:
+        from .moses import Normalizer
+
+        return [Normalizer(lang) for lang in self.langs]
+
+    def key(self, sentence: str, side: int) -> str:
+        """Return the key of a sentence of one side."""
+        sentence = sentence.lower() if self.lowercase else sentence
+        sentence = self._normalisers[side].normalize(sentence) if self.normalise else sentence
+        return (" " if self.plain else "").join(sentence.split())
+
+    def keys(self, pair: Pair) -> Pair:
+        """Return the keys of both sides of a pair."""
+        return self.key(pair[0], 0), self.key(pair[1], 1)
+
+
+def divide(
+    given: Path, output: Path, reading: Reading, splits: Sequence[str], wanted: Sequence[str], count: int | None = None,
+    limits: Limits | None = None,
+) -> None:  # fmt: skip
+    """Write the splits of a text, for which pairs are held out of the training text where no set is given.
+
+    Training pairs that share a side with a held-out pair are left out. Of the sets that are given, standard error is
+    told how much of them is trained on.
+
+    Args:
+        given: the folder of what is given.
+        output: the folder for all splits.
+        reading: what the model reads.
+        splits: train, and all others.
+        wanted: those for which pairs are held out.
+        count: pairs of each; by default one in ``PART``, at most ``HELD_OUT``.
+        limits: of the pairs that are held out.
+
+    Raises:
+        TextError: there are too few pairs.
+    """
+    langs = reading.langs
+    held = _held_out(given / "train", reading, wanted, count, limits) if wanted else {}
+    for split in splits[1:]:
+        pairs = (pair for _, pair in held[split]) if split in held else _pairs(given / split, langs)
+        with whole_pair(output / split, langs) as files:
+            for pair in pairs:
+                write_pair(files, pair)
+    numbers = {number for pairs in held.values() for number, _ in pairs}
+    sides = [{reading.key(pair[side], side) for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
+    seen = {split: set(map(reading.keys, _pairs(output / split, langs))) for split in splits[1:]}
+    again: dict[str, set[Pair]] = {split: set() for split in seen}
+    sources = {split: {source for source, _ in pairs} for split, pairs in seen.items()}
+    left = left_out = 0
+    with whole_pair(output / "train", langs) as files:
+        for number, pair in enumerate(_pairs(given / "train", langs, "divide train"), 1):
+            if number in numbers:
+                continue
+            keys = reading.keys(pair)
+            if any(key in side for key, side in zip(keys, sides, strict=True)):
+                left_out += 1
+                continue
+            left += 1
+            write_pair(files, pair)
+            for split, found in again.items():
+                if keys[0] in sources[split]:
+                    found.add(keys)
+    if held:
+        counts = " and ".join(f"{len(pairs):,} for {split}" for split, pairs in held.items())
+        more = f" ({left_out:,} more that share a side with these are left out)" if left_out else ""
+        _say(f"no --{' and no --'.join(wanted)}, so pairs are held out from the training text: {counts}{more}")
+        _say(f"{left:,} pairs are left to train on")
+    if not left:
+        raise TextError("--train: no pair is left to train on; take a smaller --hold-out")
+    for split, found in again.items():
+        if trained := {source for source, _ in found}:
+            _say(
+                f"warning: {split}: {len(trained):,} of its {len(sources[split]):,} different source sentences are "
+                f"trained on, too, {len(found & seen[split]):,} with the same translation"
+            )
+
+
+def _held_out(
+    train: Path, reading: Reading, wanted: Sequence[str], asked: int | None, limits: Limits | None
+) -> dict[str, list[tuple[int, Pair]]]:
+    """Pairs of the training text for each of the wanted sets, with their line numbers.
+
+    They are the pairs whose sources have the smallest SHA-256, each source once, so that the same text gives the same
+    pairs; of a source with several targets the first in the text is taken. None is too long for a model: a sentence has
+    at most as many units as characters, plus one of SentencePiece at its beginning.
+    """
+    most = (asked or HELD_OUT) * len(wanted)  # which of them are taken is known at the end
+    total = 0
+    least: dict[bytes, tuple[int, Pair]] = {}
+    for total, pair in enumerate(_pairs(train, reading.langs, "choose held-out pairs"), 1):
+        short = all(sentence.strip() and len(sentence) < LONGEST for sentence in pair)
+        if not short or (limits and limits.fault(pair)):
+            continue
+        least.setdefault(hashlib.sha256(reading.key(pair[0], 0).encode()).digest(), (total, pair))
+        if len(least) > 4 * most:
+            least = dict(heapq.nsmallest(most, least.items()))
+    count = asked or min(HELD_OUT, total // PART)
+    if not 0 < count * len(wanted) < total:
+        raise TextError(
+            f"--train: {total} pairs are too few to hold {count or 'any'} out for {' and '.join(wanted)}; give "
+            f"--{' and --'.join(wanted)}, or another --hold-out"
+        )
+    chosen = [found for _, found in heapq.nsmallest(count * len(wanted), least.items())]
+    if len(chosen) < len(wanted):
+        raise TextError(
+            f"--train: has no {len(wanted)} pairs that could be held out: they must differ, and be no longer or more "
+            "uneven than --max-tokens and --max-ratio allow"
+        )
+    return {split: sorted(chosen[i :: len(wanted)]) for i, split in enumerate(wanted)}
+
+
+def _pairs(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[Pair]:
+    """The pairs of parallel text, without the carriage returns that end the lines of some systems."""
+    for source, target in read_pair(prefix, langs, bar):
+        yield source.removesuffix("\r"), target.removesuffix("\r")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

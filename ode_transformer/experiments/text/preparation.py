@@ -1,0 +1,248 @@
+"""The preparation of text, a user's or a published corpus: from raw text to binarized data.
+
+The text goes to a folder step by step, so that a preparation that was stopped can be resumed; the folder of the data
+appears when it is complete. Its manifest describes all steps.
+"""
+
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ...files import copy_file
+from .binarised import binarise, binarise_monolingual
+from .lines import Faults, count_lines, read_lines
+from .manifest import keep_references, read_mapping, write_manifest
+from .pairs import Limits, clean, first_words, gather, hold_out, names_of
+from .pipeline import MODELS
+from .subwords import apply, learn
+from .tokenisation import Tokeniser, options, tokenise
+
+STARTS = ("raw", "tok", "bpe")
+COUNTED = ("tokens", "units")
+DEFAULT_LIMITS = Limits(250)
+SIZES = ((50_000, 4_000), (1_000_000, 10_000), (float("inf"), 32_000))
+"""(pairs of training text, merges of BPE or vocabulary size of SentencePiece for at most so many)."""
+
+
+def once(path: Path, make: Callable[[Path], Any], part: Path | None = None) -> None:
+    """Make a file or folder unless it exists: ``make`` writes it under another name, and then it is renamed.
+
+    Args:
+        path: the file or folder.
+        make: writes it.
+        part: the other name, by default PATH.part; a folder that exists under it is removed.
+    """
+    part = part or path.with_name(f"{path.name}.part")
+    if not path.exists():
+        if part.is_dir():
+            shutil.rmtree(part)
+        make(part)
+        part.replace(path)
+
+
+def parts_of(folder: Path) -> dict[str, dict[str, Path]]:
+    """Return the files of examples in a folder, such as ``train.input0`` and ``valid.label``, by part and split."""
+    found: dict[str, dict[str, Path]] = {}
+    for path in sorted(folder.iterdir()):
+        if re.fullmatch(r"\.(input\d+|label)", path.suffix):
+            found.setdefault(path.suffix[1:], {})[path.stem] = path
+    return found
+
+
+def prepare_monolingual(
+    out: Path,
+    parts: Mapping[str, Mapping[str, Path]],
+    *,
+    dictionary: Path | None = None,
+    copy_labels: bool = False,
+    beside: Mapping[str, Path] = MappingProxyType({}),
+    workers: int = 1,
+) -> None:
+    """Make a folder of binarized text of one language, whose settings are in OUT.text.
+
+    Args:
+        out: the folder, which appears when it is complete.
+        parts: the text of every split, by the sub-folder for it; that of ``label`` has classes.
+        dictionary: an existing one for all but labels, instead of those of the training text.
+        copy_labels: leave labels as text.
+        beside: further files, by their names in the folder.
+        workers: the number of processes.
+    """
+
+    def make(data: Path) -> None:
+        for part, texts in parts.items():
+            if part == "label" and copy_labels:
+                for split, file in texts.items():
+                    copy_file(file, data / part / f"{split}.label")
+            else:
+                binarise_monolingual(texts, data / part, None if part == "label" else dictionary, workers)
+        for name, file in beside.items():
+            copy_file(file, data / name)
+        settings = out.with_name(f"{out.name}.text") / "settings.json"
+        if settings.exists():
+            copy_file(settings, data / "manifest.json")
+
+    once(out, make)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How the text of a corpus becomes binarized data.
+
+    Args:
+        out: the folder of the data; the text after every step is in OUT.text beside it.
+        langs: source and target, as the names of files end.
+        splits: training, validation and test sets, as the names of files begin.
+        name: of the corpus, for the manifest.
+        source: where its text came from, in words, for the manifest.
+        files: of each split, two files, which are joined to ``raw``; none if the text is there already.
+        romanian: the kind of Romanian text in these.
+        start: the folder in OUT.text that is there to begin with: ``raw``, ``tok`` (tokenized) or ``bpe`` (segmented).
+        tokenise: options of a ``Tokeniser``; None if they are unknown, with another start.
+        tokenise_train: others for the training text.
+        language: that of all files, if their names end in something else.
+        moses: Moses' folder ``scripts``, whose programs tokenize instead of sacremoses.
+        counted: what limits count: tokens, before subword units are learned, or these units.
+        limits: of training pairs; others are left out.
+        every: hold out every Nth training pair for validation; 0 if there is a validation set.
+        words: of the sources, take the first so many words alone.
+        segmentation: one of ``MODELS``.
+        size: merges of BPE, or the vocabulary size of SentencePiece; by default by the size of the text.
+        test_units: of the targets of the test sets, binarize the first so many units alone.
+        joined: one dictionary for both languages.
+        dictionaries: existing ones, instead of those of the text.
+        symbols: the most symbols of a dictionary.
+        beside: further files for the folder of the data, by their names there.
+        workers: the number of processes.
+    """
+
+    out: Path
+    langs: tuple[str, str]
+    splits: tuple[str, ...]
+    name: str
+    source: str
+    files: Sequence[tuple[str, str | Path, str | Path]] = ()
+    romanian: str = "raw"
+    start: str = "raw"
+    tokenise: Mapping[str, Any] | None = field(default_factory=options)
+    tokenise_train: Mapping[str, Any] | None = None
+    language: str = ""
+    moses: Path | None = None
+    counted: str = "tokens"
+    limits: Limits = DEFAULT_LIMITS
+    every: int = 0
+    words: int = 0
+    segmentation: str = "subword-nmt"
+    size: int | None = None
+    test_units: int = 0
+    joined: bool = True
+    dictionaries: Sequence[Path] = ()
+    symbols: int | None = None
+    beside: Mapping[str, Path] = field(default_factory=dict)
+    workers: int = 1
+
+    @property
+    def text(self) -> Path:
+        """The folder of the text."""
+        return self.out.with_name(f"{self.out.name}.text")
+
+    def steps(self) -> dict[str, Callable[[], None]]:
+        """The steps by name, in their order. Each reads what those before it wrote, and does what is not done yet."""
+        text, found = self.text, {}
+        if self.files:
+            raw = partial(gather, self.files, langs=self.langs, kind=self.romanian)
+            found["gather"] = partial(once, text / "raw", raw)
+        folder = text / ("tok" if self.start == "raw" else self.start)
+        if self.start == "raw":
+            found["tokenise"] = self._tokenise
+        if self.start != "bpe":
+            if self.counted == "tokens":
+                found["clean"] = partial(self._clean, folder, folder := text / "clean")
+            if self.every:
+                found["hold-out"] = partial(self._hold_out, folder, folder := text / "held")
+            if self.words:
+                found["words"] = partial(self._first_words, folder, folder := text / "words")
+            units = text / ("bpe" if self.counted == "tokens" else "bpe.all")
+            if self.segmentation == "none":
+                found["copy"] = partial(once, units, partial(shutil.copytree, folder))
+            else:
+                found[f"learn-{self.segmentation}"] = partial(self._learn, folder)
+                found[f"apply-{self.segmentation}"] = partial(self._apply, folder, units)
+            if self.counted == "units":
+                found["clean"] = partial(self._clean, units, text / "bpe")
+        found["binarise"] = partial(once, self.out, self._binarise, text / "data.part")  # OUT.part may be the user's
+        return found
+
+    def run(self) -> None:
+        """Do all steps that are not done yet."""
+        for step in self.steps().values():
+            step()
+
+    def _there(self) -> tuple[str, ...]:
+        """The splits of the text before pairs are held out."""
+        return (self.splits[0], *self.splits[2:]) if self.every else self.splits
+
+    def _tokenise(self) -> None:
+        train, *others = self._there()
+        for splits, chosen in ((others, self.tokenise), ([train], self.tokenise_train or self.tokenise)):
+            for lang in self.langs:
+                tokeniser = Tokeniser(self.language or lang, **chosen)
+                names = names_of(splits, [lang])
+                tokenise(self.text / "raw", self.text / "tok", names, tokeniser, self.moses, self.workers)
+
+    def _clean(self, folder: Path, output: Path) -> None:
+        """Leave out pairs of the training text, and of what is or was held out of it."""
+        segmented = self.counted == "units"
+        drop = self.splits[:2] if self.every and segmented else self.splits[:1]
+        splits = self.splits if segmented else self._there()
+        once(output, lambda part: clean(folder, part, splits, self.langs, self.limits, drop))
+
+    def _hold_out(self, folder: Path, output: Path) -> None:
+        tests = self._there()[1:]
+        once(output, lambda part: hold_out(folder, part, tests, self.langs, self.every, self.splits[1]))
+
+    def _first_words(self, folder: Path, output: Path) -> None:
+        def make(part: Path) -> None:
+            first_words(folder, part, names_of(self.splits, self.langs[:1]), self.words)
+            for name in names_of(self.splits, self.langs[1:]):
+                copy_file(folder / name, part / name)
+
+        once(output, make)
+
+    def _learn(self, folder: Path) -> None:
+        files = [folder / name for name in names_of(self.splits[:1], self.langs)]
+        size = self.size or next(size for most, size in SIZES if count_lines(files[0]) <= most)
+        model = self.text / MODELS[self.segmentation]
+        once(model, lambda part: learn(self.segmentation, files, size, part, self.workers))
+
+    def _apply(self, folder: Path, units: Path) -> None:
+        names = names_of(self.splits, self.langs)
+        apply(self.segmentation, folder, units, names, self.text / MODELS[self.segmentation], self.workers)
+        if self.segmentation == "sentencepiece":  # subword-nmt's marks are taken apart
+            for name in names:
+                faults = Faults("lines")
+                for number, line in enumerate(read_lines(folder / name), 1):
+                    if "\u2581" in line:
+                        faults.add("hold \u2581, with which SentencePiece marks the beginnings of words", number)
+                faults.report(folder / name, "kept, but in translations it becomes a blank")
+        if self.test_units:
+            first_words(units, units, names_of(self.splits[2:], self.langs[1:]), self.test_units)
+
+    def _binarise(self, part: Path) -> None:
+        """Write everything that a run reads to one folder."""
+        bpe = self.text / "bpe"
+        chosen = {"joined": self.joined, "dictionaries": self.dictionaries, "symbols": self.symbols}
+        binarise(bpe, part, self.splits, self.langs, **chosen, workers=self.workers)
+        keep_references(self.text, part, self.splits, self.langs)
+        for name, file in self.beside.items():
+            copy_file(file, part / name)
+        settings = read_mapping(self.text / "settings.json")
+        del settings["text_version"]  # which the manifest has of itself
+        about = {"name": self.name, "source": self.source, "settings": settings}
+        about["tokenise"] = None if self.language else self.tokenise
+        write_manifest(bpe, part, self.splits, self.langs, **about)
