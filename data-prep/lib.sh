@@ -22,7 +22,6 @@ Further options:
   --out DIR          where the data go; the text goes to DIR.text beside it
 ${workers+  --workers N        processes (default: ${workers:-one for each processor that may be used})
 }${corpus_help:-}  --dry-run          print the commands only
-  --downloads        print only the names of the files that would be downloaded, one per line
 
   ARCHIVES_SHA256    a list of SHA-256 sums to check archives with (default: data-prep/checksums/archives.sha256)
 END
@@ -34,37 +33,12 @@ print_only() {
     run() { printf '%q ' "$@"; echo; }
 }
 
-# Print the names of the files that would be downloaded from here on, and run nothing but other scripts of this folder,
-# which do likewise.
-print_downloads() {
-    dry_run=1 workers=1 # without a look at the processors
-    download() { if [[ ! -e $2 ]]; then echo "${2##*/}"; fi; }
-    run() {
-        local asked=()
-        if [[ $1 == env && $2 == RAW_DIR=* ]]; then asked=("$1" "$2") && shift 2; fi
-        if [[ ${1%/*} == "$share/data-prep" ]]; then "${asked[@]}" "$1" --downloads "${@:2}"; fi
-    }
-}
-
-# One of a set of values, or an error that names the option: choice --name VALUE VALID...
-choice() {
-    local option=$1 value=$2 valid
-    shift 2
-    for valid in "$@"; do
-        if [[ $value == "$valid" ]]; then return; fi
-    done
-    die "$option $value: must be one of $*"
-}
-
-# A positive number, or an error that names the option: positive --name VALUE
-positive() { [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 $2: must be a positive number"; }
-
 # options NAME=KIND... -- "$@": read a script's options, and those that all have, into variables of their names. KIND
 # is text, number, switch (which sets yes), or the valid values with | between them; NAME=word is not an option but the one
 # word that the script takes.
 options() {
     local -A kinds=([--out]=text)
-    local _name _kind _value _valid # as no option is called
+    local _name _kind _value # as no option is called
     while [[ $1 != -- ]]; do
         kinds["--${1%%=*}"]=${1#*=}
         shift
@@ -74,7 +48,6 @@ options() {
         case $1 in
         -h | --help) usage; exit 0 ;;
         --dry-run) print_only; shift; continue ;;
-        --downloads) print_downloads; shift; continue ;;
         esac
         [[ -n $1 ]] || die "an empty argument; see --help"
         _name=$1 _kind=${kinds[$1]:-} _value=yes
@@ -89,8 +62,8 @@ options() {
         *) _value=$(argument "$1" "$@"); shift ;;
         esac
         case $_kind in
-        number) positive "$_name" "$_value" ;;
-        *'|'*) IFS='|' read -ra _valid <<<"$_kind"; choice "$_name" "$_value" "${_valid[@]}" ;;
+        number) [[ $_value =~ ^[1-9][0-9]*$ ]] || die "$_name $_value: must be a positive number" ;;
+        *'|'*) [[ "|$_kind|" == *"|$_value|"* ]] || die "$_name $_value: must be one of ${_kind//|/ }" ;;
         esac
         _name=${_name#--}
         printf -v "${_name//-/_}" %s "$_value"
@@ -324,8 +297,8 @@ corpus_options() {
   --tokeniser sacremoses|moses   moses: the perl programs themselves (default: TOKENISER, or sacremoses)
   MOSES_DIR, URL_MOSES   Moses' folder scripts, or where one commit of Moses is (default: a pinned one)
 "
-    choice TOKENISER "$tokeniser" sacremoses moses
     options 'tokeniser=sacremoses|moses' merges=number workers=number "$@"
+    [[ $tokeniser == @(sacremoses|moses) ]] || die "TOKENISER $tokeniser: must be one of sacremoses moses"
 }
 
 # The Moses whose programs --tokeniser moses takes.

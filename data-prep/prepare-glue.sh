@@ -23,8 +23,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 task='' like='' generated='' workers=''
 options task=word like=text {generated,workers}=number -- "$@"
-[[ -n $task ]] || die "a task is needed: cola, sst-2, mrpc, qqp, sts-b, mnli, qnli or rte; see --help"
-choice TASK "$task" cola sst-2 mrpc qqp sts-b mnli qnli rte
+[[ $task == @(cola|sst-2|mrpc|qqp|sts-b|mnli|qnli|rte) ]] ||
+    die "TASK $task: must be one of cola sst-2 mrpc qqp sts-b mnli qnli rte; see --help"
 like=$(absolute "${like:-$root/data-bin/text-imdb}")
 name=glue/$task${generated:+.generated}.$(basename "$like")
 begin_like task="$task" ${generated:+generated="$generated"}

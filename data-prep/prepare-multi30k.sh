@@ -6,9 +6,8 @@
 #   --segmentation own|published   own: raw text is lower-cased, normalized and tokenized as Moses does, and joint BPE
 #                                  is learned on the training text; published: the files of Wu et al. (2021), which
 #                                  were made that way, are taken as they are
-#   --max-tokens N                 lines with more tokens are reported, and dropped from training text with
-#                                  --segmentation own, like pairs with an empty side (default: 250)
 # With --segmentation own:
+#   --max-tokens N                 leave out training pairs with more tokens on a side (default: 250)
 #   --bpe subword-nmt|sentencepiece  with sentencepiece, --merges is the vocabulary size (default: subword-nmt)
 #   --cased                        keep capital letters; the literature does not
 #

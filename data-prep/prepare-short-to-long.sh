@@ -20,9 +20,8 @@ prepared='' prepared_by='' source=en target=de limit=80 bins='80 100 120 140' wo
 options prepared=word prepared-by=text source=text target=text limit=number bins=text workers=number -- "$@"
 [[ -n $prepared ]] || die "PREPARED is needed; see --help"
 prepared=$(absolute "$prepared")
+[[ $bins =~ ^[1-9][0-9]*(" "+[1-9][0-9]*)*$ ]] || die "--bins $bins: must be one positive number or more"
 read -ra begins <<<"$bins"
-[[ ${#begins[@]} -gt 0 ]] || die "--bins '$bins': must be one number or more"
-for begin in "${begins[@]}"; do positive --bins "$begin"; done
 out=${out:-$prepared.short-to-long}
 begin from="$(basename "$prepared")" source="$source" target="$target" limit="$limit" bins="${bins// /-}"
 if [[ -n $prepared_by && ! -e $prepared ]]; then
