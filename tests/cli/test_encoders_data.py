@@ -94,7 +94,7 @@ def test_a_folder_of_a_known_name_was_made_as_the_name_says(tmp_path):
     like.mkdir()
     (like / "dict.txt").write_text("a 1\n")
     held = {"valid": "", "like": "", "size": "32700", "split_sentences": "yes"}
-    for text, message in (("", "text-bert: was made of no --input"), ("a.txt", "CoLA.zip: RAW_DIR is not set")):
+    for text, message in (("", "text-bert: was made of no --input"), ("a.txt", "CoLA.zip: the download from file:///nonexistent")):
         write_json(like / "manifest.json", {"text_version": VERSION, **held, "input": text})
         done = script("glue", "cola", "--like", like, "--out", tmp_path / "out")
         assert done.returncode == 1 and message in done.stderr, done.stderr
@@ -168,8 +168,8 @@ def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
         "cut/RACE.tar.gz: could not be unpacked. If the disk is not full, it is cut off": ["race", tmp_path / "cut"],
         "holds no RACE.tar.gz": ["race", tmp_path / "empty"],
         "RACE.tar.gz: holds no RACE; remove ": ["race", tmp_path / "odd"],
-        "RACE.tar.gz: RAW_DIR is not set": ["race", ""],
-        "train-v1.1.json: RAW_DIR is not set": ["squad", ""],
+        "RACE.tar.gz: the download from file:///nonexistent": ["race", ""],
+        "train-v1.1.json: the download from file:///nonexistent": ["squad", ""],
         "must be a file of SQuAD": ["squad", tmp_path / "odd"],
         "train.tsv must be there": ["glue", tmp_path / "empty"],
         "the published train-v1.1.json 3527663986b8295a": ["squad", "", f"URL_SQUAD=file://{tmp_path}/odd"],
@@ -228,7 +228,7 @@ def test_glue_is_downloaded_compared_with_its_sum_and_unpacked(tmp_path):
     done = script("glue", "rte", "--like", like, "--out", tmp_path / "other", **addresses)
     assert done.returncode == 1 and f"has SHA-256 {known['RTE.zip']}, the published RTE.zip {'0' * 64}" in done.stderr
     done = script("glue", "rte", "--like", like, "--out", tmp_path / "third")
-    assert done.returncode == 1 and "RTE.zip: RAW_DIR is not set" in done.stderr
+    assert done.returncode == 1 and "RTE.zip: the download from file:///nonexistent" in done.stderr
 
 
 def test_the_published_mrpc_is_split_by_its_list(tmp_path):

@@ -241,7 +241,7 @@ def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
             *("env", f"ODE_TRANSFORMER_DATA={cut / 'without'}", f"CLEAN={correct}", *generated)
         ],
         "NUCLE and Lang-8 cannot be downloaded": command("gec", **tests),
-        "no M2 file of NUCLE; there are: none": command("gec", RAW_DIR=cut / "empty", **tests),
+        "or conll13st-preprocessed; holds none": command("gec", RAW_DIR=cut / "empty", **tests),
         "--errors is needed": [ROOT / "data-prep" / "prepare-gec.sh"],
         "deen_mix: RAW_DIR is not set, ODE_TRANSFORMER_DATA is not set": generated,
         "--percent 100: must be below 100": [*generated, "--percent", 100],
