@@ -94,7 +94,10 @@ def test_a_folder_of_a_known_name_was_made_as_the_name_says(tmp_path):
     like.mkdir()
     (like / "dict.txt").write_text("a 1\n")
     held = {"valid": "", "like": "", "size": "32700", "split_sentences": "yes"}
-    for text, message in (("", "text-bert: was made of no --input"), ("a.txt", "CoLA.zip: the download from file:///nonexistent")):
+    for text, message in (
+        ("", "text-bert: was made of no --input"),
+        ("a.txt", "CoLA.zip: the download from file:///nonexistent"),
+    ):
         write_json(like / "manifest.json", {"text_version": VERSION, **held, "input": text})
         done = script("glue", "cola", "--like", like, "--out", tmp_path / "out")
         assert done.returncode == 1 and message in done.stderr, done.stderr
