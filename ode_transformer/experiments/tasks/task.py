@@ -136,10 +136,41 @@ def predicted(read: Callable[[str], Any]) -> Callable[[Any, Path, str], list[str
     return outputs
 
 
+def step_of_ours(
+    name: str, subset: str, words: Sequence[str], function: Callable[..., None], about: Mapping[str, Any], **files: Any
+) -> Step:
+    """Return the step that calls a function of ours, with the command that users can copy.
+
+    Args:
+        name: of the step.
+        subset: of the data.
+        words: the command.
+        function: what is called.
+        about: its arguments by the names of the command's options: true is an option without a value, a list has
+            several values, a tuple repeats the option; what is false, None or an empty tuple is left out. The
+            name of an argument without an option is empty.
+        files: ``inputs``, ``outputs`` and ``where`` of the step.
+    """
+    given = {key: value for key, value in about.items() if value not in (None, ()) and value is not False}
+    command = [*OURS, *words]
+    for key, value in given.items():
+        option = [f"--{key.replace('_', '-')}"] if key else []
+        if value is True:
+            command += option
+        elif isinstance(value, tuple):
+            command += [word for one in value for word in (*option, str(one))]
+        else:
+            command += [*option, *map(str, value if isinstance(value, list) else [value])]
+    first = [given.pop("")] if "" in given else []
+    named = {key.replace("-", "_"): value for key, value in given.items()}
+    cpu = {"cpu": True} if "--cpu" in files.get("where", ()) else {}
+    return Step(name, command, part=subset, call=partial(function, *first, **named, **cpu), **files)
+
+
 def write_predictions(
     predict: Callable[..., Sequence[Sequence[str]]],
-    checkpoint: Path,
-    data: Path,
+    checkpoint: str | Path,
+    data: str | Path,
     subset: str,
     output: str | Path,
     batch_size: int = 32,
@@ -158,7 +189,7 @@ def write_predictions(
         cpu: do not use a GPU.
         examples: what they are called.
     """
-    found = predict(checkpoint, data, subset, batch_size, cpu)
+    found = predict(Path(checkpoint), Path(data), subset, batch_size, cpu)
     write_lines(output, map("\t".join, found))
     print(f"{len(found)} {examples} -> {output}")
 
@@ -179,21 +210,16 @@ def prediction(
     """
 
     def steps(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
-        model, data, found = f"{run_dir}/average.pt", recipe.data.directory, []
-        given = {name.replace("-", "_"): value for name, value in recipe.validate.flags.items()}
+        model, predicts, scores = f"{run_dir}/average.pt", [], []
         for subset in recipe.subsets:
-            output = predictions(run_dir, subset)
-            command = [*OURS, *words[0], model, "--data", data, "--subset", subset, "--output", output]
-            call = partial(predict, Path(model), Path(data), subset, Path(output), cpu="--cpu" in where, **given)
-            command += flags(recipe.validate.flags)
-            found.append(Step("validate", command, [model], [output], subset, where, call=call))
-        for subset in recipe.subsets:
-            read, output, more = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json", options(recipe)
-            asked = [word for name, values in more.items() for word in (f"--{name}", *values)]
-            command = [*OURS, *words[1], "--predictions", read, *asked, "--output", output]
-            call = partial(score, predictions=read, output=output, **more)
-            found.append(Step("score", command, [read], [output], subset, call=call))
-        return found
+            output, scored = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json"
+            about = {"": model, "data": recipe.data.directory, "subset": subset, "output": output}
+            about |= recipe.validate.flags
+            files = {"inputs": [model], "outputs": [output], "where": where}
+            predicts.append(step_of_ours("validate", subset, words[0], predict, about, **files))
+            about = {"predictions": output, **options(recipe), "output": scored}
+            scores.append(step_of_ours("score", subset, words[1], score, about, inputs=[output], outputs=[scored]))
+        return [*predicts, *scores]
 
     return steps
 
@@ -204,19 +230,17 @@ def by_perplexity(name: str, fairseq_task: str) -> Task:
     from ..metrics import scoring
 
     def steps(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
-        model, found = f"{run_dir}/average.pt", []
+        model, validates, scores = f"{run_dir}/average.pt", [], []
         for subset in recipe.subsets:
-            log = f"{run_dir}/validate/{subset}.log"
+            log, scored = f"{run_dir}/validate/{subset}.log", f"{run_dir}/scores/{subset}.json"
             command = ["fairseq-validate", recipe.data.directory, "--user-dir", USER_DIR]
             command += ["--task", fairseq_task, "--path", model, "--valid-subset", subset]
             command += [*flags(recipe.validate.flags), "--required-batch-size-multiple", "1"]
             command += ["--log-format", "json", "--no-progress-bar"]
-            found.append(Step("validate", command, [model], [log], subset, where, log=log))
-        for subset in recipe.subsets:
-            log, output = f"{run_dir}/validate/{subset}.log", f"{run_dir}/scores/{subset}.json"
-            command = [*OURS, "score", "--validation-log", log, "--subset", subset, "--output", output]
-            call = partial(scoring.score_file, validation_log=log, subset=subset, output=output)
-            found.append(Step("score", command, [log], [output], subset, call=call))
-        return found
+            validates.append(Step("validate", command, [model], [log], subset, where, log=log))
+            about = {"validation_log": log, "subset": subset, "output": scored}
+            files = {"inputs": [log], "outputs": [scored]}
+            scores.append(step_of_ours("score", subset, ["score"], scoring.score_file, about, **files))
+        return [*validates, *scores]
 
     return Task(name, "validate", lambda recipe: ["--task", fairseq_task], steps, lambda recipe: ["perplexity"])

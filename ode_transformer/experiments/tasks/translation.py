@@ -5,7 +5,6 @@ Other tasks from text to text share its flags, its decoding and its files of pai
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
@@ -16,7 +15,7 @@ from ..fairseq_output import read_generate_output
 from ..metrics import METRICS, Examples
 from ..metrics.scoring import references_in, score_file
 from ..text.lines import read_all
-from .task import OURS, Step, Task, flags, further_metrics
+from .task import Step, Task, flags, further_metrics, step_of_ours
 
 if TYPE_CHECKING:
     from ..recipes import Recipe
@@ -100,18 +99,12 @@ def check_units(recipe: "Recipe") -> None:
 
 
 def scoring(recipe: "Recipe", run_dir: str, subset: str, options: Mapping[str, Any]) -> Step:
-    """The step that scores a subset, with options of :func:`.scoring.score_file`: texts, true, numbers or lists."""
-    output, words = f"{run_dir}/scores/{subset}.json", []
+    """Return the step that scores a subset, with options of :func:`.scoring.score_file`."""
+    output, read = f"{run_dir}/scores/{subset}.json", translations(run_dir, subset)
     # What fairseq-generate has joined are words, whatever characters they have.
-    options = {**options, **({"remove_bpe": "none"} if post_process(recipe) else {})}
-    for name, value in options.items():
-        given = [] if value is True else value if isinstance(value, list) else [str(value)]
-        words += [f"--{name.replace('_', '-')}", *given]
-    if further := further_metrics(recipe):
-        options["metric"] = further
-        words += [word for name in further for word in ("--metric", name)]
-    command, read = [*OURS, "score", *words, "--output", output], translations(run_dir, subset)
-    return Step("score", command, [read], [output], subset, call=partial(score_file, output=output, **options))
+    joined = {"remove_bpe": "none"} if post_process(recipe) else {}
+    about = {**options, **joined, "metric": tuple(further_metrics(recipe)), "output": output}
+    return step_of_ours("score", subset, ["score"], score_file, about, inputs=[read], outputs=[output])
 
 
 def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
@@ -127,10 +120,9 @@ def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[St
             "compound_split": score.compound_split,
             "join_hyphens": score.join_hyphens,
             "plain": score.plain,
-            "source": f"{recipe.data.directory}/raw/{subset}.{recipe.data.source}" if reads_source else False,
+            "source": reads_source and f"{recipe.data.directory}/raw/{subset}.{recipe.data.source}",
         }
-        given = {name: value for name, value in options.items() if value}
-        found.append(scoring(recipe, run_dir, subset, given))
+        found.append(scoring(recipe, run_dir, subset, options))
     return found
 
 

@@ -2,32 +2,27 @@
 
 import json
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
 from .... import paths
 from ...metrics import Examples
-from ..task import OURS, Step, Task, flags
+from ..task import Step, Task, step_of_ours
 from . import answers
 
 
 def _evaluation(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
-    model, data, found = f"{run_dir}/average.pt", recipe.data.directory, []
-    given = {name.replace("-", "_"): value for name, value in recipe.validate.flags.items()}
+    model, data, predicts, scores = f"{run_dir}/average.pt", recipe.data.directory, [], []
     for subset in recipe.subsets:
-        output = f"{run_dir}/answers/{subset}"
-        command = [*OURS, "squad", "predict", model, "--data", data, "--subset", subset]
-        command += ["--output-dir", output, *flags(recipe.validate.flags)]
-        about = {"subset": subset, "output_dir": Path(output), "cpu": "--cpu" in where}
-        call = partial(answers.write_answers, Path(model), Path(data), **about, **given)
-        found.append(Step("validate", command, [model], [f"{output}/predictions.json"], subset, where, call=call))
-    for subset in recipe.subsets:
-        read, output = f"{run_dir}/answers/{subset}", f"{run_dir}/scores/{subset}.json"
-        command = [*OURS, "squad", "score", read, "--data", data, "--subset", subset, "--output", output]
-        call = partial(answers.write_scores, Path(read), Path(data), subset, Path(output))
-        found.append(Step("score", command, [f"{read}/predictions.json"], [output], subset, call=call))
-    return found
+        folder, scored = f"{run_dir}/answers/{subset}", f"{run_dir}/scores/{subset}.json"
+        found = [f"{folder}/predictions.json"]
+        about = {"": model, "data": data, "subset": subset, "output_dir": folder, **recipe.validate.flags}
+        files = {"inputs": [model], "outputs": found, "where": where}
+        predicts.append(step_of_ours("validate", subset, ["squad", "predict"], answers.write_answers, about, **files))
+        about = {"": folder, "data": data, "subset": subset, "output": scored}
+        files = {"inputs": found, "outputs": [scored]}
+        scores.append(step_of_ours("score", subset, ["squad", "score"], answers.write_scores, about, **files))
+    return [*predicts, *scores]
 
 
 def _outputs(recipe: Any, folder: Path, subset: str) -> list[str]:

@@ -183,35 +183,30 @@ def predict(
     return result
 
 
-def write(found: dict[str, dict[str, Any]], threshold: float | None, folder: Path) -> None:
-    """Write what :func:`predict` returned, a file for each of ``PARTS``.
-
-    Args:
-        found: the answers.
-        threshold: leave answers empty where the no-answer score is above it; None leaves all as they are.
-        folder: where the files go.
-    """
-    if threshold is not None:
-        left = {name: "" for name, score in found["no_answer"].items() if score > threshold}
-        found = found | {"predictions": found["predictions"] | left}
-    for part in PARTS:
-        write_json(folder / f"{part}.json", found[part])
-
-
 def write_answers(
-    checkpoint: Path,
-    data: Path,
+    checkpoint: str | Path,
+    data: str | Path,
     subset: str,
-    output_dir: Path,
+    output_dir: str | Path,
     batch_size: int = 32,
     cpu: bool = False,
     best: int = 20,
     longest: int = 30,
     threshold: float | None = None,
 ) -> None:
-    """Answer the questions of a subset, write the answers as :func:`write` does, and print how many there are."""
-    found = predict(checkpoint, data, subset, batch_size, cpu, best, longest)
-    write(found, threshold, output_dir)
+    """Write what :func:`predict` returns, a file for each of ``PARTS``, and print how many questions there are.
+
+    Args:
+        checkpoint, data, subset, batch_size, cpu, best, longest: those of :func:`predict`.
+        output_dir: where the files go.
+        threshold: leave answers empty where the no-answer score is above it.
+    """
+    found = predict(Path(checkpoint), Path(data), subset, batch_size, cpu, best, longest)
+    if threshold is not None:
+        left = {name: "" for name, score in found["no_answer"].items() if score > threshold}
+        found["predictions"] |= left
+    for part in PARTS:
+        write_json(Path(output_dir) / f"{part}.json", found[part])
     print(f"{len(found['predictions'])} questions -> {output_dir}")
 
 
@@ -239,20 +234,11 @@ def read_answers(folder: Path) -> tuple[dict[str, str], dict[str, float] | None]
     return found[0], found[1]
 
 
-def score(folder: Path, data: Path, subset: str) -> dict[str, Any]:
-    """Return the scores of the answers in a folder, as :func:`.squad.take`.
-
-    Raises:
-        OdeTransformerError: as :func:`questions`, :func:`read_answers` and :func:`.squad.take`.
-    """
-    tree = questions(data, subset)
-    predictions, no_answer = read_answers(folder)
-    return squad.take(golds(tree), predictions, tree["version"], no_answer)
-
-
-def write_scores(folder: Path, data: Path, subset: str, output: Path) -> None:
+def write_scores(folder: str | Path, data: str | Path, subset: str, output: str | Path) -> None:
     """Score the answers in a folder, write the scores to a JSON file, and print them."""
-    scores = score(folder, data, subset)
+    tree = questions(Path(data), subset)
+    predictions, no_answer = read_answers(Path(folder))
+    scores = squad.take(golds(tree), predictions, tree["version"], no_answer)
     write_json(output, scores)
     for name in ("exact_match", "f1"):
         print(f"{name:<12}{scores[name]['value']:.2f}   ({scores[name]['signature']})")
