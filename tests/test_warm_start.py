@@ -1,6 +1,8 @@
 """Warm start: equal to its source where that can be, refused where it cannot, nothing written then."""
 
 import argparse
+import io
+from functools import cache
 
 import pytest
 import torch
@@ -8,7 +10,6 @@ from fairseq import checkpoint_utils
 from fairseq.models import build_model
 from omegaconf import OmegaConf
 
-from ode_transformer import config
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.checkpoints.warm_start import _transfer, warm_start
 from ode_transformer.experiments import cli
@@ -24,29 +25,35 @@ def words(values):
     return [word for k, v in values.items() for word in (f"--{k}", str(v))]
 
 
-def stock(path, symbols=50, shared=True, **more):
-    """A trained checkpoint as stock fairseq writes it today, and its model."""
-    cfg = parse("transformer", {**({"share-all-embeddings": True} if shared else {}), **SMALL, **more})
+@cache
+def _stock(symbols, more):
+    cfg = parse("transformer", dict(more))
     torch.manual_seed(0)
     m = build_model(cfg.model, task(symbols))
     with torch.no_grad():
         for p in m.parameters():
             p.add_(0.1 * torch.randn_like(p))
     plain = OmegaConf.to_container(OmegaConf.masked_copy(cfg, [k for k in cfg if k != "model"]), enum_to_str=True)
-    torch.save(
-        {
-            "cfg": {**plain, "model": cfg.model},
-            "args": None,
-            "model": m.state_dict(),
-            "criterion": {},
-            "optimizer_history": [{"num_updates": 70, "criterion_name": "x", "optimizer_name": "FairseqAdam",
-                                   "lr_scheduler_state": {"best": 1.0}}],
-            "extra_state": {"train_iterator": {"epoch": 9, "iterations_in_epoch": 3}, "best": 1.0},
-            "last_optimizer_state": {"state": {}},
-        },
-        path,
-    )  # fmt: skip
-    return m.eval()
+    state = {
+        "cfg": {**plain, "model": cfg.model},
+        "args": None,
+        "model": m.state_dict(),
+        "criterion": {},
+        "optimizer_history": [{"num_updates": 70, "criterion_name": "x", "optimizer_name": "FairseqAdam",
+                               "lr_scheduler_state": {"best": 1.0}}],
+        "extra_state": {"train_iterator": {"epoch": 9, "iterations_in_epoch": 3}, "best": 1.0},
+        "last_optimizer_state": {"state": {}},
+    }  # fmt: skip
+    torch.save(state, content := io.BytesIO())
+    return m.eval(), content.getvalue()
+
+
+def stock(path, symbols=50, shared=True, **more):
+    """Write a trained checkpoint as stock fairseq does today; its model, which must not be changed."""
+    tied = {"share-all-embeddings": True} if shared else {}
+    m, content = _stock(symbols, tuple({**tied, **SMALL, **more}.items()))
+    path.write_bytes(content)
+    return m
 
 
 def open_(path, symbols=50):
@@ -173,33 +180,6 @@ def test_gates_and_histories_begin_near_eulers_step(tmp_path):
             assert torch.equal(side.history.weight, torch.eye(3))
 
 
-def test_halves_are_nearer_than_chance(tmp_path):
-    """Equal-parameter Macaron: what is written resembles its source, which random halves would not."""
-    m = stock(tmp_path / "stock.pt", **PRE_NORM)
-    warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "macaron_tiny",
-               [*words(SIZES), "--encoder-ffn-embed-dim", "12"], approximate=True)  # fmt: skip
-    ours, _ = open_(tmp_path / "out.pt")
-    src, lengths, prev = batch()
-    near, far = ours(src, lengths, prev)[0], m(src, lengths, prev)[0]
-    with torch.no_grad():
-        for layer in (*ours.encoder.layers, *ours.decoder.layers):
-            for linear in (layer.fc1, layer.fc2, layer.macaron_fc1, layer.macaron_fc2):
-                linear.weight.copy_(
-                    linear.weight.flatten()[torch.randperm(linear.weight.numel())].view_as(linear.weight)
-                )
-    random = ours(src, lengths, prev)[0]
-    assert (near - far).norm() < 0.7 * (random - far).norm()
-
-
-def test_inner_sizes_that_are_neither_the_same_nor_halves(tmp_path):
-    stock(tmp_path / "stock.pt", **PRE_NORM)
-    with pytest.raises(
-        CheckpointError, match="encoder_ffn_embed_dim is 48, there 24, decoder_ffn_embed_dim is 48, there 24; "
-    ):
-        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "macaron_tiny",
-                   words({**SIZES, "encoder-ffn-embed-dim": 48}), approximate=True)  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("arch", "more", "scale", "words_"),
     [
@@ -218,15 +198,6 @@ def test_a_scale_of_dynamics_excuses_nothing_else(tmp_path, arch, more, scale, w
     assert not (tmp_path / "out.pt").exists()
 
 
-def test_weights_that_are_not_finite_are_not_equal(tmp_path):
-    stock(tmp_path / "stock.pt")
-    state = torch.load(tmp_path / "stock.pt", weights_only=False)
-    state["model"]["encoder.layers.0.fc1.weight"][0, 0] = float("nan")
-    torch.save(state, tmp_path / "stock.pt")
-    with pytest.raises(CheckpointError, match="finite"):
-        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES))
-
-
 def test_the_source_is_not_overwritten(tmp_path):
     stock(tmp_path / "stock.pt")
     before = (tmp_path / "stock.pt").read_bytes()
@@ -237,7 +208,9 @@ def test_the_source_is_not_overwritten(tmp_path):
 
 def test_flags_for_training_are_said(tmp_path):
     stock(tmp_path / "stock.pt", **PRE_NORM)
-    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES))
+    flags = [*words(SIZES), "--lr", "0.1", "--optimizer", "adam"]  # those of training are let through
+    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", flags)
+    assert not [flag for flag in report.flags if "lr" in flag or "adam" in flag]
     assert {"--share-all-embeddings", "--encoder-normalize-before", "--decoder-normalize-before"} <= set(report.flags)
     assert dict(_pairs(report.flags))["dropout"] == "0.0"  # where floater_tiny has another
     built = build_model(
@@ -298,10 +271,7 @@ def test_it_begins_before_the_first_update(tmp_path):
             {"encoder-embed-dim": 32},
             "sizes of .*stock.pt: encoder_embed_dim is 32, there 16, decoder_embed_dim is 32, there 16; ",
         ),
-        ("floater_tiny", {"encoder-layers": 3}, "sizes of .*stock.pt: encoder_layers is 3, there 2; "),
-        ("floater_tiny", {"decoder-layers": 1}, "decoder_layers is 1"),
         ("floater_tiny", {"encoder-attention-heads": 4}, "encoder_attention_heads is 4"),
-        ("floater_tiny", {"encoder-ffn-embed-dim": 48}, "encoder_ffn_embed_dim is 48"),
         ("macaron_tiny", {"encoder-ffn-embed-dim": 48}, "encoder_ffn_embed_dim is 48, there 24"),
         (
             "floater_tiny",
@@ -383,13 +353,6 @@ def test_a_model_of_few_positions(tmp_path):
     assert warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES)).difference < 1e-6
 
 
-def test_flags_of_training_are_let_through(tmp_path):
-    stock(tmp_path / "stock.pt")
-    flags = [*words(SIZES), "--lr", "0.1", "--optimizer", "adam"]
-    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", flags)
-    assert not [flag for flag in report.flags if "lr" in flag or "adam" in flag]
-
-
 def test_of_many_tensors_without_a_place_eight_are_named():
     theirs = torch.nn.ModuleDict({f"decoder{i}": torch.nn.Linear(2, 2) for i in range(10)})
     with pytest.raises(CheckpointError, match=r"does not fit ode_residual_tiny: decoder.*and 12 more$") as error:
@@ -426,7 +389,7 @@ def test_what_is_new_is_the_same_each_time(tmp_path):
         (lambda s: s["model"].pop("encoder.layers.1.fc1.weight"), "encoder.layers.1.fc1.weight"),
         (lambda s: s["model"].update({"decoder.extra": torch.zeros(1)}), "decoder.extra"),
         (lambda s: s["model"].pop("encoder.embed_tokens.weight"), "encoder.embed_tokens.weight"),
-        (lambda s: s.update(cfg=None), "no configuration"),
+        (lambda s: s["model"]["encoder.layers.0.fc1.weight"].fill_(float("nan")), "are its logits finite"),
         (
             lambda s: s["cfg"].update(model={"_name": "macaron", "arch": "macaron_tiny"}),
             "must be a Transformer of stock",
@@ -447,34 +410,6 @@ def test_what_is_no_transformer_is_named(tmp_path, change, words_):
     with pytest.raises(CheckpointError, match=words_):
         warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES))
     assert not (tmp_path / "out.pt").exists()
-
-
-def test_errors_of_the_command(tmp_path, capsys):
-    arguments = [
-        "warm-start",
-        str(tmp_path / "absent.pt"),
-        "--arch",
-        "floater_tiny",
-        "--output",
-        str(tmp_path / "o.pt"),
-    ]
-    assert cli.main(arguments) == 1
-    assert "absent.pt: no such file" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", ["tiny", "base", "big"])
-def test_at_full_size(tmp_path, size):
-    row = config.PRESETS[f"floater_{size}"][2]
-    full = {k.replace("_", "-"): v for k, v in row.items() if k.startswith(("encoder", "decoder"))}
-    more = {f"decoder-{k}": full[f"encoder-{k}"] for k in ("embed-dim", "ffn-embed-dim")}
-    m = stock(tmp_path / "stock.pt", symbols=1000, **full, **more)
-    warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", f"floater_{size}")
-    src, lengths, prev = batch(symbols=1000)
-    ours, _ = open_(tmp_path / "out.pt", 1000)
-    with torch.no_grad():
-        logits = [each(src, lengths, prev)[0] for each in (ours, m)]
-    assert (logits[0] - logits[1])[prev != 1].abs().max() < 1e-6 * max(1, logits[1].abs().max())
 
 
 def test_both_halves_together_are_the_feed_forward_of_the_source(tmp_path):

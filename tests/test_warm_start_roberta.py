@@ -176,16 +176,6 @@ def test_what_cannot_be_equal_or_does_not_fit_is_refused(tmp_path, arch, more, r
     assert [p.name for p in tmp_path.iterdir()] == ["stock.pt"]
 
 
-class Attack:
-    """What a pickle of a stranger would do."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (str(self.path), "w")
-
-
 def set_option(name, value):
     return lambda state, marker: vars(state["cfg"]["model"]).update({name: value})
 
@@ -193,7 +183,6 @@ def set_option(name, value):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda state, marker: state.update(extra_state=Attack(marker)), "would import _*io.open|more than tensors"),
         (
             lambda state, marker: vars(state["cfg"]["model"]).update(
                 adaptive_softmax_cutoff=f"[__import__('pathlib').Path({str(marker)!r}).touch()]"
@@ -201,8 +190,6 @@ def set_option(name, value):
             "adaptive_softmax_cutoff must be a plain list",
         ),
         (set_option("activation_fn", "__import__('os')"), "cannot be built as a RoBERTa.*activation_fn"),
-        (set_option("encoder_layers", 10**9), "encoder_layers is 1000000000, more than its"),
-        (set_option("encoder_ffn_embed_dim", 10**9), "smaller than the model"),
         (set_option("encoder_attention_heads", 3), "cannot be built as a RoBERTa"),
         (set_option("pooler_dropout", [1]), "pooler_dropout is a list, must be a number"),
         (
@@ -210,8 +197,6 @@ def set_option(name, value):
             "architectures 'xlm_from_somewhere' and 'roberta_base'; must be",
         ),
         (lambda state, marker: state["model"].pop("encoder.lm_head.bias"), "encoder.lm_head.bias"),
-        (lambda state, marker: state["model"].update(extra=torch.zeros(1)), "extra"),
-        (lambda state, marker: state.update(cfg=None), "no configuration"),
     ],
 )
 def test_a_strangers_checkpoint_runs_nothing_and_is_named(tmp_path, change, reason):
@@ -279,15 +264,10 @@ def test_safetensors(tmp_path, dtype, tolerance):
     ("change", "config", "reason"),
     [
         (lambda data: data[: len(data) // 2], {}, UNREADABLE),
-        (lambda data: data[:5], {}, UNREADABLE),
-        (lambda data: (2**40).to_bytes(8, "little") + data[8:], {}, UNREADABLE),
         (lambda data: data.replace(b'"F32"', b'"I32"'), {}, "is of type torch.int32: must be one of torch.float32"),
-        (lambda data: data.replace(b'"shape"', b'"shepe"'), {}, UNREADABLE),
         (lambda data: data.replace(b"lm_head.bias", b"lm_tail.bias"), {}, "lm_tail.bias is not a tensor of a RoBERTa"),
         (lambda data: data, {"model_type": "bert"}, "config.json: model_type is 'bert', must be 'roberta'"),
         (lambda data: data, {"layer_norm_eps": 1e-12}, "layer_norm_eps is 1e-12, must be 1e-05"),
-        (lambda data: data, {"num_hidden_layers": 10**9}, "encoder_layers is 1000000000, more than its"),
-        (lambda data: data, {"intermediate_size": 10**9}, "smaller than the model"),
         (lambda data: data, {"hidden_act": "__import__('os')"}, "cannot be built as a RoBERTa"),
     ],
 )
@@ -317,15 +297,7 @@ def add(header, body, name, shape, where=None):
 @pytest.mark.parametrize(
     ("change", "config", "reason"),
     [
-        (
-            lambda h, b: add(h, b, "lm_head.decoder.bias", [50], h["lm_head.bias"]["data_offsets"]),
-            {},
-            UNREADABLE,
-        ),
         (lambda h, b: add(h, b, "lm_head.decoder.bias", [50], [0, len(b)]), {}, UNREADABLE),
-        (lambda h, b: b + b"more", {}, UNREADABLE),
-        (lambda h, b: add(h, b, "lm_head.decoder.bias", [2**70, 0]), {}, UNREADABLE),
-        (lambda h, b: h["lm_head.bias"].update(shape=[float("inf")]), {}, UNREADABLE),
         (lambda h, b: add(h, b, "lm_head.decoder.weight", [50, 16]), {}, "is not the embeddings, but tie_word"),
         (lambda h, b: add(h, b, "lm_head.decoder.bias", [50]), {}, "lm_head.decoder.bias are not equal"),
         (lambda h, b: None, {"tie_word_embeddings": False}, "has no lm_head.decoder.weight, but tie_word"),
@@ -334,7 +306,6 @@ def add(header, body, name, shape, where=None):
         (lambda h, b: None, {"add_cross_attention": True}, "add_cross_attention is True, must be False"),
         (lambda h, b: None, {"layer_norm_eps": None}, "layer_norm_eps is 1e-12 by default, must be 1e-05"),
         (lambda h, b: None, {"hidden_dropout_prob": float("inf")}, "config.json: Infinity is not a number"),
-        (lambda h, b: None, {"hidden_size": float("nan")}, "config.json: NaN is not a number"),
         (lambda h, b: None, {"hidden_dropout_prob": 1.5}, "hidden_dropout_prob is 1.5, must be a number from 0"),
         (lambda h, b: None, {"num_hidden_layers": True}, "num_hidden_layers is True, must be a positive integer"),
         (lambda h, b: None, {"hidden_act": ["gelu"]}, "hidden_act is .*, must be a name"),
@@ -368,8 +339,10 @@ def test_a_head_of_its_own_is_kept(tmp_path):
     assert difference(m, tmp_path / "out.pt") < 1e-6
 
 
-@pytest.mark.parametrize("name", ["embed_tokens", "embed_positions"])
-@pytest.mark.parametrize("shape", [(10**12, 0), (), (5,), (0, 16)])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("embed_tokens", (10**12, 0)), ("embed_tokens", ()), ("embed_tokens", (0, 16)), ("embed_positions", (5,))],
+)
 def test_matrices_without_width_or_rows_are_named(tmp_path, name, shape):
     """Of 10^12 symbols without width, which take no room in the file, a dictionary would be made."""
     stock(tmp_path / "stock.pt")
