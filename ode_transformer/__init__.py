@@ -10,6 +10,7 @@ architectures with fairseq, and so does ``--user-dir``, because fairseq imports 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from . import plugins
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["__version__", "load"]
 
 
-def load(path: Any, *more: Any, data: Any = None, device: Any = None) -> "Translator":
+def load(path: Any, *more: Any, data: Any = None, device: Any = None, user_dir: Any = None) -> "Translator":
     """A trained model that translates raw text: ``load("runs/mine/macaron-tiny").translate(["Guten Morgen."])``.
 
     Args:
@@ -26,6 +27,7 @@ def load(path: Any, *more: Any, data: Any = None, device: Any = None) -> "Transl
         more: other models, which make an ensemble with it; none of them an exported one.
         data: the folder of binarized data, if it is not where the run had it or the checkpoint is.
         device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
+        user_dir: the folder of the plugin that the model was trained with, which is imported.
 
     Raises:
         OdeTransformerError: something is missing, changed or another model's; names it.
@@ -33,6 +35,8 @@ def load(path: Any, *more: Any, data: Any = None, device: Any = None) -> "Transl
     from .experiments.runs.terminal import tidy
 
     with tidy():
+        if user_dir is not None:
+            plugins.load(user_dir)
         opening = import_module(f"{__name__}.experiments.serving.opening")
         return opening.load(path, *more, data=data, device=device)
 

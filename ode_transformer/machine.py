@@ -9,7 +9,7 @@ import re
 import subprocess
 from typing import Any
 
-from . import processors
+from . import plugins, processors
 from .paths import INSTALLED, PACKAGE
 from .version import __version__, installed
 
@@ -48,7 +48,7 @@ def versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "ode_transformer": __version__}
     if commit():
         found["commit"] = commit()
-    return found | installed(PACKAGES)
+    return found | installed([*PACKAGES, *plugins.installed()])
 
 
 def here_and_now() -> dict[str, Any]:

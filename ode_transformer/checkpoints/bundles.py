@@ -104,7 +104,8 @@ def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
         if not isinstance(of, str) or of not in tensors:
             raise BundleError(f"{Path(path) / CONFIG}: {name} is tied to {of!r}, which {WEIGHTS} does not hold")
         tensors[name] = tensors[of]
-    return {"model": tensors, "args": None, "cfg": {"model": {**found["options"], "_name": found["model"]}}}
+    model = {**found["options"], "_name": found["model"]}
+    return {"model": tensors, "args": None, "cfg": {"model": model, "common": {"user_dir": found.get("plugin")}}}
 
 
 def write(
@@ -114,6 +115,7 @@ def write(
     state: Mapping[str, Tensor],
     *,
     generate: Mapping[str, Any],
+    plugin: str = "",
     files: Mapping[str, Path],
     texts: Mapping[str, str],
     half: bool = False,
@@ -126,6 +128,7 @@ def write(
         options: the options of the model, as plain values.
         state: the tensors of the model.
         generate: the model's flags of ``fairseq-generate``.
+        plugin: the name of the plugin that the model was trained with, if there was one.
         files: files to copy, by their names in the bundle.
         texts: texts to write, by their names in the bundle.
         half: store weights in fp16.
@@ -157,6 +160,7 @@ def write(
         tensors[name] = tensor.clone() if shared else tensor
         storages.add(stored.data_ptr())
     settings = {"model": model, "options": dict(options), "tied": tied, "generate": dict(generate)}
+    settings |= {"plugin": plugin} if plugin else {}
     try:
         with whole_folder(path) as part:
             with whole(part / WEIGHTS, "wb") as file:

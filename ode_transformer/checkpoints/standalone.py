@@ -30,7 +30,7 @@ from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecB
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor, nn
 
-from .. import checkpoints
+from .. import checkpoints, plugins
 from ..config import EVALUATED, GONE, FlatTransformerConfig, activation_dropout, literal
 from ..errors import OdeTransformerError
 from ..files import regular, sha256
@@ -161,6 +161,22 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
             fairseq's own Transformer or RoBERTa, or an option is not a plain value of a size that the file can account
             for.
     """
+    with _plugin_named(state, path):
+        return _model_options(state, path)
+
+
+@contextmanager
+def _plugin_named(state: dict[str, Any], path: str | Path) -> Iterator[None]:
+    """Say of a checkpoint that cannot be opened which plugin it was trained with, if that was not loaded."""
+    try:
+        yield
+    except CheckpointError as error:
+        if name := plugins.missing(checkpoints.options(state, "common").get("user_dir")):
+            raise CheckpointError(f"{path}: needs the plugin {name}: give --user-dir, its folder ({error})") from error
+        raise
+
+
+def _model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[str, Any]]:
     stored = checkpoints.options(state, "model")
     if not stored:
         raise CheckpointError(f"{path}: holds no configuration of its model")
@@ -169,7 +185,7 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
     if len(set(models)) > 1:  # fairseq reads one or the other
         raise CheckpointError(f"{path}: is of architectures {_short(names[0])} and {_short(names[1])}; must be of one")
     name, model = names[0], models[0]
-    ours = getattr(MODEL_REGISTRY.get(model), "__module__", "").startswith("ode_transformer.")
+    ours = model in MODEL_DATACLASS_REGISTRY and plugins.registered(MODEL_REGISTRY.get(model))
     if not ours and model not in STOCK:
         kinds = ", ".join(stock.what for stock in STOCK.values())
         raise CheckpointError(f"{path}: is of architecture {_short(name)}; must be one of ours, {kinds}")
@@ -252,7 +268,12 @@ def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> 
     Raises:
         CheckpointError: as :func:`open_model`.
     """
-    model_name, options = model_options(state, path)
+    with _plugin_named(state, path):
+        return _open_state(state, path, heads)
+
+
+def _open_state(state: dict[str, Any], path: str | Path, heads: bool) -> nn.Module:
+    model_name, options = _model_options(state, path)
     stock = STOCK.get(model_name)
     classifier = heads and issubclass(MODEL_REGISTRY[model_name], EncoderClassifier)
     if issubclass(MODEL_REGISTRY[model_name], FairseqLanguageModel):

@@ -6,9 +6,11 @@ told to prefer its other attention kernels to cuDNN's, unless the environment sa
 
 import os
 
+from .. import plugins
 from ..requirements import check_requirements
 
 check_requirements()
+plugins.load_installed()  # what they add to tables is a choice of options, which the models list
 
 # On some GPUs PyTorch prefers cuDNN's attention, which makes a new plan for every shape, and batches of text differ in
 # shape.

@@ -1,61 +1,126 @@
-"""Methods that are registered outside this package, in a process that has not imported it before."""
+"""Plugins: methods that are registered outside this package, and work in all of it."""
 
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import torch
-from fairseq import options
-from fairseq_cli import preprocess
+import yaml
 
-from ode_transformer import checkpoints, config
+from ode_transformer import config, machine, plugins
+from ode_transformer.experiments import cli
 from ode_transformer.models.ode import OdeConfig
-from tests.helpers import ROOT, environment, flags, write_parallel
+from tests.helpers import ROOT, SMALL, environment, write_parallel
 
-PLUGIN = str(Path(__file__).parent / "my_methods")
+PLUGIN = Path(__file__).parent / "my_methods"
 
-# fairseq-train, then fairseq-generate; the order of the method is what its tableau promises.
-BOTH = """
-import sys
-from fairseq_cli import generate, train
+# In a process that has not imported the models: commands, then the bundle that they end with.
+COMMANDS = """
+import json, sys
+import ode_transformer
+from ode_transformer.experiments import cli
 
-middle = sys.argv.index("then")
-training, generation = sys.argv[1:middle], sys.argv[middle + 1 :]
-for command, words in ((train, training), (generate, generation)):
-    sys.argv = [command.__name__, *words]
-    command.cli_main()
+*commands, bundle, plugin = json.loads(sys.argv[1])
+assert not any(map(cli.main, commands))
+print("again", *ode_transformer.load(bundle, user_dir=plugin, device="cpu").translate(["a b c"], beam=1), sep="|")
 from ode_transformer.numerics.integrators import INTEGRATORS
 print("order", INTEGRATORS["ssp3"].order)
 """
 
 
-def test_a_plugin_trains_and_translates(tmp_path):
+def refused(capsys, *words) -> str:
+    capsys.readouterr()
+    assert cli.main(list(map(str, words))) == 1
+    return capsys.readouterr().err
+
+
+def test_an_integrator_goes_from_a_recipe_to_a_bundle(tmp_path, capsys):
+    """What docs/extending.md shows. No file loads the plugin that it was made with: in this process, nothing does."""
     raw = write_parallel(tmp_path / "raw")
-    words = ["-s", "xx", "-t", "yy", "--joined-dictionary", "--destdir", str(tmp_path / "bin")]
-    words += [word for split in ("train", "valid", "test") for word in (f"--{split}pref", str(raw / split))]
-    preprocess.main(options.get_preprocessing_parser().parse_args(words))
-    shared = {"user-dir": PLUGIN, "task": "translation", "source-lang": "xx", "target-lang": "yy", "cpu": True,
-              "num-workers": 0}  # fmt: skip
-    training = flags(
-        {
-            **shared, "arch": "ssp3_tiny", "encoder-layers": 2, "decoder-layers": 1, "share-all-embeddings": True,
-            "optimizer": "adam", "lr": 0.001, "criterion": "chunked_label_smoothed_cross_entropy", "max-tokens": 200,
-            "max-update": 3, "save-dir": tmp_path / "run", "no-progress-bar": True,
-        }
-    )  # fmt: skip
-    last = tmp_path / "run" / "checkpoint_last.pt"
-    generation = flags({**shared, "path": last, "beam": 2, "max-len-b": 10, "gen-subset": "test",
-                                 "required-batch-size-multiple": 1})  # fmt: skip
-    data = str(tmp_path / "bin")
-    words = [sys.executable, "-c", BOTH, data, *training, "then", data, *generation]
-    environment_ = {**environment(), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, cwd=tmp_path, env=environment_, capture_output=True, text=True)
+    shutil.copytree(PLUGIN, tmp_path / "my_methods")
+    words = ["prepare", "--train", raw / "train", "--langs", "xx", "yy", "--out", tmp_path / "mine"]
+    words += ["--tokeniser", "none", "--bpe", "none", "--valid", raw / "valid", "--test", raw / "test"]
+    assert cli.main(list(map(str, words))) == 0
+    flags = {**SMALL, "max-epoch": 1, "max-tokens": 200, "num-workers": 0}
+    recipe = {"train": {"arch": "ssp3_tiny", "flags": flags}, "average": {"last_epochs": 1}}
+    recipe["generate"] = {"beam": 1, "flags": {"max-len-a": 0, "max-len-b": 3}}
+    tree = {"extends": "mine.yaml", "user_dir": "my_methods", "rows": {"ssp3": recipe}}
+    (tmp_path / "methods.yaml").write_text(yaml.safe_dump(tree))
+    name, run, bundle = f"{tmp_path}/methods.yaml/ssp3", str(tmp_path / "run"), str(tmp_path / "bundle")
+    (tmp_path / "new.xx").write_text("a b c\n")
+
+    assert "needs the plugin my_methods: give --user-dir" in refused(
+        capsys, "recipe", "check", f"{tmp_path}/methods.yaml"
+    )
+    commands = [
+        ["run", name, "--run-dir", run, "--cpu"],
+        ["table", f"{tmp_path}/methods.yaml", "--results", run],
+        ["translate", run, str(tmp_path / "new.xx"), "--cpu", "--beam", "1", "-o", str(tmp_path / "new.yy")],
+        ["bundle", run, "-o", bundle],
+    ]
+    words = [sys.executable, "-c", COMMANDS, json.dumps([*commands, bundle, str(tmp_path / "my_methods")])]
+    done = subprocess.run(
+        words, cwd=tmp_path, env={**environment(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("H-") == 12 and done.stdout.endswith("order 3\n")
-    state = torch.load(last, weights_only=True)
-    assert (state["cfg"]["model"]["arch"], state["cfg"]["model"]["integrator"]) == ("ssp3_tiny", "ssp3")
-    assert all(tensor.isfinite().all() for tensor in checkpoints.load(last)["model"].values())
+    translated = (tmp_path / "new.yy").read_text()
+    assert done.stdout.endswith(f"again|{translated}order 3\n")
+    described = plugins.described(PLUGIN)
+    for path in ("run.json", "record.json"):
+        found = json.loads((tmp_path / "run" / path).read_text())
+        assert found["plugin"] == described and found["model"]["integrator"] == "ssp3"
+
+    for model in (run, f"{run}/average.pt", bundle):
+        error = refused(capsys, "translate", model, tmp_path / "new.xx", "--cpu")
+        assert "needs the plugin my_methods: give --user-dir, its folder" in error, model
+    assert "must be added before ode_transformer.models is imported" in refused(
+        capsys, "--user-dir", tmp_path / "my_methods", "translate", bundle
+    )
+
+
+def write_package(folder: Path, code: str = "") -> Path:
+    folder.mkdir()
+    (folder / "__init__.py").write_text(code)
+    return folder
+
+
+def test_every_command_loads_the_plugin_that_it_is_given(tmp_path, monkeypatch, capsys):
+    folder = write_package(tmp_path / "some_plugin", "import ode_transformer.models\nANSWER = 42\n")
+    monkeypatch.chdir(tmp_path)
+    for words in (["--user-dir", "some_plugin", "path"], ["path", f"--user-dir={folder}"]):
+        assert cli.main(words) == 0
+    assert sys.modules.pop("some_plugin").ANSWER == 42
+    assert plugins.current() == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("absent", None, "must be the folder of a package, but holds no __init__.py"),
+        ("json", "", "must not have the name of another package"),
+        ("needs_more", "import no_such_module\n", "cannot be loaded: No module named 'no_such_module'"),
+    ],
+)
+def test_what_is_no_plugin_is_named(tmp_path, capsys, name, code, message):
+    if code is not None:
+        write_package(tmp_path / name, code)
+    assert f"--user-dir {tmp_path}/{name}: {message}" in refused(capsys, "--user-dir", tmp_path / name, "path")
+
+
+def test_what_an_installed_package_registers_is_loaded_with_the_models(tmp_path, monkeypatch):
+    write_package(tmp_path / "their_methods", "")
+    info = tmp_path / "their_package-1.5.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1.5\n")
+    (info / "entry_points.txt").write_text(f"[{plugins.GROUP}]\nanything = their_methods\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(plugins, "_searched", False)
+    monkeypatch.setattr(plugins, "_installed", {})
+    plugins.load_installed()
+    assert sys.modules.pop("their_methods") and plugins.installed() == ["their-package"]
+    assert machine.versions()["their-package"] == "1.5"
 
 
 def test_an_architecture_whose_name_is_taken_is_refused():

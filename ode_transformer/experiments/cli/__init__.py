@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn, Optional
 
+from ... import plugins
 from ...errors import OdeTransformerError
 from ...version import __version__
 from ..arguments import plain_message
@@ -179,9 +180,11 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=__version__)
+    _add_user_dir(top)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", help="one of those below")
     for name, command in COMMANDS.items():
         sub = commands.add_parser(name, description=command.help)
+        _add_user_dir(sub, default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # ``call`` has read it
         if name == chosen:
             top.chosen = sub
             module = import_module(command.module, __package__.rpartition(".")[0])
@@ -207,12 +210,29 @@ def call(words: Sequence[str]) -> int:
     """Run a command in this process; its exit status. Errors are raised."""
     # The shell leaves ~ as it is in --option=~/FILE and in quotation marks; a folder of that name is ./~.
     words, flags = [re.sub(r"^(--[\w-]+=)?(~(?=/|$).*)", _at_home, word) for word in words], []
+    user_dir, words = _user_dir(words)
     words = [*MOVED.get(tuple(words[:2]), words[:2]), *words[2:]]
     chosen = next((word for word in words if not word.startswith("-")), None)
     if chosen in COMMANDS and COMMANDS[chosen].takes_flags and "--" in words:
         words, flags = words[: words.index("--")], words[words.index("--") + 1 :]
-    args = parser(chosen).parse_args(words, argparse.Namespace(flags=flags))
-    return args.run(args) or 0
+    with plugins.using(user_dir):
+        plugins.load_installed()
+        args = parser(chosen).parse_args(words, argparse.Namespace(flags=flags))
+        return args.run(args) or 0
+
+
+def _user_dir(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The plugin that the user names, wherever the option stands, and the other words."""
+    end = words.index("--") if "--" in words else len(words)
+    reader = argparse.ArgumentParser(prog="ode-transformer", add_help=False, allow_abbrev=False)
+    _add_user_dir(reader)
+    given, rest = reader.parse_known_args(words[:end])
+    return given.user_dir, [*rest, *words[end:]]
+
+
+def _add_user_dir(parser: argparse.ArgumentParser, **more: Any) -> None:
+    about = {"help": "the folder of a plugin of your own, for any command: it is imported first"}
+    parser.add_argument("--user-dir", metavar="DIR", **about | more)
 
 
 def _at_home(found: re.Match) -> str:

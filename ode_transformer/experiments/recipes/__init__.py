@@ -6,7 +6,8 @@ the row says besides. ``extends``, in a file or a row, names one or more files t
 among this package's recipes; what is said later wins, and replaces a mapping of ``ALTERNATIVES`` as a whole. Files
 whose name begins with an underscore are only extended by others and are not recipes. ``small`` gives the settings of
 the recipe's rehearsal, in addition to those of all rehearsals of its task. ``quoted`` lists rows of the paper's tables
-that it took from others. ``search`` is the space from which the settings of a row were chosen.
+that it took from others. ``user_dir`` is the folder of a plugin, relative to the file or to the top of the repository.
+``search`` is the space from which the settings of a row were chosen.
 
 The schema is the dataclasses below; :mod:`.runner` makes the steps of a recipe.
 
@@ -29,8 +30,9 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
+from ... import plugins
 from ...errors import OdeTransformerError
-from ...paths import ROOT, SHARE  # noqa: F401  others read recipes.ROOT
+from ...paths import ROOT, SHARE
 from . import plain_yaml
 
 CONFIGS = SHARE / "configs"
@@ -179,6 +181,7 @@ class Recipe:
     )  # of a run without --seeds; if empty, it is one run with the seed of the flags
     search: Optional[Search] = None  # from which the settings of train were chosen
     given: str = ""  # the argument that loads it: its name, or the path of a file elsewhere
+    user_dir: str = ""  # the folder of a plugin, from the top of the repository
     added_to: str = ""  # what a row of a file elsewhere has from a row of its name in a file that this one extends
     scale: str = "full"
     seed: Optional[int] = None  # of this run, instead of the flags'
@@ -285,7 +288,9 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
     described = _described(rows[row], tree)
     tree = _merge(tree, rows[row] | ({"description": described} if described else {}))
     if tree.get("task", "translation") not in tuple(TASKS):  # by which _small chooses a file
-        raise RecipeError(f"{path}: task {tree['task']!r}: must be one of {', '.join(TASKS)}")
+        plugin = plugins.missing(tree.get("user_dir"))
+        hint = f", or of the plugin {plugin}, its user_dir: give --user-dir" if plugin else ""
+        raise RecipeError(f"{path}: task {tree['task']!r}: must be one of {', '.join(TASKS)}{hint}")
     own = tree.pop("small", {})
     if not isinstance(own, dict):
         raise RecipeError(f"{path}: small must be a mapping, got {own!r}")
@@ -293,6 +298,7 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
         tree = _merge(_small(tree, path), own)
     elsewhere = not path.is_relative_to(CONFIGS)
     given = f"{path}/{row}".rstrip("/") if elsewhere else title
+    tree["user_dir"] = tree.get("user_dir") or plugins.current()
     tree |= {"given": given, "scale": scale, "seed": seed, "added_to": _added_to(path, row) if elsewhere else ""}
     recipe = _build(Recipe, {"name": title, **tree}, str(path), "")
     if recipe.train.start and "/" not in recipe.train.start.recipe:
@@ -531,7 +537,12 @@ def _extended(tree: dict, path: Path, seen: tuple[Path, ...], files: list[Path])
         if file is None:
             raise RecipeError(f"{path}: extends {base!r}: there is neither {' nor '.join(map(str, candidates))}")
         merged = _merge(merged, _read(file, (*seen, path), files))
-    return _merge(merged, {key: value for key, value in tree.items() if key != "extends"})
+    own = {key: value for key, value in tree.items() if key != "extends"}
+    if isinstance(own.get("user_dir"), str):
+        beside = (path.parent / own["user_dir"]).resolve()
+        folder = beside if beside.is_dir() else (ROOT / own["user_dir"]).resolve()
+        own["user_dir"] = str(folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder)
+    return _merge(merged, own)
 
 
 def _merge(old: Mapping, new: Mapping) -> dict:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from ... import machine
+from ... import machine, plugins
 from ...errors import OdeTransformerError
 from ...files import read_json, sha256, write_json
 from .. import recipes
@@ -39,6 +39,7 @@ _RUN = {
     "model": (None, dict),
     "places": (None, [{"where": [str], "hardware": dict, "versions": dict}]),
     "devices": (None, count),
+    "plugin": (..., {"name": str, "sha256": str}),
 }
 
 
@@ -197,6 +198,7 @@ def describe(
         "parameters": parameters(config),
         "model": json.loads(json.dumps(model_options(config), default=str)),
         "places": [],
+        **({"plugin": plugins.described(recipes.ROOT / recipe.user_dir)} if recipe.user_dir else {}),
     }
 
 

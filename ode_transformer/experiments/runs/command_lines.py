@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ... import plugins
 from ...errors import OdeTransformerError
 from .. import recipes
 from ..arguments import plain_message
@@ -49,6 +50,8 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     Raises:
         FlagError: it refuses its flags.
     """
+    if "--user-dir" in words and (plugin := plugins.missing(words[words.index("--user-dir") + 1])):
+        raise FlagError(f"{words[0]}: needs the plugin {plugin}: give --user-dir, its folder")
     from fairseq import options
 
     from ... import models  # noqa: F401  registers the architectures

@@ -167,6 +167,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
             if key not in ("train", "record")  # the former is above, its time in the log whatever stopped it
         ],
         "model": run["model"],
+        **({"plugin": run["plugin"]} if "plugin" in run else {}),
         "sha256": hashes,
         "data": read_json(manifest) if manifest.is_file() else None,
         **machine.here_and_now(),

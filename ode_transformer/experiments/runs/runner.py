@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
-from ... import processors
+from ... import plugins, processors
 from ...errors import OdeTransformerError
 from ...files import sha256, whole_folder, write_json
 from ...paths import shipped
@@ -54,7 +54,7 @@ def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "", record: str =
     program, *words = shlex.split(recipe.data.prepare)
     environment = processes.KEEP_FREED_MEMORY if place.cpu else {}
     evaluation = TASKS[recipe.task].evaluation(recipe, run_dir, ["--cpu"] if place.cpu else [])
-    return [
+    found = [
         Step("prepare", [shipped(program), *words], outputs=[recipe.data.directory]),
         *_start_steps(recipe, place, run_dir),
         training.step(recipe, place, run_dir, _start_files(recipe, run_dir)[1] if recipe.train.start else ""),
@@ -62,6 +62,10 @@ def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "", record: str =
         *(replace(step, environment=environment if step.where else {}) for step in evaluation),
         _record_step(recipe, run_dir, record),
     ]
+    if not recipe.user_dir:
+        return found
+    apart = ("prepare", "start train")  # commands of a recipe's own, and of another recipe
+    return [step if step.key in apart else step.using(recipe.user_dir) for step in found]
 
 
 def _average_step(recipe: recipes.Recipe, run_dir: str) -> Step:
@@ -92,6 +96,7 @@ def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Ste
     elif place.precision == "bf16" and training.is_of_fairseq(other.train.arch):
         place = replace(place, precision="fp32")  # fairseq would take bf16 for a TPU
     words = [*OURS, "run", start.recipe, *recipes.variant(other), "--until", "train"]
+    words += ["--user-dir", plugins.current()] if plugins.current() else []
     seeds = [seed for seed in [recipes.variant_seed(other)] if seed is not None]
     call = partial(run, [start.recipe], scale=other.scale, seeds=seeds, last="train", **place.asked)
     found = [Step("start", words, outputs=[source], part="train", where=place.options, call=call)]
@@ -143,6 +148,7 @@ class Run:
         """The command that does this run, with more options of ``ode-transformer run``."""
         words = [*OURS, "run", self.recipe.given, *recipes.variant(self.recipe), "--run-dir", self.run_dir]
         words += ["--record", self.record] if self.record else []
+        words += ["--user-dir", self.recipe.user_dir] if self.recipe.user_dir else []
         return [*words, *options, *self.place.options, *(["--", *self.place.flags] if self.place.flags else [])]
 
     def steps(self) -> list[Step]:
@@ -453,6 +459,7 @@ def run(
             f"--run-dir and --record: must be given for a single run, not for {len(wanted)}; give one recipe and one "
             "--seed"
         )
+    _load_plugins(wanted)
     found: list[Run] = []
     for recipe in wanted:
         folder = runs.folder_of(run_dir) if run_dir else recipes.default_run_dir(recipe)
@@ -484,7 +491,8 @@ def run(
             return
         for one in found:
             if own_text(one.recipe):
-                processes.say(f"Next:\node-transformer translate {shlex.quote(one.run_dir)} FILE")
+                plugin = ["--user-dir", one.recipe.user_dir] if one.recipe.user_dir else []
+                processes.say(f"Next:\n{shlex.join(['ode-transformer', 'translate', *plugin, one.run_dir])} FILE")
         if len(found) > 1:
             from ..results import tables
 
@@ -546,6 +554,12 @@ def several(
     return failed
 
 
+def _load_plugins(wanted: Iterable[recipes.Recipe]) -> None:
+    """Load the plugins of recipes, which are code like the recipes themselves, before the models are imported."""
+    for user_dir in dict.fromkeys(recipe.user_dir for recipe in wanted if recipe.user_dir):
+        plugins.load(recipes.ROOT / user_dir)
+
+
 def own_text(recipe: recipes.Recipe) -> bool:
     """Whether ``ode-transformer prepare`` makes the data of a recipe, so that raw text can be translated."""
     return recipe.generate is not None and "ode_transformer prepare " in recipe.data.prepare
@@ -588,6 +602,7 @@ def generate(
     recipe = recipes.load(name, scale=scale, seed=seed)
     if recipe.generate is None:
         raise RunError(f"{name}: is of task {recipe.task}, and has nothing to translate")
+    _load_plugins([recipe])
     folder = runs.folder_of(run_dir) if run_dir else recipes.default_run_dir(recipe)
     runs.check_folder(folder)
     if Path(output).exists():

@@ -89,6 +89,7 @@ def make(
     Raises:
         OdeTransformerError: something is missing or belongs to another model, or the bundle cannot be written.
     """
+    from ... import checkpoints, plugins
     from ...checkpoints import bundles
 
     if os.path.lexists(output):
@@ -97,7 +98,7 @@ def make(
     if bundles.is_bundle(origin.model):
         raise bundles.BundleError(f"{model}: is a bundle already")
     translator = open_origins([origin], "cpu")  # checks that the bundle will translate
-    (opened,) = translator.backend.opened
+    (opened,), state = translator.backend.opened, origin.state()
     record = _record(origin)
     texts = {bundles.CARD: _card(translator, origin, record, half, license)}
     if record is not None:
@@ -106,8 +107,9 @@ def make(
         output,
         opened.name,
         opened.options,
-        origin.state()["model"],
+        state["model"],
         generate=origin.search,
+        plugin=plugins.of(checkpoints.options(state, "common").get("user_dir")),
         files={file.name: file for file in origin.files(translator.backend.languages)},
         texts=texts,
         half=half,

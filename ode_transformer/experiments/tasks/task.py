@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -48,6 +48,15 @@ class Step:
     def words(self) -> list[str]:
         """The whole command."""
         return [*self.launcher, *self.command, *self.where]
+
+    def using(self, user_dir: str) -> "Step":
+        """Return the step with a plugin, whose folder the commands of fairseq and of this package are given."""
+        command = list(self.command)
+        if self.call is not None:
+            command[len(OURS) + 1 : len(OURS) + 1] = ["--user-dir", user_dir]
+        elif "--user-dir" in command:
+            command[command.index("--user-dir") + 1] = user_dir
+        return replace(self, command=command)
 
     def line(self) -> str:
         """The command in a form that can be typed, from the top of the repository."""
