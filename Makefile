@@ -1,10 +1,11 @@
 # make demo    install, then train a Macaron Net on a generated corpus and score it
 # make test    install if needed, then run the tests, some minutes; `make test-all` runs all of them
+# With PYTHON=python3.11 VENV=.venv-3.11, another Python in an environment of its own.
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all lint docs links tables
 
-# The first that starts, which a shim of pyenv may not. All tests were run on 3.11.
-PYTHON ?= $(shell for python in python3.11 python3.12; do $$python -c '' 2>&- && echo $$python && exit; done; echo python3)
+# The first that starts, which a shim of pyenv may not. There is a wheel of fairseq for 3.12; on others it is built.
+PYTHON ?= $(shell for python in python3.12 python3.11; do $$python -c '' 2>&- && echo $$python && exit; done; echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
@@ -12,18 +13,21 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 help:
 	@sed -n 's/^# \(.*   \)/\1/p' Makefile # of its comments, those in columns
 
-# fairseq is built against the installed torch; an isolated build would download a second one.
+# Where fairseq is built, it is against the installed torch; an isolated build would download a second one.
 $(VENV)/installed: setup.py constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 13) else "Python 3.11 or 3.12 is needed (PYTHON=...)")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --upgrade pip
 	$(BIN)/pip install -c constraints.txt torch==2.13.0 numpy cython wheel setuptools
-	@$(BIN)/python -c 'import sys; sys.version_info >= (3, 12) or print("building fairseq takes about three minutes")'
+	@$(BIN)/python -c 'import sys; sys.version_info[:2] == (3, 12) or print("building fairseq takes about three minutes")'
 	$(BIN)/pip install -c constraints.txt --no-build-isolation fairseq-fixed==0.12.3.1
 	$(BIN)/pip install -c constraints.txt --no-build-isolation -e '.[test]'
 	touch $@
 
 install: $(VENV)/installed
+ifeq ($(origin PYTHON),command line)
+	@[ "$$($(PYTHON) -V)" = "$$($(BIN)/python -V)" ] || { echo "$(VENV) has $$($(BIN)/python -V): another goes beside it, VENV=.venv-..."; exit 1; }
+endif
 
 demo: install
 	scripts/quickstart.sh

@@ -46,6 +46,7 @@ def test_an_integrator_goes_from_a_recipe_to_a_bundle(tmp_path, capsys):
     flags = {**SMALL, "max-epoch": 1, "max-tokens": 200, "num-workers": 0}
     recipe = {"train": {"arch": "ssp3_tiny", "flags": flags}, "average": {"last_epochs": 1}}
     recipe["generate"] = {"beam": 1, "flags": {"max-len-a": 0, "max-len-b": 3}}
+    recipe["score"] = {"metrics": ["length_ratio"]}
     tree = {"extends": "mine.yaml", "user_dir": "my_methods", "rows": {"ssp3": recipe}}
     (tmp_path / "methods.yaml").write_text(yaml.safe_dump(tree))
     name, run, bundle = f"{tmp_path}/methods.yaml/ssp3", str(tmp_path / "run"), str(tmp_path / "bundle")
@@ -71,6 +72,8 @@ def test_an_integrator_goes_from_a_recipe_to_a_bundle(tmp_path, capsys):
     for path in ("run.json", "record.json"):
         found = json.loads((tmp_path / "run" / path).read_text())
         assert found["plugin"] == described and found["model"]["integrator"] == "ssp3"
+    (scores,) = found["scores"].values()
+    assert f"| ssp3 | 0.00 | {scores['length_ratio']['value']:.2f} |" in done.stdout
 
     for model in (run, f"{run}/average.pt", bundle):
         error = refused(capsys, "translate", model, tmp_path / "new.xx", "--cpu")

@@ -102,7 +102,9 @@ COMMANDS = {
         ".bench.gpu_suite", "run checks, the benchmark and trainings on a GPU", takes_flags=True, group="develop"
     ),
     "completion": Command(".cli.completion", "print a script that completes commands in bash or zsh", group="develop"),
-    "path": Command(".cli.doctor", "print the folder to give to fairseq's --user-dir", run="path_main"),
+    "path": Command(
+        ".cli.doctor", "print the folder to give to fairseq's --user-dir", "add_path_arguments", "path_main"
+    ),
     "resume": _of_runs("resume", "prepare a training folder for resuming, and print how many updates were done"),
     "check": _of_runs(
         "check", "check that checkpoints are intact, of a known architecture, and match the dictionaries of some data"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ... import machine
 from ...errors import install
+from ...paths import PACKAGE, SHARE
 from .. import recipes
 
 OPTIONAL = {
@@ -42,12 +43,20 @@ LEAST_FREE = 5  # GiB
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """``ode-transformer doctor`` and ``path`` have no arguments."""
+    """``ode-transformer doctor`` has no arguments."""
+
+
+def add_path_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer path``."""
+    parser.add_argument(
+        "folder", metavar="FOLDER", nargs="?", choices=("configs", "data-prep", "scripts"),
+        help="instead that of the recipes, configs, or of scripts, data-prep or scripts",
+    )  # fmt: skip
 
 
 def path_main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer path``; the exit status."""
-    print(Path(__file__).resolve().parents[2])
+    print(SHARE / args.folder if args.folder else PACKAGE)
     return 0
 
 

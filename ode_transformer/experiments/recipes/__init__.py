@@ -274,10 +274,32 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
     Raises:
         RecipeError: no such recipe, an unknown or missing key, a value of the wrong type, a contradiction.
     """
-    from ..tasks import TASKS
-
     if scale not in SCALES:
         raise RecipeError(f"--scale {scale}: must be one of {', '.join(SCALES)}")
+    try:
+        return _load(name, scale, seed, _before)
+    except RecipeError as error:
+        if plugin := plugins.missing(user_dir(name)):
+            raise RecipeError(f"{error} (it needs the plugin {plugin}: give --user-dir, its folder)") from error
+        raise
+
+
+def user_dir(name: str) -> str:
+    """The folder of the plugin that a recipe names, from the top of the repository if it lies there; empty if it names
+    none. What the recipe asks for may be the plugin's, so that nothing else is checked.
+
+    Raises:
+        RecipeError: no such recipe.
+    """
+    path, _, row = _find(name)
+    tree = _read(path)
+    found = {**tree, **tree.get("rows", {}).get(row, {})}.get("user_dir")
+    return found if isinstance(found, str) else ""
+
+
+def _load(name: str, scale: str, seed: Optional[int], _before: tuple[str, ...]) -> Recipe:
+    from ..tasks import TASKS
+
     path, title, row = _find(name)
     tree = _read(path)
     rows = tree.pop("rows", {"": {}})
@@ -288,9 +310,7 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
     described = _described(rows[row], tree)
     tree = _merge(tree, rows[row] | ({"description": described} if described else {}))
     if tree.get("task", "translation") not in tuple(TASKS):  # by which _small chooses a file
-        plugin = plugins.missing(tree.get("user_dir"))
-        hint = f", or of the plugin {plugin}, its user_dir: give --user-dir" if plugin else ""
-        raise RecipeError(f"{path}: task {tree['task']!r}: must be one of {', '.join(TASKS)}{hint}")
+        raise RecipeError(f"{path}: task {tree['task']!r}: must be one of {', '.join(TASKS)}")
     own = tree.pop("small", {})
     if not isinstance(own, dict):
         raise RecipeError(f"{path}: small must be a mapping, got {own!r}")

@@ -237,6 +237,7 @@ def search(
     Raises:
         OdeTransformerError: the recipe is of another task, has no search, or a run failed.
     """
+    runner.load_plugins([name])
     recipe = recipes.load(name, scale=scale)
     if recipe.task != "glue":
         raise OdeTransformerError(f"{name}: has task {recipe.task}, must have task glue")

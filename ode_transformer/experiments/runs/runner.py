@@ -447,6 +447,7 @@ def run(
             raise RunError(f"--seed {seed}: must be 0 or more and less than 2^32")
         if list(seeds).count(seed) > 1:
             raise RunError(f"--seeds: {seed} is given twice")
+    load_plugins(names)
     wanted = []
     for name in names:
         recipe = recipes.load(name, scale=scale)
@@ -459,7 +460,6 @@ def run(
             f"--run-dir and --record: must be given for a single run, not for {len(wanted)}; give one recipe and one "
             "--seed"
         )
-    _load_plugins(wanted)
     found: list[Run] = []
     for recipe in wanted:
         folder = runs.folder_of(run_dir) if run_dir else recipes.default_run_dir(recipe)
@@ -554,9 +554,9 @@ def several(
     return failed
 
 
-def _load_plugins(wanted: Iterable[recipes.Recipe]) -> None:
+def load_plugins(names: Iterable[str]) -> None:
     """Load the plugins of recipes, which are code like the recipes themselves, before the models are imported."""
-    for user_dir in dict.fromkeys(recipe.user_dir for recipe in wanted if recipe.user_dir):
+    for user_dir in dict.fromkeys(filter(None, map(recipes.user_dir, names))):
         plugins.load(recipes.ROOT / user_dir)
 
 
@@ -599,10 +599,10 @@ def generate(
     Raises:
         RunError: a file is missing or in the way, or fairseq-generate failed.
     """
+    load_plugins([name])
     recipe = recipes.load(name, scale=scale, seed=seed)
     if recipe.generate is None:
         raise RunError(f"{name}: is of task {recipe.task}, and has nothing to translate")
-    _load_plugins([recipe])
     folder = runs.folder_of(run_dir) if run_dir else recipes.default_run_dir(recipe)
     runs.check_folder(folder)
     if Path(output).exists():
