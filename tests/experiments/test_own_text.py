@@ -205,8 +205,8 @@ def test_every_row_of_the_recipe_is_sound(home):
 def divided(out: Path, train: Path, **options) -> Path:
     """The first steps of a preparation, which divide the text; the folder of raw text."""
     own = prepare.OwnText([str(train)], LANGS, str(out), **options)
-    for step in ("gather", "divide"):
-        own.steps()[step]()
+    for name, step in (("given", own._gather), ("raw", own._divide)):
+        step(own.text / name)
     return own.text / "raw"
 
 

@@ -124,13 +124,20 @@ COMMANDS = {
         "choose an option for each question of a test set, as RACE's",
         "add_choose_arguments",
     ),
-    "corpus": Command(".text.corpus", "write the generated German-English corpus"),
+    "corpus": Command(
+        ".text.command", "write the generated German-English corpus", "add_corpus_arguments", "write_corpus"
+    ),
     "listops": Command(
         ".tasks.command",
         "write generated ListOps expressions",
         "add_listops_arguments",
     ),
-    "documents": Command(".text.documents", "write plain text as documents for masked language models"),
+    "documents": Command(
+        ".text.command",
+        "write plain text as documents for masked language models",
+        "add_documents_arguments",
+        "write_documents",
+    ),
     "glue": Command(
         ".tasks.command",
         "prepare, validate, score and predict GLUE's tasks",

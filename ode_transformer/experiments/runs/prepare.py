@@ -12,9 +12,8 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from ..metrics import METRICS, Examples
 from ..metrics.bleu import check_language
 from ..recipes import plain_yaml
 from ..tasks.task import OURS
+from ..text.binarised import test_names
 from ..text.dividing import HELD_OUT, LONGEST, PART, Reading, divide
 from ..text.lines import TextError, read_lines
 from ..text.manifest import check_settings, read_mapping, versioned
@@ -76,7 +76,7 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-@dataclass(frozen=True)
+@dataclass
 class OwnText:
     """A user's parallel text, with the options of ``ode-transformer prepare``, whose help describes them.
 
@@ -102,45 +102,19 @@ class OwnText:
     workers: int | None = None
 
     def __post_init__(self):
-        """Check the options."""
+        """Name what is made, and check the options."""
+        self.data = Path(os.path.abspath(self.out))  # without .., which a folder beside the way could break
+        self.text = self.data.with_name(f"{self.data.name}.text")
+        self.recipe_file = self.data.with_name(f"{self.data.name}.yaml")
+        if self.recipe:
+            self.recipe_file = Path(os.path.abspath(self.recipe))
+        self.plain = self.tokeniser == "none"
+        self.segmentation = self.bpe or ("sentencepiece" if self.plain else "subword-nmt")
+        self.given = {"train": list(self.train), "valid": [self.valid] if self.valid else []}
+        self.given |= {f"test{i or ''}": [prefix] for i, prefix in enumerate(self.test)}
+        self.splits = ("train", "valid", *(test_names(len(self.test)) if self.test else ["test"]))
+        self.limits = Limits(self.max_tokens, self.max_ratio)
         self._check()
-
-    @cached_property
-    def data(self) -> Path:
-        """The folder of the data."""
-        return Path(os.path.abspath(self.out))  # without .., which a folder beside the way could break
-
-    @cached_property
-    def text(self) -> Path:
-        """The folder of the text after every step."""
-        return self.data.with_name(f"{self.data.name}.text")
-
-    @cached_property
-    def recipe_file(self) -> Path:
-        """The recipe to write."""
-        return Path(os.path.abspath(self.recipe)) if self.recipe else self.data.with_name(f"{self.data.name}.yaml")
-
-    @property
-    def plain(self) -> bool:
-        """Whether the text is not tokenized."""
-        return self.tokeniser == "none"
-
-    @property
-    def segmentation(self) -> str:
-        """How words are segmented."""
-        return self.bpe or ("sentencepiece" if self.plain else "subword-nmt")
-
-    @cached_property
-    def given(self) -> dict[str, list[str]]:
-        """The prefixes of the files of every split."""
-        found = {"train": list(self.train), "valid": [self.valid] if self.valid else []}
-        return found | {f"test{i or ''}": [prefix] for i, prefix in enumerate(self.test)}
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """All splits of the data."""
-        tests = [split for split in self.given if split.startswith("test")]
-        return ("train", "valid", *(tests or ["test"]))
 
     def _check(self) -> None:
         if {",", ":"} & set(str(self.out)):
@@ -250,8 +224,7 @@ class OwnText:
             say(f"{self.data} is complete")
         self.check_recipe()  # before hours of work
         if not complete:
-            for step in self.steps().values():
-                step()
+            self.make()
         if self.recipe_file.exists():
             say(f"{self.recipe_file} is there already, and left as it is")
         else:
@@ -259,8 +232,8 @@ class OwnText:
             say(f"{self.recipe_file} is a recipe to start from. Next:")
             say(f"ode-transformer run {shlex.quote(folder_of(str(self.recipe_file)))}/macaron-tiny")
 
-    def steps(self) -> dict[str, Callable[[], None]]:
-        """The steps by name, in their order. Each reads what those before it wrote, and does what is not done yet."""
+    def make(self) -> None:
+        """Make the data, by steps that are done once."""
         pipeline = Preparation(
             out=self.data,
             langs=tuple(self.langs),
@@ -269,29 +242,19 @@ class OwnText:
             source="own text",
             tokenise=options(plain=self.plain, normalise=self.normalise, lowercase="first" if self.lowercase else "no"),
             counted="units" if self.plain else "tokens",  # without a tokenizer only units can be counted
-            limits=self._limits,
+            limits=self.limits,
             segmentation=self.segmentation,
             size=self.size,
             joined=not self.separate_dictionaries,
             workers=self.workers or processors.usable(),
         )
-
-        def binarise() -> None:
-            self._check_lengths()
-            pipeline.steps()["binarise"]()
-            self._say_ceilings(self.data)
-
-        return {
-            "begin": self._begin,
-            "gather": partial(once, self.text / "given", self._gather),
-            "divide": partial(once, self.text / "raw", self._divide),
-            **pipeline.steps(),
-            "binarise": binarise,
-        }
-
-    @property
-    def _limits(self) -> Limits:
-        return Limits(self.max_tokens, self.max_ratio)
+        self._begin()
+        once(self.text / "given", self._gather)
+        once(self.text / "raw", self._divide)
+        pipeline.segment()
+        self._check_lengths()
+        pipeline.binarise()
+        self._say_ceilings(self.data)
 
     def _begin(self) -> None:
         """Resume a preparation with these settings; one with other settings is started again."""
@@ -322,7 +285,7 @@ class OwnText:
         """Hold validation and test pairs out of the training text if none are given."""
         reading = Reading(tuple(self.langs), self.lowercase, self.normalise, self.plain)
         wanted = [split for split in ("valid", "test") if not self.given.get(split)]
-        limits = None if self.plain else self._limits
+        limits = None if self.plain else self.limits
         divide(self.text / "given", part, reading, self.splits, wanted, self.hold_out, limits)
 
     def _check_lengths(self) -> None:

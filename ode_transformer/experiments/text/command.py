@@ -1,4 +1,4 @@
-"""``ode-transformer text``: its arguments."""
+"""``ode-transformer text``, ``corpus`` and ``documents``: their arguments."""
 
 import argparse
 import shlex
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import at_least
-from . import binarised, checksums, manifest, pairs
+from . import binarised, checksums, corpus, documents, manifest, pairs
 from .describe import describe
 from .lines import TextError
 from .pipeline import MODELS, Pipeline
@@ -195,4 +195,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer text``; the exit status."""
     args.step(args)
+    return 0
+
+
+def add_corpus_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``ode-transformer corpus``."""
+    parser.add_argument("directory", metavar="DIRECTORY", help="folder for train.de, train.en ... test.en")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed, 0 or more (default: %(default)s)")
+    for name, size in (("train", 9000), ("valid", 500), ("test", 500)):
+        text = f"number of {name} sentences, 1 to {corpus.MAX_SENTENCES} (default: %(default)s)"
+        parser.add_argument(f"--{name}", type=int, default=size, metavar="N", help=text)
+
+
+def write_corpus(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer corpus``; the exit status."""
+    print(*corpus.write(args.directory, args.seed, args.train, args.valid, args.test), sep="\n")
+    return 0
+
+
+def add_documents_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``ode-transformer documents``."""
+    add = parser.add_argument
+    add("inputs", nargs="+", type=Path, metavar="INPUT", help="a file, or a folder of .txt files")
+    add("--valid", nargs="+", type=Path, default=[], metavar="INPUT", help="the text for validation")
+    add("--held-out", type=at_least(2), default=200, metavar="N",
+        help="without --valid, every Nth document is for validation (default: %(default)s)")  # fmt: skip
+    add("--split-sentences", action="store_true", help="split lines that hold several sentences")
+    add("--like", type=Path, metavar="DIR", help="segment text as this folder of a pretrained model says")
+    add("--size", type=int, default=16000, metavar="N", help="vocabulary size (default: %(default)s)")
+    add("--workers", type=at_least(1), default=2, metavar="N", help="threads (default: %(default)s)")
+    add("--output-dir", metavar="DIR", type=Path, required=True, help="folder for train, valid and the subword model")
+
+
+def write_documents(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer documents``; the exit status."""
+    names = ("valid", "held_out", "split_sentences", "like", "size", "workers")
+    documents.prepare(args.inputs, args.output_dir, **{name: getattr(args, name) for name in names})
     return 0

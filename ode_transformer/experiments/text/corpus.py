@@ -13,7 +13,6 @@ never occurs in training, and every validation and test sentence holds at least 
 validation and test sentences, in both languages, occurs at least three times in training.
 """
 
-import argparse
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -362,19 +361,3 @@ def write(
             write_lines(path, (sentence[side] for sentence in sentences))
             paths.append(path)
     return paths
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the ``corpus`` command to ``parser``."""
-    parser.add_argument("directory", metavar="DIRECTORY", help="folder for train.de, train.en ... test.en")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed, 0 or more (default: %(default)s)")
-    for name, size in (("train", 9000), ("valid", 500), ("test", 500)):
-        text = f"number of {name} sentences, 1 to {MAX_SENTENCES} (default: %(default)s)"
-        parser.add_argument(f"--{name}", type=int, default=size, metavar="N", help=text)
-
-
-def main(args: argparse.Namespace) -> int:
-    """Run the ``corpus`` command on parsed arguments; returns the exit status."""
-    paths = write(args.directory, args.seed, args.train, args.valid, args.test)
-    print(*paths, sep="\n")
-    return 0

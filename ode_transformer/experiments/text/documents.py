@@ -5,15 +5,13 @@ line, followed by an empty line, as fairseq's ``masked_lm`` and our ``masked_lm_
 200 is held out for validation, as in Lu et al. 2019 (appendix B.2).
 """
 
-import argparse
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...errors import OdeTransformerError
 from ...files import whole
-from ..arguments import at_least
 from . import segmentation
 from .lines import keep_apart, read_lines
 
@@ -65,44 +63,54 @@ def sentences(lines: list[str], split: bool) -> list[str]:
     return [text for line in found if (text := " ".join(line.split()))]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer documents``."""
-    parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="a file, or a folder of .txt files")
-    parser.add_argument("--valid", nargs="+", type=Path, default=[], metavar="INPUT", help="the text for validation")
-    parser.add_argument(
-        "--held-out", type=int, default=200, metavar="N",
-        help="without --valid, every Nth document is for validation (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--split-sentences", action="store_true", help="split lines that hold several sentences")
-    parser.add_argument(
-        "--like", type=Path, metavar="DIR", help="segment text as this folder of a pretrained model says"
-    )
-    parser.add_argument("--size", type=int, default=16000, metavar="N", help="vocabulary size (default: %(default)s)")
-    parser.add_argument("--workers", type=at_least(1), default=2, metavar="N", help="threads (default: %(default)s)")
-    parser.add_argument(
-        "--output-dir", metavar="DIR", type=Path, required=True, help="folder for train, valid and the subword model"
-    )
+def prepare(
+    inputs: Sequence[Path],
+    output: Path,
+    *,
+    valid: Sequence[Path] = (),
+    held_out: int = 200,
+    split_sentences: bool = False,
+    like: Path | None = None,
+    size: int = 16000,
+    workers: int = 2,
+) -> None:
+    """Write documents as ``train`` and ``valid``, in the subwords of a model that is learned on them or given.
 
+    Args:
+        inputs: files, or folders of ``.txt`` files.
+        output: the folder for both files, and for the model.
+        valid: the text for validation.
+        held_out: without it, every Nth document is for validation.
+        split_sentences: split lines that hold several sentences.
+        like: the folder of a pretrained model that says how text is segmented.
+        size: of the vocabulary that is learned otherwise.
+        workers: threads.
 
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer documents``; the exit status."""
-    if args.held_out < 2:
-        raise OdeTransformerError(f"--held-out {args.held_out}: must be 2 or more")
-    keep_apart(args.output_dir, ("train", "valid"), [*args.inputs, *args.valid])
+    Raises:
+        OdeTransformerError: a document is missing, or would be written where it is read.
+    """
+
+    def splits() -> Iterator[tuple[str, list[str]]]:
+        """The sentences of each document, and whether it is to train on or for validation; read anew with each call."""
+        for name, paths in (("valid", valid), ("train", inputs)):
+            found = (sentences(lines, split_sentences) for path in paths for lines in documents(path))
+            for number, document in enumerate(filter(None, found), 1):
+                yield name if valid or number % held_out else "valid", document
+
+    keep_apart(output, ("train", "valid"), [*inputs, *valid])
     for name in ("valid", "train"):
-        if not any(split == name for split, _ in _splits(args)):
-            advice = "" if args.valid else f" with --held-out {args.held_out}; lower --held-out, or give --valid"
+        if not any(split == name for split, _ in splits()):
+            advice = "" if valid else f" with --held-out {held_out}; lower --held-out, or give --valid"
             raise OdeTransformerError(f"{name}: must have a document, got none{advice}")
-    args.output_dir.mkdir(parents=True, exist_ok=True)
-    how = args.like or args.output_dir
-    if args.like is None:
-        lines = (line for name, document in _splits(args) if name == "train" for line in document)
-        segmentation.learn(lines, args.size, args.workers, args.output_dir / segmentation.OWN[0])
-    cut = segmentation.opened(how)
+    output.mkdir(parents=True, exist_ok=True)
+    if like is None:
+        lines = (line for name, document in splits() if name == "train" for line in document)
+        segmentation.learn(lines, size, workers, output / segmentation.OWN[0])
+    cut = segmentation.opened(like or output)
     counts = {name: [0, 0] for name in ("train", "valid")}
     with contextlib.ExitStack() as stack:
-        files = {name: stack.enter_context(whole(args.output_dir / name)) for name in counts}
-        for name, document in _splits(args):
+        files = {name: stack.enter_context(whole(output / name)) for name in counts}
+        for name, document in splits():
             # Of a line of invisible characters nothing may be left, and an empty line would end the document.
             if kept := list(filter(None, map(cut, document))):
                 files[name].writelines(f"{line}\n" for line in (*kept, ""))
@@ -110,18 +118,3 @@ def main(args: argparse.Namespace) -> int:
                 counts[name][1] += len(kept)
     for name, (its_documents, its_sentences) in counts.items():
         print(f"{name}: {its_documents} documents, {its_sentences} sentences")
-    return 0
-
-
-def _splits(args: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
-    """The sentences of each document, and whether it is to train on or for validation; read anew with each call."""
-    for path in args.valid:
-        for lines in documents(path):
-            if document := sentences(lines, args.split_sentences):
-                yield "valid", document
-    count = 0
-    for path in args.inputs:
-        for lines in documents(path):
-            if document := sentences(lines, args.split_sentences):
-                count += 1
-                yield "train" if args.valid or count % args.held_out else "valid", document

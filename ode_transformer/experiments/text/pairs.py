@@ -152,10 +152,11 @@ def hold_out(
             raise TextError(f"{folder}/train: {number} pairs, of which every {every}th cannot be held out")
 
 
-def first_words(folder: Path, output: Path, names: Iterable[str], most: int) -> None:
-    """Copy files of a folder to another, of each line the first words or units alone, at most so many."""
+def first_words(folder: Path, output: Path, names: Iterable[str], most: int, lang: str = "") -> None:
+    """Copy files of a folder to another, of each line the first words or units alone; of one language or all."""
     for name in names:
-        write_lines(output / name, (" ".join(line.split(" ")[:most]) for line in read_lines(folder / name)))
+        cut = most if name.endswith(lang) else None
+        write_lines(output / name, (" ".join(line.split(" ")[:cut]) for line in read_lines(folder / name)))
 
 
 def short_to_long(

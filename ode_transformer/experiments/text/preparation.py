@@ -4,6 +4,7 @@ The text goes to a folder step by step, so that a preparation that was stopped c
 appears when it is complete. Its manifest describes all steps.
 """
 
+import itertools
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -151,87 +152,61 @@ class Preparation:
         """The folder of the text."""
         return self.out.with_name(f"{self.out.name}.text")
 
-    def steps(self) -> dict[str, Callable[[], None]]:
-        """The steps by name, in their order. Each reads what those before it wrote, and does what is not done yet."""
-        text, found = self.text, {}
-        if self.files:
-            raw = partial(gather, self.files, langs=self.langs, kind=self.romanian)
-            found["gather"] = partial(once, text / "raw", raw)
-        folder = text / ("tok" if self.start == "raw" else self.start)
-        if self.start == "raw":
-            found["tokenise"] = self._tokenise
-        if self.start != "bpe":
-            if self.counted == "tokens":
-                found["clean"] = partial(self._clean, folder, folder := text / "clean")
-            if self.every:
-                found["hold-out"] = partial(self._hold_out, folder, folder := text / "held")
-            if self.words:
-                found["words"] = partial(self._first_words, folder, folder := text / "words")
-            units = text / ("bpe" if self.counted == "tokens" else "bpe.all")
-            if self.segmentation == "none":
-                found["copy"] = partial(once, units, partial(shutil.copytree, folder))
-            else:
-                found[f"learn-{self.segmentation}"] = partial(self._learn, folder)
-                found[f"apply-{self.segmentation}"] = partial(self._apply, folder, units)
-            if self.counted == "units":
-                found["clean"] = partial(self._clean, units, text / "bpe")
-        found["binarise"] = partial(once, self.out, self._binarise, text / "data.part")  # OUT.part may be the user's
-        return found
-
     def run(self) -> None:
         """Do all steps that are not done yet."""
-        for step in self.steps().values():
-            step()
+        self.segment()
+        self.binarise()
 
-    def _there(self) -> tuple[str, ...]:
-        """The splits of the text before pairs are held out."""
-        return (self.splits[0], *self.splits[2:]) if self.every else self.splits
-
-    def _tokenise(self) -> None:
-        train, *others = self._there()
-        for splits, chosen in ((others, self.tokenise), ([train], self.tokenise_train or self.tokenise)):
-            for lang in self.langs:
+    def segment(self) -> None:
+        """Make the segmented text, by steps of which each has a folder and is done once."""
+        text, langs, names = self.text, self.langs, partial(names_of, langs=self.langs)
+        train, valid, *tests = self.splits
+        there = (train, *tests) if self.every else self.splits  # before pairs are held out
+        if self.files:
+            once(text / "raw", lambda part: gather(self.files, part, langs, self.romanian))
+        folder = text / self.start
+        if self.start == "raw":
+            folder = text / "tok"
+            for split, lang in itertools.product(there, langs):
+                chosen = self.tokenise_train if self.tokenise_train and split == train else self.tokenise
                 tokeniser = Tokeniser(self.language or lang, **chosen)
-                names = names_of(splits, [lang])
-                tokenise(self.text / "raw", self.text / "tok", names, tokeniser, self.moses, self.workers)
-
-    def _clean(self, folder: Path, output: Path) -> None:
-        """Leave out pairs of the training text, and of what is or was held out of it."""
-        segmented = self.counted == "units"
-        drop = self.splits[:2] if self.every and segmented else self.splits[:1]
-        splits = self.splits if segmented else self._there()
-        once(output, lambda part: clean(folder, part, splits, self.langs, self.limits, drop))
-
-    def _hold_out(self, folder: Path, output: Path) -> None:
-        tests = self._there()[1:]
-        once(output, lambda part: hold_out(folder, part, tests, self.langs, self.every, self.splits[1]))
-
-    def _first_words(self, folder: Path, output: Path) -> None:
-        def make(part: Path) -> None:
-            first_words(folder, part, names_of(self.splits, self.langs[:1]), self.words)
-            for name in names_of(self.splits, self.langs[1:]):
-                copy_file(folder / name, part / name)
-
-        once(output, make)
-
-    def _learn(self, folder: Path) -> None:
-        files = [folder / name for name in names_of(self.splits[:1], self.langs)]
-        size = self.size or next(size for most, size in SIZES if count_lines(files[0]) <= most)
-        model = self.text / MODELS[self.segmentation]
-        once(model, lambda part: learn(self.segmentation, files, size, part, self.workers))
-
-    def _apply(self, folder: Path, units: Path) -> None:
-        names = names_of(self.splits, self.langs)
-        apply(self.segmentation, folder, units, names, self.text / MODELS[self.segmentation], self.workers)
+                tokenise(text / "raw", folder, names_of([split], [lang]), tokeniser, self.moses, self.workers)
+        if self.start == "bpe":
+            return
+        words = self.counted == "tokens"
+        if words:
+            once(text / "clean", lambda part: clean(folder, part, there, langs, self.limits, [train]))
+            folder = text / "clean"
+        if self.every:
+            once(text / "held", lambda part: hold_out(folder, part, tests, langs, self.every, valid))
+            folder = text / "held"
+        if self.words:
+            once(text / "words", lambda part: first_words(folder, part, names(self.splits), self.words, langs[0]))
+            folder = text / "words"
+        units = text / ("bpe" if words else "bpe.all")
+        if self.segmentation == "none":
+            once(units, lambda part: shutil.copytree(folder, part))
+        else:
+            files, model = [folder / name for name in names([train])], text / MODELS[self.segmentation]
+            size = self.size or next(size for most, size in SIZES if count_lines(files[0]) <= most)
+            once(model, lambda part: learn(self.segmentation, files, size, part, self.workers))
+            apply(self.segmentation, folder, units, names(self.splits), model, self.workers)
         if self.segmentation == "sentencepiece":  # subword-nmt's marks are taken apart
-            for name in names:
+            for name in names(self.splits):
                 faults = Faults("lines")
                 for number, line in enumerate(read_lines(folder / name), 1):
                     if "\u2581" in line:
                         faults.add("hold \u2581, with which SentencePiece marks the beginnings of words", number)
                 faults.report(folder / name, "kept, but in translations it becomes a blank")
+        if not words:
+            drop = (train, valid) if self.every else (train,)
+            once(text / "bpe", lambda part: clean(units, part, self.splits, langs, self.limits, drop))
         if self.test_units:
-            first_words(units, units, names_of(self.splits[2:], self.langs[1:]), self.test_units)
+            first_words(text / "bpe", text / "bpe", names_of(tests, langs[1:]), self.test_units)
+
+    def binarise(self) -> None:
+        """Make the folder of the data from the segmented text."""
+        once(self.out, self._binarise, self.text / "data.part")  # OUT.part may be the user's
 
     def _binarise(self, part: Path) -> None:
         """Write everything that a run reads to one folder."""
