@@ -723,7 +723,7 @@ def test_a_row_is_the_file_and_what_the_row_says(tmp_path, monkeypatch):
         recipes.load(f"{tmp_path}/r.yaml/three")
     (tmp_path / "child.yaml").write_text("extends: r.yaml\nrows: {one: {train: {arch: rk4_tiny}}}\n")
     assert recipes.load(f"{tmp_path}/child.yaml/one").train.arch == "rk4_tiny"
-    monkeypatch.setattr(recipes, "CONFIGS", tmp_path)
+    monkeypatch.setattr(recipes.files, "CONFIGS", tmp_path)
     assert recipes.names() == ["child/one", "child/two", "more", "r/one", "r/two"]
 
 
@@ -751,7 +751,7 @@ def test_rows_that_are_none_are_named(tmp_path, broken):
 
 @pytest.mark.parametrize("start", [{"two": "two"}, {"two": "three", "three": "two"}])
 def test_a_recipe_cannot_start_from_itself(tmp_path, monkeypatch, start):
-    monkeypatch.setattr(recipes, "CONFIGS", tmp_path)
+    monkeypatch.setattr(recipes.files, "CONFIGS", tmp_path)
     tree = rows()
     tree["rows"] |= {name: {"train": {"start": {"recipe": other}}} for name, other in start.items()}
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(tree))

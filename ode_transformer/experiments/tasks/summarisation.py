@@ -19,7 +19,7 @@ from .task import Step, Task
 from .translation import Pair, generated, generation, scoring, task_flags, translations
 
 if TYPE_CHECKING:
-    from ..recipes import Recipe
+    from ..recipes.schema import Recipe
 
 SUBJECT = "@subject"
 HIGHLIGHT = "@highlight"

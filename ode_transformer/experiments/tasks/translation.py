@@ -18,7 +18,7 @@ from ..text.lines import read_all
 from .task import Step, Task, flags, further_metrics, step_of_ours
 
 if TYPE_CHECKING:
-    from ..recipes import Recipe
+    from ..recipes.schema import Recipe
 
 
 class Pair(NamedTuple):

@@ -15,7 +15,7 @@ from ..task import Step, Task
 from ..translation import generated, generation, scoring, task_flags, translations
 
 if TYPE_CHECKING:
-    from ...recipes import Recipe
+    from ...recipes.schema import Recipe
 
 
 def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:

@@ -1,0 +1,222 @@
+"""The form of a recipe: dataclasses, and what makes them of a mapping, checking every key and type on the way."""
+
+import math
+import typing
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from typing import Any, Optional
+
+from ...errors import OdeTransformerError
+
+PRECISIONS = ("fp32", "fp16", "bf16", "amp")
+SCALES = ("full", "small")
+
+
+class RecipeError(OdeTransformerError):
+    """A recipe that cannot be followed; the message names the file, the key, the value and the valid set."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Where the binarized data are and what makes them."""
+
+    prepare: str  # the command, from the top of the repository
+    directory: str
+    source: str = ""  # languages, of translation
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class Start:
+    """The checkpoint of another recipe from which training starts, with a fresh optimizer and counters at zero."""
+
+    recipe: str  # a name; without a slash, another row of the same file
+    checkpoint: str = "checkpoint_best.pt"
+    warm_start: bool = True  # turned into this recipe's architecture; or it is of that one already
+    approximate: bool = False  # although the result will not equal it
+    other_data: bool = False  # it was trained on other data of the same dictionary, as before fine-tuning
+
+
+@dataclass(frozen=True)
+class Train:
+    """``fairseq-train``: the architecture, the size of an update, and flags as fairseq spells them, without dashes."""
+
+    arch: str
+    batches: int  # of max-tokens in an update: devices times --update-freq
+    flags: dict[str, Any] = field(default_factory=dict)
+    start: Optional[Start] = None
+    precision: str = "fp32"  # in which the paper trained: the default on GPUs
+
+
+@dataclass(frozen=True)
+class Average:
+    """Which checkpoints are averaged; exactly one of the first three."""
+
+    last_epochs: Optional[int] = None
+    last_updates: Optional[int] = None
+    best: Optional[int] = None
+    fewer: bool = False  # average those that are there, if training left fewer
+
+    @property
+    def wanted(self) -> list[tuple[str, int]]:
+        """The kinds of checkpoints that are named, and how many of each: one, in a recipe that was checked."""
+        found = [(kind, getattr(self, kind)) for kind in ("last_epochs", "last_updates", "best")]
+        return [(kind, count) for kind, count in found if count is not None]
+
+
+@dataclass(frozen=True)
+class Generate:
+    """``fairseq-generate``: the subsets, each with the name of its test set, and flags."""
+
+    subsets: dict[str, str]
+    beam: int
+    lenpen: float
+    flags: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Validate:
+    """The evaluation of tasks without decoding: the subsets, each with the name of its test set, and flags of the
+    command."""
+
+    subsets: dict[str, str]
+    flags: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How generated text is scored."""
+
+    lowercase: bool = False  # of sacreBLEU
+    compound_split: bool = False
+    join_hyphens: bool = False  # for text that was tokenized with --aggressive
+    plain: bool = False  # for text that was not tokenized
+    lead: int = 0  # of summaries: so many first sentences of the source are scored beside them
+    references: int = 0  # of corrections: how many people corrected a sentence
+    edits: list[str] = field(default_factory=list)  # of corrections: subsets that have people's edits instead
+    metrics: list[str] = field(default_factory=list)  # further ones, such as ter or comet
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A row of a paper's table, as printed: for each test set the value of a metric by the metric's name."""
+
+    table: str
+    row: str
+    scores: dict[str, dict[str, float]]
+    parameters: str = ""
+    updates: str = ""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search space: ``ode-transformer grid`` trains at every point with every seed."""
+
+    values: dict[str, list[Any]]  # of flags of fairseq-train, without dashes
+    seeds: list[int] = field(default_factory=list)  # if there are none, the recipe's
+
+    @property
+    def trainings(self) -> int:
+        """How many trainings the search takes."""
+        return math.prod(map(len, (*self.values.values(), self.seeds)))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a number is made."""
+
+    name: str
+    description: str
+    data: Data
+    train: Train
+    average: Average
+    task: str = "translation"
+    generate: Optional[Generate] = None  # of translation
+    validate: Optional[Validate] = None  # of all other tasks
+    score: Score = Score()
+    paper: list[Paper] = field(default_factory=list)
+    hardware: str = ""  # what the paper used
+    devices: Optional[int] = None  # on how many GPUs the paper trained, where they fit the batches of an update
+    note: str = ""  # what the paper leaves open and what we chose
+    seeds: list[int] = field(
+        default_factory=list
+    )  # of a run without --seeds; if empty, it is one run with the seed of the flags
+    search: Optional[Search] = None  # from which the settings of train were chosen
+    given: str = ""  # the argument that loads it: its name, or the path of a file elsewhere
+    user_dir: str = ""  # the folder of a plugin, from the top of the repository
+    added_to: str = ""  # what a row of a file elsewhere has from a row of its name in a file that this one extends
+    scale: str = "full"
+    seed: Optional[int] = None  # of this run, instead of the flags'
+
+    @property
+    def subsets(self) -> dict[str, str]:
+        """What is evaluated: the test set that each subset of the data is."""
+        return (self.generate or self.validate).subsets
+
+    @property
+    def own_seed(self) -> int:
+        """The default seed of training."""
+        return self.train.flags.get("seed", 1)
+
+    @property
+    def trained_seed(self) -> int:
+        """The seed of this run."""
+        return self.own_seed if self.seed is None else self.seed
+
+    @property
+    def start_seed(self) -> Optional[int]:
+        """The seed of the run that this one starts from: its own, or None, one pretraining for all of its seeds."""
+        return None if self.train.start is not None and self.train.start.other_data else self.seed
+
+
+def build(type_: Any, value: Any, path: str, key: str) -> Any:
+    """Make ``type_`` of what YAML holds.
+
+    Args:
+        type_: a dataclass, or a type of one's fields.
+        value: what is to become of it.
+        path: the file, for errors.
+        key: the place in the file, for errors.
+
+    Raises:
+        RecipeError: an unknown or missing key, a value of another type.
+    """
+    if type_ is Any:
+        return value
+    options = [t for t in typing.get_args(type_) if t is not type(None)]
+    if typing.get_origin(type_) is typing.Union:
+        return None if value is None else build(options[0], value, path, key)
+    if is_dataclass(type_):
+        if not isinstance(value, dict):
+            raise RecipeError(f"{path}: {key} must be a mapping, got {value!r}")
+        known = {f.name: f for f in fields(type_)}
+        prefix = f"{key}." if key else ""
+        for k in value:
+            if k not in known:
+                raise RecipeError(f"{path}: unknown key {prefix}{k}; known: {', '.join(known)}")
+        for k, f in known.items():
+            if k not in value and f.default is MISSING and f.default_factory is MISSING:
+                raise RecipeError(f"{path}: {prefix}{k} is missing")
+        return type_(**{k: build(known[k].type, v, path, prefix + k) for k, v in value.items()})
+    expected = typing.get_origin(type_) or type_
+    if expected is dict and isinstance(value, dict):
+        return {k: build(options[1], v, path, f"{key}.{k}") for k, v in value.items()}
+    if expected is list and isinstance(value, list):
+        return [build(options[0], item, path, f"{key}[{i}]") for i, item in enumerate(value)]
+    if value is None and expected is list:
+        return []
+    if expected is float and type(value) is int:
+        value = float(value)
+    if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
+        raise RecipeError(f"{path}: {key} must be {expected.__name__}, got {value!r}")
+    return value
+
+
+def divisors(recipe: Recipe) -> list[int]:
+    """The numbers of devices that the batches of an update can be dealt to evenly."""
+    return [n for n in range(1, recipe.train.batches + 1) if recipe.train.batches % n == 0]
+
+
+def default_run_dir(recipe: Recipe) -> str:
+    """The default folder of a recipe's run, from the top of the repository."""
+    scale = "" if recipe.scale == "full" else f"{recipe.scale}/"
+    return f"runs/{scale}{recipe.name}" + (f".seed-{recipe.seed}" if recipe.seed is not None else "")
