@@ -126,8 +126,8 @@ def test_detokenised_scores_and_their_reference():
     assert lower["chrf"]["score"] == without["chrf"]["score"] == pytest.approx(100)
     assert "case:mixed" in cased["sacrebleu"]["signature"] and "case:lc" in lower["sacrebleu"]["signature"]
     assert "case:lc" in lower["chrf"]["signature"] and "tok:13a" in lower["sacrebleu"]["signature"]
-    assert "the tokenized reference, detokenized" in scoring.report_of_translations(without)
-    assert "the raw references" in scoring.report_of_translations(cased)
+    assert "the tokenized reference, detokenized" in scoring.report(without)
+    assert "the raw references" in scoring.report(cased)
 
 
 def test_the_reference_is_the_longer_one():
@@ -420,7 +420,7 @@ def test_every_reference_that_is_given_is_read(tmp_path, capsys):
         found = json.loads(capsys.readouterr().out)
         assert found["sacrebleu"]["bleu"] == pytest.approx(100) == found["chrf"]["score"]
         assert found["transevolve"]["bleu"] == pytest.approx(100) and "nrefs:2" in found["sacrebleu"]["signature"]
-    assert "the raw references" in scoring.report_of_translations(found)
+    assert "the raw references" in scoring.report(found)
     short = write(tmp_path / "short", "one\n")
     refused(
         ["score", *words, "--reference", refs[0], "--reference", short], f"{hyp} has 2 sentences, {short} 1", capsys

@@ -407,7 +407,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     assert cli.main([*words, "--edits", str(tmp_path / "gold.m2"), "--output", str(tmp_path / "s.json")]) == 0
     found = json.loads((tmp_path / "s.json").read_text())
     assert METRICS["errant"].value(found) == 48.0 and METRICS["errant"].value(found["source"]) == 0.0
-    assert re.search(r"^uncorrected +P/R/F0.5 = 100.00/0.00/0.00", capsys.readouterr().out, re.M)
+    assert re.search(r"^uncorrected: ERRANT F0.5 +ERRANT F0.5 = 0.00", capsys.readouterr().out, re.M)
     for more, message in (([], "either --references"), (["--references", str(out)], "has 4 sentences")):
         assert cli.main([*words, *more]) == 1 and message in capsys.readouterr().err
     generated(out, [line.replace("school", "sch@@ ool") for line in REFERENCES[0]])
@@ -470,7 +470,7 @@ def test_scores_of_summaries(tmp_path, capsys):
     found = json.loads((tmp_path / "s.json").read_text())
     assert METRICS["rouge1"].value(found) == METRICS["rougeL"].value(found) == 50.0
     assert METRICS["rouge2"].value(found["source"]) == 50.0 and found["source"]["label"] == "first sentence"
-    assert found["sentences"] == 2 and "first sentence " in capsys.readouterr().out
+    assert found["sentences"] == 2 and "first sentence: ROUGE-L" in capsys.readouterr().out
     assert cli.main([*words, "--lead", "1"]) == 1 and "--lead N needs --source" in capsys.readouterr().err
     generated(out, ["a d@@ og barks .", "rain"])
     refused(words, r"out\.txt: 1 of 2 lines hold subword units, not words; give --remove-bpe subword_nmt\|", capsys)
@@ -914,7 +914,7 @@ def test_a_task_without_outputs_keeps_none(capsys):
 
 def test_scores_that_are_asked_for_alone(capsys):
     assert cli.main(["score", "--corrections", "x"]) == 1 and "--source FILE" in capsys.readouterr().err
-    assert scoring.report_of_corrections({"sentences": 1, "changed": 0, "source": {}}).startswith("sentences: 1")
+    assert scoring.report({"sentences": 1, "changed": 0, "source": {}}).endswith("1, of which 0 were changed")
 
 
 def test_a_short_correction_loses_by_its_brevity():

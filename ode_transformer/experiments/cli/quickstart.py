@@ -7,7 +7,7 @@ from pathlib import Path
 from ...files import read_json
 from .. import recipes
 from ..fairseq_output import read_generate_output
-from ..metrics.scoring import report_of_translations
+from ..metrics.scoring import report
 from ..runs import runner, training
 from ..tasks.translation import translations
 
@@ -35,4 +35,4 @@ def main(args: argparse.Namespace) -> None:
     score = read_json(folder / "scores" / "test.json")
     seconds = round(time.monotonic() - began)
     print(f"\nOf {score['sentences']} held-out sentences, one training with seed {recipe.trained_seed}:")
-    print(f"{report_of_translations(score)}\nThis call took {seconds} seconds.")
+    print(f"{report(score)}\nThis call took {seconds} seconds.")

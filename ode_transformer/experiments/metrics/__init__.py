@@ -22,7 +22,7 @@ METRICS: dict[str, Metric] = {
 
 
 def register(metric: Metric) -> None:
-    """Add a metric of one's own, in a module that ``--user-dir`` names.
+    """Add the user's metric, in a plugin.
 
     Raises:
         OdeTransformerError: there is a metric or an entry of records of that name already.

@@ -62,6 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     """Run ``ode-transformer score``."""
-    read = {name for kind in KINDS.values() for name in inspect.signature(kind.score).parameters}
+    read = {name for kind in KINDS.values() for name in inspect.signature(kind).parameters}
     given = {name: value for name, value in vars(args).items() if name in read and value not in (None, False)}
     score_file(output=args.output, as_json=args.json, **given)

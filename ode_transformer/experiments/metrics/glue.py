@@ -82,7 +82,7 @@ def _correlation(sums: "np.ndarray") -> float:
 
 
 def _percent(part: float, whole: float) -> float:
-    """A quotient in percent; 0 where both are 0, as of a correlation with a constant."""
+    """A quotient in percent; 0 where both are 0, such as a correlation with a constant."""
     return float(100 * part / whole) if whole else 0.0
 
 

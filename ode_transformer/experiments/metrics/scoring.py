@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ...files import write_json
@@ -19,7 +19,7 @@ from ..text.detokenisation import detokenise
 from ..text.joining import words
 from ..text.lines import lines_of, read_all
 from ..text.tokenisation import languages
-from . import METRICS, Examples, accuracy, errant, gleu, m2, perplexity, rouge
+from . import METRICS, Examples, Metric, accuracy, errant, gleu, m2, perplexity, rouge
 from .bleu import multi_bleu, split_compounds
 
 COMPOUND_LANGUAGES = ("de",)
@@ -233,25 +233,6 @@ def translations(
     )
 
 
-def report_of_translations(result: dict[str, Any]) -> str:
-    """What :func:`score` returned as lines to print."""
-    reference = "the raw references" if result["reference"] == "raw" else "the tokenized reference, detokenized"
-    rows = [("tokenized BLEU (multi-bleu)", result["tokenised"]["line"])] if result["tokenised"] else []
-    if result["compound_split"]:
-        rows.append(("  after compound splitting", result["compound_split"]["line"]))
-    rows += [
-        ("sacreBLEU (detokenized)", result["sacrebleu"]["line"]),
-        ("  signature", result["sacrebleu"]["signature"]),
-    ]
-    for name, metric in METRICS.items():
-        if name not in ("tokenised", "compound_split", "sacrebleu", "endless") and metric.value(result) is not None:
-            shown = result[metric.entry or name].get("line") or f"{metric.label} = {metric.value(result):.2f}"
-            rows += [(f"{metric.label} (detokenized)", shown), ("  signature", metric.recorded_signature(result))]
-    rows += [("  their reference", reference)]
-    rows += [("sentences", f"{result['sentences']}, target language {result['target_lang']}")]
-    return "\n".join(f"{label:<29}{value}" for label, value in rows)
-
-
 def summaries(
     summaries: str,
     ref: str | None = None,
@@ -282,16 +263,6 @@ def summaries(
         label = "first sentence" if lead == 1 else f"first {lead} sentences"
         result["source"] = {"label": label, "rouge": rouge.take([rouge.lead(one, lead) for one in sources], references)}
     return result | asked_for(metric, texts, Examples([references], sources))
-
-
-def report_of_summaries(result: dict[str, Any]) -> str:
-    """What :func:`summaries` returned as lines to print."""
-    rows = [("the summaries", result["rouge"])]
-    if "source" in result:
-        rows.append((result["source"]["label"], result["source"]["rouge"]))
-    cells = ((name, *(f"{values[kind]:.2f}" for kind in rouge.KINDS)) for name, values in rows)
-    scores = markdown.table(("", *rouge.KINDS), cells)
-    return f"{scores}\n\nsignature: {result['rouge']['signature']}\nsummaries: {result['sentences']}"
 
 
 def corrections(
@@ -349,34 +320,10 @@ def corrections(
     return result | asked_for(metric, texts, Examples(others, sources, edits=edits or ""))
 
 
-def report_of_corrections(result: dict[str, Any]) -> str:
-    """What :func:`corrections` returned as lines to print."""
-    lines = [f"sentences: {result['sentences']}, of which {result['changed']} were changed"]
-    for name, found in (("", result), (UNCORRECTED, result["source"])):
-        if "gleu" in found:
-            lines.append(f"{name:<14}GLEU = {found['gleu']['gleu']:.2f}   ({found['gleu']['signature']})")
-        for kind in ("m2", "errant"):
-            if kind in found:
-                numbers = "/".join(f"{found[kind][key]:.2f}" for key in ("precision", "recall", "f"))
-                lines.append(f"{name:<14}P/R/F0.5 = {numbers}   ({found[kind]['signature']})")
-    return "\n".join(lines)
-
-
 def predictions(predictions: str) -> dict[str, Any]:
     """Score a file of predicted classes, which ``ode-transformer classify`` wrote, by accuracy."""
     found = accuracy.take(*accuracy.read(predictions))
     return {"accuracy": found, "sentences": found["examples"]}
-
-
-def report_of_predictions(result: dict[str, Any]) -> str:
-    """What :func:`predictions` returned as lines to print."""
-    found = result["accuracy"]
-    rows = (
-        (name, *(f"{values[key]:.2f}" for key in ("precision", "recall", "f1")), values["examples"])
-        for name, values in found["report"].items()
-    )
-    classes = markdown.table(("class", "precision", "recall", "F1", "examples"), rows)
-    return f"accuracy {found['value']:.2f} ({found['signature']}, {found['examples']} in all)\n\n{classes}"
 
 
 def validation_log(validation_log: str, subset: str | None = None) -> dict[str, Any]:
@@ -384,26 +331,55 @@ def validation_log(validation_log: str, subset: str | None = None) -> dict[str, 
     return perplexity.score(validation_log, subset or "test")
 
 
-def report_of_validation(result: dict[str, Any]) -> str:
-    """What :func:`validation_log` returned as a line to print."""
-    return "perplexity  {value:g}   ({signature})".format(**result["perplexity"])
-
-
-class Kind(NamedTuple):
-    """A kind of files: the function that scores them, whose arguments are options, and what prints its result."""
-
-    score: Callable[..., dict[str, Any]]
-    report: Callable[[dict[str, Any]], str]
-
-
-KINDS = {
-    "generate_output": Kind(translations, report_of_translations),
-    "validation_log": Kind(validation_log, report_of_validation),
-    "predictions": Kind(predictions, report_of_predictions),
-    "summaries": Kind(summaries, report_of_summaries),
-    "corrections": Kind(corrections, report_of_corrections),
+TITLES = {
+    "tokenised": "tokenized BLEU (multi-bleu)",
+    "compound_split": "  after compound splitting",
+    "sacrebleu": "sacreBLEU (detokenized)",
 }
-"""By the option that names the file; translations also by ``hyp``."""
+"""Of entries whose metric's label is too short where they are printed one below the other."""
+
+
+def report(result: dict[str, Any]) -> str:
+    """The scores of a file as lines to print: of the outputs and of what their source scores alone, with signatures."""
+    source, rows = result.get("source") or {}, []
+    for prefix, scores in (("", result), (f"{source.get('label', '')}: ", source)):
+        entries: dict[str, list[Metric]] = {}
+        for metric in METRICS.values():
+            if metric.name != "endless" and metric.value(scores) is not None:
+                entries.setdefault(metric.entry or metric.name, []).append(metric)
+        for entry, metrics in entries.items():
+            line = scores[entry].get("line")
+            if not isinstance(line, str):
+                line = ", ".join(f"{metric.label} = {metric.value(scores):.2f}" for metric in metrics)
+            rows.append((prefix + TITLES.get(entry, metrics[-1].label), line))
+            rows += [("  signature", text) for text in [metrics[-1].recorded_signature(scores)] if text]
+    if "reference" in result:
+        raw = result["reference"] == "raw"
+        rows.append(("  their reference", "the raw references" if raw else "the tokenized reference, detokenized"))
+    if "sentences" in result:
+        more = f", target language {result['target_lang']}" if "target_lang" in result else ""
+        more += f", of which {result['changed']} were changed" if "changed" in result else ""
+        rows.append(("sentences", f"{result['sentences']}{more}"))
+    lines = [f"{label:<29}{value}" for label, value in rows]
+    if "report" in (result.get("accuracy") or {}):
+        head = ("class", "precision", "recall", "F1", "examples")
+        by_class = result["accuracy"]["report"].items()
+        cells = (
+            (name, *(f"{its[k]:.2f}" for k in head[1:3]), f"{its['f1']:.2f}", its["examples"]) for name, its in by_class
+        )
+        lines.append(f"\n{markdown.table(head, cells)}")
+    return "\n".join(lines)
+
+
+KINDS: dict[str, Callable[..., dict[str, Any]]] = {
+    "generate_output": translations,
+    "validation_log": validation_log,
+    "predictions": predictions,
+    "summaries": summaries,
+    "corrections": corrections,
+}
+"""The functions that score files, whose arguments are options, by the option that names the file; translations also by
+``hyp``."""
 
 
 def score_file(*, output: Optional[str] = None, as_json: bool = False, **options: Any) -> None:
@@ -420,10 +396,10 @@ def score_file(*, output: Optional[str] = None, as_json: bool = False, **options
     others = [option for option in KINDS if option != "generate_output" and option in options]
     kind = others[0] if others else "generate_output"
     named = "hyp" if kind == "generate_output" and "hyp" in options else kind
-    read = inspect.signature(KINDS[kind].score).parameters
+    read = inspect.signature(KINDS[kind]).parameters
     if wrong := [option for option in options if option not in read]:
         raise OdeTransformerError(f"--{wrong[0].replace('_', '-')}: is not read with --{named.replace('_', '-')}")
-    result = KINDS[kind].score(**options)
+    result = KINDS[kind](**options)
     if output:
         write_json(output, result)
-    print(json.dumps(result) if as_json else KINDS[kind].report(result))
+    print(json.dumps(result) if as_json else report(result))

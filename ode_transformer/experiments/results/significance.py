@@ -217,7 +217,7 @@ def tested(
 
     Returns:
         of each system the metric's value, under its key; its 95 percent ``interval``; ``p_value``, two-sided, and the
-        ``interval_of_difference`` from the first; both are None for the first. Without a p where a score is no number.
+        ``interval_of_difference`` from the first; both are None for the first. A score that is not a number has no p.
     """
     baseline = next(iter(statistics.values()))
     base, found = bootstrap(baseline, metric.score), {}
