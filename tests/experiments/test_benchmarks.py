@@ -352,7 +352,7 @@ def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(tmp_path,
     class Process:
         lost = False
 
-        def __init__(self, name, device):
+        def __init__(self, name, anew):
             self.name = name
 
         __enter__ = lambda self: self  # noqa: E731

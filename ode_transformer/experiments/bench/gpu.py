@@ -175,7 +175,7 @@ def measure(archs: Iterable[str], each: Iterable[Round], out: Path, minutes: flo
     record: dict[str, Any] = {"what": "gpu", "device": device, "torch": torch.__version__, "commit": machine.commit()}
     record["rounds"] = []
     with contextlib.ExitStack() as stack:
-        processes = {name: stack.enter_context(Process(name, each[0].setting.device)) for name in systems}
+        processes = {name: stack.enter_context(Process(name, anew=True)) for name in systems}
         for one in each:
             if time.monotonic() > end or not processes:
                 break

@@ -11,9 +11,9 @@ from typing import Any, Optional
 import torch
 from sacrebleu.metrics import BLEU
 
-from ... import load
 from ...errors import OdeTransformerError
 from .. import markdown
+from ..serving.opening import load
 from .turns import median_and_quartiles, seconds, speed
 
 

@@ -35,15 +35,15 @@ class Process:
     """A process of its own that calls functions, one after the other.
 
     Each function's first argument is the process's namespace, in which it keeps what the next ones need. A process
-    starts as a fork of a server that has imported fairseq already, or anew where it shall use a GPU. ``lost`` says that
+    starts as a fork of a server that has imported fairseq already, or anew, as it must to use a GPU. ``lost`` says that
     it has died or was too late, so that it is of no more use.
     """
 
-    def __init__(self, name: str, device: str = "cpu"):
+    def __init__(self, name: str, anew: bool = False):
         self.name, self.lost = name, False
         os.environ.update({key: value for key, value in _ENVIRONMENT.items() if key not in os.environ})
-        context = multiprocessing.get_context("spawn" if device == "cuda" else "forkserver")
-        if device != "cuda":  # imported without any threads yet; the first keeps the import of fairseq quiet
+        context = multiprocessing.get_context("spawn" if anew else "forkserver")
+        if not anew:  # imported without any threads yet; the first keeps the import of fairseq quiet
             context.set_forkserver_preload([f"{__package__}.hushed", f"{__package__}.systems"])
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, torch.get_num_threads()), daemon=True)
@@ -143,7 +143,7 @@ def in_turns(
     """
     times: dict[str, list[float]] = {name: [] for name in builds}
     with contextlib.ExitStack() as stack:
-        processes = {name: stack.enter_context(Process(name, device)) for name in builds}
+        processes = {name: stack.enter_context(Process(name, device == "cuda")) for name in builds}
         about = {name: processes[name](_begin, build) for name, build in builds.items()}
         for round_ in range(-warm_up, rounds):
             for name in list(builds)[:: -1 if round_ % 2 else 1]:
@@ -190,7 +190,7 @@ def peak(name: str, build: Build, device: str = "cpu") -> tuple[float, float]:
 
     On a CPU this is the growth of a process that does nothing else; on a GPU, what PyTorch allocates.
     """
-    with Process(name, device) as process:
+    with Process(name, device == "cuda") as process:
         total, of_the_run = (max(round(bytes_ / 2**20, 1), 0.1) for bytes_ in process(_peak, build, device))
     return total, of_the_run
 
