@@ -117,12 +117,12 @@ def described(folder: str | Path) -> dict[str, str]:
 
 
 def of(user_dir: Any) -> str:
-    """Return the name of the plugin in a ``--user-dir`` that a file gives; empty for this package, and for no name."""
+    """Return the name of the plugin that a stored ``--user-dir`` is of; empty for this package, and for no name."""
     found = re.search(r"([\w-]+)/*$", user_dir) if isinstance(user_dir, str) and len(user_dir) < 5000 else None
     return found[1] if found and found[1] != PACKAGE.name else ""
 
 
 def missing(user_dir: Any) -> str:
-    """Return the name of the plugin in a ``--user-dir`` that a file gives, unless it was loaded here; else empty."""
+    """Return the name of the plugin that a stored ``--user-dir`` is of, unless it was loaded here; else empty."""
     name = of(user_dir)
     return "" if name in (path.name for path in _folders) else name
