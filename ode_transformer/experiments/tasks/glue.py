@@ -15,7 +15,7 @@ from ..metrics import glue
 from ..text import segmentation
 from ..text.lines import read_lines
 from .classification import classify, outputs
-from .task import Task, labelled, predicted, prediction, write_predictions
+from .task import Recipe, Task, labelled, predicted, prediction, write_predictions
 
 
 class Split(NamedTuple):
@@ -232,12 +232,12 @@ _REPORTED = {
 }
 
 
-def _flags(recipe: Any) -> list[str]:
+def _flags(recipe: Recipe) -> list[str]:
     """fairseq's own task, unless the recipe swaps the texts of pairs."""
     return ["--task", "sentence_prediction_of_pairs" if recipe.train.flags.get("swap-pairs") else "sentence_prediction"]
 
 
-def _metrics(recipe: Any) -> list[str]:
+def _metrics(recipe: Recipe) -> list[str]:
     reported = [metrics for flag, metrics in _REPORTED.items() if recipe.train.flags.get(flag)]
     return reported[0] if reported else ["accuracy"]
 

@@ -8,18 +8,15 @@ CNN/DailyMail.
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
 from ... import paths
 from ...errors import OdeTransformerError
 from ...files import read_text
 from ..metrics import Examples
 from ..text.lines import read_all
-from .task import Step, Task
+from .task import Recipe, Step, Task
 from .translation import Pair, generated, generation, scoring, task_flags, translations
-
-if TYPE_CHECKING:
-    from ..recipes.schema import Recipe
 
 SUBJECT = "@subject"
 HIGHLIGHT = "@highlight"
@@ -96,7 +93,7 @@ def _story(text: str) -> Pair:
     return Pair(" ".join(article), "\t".join(highlights))
 
 
-def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
+def _evaluation(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
     found = generation(recipe, run_dir, where)
     for subset in recipe.subsets:
         options = {"summaries": translations(run_dir, subset), "ref": _references(recipe, subset)}
@@ -106,12 +103,12 @@ def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[St
     return found
 
 
-def _references(recipe: "Recipe", subset: str) -> str:
+def _references(recipe: Recipe, subset: str) -> str:
     return f"{recipe.data.directory}/raw/{subset}.target"
 
 
 def _examples(
-    recipe: "Recipe", summaries: Sequence[str], subset: str, folder: Optional[Path]
+    recipe: Recipe, summaries: Sequence[str], subset: str, folder: Optional[Path]
 ) -> tuple[Sequence[str], Examples]:
     source = paths.ROOT / recipe.data.directory / "tok" / f"{subset}.source"
     references = read_all(paths.ROOT / _references(recipe, subset))

@@ -12,6 +12,9 @@ from ...paths import USER_DIR
 
 if TYPE_CHECKING:
     from ..metrics import Examples
+    from ..recipes.schema import Recipe
+else:
+    Recipe = Any  # recipes import tasks
 
 OURS = ("python", "-m", "ode_transformer")
 """The first words of a command of this package."""
@@ -87,14 +90,14 @@ class Task:
 
     name: str
     section: str
-    flags: Callable[[Any], list[str]]
-    evaluation: Callable[[Any, str, Sequence[str]], list[Step]]
-    metrics: Callable[[Any], list[str]]
-    outputs: Optional[Callable[[Any, Path, str], list[str]]] = None
-    examples: Optional[Callable[[Any, Sequence[str], str, Optional[Path]], tuple[Sequence[str], "Examples"]]] = None
+    flags: Callable[[Recipe], list[str]]
+    evaluation: Callable[[Recipe, str, Sequence[str]], list[Step]]
+    metrics: Callable[[Recipe], list[str]]
+    outputs: Optional[Callable[[Recipe, Path, str], list[str]]] = None
+    examples: Optional[Callable[[Recipe, Sequence[str], str, Optional[Path]], tuple[Sequence[str], "Examples"]]] = None
 
 
-def further_metrics(recipe: Any) -> list[str]:
+def further_metrics(recipe: Recipe) -> list[str]:
     """The metrics that a recipe asks for: those of ``score.metrics``, and those that a paper prints of its row alone.
 
     The latter is TransEvolve's BLEU.
@@ -107,7 +110,7 @@ def further_metrics(recipe: Any) -> list[str]:
 
 
 def labelled(
-    recipe: Any, lines: Sequence[str], subset: str, folder: Optional[Path]
+    recipe: Recipe, lines: Sequence[str], subset: str, folder: Optional[Path]
 ) -> tuple[Sequence[str], "Examples"]:
     """The ``examples`` of a task whose lines are a label, the predicted label and perhaps more, with tabs between."""
     from ..metrics import Examples
@@ -132,10 +135,10 @@ def predictions(run_dir: str, subset: str) -> str:
     return f"{run_dir}/validate/{subset}.tsv"
 
 
-def predicted(read: Callable[[str], Any]) -> Callable[[Any, Path, str], list[str]]:
+def predicted(read: Callable[[str], Any]) -> Callable[[Recipe, Path, str], list[str]]:
     """The ``outputs`` of a task whose classes are predicted: the lines of that file, which ``read`` checks."""
 
-    def outputs(recipe: Any, folder: Path, subset: str) -> list[str]:
+    def outputs(recipe: Recipe, folder: Path, subset: str) -> list[str]:
         from ..text.lines import read_all
 
         path = predictions(str(folder), subset)
@@ -207,8 +210,8 @@ def prediction(
     predict: Callable[..., None],
     score: Callable[..., None],
     words: tuple[Sequence[str], Sequence[str]],
-    options: Callable[[Any], Mapping[str, Any]] = lambda recipe: {},
-) -> Callable[[Any, str, Sequence[str]], list[Step]]:
+    options: Callable[[Recipe], Mapping[str, Any]] = lambda recipe: {},
+) -> Callable[[Recipe, str, Sequence[str]], list[Step]]:
     """Return the steps of a task whose classes are predicted for each subset, and then scored.
 
     Args:
@@ -218,7 +221,7 @@ def prediction(
         options: recipe -> further options of the latter, each a list.
     """
 
-    def steps(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
+    def steps(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
         model, predicts, scores = f"{run_dir}/average.pt", [], []
         for subset in recipe.subsets:
             output, scored = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json"
@@ -238,7 +241,7 @@ def by_perplexity(name: str, fairseq_task: str) -> Task:
 
     from ..metrics import scoring
 
-    def steps(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
+    def steps(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
         model, validates, scores = f"{run_dir}/average.pt", [], []
         for subset in recipe.subsets:
             log, scored = f"{run_dir}/validate/{subset}.log", f"{run_dir}/scores/{subset}.json"

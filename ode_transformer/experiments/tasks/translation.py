@@ -6,7 +6,7 @@ Other tasks from text to text share its flags, its decoding and its files of pai
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from ... import paths
 from ...errors import OdeTransformerError
@@ -15,10 +15,7 @@ from ..fairseq_output import read_generate_output
 from ..metrics import METRICS, Examples
 from ..metrics.scoring import references_in, score_file
 from ..text.lines import read_all
-from .task import Step, Task, flags, further_metrics, step_of_ours
-
-if TYPE_CHECKING:
-    from ..recipes.schema import Recipe
+from .task import Recipe, Step, Task, flags, further_metrics, step_of_ours
 
 
 class Pair(NamedTuple):
@@ -39,12 +36,12 @@ def write_pairs(splits: Mapping[str, Iterable[Pair]], folder: Path) -> dict[str,
     return counts
 
 
-def task_flags(recipe: "Recipe") -> list[str]:
+def task_flags(recipe: Recipe) -> list[str]:
     """The flags of fairseq's task, which other tasks from text to text use too."""
     return ["--task", "translation", "--source-lang", recipe.data.source, "--target-lang", recipe.data.target]
 
 
-def generation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
+def generation(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
     """A step per subset that decodes it."""
     model = f"{run_dir}/average.pt"
     data = [recipe.data.directory, "--user-dir", paths.USER_DIR, *task_flags(recipe)]
@@ -65,13 +62,13 @@ def generation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Ste
     return found
 
 
-def post_process(recipe: "Recipe") -> str | None:
+def post_process(recipe: Recipe) -> str | None:
     """How ``fairseq-generate`` joins subword units to words, by the recipe; None if it does not say."""
     given = recipe.generate.flags
     return given.get("post-process", given.get("remove-bpe"))
 
 
-def check_units(recipe: "Recipe") -> None:
+def check_units(recipe: Recipe) -> None:
     """Check that the recipe joins the units that its data are segmented into, as far as their manifest tells; and warn
     of sets with many unknown units.
 
@@ -98,7 +95,7 @@ def check_units(recipe: "Recipe") -> None:
             binarised.warn_of_unknown(prefix, *binarised.unknown(prefix))
 
 
-def scoring(recipe: "Recipe", run_dir: str, subset: str, options: Mapping[str, Any]) -> Step:
+def scoring(recipe: Recipe, run_dir: str, subset: str, options: Mapping[str, Any]) -> Step:
     """Return the step that scores a subset, with options of :func:`.scoring.score_file`."""
     output, read = f"{run_dir}/scores/{subset}.json", translations(run_dir, subset)
     # What fairseq-generate has joined are words, whatever characters they have.
@@ -107,7 +104,7 @@ def scoring(recipe: "Recipe", run_dir: str, subset: str, options: Mapping[str, A
     return step_of_ours("score", subset, ["score"], score_file, about, inputs=[read], outputs=[output])
 
 
-def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
+def _evaluation(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
     found, score = generation(recipe, run_dir, where), recipe.score
     reads_source = any("sources" in METRICS[name].needs for name in further_metrics(recipe))
     for subset in recipe.subsets:
@@ -131,30 +128,30 @@ def translations(run_dir: str, subset: str) -> str:
     return f"{run_dir}/generate/generate-{subset}.txt"
 
 
-def generated(recipe: "Recipe", folder: Path, subset: str) -> list[str]:
+def generated(recipe: Recipe, folder: Path, subset: str) -> list[str]:
     """The best hypotheses of a subset, in words."""
     return read_generate_output(translations(str(folder), subset)).hypotheses
 
 
-def plain_text(recipe: "Recipe", lines: Sequence[str], lang: str) -> list[str]:
+def plain_text(recipe: Recipe, lines: Sequence[str], lang: str) -> list[str]:
     """Lines of a language as the recipe's sacreBLEU has them: detokenized, unless they are plain text."""
     from ..text.detokenisation import detokenise
 
     return list(lines) if recipe.score.plain else detokenise(lines, lang)
 
 
-def _metrics(recipe: "Recipe") -> list[str]:
+def _metrics(recipe: Recipe) -> list[str]:
     if recipe.score.plain:
         return ["sacrebleu"]
     return ["compound_split" if recipe.score.compound_split else "tokenised", "sacrebleu"]
 
 
-def _outputs(recipe: "Recipe", folder: Path, subset: str) -> list[str]:
+def _outputs(recipe: Recipe, folder: Path, subset: str) -> list[str]:
     return plain_text(recipe, generated(recipe, folder, subset), recipe.data.target)
 
 
 def _examples(
-    recipe: "Recipe", lines: Sequence[str], subset: str, folder: Optional[Path]
+    recipe: Recipe, lines: Sequence[str], subset: str, folder: Optional[Path]
 ) -> tuple[Sequence[str], Examples]:
     """The references are raw where they exist, otherwise the tokenized ones, detokenized, as for the score."""
     data, target = paths.ROOT / recipe.data.directory, recipe.data.target

@@ -6,19 +6,16 @@ Beside the binarized data are the sentences of a test set, ``raw/SUBSET.source``
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
 from .... import paths
 from ...metrics import Examples
 from ...text.lines import read_all
-from ..task import Step, Task
+from ..task import Recipe, Step, Task
 from ..translation import generated, generation, scoring, task_flags, translations
 
-if TYPE_CHECKING:
-    from ...recipes.schema import Recipe
 
-
-def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
+def _evaluation(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
     found = generation(recipe, run_dir, where)
     for subset in recipe.subsets:
         prefix = f"{recipe.data.directory}/raw/{subset}"
@@ -32,7 +29,7 @@ def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[St
 
 
 def _examples(
-    recipe: "Recipe", corrections: Sequence[str], subset: str, folder: Optional[Path]
+    recipe: Recipe, corrections: Sequence[str], subset: str, folder: Optional[Path]
 ) -> tuple[Sequence[str], Examples]:
     prefix = paths.ROOT / recipe.data.directory / "raw" / subset
     sources = read_all(f"{prefix}.source")

@@ -3,15 +3,15 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from .... import paths
 from ...metrics import Examples
-from ..task import Step, Task, step_of_ours
+from ..task import Recipe, Step, Task, step_of_ours
 from . import answers
 
 
-def _evaluation(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
+def _evaluation(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
     model, data, predicts, scores = f"{run_dir}/average.pt", recipe.data.directory, [], []
     for subset in recipe.subsets:
         folder, scored = f"{run_dir}/answers/{subset}", f"{run_dir}/scores/{subset}.json"
@@ -25,13 +25,15 @@ def _evaluation(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
     return [*predicts, *scores]
 
 
-def _outputs(recipe: Any, folder: Path, subset: str) -> list[str]:
+def _outputs(recipe: Recipe, folder: Path, subset: str) -> list[str]:
     """Of each question its name, its answer, and the score of there being none, or null: in JSON."""
     found, no_answer = answers.read_answers(folder / "answers" / subset)
     return [json.dumps([name, answer, (no_answer or {}).get(name)]) for name, answer in found.items()]
 
 
-def _examples(recipe: Any, lines: Sequence[str], subset: str, folder: Optional[Path]) -> tuple[Sequence[str], Examples]:
+def _examples(
+    recipe: Recipe, lines: Sequence[str], subset: str, folder: Optional[Path]
+) -> tuple[Sequence[str], Examples]:
     tree = answers.questions(paths.ROOT / recipe.data.directory, subset)
     return lines, Examples(questions=(tree["version"], answers.golds(tree)))
 
