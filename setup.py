@@ -58,7 +58,7 @@ setup(
     cmdclass={"build_py": BuildWithRecipes},
     install_requires=[
         "fairseq-fixed==0.12.3.1",
-        "jinja2",
+        "Jinja2",
         "torch>=2.6",
         "matplotlib",
         "numpy",
