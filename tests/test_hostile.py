@@ -16,7 +16,7 @@ from sacremoses import MosesPunctNormalizer
 from ode_transformer import checkpoints, files
 from ode_transformer.checkpoints import CheckpointError, hugging_face, standalone
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes, runs
+from ode_transformer.experiments import cli, inputs, recipes, runs
 from ode_transformer.experiments.fairseq_output import read_generate_output
 from ode_transformer.experiments.metrics import perplexity, scoring
 from ode_transformer.experiments.recipes import plain_yaml
@@ -301,7 +301,7 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
     path.write_bytes("\ufeffein Haus\u2028mit Tür\nzwei\n".encode())
     assert read_all(path) == list(read_lines(path)) == ["ein Haus\u2028mit Tür", "zwei"]
     (tmp_path / "dict.txt").write_text("ein 1\nHaus 1\nmit 1\nTür 1\nzwei 1\n")
-    assert [len(text) for text in standalone.read_texts([(path, tmp_path / "dict.txt")], 9)] == [2]
+    assert [len(text) for text in inputs.read_texts([(path, tmp_path / "dict.txt")], 9)] == [2]
 
 
 # Recipes
@@ -447,7 +447,7 @@ def readers(path, folder):
         "index": lambda: binarised.check_data(linked(path, folder / "indexed", "train.xx.idx")),
         "vocabulary": lambda: binarised.symbols_of(path),
         "dictionary": lambda: standalone.check_dictionaries(folder / "x.pt", linked(path, data / "input0", "dict.txt")),
-        "texts": lambda: standalone.read_texts([(path, path)], 1),
+        "texts": lambda: inputs.read_texts([(path, path)], 1),
     }
 
 

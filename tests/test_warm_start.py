@@ -312,7 +312,7 @@ def test_another_dictionary(tmp_path):
         run()
     assert not (tmp_path / "out.pt").exists()
     (data / "dict.yy.txt").rename(data / "dict.zz.txt")
-    with pytest.raises(CheckpointError, match=r"has no dict.yy.txt, the target language of .*stock.pt; it has"):
+    with pytest.raises(CheckpointError, match=r"has no dict.yy.txt, of a language of .*stock.pt; it has dict.xx.txt"):
         run()
     (data / "dict.yy.txt").write_text((data / "dict.xx.txt").read_text())
     run()

@@ -6,7 +6,6 @@ checkpoint that fairseq would have written. Such a file contains no code.
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from torch import Tensor
 
 from ..files import regular
 from . import CheckpointError, load_tensors
-
-_TYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 _TOP = {
     "roberta.embeddings.word_embeddings.weight": "sentence_encoder.embed_tokens.weight",
@@ -37,15 +34,19 @@ _LAYER = {
     "output.LayerNorm": "final_layer_norm",
 }
 _LEFT_OUT = r"roberta\.pooler\..*|lm_head\.decoder\.(weight|bias)"
-# Its options and fairseq's: sizes, probabilities, and a name.
-_SIZES = {
-    "num_hidden_layers": "encoder_layers",
-    "hidden_size": "encoder_embed_dim",
-    "intermediate_size": "encoder_ffn_embed_dim",
-    "num_attention_heads": "encoder_attention_heads",
+_SIZE = (lambda value: type(value) is int and value > 0, "a positive integer")
+_PROBABILITY = (lambda value: type(value) in (int, float) and 0 <= value < 1, "a number from 0 to below 1")
+_OPTIONS = {
+    "num_hidden_layers": ("encoder_layers", *_SIZE),
+    "hidden_size": ("encoder_embed_dim", *_SIZE),
+    "intermediate_size": ("encoder_ffn_embed_dim", *_SIZE),
+    "num_attention_heads": ("encoder_attention_heads", *_SIZE),
+    "hidden_dropout_prob": ("dropout", *_PROBABILITY),
+    "attention_probs_dropout_prob": ("attention_dropout", *_PROBABILITY),
+    "hidden_act": ("activation_fn", lambda value: isinstance(value, str), "a name"),
+    "tie_word_embeddings": ("tied", lambda value: isinstance(value, bool), "true or false"),
 }
-_PROBABILITIES = {"hidden_dropout_prob": "dropout", "attention_probs_dropout_prob": "attention_dropout"}
-_NAMES = {"hidden_act": "activation_fn"}
+"""Its options: fairseq's name for each, whether a value fits, and what it must be."""
 # Settings that are not options here, and the only value of each that is read.
 _ONLY = {
     "model_type": "roberta",
@@ -70,7 +71,12 @@ def load(path: str | Path) -> dict[str, Any]:
             wrong.
     """
     path = Path(path)
-    options, tensors = _options(path.with_name("config.json")), _read(path)
+    options, tensors = _options(path.with_name("config.json")), load_tensors(path)
+    tensors = {name: tensor for name, tensor in tensors.items() if not name.endswith("position_ids")}
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            raise CheckpointError(f"{path}: {name[:200]} is of type {tensor.dtype}: must be of floating-point numbers")
+        tensors[name] = tensor.float()
     model = {_renamed(path, name): tensor for name, tensor in tensors.items() if not re.fullmatch(_LEFT_OUT, name)}
     # Of one kind of token, whose embedding is added at every position.
     kind = model.pop("token_type", None)
@@ -105,13 +111,6 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not a number in JSON")
 
 
-def _must(path: Path, config: Mapping[str, Any], name: str, fits: bool, what: str) -> None:
-    """Refuse a setting that does not fit."""
-    if not fits:
-        value = repr(config.get(name, _UNSAID.get(name)))[:100]
-        raise CheckpointError(f"{path}: {name} is {value}{'' if name in config else ' by default'}, must be {what}")
-
-
 def _options(path: Path) -> dict[str, Any]:
     try:
         config = json.loads(regular(path).read_text(encoding="utf-8"), parse_constant=_refuse)
@@ -121,19 +120,15 @@ def _options(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: must hold a mapping")
 
     for name, only in _ONLY.items():
-        _must(path, config, name, config.get(name, _UNSAID.get(name, only)) == only, repr(only))
-    for name in _SIZES.keys() & config.keys():
-        _must(path, config, name, type(config[name]) is int and config[name] > 0, "a positive integer")
-    for name in _PROBABILITIES.keys() & config.keys():
-        fits = type(config[name]) in (int, float) and 0 <= config[name] < 1
-        _must(path, config, name, fits, "a number from 0 to below 1")
-    for name in _NAMES.keys() & config.keys():
-        _must(path, config, name, isinstance(config[name], str), "a name")
-    tied = config.get("tie_word_embeddings", True)
-    _must(path, config, "tie_word_embeddings", isinstance(tied, bool), "true or false")
-    known = _SIZES | _PROBABILITIES | _NAMES
-    options = {ours: config[theirs] for theirs, ours in known.items() if theirs in config}
-    return options | {"untie_weights_roberta": not tied}
+        value = config.get(name, _UNSAID.get(name, only))
+        if value != only:
+            unsaid = "" if name in config else " by default"
+            raise CheckpointError(f"{path}: {name} is {repr(value)[:100]}{unsaid}, must be {only!r}")
+    for name, (_, fits, what) in _OPTIONS.items():
+        if name in config and not fits(config[name]):
+            raise CheckpointError(f"{path}: {name} is {repr(config[name])[:100]}, must be {what}")
+    options = {ours: config[theirs] for theirs, (ours, *_) in _OPTIONS.items() if theirs in config}
+    return {**options, "untie_weights_roberta": not options.pop("tied", True)}
 
 
 def _renamed(path: Path, name: str) -> str:
@@ -148,18 +143,3 @@ def _renamed(path: Path, name: str) -> str:
     if layer is None or layer[2] not in _LAYER:
         raise CheckpointError(f"{path}: {name[:200]} is not a tensor of a RoBERTa with a head for masked symbols")
     return f"encoder.sentence_encoder.layers.{layer[1]}.{_LAYER[layer[2]]}.{part}"
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    """The tensors of a ``.safetensors`` file, in single precision.
-
-    Raises:
-        CheckpointError: the file is missing or damaged, or has tensors of another type than floating-point numbers.
-    """
-    tensors = load_tensors(path)
-    tensors = {name: tensor for name, tensor in tensors.items() if not name.endswith("position_ids")}
-    for name, tensor in tensors.items():
-        if tensor.dtype not in _TYPES:
-            kinds = ", ".join(map(str, _TYPES))
-            raise CheckpointError(f"{path}: {name[:200]} is of type {tensor.dtype}: must be one of {kinds}")
-    return {name: tensor.float() for name, tensor in tensors.items()}

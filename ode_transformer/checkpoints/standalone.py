@@ -6,12 +6,11 @@ configuration, each option a plain value within bounds that the file's own size 
 """
 
 import argparse
-import itertools
 import json
 import re
 import typing
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any, NamedTuple, Optional
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.data.data_utils import collate_tokens
 from fairseq.models import (
     ARCH_MODEL_NAME_REGISTRY,
     MODEL_DATACLASS_REGISTRY,
@@ -28,7 +26,7 @@ from fairseq.models import (
 )
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from torch import Tensor, nn
+from torch import nn
 
 from .. import checkpoints, plugins
 from ..config import EVALUATED, GONE, FlatTransformerConfig, activation_dropout, literal
@@ -38,7 +36,7 @@ from ..models.classification import EncoderClassifier
 from ..models.floater import FloaterConfig, FloaterModel
 from ..models.masked_lm import MaskedLanguageModel, MaskedLanguageModelConfig
 from ..models.transformer import SplitTransformerConfig, SplitTransformerModel
-from . import CheckpointError, bundles
+from . import CheckpointError, bundles, hugging_face
 
 
 class Stock(NamedTuple):
@@ -315,7 +313,7 @@ def _opened(build: Callable[[], nn.Module], state: dict[str, Any], path: str | P
 
 
 def open_model(path: str | Path) -> nn.Module:
-    """The encoder-decoder or language model, masked or not, of a checkpoint or bundle, in evaluation mode: of ours, or
+    """The encoder-decoder or language model, masked or not, that :func:`load` finds, in evaluation mode: of ours, or
     fairseq's own Transformer or RoBERTa in our layers.
 
     Raises:
@@ -324,9 +322,19 @@ def open_model(path: str | Path) -> nn.Module:
     return open_state(load(path), path).eval()
 
 
-def load(path: str | Path) -> dict[str, Any]:
-    """The content of a checkpoint, or of the folder of a bundle; raises the errors of :func:`.checkpoints.load`."""
-    return bundles.load(path) if bundles.is_bundle(path) else checkpoints.load(path)
+def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
+    """The state of a checkpoint, of the folder of a bundle, or of a RoBERTa in Hugging Face's layout.
+
+    Args:
+        path: a bundle's folder, a RoBERTa's ``model.safetensors``, or else a checkpoint.
+        checked: the files of the bundle were compared with their hashes before.
+
+    Raises:
+        CheckpointError: as the functions ``load`` of :mod:`.checkpoints`, :mod:`.bundles` and :mod:`.hugging_face`.
+    """
+    if bundles.is_bundle(path):
+        return bundles.load(path, checked=checked)
+    return (hugging_face if Path(path).suffix == ".safetensors" else checkpoints).load(path)
 
 
 def pair_form(state: dict[str, Any], path: str | Path, *task_names: str) -> dict[str, Optional[int]]:
@@ -402,95 +410,6 @@ def check_symbols(data: str | Path, dictionary: Dictionary, model: nn.Module) ->
     Raises:
         OdeTransformerError: the numbers differ.
     """
-    known = stacks(model)["encoder"].embed_tokens.num_embeddings
+    known = getattr(model.encoder, "sentence_encoder", model.encoder).embed_tokens.num_embeddings
     if len(dictionary) != known:
         raise OdeTransformerError(f"{data}: its dictionary has {len(dictionary)} symbols, the model {known}")
-
-
-# Text for any model
-
-
-def read_texts(files: Sequence[tuple[str | Path, str | Path]], count: int) -> list[list[Tensor]]:
-    """The first sentences of prepared texts, one per line, without those that are blank in one of the texts.
-
-    Args:
-        files: each text and its dictionary. Several texts are parallel.
-        count: lines to read of each text.
-
-    Returns:
-        For each text its sentences as numbers of symbols (T,), the end of the sentence last.
-
-    Raises:
-        CheckpointError: a file is not there or cannot be read, or the texts are not parallel or hold no sentences.
-    """
-    texts = []
-    for path, dictionary in files:
-        try:
-            with open(regular(path), encoding="utf-8-sig", newline="\n") as file:
-                lines = [line.removesuffix("\n") for line in itertools.islice(file, count)]
-            symbols = Dictionary.load(str(regular(dictionary)))
-        except (OSError, ValueError, RuntimeError) as error:
-            raise CheckpointError(f"{path}, {dictionary}: {error}") from error
-        texts.append([symbols.encode_line(line, add_if_not_exist=False).long() for line in lines])
-    names, lengths = ", ".join(str(path) for path, _ in files), [len(text) for text in texts]
-    if len(set(lengths)) > 1:
-        raise CheckpointError(f"{names}: have {', '.join(map(str, lengths))} lines, must be parallel")
-    rows = [row for row in zip(*texts, strict=True) if all(len(sentence) > 1 for sentence in row)]
-    if not rows:
-        raise CheckpointError(f"{names}: holds no sentences")
-    return [list(text) for text in zip(*rows, strict=True)]
-
-
-def stacks(model: nn.Module) -> dict[str, nn.Module]:
-    """The encoder and the decoder of a model by name; a language model has one of them."""
-    found = {side: getattr(model, side) for side in ("encoder", "decoder") if hasattr(model, side)}
-    return {side: getattr(stack, "sentence_encoder", stack) for side, stack in found.items()}  # inside RoBERTa's
-
-
-def inputs_of(model: nn.Module, texts: Sequence[Sequence[Tensor]]) -> dict[str, Tensor]:
-    """The inputs with which a model reads sentences as it does in training.
-
-    An encoder-decoder reads the source, and in its decoder the target or, without one, only the beginning of a
-    sentence. A language model reads the text in blocks of ``--tokens-per-sample``, as with fairseq's
-    ``--sample-break-mode none``. A masked language model reads sentence by sentence, with nothing masked.
-
-    Args:
-        model: of :func:`open_model`.
-        texts: the sentences of the source and perhaps those of the target, of :func:`read_texts`.
-
-    Returns:
-        ``src_tokens`` (B, S); for an encoder-decoder also ``src_lengths`` (B,) and ``prev_output_tokens`` (B, T).
-
-    Raises:
-        OdeTransformerError: there is a target, but the model is not an encoder-decoder.
-    """
-    (source, *target), found = texts, stacks(model)
-    symbols = next(iter(found.values())).dictionary
-    pad, eos = symbols.pad(), symbols.eos()
-    if target and len(found) == 1:
-        raise OdeTransformerError("--target: must be left out, a language model reads --text alone")
-    if "encoder" not in found:
-        text = torch.cat((torch.tensor([eos]), *source))[:-1]
-        return {"src_tokens": collate_tokens(text.split(model.decoder.cfg.tokens_per_sample), pad)}
-    if "decoder" not in found:
-        beginning = torch.tensor([symbols.bos()])
-        return {"src_tokens": collate_tokens([torch.cat((beginning, sentence)) for sentence in source], pad)}
-    tokens = collate_tokens(source, pad, left_pad=True)
-    before = torch.full((len(source), 1), eos)
-    if target:
-        before = collate_tokens(target[0], pad, eos, move_eos_to_beginning=True)
-    return {"src_tokens": tokens, "src_lengths": tokens.ne(pad).sum(1), "prev_output_tokens": before}
-
-
-def observed(model: nn.Module, net_input: dict[str, Tensor]) -> dict[str, tuple[nn.Module, Tensor]]:
-    """The stacks of a model that read text, by name, each with where it does: (T, B), false at padding.
-
-    A decoder that is given only the beginning of a sentence is left out.
-    """
-    source = net_input["src_tokens"]
-    tokens = {"encoder": source, "decoder": net_input.get("prev_output_tokens", source)}
-    return {
-        side: (stack, tokens[side].ne(stack.padding_idx).t())
-        for side, stack in stacks(model).items()
-        if tokens[side].size(1) > 1
-    }

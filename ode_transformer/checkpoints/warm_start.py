@@ -42,8 +42,8 @@ from ..numerics.coefficients import Gates, Scalars
 from ..numerics.flow import Flow
 from ..numerics.integrators import INTEGRATORS
 from ..numerics.splitting import SPLITTINGS
-from . import CheckpointError, hugging_face
-from .standalone import STOCK, Stock, check_dictionaries, model_options, named, open_state, stock_options, symbols, task
+from . import CheckpointError, standalone
+from .standalone import STOCK, Stock, named
 
 _SHAPE = ("embed_dim", "attention_heads", "layers", "ffn_embed_dim")
 _INNER = ("encoder_ffn_embed_dim", "decoder_ffn_embed_dim")
@@ -109,13 +109,13 @@ def warm_start(
         raise CheckpointError(f"--dynamics-scale {dynamics_scale}: must be a number, 0 or more")
     if Path(output).resolve() == Path(source).resolve():
         raise CheckpointError(f"--output {output}: must not be the checkpoint itself")
-    state = (hugging_face if Path(source).suffix == ".safetensors" else checkpoints).load(source)
+    state = standalone.load(source)
     stock, options = _options(state, source)
-    sizes = symbols(state, source)
+    sizes = standalone.symbols(state, source)
     if data is not None:
         _check_dictionaries(Path(str(data).split(":")[0]), state, sizes, source)
     with torch.random.fork_rng(devices=[]):
-        task_, before = task(*sizes), open_state(state, source)
+        task_, before = standalone.task(*sizes), standalone.open_state(state, source)
         model_name, values, explicit = _target(arch, flags, stock, options, source)
         torch.manual_seed(1)
         with named(f"{source} cannot become {arch}"):
@@ -164,23 +164,21 @@ def needed(arch: str, values: Mapping[str, Any]) -> list[str]:
 
 def _options(state: dict, source: Any) -> tuple[Stock, dict[str, Any]]:
     """Which stock model a checkpoint is of, and the options that it was trained with."""
-    model, options = model_options(state, source)
+    model, options = standalone.model_options(state, source)
     if model not in STOCK:
         raise CheckpointError(f"{source}: is {model}; must be {' or '.join(stock.what for stock in STOCK.values())}")
-    return STOCK[model], stock_options(model, options)
+    return STOCK[model], standalone.stock_options(model, options)
 
 
 def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source: Any) -> None:
-    for path in (data / "dict.txt", data / "input0" / "dict.txt"):  # of one text, to which the task adds <mask>
-        if path.is_file():
-            check_dictionaries(source, data)
-            if (found := len(Dictionary.load(str(path))) + 1) != sizes[0]:
-                raise CheckpointError(f"{path}: has {found} symbols with <mask>, {source} was trained with {sizes[0]}")
-            return
-    paths = sorted(data.glob("dict.*.txt"))
-    if not data.is_dir() or not paths:
+    """Refuse data with other dictionaries than those of the checkpoint."""
+    texts = [path for path in (data / "dict.txt", data / "input0" / "dict.txt") if path.is_file()]
+    if not texts and not any(data.glob("dict.*.txt")):
         raise CheckpointError(f"{data}: has no dictionary, dict.LANGUAGE.txt")
-    check_dictionaries(source, data)
+    standalone.check_dictionaries(source, data)
+    if texts:  # of one text, to whose dictionary the task adds <mask>
+        _check_size(texts[0], sizes[0], source, " with <mask>")
+        return
     trained = checkpoints.options(state, "task")
     languages = [trained.get("source_lang"), trained.get("target_lang")]
     if not all(languages):  # trained without -s and -t: fairseq takes what the data are called, and so it does here
@@ -190,14 +188,16 @@ def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source:
             f"{data}: has no files that are called after two languages, such as train.de-en.de.idx, and {source} does "
             "not say its languages, so that --data cannot be checked"
         )
-    for side, language, size in zip(("source", "target"), languages, sizes, strict=True):
-        path = data / f"dict.{language}.txt"
-        if not path.is_file():
-            raise CheckpointError(
-                f"{data}: has no {path.name}, the {side} language of {source}; it has {[p.name for p in paths]}"
-            )
-        if (found := len(Dictionary.load(str(path)))) != size:
-            raise CheckpointError(f"{path}: has {found} symbols, {source} was trained with {size}")
+    for language, size in zip(languages, sizes, strict=True):
+        if not (path := data / f"dict.{language}.txt").is_file():
+            there = ", ".join(sorted(other.name for other in data.glob("dict.*.txt")))
+            raise CheckpointError(f"{data}: has no {path.name}, of a language of {source}; it has {there}")
+        _check_size(path, size, source)
+
+
+def _check_size(path: Path, size: int, source: Any, what: str = "") -> None:
+    if (found := len(Dictionary.load(str(path))) + bool(what)) != size:
+        raise CheckpointError(f"{path}: has {found} symbols{what}, {source} was trained with {size}")
 
 
 def _target(
@@ -327,45 +327,39 @@ def _near_euler(after: nn.Module, outcomes: dict[str, str]) -> None:
 
 def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Mapping[str, Any]) -> str:
     """Which of its options make an architecture another function than the Transformer."""
+    chosen = {name: str(value) for name, value in values.items()}
+    coefficients, splitting, positions = (chosen[name] for name in ("coefficients", "splitting", "position_encoder"))
+    widths = " and ".join(dict.fromkeys(chosen[f"{side}_ffn_embed_dim"] for side in ("encoder", "decoder")))
+    widths += "" if values["encoder_normalize_before"] else ", post-norm"
     reasons = [
         f"--{name.replace('_', '-')} {value}, of the checkpoint {options[name]}"
         for name, value in explicit.items()
         if name in options and str(options[name]) != str(value) and name not in _INNER
     ]
-    coefficients = str(values["coefficients"])
     if coefficients not in ("fixed", "ones", "scalars"):
         reasons.append(f"coefficients {coefficients} are never (1, 0)")
-    else:
-        reasons += [
-            f"{name.replace('_', '-')} {values[name]} with coefficients {coefficients} is another step than Euler's"
-            for name in ("integrator", "decoder_integrator")
-            if str(values[name]) != "euler"
-            and not (coefficients == "scalars" and INTEGRATORS.named(str(values[name])).weights)
-        ]
-    if values["rk_norm"]:
-        reasons.append("rk-norm normalizes the state")
-    if values["ode_residual"] == "released":
-        reasons.append("ode-residual released has the layer itself in the increment's place")
-    reasons += [
-        f"--{side}-history {values[f'{side}_history']} normalizes the outputs of layers"
-        for side in ("encoder", "decoder")
-        if str(values[f"{side}_history"]) not in ("none", "denseformer", "attention")
-    ]
-    reasons += [
-        f"--{side}-history attention begins as the mean of all layers"
-        for side in ("encoder", "decoder")
-        if str(values[f"{side}_history"]) == "attention"
-    ]
-    if str(values["splitting"]) == "parallel":
-        reasons.append("--splitting parallel evaluates attention and feed-forward from one state")
-    elif str(values["splitting"]) != "lie-trotter":
-        norm = "" if values["encoder_normalize_before"] else ", post-norm"
-        sizes = dict.fromkeys(str(values[f"{side}_ffn_embed_dim"]) for side in ("encoder", "decoder"))
-        reasons.append(f"splitting {values['splitting']} with feed-forward dimension {' and '.join(sizes)}{norm}")
-    if str(values["position_encoder"]) not in ("none", "floater"):
-        reasons.append(f"position encoder {values['position_encoder']} moves from the first token on")
-    if values["ffn_hidden_layers"] != 1:
-        reasons.append(f"{values['ffn_hidden_layers']} hidden layers in the feed-forward")
+    for option in ("integrator", "decoder_integrator"):
+        weighted = coefficients == "scalars" and INTEGRATORS.named(chosen[option]).weights
+        if coefficients in ("fixed", "ones", "scalars") and chosen[option] != "euler" and not weighted:
+            name = option.replace("_", "-")
+            reasons.append(f"{name} {chosen[option]} with coefficients {coefficients} is another step than Euler's")
+    for side in ("encoder", "decoder"):
+        if (history := chosen[f"{side}_history"]) not in ("none", "denseformer"):
+            what = "begins as the mean of all layers" if history == "attention" else "normalizes the outputs of layers"
+            reasons.append(f"--{side}-history {history} {what}")
+    for changes, reason in (
+        (values["rk_norm"], "rk-norm normalizes the state"),
+        (values["ode_residual"] == "released", "ode-residual released has the layer itself in the increment's place"),
+        (splitting == "parallel", "--splitting parallel evaluates attention and feed-forward from one state"),
+        (
+            splitting not in ("lie-trotter", "parallel"),
+            f"splitting {splitting} with feed-forward dimension {widths}",
+        ),
+        (positions not in ("none", "floater"), f"position encoder {positions} moves from the first token on"),
+        (values["ffn_hidden_layers"] != 1, f"{values['ffn_hidden_layers']} hidden layers in the feed-forward"),
+    ):
+        if changes:
+            reasons.append(reason)
     return "; ".join(reasons) or "no option says why; are its logits finite?"
 
 

@@ -8,7 +8,7 @@ from fairseq.data import LanguagePairDataset, TokenBlockDataset
 from fairseq.models import build_model
 
 from ode_transformer.checkpoints import standalone
-from ode_transformer.experiments import cli
+from ode_transformer.experiments import cli, inputs
 from ode_transformer.experiments.results import model_plots, plots
 from ode_transformer.experiments.results.model_plots import position_vectors
 from ode_transformer.experiments.runs import records
@@ -277,18 +277,18 @@ def test_the_gate_of_a_language_model_is_the_one_of_the_equations(tmp_path, text
 def test_models_read_what_they_read_in_training(tmp_path, text):
     """As fairseq's data sets have it."""
     d = dictionary(50)
-    ((source,), (again, target)) = (standalone.read_texts([(text[1], text[3])] * count, 9) for count in (1, 2))
+    ((source,), (again, target)) = (inputs.read_texts([(text[1], text[3])] * count, 9) for count in (1, 2))
     assert [len(row) for row in source] == [4, 2, 5] and all(map(torch.equal, source, again))
     lm = standalone.open_model(write(tmp_path / "lm.pt", **LANGUAGE_MODEL))
     sizes = [len(row) for row in source]
     blocks = TokenBlockDataset(source, sizes, 5, d.pad(), d.eos(), break_mode="none", include_targets=True)
-    tokens = standalone.inputs_of(lm, [source])["src_tokens"]
+    tokens = inputs.inputs_of(lm, [source])["src_tokens"]
     assert [row[row.ne(d.pad())].tolist() for row in tokens] == [block[0].tolist() for block in blocks]
 
     translated = [row.flip(0).roll(-1) for row in target]
     pairs = LanguagePairDataset(source, sizes, d, translated, sizes, d, shuffle=False)
     batch = pairs.collater([pairs[i] for i in range(3)])
-    found = standalone.inputs_of(small("macaron"), [source, translated])
+    found = inputs.inputs_of(small("macaron"), [source, translated])
     assert set(found) == set(batch["net_input"])
     for name, expected in batch["net_input"].items():
         assert torch.equal(found[name][batch["id"]], expected), name
@@ -297,7 +297,7 @@ def test_models_read_what_they_read_in_training(tmp_path, text):
 def test_texts_that_are_not_parallel_are_named(tmp_path, text):
     (tmp_path / "other").write_text("w4\n")
     with pytest.raises(standalone.CheckpointError, match=r"text, .*other: have 4, 1 lines, must be parallel"):
-        standalone.read_texts([(text[1], text[3]), (tmp_path / "other", text[3])], 9)
+        inputs.read_texts([(text[1], text[3]), (tmp_path / "other", text[3])], 9)
 
 
 def test_pictures_of_coefficients(tmp_path, text, capsys):

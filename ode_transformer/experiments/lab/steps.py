@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from ...checkpoints import CheckpointError
-from ...checkpoints.standalone import check_dictionaries, inputs_of, named, observed, open_model
+from ...checkpoints.standalone import check_dictionaries, named, open_model
 from ...modules.layers import SplitLayer
+from ..inputs import inputs_of, observed
 
 
 def layers_of(stack: nn.Module, side: str, path: str | Path) -> dict[str, SplitLayer]:
@@ -50,7 +51,7 @@ def errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path = "m
 
     Args:
         model: a model in evaluation mode.
-        net_input: its inputs, as :func:`.standalone.inputs_of` makes them; :func:`.standalone.observed` says which
+        net_input: its inputs, as :func:`.inputs.inputs_of` makes them; :func:`.inputs.observed` says which
             stacks are measured.
         path: the name of the model in error messages.
 

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from ... import machine
 from ...checkpoints import CheckpointError
-from ...checkpoints.standalone import check_dictionaries, inputs_of, named, observed, open_model, read_texts, stacks
+from ...checkpoints.standalone import check_dictionaries, named, open_model
 from ...errors import OdeTransformerError
 from ...modules.positions import BiasPositions
 from ...numerics.coefficients import Coefficients
 from .. import markdown
+from ..inputs import inputs_of, observed, read_texts, stacks
 from ..runs import records
 from .pictures import pyplot_for, save, style, what_was_read
 
@@ -99,7 +100,7 @@ def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[s
 
     Args:
         model: a model.
-        net_input: its inputs, as :func:`.standalone.inputs_of` makes them; :func:`.standalone.observed` says which
+        net_input: its inputs, as :func:`.inputs.inputs_of` makes them; :func:`.inputs.observed` says which
             stacks are seen.
 
     Returns:
@@ -147,7 +148,7 @@ def coefficients(
 
     Args:
         paths: checkpoints.
-        files, count: what they read, as in :func:`.standalone.read_texts`, for gates depend on it.
+        files, count: what they read, as in :func:`.inputs.read_texts`, for gates depend on it.
         output: the file of the picture; its suffix is the format.
         record: a JSON file for the numbers.
 

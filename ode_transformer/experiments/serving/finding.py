@@ -37,9 +37,9 @@ class Origin:
         Raises:
             CheckpointError: it cannot be read.
         """
-        from ...checkpoints import bundles, load
+        from ...checkpoints import standalone
 
-        return bundles.load(self.model, checked=True) if bundles.is_bundle(self.model) else load(self.model)
+        return standalone.load(self.model, checked=True)
 
     def dictionaries(self, languages: Sequence[str]) -> list[Path]:
         """Return the dictionaries of the languages.
