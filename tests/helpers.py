@@ -88,38 +88,19 @@ VARIANTS = {
     "rk2-ema": {"arch": "rk2_tiny", "coefficients": "ema"},
     "released-form": {"arch": "rk2_learnable_tiny", "ode-residual": "released"},
     "released-rk4": {"arch": "rk4_tiny", "ode-residual": "released"},
-    "three-eighths-ema-a-layer": {
-        "arch": "rk2_tiny",
-        "integrator": "three-eighths",
-        "coefficients": "ema",
-        "gate-sharing": "per-layer",
-    },
     "relative-values": {"arch": "rk2_tiny", "relative-positions": "keys-values", "max-relative-length": 2},
     "dense": {"arch": "rk2_tiny", "encoder-history": "dense", "decoder-history": "dense"},
     "post-norm-history": {"arch": "ode_residual_tiny", **POST_NORM},
     "san": {"arch": "rk2_tiny", "ode-function": "san"},
     "ffn": {"arch": "rk2_tiny", "ode-function": "ffn"},
     "decoder-rk2-learnable": {"arch": "rk2_learnable_tiny", "decoder-integrator": "heun"},
-    "decoder-rk4-without-relative": {
-        "arch": "rk4_tiny",
-        "decoder-integrator": "rk4",
-        "relative-positions": "none",
-        "splitting": "strang",
-    },
-    "decoder-substeps": {"arch": "rk2_tiny", "decoder-integrator": "heun", "ode-function": "substeps"},
     "decoder-attention-twice-rk2": {"arch": "rk2_tiny", "decoder-integrator": "heun", "splitting": "strang-swapped"},
     "decoder-midpoint": {"arch": "ode_residual_tiny", "decoder-integrator": "midpoint", "rk-norm": True},
-    "decoder-ralston": {"arch": "ode_residual_tiny", "decoder-integrator": "ralston"},
-    "decoder-kutta3": {"arch": "ode_residual_tiny", "decoder-integrator": "kutta3"},
-    "decoder-three-eighths": {"arch": "rk4_tiny", "decoder-integrator": "three-eighths"},
     "decoder-multistep": {"arch": "rk2_tiny", "decoder-integrator": "multistep", "decoder-history": "none"},
-    "decoder-leapfrog": {"arch": "rk2_tiny", "decoder-integrator": "leapfrog", "decoder-history": "none"},
-    "decoder-dlcl": {"arch": "rk2_tiny", "decoder-integrator": "dlcl", "decoder-history": "none"},
     "evolution-released": {**EVOLUTION, "arch": "transevolve_fullff_2_tiny", "transevolve-form": "released"},
     "evolution-random-released": {**EVOLUTION, "arch": "transevolve_randomff_1_tiny", "transevolve-form": "released"},
     "floater-stack": {"arch": "floater_tiny", "flow-sharing": "stack"},
     "floater-pre-norm": {"arch": "floater_tiny", "encoder-normalize-before": True, "decoder-normalize-before": True},
-    "floater-alone": {"arch": "floater_tiny", "no-token-positional-embeddings": True},
     "sinusoidal-blocks": {"arch": "floater_tiny", "position-encoder": "sinusoidal"},
     "learned-blocks": {"arch": "floater_tiny", "position-encoder": "learned"},
     **{
@@ -130,8 +111,6 @@ VARIANTS = {
     "attention-twice-floater": {"splitting": "strang-swapped", "position-encoder": "floater"},
     "rk2-learnable-floater": {"arch": "rk2_learnable_tiny", "position-encoder": "floater"},
     "decoder-rk4-floater": {"arch": "rk4_tiny", "decoder-integrator": "rk4", "position-encoder": "floater"},
-    "rk2-sinusoidal-blocks": {"arch": "rk2_tiny", "position-encoder": "sinusoidal"},
-    "decoder-polynet": {"arch": "ode_polynet_tiny", "decoder-integrator": "polynet"},
     "denseformer": {"arch": "rk2_tiny", "encoder-history": "denseformer", "decoder-history": "denseformer"},
     "attention-history": {"arch": "rk2_tiny", "encoder-history": "attention", "decoder-history": "attention"},
     "post-norm-denseformer": {
@@ -186,7 +165,6 @@ VARIANTS = {
         "decoder-relative-positions": "keys",
     },
     "parallel": {"splitting": "parallel"},
-    "parallel-rk4": {"arch": "rk4_tiny", "decoder-integrator": "rk4", "splitting": "parallel"},
 }
 # Many options at once, named by the integrators of encoder and decoder: a few such have every value of every option.
 VARIANTS |= {
@@ -218,11 +196,6 @@ VARIANTS |= {
         "decoder-integrator": "midpoint",
         "decoder-history": "dense",
         "position-encoder": "rnn-scalar-1",
-    },
-    "multistep-ralston": {
-        "arch": "ode_multistep_tiny",
-        "decoder-integrator": "ralston",
-        "position-encoder": "rnn-scalar-2",
     },
     "dlcl-kutta3": {"arch": "ode_dlcl_tiny", "decoder-integrator": "kutta3", "position-encoder": "rnn-vector-1"},
     "polynet-polynet": {

@@ -81,35 +81,57 @@ class StagedAttention(MultiheadAttention):
         # matrix to avoid, and on a CPU for dropout and with relative positions, where the kernel holds that matrix too.
         held = query.device.type == "cpu" and (dropout > 0 or distances is not None)
         if length > 1 and not (held or need_weights or need_head_weights or self.reads_weights):
-            mask = attn_mask
-            if distances is not None:
-                mask = self.score_bias(q * self.scaling, distances)
-                if (hidden := _mask(attn_mask, key_padding_mask, q.dtype)) is not None:
-                    mask = mask + hidden
-            elif key_padding_mask is not None:
-                hidden = key_padding_mask.to(torch.bool)[:, None, None]  # (B, 1, 1, S)
-                mask = ~hidden if mask is None else mask.masked_fill(hidden, float("-inf"))
-            out, weights = fused_kernel(q, k, v, mask, dropout_p=dropout), None
+            out, weights = self._fused(q, k, v, attn_mask, key_padding_mask, distances, dropout), None
         else:
-            # In the order of fairseq's attention, for bitwise equal results: (N, T, d), N = B H.
-            q, k, v = (q * self.scaling).flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
-            scores = torch.bmm(q, k.transpose(1, 2))
-            if distances is not None:
-                scores += self.score_bias(q, distances)
-            scores = scores.unflatten(0, (-1, self.num_heads))  # (B, H, n T, S)
-            if (mask := _mask(attn_mask, key_padding_mask, scores.dtype)) is not None:
-                scores = scores + mask
-            # PyTorch computes it in single precision and rounds the result to the type of the scores, as fairseq does.
-            # In half precision, unless under autocast, only the rounded weights are kept for the backward pass.
-            weights = scores.softmax(-1)
-            p = self.dropout_module(weights.type_as(v)).flatten(0, 1)
-            out = torch.bmm(p, v)
-            if self.reads_weights:
-                out = out + self.value_bias(p, distances)
-            out = out.unflatten(0, (-1, self.num_heads))
+            out, weights = self._by_two_products(q, k, v, attn_mask, key_padding_mask, distances)
             weights = as_hypotheses(weights, length)  # (B n, H, T, S)
             weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1) if need_weights else None
         return self.out_proj(as_hypotheses(out, length).permute(2, 0, 1, 3).flatten(2)), weights
+
+    def _fused(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Optional[Tensor],
+        key_padding_mask: Optional[Tensor],
+        distances: Optional[Tensor],
+        dropout: float,
+    ) -> Tensor:
+        """softmax(q k^T / sqrt(d) + masks) v by PyTorch's kernel: (B, H, T, d)."""
+        if distances is not None:
+            bias, hidden = self.score_bias(q * self.scaling, distances), _mask(mask, key_padding_mask, q.dtype)
+            mask = bias if hidden is None else bias + hidden
+        elif key_padding_mask is not None:
+            hidden = key_padding_mask.to(torch.bool)[:, None, None]  # (B, 1, 1, S)
+            mask = ~hidden if mask is None else mask.masked_fill(hidden, float("-inf"))
+        return fused_kernel(q, k, v, mask, dropout_p=dropout)
+
+    def _by_two_products(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Optional[Tensor],
+        key_padding_mask: Optional[Tensor],
+        distances: Optional[Tensor],
+    ) -> tuple[Tensor, Tensor]:
+        """The same in the order of fairseq's attention, for bitwise equal results, and the weights (B, H, n T, S)."""
+        q, k, v = (q * self.scaling).flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)  # (N, T, d), N = B H
+        scores = torch.bmm(q, k.transpose(1, 2))
+        if distances is not None:
+            scores += self.score_bias(q, distances)
+        scores = scores.unflatten(0, (-1, self.num_heads))
+        if (mask := _mask(mask, key_padding_mask, scores.dtype)) is not None:
+            scores = scores + mask
+        # PyTorch computes it in single precision and rounds the result to the type of the scores, as fairseq does. In
+        # half precision, unless under autocast, only the rounded weights are kept for the backward pass.
+        weights = scores.softmax(-1)
+        p = self.dropout_module(weights.type_as(v)).flatten(0, 1)
+        out = torch.bmm(p, v)
+        if self.reads_weights:
+            out = out + self.value_bias(p, distances)
+        return out.unflatten(0, (-1, self.num_heads)), weights
 
     def _queries_keys_values(
         self,

@@ -23,16 +23,11 @@ from tests.helpers import ROOT, USER_DIR, architectures, configure, dictionary, 
 TINY = {"decoder-embed-dim": 16, "decoder-ffn-embed-dim": 24, "decoder-attention-heads": 2, "dropout": 0.0}
 VARIANTS = {
     **{arch: {"arch": arch} for arch in architectures(FairseqLanguageModel)},
-    "rk2": {"decoder-integrator": "heun"},
-    "rk2-unit": {"decoder-integrator": "heun", "coefficients": "ones"},
     "rk2-learnable": {"decoder-integrator": "heun", "coefficients": "sigmoid"},
-    "a-gate-a-layer": {"decoder-integrator": "heun", "coefficients": "sigmoid", "gate-sharing": "per-layer"},
-    "rk4": {"decoder-integrator": "rk4"},
     "released-rk4": {"decoder-integrator": "rk4", "ode-residual": "released"},
     "multistep": {"decoder-integrator": "multistep", "decoder-history": "none"},
     "macaron": {"splitting": "strang", "relative-positions": "none", "decoder-history": "none"},
     "learned-dense-tied": {"decoder-history": "learnable_dense", "share-decoder-input-output-embed": True},
-    "denseformer": {"decoder-history": "denseformer"},
     "attention": {"decoder-history": "attention", "splitting": "parallel"},
     "corrector": {
         "decoder-integrator": "heun",

@@ -29,14 +29,10 @@ SENTENCES = {"sentence-pairs": True}
 NO_FLOW = {"position-encoder": "none", "flow-method": "rk4", "flow-step": 4.0}
 VARIANTS = {
     **{name: {"arch": name} for name in ARCHITECTURES if name.endswith("_tiny")},
-    "macaron-floater": {"arch": "macaron_bert_tiny", "position-encoder": "floater"},
     "rk4-gate-free": {"arch": "ode_roberta_tiny", "integrator": "rk4", "coefficients": "scalars"},
     "gate-and-history": {"arch": "ode_roberta_tiny", "coefficients": "sigmoid", "encoder-history": "learnable_dense"},
-    "multistep": {"arch": "ode_roberta_tiny", "integrator": "multistep"},
-    "relative": {"arch": "ode_roberta_tiny", "relative-positions": "keys"},
     "learned-blocks": {**NO_FLOW, "position-encoder": "learned"},
     "sinusoidal-blocks": {**NO_FLOW, "position-encoder": "sinusoidal", "no-encoder-learned-pos": True},
-    "recurrent": {**NO_FLOW, "position-encoder": "rnn-scalar-1"},
     "untied": {"untie-weights-roberta": True},
 }
 
@@ -430,12 +426,6 @@ def test_the_classifier_of_transevolves_work_takes_position_encoders():
     torch.testing.assert_close(together[1:2], alone, atol=1e-5, rtol=0)
     moved = m(x.flip(1).roll(-1, 1)[:1, 1:], classification_head_name="h")[0]  # other places, another class
     assert not torch.allclose(moved, together[:1])
-
-
-@pytest.mark.parametrize("arch", ["transformer_small", "transevolve_small_fullff_1"])
-def test_a_classifier_of_no_positions_is_refused(arch):
-    with pytest.raises(ValueError, match="--max-positions 0: must be 1 or more"):
-        build_model(configure(arch, {"max-positions": 0}), task())
 
 
 @pytest.mark.parametrize("arch", ["macaron_tiny", "ode_transformer_lm_ptb_1l", "transformer_small"])

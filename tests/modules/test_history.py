@@ -103,28 +103,6 @@ def test_attention_over_layers_starts_as_their_mean(fields):
     torch.testing.assert_close(ours, mixed)
 
 
-@pytest.mark.parametrize("kind", ["denseformer", "attention"])
-def test_gradients_of_histories_without_norms(kind, fields):
-    h = history(kind)
-    x = torch.randn(2, 1, SIZE, dtype=torch.float64, requires_grad=True)
-
-    def mixed(x, weight):
-        return torch.func.functional_call(_Pass(h, residual(fields)), {"h.weight": weight}, (x,))
-
-    assert torch.autograd.gradcheck(mixed, (x, h.weight.detach().requires_grad_()))
-
-
-class _Pass(nn.Module):
-    """A pass through a stack, as a module."""
-
-    def __init__(self, h, layers):
-        super().__init__()
-        self.h, self.layers = h, layers
-
-    def forward(self, x):
-        return run(self.h, self.layers, x)
-
-
 def test_attention_over_layers_in_half_precision_outlives_large_states():
     """A product of states and weights before the norm would leave fp16's range."""
     h = history("attention").half()

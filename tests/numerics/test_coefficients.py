@@ -107,11 +107,6 @@ def test_the_order_of_a_gate_that_differs_from_token_to_token():
     assert shrinks["second-order"] == pytest.approx(8, rel=0.05) and shrinks["sigmoid"] == pytest.approx(4, rel=0.05)
 
 
-def test_gradients_of_a_step_of_the_second_order_gate():
-    gate, y = build("second-order"), torch.randn(2, 1, 8, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda y, *_: rk_step(f, y, HEUN, combine=gate), (y, *gate.parameters()))
-
-
 def test_scalars_start_where_they_are_told_to(stages):
     torch.testing.assert_close(build("scalars", 2, RK4.b[:2])(stages), stages[0] / 6 + stages[1] / 3)
 
@@ -132,14 +127,6 @@ def test_a_moving_average_per_channel():
     a = torch.nn.init.uniform_(module.weight).detach()
     expected = a * (1 - a) ** 2 * stages[0] + a * (1 - a) * stages[1] + a * stages[2]
     torch.testing.assert_close(module(stages), expected)
-
-
-@pytest.mark.parametrize("name", [n for n in COEFFICIENTS if n != "fixed"])
-def test_gradients(name, stages):
-    module = build(name)
-    inputs = [s[:2].clone().requires_grad_() for s in stages]
-    parameters = list(module.parameters())
-    assert torch.autograd.gradcheck(lambda *x: module(x[:2]), (*inputs, *parameters))
 
 
 def test_the_methods_own_weights_need_no_module():

@@ -97,12 +97,6 @@ def run_multistep(scheme, f, y, steps, weights=None):
     return y
 
 
-def multistep_step(scheme, states, increments, weights=None):
-    """The next state, where the newest of the increments is what the field says."""
-    carried, learned = (states, increments[:-1]), Learned(own=SimpleNamespace(weight=weights))
-    return scheme.step(lambda y, stage: increments[-1], states[-1], carried, 1.0, learned)[0]
-
-
 def momentum_step(f, y, v, beta, mu, gamma, nu=1.0, h=1.0, norm=None):
     numbers = SimpleNamespace(numbers=lambda: (beta, mu, gamma, nu), norm=norm)
     return NESTEROV.step(f, y, v, h, Learned(own=numbers))
@@ -196,12 +190,6 @@ def test_from_rest_the_first_step_learns_neither_beta_nor_mu():
     torch.testing.assert_close(gradients()[0], torch.zeros(3, dtype=torch.float64), atol=1e-12, rtol=0)
 
 
-def test_gradients_of_momentum():
-    y, v, *numbers = torch.randn(2, 4, dtype=torch.float64), torch.randn(2, 4, dtype=torch.float64), *torch.rand(4)
-    inputs = [x.double().requires_grad_() for x in (y, v, *numbers)]
-    assert torch.autograd.gradcheck(lambda *x: momentum_step(logistic, *x, norm=torch.nn.LayerNorm(4).double()), inputs)
-
-
 def test_polynet_is_of_order_1_for_a_linear_field_and_inconsistent_for_others():
     start = torch.tensor([1.0], dtype=torch.float64)
     linear, affine = [], []
@@ -217,27 +205,6 @@ def test_polynet_is_of_order_1_for_a_linear_field_and_inconsistent_for_others():
 
 
 # What the methods are
-
-
-class Symbols:
-    """A field that returns unknowns: f's i-th value is the i-th unit vector."""
-
-    def __init__(self, size):
-        self.units, self.inputs = torch.eye(size, dtype=torch.float64), []
-
-    def __call__(self, y):
-        self.inputs.append(y)
-        return self.units[len(self.inputs) - 1]
-
-
-@pytest.mark.parametrize("name", TABLEAUX)
-def test_a_step_reads_the_tableau(name):
-    tableau = TABLEAUX[name]
-    f = Symbols(tableau.stages)
-    result = rk_step(f, torch.zeros(tableau.stages, dtype=torch.float64), tableau, 0.5)
-    for row, x in zip(tableau.a, f.inputs, strict=True):
-        torch.testing.assert_close(x[: len(row)], 0.5 * torch.tensor(row, dtype=torch.float64))
-    torch.testing.assert_close(result, 0.5 * torch.tensor(tableau.b, dtype=torch.float64))
 
 
 def test_rk2_and_rk4_are_the_papers_equations():
@@ -271,19 +238,6 @@ def test_a_step_with_norms(gated):
     torch.testing.assert_close(RK4.step(logistic, y, learned=Learned(combine, norms))[0], expected)
 
 
-def test_the_multistep_schemes_are_table_7():
-    torch.manual_seed(0)
-    y, f = list(torch.randn(3, 4).unbind()), list(torch.randn(3, 4).unbind())
-    torch.testing.assert_close(multistep_step(LEAPFROG, y, f), y[1] + 2 * f[2])
-    torch.testing.assert_close(multistep_step(LEAPFROG, y[:1], f[:1]), y[0] + f[0])
-    k = [0.7, 1.2]
-    torch.testing.assert_close(multistep_step(LINEAR_MULTISTEP, y, f, k), 1.2 * y[2] - 0.2 * y[1] + f[2])
-    torch.testing.assert_close(multistep_step(LINEAR_MULTISTEP, y[:1], f[:1], k), y[0] + f[0])
-    w = torch.randn(3, 3)
-    expected = y[0] + w[2, 0] * f[0] + w[2, 1] * f[1] + w[2, 2] * f[2]
-    torch.testing.assert_close(multistep_step(DLCL, y, f, w), expected)
-
-
 @pytest.mark.parametrize("scheme", [s for s in INTEGRATORS.values() if isinstance(s, Multistep)])
 def test_the_states_of_a_multistep_scheme_weigh_1_in_all(scheme):
     """So that no field at all is the identity."""
@@ -305,12 +259,6 @@ def test_learned_multistep_schemes_start_as_the_residual_network(scheme):
 def test_polynet_is_table_7():
     y = torch.randn(5)
     torch.testing.assert_close(POLYNET.step(logistic, y)[0], y + logistic(y) + logistic(logistic(y)))
-
-
-@pytest.mark.parametrize("name", TABLEAUX)
-def test_gradients_of_a_step(name):
-    y = torch.randn(3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda y: rk_step(lambda x: torch.tanh(x.flip(0)), y, TABLEAUX[name], 0.7), y)
 
 
 # Bad input
@@ -341,11 +289,6 @@ def test_a_multistep_scheme_whose_states_do_not_sum_to_1_is_refused():
 def test_a_polynomial_has_powers():
     with pytest.raises(ValueError, match="weight"):
         Polynomial(())
-
-
-def test_an_unknown_integrator_is_named_with_the_valid_ones():
-    with pytest.raises(ValueError, match=r"'rk5'.*heun.*rk4.*leapfrog"):
-        INTEGRATORS.named("rk5")
 
 
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=5), st.booleans(), st.booleans())
