@@ -14,6 +14,7 @@ from .. import recipes
 
 OPTIONAL = {
     "MeCab": ("sacreBLEU of Japanese", "pip install 'sacrebleu[ja]'"),
+    "comet": ("scores by COMET", install("comet")),
     "ctranslate2": ("export --format ctranslate2", install("ctranslate2")),
     "errant": ("scores of grammatical error correction, besides M2SCORER", install("errant")),
     "fairscale": ("--ddp-backend fully_sharded", install("sharded")),

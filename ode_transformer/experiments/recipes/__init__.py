@@ -27,7 +27,7 @@ from ...paths import ROOT  # noqa: F401  others read recipes.ROOT
 from ..tasks import TASKS
 from . import checks, files
 from .checks import OWN_FLAGS  # noqa: F401  this room's interface, as the following
-from .files import CONFIGS, is_there, listed, names  # noqa: F401
+from .files import CONFIGS, group, groups, is_there, listed, names  # noqa: F401
 from .schema import (  # noqa: F401  # noqa: F401
     PRECISIONS,
     SCALES,
@@ -47,7 +47,7 @@ LONGEST_CHAIN = 8  # of recipes that start from each other
 
 def quoted(name: str) -> list[Paper]:
     """The rows of a group that the paper took from others."""
-    return build(list[Paper], files.group(name).get("quoted", []), name, "quoted")
+    return build(list[Paper], group(name).get("quoted", []), name, "quoted")
 
 
 def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before: tuple[str, ...] = ()) -> Recipe:
