@@ -23,7 +23,9 @@ Further options:
 ${workers+  --workers N        processes (default: ${workers:-one for each processor that may be used})
 }${corpus_help:-}  --dry-run          print the commands only
 
-  ARCHIVES_SHA256    a list of SHA-256 sums to check archives with (default: data-prep/checksums/archives.sha256)
+RAW_DIR names a folder with the files of the corpus, or ODE_TRANSFORMER_DATA one with folders of sets, SET or SET.tar.xz.
+What neither has is downloaded from its own address, or from the one that URL_NAME says, and compared with its SHA-256 in
+the list ARCHIVES_SHA256 (default: data-prep/checksums/archives.sha256), if it is known.
 END
 }
 

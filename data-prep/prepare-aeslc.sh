@@ -5,11 +5,7 @@
 #   --words N          use only the first N words of each e-mail (default: 400)
 #   --merges N         joint BPE merges (default: 8000)
 #
-# Where the e-mails come from, the first that is set or there:
-#   RAW_DIR                a folder with enron_subject_line/, or with the archive of the set's repository, AESLC.tar.gz
-#   ODE_TRANSFORMER_DATA   a folder with aeslc/ or aeslc.tar.xz, and enron_subject_line/ in it
-#   URL_AESLC              where that archive is downloaded from (default: the set's repository)
-#
+# RAW_DIR: enron_subject_line/ or AESLC.tar.gz, of the set's repository; ODE_TRANSFORMER_DATA: aeslc; URL_AESLC.
 # Lower-cased and tokenized. Development and test e-mails are scored against the subject that they had.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh

@@ -6,10 +6,8 @@
 #   --size N                     size of the subword vocabulary (default: 16000)
 #   --valid N                    number of training articles held out for validation, approximately (default: 5000)
 #
-# Where the articles come from, the first that is set or there:
-#   RAW_DIR                a folder with ag_news_csv/ (train.csv and test.csv as published) or ag_news_csv.tgz
-#   ODE_TRANSFORMER_DATA   a folder with agnews/ or agnews.tar.xz, and ag_news_csv/ in it
-#   URL_AGNEWS             where ag_news_csv.tgz is downloaded from (default: a copy; its own address needs a browser)
+# RAW_DIR: ag_news_csv/, with train.csv and test.csv as published, or ag_news_csv.tgz; ODE_TRANSFORMER_DATA: agnews;
+# URL_AGNEWS (default: a copy; its own address needs a browser).
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -5,12 +5,8 @@
 #   --words N          use only the first N words of each article (default: 500)
 #   --merges N         joint BPE merges (default: 30000)
 #
-# Where the stories come from:
-#   RAW_DIR            a folder with cnn_stories.tgz and dailymail_stories.tgz, or cnn/stories and dailymail/stories; and
-#                      with See et al.'s lists all_train.txt, all_val.txt and all_test.txt
-#   URL_CNN, URL_DAILYMAIL, URL_CNNDM_LISTS   without it, where they are downloaded from (default: the addresses that the
-#                      paper gives, which may want a browser; See et al.'s repository)
-#
+# RAW_DIR: cnn_stories.tgz and dailymail_stories.tgz, or cnn/stories and dailymail/stories; and See et al.'s all_train.txt,
+# all_val.txt and all_test.txt. URL_CNN, URL_DAILYMAIL, whose default may want a browser, URL_CNNDM_LISTS.
 # Lower-cased, and tokenized as Moses does, where See et al. took Stanford's tokenizer; ROUGE hardly sees the difference.
 # The references are the highlights as published, in DIR/raw, with tabs between them. fairseq-generate is given the first
 # 1,000 units of them, since it refuses test sets with longer targets than the model has positions for.

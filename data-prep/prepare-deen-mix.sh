@@ -4,10 +4,7 @@
 #
 # Usage: data-prep/prepare-deen-mix.sh [options]
 #
-# Where things come from:
-#   ODE_TRANSFORMER_DATA   a folder with deen_mix/train.{de,en}, iwslt14/test.raw.{de,en} and
-#                      newstest/en-de/newstest2014.{de,en}, or with deen_mix.tar.xz, iwslt14.tar.xz, newstest.tar.xz
-#
+# ODE_TRANSFORMER_DATA: deen_mix, with train.{de,en}; iwslt14, with test.raw.{de,en}; newstest, with en-de/newstest2014.
 # Normalized, tokenized, lower-cased; pairs of 1 to 175 tokens with a ratio of at most 1.5; every 100th for validation.
 # test is IWSLT14's test set (6,750 pairs), test1 newstest2014 (3,003): neither is in the training text.
 set -euo pipefail

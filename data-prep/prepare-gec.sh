@@ -12,13 +12,10 @@
 #   --percent N          probability of an error at a word, of a misspelling half that (default: 30)
 #   --seed N             seed of the errors (default: 1)
 #
-# Where things come from:
-#   RAW_DIR              the M2 files of learners' corpora, exactly one of them NUCLE's: its name contains nucle, as in the
-#                        data of BEA-2019, or is conll14st-preprocessed.m2 (release 3.2) or conll13st-preprocessed.m2 (2.x).
-#                        NUCLE and Lang-8 must be requested with a form; BEA-2019 also has FCE and W&I+LOCNESS
-#   ODE_TRANSFORMER_DATA a folder with gec/ or gec.tar.xz: jfleg/{dev,test} and conll14/official-2014.combined.m2; and
-#                        for generated errors with deen_mix/ or deen_mix.tar.xz
-#
+# RAW_DIR: the M2 files of learners' corpora, exactly one of them NUCLE's: its name contains nucle, as in the data of
+# BEA-2019, or is conll14st-preprocessed.m2 (release 3.2) or conll13st-preprocessed.m2 (2.x). NUCLE and Lang-8 must be
+# requested with a form; BEA-2019 also has FCE and W&I+LOCNESS. ODE_TRANSFORMER_DATA: gec, with jfleg/{dev,test} and
+# conll14/official-2014.combined.m2; and deen_mix for generated errors.
 # All text is tokenized already, or tokenized like the Penn Treebank, with straight quotation marks. Training pairs
 # whose sentence is in CoNLL-2014 or JFLEG are left out. test is CoNLL-2014, test1 JFLEG's test set, test2 its
 # development set; their sentences, corrections and edits are in DIR/raw.

@@ -5,18 +5,14 @@
 #   TASK            cola, sst-2, mrpc, qqp, sts-b, mnli, qnli or rte
 #   --like DIR      cut text as the folder of a pretrained model says (default: data-bin/text-imdb): binarized text of
 #                   prepare-text.sh, or prepare-roberta.sh's; roberta.base, roberta.large, text-bert, text-imdb and
-#                   text-imdb-4k (of 4,000 symbols) are prepared if they are not there
+#                   text-imdb-4k (of 4,000 symbols) are prepared if they are not there, from folders of their own:
+#                   ROBERTA_DIR and IMDB_DIR stand for RAW_DIR there, TEXT_INPUT is the text of text-bert
 #   --generated N   no GLUE, but N generated examples in its layout, for rehearsals
 #
-# RAW_DIR names a folder with the published archives unpacked in it, CoLA, SST-2, MRPC and so on; or
-# ODE_TRANSFORMER_DATA one with glue/ or glue.tar.xz; without either, the task's archive is downloaded from URL_GLUE
-# (for MRPC, the list of the development set, and the text from URL_MRPC; default: the addresses of GLUE's own script),
-# and compared with the SHA-256 in ARCHIVES_SHA256 (default: data-prep/checksums/archives.sha256). Of CoLA the authors'
-# own archive serves as well: its development sets together are GLUE's. MNLI's matched sets are valid and test, its
-# mismatched ones valid1 and test1; test2 is the diagnostic set, MNLI/AX.tsv or diagnostic/diagnostic.tsv. Without a
-# test set, none is made. The models that --like prepares come from folders of their own: ROBERTA_DIR and IMDB_DIR are
-# passed as RAW_DIR to prepare-roberta.sh and to prepare-text.sh --imdb, and TEXT_INPUT is the text of text-bert. DIR is
-# by default data-bin/glue/TASK, with the name of --like appended.
+# RAW_DIR: the published archives unpacked in it, CoLA, SST-2, MRPC and so on; ODE_TRANSFORMER_DATA: glue; URL_GLUE, and
+# for MRPC, whose development set is a list, URL_MRPC. Of CoLA the authors' own archive serves as well: its development
+# sets together are GLUE's. MNLI's matched sets are valid and test, its mismatched ones valid1 and test1; test2 is the
+# diagnostic set, MNLI/AX.tsv or diagnostic/diagnostic.tsv. DIR is by default data-bin/glue/TASK.LIKE.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

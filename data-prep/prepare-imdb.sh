@@ -6,11 +6,7 @@
 #   --size N                     size of the subword vocabulary (default: 16000)
 #   --valid N                    training reviews held out for validation, half of each class (default: 2500)
 #
-# Where the reviews come from, the first that is set or there:
-#   RAW_DIR                a folder with aclImdb/ or aclImdb_v1.tar.gz
-#   ODE_TRANSFORMER_DATA   a folder with imdb/ or imdb.tar.xz, and aclImdb/ in it
-#   URL_IMDB               where aclImdb_v1.tar.gz is downloaded from (default: the data set's own address)
-#
+# RAW_DIR: aclImdb/ or aclImdb_v1.tar.gz; ODE_TRANSFORMER_DATA: imdb; URL_IMDB.
 # Training reviews that a copy has put aside in aclImdb/val are training reviews again.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh

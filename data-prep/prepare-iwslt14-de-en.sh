@@ -4,10 +4,7 @@
 #
 # Usage: data-prep/prepare-iwslt14-de-en.sh [options]
 #
-# Where things come from:
-#   RAW_DIR            a folder with the archive de-en.tgz; by default it is downloaded
-#   URL_IWSLT14        the archive's address (default: fairseq's copy)
-#
+# RAW_DIR: de-en.tgz; URL_IWSLT14 (default: fairseq's copy).
 # The test set is dev2010, TEDX dev2012, tst2010, tst2011, tst2012 in this order, 6,750 pairs. Its English side has
 # 131,156 tokens, and equals the published text letter for letter, with Moses' programs and without.
 set -euo pipefail

@@ -11,17 +11,11 @@
 #   --bpe subword-nmt|sentencepiece  with sentencepiece, --merges is the vocabulary size (default: subword-nmt)
 #   --cased                        keep capital letters; the literature does not
 #
-# The text comes from the first of these that is set and exists:
-#   RAW_DIR                   a folder of raw text, train.en and so on, plain or .gz, here or in its sub-folder raw;
-#                             with --segmentation published, of train.en, valid.en, test.2016.en, test.2017.en,
-#                             test.coco.en, here or in its sub-folder bpe10k-en-de (or -fr)
-#   ODE_TRANSFORMER_DATA      a folder that holds multi30k/ or multi30k.tar.xz, with raw/ and bpe10k-en-de/ in it
-#   URL_MULTI30K              where train.en.gz and so on are downloaded from, raw text only (default: the data set's
-#                             repository). The segmented files have no address that can be relied on.
-#
-# DIR, by default data-bin/multi30k-SEGMENTATION.PAIR, holds the binarized data (test: 2016 flickr, test1: 2017 flickr,
-# test2: 2017 mscoco, test3: 2018 flickr if the text has it), the BPE model, and for scoring the raw text of the test
-# sets in raw/ and their tokenized references in tok/; manifest.json describes how all of it was made.
+# RAW_DIR: train.en and so on, plain or .gz, there or in raw/; with --segmentation published train.en, valid.en,
+# test.2016.en, test.2017.en, test.coco.en, there or in bpe10k-en-de/ (or -fr), which have no address that can be relied
+# on. ODE_TRANSFORMER_DATA: multi30k, with both in it; URL_MULTI30K, raw text only.
+# test is 2016 flickr, test1 2017 flickr, test2 2017 mscoco, test3 2018 flickr if the text has it. DIR is by default
+# data-bin/multi30k-SEGMENTATION.PAIR.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -4,11 +4,8 @@
 # Usage: data-prep/prepare-ptb.sh [options]
 #
 # 42,068 sentences for training, 3,370 for validation, 3,761 for testing. The ODE Transformer paper says 88K for training,
-# from an unknown source.
-#
-# The corpus may not be redistributed, so it is not downloaded: RAW_DIR names a folder with ptb.train.txt, ptb.valid.txt
-# and ptb.test.txt, one sentence per line, or ODE_TRANSFORMER_DATA a folder with ptb/ or ptb.tar.xz in it. DIR is by
-# default data-bin/ptb.
+# from an unknown source. The corpus may not be redistributed, so it is not downloaded.
+# RAW_DIR: ptb.train.txt, ptb.valid.txt and ptb.test.txt, one sentence per line; ODE_TRANSFORMER_DATA: ptb.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

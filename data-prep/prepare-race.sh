@@ -2,15 +2,13 @@
 # Prepare RACE (Lai et al. 2017) for fairseq's task sentence_ranking: articles, and questions with each of four options.
 #
 # Usage: data-prep/prepare-race.sh [options]
-#   --like DIR      cut text as the folder of a pretrained model says (default: data-bin/roberta.large), see
-#                   prepare-glue.sh
+#   --like DIR      cut text as the folder of a pretrained model says (default: data-bin/roberta.large), which is prepared
+#                   as prepare-glue.sh says
 #   --generated N   no RACE, but N generated articles of each level in its layout, for rehearsals
 #
-# RAW_DIR names a folder with RACE.tar.gz, or RACE/ unpacked; ODE_TRANSFORMER_DATA one with race/ or race.tar.xz, and RACE/
-# in it; without either RACE.tar.gz is downloaded from URL_RACE (default: its authors' address). Nobody published its
-# SHA-256, but a list in ARCHIVES_SHA256 may have it. The test set is test, its articles for middle schools alone are
-# test1, those for high schools test2. ROBERTA_DIR, IMDB_DIR and TEXT_INPUT are for the models that
-# --like prepares, see prepare-glue.sh. DIR is by default data-bin/race, with the name of --like appended.
+# RAW_DIR: RACE/ or RACE.tar.gz; ODE_TRANSFORMER_DATA: race; URL_RACE.
+# The test set is test, its articles for middle schools alone are test1, those for high schools test2. DIR is by default
+# data-bin/race.LIKE.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -4,10 +4,9 @@
 # Usage: data-prep/prepare-roberta.sh [options]
 #   --size base|large   size of the model (default: base)
 #
-# RAW_DIR names a folder with roberta.base.tar.gz (or large), encoder.json and vocab.bpe; by default they are downloaded
-# from URL_ROBERTA and URL_GPT2_BPE (default: fairseq's addresses). Nobody published their SHA-256, but a list in
-# ARCHIVES_SHA256 may have it. DIR, by default data-bin/roberta.base, holds model.pt, dict.txt, encoder.json and
-# vocab.bpe: use it as the --like of other scripts, and DIR/model.pt for `ode-transformer warm-start`.
+# RAW_DIR: roberta.base.tar.gz (or large), encoder.json and vocab.bpe; URL_ROBERTA, URL_GPT2_BPE.
+# DIR, by default data-bin/roberta.base, holds model.pt, dict.txt, encoder.json and vocab.bpe: use it as the --like of
+# other scripts, and DIR/model.pt for `ode-transformer warm-start`.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

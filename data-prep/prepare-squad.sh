@@ -3,18 +3,15 @@
 #
 # Usage: data-prep/prepare-squad.sh [options]
 #   --version 1.1|2.0      2.0 has questions without an answer (default: 1.1)
-#   --like DIR             cut text as the folder of a pretrained model says (default: data-bin/roberta.large), see
-#                          prepare-glue.sh
+#   --like DIR             cut text as the folder of a pretrained model says (default: data-bin/roberta.large), which is
+#                          prepared as prepare-glue.sh says
 #   --max-symbols N        maximum symbols of a question with a window (default: 512)
 #   --stride N             symbols from the beginning of a window to the beginning of the next (default: 128)
 #   --longest-question N   symbols; longer questions are truncated (default: 64)
 #   --generated N          no SQuAD, but N generated paragraphs in its layout, for rehearsals
 #
-# RAW_DIR names a folder with train-v1.1.json and dev-v1.1.json (or v2.0), ODE_TRANSFORMER_DATA one with squad/ or
-# squad.tar.xz; without either they are downloaded from URL_SQUAD (default: the data set's own address), and compared with
-# the SHA-256 in ARCHIVES_SHA256 (default: data-prep/checksums/archives.sha256). ROBERTA_DIR, IMDB_DIR and TEXT_INPUT are
-# for the models that --like prepares, see prepare-glue.sh. DIR is by default data-bin/squad-1.1, with the name of --like
-# appended.
+# RAW_DIR: train-v1.1.json and dev-v1.1.json (or v2.0); ODE_TRANSFORMER_DATA: squad; URL_SQUAD. DIR is by default
+# data-bin/squad-1.1.LIKE.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

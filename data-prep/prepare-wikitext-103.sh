@@ -4,12 +4,9 @@
 # Usage: data-prep/prepare-wikitext-103.sh [options]
 #   --size base|large   size of the RoBERTa (default: base)
 #
-# WIKITEXT_DIR, or else RAW_DIR, names a folder with wiki.train.raw and wiki.valid.raw (RAW_DIR is that of another data
-# set when a row that starts from this one is run); without either, wikitext-103-raw-v1.zip is downloaded from
-# URL_WIKITEXT (default: its author's address), and compared with the SHA-256 in ARCHIVES_SHA256 (default:
-# data-prep/checksums/archives.sha256). ROBERTA_DIR is passed to prepare-roberta.sh as its RAW_DIR. The RoBERTa goes to
-# data-bin/roberta.base, and floater.pt beside its model.pt, which `ode-transformer warm-start` makes of it. DIR is by
-# default data-bin/wikitext-103.roberta.base.
+# WIKITEXT_DIR, or else RAW_DIR, which is that of another set where a row starts from this one: wiki.train.raw and
+# wiki.valid.raw; URL_WIKITEXT. ROBERTA_DIR stands for RAW_DIR where RoBERTa is prepared, in data-bin/roberta.base;
+# `ode-transformer warm-start` makes floater.pt of its model.pt. DIR is by default data-bin/wikitext-103.roberta.base.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

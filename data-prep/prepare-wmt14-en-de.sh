@@ -12,17 +12,13 @@
 #   --no-aggressive    do not split words at hyphens (tokenizer.perl without -a)
 # --validation, --clean, --no-aggressive and --merges have no meaning for wmt16, which is one text.
 #
-# Where things come from:
-#   RAW_DIR            a folder with the archives: training-parallel-europarl-v7.tgz, training-parallel-commoncrawl.tgz,
-#                      training-parallel-nc-v9.tgz (or -nc-v11, -nc-v12), dev.tgz, test-full.tgz; by default they
-#                      are downloaded. For wmt16, wmt16_en_de.tar.gz if you have it: the original text of Ott et al.
-#   URL_EUROPARL, URL_COMMONCRAWL, URL_NEWS_COMMENTARY, URL_DEV, URL_TEST, URL_SCALING_NMT   other addresses
-#
-# The archive wmt16_en_de.tar.gz has no address any more. Without it (in RAW_DIR, or at URL_SCALING_NMT) its text is made
-# again with the steps of google/seq2seq's wmt16_en_de.sh, with joint BPE: from the same corpora, with the rules of Moses
-# at that time, which did not split the full stop off an abbreviation at the end of a line (so not with --tokeniser
-# moses). Other rules that Moses has changed since may differ, and so the merges; the script warns if the numbers of pairs
-# differ.
+# RAW_DIR: training-parallel-europarl-v7.tgz, training-parallel-commoncrawl.tgz, training-parallel-nc-v9.tgz (or -nc-v11,
+# -nc-v12), dev.tgz, test-full.tgz; URL_EUROPARL, URL_COMMONCRAWL, URL_NEWS_COMMENTARY, URL_DEV, URL_TEST. For wmt16 also
+# the original text of Ott et al., wmt16_en_de.tar.gz, which has no address any more (URL_SCALING_NMT). Without it its
+# text is made again with the steps of google/seq2seq's wmt16_en_de.sh, with joint BPE: from the same corpora, with the
+# rules of Moses at that time, which did not split the full stop off an abbreviation at the end of a line (so not with
+# --tokeniser moses). Other rules that Moses has changed since may differ, and so the merges; the script warns if the
+# numbers of pairs differ.
 # test is newstest2014 in full (3,003 sentences; 63,078 German tokens in wmt16), test1 newstest2013 (3,000).
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh

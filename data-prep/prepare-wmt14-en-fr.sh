@@ -4,13 +4,9 @@
 #
 # Usage: data-prep/prepare-wmt14-en-fr.sh [options]
 #
-# Where things come from:
-#   RAW_DIR            a folder with the archives: training-parallel-europarl-v7.tgz, training-parallel-commoncrawl.tgz,
-#                      training-parallel-un.tgz, training-parallel-nc-v9.tgz, training-giga-fren.tar, test-full.tgz;
-#                      by default they are downloaded
-#   URL_EUROPARL, URL_COMMONCRAWL, URL_UN, URL_NEWS_COMMENTARY, URL_GIGA, URL_TEST   other addresses
-#
-# test is newstest2014 in full, 3,003 sentences.
+# RAW_DIR: training-parallel-europarl-v7.tgz, training-parallel-commoncrawl.tgz, training-parallel-un.tgz,
+# training-parallel-nc-v9.tgz, training-giga-fren.tar, test-full.tgz; URL_EUROPARL, URL_COMMONCRAWL, URL_UN,
+# URL_NEWS_COMMENTARY, URL_GIGA, URL_TEST. test is newstest2014 in full, 3,003 sentences.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

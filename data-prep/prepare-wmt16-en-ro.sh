@@ -9,12 +9,8 @@
 #                      of binarized data that DeLight published (dict.en.txt, train.en-ro.en.bin and so on); its address
 #                      is in DeLight's notes on WMT'16 En-Ro. --romanian, --merges and --tokeniser are then ignored.
 #
-# Where things come from:
-#   RAW_DIR            a folder with the archives training-parallel-ep-v8.tgz, en-ro.txt.zip (SETimes, of OPUS),
-#                      dev-romanian-updated.tgz, test.tgz; by default they are downloaded
-#   URL_EUROPARL, URL_SETIMES, URL_DEV, URL_TEST   other addresses
-#
-# test is newstest2016, 1,999 sentences.
+# RAW_DIR: training-parallel-ep-v8.tgz, en-ro.txt.zip (SETimes, of OPUS), dev-romanian-updated.tgz, test.tgz;
+# URL_EUROPARL, URL_SETIMES, URL_DEV, URL_TEST. test is newstest2016, 1,999 sentences.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
