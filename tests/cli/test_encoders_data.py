@@ -28,9 +28,7 @@ def script(name: str, *words, **variables) -> subprocess.CompletedProcess:
     ("name", "words", "nested", "variable"),
     [
         ("glue", ["cola", "--like", "roberta.base"], "prepare-roberta.sh --size base", "ROBERTA_DIR"),
-        ("glue", ["rte", "--like", "text-imdb-4k"], "prepare-text.sh --imdb --size 4000", "IMDB_DIR"),
         ("glue", ["rte", "--like", "text-bert"], "prepare-text.sh --size 32700 --split-sentences", ""),
-        ("squad", ["--like", "roberta.large"], "prepare-roberta.sh --size large", "ROBERTA_DIR"),
         ("race", ["--like", "text-imdb"], "prepare-text.sh --imdb", "IMDB_DIR"),
     ],
 )

@@ -183,19 +183,6 @@ def test_the_text_of_imdb_is_downloaded(folders, env, tmp_path):
     assert again.returncode == 0 and "is complete" in again.stderr
 
 
-def test_lists_of_cnndm_are_downloaded(folders, env, tmp_path):
-    (tmp_path / "data").mkdir()
-    shutil.copytree(folders["cnndm"], tmp_path / "lists")
-    for name in ("cnn", "dailymail"):
-        unpack = ["tar", "-xzf", folders["cnndm"] / f"{name}_stories.tgz", "-C", tmp_path / "data"]
-        ask(tmp_path / name, [unpack], env)
-    (tmp_path / "data").rename(tmp_path / "cnndm")
-    variables = {"ODE_TRANSFORMER_DATA": tmp_path, "URL_CNNDM_LISTS": f"file://{tmp_path}/lists"}
-    (done,) = ask(tmp_path / "a", [command("cnndm", "--out", tmp_path / "out", **variables)], env)
-    assert done.returncode == 0, done.stderr
-    assert numbers(tmp_path / "out", COUNTS["cnndm"]) == COUNTS["cnndm"]
-
-
 def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
     cut = tmp_path / "cut"
     for name, archive in (
