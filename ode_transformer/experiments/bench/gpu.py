@@ -46,7 +46,7 @@ _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cudaMemcpyAsync", "cu
 
 
 class Round(NamedTuple):
-    """What all systems are measured in at the same time: a setting, a mode, and whether to profile a step."""
+    """A setting and a mode, in which all systems are measured, and whether a step is profiled."""
 
     setting: Setting
     mode: str
@@ -106,7 +106,7 @@ def _warm_up(kept: SimpleNamespace, system: System, setting: Setting) -> dict[st
 
 
 def _measure(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str, Any]:
-    """What the model's steps take: milliseconds, memory and, if asked, launches and kernels of one of them."""
+    """Return milliseconds and memory of the model's steps and, if asked, launches and kernels of one of them."""
     try:
         found = _times_and_memory(kept.run, setting)
         if setting.device == "cuda" and profiled:
@@ -192,7 +192,7 @@ def measure(archs: Iterable[str], each: Iterable[Round], out: Path, minutes: flo
 def _round(
     one: Round, systems: Mapping[str, System], processes: dict[str, Process], end: float
 ) -> dict[str, dict[str, Any]]:
-    """What one round shows of every system; one that is not ready in time is given up for good."""
+    """Return the measurements of one round by system; one that is not ready in time is given up for good."""
     found: dict[str, dict[str, Any]] = {}
     for name, process in processes.items():
         process.begin(_warm_up, in_mode(systems[name], one.mode), one.setting)
@@ -239,7 +239,7 @@ def table(record: Mapping[str, Any]) -> str:
 
 
 def launches(record: Mapping[str, Any]) -> str:
-    """What the record says of single steps, as Markdown: kernels, launches and memory, one row per system and mode."""
+    """The kernels, launches and memory of single steps as Markdown, one row per system and mode."""
     rows = []
     for one in record["rounds"]:
         for name, found in one["systems"].items():

@@ -1,4 +1,4 @@
-"""What needs a GPU, the most informative first: checks, the contest with stock fairseq, then trainings side by side.
+"""All that needs a GPU, the most informative first: checks, the contest with stock fairseq, then several trainings.
 
 Each part has its share of the time, and writes what it found at once. Checks that have passed are listed in a file and
 not repeated. By default it trains Table 5 of the ODE Transformer on the Penn Treebank and the tiny systems at full

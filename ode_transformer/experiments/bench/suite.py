@@ -223,7 +223,7 @@ def _verdict(bar: Bar, speed: Mapping[str, Any], memory: Optional[float]) -> str
 
 
 def described(record: Mapping[str, Any]) -> str:
-    """What a contest was measured on, without its title."""
+    """The setting, machine and versions of a contest's record in words."""
     setting = record["setting"]
     if setting.get("data"):
         read = f"{setting.get('batches', 2)} batches of {setting['data']}"

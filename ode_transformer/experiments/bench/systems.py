@@ -1,4 +1,4 @@
-"""What the benchmark measures: training steps as fairseq's trainer takes them, or beam search, of systems in a setting.
+"""Systems that are measured: their training steps as fairseq's trainer takes them, or their beam search, in a setting.
 
 All systems see the same random sentences, or the same batches of binarized data.
 """
@@ -58,7 +58,7 @@ class System:
 
 @dataclass(frozen=True)
 class Setting:
-    """How systems are measured: ``what`` is training or decoding; sentences of ``shortest`` to ``tokens`` tokens.
+    """A way to measure systems: ``what`` is training or decoding; sentences of ``shortest`` to ``tokens`` tokens.
 
     ``data`` is a folder of binarized data, of which training takes so many ``batches`` a turn in place of random
     sentences.
@@ -249,7 +249,7 @@ def operations(run: Callable[[], Any]) -> int:
 
 
 def build(system: System, setting: Setting) -> tuple[Callable[[], Any], dict[str, Any]]:
-    """What is timed of a system, and its parameters, evaluations and, on a CPU, operations (:data:`.turns.Build`)."""
+    """Return a turn of a system, and its parameters, evaluations and, on a CPU, operations (:data:`.turns.Build`)."""
     model, run = prepare(system, setting)
     about = {
         "parameters": sum(p.numel() for p in model.parameters()),

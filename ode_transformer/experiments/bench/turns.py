@@ -56,7 +56,7 @@ class Process:
             self._connection.send((function, args))
 
     def answer(self, seconds: float = math.inf) -> Any:
-        """What the function returns that was begun.
+        """Return the result of the function that was begun.
 
         Raises:
             OdeTransformerError: it failed, the process has died, or it has not ended after so many seconds.
@@ -133,7 +133,7 @@ def _turn(kept: SimpleNamespace, device: str) -> float:
 def in_turns(
     builds: Mapping[str, Build], rounds: int, device: str = "cpu", warm_up: int = 3
 ) -> tuple[dict[str, dict[str, Any]], dict[str, list[float]]]:
-    """What systems say of themselves, and the seconds of each in every round.
+    """Return what systems note about themselves, and the seconds of each in every round.
 
     Args:
         builds: what builds each system, by name.

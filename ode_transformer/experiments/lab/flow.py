@@ -25,7 +25,7 @@ RELEASED_STEP = 0.2
 
 
 def errors(flow: Flow, initial: Tensor, positions: int) -> list[dict[str, float]]:
-    """How far the solutions of a flow with larger steps are from that with the released code's step.
+    """The distances of a flow's solutions with larger steps from that with the released code's step.
 
     Args:
         flow: the flow, whose method is kept.
