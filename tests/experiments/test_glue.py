@@ -1,10 +1,8 @@
-"""GLUE and plain text: tables of every task, what cuts text, scores as scikit-learn takes them, server files, grids."""
+"""GLUE: tables of every task, scores as scikit-learn takes them, what the server gets, and the rows of recipes."""
 
 import json
 import re
 import shutil
-from dataclasses import replace
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,24 +12,17 @@ from hypothesis import strategies as st
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import f1_score, matthews_corrcoef
 
-from ode_transformer import paths
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.checkpoints.standalone import pair_form
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import glue as metric
 from ode_transformer.experiments.metrics.glue import LOGGED
-from ode_transformer.experiments.runs import OtherRunError, RunError, grid, runner
-from ode_transformer.experiments.runs.training import Place
 from ode_transformer.experiments.tasks import TASKS, classification, generated, glue
 from ode_transformer.experiments.tasks.classification import Outputs
-from ode_transformer.experiments.tasks.question_answering import published as squad
-from ode_transformer.experiments.text import documents, segmentation, subwords
-from tests.helpers import preprocess, refused
-from tests.models.test_masked_lm import train, write
-
-WORDS = ["good", "bad", "film", "plot", "dull", "great"]
-TEXT = [f"The {a} {b} was {c}." for a in WORDS for b in WORDS for c in WORDS]
+from ode_transformer.experiments.text import segmentation
+from tests.helpers import preprocess
+from tests.models.test_masked_lm import train
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +30,8 @@ def like(tmp_path_factory):
     """What cuts text, learned on some, and its dictionary."""
     folder = tmp_path_factory.mktemp("like")
     generated.write("glue-cola", folder, 40, 2)
-    lines = [*TEXT, *(text for (text,), _ in glue.examples(glue.GLUE["cola"], folder / "CoLA", "train"))]
-    segmentation.learn(lines, 120, 1, folder / segmentation.OWN[0])
+    lines = [text for (text,), _ in glue.examples(glue.GLUE["cola"], folder / "CoLA", "train")]
+    segmentation.learn(lines, 100, 1, folder / segmentation.OWN[0])
     (folder / "text").write_text("".join(f"{segmentation.opened(folder)(line)}\n" for line in lines))
     preprocess(folder, train=folder / "text")
     return folder
@@ -55,7 +46,7 @@ def table(path, rows, heading=True):
 def test_colas_own_archive_and_lines_of_qqp_that_are_broken(tmp_path, like):
     raw = tmp_path / "CoLA" / "raw"
     for name, count in (("in_domain_train", 5), ("in_domain_dev", 3), ("out_of_domain_dev", 2)):
-        table(raw / f"{name}.tsv", [["gj04", str(i % 2), "", TEXT[i]] for i in range(count)], heading=False)
+        table(raw / f"{name}.tsv", [["gj04", str(i % 2), "", f"Text {i}."] for i in range(count)], heading=False)
     assert glue.prepare("cola", tmp_path, like, tmp_path / "out") == {"train": 5, "valid": 5}
     generated.write("glue-qqp", tmp_path, 12, 1)
     with (tmp_path / "QQP" / "train.tsv").open("a") as file:
@@ -219,266 +210,6 @@ def test_a_checkpoint_says_the_form_of_its_pairs():
     for value in ("2", 5, -1, True, [2]):
         with pytest.raises(CheckpointError, match=r"its option separator_token is .*, must be the number of a symbol"):
             form(separator_token=value)
-
-
-def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, capsys, tmp_path):
-    """A search space of four points and three seeds, with the runs' scores as given; two runs have none."""
-    for place in (paths, recipes):
-        monkeypatch.setattr(place, "ROOT", tmp_path)
-    done = {}
-
-    def go(run, first, last, trained):
-        given = dict(zip(run.place.flags[::2], run.place.flags[1::2], strict=True))
-        seed, rate, batch = run.recipe.trained_seed, given["--lr"], int(given["--batch-size"])
-        done[rate, batch, seed] = (given.get("--total-num-update"), given.get("--warmup-updates"))
-        assert run.place.cpu and last == "score" and run.recipe.given == "macaron/glue/macaron-cola"
-        value = 50 + 1e6 * float(rate) + batch / 16 + seed
-        (run.folder / "scores").mkdir(parents=True)
-        if (rate, seed) == ("5e-05", 2):
-            (run.folder / "train.log").write_text("FloatingPointError: Minimum loss scale reached")
-            raise RunError("train: fairseq-train ended with status 1")
-        if (rate, batch, seed) == ("3e-05", 32, 9):
-            value = float("nan")
-        (run.folder / "scores" / "valid.json").write_text(json.dumps({"matthews": {"value": value}, "loss": 1}))
-
-    monkeypatch.setattr(runner.Run, "go", go)
-    words = ["grid", "macaron/glue/macaron-cola", "--cpu", "--values", "lr", "3e-5", "5e-5"]
-    words += ["--values", "batch-size", "16", "32", "--seeds", "1", "2", "9", "--output", str(tmp_path / "all.json")]
-    assert cli.main(words) == 0
-    out = capsys.readouterr().out
-    assert len(done) == 12
-    # The row's schedule is of batches of 32; a half makes twice as many updates.
-    assert {batch: schedule for (_, batch, _), schedule in done.items()} == {16: ("2680", "268"), 32: (None, None)}
-    assert "lr=3e-05 batch-size=16: matthews median 83 of 82, 83, 90" in out
-    assert "lr=3e-05 batch-size=32: matthews median 83 of 83, 84, diverged" in out
-    assert "lr=5e-05 batch-size=16: matthews median 102 of 102, diverged, 110" in out
-    assert "best: matthews 111 with lr=5e-05 batch-size=32 seed=9" in out
-    points = json.loads((tmp_path / "all.json").read_text(), parse_constant=pytest.fail)
-    assert len(points) == 4 and points[2]["scores"][1] == {} and points[1]["scores"][2] == {"matthews": None}
-
-    began = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | {'_name': None}\n"
-    minimum = "FloatingPointError: Minimum loss scale reached\n"
-    workers = "FloatingPointError: Fatal error: gradients are inconsistent between workers. Try\n"
-    for log, diverged in (
-        (began + minimum, True),
-        (began + minimum + began + "out of memory\n", False),  # resumed, and ended by something else
-        (began + workers, False),
-        (began + workers + began + minimum, True),
-    ):
-        (tmp_path / "train.log").write_text(log)
-        assert grid._diverged(tmp_path) == diverged, log
-
-    search = recipes.load("macaron/glue/macaron-cola"), recipes.Search({"lr": ["1"]}, [7]), Place(cpu=True)
-    diverged = grid.home_of(search[0], search[2]) / "lr=1" / "seed-7" / "train.log"
-    for cause, log in ((RunError("another cause"), ""), (OtherRunError("it holds another run"), began + minimum)):
-        diverged.parent.mkdir(parents=True, exist_ok=True)
-        diverged.write_text(log)
-        monkeypatch.setattr(runner.Run, "go", mock.Mock(side_effect=cause))
-        with pytest.raises(OdeTransformerError, match=f"seed-7: {cause}"):
-            grid.train(*search)
-
-
-def test_without_words_a_grid_is_the_search_of_the_recipe(monkeypatch, capsys):
-    """24 points of the released search of Macaron Net; three seeds and other batches for large tasks."""
-    spaces = []
-    monkeypatch.setattr(grid, "train", lambda recipe, space, *_: spaces.append(space) or [])
-    monkeypatch.setattr(grid, "summary", lambda points, metrics: "")
-
-    def searched(row, *words):
-        assert cli.main(["glue", "grid", row, "--cpu", *words]) == 0
-        return spaces[-1], capsys.readouterr().err
-
-    space, said = searched("macaron/glue/macaron-mrpc")
-    assert space.values == {
-        "lr": [5e-5, 3e-5], "batch-size": [16, 32], "max-epoch": [3, 4, 5], "weight-decay": [0.0, 0.01],
-    } and space.seeds == [100, 200, 300, 400, 500, 600]  # fmt: skip
-    assert "macaron/glue/macaron-mrpc: 24 points, 6 seeds: 144 trainings" in said
-    for row in ("bert-qqp", "macaron-mnli", "bert-qnli"):
-        space, said = searched(f"macaron/glue/{row}")
-        assert space.values["batch-size"] == [16, 24] and space.seeds == [100, 200, 300]
-        assert "24 points, 3 seeds: 72 trainings" in said
-    space, _ = searched("macaron/glue/macaron-mrpc", "--values", "lr", "1e-5", "--seeds", "7")
-    assert space == recipes.Search({"lr": ["1e-5"]}, [7])
-    assert searched("macaron/glue/macaron-mrpc", "--seeds", "7")[0].trainings == 24
-    assert searched("glue/floater-base/floater-cola")[0] == recipes.Search({}, [1, 2, 3, 4, 5])
-    assert searched("glue/floater-base/floater-cola", "--values", "lr", "1", "2")[0].trainings == 10
-
-
-def test_runs_of_a_grid_share_a_folder_only_with_their_like():
-    """A rehearsal, another precision and the real search have folders of their own; so do all points and seeds."""
-    name, grids = "glue/floater-base/floater-cola", recipes.ROOT / "runs" / "grids"  # in fp16
-    for scale, precision, folder in (
-        ("full", "fp16", name), ("full", "fp32", f"{name}.fp32"), ("small", "fp16", f"small/{name}"),
-    ):  # fmt: skip
-        assert grid.home_of(recipes.load(name, scale=scale), Place(precision=precision)) == grids / folder
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--values", "lr", "1", "--values", "lr", "2"], "--values lr: is given twice; must be given once, with all"),
-        (["--dry-run"], "--dry-run: is unknown"),
-        (["--", "--seed", "3"], "-- --seed: is set by --seed, before the --"),
-    ],
-)
-def test_what_is_not_for_a_grid_is_refused(words, message, capsys):
-    refused(["grid", "macaron/glue/macaron-cola", "--cpu", *words], message, capsys)
-
-
-def test_a_recipe_without_a_search_has_to_be_given_one(tmp_path, capsys):
-    path = tmp_path / "r.yaml"
-    base = recipes.CONFIGS / "glue" / "_protocol.yaml"
-    rest = "data: {prepare: x, directory: d}\ntrain: {arch: roberta}\nvalidate: {subsets: {valid: dev}}\n"
-    path.write_text(f"extends: {base}\ndescription: x\n{rest}")
-    assert cli.main(["grid", str(path)]) == 1
-    assert "r: has no search; must be given --values FLAG VALUE ... or --seeds SEED ..." in capsys.readouterr().err
-    for search, message in (
-        ("{}", "search.values is missing"),
-        ("{values: {}}", "search.values: must name one flag or more with its values"),
-        ("{values: {--lr: [1]}}", "search.values '--lr': must be a flag of fairseq-train, without dashes before it"),
-        ("{values: {lr: []}}", r"search.values.lr []: must be different numbers or words, at least one"),
-        ("{values: {lr: [1, 1]}}", r"search.values.lr [1, 1]: must be different numbers or words, at least one"),
-        ("{values: {lr: [true]}}", r"search.values.lr [True]: must be different"),
-        ("{values: {lr: 1}}", "search.values.lr must be list, got 1"),
-        ("{values: {lr: [1]}, seeds: [x]}", "search.seeds[0] must be int, got 'x'"),
-        ("{values: {lr: [1]}, seeds: [1, 1]}", "search.seeds [1, 1]: must be different numbers"),
-    ):
-        path.write_text(f"extends: {base}\ndescription: x\n{rest}search: {search}\n")
-        with pytest.raises(recipes.RecipeError) as caught:
-            recipes.load(str(path))
-        assert str(caught.value).startswith(f"{path}: {message}")
-    path.write_text(f"extends: {base}\ndescription: x\n{rest}search: {{values: {{lr: [1, 2]}}}}\nseeds: [3, 4]\n")
-    assert cli.main(["recipe", "show", str(path)]) == 0
-    shown = capsys.readouterr().out.replace("\n#   ", " ")
-    assert f"# search: lr 1, 2; seeds 3, 4 (4 trainings, `ode-transformer grid {path}`)" in shown
-
-
-def test_runs_are_compared_as_their_recipe_chooses_checkpoints():
-    expected = {"cola": ("matthews",), "sts-b": ("pearson", "spearman")}
-    for task in ("cola", "sst-2", "mrpc", "qqp", "sts-b"):
-        assert grid.selection(recipes.load(f"macaron/glue/macaron-{task}")) == expected.get(task, ("accuracy",))
-    mrpc = recipes.load("macaron/glue/macaron-mrpc")
-    by_loss = replace(mrpc, train=replace(mrpc.train, flags=mrpc.train.flags | {"best-checkpoint-metric": "loss"}))
-    assert grid.selection(by_loss) == ("accuracy", "f1")
-    points = [
-        {"flags": {"lr": "1"}, "seeds": [1, 2], "scores": [{"pearson": 80.0, "spearman": 90.0}, {}]},
-        {"flags": {"lr": "2"}, "seeds": [1, 2], "scores": [{"pearson": 84.0, "spearman": 85.0}, {"pearson": None}]},
-    ]
-    lines = grid.summary(points, ("pearson", "spearman")).splitlines()
-    assert lines[0] == "lr=1: pearson and spearman median diverged of 85, diverged"
-    assert lines[2] == "best: pearson and spearman 85 with lr=1 seed=1"
-    diverged = [{"flags": {}, "seeds": [1], "scores": [{}]}]
-    assert grid.summary(diverged, ["f1"]).endswith("best: none, every run diverged")
-
-
-@pytest.mark.parametrize(
-    ("chosen", "expected"),
-    [
-        ({"lr": "1"}, {}),
-        ({"batch-size": "32"}, {}),
-        ({"batch-size": "64"}, {"total-num-update": "500", "warmup-updates": "50"}),
-        ({"batch-size": "16", "max-epoch": "3"}, {"total-num-update": "1200", "warmup-updates": "120"}),
-        ({"max-epoch": "10", "warmup-updates": "7"}, {"total-num-update": "2000"}),
-        ({"batch-size": "64", "total-num-update": "3000"}, {"warmup-updates": "300"}),
-    ],
-)
-def test_the_schedule_follows_the_batch_and_the_epochs(chosen, expected):
-    row = {"batch-size": 32, "max-epoch": 5, "total-num-update": 1000, "warmup-updates": 100}
-    assert grid.schedule(row, chosen) == expected
-    assert grid.schedule(row | {"max-epoch": None}, {"batch-size": "64"}) == {}  # so many updates, whatever the batch
-    with pytest.raises(OdeTransformerError, match="--values batch-size x: must be a positive number"):
-        grid.schedule(row, {"batch-size": "x"})
-
-
-# Plain text
-
-
-def test_documents_of_files_and_folders(tmp_path):
-    write(tmp_path / "a", x_txt=["One.  Two! three", "Four"], y_txt=["", " "], z_txt=["<br />Five.<br/>Six?"])
-    (tmp_path / "b").write_text("A b.\nC d.\n\n\nE f.\n")
-    assert list(documents.documents(tmp_path / "a")) == [["One.  Two! three", "Four"], ["<br />Five.<br/>Six?"]]
-    assert list(documents.documents(tmp_path / "b")) == [["A b.", "C d."], ["E f."]]
-    lines = ['He said "No." Then left. i.e. not', "At 3.5 p.m. It <br />ended"]
-    assert documents.sentences(lines, True) == ['He said "No."', "Then left. i.e. not", "At 3.5 p.m.", "It", "ended"]
-    assert documents.sentences(lines, False) == ['He said "No." Then left. i.e. not', "At 3.5 p.m. It", "ended"]
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        segmentation.opened,
-        squad.cutter,
-        lambda folder: subwords.segmented(["a"], "sentencepiece", folder / segmentation.OWN[0]),
-    ],
-    ids=["plain text", "SQuAD", "parallel text"],
-)
-def test_what_is_no_sentencepiece_model_is_named(tmp_path, use):
-    (tmp_path / segmentation.OWN[0]).write_text("x")
-    with pytest.raises(segmentation.SegmentationError, match=r"sentencepiece\.model: is not a SentencePiece model"):
-        use(tmp_path)
-
-
-def test_a_line_of_invisible_characters_does_not_end_a_document(tmp_path):
-    documents_ = [[TEXT[i], "\u200b", TEXT[i + 1], ""] for i in range(0, 40, 2)]
-    (tmp_path / "text").write_text("".join(f"{line}\n" for document in documents_ for line in document))
-    words = ["documents", str(tmp_path / "text"), "--held-out", "5", "--size", "60", "--output-dir", str(tmp_path)]
-    assert cli.main(words) == 0
-    assert (tmp_path / "train").read_text().splitlines().count("") == 16
-    assert (tmp_path / "valid").read_text().splitlines().count("") == 4
-
-
-def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
-    lines = [line for i in range(20) for line in (*TEXT[3 * i : 3 * i + 3], "")]
-    (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
-    words = ["documents", str(tmp_path / "text"), "--held-out", "5"]
-    assert cli.main([*words, "--like", str(like), "--output-dir", str(tmp_path / "out")]) == 0
-    cut = segmentation.opened(like)
-    train_lines = (tmp_path / "out" / "train").read_text().splitlines()
-    assert train_lines[:4] == [*map(cut, TEXT[:3]), ""] and train_lines.count("") == 16
-    assert (tmp_path / "out" / "valid").read_text().splitlines()[0] == cut(TEXT[12])
-    assert not (tmp_path / "out" / "sentencepiece.model").exists()
-    assert cli.main([*words, "--size", "60", "--output-dir", str(tmp_path / "own")]) == 0
-    assert segmentation.files(tmp_path / "own") == segmentation.OWN
-    assert segmentation.opened(tmp_path / "own")("GOOD") == segmentation.opened(tmp_path / "own")("good")
-    for bad, message in (
-        (
-            ["documents", str(tmp_path / "absent"), "--output-dir", str(tmp_path / "x")],
-            "absent: no such file or folder",
-        ),
-        ([*words, "--like", str(tmp_path), "--output-dir", str(tmp_path / "x")], "must hold sentencepiece.model, or"),
-        (["documents", str(tmp_path / "text"), "--output-dir", str(tmp_path / "x")], "valid: must have a document"),
-        (["documents", str(tmp_path / "own" / "train"), "--output-dir", str(tmp_path / "own")], "its train is an in"),
-        (
-            [*words, "--workers", "0", "--output-dir", str(tmp_path / "x")],
-            "--workers: 0: must be a whole",
-        ),
-    ):
-        refused(bad, message, capsys)
-
-
-def test_the_bpe_of_gpt2(tmp_path):
-    """Its two files, of one merge."""
-    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
-
-    symbols = [*bytes_to_unicode().values(), "lo"]
-    (tmp_path / "encoder.json").write_text(json.dumps({s: i for i, s in enumerate(symbols)}))
-    (tmp_path / "vocab.bpe").write_text("#version: 0.2\nl o\n")
-    assert segmentation.files(tmp_path) == segmentation.GPT2
-    numbers = segmentation.opened(tmp_path)("low")
-    assert numbers.split() == [str(symbols.index("lo")), str(symbols.index("w"))]
-    numbered = {s: i for i, s in enumerate(symbols)}
-    for encoder, merges, message in (
-        ([], "l o", "encoder.json: it must be a mapping"),
-        (numbered | {"l": "x"}, "l o", "encoder.json: l must be a whole number"),
-        (numbered | {"l": 0}, "l o", "two symbols have the same number"),
-        ({"lo": 1}, "l o", "encoder.json: has no number for the symbol '!'"),
-        (numbered, "l ow", "encoder.json: has no number for the symbol 'low'"),
-        (numbered, "l o w", "vocab.bpe: line 2 is 'l o w', must be two symbols"),
-    ):
-        (tmp_path / "encoder.json").write_text(json.dumps(encoder))
-        (tmp_path / "vocab.bpe").write_text(f"#version: 0.2\n{merges}\n")
-        with pytest.raises(segmentation.SegmentationError, match=message):
-            segmentation.opened(tmp_path)
 
 
 def test_the_server_gets_a_file_of_every_test_set_that_is_there(tmp_path, monkeypatch, capsys):

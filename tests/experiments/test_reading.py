@@ -232,13 +232,14 @@ def test_candidates_are_spans_of_the_window_with_the_most_context():
     spans = [(0, 6), (4, 10), (8, 10)]
     assert [squad.most_context(spans, i) for i in range(10)] == [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
     first, last = [3, 0, 5, 1, 2, 9], [4, 8, 0, 1, 7, 6]
-    found = squad.candidates(first, last, 0, spans, 0, 6, 3)
+    logits = list(zip(first, last, strict=True))
+    found = squad.candidates(logits, spans, 0, 6, 3)
     # Symbol 5 has more text around it in the second window; no span ends before it begins, or has four symbols.
     assert {(c.first, c.last) for c in found} == {(i, j) for i in range(5) for j in range(i, min(i + 3, 6))}
     assert all(c.score == first[c.first] + last[c.last] for c in found)
-    best = squad.candidates(first, last, 0, spans, 0, 2, 3)
+    best = squad.candidates(logits, spans, 0, 2, 3)
     assert {(c.first, c.last) for c in best} == {(2, 4)}  # firsts 5 and 2, lasts 1 and 4
-    shifted = squad.candidates(first, last, 4, spans, 1, 6, 1)
+    shifted = squad.candidates(logits, spans, 1, 6, 1)
     assert {(c.first, c.last) for c in shifted} == {(i, i) for i in range(5, 10)}
 
 

@@ -8,7 +8,7 @@ is the text of the paragraph from the first character to the last.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,23 +72,17 @@ def most_context(spans: list[tuple[int, int]], symbol: int) -> int:
 
 
 def candidates(
-    first: list[float],
-    last: list[float],
-    begin: int,
-    spans: list[tuple[int, int]],
-    window: int,
-    best: int,
-    longest: int,
+    logits: Sequence[Sequence[float]], spans: list[tuple[int, int]], window: int, best: int, longest: int
 ) -> list[Candidate]:
-    """Return the spans of a window.
+    """Return the candidates of a window.
 
     Args:
-        first, last: the logits of the window's symbols.
-        begin: the symbol of the paragraph that the window begins with.
-        spans: all windows of the question; ``window`` is this one.
+        logits: of each of its symbols those of being the first and the last of the answer.
+        spans: all windows of the question, of which this one has the number ``window``.
         best: how many of the best first and last symbols are combined.
-        longest: symbols of a span.
+        longest: symbols of a candidate.
     """
+    (begin, _), (first, last) = spans[window], zip(*logits, strict=True)
     firsts, lasts = (sorted(range(len(x)), key=lambda i: -x[i])[:best] for x in (first, last))
     firsts = [i for i in firsts if most_context(spans, begin + i) == window]
     return [Candidate(first[i] + last[j], begin + i, begin + j) for i in firsts for j in lasts if i <= j < i + longest]
@@ -164,15 +158,14 @@ def predict(
     for i, logits in encoder.outputs(
         dataset, batch_size, lambda batch: encoder.model(batch["net_input"]["src_tokens"], spans=True)[0]
     ):
-        question, start = tree["windows"][i]
+        question, _ = tree["windows"][i]
         end = dataset.size(i) - 1  # of the window, before the symbol that ends the sample
         row = torch.cat((logits[:1], logits[end - sizes[i] : end]))
         if not row.isfinite().all():
             name = tree["questions"][question]["id"]
             raise OdeTransformerError(f"{checkpoint}: its logits of question {name} are not numbers")
         null[question] = min(null[question], row[0].sum().item())
-        first, last = row[1:].T.tolist()
-        found[question] += candidates(first, last, start, spans[question], numbers[i], best, longest)
+        found[question] += candidates(row[1:].tolist(), spans[question], numbers[i], best, longest)
     result: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
     for one, its, score in zip(tree["questions"], found, null, strict=True):
         paragraph = tree["paragraphs"][one["paragraph"]]

@@ -17,18 +17,8 @@ from ...text import segmentation
 
 SPECIAL = 4  # of a sample: <s> question </s> </s> window </s>
 VERSIONS = {"1.1": "1.1", "2.0": "2.0", "v2.0": "2.0"}
-_LAYOUT = {
-    "data": [
-        {
-            "paragraphs": [
-                {
-                    "context": str,
-                    "qas": [{"id": str, "question": str, "answers": [{"text": str, "answer_start": int}]}],
-                }
-            ]
-        }
-    ]
-}
+_QUESTION = {"id": str, "question": str, "answers": [{"text": str, "answer_start": int}]}
+_LAYOUT = {"data": [{"paragraphs": [{"context": str, "qas": [_QUESTION]}]}]}
 _OFF = 2  # characters by which the place of an answer may be wrong
 
 Cut = Callable[[str], list[tuple[str, int, int]]]

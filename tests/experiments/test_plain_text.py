@@ -1,0 +1,112 @@
+"""Plain text as documents, and the segmentation that a pretrained model brings."""
+
+import json
+
+import pytest
+
+from ode_transformer.experiments import cli
+from ode_transformer.experiments.tasks.question_answering import published as squad
+from ode_transformer.experiments.text import documents, segmentation, subwords
+from tests.helpers import preprocess, refused
+from tests.models.test_masked_lm import write
+
+WORDS = ["good", "bad", "film", "plot", "dull", "great"]
+TEXT = [f"The {a} {b} was {c}." for a in WORDS for b in WORDS for c in WORDS]
+
+
+@pytest.fixture(scope="module")
+def like(tmp_path_factory):
+    """What cuts text, learned on some, and its dictionary."""
+    folder = tmp_path_factory.mktemp("like")
+    segmentation.learn(TEXT, 60, 1, folder / segmentation.OWN[0])
+    (folder / "text").write_text("".join(f"{segmentation.opened(folder)(line)}\n" for line in TEXT))
+    preprocess(folder, train=folder / "text")
+    return folder
+
+
+def test_documents_of_files_and_folders(tmp_path):
+    write(tmp_path / "a", x_txt=["One.  Two! three", "Four"], y_txt=["", " "], z_txt=["<br />Five.<br/>Six?"])
+    (tmp_path / "b").write_text("A b.\nC d.\n\n\nE f.\n")
+    assert list(documents.documents(tmp_path / "a")) == [["One.  Two! three", "Four"], ["<br />Five.<br/>Six?"]]
+    assert list(documents.documents(tmp_path / "b")) == [["A b.", "C d."], ["E f."]]
+    lines = ['He said "No." Then left. i.e. not', "At 3.5 p.m. It <br />ended"]
+    assert documents.sentences(lines, True) == ['He said "No."', "Then left. i.e. not", "At 3.5 p.m.", "It", "ended"]
+    assert documents.sentences(lines, False) == ['He said "No." Then left. i.e. not', "At 3.5 p.m. It", "ended"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        segmentation.opened,
+        squad.cutter,
+        lambda folder: subwords.segmented(["a"], "sentencepiece", folder / segmentation.OWN[0]),
+    ],
+    ids=["plain text", "SQuAD", "parallel text"],
+)
+def test_what_is_no_sentencepiece_model_is_named(tmp_path, use):
+    (tmp_path / segmentation.OWN[0]).write_text("x")
+    with pytest.raises(segmentation.SegmentationError, match=r"sentencepiece\.model: is not a SentencePiece model"):
+        use(tmp_path)
+
+
+def test_a_line_of_invisible_characters_does_not_end_a_document(tmp_path):
+    documents_ = [[TEXT[i], "\u200b", TEXT[i + 1], ""] for i in range(0, 40, 2)]
+    (tmp_path / "text").write_text("".join(f"{line}\n" for document in documents_ for line in document))
+    words = ["documents", str(tmp_path / "text"), "--held-out", "5", "--size", "60", "--output-dir", str(tmp_path)]
+    assert cli.main(words) == 0
+    assert (tmp_path / "train").read_text().splitlines().count("") == 16
+    assert (tmp_path / "valid").read_text().splitlines().count("") == 4
+
+
+def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
+    lines = [line for i in range(20) for line in (*TEXT[3 * i : 3 * i + 3], "")]
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
+    words = ["documents", str(tmp_path / "text"), "--held-out", "5"]
+    assert cli.main([*words, "--like", str(like), "--output-dir", str(tmp_path / "out")]) == 0
+    cut = segmentation.opened(like)
+    train_lines = (tmp_path / "out" / "train").read_text().splitlines()
+    assert train_lines[:4] == [*map(cut, TEXT[:3]), ""] and train_lines.count("") == 16
+    assert (tmp_path / "out" / "valid").read_text().splitlines()[0] == cut(TEXT[12])
+    assert not (tmp_path / "out" / "sentencepiece.model").exists()
+    assert cli.main([*words, "--size", "60", "--output-dir", str(tmp_path / "own")]) == 0
+    assert segmentation.files(tmp_path / "own") == segmentation.OWN
+    assert segmentation.opened(tmp_path / "own")("GOOD") == segmentation.opened(tmp_path / "own")("good")
+    for bad, message in (
+        (
+            ["documents", str(tmp_path / "absent"), "--output-dir", str(tmp_path / "x")],
+            "absent: no such file or folder",
+        ),
+        ([*words, "--like", str(tmp_path), "--output-dir", str(tmp_path / "x")], "must hold sentencepiece.model, or"),
+        (["documents", str(tmp_path / "text"), "--output-dir", str(tmp_path / "x")], "valid: must have a document"),
+        (["documents", str(tmp_path / "own" / "train"), "--output-dir", str(tmp_path / "own")], "its train is an in"),
+        (
+            [*words, "--workers", "0", "--output-dir", str(tmp_path / "x")],
+            "--workers: 0: must be a whole",
+        ),
+    ):
+        refused(bad, message, capsys)
+
+
+def test_the_bpe_of_gpt2(tmp_path):
+    """Its two files, of one merge."""
+    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+
+    symbols = [*bytes_to_unicode().values(), "lo"]
+    (tmp_path / "encoder.json").write_text(json.dumps({s: i for i, s in enumerate(symbols)}))
+    (tmp_path / "vocab.bpe").write_text("#version: 0.2\nl o\n")
+    assert segmentation.files(tmp_path) == segmentation.GPT2
+    numbers = segmentation.opened(tmp_path)("low")
+    assert numbers.split() == [str(symbols.index("lo")), str(symbols.index("w"))]
+    numbered = {s: i for i, s in enumerate(symbols)}
+    for encoder, merges, message in (
+        ([], "l o", "encoder.json: it must be a mapping"),
+        (numbered | {"l": "x"}, "l o", "encoder.json: l must be a whole number"),
+        (numbered | {"l": 0}, "l o", "two symbols have the same number"),
+        ({"lo": 1}, "l o", "encoder.json: has no number for the symbol '!'"),
+        (numbered, "l ow", "encoder.json: has no number for the symbol 'low'"),
+        (numbered, "l o w", "vocab.bpe: line 2 is 'l o w', must be two symbols"),
+    ):
+        (tmp_path / "encoder.json").write_text(json.dumps(encoder))
+        (tmp_path / "vocab.bpe").write_text(f"#version: 0.2\n{merges}\n")
+        with pytest.raises(segmentation.SegmentationError, match=message):
+            segmentation.opened(tmp_path)
