@@ -68,7 +68,7 @@ def test_from_nothing_to_a_translation_in_the_current_folder(wheel):
     (wheel.work / "mine.yaml").write_text(yaml.safe_dump({"extends": "quickstart.yaml", "rows": rows}))
     wheel.ours("run", "mine.yaml/short", "--cpu")
     assert (wheel.work / "runs" / "mine" / "short" / "record.json").is_file()
-    text = wheel.work / "data-bin" / "quickstart.de-en.text"
+    text = wheel.work / "data-bin" / "quickstart.de-en.text" / "bpe"
     wheel.ours("prepare", "--train", text / "valid", "--langs", "de", "en", "--out", "data-bin/own", "--size", 300)
     assert "own/transformer-tiny\n" in wheel.ours("recipe", "check", "data-bin/own.yaml")
     wheel.ours("run", "data-bin/own.yaml/macaron-tiny", "--until", "average", "--cpu", "--", *FLAGS, "--max-epoch", 5)
