@@ -238,7 +238,8 @@ def api() -> str:
         "This page is generated from the docstrings. Shapes: T or S positions, B sentences, C channels. "
         "`ode_transformer.numerics` is plain PyTorch and does not import fairseq.",
     ]
-    names = ["standalone", "checkpoints", "warm_start", "criterion", "optim", "config", "errors", "files"]
+    names = ["checkpoints", "checkpoints.standalone", "checkpoints.warm_start", "training.criterion", "training.optim"]
+    names += ["experiments.serving.translator", "experiments.serving.backend", "config", "errors", "files"]
     inner = [f"{p.__name__}.{m.name}" for p in (numerics, modules, models) for m in pkgutil.iter_modules(p.__path__)]
     for name in [*inner, *(f"ode_transformer.{name}" for name in names)]:
         lines += ["", f"## `{name}`", "", "```{eval-rst}", f".. automodule:: {name}", "```"]

@@ -5,11 +5,13 @@ import json
 import math
 import re
 import sys
+from dataclasses import fields
 from functools import cache, partial
 
 import numpy as np
 import pytest
 import torch
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.sequence_generator import SequenceGenerator
 
 from ode_transformer.errors import OdeTransformerError
@@ -326,7 +328,7 @@ def test_sentences_that_are_done_leave_the_search(by_torch, monkeypatch):
 
 
 ONNX = [
-    *("decoder-rk2-learnable", "decoder-rk4-floater", "transevolve_randomff_1_tiny"),
+    *("macaron", "decoder-rk2-learnable", "decoder-rk4-floater", "transevolve_randomff_1_tiny"),
     *("denseformer", "attention-history", "pcformer-decoder", "nesterov"),
 ]
 
@@ -547,6 +549,13 @@ def test_damaged_models_are_named(tmp_path, files, format):
     (tmp_path / "export.json").write_text(described(format))
     with pytest.raises(ExportError, match="is damaged, or not of this version"):
         open_exported(tmp_path)
+
+
+def test_the_options_of_a_search_are_fairseqs():
+    theirs = {field.name: (field.type, field.default) for field in fields(GenerationConfig)}
+    assert all(theirs[field.name] == (field.type, field.default) for field in fields(Search))
+    assert Search.of({"max-len-b": 30, "lenpen": None, "post-process": "x"}) == Search(max_len_b=30)
+    assert Search(max_len_b=30).but(beam=2, nbest=None).given() == {"beam": 2, "max_len_b": 30}
 
 
 def test_a_translation_has_room_for_its_least_length():

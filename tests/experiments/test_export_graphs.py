@@ -1,12 +1,16 @@
 """ONNX graphs of strangers, the smallest that are or are not what the runner takes: each ends in one sentence."""
 
 import contextlib
+import json
 import math
+import subprocess
+import sys
 
 import pytest
 
 from ode_transformer.experiments.serving.export import ExportError, Search, open_exported
 from tests.experiments.test_export import DICTIONARY, described
+from tests.helpers import ROOT
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -109,3 +113,19 @@ def test_graphs_of_strangers_end_in_a_sentence(tmp_path, wrong, message):
         if wrong == "width":  # of what only scoring, and the last step of a search, looks at
             translator.score([["w5"], ["w6"]], [["w5"], ["w6"]])
         assert [h[0][0] for h in translator.translate([["w5"], ["w6", "w7"]], Search(2, min_len=0))] == [[], []]
+
+
+def test_raw_text_is_translated_without_pytorch_and_fairseq(tmp_path):
+    write_graphs(tmp_path)
+    manifest = {"source_lang": "xx", "target_lang": "yy", "tokenise": {"plain": True}, "sha256": {}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    code = """
+import sys
+sys.modules["torch"] = sys.modules["fairseq"] = None  # as if they were not installed
+import ode_transformer
+translator = ode_transformer.load(sys.argv[1])
+print(translator.translate(["w5 w6", ""]), translator.hypotheses(["w7"], beam=2, nbest=2)[0][0].score)
+"""
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("['', ''] ")

@@ -7,7 +7,6 @@ import json
 import logging
 import math
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -1369,24 +1368,6 @@ def test_a_bundle_is_exported_with_its_search(bundle, tmp_path):
     assert cli.main(["export", str(bundle), "--format", "ctranslate2", "-o", str(tmp_path / "out")]) == 0
     described = json.loads((tmp_path / "out" / "export.json").read_text())
     assert described["search"] == {"beam": 3, "lenpen": 0.8, "max_len_b": 30}
-
-
-@pytest.mark.full
-def test_an_onnx_model_translates_raw_text_as_its_run_does(run, translator, home, tmp_path):
-    pytest.importorskip("onnxruntime"), pytest.importorskip("onnxscript")
-    assert cli.main(["export", str(run), "--format", "onnx", "-o", str(tmp_path / "out")]) == 0
-    sentences = lines(home / "mine" / "raw" / "test.de")
-    code = """
-import json, sys
-import ode_transformer
-loaded = ode_transformer.load(sys.argv[1])
-print(json.dumps(loaded.translate(json.load(sys.stdin))))
-assert not {"torch", "fairseq"} & set(sys.modules)
-"""
-    words = [sys.executable, "-c", code, str(tmp_path / "out")]
-    done = subprocess.run(words, cwd=ROOT, input=json.dumps(sentences), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == translator.translate(sentences)
 
 
 # The documentation.

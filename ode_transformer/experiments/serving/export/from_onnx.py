@@ -6,8 +6,8 @@ hypotheses per sentence, it returns the log-probabilities of the next symbol (B,
 by one position.
 
 The growing caches have one row per hypothesis and are reordered within the graph: ``order`` (B, n) is the row of the
-previous step that each hypothesis continues. Before the first step they are empty, or hold the source if self-attention
-reads that too.
+previous step that each hypothesis continues. Before the first step they are empty; in exports of earlier versions, of
+models whose self-attention reads the source too, ``encoder.onnx`` returns them.
 
 The sentences of a batch are divided among threads, each of which searches by itself. Several threads per operation, as
 ONNX Runtime starts them by default, bring less.

@@ -95,8 +95,6 @@ class Caches:
                     self.names[f"{modules[module]}.{kind}.{part}"] = key, part
         self.of_source = [name for name, (key, _) in self.names.items() if "hypotheses" in state[key]]
         self.growing = [name for name in self.names if name not in self.of_source]
-        # If self-attention reads the source as well, its cache holds the source before the first step.
-        self.begun = [name for name in self.growing if self.example(name).size(self.axis(name)) > 1]
 
     def example(self, name: str) -> Tensor:
         """A tensor of the example."""
@@ -121,7 +119,7 @@ class Caches:
 
 
 class EncoderGraph(nn.Module):
-    """Sources (B, S) -> the caches of the source, and the growing caches before the first step.
+    """Sources (B, S) -> the caches of the source.
 
     Args:
         model: the model.
@@ -143,12 +141,7 @@ class EncoderGraph(nn.Module):
         return state
 
     def forward(self, source: Tensor) -> list[Tensor]:
-        caches, state = self.caches, self.first_step(source)
-        begun = zip(caches.begun, caches.take(state, caches.begun), strict=True)
-        return [
-            *caches.take(state, caches.of_source),
-            *(grown.narrow(caches.axis(name), 0, grown.size(caches.axis(name)) - 1) for name, grown in begun),
-        ]
+        return self.caches.take(self.first_step(source), self.caches.of_source)
 
 
 class DecoderGraph(nn.Module):
@@ -211,8 +204,7 @@ def _free(*axes: int) -> dict[int, Any]:
 
 def encoder_graph(module: EncoderGraph, source: Tensor) -> Graph:
     """The graph of the encoder, from an example (B, S)."""
-    caches = module.caches
-    return Graph(module, (source,), (_free(0, 1),), (["source"], [*caches.of_source, *caches.begun]))
+    return Graph(module, (source,), (_free(0, 1),), (["source"], module.caches.of_source))
 
 
 def decoder_graph(module: DecoderGraph, tokens: Tensor, rows: int) -> Graph:
