@@ -343,9 +343,7 @@ def refused(words: Sequence[str], message: str, capsys: pytest.CaptureFixture) -
         assert cli.main(words) == 1
     except SystemExit as usage:
         assert usage.code == 2
-    errors = [
-        line for line in capsys.readouterr().err.splitlines() if re.match(r"(ode-transformer .*: )?error: ", line)
-    ]
+    errors = [line for line in capsys.readouterr().err.splitlines() if re.match(r"(ode-transformer.*: )?error: ", line)]
     assert len(errors) == 1 and re.search(message, errors[0]), errors
 
 

@@ -1,7 +1,10 @@
 """Types of command-line arguments, and the commands that have them."""
 
+import subprocess
+
 import pytest
 
+from ode_transformer.experiments import cli
 from tests.helpers import refused
 
 
@@ -20,3 +23,35 @@ from tests.helpers import refused
 )
 def test_numbers_that_are_too_small_or_no_numbers_are_named(words, option, value, least, capsys):
     refused([*words, option, value], f"{option}.*: {value}: must be a whole number, {least} or more", capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tabel"], "COMMAND tabel: is unknown; the nearest is table$"),
+        (["run", "x", "--devicse", "2"], "--devicse: is unknown; the nearest is --devices$"),
+        (["run", "x", "--scale", "tiny"], "--scale tiny: must be one of full, small$"),
+        (["recipe", "shwo"], "action shwo: is unknown; the nearest is show$"),
+        (["recipe", "command", "x", "y", "--precison", "fp16"], "--precison: is unknown; the nearest is --precision$"),
+        # An old name, of grid.
+        (["glue", "grid", "x", "--seedz", "1"], "--seedz: is unknown; the nearest is --seeds$"),
+    ],
+)
+def test_a_typing_error_is_answered_with_what_is_nearest(words, message, capsys):
+    refused(words, message, capsys)
+
+
+def test_every_command_is_in_the_help_and_in_the_completion(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    shown = capsys.readouterr().out
+    described = [name for name in cli.COMMANDS if f"\n  {name} " in shown and cli.COMMANDS[name].help in shown]
+    last = shown.partition("called by recipes and scripts")[2].replace(",", "").split()
+    assert described == [name for name in cli.COMMANDS if cli.COMMANDS[name].group] and last == [
+        name for name in cli.COMMANDS if not cli.COMMANDS[name].group
+    ]
+    assert cli.main(["completion"]) == 0
+    script = capsys.readouterr().out
+    assert f'words="{" ".join(cli.COMMANDS)}"' in script
+    complete = f"{script}COMP_WORDS=(ode-transformer ta); COMP_CWORD=1; _ode_transformer; echo ${{COMPREPLY[@]}}"
+    assert subprocess.run(["bash", "-c", complete], capture_output=True, text=True).stdout.split() == ["table"]
