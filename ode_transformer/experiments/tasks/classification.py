@@ -17,6 +17,7 @@ from ...files import read_text, regular, write_lines
 from ..metrics import accuracy
 from ..metrics.scoring import score_file
 from ..text import segmentation
+from ..text.lines import lines_of
 from .task import Task, labelled, predicted, prediction, write_predictions
 
 if TYPE_CHECKING:
@@ -252,13 +253,10 @@ def read_numbers(path: Path, prefix: Path) -> list[str] | None:
         OdeTransformerError: the file has another number of lines than the text sentences, or one is not a number.
     """
     from ..text.binarised import count_sentences
-    from ..text.lines import read_lines
 
     if not path.exists():
         return None
-    lines, count = list(read_lines(path)), count_sentences(prefix)
-    if len(lines) != count:
-        raise OdeTransformerError(f"{path}: has {len(lines)} lines, must be one for each of {count} sentences")
+    lines = lines_of(path, count_sentences(prefix), str(prefix))
     for number, line in enumerate(lines, 1):
         with suppress(ValueError):
             if math.isfinite(float(line)):

@@ -101,16 +101,12 @@ def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer glue``."""
     actions = parser.add_subparsers(dest="action", required=True)
 
-    def show_counts(args: argparse.Namespace, counts: Mapping[str, int]) -> None:
-        for split, count in counts.items():
-            print(f"{split}: {count} examples")
-
     sub = actions.add_parser("prepare", help="write a task's text in the symbols of a pretrained model")
     _add(sub, "task", "the task", choices=glue.GLUE)
     _add(sub, "source DIR", "the folder of the published archives: CoLA, SST-2 and so on in it")
     _add_like(sub)
     _add_output_dir(sub, "where SPLIT.input0, SPLIT.label and others go")
-    _call(sub, glue.prepare, show_counts)
+    _call(sub, glue.prepare, _show_counts)
 
     sub = actions.add_parser("validate", help="predict the labels of a development set")
     _add_prediction(sub, glue.validate, "label, prediction", subset="valid")

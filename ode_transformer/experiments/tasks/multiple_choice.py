@@ -14,9 +14,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import OdeTransformerError
-from ...files import read_json, read_text, write_lines
+from ...files import read_json, write_lines
 from ..schema import lacks, one_of
 from ..text import segmentation
+from ..text.lines import lines_of
 from . import glue
 from .task import Task, prediction, write_predictions
 
@@ -153,11 +154,9 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
     names = [str(i) for i in range(len(options))]
     if not path.is_file():
         raise OdeTransformerError(f"{data}: subset {subset} has no labels")
-    labels, questions = read_text(path).split(), count_sentences(data / "input0" / subset)
-    if len(labels) != questions or not set(labels) <= set(names):
-        raise OdeTransformerError(
-            f"{path}: must hold a number below {len(options)} for each of the {questions} questions"
-        )
+    labels = lines_of(path, count_sentences(data / "input0" / subset), f"{data}/input0/{subset}")
+    if odd := sorted(set(labels) - set(names)):
+        raise OdeTransformerError(f"{path}: {odd[0][:60]!r}: must be one of {', '.join(names)}")
     dataset = encoder.examples(task)
 
     def forward(batch: dict[str, Any]) -> "Tensor":
