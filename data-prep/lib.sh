@@ -282,15 +282,9 @@ prepare() {
         --workers "$workers" "$@"
 }
 
-# binarise OPTION...: make $out of text of one language: SPLIT=FILE..., or --folder DIR with the parts of examples.
+# binarise OPTION...: make $out of text of one language: SPLIT=FILE..., or --folder DIR with the parts of examples, and
+# the subword model of these if there is one.
 binarise() { run "${text_tool[@]}" binarise "$out" "$@" --workers "${workers:-1}"; }
-
-# labelled FOLDER: make $out of labeled text, with its subword model if it has one.
-labelled() {
-    local model=()
-    if [[ $dry_run -eq 1 || -e $1/sentencepiece.model ]]; then model=(--beside sentencepiece.model="$1/sentencepiece.model"); fi
-    binarise --folder "$1" "${model[@]}"
-}
 
 # corpus_options NAME=KIND... -- "$@": read the options of the script, and those of corpora that Moses' rules tokenize.
 corpus_options() {

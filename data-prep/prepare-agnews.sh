@@ -21,4 +21,4 @@ once "$text/$level" python -m ode_transformer dataset agnews "$folder/ag_news_cs
     --size "$size" --workers "$workers" --output-dir "$text/$level.part"
 compare "training and validation articles" <(cat "$text/$level"/{train,valid}.label 2>/dev/null) 120000
 compare "test articles" "$text/$level/test.label" 7600
-labelled "$text/$level"
+binarise --folder "$text/$level"

@@ -21,4 +21,4 @@ once "$text/$level" python -m ode_transformer dataset imdb "$folder/aclImdb" --v
     --size "$size" --workers "$workers" --output-dir "$text/$level.part"
 compare "training and validation reviews" <(cat "$text/$level"/{train,valid}.label 2>/dev/null) 25000
 compare "test reviews" "$text/$level/test.label" 25000
-labelled "$text/$level"
+binarise --folder "$text/$level"

@@ -84,7 +84,7 @@ COMMANDS = {
     "compare": Command(".results.significance", "test whether systems differ from a baseline", group="reproduce"),
     "report": Command(".results.report", "write an HTML page of finished runs", group="reproduce"),
     "dataset": Command(".tasks.command", "read a published data set", "add_dataset_arguments", group="data"),
-    "text": Command(".text.command", "tokenize, clean, segment and check parallel text", group="data"),
+    "text": Command(".text.command", "prepare text, and describe data that fairseq-preprocess made", group="data"),
     "bench": Command(
         ".bench.command", "measure speed and memory, several systems in one run", takes_flags=True, group="study"
     ),

@@ -13,6 +13,7 @@ from .describe import describe
 from .lines import TextError
 from .pipeline import MODELS, Pipeline
 from .preparation import COUNTED, STARTS, Preparation, parts_of, prepare_monolingual
+from .segmentation import OWN
 from .tokenisation import LOWERCASE, Tokeniser
 
 
@@ -89,6 +90,8 @@ def _binarise(args: argparse.Namespace) -> None:
     """Make the folder OUT of text of one language, the same files as fairseq-preprocess --only-source makes."""
     parts = parts_of(args.folder) if args.folder else {"": _paths(args.texts)}
     options = {"dictionary": args.dictionary, "copy_labels": args.copy_labels, "beside": _paths(args.beside)}
+    if args.folder and (model := args.folder / OWN[0]).exists():
+        options["beside"][model.name] = model
     prepare_monolingual(args.out, parts, **options, workers=args.workers)
 
 

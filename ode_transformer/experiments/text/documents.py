@@ -13,7 +13,7 @@ from pathlib import Path
 from ...errors import OdeTransformerError
 from ...files import whole
 from . import segmentation
-from .lines import keep_apart, read_lines
+from .lines import read_lines
 
 # A sentence ends after a full stop and closing quotes, before a capital letter or a digit: as much as a rule can tell.
 _END = re.compile(r"(?<=[.!?])([\"')\]]*)\s+(?=[\"'(\[]*[A-Z0-9])")
@@ -97,7 +97,9 @@ def prepare(
             for number, document in enumerate(filter(None, found), 1):
                 yield name if valid or number % held_out else "valid", document
 
-    keep_apart(output, ("train", "valid"), [*inputs, *valid])
+    read = {path.resolve() for path in (*inputs, *valid)}
+    if there := [name for name in ("train", "valid") if (output / name).resolve() in read]:
+        raise OdeTransformerError(f"--output-dir {output}: its {there[0]} is an input file; must be another folder")
     for name in ("valid", "train"):
         if not any(split == name for split, _ in splits()):
             advice = "" if valid else f" with --held-out {held_out}; lower --held-out, or give --valid"

@@ -158,23 +158,6 @@ def write_pair(files: Sequence[IO[str]], pair: Sequence[str]) -> None:
         file.write(f"{line}\n")
 
 
-def keep_apart(output_dir: Path, names: Iterable[str], inputs: Iterable[Path]) -> None:
-    """Check that no file that is to be written is also read.
-
-    Args:
-        output_dir: the value of ``--output-dir``.
-        names: of the files that are written there.
-        inputs: the files that are read.
-
-    Raises:
-        TextError: one is; the message names it.
-    """
-    read = {path.resolve() for path in inputs}
-    for name in names:
-        if (output_dir / name).resolve() in read:
-            raise TextError(f"--output-dir {output_dir}: its {name} is an input file; must be another folder")
-
-
 def read_pair(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[tuple[str, str]]:
     """The pairs of parallel text, ``PREFIX.LANG``; with a progress bar if ``bar``, as in :func:`read_lines`.
 

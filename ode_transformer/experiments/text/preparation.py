@@ -216,8 +216,9 @@ class Preparation:
         keep_references(self.text, part, self.splits, self.langs)
         for name, file in self.beside.items():
             copy_file(file, part / name)
-        settings = read_mapping(self.text / "settings.json")
-        del settings["text_version"]  # which the manifest has of itself
+        file = self.text / "settings.json"
+        settings = read_mapping(file) if file.exists() else {}
+        settings.pop("text_version", None)  # which the manifest has of itself
         about = {"name": self.name, "source": self.source, "settings": settings}
         about["tokenise"] = None if self.language else self.tokenise
         write_manifest(bpe, part, self.splits, self.langs, **about)
