@@ -1,4 +1,5 @@
 import re
+import shutil
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -18,12 +19,12 @@ class BuildWithRecipes(build_py):
 
     def run(self) -> None:
         """As the class says; an editable installation finds them where they are."""
+        package = Path(self.build_lib, "ode_transformer")
+        if not self.editable_mode:
+            shutil.rmtree(package, ignore_errors=True)  # what an earlier build left
         super().run()
-        for path in sorted(path for name in SHIPPED for path in (HERE / name).rglob("*") if path.is_file()):
-            if not self.editable_mode:
-                target = Path(self.build_lib, "ode_transformer", "_share", path.relative_to(HERE))
-                self.mkpath(str(target.parent))
-                self.copy_file(str(path), str(target))
+        for name in () if self.editable_mode else SHIPPED:
+            shutil.copytree(HERE / name, package / "_share" / name)
 
 
 setup(

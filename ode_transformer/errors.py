@@ -1,5 +1,7 @@
 """The base class of errors that a user's input causes; ``numerics`` raises a plain ``ValueError``."""
 
+from pathlib import Path
+
 
 class OdeTransformerError(ValueError):
     """An error that the user can correct: the message names the option or file, its value, and what is valid.
@@ -10,5 +12,7 @@ class OdeTransformerError(ValueError):
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra of this package, in its clone."""
-    return f"pip install -c constraints.txt --no-build-isolation -e '.[{extra}]'"
+    """Return the words that install an extra of this package, whether it is a clone's or was installed as a wheel."""
+    if (Path(__file__).parent / "_share").is_dir():
+        return f"pip install 'ode-transformer[{extra}]'"
+    return f"in the clone, pip install -c constraints.txt --no-build-isolation -e '.[{extra}]'"

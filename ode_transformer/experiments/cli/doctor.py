@@ -26,7 +26,7 @@ OPTIONAL = {
     "tensorboardX": ("--tensorboard-logdir of fairseq-train", install("logging")),
     "wandb": ("--wandb-project of fairseq-train", install("logging")),
 }
-"""Optional packages, as they are imported: what needs them, and how they are installed, in the clone."""
+"""Optional packages, as they are imported: what needs them, and how they are installed."""
 
 VARIABLES = {
     "M2SCORER": "scores of grammatical error correction by the official scorer",

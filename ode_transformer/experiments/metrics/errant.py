@@ -34,7 +34,7 @@ def signature() -> str:
     Raises:
         OdeTransformerError: ERRANT or its model is not installed.
     """
-    needed = f"in the clone: {install('errant')}, and python -m spacy download {MODEL}"
+    needed = f"{install('errant')}, and python -m spacy download {MODEL}"
     if not installed():
         raise OdeTransformerError(f"ERRANT's programs {', '.join(PROGRAMS)} are not there; {needed}")
     try:

@@ -54,7 +54,7 @@ def each(summaries: Sequence[str], references: Sequence[str]) -> "np.ndarray":
         from rouge_score.rouge_scorer import RougeScorer
         from rouge_score.tokenizers import DefaultTokenizer
     except ImportError as error:
-        raise OdeTransformerError(f"ROUGE needs the package rouge-score; in the clone: {install('rouge')}") from error
+        raise OdeTransformerError(f"ROUGE needs the package rouge-score; {install('rouge')}") from error
     scorer = RougeScorer(list(KINDS), tokenizer=DefaultTokenizer(use_stemmer=True))
     rows = []
     for summary, reference in zip(summaries, references, strict=True):

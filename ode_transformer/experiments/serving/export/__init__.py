@@ -142,9 +142,7 @@ def load_module(format: str, which: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in found.libraries:
             raise
-        raise ExportError(
-            f"--format {format}: {error.name} is not installed; in the clone: {install(found.extra)}"
-        ) from error
+        raise ExportError(f"--format {format}: {error.name} is not installed; {install(found.extra)}") from error
 
 
 def is_exported(folder: str | Path) -> bool:
