@@ -1,5 +1,8 @@
-"""Tasks of recipes. One file per task has its flags, its steps after averaging, and its metrics. The three that are
-scored by perplexity differ in nothing but fairseq's task.
+"""Tasks of recipes: a file or folder each, with its published sets, its flags, its steps after averaging, what a model
+predicts, and its metrics. The three that are scored by perplexity differ in nothing but fairseq's task.
+
+Besides, ``encoders`` runs trained encoders, ``listops`` and ``generated`` make data, ``baselines`` are rules that a
+classifier must beat, and ``command`` has the command line of all of them.
 """
 
 from . import classification, correction, glue, multiple_choice, question_answering, summarisation, translation

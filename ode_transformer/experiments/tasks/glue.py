@@ -43,7 +43,7 @@ class GlueTask:
     Args:
         folder: of the published archive.
         splits: by name; ``test`` and so on are test sets.
-        columns: how many a labelled line must have; others are left out, as in the preparation of RoBERTa.
+        columns: how many a line with a label must have; others are left out, as in the preparation of RoBERTa.
         divide: labels are numbers, divided by this.
         held_out: the list of the examples of the development set, by their second and third columns, where it is in one
             file with the training set.
