@@ -472,7 +472,7 @@ def spread(*groups: str) -> str:
     return f"Seeds of one system differ by {' and by '.join(found)}."
 
 
-def _data(group: str) -> recipes.Data:
+def _data(group: str) -> recipes.schema.Data:
     """The data of a group's first recipe."""
     return recipes.load(next(name for name in recipes.names() if name.rpartition("/")[0] == group)).data
 
