@@ -74,6 +74,11 @@ class Metric:
         """Whether the examples have what the metric is computed from."""
         return all(any(getattr(examples, one) for one in need.split("|")) for need in self.needs)
 
+    @property
+    def needed(self) -> str:
+        """What it needs, for messages."""
+        return " and ".join(self.needs).replace("|", " or ")
+
     def compute(self, outputs: Sequence[str], examples: Examples) -> dict[str, Any]:
         """Score outputs; the metric's entry in a record.
 
@@ -81,7 +86,7 @@ class Metric:
             OdeTransformerError: the examples lack what the metric needs, or it cannot be computed alone.
         """
         if not self.fits(examples) or not (self.whole or self.statistics):
-            raise OdeTransformerError(f"--metric {self.name}: cannot be computed; it needs {', '.join(self.needs)}")
+            raise OdeTransformerError(f"--metric {self.name}: cannot be computed; it needs {self.needed}")
         if self.whole:
             return self.whole(outputs, examples)
         value = self.score(self.of_each(outputs, examples).sum(0))

@@ -161,7 +161,7 @@ def compare(
     if not found:
         raise OdeTransformerError(
             f"--metric {its.name}: {name} has no test set ({', '.join(baseline.recipe.subsets.values())}) with "
-            f"{' and '.join(its.needs)}, which it needs"
+            f"{its.needed}, which it needs"
         )
     about = {"baseline": name, "seed": baseline.recipe.trained_seed, "precisions": trained_in}
     return about | _described(its, test, samples, signature) | {"test_sets": found}
@@ -195,7 +195,7 @@ def compare_files(
     sources = lines_of(source, len(first), files[0]) if source else ()
     examples = Examples(right, sources, labels=right[0], lang=lang, lowercase=lowercase)
     if not its.fits(examples):
-        raise OdeTransformerError(f"--metric {metric}: needs {' and '.join(its.needs)}")
+        raise OdeTransformerError(f"--metric {metric}: needs {its.needed}")
     texts = {path: lines_of(path, len(first), files[0]) for path in files}
     if len(texts) < len(files):
         raise OdeTransformerError("every file must be given once")
