@@ -65,7 +65,7 @@ def test_a_value_that_nobody_listed_is_found(monkeypatch):
     assert without_a_variant(list(VARIANTS)) == {("integrator", "newcomer")}
 
 
-@pytest.mark.parametrize("variant", ["macaron", "heun-heun", "rk4-rk4", "evolution-released"])
+@pytest.mark.parametrize("variant", ["heun-heun", "evolution-released"])
 def test_the_models_of_tests_are_configured_as_fairseq_configures_them(variant):
     values = {k: v for k, v in (SMALL | VARIANTS[variant]).items() if v is not None}
     arch = values.pop("arch", DEFAULT)

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ode_transformer.modules.attention import RelativeAttention, StagedAttention, fused_kernel
+from ode_transformer.modules.attention import RelativeAttention, StagedAttention, fused_kernel, relative_distances
 from ode_transformer.modules.positions import Biases
 from tests.helpers import SMALL, batch, model
 
@@ -366,6 +366,18 @@ def test_in_half_precision_no_weights_of_single_precision_are_kept():
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
         attention(x, x, x)
     assert {dtype for dtype, shape in kept if shape == (9, 9) and dtype.is_floating_point} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("far", [None, 2])
+@pytest.mark.parametrize("mask", [None, future(7)])
+@pytest.mark.parametrize("padded", [False, True])
+def test_both_ways_of_attending_are_one(padded, mask, far):
+    """A CPU takes the fused kernel without relative positions alone."""
+    attention, (q, k, v) = relative(m=2), torch.randn(3, 2, 4, 7, 4, dtype=torch.float64)
+    padding = torch.arange(7) >= torch.tensor([[7], [5]]) if padded else None
+    distances = None if far is None else relative_distances(7, 7, far, q.device)
+    expected, _ = attention._by_two_products(q, k, v, mask, padding, distances)
+    torch.testing.assert_close(attention._fused(q, k, v, mask, padding, distances, 0.0), expected)
 
 
 @pytest.mark.parametrize("mask", [None, torch.ones(7, 7, dtype=torch.bool).tril(), future(7).bfloat16()])

@@ -107,6 +107,12 @@ def test_the_order_of_a_gate_that_differs_from_token_to_token():
     assert shrinks["second-order"] == pytest.approx(8, rel=0.05) and shrinks["sigmoid"] == pytest.approx(4, rel=0.05)
 
 
+def test_gradients_of_a_step_of_the_second_order_gate():
+    """It weights the second stage both where it is evaluated and in the sum."""
+    gate, y = build("second-order"), torch.randn(2, 1, 8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda y, *_: rk_step(f, y, HEUN, combine=gate), (y, *gate.parameters()))
+
+
 def test_scalars_start_where_they_are_told_to(stages):
     torch.testing.assert_close(build("scalars", 2, RK4.b[:2])(stages), stages[0] / 6 + stages[1] / 3)
 
