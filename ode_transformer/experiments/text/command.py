@@ -130,7 +130,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("out", type=Path, metavar="OUT", help="the folder of the data; the text goes to OUT.text beside it")
     add_langs(add)
     add("--splits", nargs="+", required=True, metavar="SPLIT", help="training, validation, test sets")
-    add("--name", required=True, help="the name of the corpus")
+    add("--name", required=True, metavar="NAME", help="the name of the corpus")
     add("--source", required=True, metavar="TEXT", help="where the text came from, in words")
     add("--add", nargs=3, action="append", default=[], metavar=("SPLIT", "FILE", "FILE"), dest="files",
         help="a split, and two files whose pairs go to it; may be repeated")  # fmt: skip
@@ -139,7 +139,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--start", choices=STARTS, default="raw", help="the folder in OUT.text that is there (default: raw)")
     add("--tokenise", metavar="FLAGS", type=tokeniser_of, help="flags of describe, as one argument")
     add("--tokenise-train", metavar="FLAGS", type=tokeniser_of, help="others for the training text")
-    add("--language", default="", help="the language of all files, if their endings are not languages")
+    add("--language", default="", metavar="LANG", help="the language of all files, if their endings are not languages")
     add("--moses", **folder, help="Moses' folder scripts (default: sacremoses, without Perl)")
     add("--counted", choices=COUNTED, default="tokens", help="what limits count (default: tokens)")
     add("--max-tokens", **count, default=250, help="leave out training pairs with longer sides (default: 250)")
