@@ -19,7 +19,8 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.recipes import RecipeError
 from ode_transformer.experiments.runs import command_lines, runner, training
-from ode_transformer.experiments.runs.show import _wrapped, show
+from ode_transformer.experiments.runs.show import _wrapped
+from ode_transformer.experiments.runs.show import shown as shown_text
 from ode_transformer.experiments.runs.training import Place
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
@@ -311,7 +312,7 @@ def test_numbers_that_are_printed_and_reckoned_with_are_numbers(tmp_path):
     (tmp_path / "x.yaml").write_text(
         text.replace("    max-tokens: 1500\n", "    max-tokens: null\n    batch-size: 9\n")
     )
-    shown = show(recipes.load(f"{tmp_path}/x.yaml/macaron-tiny"), None, None)
+    shown = shown_text(recipes.load(f"{tmp_path}/x.yaml/macaron-tiny"))
     assert "1 batch of up to 9 examples;" in shown
 
 
@@ -328,7 +329,7 @@ def test_lists_begin_with_a_prefix_and_say_what_recipes_are(capsys):
 
 def test_commands_are_shown_in_lines_that_a_shell_reads_as_one():
     recipe = recipes.load("ode/wmt14-en-de/rk2-learnable")
-    shown = show(recipe, None, None)
+    shown = shown_text(recipe)
     assert max(map(len, shown.splitlines())) < 150  # words stay whole
     lines = shown.replace(" \\\n    ", " ").splitlines()
     assert {step.line() for step in runner.steps(recipe, Place(8, precision="fp16"))} <= set(lines)
@@ -382,7 +383,7 @@ def test_a_row_that_is_added_to_another_says_so(tmp_path, capsys):
     assert cli.main(["recipe", "check", f"{tmp_path}/mine.yaml"]) == 0
     error = capsys.readouterr().err
     assert f"warning: {tmp_path}/mine.yaml: {said}train.flags.lr 7\n" in error and error.count("warning: ") == 1
-    shown = show(recipes.load(name), None, None)
+    shown = shown_text(recipes.load(name))
     assert f"# row: {tmp_path}/mine.yaml: {said}" in re.sub("\n#  +", " ", shown)
     assert cli.main(["run", name, "--cpu", "--dry-run"]) == 0 and said in capsys.readouterr().err
     for other in ("mine.yaml/mine", "same.yaml/macaron"):  # a row of its own, and a table that is taken as it is

@@ -40,7 +40,7 @@ class Command(NamedTuple):
 
 
 def _of_runs(name: str, help_: str, group: str = "", takes_flags: bool = False) -> Command:
-    return Command(".runs.command", help_, f"add_{name}", name, takes_flags, group)
+    return Command(".runs.command", help_, f"add_{name}", takes_flags=takes_flags, group=group)
 
 
 COMMANDS = {

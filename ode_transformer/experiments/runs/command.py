@@ -1,12 +1,37 @@
 """The arguments of the commands of this room: recipes, runs, their checkpoints and records."""
 
 import argparse
+import inspect
+from importlib import import_module
 
 from .. import recipes
 from ..arguments import at_least
 
 NAMED = "a name that `ode-transformer recipe list` prints; or a YAML file, FILE.yaml or FILE.yaml/ROW"
 PLACE = ("devices", "cpu", "precision", "torchrun")
+
+
+def main(args: argparse.Namespace) -> None:
+    """Run a command."""
+    args.function(args)
+
+
+def _call(parser: argparse.ArgumentParser, module: str, function: str, *more: str) -> None:
+    """Let a command call a function of this room, imported when it is called, with the arguments of its parameters.
+
+    Args:
+        parser: of the command.
+        module: where the function is.
+        function: its name.
+        more: arguments besides, which the function hands on.
+    """
+
+    def step(args: argparse.Namespace) -> None:
+        called = getattr(import_module(f".{module}", __package__), function)
+        names = {*inspect.signature(called).parameters, *more}
+        called(**{name: value for name, value in vars(args).items() if name in names})
+
+    parser.set_defaults(function=step)
 
 
 def _add_folder(parser: argparse.ArgumentParser, what: str) -> None:
@@ -48,10 +73,6 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _place(args: argparse.Namespace) -> dict:
-    return {name: getattr(args, name) for name in (*PLACE, "scale", "jobs", "flags")}
-
-
 def add_run(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer run``."""
     parser.add_argument("names", metavar="RECIPE", nargs="+", help=NAMED)
@@ -83,14 +104,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the commands only")
     _add_place(parser)
     parser.epilog = "Words after -- are passed on to fairseq-train. Several recipes or seeds end in a table."
-
-
-def run(args: argparse.Namespace) -> None:
-    """Run ``ode-transformer run``."""
-    from . import runner
-
-    its = {name: getattr(args, name) for name in ("first", "last", "trained", "seeds", "run_dir", "record", "dry_run")}
-    runner.run(args.names, **its, **_place(args))
+    _call(parser, "runner", "run", *PLACE)
 
 
 def add_grid(parser: argparse.ArgumentParser) -> None:
@@ -106,13 +120,7 @@ def add_grid(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FILE", help="a JSON file for all scores")
     _add_place(parser)
     parser.epilog = "Words after -- are passed on to fairseq-train, in every run."
-
-
-def grid(args: argparse.Namespace) -> None:
-    """Run ``ode-transformer grid``."""
-    from . import grid as search
-
-    search.search(args.name, search.distinct(args.values), seeds=args.seeds, output=args.output, **_place(args))
+    _call(parser, "grid", "search", *PLACE)
 
 
 def add_generate(parser: argparse.ArgumentParser) -> None:
@@ -126,14 +134,7 @@ def add_generate(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
     parser.epilog = "Words after -- are passed on to fairseq-generate."
-
-
-def generate(args: argparse.Namespace) -> None:
-    """Run ``ode-transformer generate``."""
-    from . import runner
-
-    its = {name: getattr(args, name) for name in ("run_dir", "checkpoint", "cpu", "scale", "seed", "flags")}
-    runner.generate(args.name, args.output, **its)
+    _call(parser, "runner", "generate")
 
 
 def add_recipe(parser: argparse.ArgumentParser) -> None:
@@ -163,25 +164,8 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
             help="devices that train together (default: as many as the paper's)",
         )
         sub.add_argument("--precision", choices=recipes.PRECISIONS, help="(default: the paper's)")
-
-
-def recipe(args: argparse.Namespace) -> None:
-    """Run ``ode-transformer recipe``."""
-    if args.action == "list":
-        found = recipes.listed(args.prefix, paper=args.paper)
-        width = max(map(len, found))
-        print("\n".join(f"{name:{width}}  {description}" for name, description in found.items()))
-        return
-    from . import show
-
-    if args.action == "check":
-        show.check(args.files)
-        return
-    found = recipes.load(args.name, scale=args.scale, seed=args.seed)
-    if args.action == "show":
-        print(show.show(found, args.devices, args.precision, args.run_dir))
-    elif commands := show.commands(found, args.step, args.devices, args.precision, args.run_dir):
-        print(commands)
+    for sub, function in ((listed, "list_recipes"), (checked, "check"), (shown, "show"), (command, "commands")):
+        _call(sub, "show", function)
 
 
 def add_average(parser: argparse.ArgumentParser) -> None:
@@ -195,39 +179,20 @@ def add_average(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--fewer", action="store_true", help="average those that are there, if they are fewer than N")
     parser.add_argument("--output", metavar="FILE", required=True, help="the file to write")
-
-
-def average(args: argparse.Namespace) -> None:
-    """Run ``ode-transformer average``."""
-    from . import checkpoints
-
-    counts = {"last_epochs": args.last_epochs, "last_updates": args.last_updates, "best": args.best}
-    checkpoints.average(args.folder, args.output, **counts, fewer=args.fewer)
+    _call(parser, "checkpoints", "average")
 
 
 def add_resume(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer resume``."""
     parser.add_argument("folder", metavar="DIR", help="the --save-dir of fairseq-train")
-
-
-def resume(args: argparse.Namespace) -> None:
-    """Run ``ode-transformer resume``."""
-    from . import checkpoints
-
-    checkpoints.resume(args.folder)
+    _call(parser, "checkpoints", "resume")
 
 
 def add_check(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer check``."""
     parser.add_argument("paths", nargs="+", metavar="CHECKPOINT", help="the checkpoints to check")
     parser.add_argument("--data", required=True, metavar="DIR", help="the folder of binarized data")
-
-
-def check(args: argparse.Namespace) -> None:
-    """Run ``ode-transformer check``."""
-    from . import checkpoints
-
-    checkpoints.check(args.paths, args.data)
+    _call(parser, "checkpoints", "check")
 
 
 def add_warm_start(parser: argparse.ArgumentParser) -> None:
@@ -255,14 +220,7 @@ def add_warm_start(parser: argparse.ArgumentParser) -> None:
         "--approximate", action="store_true", help="also write a model that cannot equal its source exactly"
     )
     parser.add_argument("--verbose", action="store_true", help="print what became of every tensor")
-
-
-def warm_start(args: argparse.Namespace) -> None:
-    """Run ``ode-transformer warm-start``."""
-    from . import checkpoints
-
-    its = {name: getattr(args, name) for name in ("data", "dynamics_scale", "approximate", "verbose")}
-    checkpoints.warm_start(args.checkpoint, args.output, args.arch, args.flags, **its)
+    _call(parser, "checkpoints", "warm_start")
 
 
 def add_record(parser: argparse.ArgumentParser) -> None:
@@ -278,11 +236,4 @@ def add_record(parser: argparse.ArgumentParser) -> None:
         "`ode-transformer compare` reads when the run has been deleted: detokenized translations, summaries, "
         "corrections or predictions",
     )
-
-
-def record(args: argparse.Namespace) -> None:
-    """Run ``ode-transformer record``."""
-    from . import records
-
-    its = {name: getattr(args, name) for name in ("run_dir", "scale", "seed", "translations")}
-    records.write_record(args.name, args.output, **its)
+    _call(parser, "records", "write_record")

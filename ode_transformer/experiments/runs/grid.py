@@ -213,7 +213,7 @@ def summary(points: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> str:
 
 def search(
     name: str,
-    values: Mapping[str, Sequence[str]],
+    values: Sequence[Sequence[str]] = (),
     *,
     seeds: Sequence[int] = (),
     output: Optional[str | Path] = None,
@@ -226,7 +226,7 @@ def search(
 
     Args:
         name: of a recipe of the task ``glue``.
-        values: of flags of fairseq-train, without dashes; by default those of the recipe's search.
+        values: flags of fairseq-train, without dashes, each with its values; by default the recipe's search.
         seeds: of every point; by default the recipe's.
         output: a JSON file for all scores.
         scale: of the recipe.
@@ -241,7 +241,7 @@ def search(
     recipe = recipes.load(name, scale=scale)
     if recipe.task != "glue":
         raise OdeTransformerError(f"{name}: has task {recipe.task}, must have task glue")
-    space = chosen_space(recipe, values, seeds)
+    space = chosen_space(recipe, distinct(values), seeds)
     count = f"{space.trainings // len(space.seeds)} points, {len(space.seeds)} seeds: {space.trainings} trainings"
     processes.say(f"{recipe.name}: {count}, less those that are done")
     processes.say(plan.line([recipe] * space.trainings, jobs))

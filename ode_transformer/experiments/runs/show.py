@@ -15,7 +15,28 @@ WIDTH = 120  # of lines that are printed
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")  # of a shell
 
 
-def show(recipe: recipes.Recipe, devices: Optional[int], precision: Optional[str], run_dir: str = "") -> str:
+def list_recipes(prefix: str = "", paper: bool = False) -> None:
+    """Print the names of recipes, and what they are; arguments are those of :func:`.recipes.listed`."""
+    found = recipes.listed(prefix, paper=paper)
+    width = max(map(len, found))
+    print("\n".join(f"{name:{width}}  {description}" for name, description in found.items()))
+
+
+def show(
+    name: str,
+    scale: str = "full",
+    seed: Optional[int] = None,
+    devices: Optional[int] = None,
+    precision: Optional[str] = None,
+    run_dir: str = "",
+) -> None:
+    """Print what a recipe is and the commands of its steps."""
+    print(shown(recipes.load(name, scale=scale, seed=seed), devices, precision, run_dir))
+
+
+def shown(
+    recipe: recipes.Recipe, devices: Optional[int] = None, precision: Optional[str] = None, run_dir: str = ""
+) -> str:
     """Return a recipe as a person reads it: what it is, the paper's numbers, what runs take, and all commands."""
     place = _place(recipe, devices, precision)
     lines = [f"# {recipe.name}: {recipe.description}"]
@@ -103,14 +124,24 @@ def check(files: Sequence[str] = ()) -> None:
             print(f"warning: {recipe.added_to}", file=sys.stderr)
 
 
-def commands(recipe: recipes.Recipe, step: str, devices: Optional[int], precision: Optional[str], run_dir: str) -> str:
-    """Return the commands of one step, each in a line.
+def commands(
+    name: str,
+    step: str,
+    scale: str = "full",
+    seed: Optional[int] = None,
+    devices: Optional[int] = None,
+    precision: Optional[str] = None,
+    run_dir: str = "",
+) -> None:
+    """Print the commands of one step, each in a line.
 
     Raises:
         RecipeError: there is no such step.
     """
+    recipe = recipes.load(name, scale=scale, seed=seed)
     found = runner.steps(recipe, _place(recipe, devices, precision), run_dir)
     chosen = [one.line() for one in found if one.name == step]
     if not chosen and step != "start":  # most recipes start from nothing
         raise recipes.RecipeError(f"step {step!r}: must be one of {', '.join(dict.fromkeys(s.name for s in found))}")
-    return "\n".join(chosen)
+    for line in chosen:
+        print(line)
