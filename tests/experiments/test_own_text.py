@@ -580,7 +580,7 @@ def test_translations_go_to_a_file_that_is_whole_or_not_there(run, home, capsys,
     assert output.read_bytes() == before and sorted(p.name for p in tmp_path.iterdir()) == ["long.de", "out.en"]
 
 
-def test_a_prefix_begins_every_translation(run, home, translator, exported, capsys):
+def test_a_prefix_begins_every_translation(run, home, translator, exported, capsys, monkeypatch):
     sentences = lines(home / "mine" / "raw" / "test.de")[:4]
     free = translator.hypotheses(sentences)
     word = min((w for w in free[0][0].text.split()[1:] if w.isalpha() and w != free[1][0].text.split()[0]), key=len)
@@ -589,12 +589,12 @@ def test_a_prefix_begins_every_translation(run, home, translator, exported, caps
     # The first words of a translation, as a prefix, give the same translation again with the same score.
     begun = translator.hypotheses(sentences[:1], prefix=free[0][0].text.split()[0])
     assert begun[0][0].units == free[0][0].units and begun[0][0].score == pytest.approx(free[0][0].score, abs=1e-4)
-    # Of a line in two pieces only the first begins with it, and both are in one batch.
-    twice = " ".join([sentences[0]] * 2)
-    units = translator.pipeline.units([twice])[0].split()
-    begin = translator.pipeline.target_units([word])[0].split()
-    pieces, _ = translator._search([units] * 2, [begin, []], translator.search, print)
-    assert pieces[0][0].text.startswith(word) and not pieces[1][0].text.startswith(word)
+    # Of a line in two pieces only the first begins with it.
+    units = translator.pipeline.units(sentences[:1])[0].split()
+    with monkeypatch.context() as patch:
+        patch.setattr(translator.backend, "longest", {**translator.backend.longest, "source": len(units) + 1})
+        (twice,) = translator.translate([" ".join([sentences[0]] * 2)], prefix=word)
+    assert twice == f"{found[0][0].text} {free[0][0].text}"
     capsys.readouterr()
     out = translated(capsys, run, home / "mine" / "raw" / "test.de", "--prefix", word)
     assert out[:4] == translator.translate(sentences, prefix=word)

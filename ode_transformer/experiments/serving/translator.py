@@ -209,7 +209,7 @@ class Translator:
         self.backend.check(search)
         found: list[list[Hypothesis]] = [[] for _ in pieces]
         cut = set()
-        for batch in self._batches(pieces):
+        for batch in self._batches(pieces, begins):
             sentences, prefixes = ([units[i] for i in batch] for units in (pieces, begins))
             most = search.most(max(map(len, sentences)) + 1, self.backend.longest["target"])
             for i, best in zip(batch, self.backend.translate(sentences, search, prefixes), strict=True):
@@ -221,12 +221,14 @@ class Translator:
             progress(len(batch))
         return found, cut
 
-    def _batches(self, pieces: Sequence[list[str]]) -> Iterator[list[int]]:
-        order = sorted(range(len(pieces)), key=lambda i: -len(pieces[i]))  # what needs most memory comes first
-        while order:
-            count = min(self.batch_size, max(1, MAX_TOKENS // (len(pieces[order[0]]) + 1)))
-            yield order[:count]
-            order = order[count:]
+    def _batches(self, pieces: Sequence[list[str]], begins: Sequence[list[str]]) -> Iterator[list[int]]:
+        for begun in (True, False):  # apart, because fairseq lets pieces without a prefix end at once beside others
+            order = [i for i in range(len(pieces)) if bool(begins[i]) is begun]
+            order.sort(key=lambda i: -len(pieces[i]))  # what needs most memory comes first
+            while order:
+                count = min(self.batch_size, max(1, MAX_TOKENS // (len(pieces[order[0]]) + 1)))
+                yield order[:count]
+                order = order[count:]
 
     def _join(self, parts: list[list[Hypothesis]]) -> list[Hypothesis]:
         """The hypotheses of a sentence from those of its pieces: the best are joined, the second best, and so on."""
