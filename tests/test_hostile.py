@@ -17,11 +17,11 @@ from ode_transformer import checkpoints, files
 from ode_transformer.checkpoints import CheckpointError, hugging_face, standalone
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, inputs, recipes, runs
-from ode_transformer.experiments.fairseq_output import read_generate_output
 from ode_transformer.experiments.metrics import perplexity, scoring
 from ode_transformer.experiments.recipes import plain_yaml
 from ode_transformer.experiments.runs import logs, records
 from ode_transformer.experiments.text import binarised, lines, moses, pairs, segmentation, subwords
+from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.experiments.text.lines import read_all, read_lines
 from ode_transformer.files import sha256, write_json
 from tests.helpers import SMALL, model, parse, small, task

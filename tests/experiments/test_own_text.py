@@ -31,7 +31,6 @@ from ode_transformer import machine
 from ode_transformer.checkpoints import bundles
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
-from ode_transformer.experiments.fairseq_output import read_generate_output
 from ode_transformer.experiments.metrics.scoring import score as score_texts
 from ode_transformer.experiments.runs import prepare, processes, runner
 from ode_transformer.experiments.runs.training import Place
@@ -44,6 +43,7 @@ from ode_transformer.experiments.tasks.translation import check_units
 from ode_transformer.experiments.text import binarised, dividing, subwords
 from ode_transformer.experiments.text.corpus import Grammar
 from ode_transformer.experiments.text.detokenisation import detokenise
+from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.experiments.text.lines import read_pair
 from ode_transformer.experiments.text.pipeline import Pipeline, joined
 from ode_transformer.experiments.text.tokenisation import Tokeniser

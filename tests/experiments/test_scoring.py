@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
-from ode_transformer.experiments.fairseq_output import read_generate_output
 from ode_transformer.experiments.metrics import bleu, perplexity, scoring
 from ode_transformer.experiments.text.detokenisation import detokenise
+from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.experiments.text.joining import remove_segmentation
 from ode_transformer.experiments.text.lines import read_all
 from tests.helpers import refused

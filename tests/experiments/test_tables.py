@@ -17,12 +17,12 @@ import pytest
 from ode_transformer import paths
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
-from ode_transformer.experiments.fairseq_output import read_generate_output
 from ode_transformer.experiments.metrics import scoring
 from ode_transformer.experiments.results import comparisons, significance, tables
 from ode_transformer.experiments.results.files import read_records
 from ode_transformer.experiments.runs import KEYS, records, search
 from ode_transformer.experiments.text.detokenisation import detokenise
+from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.files import sha256
 from tests.helpers import ROOT, run_record
 

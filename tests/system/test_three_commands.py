@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.experiments.fairseq_output import read_generate_output
 from ode_transformer.experiments.text.detokenisation import detokenise
+from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.experiments.text.lines import read_all
 from tests.helpers import ROOT, environment
 

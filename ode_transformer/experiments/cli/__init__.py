@@ -69,7 +69,14 @@ COMMANDS = {
         ".cli.doctor", "print what is installed and found here, and what each unavailable feature lacks", group="use"
     ),
     "recipe": _of_runs("recipe", "list, check and show recipes", "reproduce"),
-    "run": _of_runs("run", "run recipes from data to a record; compare several in a table", "reproduce", True),
+    "run": Command(
+        ".cli.run",
+        "run recipes from data to a record; compare several in a table",
+        "add_run",
+        "main",
+        True,
+        "reproduce",
+    ),
     "grid": _of_runs("grid", "train over a search space, as that of a paper", "reproduce", True),
     "generate": _of_runs(
         "generate", "translate with other checkpoints or flags than a recipe's", "reproduce", takes_flags=True

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from ...files import read_json
 from .. import recipes
-from ..fairseq_output import read_generate_output
 from ..metrics.scoring import report
 from ..runs import runner, training
 from ..tasks.translation import translations
+from ..text.fairseq_output import read_generate_output
 
 RECIPE = "quickstart/macaron-tiny"
 SHOWN = 10

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ... import machine
+from ...checkpoints.inputs import read_texts
 from ...errors import OdeTransformerError
 from .. import markdown
 from ..arguments import at_least
-from ..inputs import read_texts
 from ..results import pictures
 from ..runs import records
 from . import flow, orders, steps

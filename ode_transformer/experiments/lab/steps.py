@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from ...checkpoints import CheckpointError
+from ...checkpoints.inputs import inputs_of, observed
 from ...checkpoints.standalone import check_dictionaries, named, open_model
 from ...modules.layers import SplitLayer
-from ..inputs import inputs_of, observed
 
 
 def layers_of(stack: nn.Module, side: str, path: str | Path) -> dict[str, SplitLayer]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import OdeTransformerError
 from ...files import regular
-from ..fairseq_output import entries
+from ..text.fairseq_output import entries
 from .metric import Metric
 
 SIGNATURE = "of the units of the dictionary, end-of-sentence symbols included; fairseq-validate, two decimals"

@@ -14,8 +14,8 @@ from typing import Any, Optional
 from ...errors import OdeTransformerError
 from ...files import write_json
 from .. import markdown
-from ..fairseq_output import read_generate_output
 from ..text.detokenisation import detokenise
+from ..text.fairseq_output import read_generate_output
 from ..text.joining import words
 from ..text.lines import lines_of, read_all
 from ..text.tokenisation import languages

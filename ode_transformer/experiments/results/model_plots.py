@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from ... import machine
 from ...checkpoints import CheckpointError
+from ...checkpoints.inputs import inputs_of, observed, read_texts, stacks
 from ...checkpoints.standalone import check_dictionaries, named, open_model
 from ...errors import OdeTransformerError
 from ...modules.positions import BiasPositions
 from ...numerics.coefficients import Coefficients
 from .. import markdown
-from ..inputs import inputs_of, observed, read_texts, stacks
 from ..runs import records
 from .pictures import pyplot_for, save, style, what_was_read
 

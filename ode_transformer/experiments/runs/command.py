@@ -3,6 +3,7 @@
 import argparse
 import inspect
 from importlib import import_module
+from typing import Any
 
 from .. import recipes
 from ..arguments import at_least
@@ -26,10 +27,10 @@ def _call(parser: argparse.ArgumentParser, module: str, function: str, *more: st
         more: arguments besides, which the function hands on.
     """
 
-    def step(args: argparse.Namespace) -> None:
+    def step(args: argparse.Namespace) -> Any:
         called = getattr(import_module(f".{module}", __package__), function)
         names = {*inspect.signature(called).parameters, *more}
-        called(**{name: value for name, value in vars(args).items() if name in names})
+        return called(**{name: value for name, value in vars(args).items() if name in names})
 
     parser.set_defaults(function=step)
 

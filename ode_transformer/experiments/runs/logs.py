@@ -9,8 +9,8 @@ from typing import Any
 
 from ...errors import OdeTransformerError
 from ...files import regular
-from ..fairseq_output import entries
 from ..schema import MOST
+from ..text.fairseq_output import entries
 from .terminal import DIVERGED
 
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # at the beginning of each line that fairseq logs

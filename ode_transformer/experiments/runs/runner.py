@@ -422,8 +422,8 @@ def run(
     dry_run: bool = False,
     flags: Sequence[str] = (),
     **place: Any,
-) -> None:
-    """Run recipes from data to a record, and print a table where there are several.
+) -> list[Run]:
+    """Run recipes from data to a record.
 
     Args:
         names: of recipes.
@@ -438,6 +438,9 @@ def run(
         dry_run: print the commands only.
         flags: of fairseq-train, besides the recipes'.
         place: what :func:`.training.place_here` takes: ``devices``, ``cpu``, ``precision`` and ``torchrun``.
+
+    Returns:
+        the runs that have a record now.
 
     Raises:
         RunError: an option does not fit, a folder holds another run, or a step failed.
@@ -479,7 +482,7 @@ def run(
         if dry_run:
             for one in found:
                 print(printed((s for s in one.steps() if s.name in one.chosen(first, last)), f"{one.title}: "))
-            return
+            return []
         if len(found) == 1:
             found[0].go(first, last, trained)
         else:
@@ -488,15 +491,12 @@ def run(
                 each = [f"{folder}: {error}" for folder, error in failed.items()]
                 raise RunError("\n".join([f"{len(failed)} of {len(found)} runs failed:", *each]))
         if not all("record" in one.chosen(first, last) for one in found):
-            return
+            return []
         for one in found:
             if own_text(one.recipe):
                 plugin = ["--user-dir", one.recipe.user_dir] if one.recipe.user_dir else []
                 processes.say(f"Next:\n{shlex.join(['ode-transformer', 'translate', *plugin, one.run_dir])} FILE")
-        if len(found) > 1:
-            from ..results import tables
-
-            print(tables.sweep([(one.recipe, one.folder) for one in found]))
+    return found
 
 
 def several(

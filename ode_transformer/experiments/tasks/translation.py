@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Optional
 from ... import paths
 from ...errors import OdeTransformerError
 from ...files import write_lines
-from ..fairseq_output import read_generate_output
 from ..metrics import METRICS, Examples
 from ..metrics.scoring import references_in, score_file
+from ..text.fairseq_output import read_generate_output
 from ..text.lines import read_all
 from .task import Recipe, Step, Task, flags, further_metrics, step_of_ours
 

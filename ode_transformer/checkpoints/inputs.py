@@ -9,9 +9,9 @@ from fairseq.data import Dictionary
 from fairseq.data.data_utils import collate_tokens
 from torch import Tensor, nn
 
-from ..checkpoints import CheckpointError
 from ..errors import OdeTransformerError
 from ..files import regular
+from . import CheckpointError
 
 
 def read_texts(files: Sequence[tuple[str | Path, str | Path]], count: int) -> list[list[Tensor]]:

@@ -1,0 +1,81 @@
+"""The rooms of the package: imports go one way, and in no circle."""
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+
+from tests.helpers import ROOT
+
+PACKAGE = ROOT / "ode_transformer"
+ROOMS = (
+    *("numerics", "modules", "models", "training", "checkpoints"),
+    *("experiments.text", "experiments.metrics", "experiments.tasks", "experiments.recipes", "experiments.runs"),
+    *("experiments.results", "experiments.serving", "experiments.bench", "experiments.lab", "experiments.cli"),
+)
+"""From the bottom up. What is in none of them is below all, but for the package's own entry points."""
+ENTRY_POINTS = ("ode_transformer", "ode_transformer.__main__", "ode_transformer.models")  # the last registers all
+
+
+def modules() -> dict[str, ast.Module]:
+    """The modules of the package by their names."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        found[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+def imports() -> dict[str, set[str]]:
+    """What each module imports of the package, at its top or in a function; not for types alone."""
+    trees = modules()
+    packages = {name for name in trees if (ROOT.joinpath(*name.split(".")) / "__init__.py").is_file()}
+    found = {}
+    for name, tree in trees.items():
+        guards = [
+            node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        ]
+        types = {node for guard in guards for node in ast.walk(guard)}
+        found[name] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.level and node not in types:
+                above = name.split(".")[: len(name.split(".")) - node.level + (name in packages)]
+                base = ".".join([*above, *([node.module] if node.module else [])])
+                found[name] |= {
+                    full if (full := f"{base}.{alias.name}") in trees else base for alias in node.names
+                } - {name}  # fmt: skip
+    return found
+
+
+@pytest.fixture(scope="module")
+def graph() -> dict[str, set[str]]:
+    return imports()
+
+
+def room(module: str) -> int:
+    """The height of a module's room; the ground floor is -1."""
+    inside = module.removeprefix("ode_transformer").lstrip(".")
+    return next((i for i, name in enumerate(ROOMS) if inside == name or inside.startswith(f"{name}.")), -1)
+
+
+def test_no_files_import_each_other_in_a_circle(graph):
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_rooms_import_those_below_them(graph):
+    wrong = {
+        f"{name} -> {other}"
+        for name, others in graph.items()
+        for other in others
+        if room(other) > room(name) and name not in ENTRY_POINTS
+    }
+    assert not wrong
+
+
+def test_rooms_are_there():
+    for name in ROOMS:
+        path = PACKAGE.joinpath(*name.split("."))
+        assert path.is_dir() or path.with_suffix(".py").is_file(), name
