@@ -14,9 +14,9 @@ from fairseq.data import Dictionary
 from sacremoses import MosesPunctNormalizer
 
 from ode_transformer import checkpoints, files
-from ode_transformer.checkpoints import CheckpointError, hugging_face, standalone
+from ode_transformer.checkpoints import CheckpointError, hugging_face, inputs, standalone
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, inputs, recipes, runs
+from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.metrics import perplexity, scoring
 from ode_transformer.experiments.recipes import plain_yaml
 from ode_transformer.experiments.runs import logs, records

@@ -7,8 +7,8 @@ import torch
 from fairseq.data import LanguagePairDataset, TokenBlockDataset
 from fairseq.models import build_model
 
-from ode_transformer.checkpoints import standalone
-from ode_transformer.experiments import cli, inputs
+from ode_transformer.checkpoints import inputs, standalone
+from ode_transformer.experiments import cli
 from ode_transformer.experiments.results import model_plots, plots
 from ode_transformer.experiments.results.model_plots import position_vectors
 from ode_transformer.experiments.runs import records
