@@ -576,7 +576,9 @@ def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, c
     assert all(f"== {name}, seed {seed}: train" in headings for name in ("tiny", "other") for seed in (4, 5))
     (line,) = [line for line in shown.splitlines() if line.startswith("| tiny |")]
     assert "± 0.00" in line and "| 2 |" in line
-    assert "other against tiny, seed 4, tiny: p = 1.0000 (approximate randomization of sacreBLEU; two-sided p" in shown
+    assert (
+        "other against tiny, seed 4, tiny: p = 1.0000 (two-sided p, by approximate randomization of sacreBLEU" in shown
+    )
     assert run(two, "--run-dir", tmp_path / "z") == 1 and "--run-dir and --record" in capsys.readouterr().err
 
 

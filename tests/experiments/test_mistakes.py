@@ -139,7 +139,7 @@ def test_a_recipe_that_is_no_yaml_and_a_record_that_is_none(tmp_path, capsys):
     (tmp_path / "x.yaml").write_text("a: [")
     assert "x.yaml" in said(capsys, ["run", tmp_path / "x.yaml", "--cpu"])
     (tmp_path / "x.json").write_text(json.dumps({"a": 1}))
-    assert "x.json" in said(capsys, ["plot", "scores", tmp_path / "x.json", "--output", tmp_path / "x.png"])
+    assert "x.json" in said(capsys, ["plot", "confusion", tmp_path / "x.json", "--output", tmp_path / "x.png"])
     shutil.copy(tmp_path / "x.json", tmp_path / "checkpoint.pt")
     words = [tmp_path / "checkpoint.pt", "--data", tmp_path]
     assert "checkpoint.pt: not a readable checkpoint" in said(capsys, ["check", *words])
