@@ -64,7 +64,7 @@ class Setting:
     sentences.
 
     Raises:
-        OdeTransformerError: these values do not go together.
+        OdeTransformerError: these values exclude each other.
     """
 
     what: str = "training"

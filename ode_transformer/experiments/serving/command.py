@@ -121,7 +121,7 @@ def translate(args: argparse.Namespace) -> Optional[int]:
 
 def add_bundle(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer bundle``."""
-    add_model_arguments(parser, "the folder of a run, or a checkpoint")
+    add_model_arguments(parser, "the folder of a run or a checkpoint")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write; it must not exist")
     parser.add_argument("--fp16", action="store_true", help="store weights in half precision, at half the size")
     parser.add_argument(
@@ -139,7 +139,7 @@ def bundle(args: argparse.Namespace) -> None:
 
 def add_export(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer export``."""
-    add_model_arguments(parser, "a checkpoint, a bundle, or the folder of a run")
+    add_model_arguments(parser, "the folder of a run, a checkpoint or a bundle")
     parser.add_argument("--format", required=True, choices=list(FORMATS), help="the library that will translate")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write; must not exist")
     parser.add_argument(
