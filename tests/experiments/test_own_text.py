@@ -412,7 +412,7 @@ def test_units_are_of_the_file_that_is_there_now(tmp_path, segmentation):
         (["--langs", "en", "de", "--train", "none"], "none.en: no such file"),
         (["--out", "a,b"], "--out a,b: must hold no comma"),
         (["--bpe", "none", "--size", "9"], "--size 9: cannot be combined with --bpe none"),
-        (["--tokeniser", "none", "--normalise"], "--normalise: cannot be combined with --tokeniser none"),
+        (["--tokeniser", "none", "--normalise"], "--normalize: cannot be combined with --tokenizer none"),
         (["--hold-out", "20"], "30 pairs are too few to hold 20 out for valid and test"),
         (["--recipe", "x.txt"], "must end in .yaml"),
         (

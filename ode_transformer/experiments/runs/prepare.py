@@ -54,9 +54,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--recipe", metavar="FILE", help="the recipe to write unless it exists (default: DIR.yaml)")
     add("--hold-out", type=at_least(1), metavar="N", help="pairs of each set that is not given (default: "
         f"1 in {PART}, at most {HELD_OUT:,})")  # fmt: skip
-    add("--tokeniser", choices=TOKENISERS, default="sacremoses", help="tokenizer; none is for any language, "
-        "with --bpe sentencepiece (default: sacremoses)")  # fmt: skip
-    add("--normalise", action="store_true", help="normalize punctuation before tokenization")
+    add("--tokenizer", "--tokeniser", dest="tokeniser", choices=TOKENISERS, default="sacremoses", help="tokenizer; "
+        "none is for any language, with --bpe sentencepiece (default: sacremoses)")  # fmt: skip
+    add(
+        "--normalize",
+        "--normalise",
+        dest="normalise",
+        action="store_true",
+        help="normalize punctuation before tokenization",
+    )
     add("--lowercase", action="store_true", help="lower-case the text (default: keep it as it is)")
     add("--bpe", choices=MODELS, help="how words are segmented (default: subword-nmt; sentencepiece without a "
         "tokenizer)")  # fmt: skip
@@ -134,18 +140,18 @@ class OwnText:
             if not re.fullmatch(r"[\w-]+", lang):
                 raise TextError(f"--langs {lang}: must be letters, digits, - and _")
         if self.plain and self.normalise:
-            raise TextError("--normalise: cannot be combined with --tokeniser none, which takes text as it is")
+            raise TextError("--normalize: cannot be combined with --tokenizer none, which takes text as it is")
         check_language(self.langs[1])  # before hours of training
         if not self.plain:
             if unknown := [lang for lang in self.langs if lang not in languages()]:
                 raise TextError(
                     f"--langs {unknown[0]}: sacremoses does not know it; it knows {', '.join(sorted(languages()))}. "
-                    "--tokeniser none is for any language"
+                    "--tokenizer none is for any language"
                 )
             if unspaced := [lang for lang in self.langs if is_unspaced(lang)]:
                 raise TextError(
                     f"--langs {unspaced[0]}: is written without spaces, which sacremoses needs; must be prepared with "
-                    "--tokeniser none"
+                    "--tokenizer none"
                 )
         if self.size is not None and self.bpe == "none":
             raise TextError(f"--size {self.size}: cannot be combined with --bpe none, which learns nothing")
@@ -320,7 +326,7 @@ class OwnText:
                 say(
                     f"warning: {split}.{target}: no system can score more than {ceiling:.1f}, since detokenization "
                     f"does not undo tokenization; in line {number}, {there[shown]!r} becomes {here[shown]!r}. "
-                    "--tokeniser none loses nothing"
+                    "--tokenizer none loses nothing"
                 )
 
     # The recipe.

@@ -21,7 +21,7 @@ def add_tokeniser(add: Callable[..., Any]) -> None:
     """Add the flags that are fields of a ``Tokeniser``."""
     add("--straight-quotes", action="store_true", help="replace right single quotes by apostrophes")
     add("--lowercase", choices=LOWERCASE, default="no", help="lower-case before all other steps, or after them")
-    add("--normalise", action="store_true", help="normalize punctuation")
+    add("--normalize", "--normalise", dest="normalise", action="store_true", help="normalize punctuation")
     add("--printable", action="store_true", help="replace control characters by spaces")
     add("--aggressive", action="store_true", help="split words at hyphens, as tokenizer.perl -a does")
     add("--old-full-stop", action="store_true", help="treat the end of a line as earlier versions of Moses do")
