@@ -158,6 +158,7 @@ def test_operations_are_those_of_the_shapes():
 # Turns
 
 
+@pytest.mark.full
 def test_systems_take_turns(tmp_path, capsys):
     words = ["bench", "training", "--arch", "floater_tiny", "--sentences", "3", "--tokens", "5", "--shortest", "2",
              "--symbols", "30", "--rounds", "3", "--output", str(tmp_path / "x.json")]  # fmt: skip

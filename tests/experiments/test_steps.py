@@ -77,6 +77,7 @@ def test_the_words_of_a_step_call_its_function_with_its_arguments(name, step, mo
     @functools.wraps(function)
     def record(*args, **keywords):
         called.append(arguments(function, args, keywords))
+        return []  # runs that have a record
 
     module = importlib.import_module(function.__module__)
     places = [module, *(m for m in cli_modules() if getattr(m, function.__name__, None) is function)]

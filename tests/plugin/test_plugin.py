@@ -36,6 +36,7 @@ def refused(capsys, *words) -> str:
     return capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_an_integrator_goes_from_a_recipe_to_a_bundle(tmp_path, capsys):
     """What docs/extending.md shows. No file loads the plugin that it was made with: in this process, nothing does."""
     raw = write_parallel(tmp_path / "raw")
