@@ -20,9 +20,10 @@ for file in encoder.json vocab.bpe; do
     fetch URL_GPT2_BPE "$file" "${URL_GPT2_BPE:-https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe}/$file"
 done
 raw=${archive%/*}
-if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
-run mkdir -p "$out.part"
-run tar -xzf "$raw/$name.tar.gz" -C "$out.part" --strip-components 1
-run cp "$raw/encoder.json" "$raw/vocab.bpe" "$out.part"
-run cp "$text/settings.json" "$out.part/manifest.json"
-run mv "$out.part" "$out"
+part=$text/data.part
+if [[ -e $part ]]; then run rm -r "$part"; fi
+run mkdir -p "$part"
+run tar -xzf "$raw/$name.tar.gz" -C "$part" --strip-components 1
+run cp "$raw/encoder.json" "$raw/vocab.bpe" "$part"
+run cp "$text/settings.json" "$part/manifest.json"
+run mv "$part" "$out"

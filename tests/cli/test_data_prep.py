@@ -552,6 +552,20 @@ def test_what_is_not_two_words(tmp_path, capsys):
     assert "foo: must be two words with = between them" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
+def test_text_of_one_language_replaces_nothing_of_the_users(tmp_path, capsys):
+    write_lines(tmp_path / "train.en", ["a b"])
+    write_lines(tmp_path / "x.part" / "novel", ["Call me Ishmael."])
+    words = ["text", "binarise", f"{tmp_path}/x"]
+    assert cli.main([*words, "--folder", str(tmp_path / "x.part")]) == 1
+    assert "x.part: holds no parts of examples" in capsys.readouterr().err and not (tmp_path / "x").exists()
+    assert cli.main([*words, f"train={tmp_path}/train.en"]) == 0
+    assert lines(tmp_path / "x.part" / "novel") == ["Call me Ishmael."] and (tmp_path / "x" / "train.idx").exists()
+    assert cli.main([*words, f"train={tmp_path}/train.en"]) == 1
+    more = ["--langs", "de", "en", "--splits", "train", "valid", "test", "--name", "x", "--source", "x"]
+    assert cli.main(["text", "prepare", f"{tmp_path}/x", *more]) == 1
+    assert capsys.readouterr().err.count("x: is there already") == 2
+
+
 def test_text_that_is_tokenised_already_is_named(tmp_path, capsys):
     """It was perhaps tokenized otherwise."""
     write_lines(tmp_path / "train.en", ["A b!"])

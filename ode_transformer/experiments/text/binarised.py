@@ -103,7 +103,7 @@ def binarise_monolingual(
     """
     its = data / "dict.txt"
     if its.exists():
-        raise TextError(f"--data-dir {data}: holds dict.txt already; take another folder")
+        raise TextError(f"{data}: holds dict.txt already; take another folder")
     if dictionary is None and "train" not in texts:
         raise TextError("train=FILE is missing, whose symbols make the dictionary; or give one, --dictionary FILE")
     if dictionary:

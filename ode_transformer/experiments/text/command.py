@@ -55,8 +55,14 @@ def _paths(values: Sequence[str]) -> dict[str, Path]:
     return {key: Path(value) for key, value in as_mapping(values).items()}
 
 
+def _check_new(out: Path) -> None:
+    if out.exists():
+        raise TextError(f"{out}: is there already, perhaps of other text or options; remove it, or take another folder")
+
+
 def _prepare(args: argparse.Namespace) -> None:
     """Prepare a parallel corpus: from text in OUT.text, or from --add, to binarized data in OUT."""
+    _check_new(args.out)
     given = {f.name: getattr(args, f.name) for f in fields(Preparation) if hasattr(args, f.name)}
     given |= {name: tuple(given[name]) for name in ("langs", "splits")}
     if args.start == "raw" and args.tokenise is None:
@@ -88,7 +94,12 @@ def _setting(args: argparse.Namespace) -> None:
 
 def _binarise(args: argparse.Namespace) -> None:
     """Make the folder OUT of text of one language, the same files as fairseq-preprocess --only-source makes."""
+    _check_new(args.out)
+    if bool(args.folder) == bool(args.texts):
+        raise TextError("either SPLIT=FILE or --folder DIR is needed")
     parts = parts_of(args.folder) if args.folder else {"": _paths(args.texts)}
+    if not parts:
+        raise TextError(f"--folder {args.folder}: holds no parts of examples, SPLIT.input0 and so on, SPLIT.label")
     options = {"dictionary": args.dictionary, "copy_labels": args.copy_labels, "beside": _paths(args.beside)}
     if args.folder and (model := args.folder / OWN[0]).exists():
         options["beside"][model.name] = model

@@ -67,13 +67,14 @@ def prepare_monolingual(
     """Make a folder of binarized text of one language, whose settings are in OUT.text.
 
     Args:
-        out: the folder, which appears when it is complete.
+        out: the folder, which appears when it is complete, and until then is OUT.text/data.part.
         parts: the text of every split, by the sub-folder for it; that of ``label`` has classes.
         dictionary: an existing one for all but labels, instead of those of the training text.
         copy_labels: leave labels as text.
         beside: further files, by their names in the folder.
         workers: the number of processes.
     """
+    text = out.with_name(f"{out.name}.text")
 
     def make(data: Path) -> None:
         for part, texts in parts.items():
@@ -84,11 +85,10 @@ def prepare_monolingual(
                 binarise_monolingual(texts, data / part, None if part == "label" else dictionary, workers)
         for name, file in beside.items():
             copy_file(file, data / name)
-        settings = out.with_name(f"{out.name}.text") / "settings.json"
-        if settings.exists():
-            copy_file(settings, data / "manifest.json")
+        if (text / "settings.json").exists():
+            copy_file(text / "settings.json", data / "manifest.json")
 
-    once(out, make)
+    once(out, make, text / "data.part")  # OUT.part may be the user's
 
 
 @dataclass(frozen=True)
