@@ -185,6 +185,23 @@ def _apply_preset(model: str, config_class: type, name: str, preset: Mapping[str
     _follow_encoder(given)
 
 
+def register_former(model: str, names: Mapping[str, str]) -> None:
+    """Register names of architectures that are gone, of whose checkpoints a registered model is built.
+
+    Args:
+        model: the model's name.
+        names: each with what to take instead, for the error that it causes in training.
+    """
+    for name, instead in names.items():
+        register_model_architecture(model, name)(partial(_refuse_former, name, instead))
+
+
+def _refuse_former(name: str, instead: str, config: Any) -> None:
+    """Refuse a name that is gone wherever :func:`_apply_preset` would be needed, but not in a checkpoint."""
+    if isinstance(config, argparse.Namespace) or config.arch != name:
+        raise OdeTransformerError(f"--arch {name}: is gone; take {instead}")
+
+
 def _follow_encoder(given: dict[str, Any]) -> None:
     """As in fairseq's Transformer, the decoder has the encoder's sizes unless told otherwise."""
     for key in ("embed_dim", "ffn_embed_dim"):

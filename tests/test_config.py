@@ -14,8 +14,9 @@ from omegaconf import OmegaConf
 
 import ode_transformer
 from ode_transformer import config
-from ode_transformer.checkpoints.standalone import model_options, stock_options
-from ode_transformer.models import macaron, ode, transevolve
+from ode_transformer.checkpoints.standalone import model_options, open_state, stock_options
+from ode_transformer.errors import OdeTransformerError
+from ode_transformer.models import floater, macaron, ode, pcformer, transevolve
 from tests.helpers import ROOT, model, parse, task
 
 
@@ -170,6 +171,34 @@ def test_a_checkpoint_with_an_option_that_is_gone_opens(name):
     state = {"cfg": {"model": stored}, "model": m.state_dict()}
     found, options = model_options(state, "checkpoint.pt")
     assert found == "macaron" and options["encoder_layers"] == 1 and name not in options
+
+
+@pytest.mark.parametrize(
+    ("name", "stored", "opened"),
+    [("decoder_layerdrop", 0.1, 0), ("offload_activations", True, False), ("flow_method", "heun3", "rk4")],
+)
+def test_a_checkpoint_with_a_choice_of_training_that_is_gone_opens(name, stored, opened):
+    cfg = floater.FloaterConfig(encoder_layers=1, decoder_layers=1)
+    options = {**config.plain(cfg), "_name": "floater", name: stored}
+    state = {"cfg": {"model": options}, "model": floater.FloaterModel.build_model(cfg, task()).state_dict()}
+    assert model_options(state, "checkpoint.pt")[1][name] == opened
+    open_state(state, "checkpoint.pt")
+
+
+@pytest.mark.parametrize(
+    ("name", "config_class", "instead"),
+    [
+        ("rk2_unit_big", ode.OdeConfig, "rk2_unit --encoder-embed-dim 1024"),
+        ("PCformer_t2t_iwslt_de_en", pcformer.ReleasedPCformerConfig, "PCformer_t2t_wmt_en_de"),
+    ],
+)
+def test_a_checkpoint_of_an_architecture_that_is_gone_opens_but_none_is_trained(name, config_class, instead):
+    sizes = {"encoder_layers": 1, "decoder_layers": 1}
+    stored = {**config.plain(config_class(**sizes)), "_name": name, "arch": name}
+    m = build_model(OmegaConf.create(stored), task(), from_checkpoint=True)
+    open_state({"cfg": {"model": stored}, "model": m.state_dict()}, "checkpoint.pt")
+    with pytest.raises(OdeTransformerError, match=f"{name}: is gone; take {instead}"):
+        parse(name)
 
 
 @pytest.mark.parametrize("field", ["adaptive_softmax_cutoff", "encoder_xformers_att_config"])

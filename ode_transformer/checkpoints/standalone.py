@@ -90,6 +90,12 @@ _ROBERTAS_OWN = (
 _PARTS = (EncDecBaseConfig, DecoderConfig, QuantNoiseConfig)
 _NESTED = {"encoder", "decoder", "quant_noise", *(f.name for part in _PARTS for f in fields(part))} - {"_name"}
 
+# Options that matter in training alone, which our models do not have, and their values in evaluation.
+_OF_TRAINING = {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "offload_activations": False}
+
+# Solvers of earlier versions. In evaluation a flow is solved to 1e-5 by whichever solver there is.
+_FORMER_FLOW_METHODS = ("heun3", "heun2", "euler")
+
 _ALLOWANCE = 2**28  # elements that a model may have besides those in its file, such as tables of sinusoids
 
 
@@ -215,8 +221,11 @@ def _model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[s
     for reader in _READERS:  # The length may come from the task, not from the model's options.
         if (name := f"{reader}.embed_positions.weight") in state["model"] and "max_positions" in known:
             options["max_positions"] = _rows(state, name, path) - 2
+    if "flow_method" in known and options.get("flow_method") in _FORMER_FLOW_METHODS:
+        options["flow_method"] = "rk4"
     # What was read from a file of embeddings is in the checkpoint, and so are heads, which tasks add.
     idle = {"encoder_embed_path": None, "decoder_embed_path": None, "freeze": None, "load_checkpoint_heads": ours}
+    idle |= _OF_TRAINING
     return model, options | {k: v for k, v in idle.items() if k in known}
 
 

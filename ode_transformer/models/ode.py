@@ -40,9 +40,10 @@ from typing import Any, NamedTuple, Optional
 
 from fairseq.models import register_model
 
-from ..config import option, plain, register_architectures
+from ..config import option, plain, register_architectures, register_former
 from ..errors import OdeTransformerError
 from ..modules.options import HistoryName, RelativePositionsName, SplitTransformerConfig
+from ..modules.rules import flag
 from .transformer import SplitTransformerModel, row, size
 
 
@@ -135,6 +136,16 @@ ARCHITECTURES = {
 }
 
 register_architectures("ode", OdeConfig, ARCHITECTURES)
+
+# Earlier versions had more systems in these sizes.
+FORMER = {
+    name + suffix: " ".join([name, *(f"{flag(field)} {value}" for field, value in fields.items())])
+    for suffix, (fields, _) in SIZES.items()
+    for name in SYSTEMS
+    if name + suffix not in ARCHITECTURES
+}
+
+register_former("ode", FORMER)
 
 
 _INTEGRATION = "released code: integration of a dense history, avg; ignored with other histories"

@@ -37,7 +37,7 @@ from typing import Any, Optional
 
 from fairseq.models import register_model
 
-from ..config import option, plain, register_architectures
+from ..config import option, plain, register_architectures, register_former
 from ..errors import OdeTransformerError
 from .ode import OdeConfig, OdeModel, ReleasedHistoriesConfig, pop_history, refuse_ours
 from .transformer import size
@@ -139,3 +139,11 @@ RELEASED = {
 }
 
 register_architectures("pcformer_released", ReleasedPCformerConfig, RELEASED, released=True)
+
+# Released names whose sizes are in no released code; checkpoints store them.
+FORMER = {"PCformer_t2t_iwslt_de_en": "PCformer_t2t_wmt_en_de with sizes"} | {
+    f"relative_PCformer_t2t_{name}": "relative_PCformer_t2t_wmt_en_de with sizes"
+    for name in ("iwslt_de_en", "wmt_en_de_small", "wmt_en_de_tiny", "wmt_en_de_big_Gemma")
+}
+
+register_former("pcformer_released", FORMER)
