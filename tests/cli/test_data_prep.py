@@ -552,6 +552,13 @@ def test_what_is_not_two_words(tmp_path, capsys):
     assert "foo: must be two words with = between them" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
+def test_settings_that_are_none_are_named(tmp_path, capsys):
+    write_lines(tmp_path / "manifest.json", ['{"settings": 3}'])
+    for words in (["settings", f"{tmp_path}/manifest.json", "a=b"], ["setting", f"{tmp_path}/manifest.json", "a"]):
+        assert cli.main(["text", *words]) == 1
+        assert "its settings must be a mapping, got '3'" in capsys.readouterr().err
+
+
 def test_text_of_one_language_replaces_nothing_of_the_users(tmp_path, capsys):
     write_lines(tmp_path / "train.en", ["a b"])
     write_lines(tmp_path / "x.part" / "novel", ["Call me Ishmael."])

@@ -30,7 +30,7 @@ from ..tasks.task import OURS
 from ..text.binarised import test_names
 from ..text.dividing import HELD_OUT, LONGEST, PART, Reading, divide
 from ..text.lines import TextError, read_lines
-from ..text.manifest import check_settings, read_mapping, versioned
+from ..text.manifest import check_settings, held_settings, read_mapping, versioned
 from ..text.pairs import Limits, gather
 from ..text.pipeline import MODELS, Pipeline
 from ..text.preparation import SIZES, Preparation, once
@@ -225,8 +225,7 @@ class OwnText:
     def _prepare(self) -> None:
         complete, manifest = self.data.exists(), self.data / "manifest.json"
         if complete:
-            held = read_mapping(manifest).get("settings", {}) if manifest.is_file() else {}
-            check_settings(manifest, self.settings(held))
+            check_settings(manifest, self.settings(held_settings(manifest)))
             say(f"{self.data} is complete")
         self.check_recipe()  # before hours of work
         if not complete:

@@ -29,10 +29,14 @@ def first_symbol(texts: Sequence[str], classes: Sequence[str], tests: Sequence[S
     """
     by_symbol: defaultdict[str, Counter] = defaultdict(Counter)
     for text, name in zip(texts, classes, strict=True):
-        by_symbol[text.split(maxsplit=1)[0]][name] += 1
+        by_symbol[_first(text)][name] += 1
     most = {symbol: counts.most_common(1)[0][0] for symbol, counts in by_symbol.items()}
     other = Counter(classes).most_common(1)[0][0]
-    return [[most.get(text.split(maxsplit=1)[0], other) for text in test] for test in tests]
+    return [[most.get(_first(text), other) for text in test] for test in tests]
+
+
+def _first(text: str) -> str:
+    return next(iter(text.split(maxsplit=1)), "")
 
 
 def bag_of_symbols(texts: Sequence[str], classes: Sequence[str], tests: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -66,6 +70,8 @@ def measure(kind: str, folder: Path, positions: int | None = None, predictions: 
         OdeTransformerError: a file is missing, or is not of the same examples as another.
     """
     names = ["train", *(name for name in SPLITS if (folder / f"{name}.label").is_file())]
+    if len(names) == 1 or (predictions and "test" not in names):
+        raise OdeTransformerError(f"{folder}: must hold test.label, or without --predictions valid.label")
     texts = {
         name: [" ".join(line.split()[:positions]) for line in read_all(folder / f"{name}.input0")] for name in names
     }

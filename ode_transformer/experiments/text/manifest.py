@@ -43,14 +43,21 @@ def keep_settings(file: Path, settings: Mapping[str, str]) -> None:
 
 def setting(file: Path, name: str) -> str:
     """Return what the ``manifest.json`` of finished data says of a setting, empty if nothing."""
-    return _held(file).get(name, "")
+    return held_settings(file).get(name, "")
 
 
-def _held(file: Path) -> dict[str, Any]:
+def held_settings(file: Path) -> dict[str, str]:
+    """Return the settings in a ``settings.json`` or ``manifest.json``.
+
+    Raises:
+        TextError: there is no such file, or it holds none.
+    """
     if not file.exists():
         raise TextError(f"{file.parent} was not made, or not finished, by this command; take another --out")
     held = read_mapping(file)
-    return held.get("settings", held)
+    if not isinstance(settings := held.get("settings", held), dict):
+        raise TextError(f"{file}: its settings must be a mapping, got {str(settings)[:60]!r}; prepare the data again")
+    return settings
 
 
 def check_settings(file: Path, settings: Mapping[str, str]) -> None:
@@ -59,7 +66,7 @@ def check_settings(file: Path, settings: Mapping[str, str]) -> None:
     Raises:
         TextError: there is no such file, or settings differ; the message names them.
     """
-    wanted, held = versioned(settings), _held(file)
+    wanted, held = versioned(settings), held_settings(file)
     differ = [
         f"{k} {held.get(k)} there, {wanted.get(k)} now" for k in {**held, **wanted} if held.get(k) != wanted.get(k)
     ]

@@ -175,8 +175,9 @@ def short_to_long(
     Raises:
         TextError: the lengths do not increase, a set would be empty, or the data are not of a text.
     """
+    given = f"--limit {limit} --bins {' '.join(map(str, bins))}"
     if sorted(set(bins)) != list(bins) or not 1 < limit <= bins[0]:
-        raise TextError(f"--limit {limit} --bins {bins}: --limit must be 2 or more, bins must increase from --limit on")
+        raise TextError(f"{given}: --limit must be 2 or more, bins must increase from --limit on")
     names = test_names(len(bins))
     counts = dict.fromkeys(("train", "valid", *names), 0)
     path = prepared / "manifest.json"
@@ -199,5 +200,5 @@ def short_to_long(
                 write_pair(files[name], pair)
         for name, count in counts.items():
             if not count:
-                raise TextError(f"--limit {limit} --bins {bins}: no pairs for {name}")
+                raise TextError(f"{given}: no pairs for {name}")
             print(f"{name}: {count} pairs", file=sys.stderr)

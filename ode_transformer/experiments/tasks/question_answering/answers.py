@@ -198,7 +198,7 @@ def write_answers(
     if threshold is not None:
         left = {name: "" for name, score in found["no_answer"].items() if score > threshold}
         found["predictions"] |= left
-    for part in PARTS:
+    for part in reversed(PARTS):  # predictions.json, which says that a run has answered, when the others are there
         write_json(Path(output_dir) / f"{part}.json", found[part])
     print(f"{len(found['predictions'])} questions -> {output_dir}")
 
