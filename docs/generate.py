@@ -335,35 +335,6 @@ def metric(group: str, papers: str, name: str) -> str:
     return table(head, found)
 
 
-PUBLISHED = {
-    "multi30k-full": ("multi30k-full", "tokenised", "Multi30k en-de, tokenized BLEU"),
-    "ptb": ("ptb", "perplexity", "Penn Treebank, perplexity"),
-    "imdb-short": ("imdb", "accuracy", "IMDB, shortened, accuracy"),
-    "listops-short": ("listops", "accuracy", "ListOps, shortened, accuracy"),
-}
-"""Groups with rows that a paper prints too: the group that has the paper's numbers, the metric and the name."""
-
-
-def published() -> str:
-    """The README's table of all that was measured beside a number that a paper prints for the same row."""
-    found = []
-    for group, (papers, metric, label) in PUBLISHED.items():
-        cells = []
-        for row in (row for rows in _tables(group).values() for row in rows if row.records and row.recipe):
-            name = row.recipe.rpartition("/")[2]
-            theirs = [
-                (test_set, by_metric[metric])
-                for paper in recipes.load(f"{papers}/{name}").paper
-                for test_set, by_metric in paper.scores.items()
-                if metric in by_metric
-            ]
-            name = variant_label(f"`{name}`", variant(row.records[0]))
-            cells += [f"{name} {_mean(row.records, test_set, metric)} ({value:g})" for test_set, value in theirs]
-        cells += [f"{name} {next(iter(values.values()))}" for name, values in _baselines(group).items()]
-        found.append((label, "; ".join(cells)))
-    return table(("test set, score", "measured (published)"), found)
-
-
 def _baselines(group: str) -> dict[str, dict[str, str]]:
     """The accuracies on each test set of a group's trivial baselines, by the baseline's label."""
     path = ROOT / "results" / "baselines" / f"{group}.json"
@@ -974,7 +945,6 @@ KINDS: dict[str, Callable[..., str]] = {
     "measured": measured,
     "metric": metric,
     "headline": headline,
-    "published": published,
     "thresholds": thresholds,
     "contest": contest,
     "launches": launches,

@@ -38,7 +38,7 @@ def load(folder: str | Path) -> None:
         PluginError: it is no package, has the name of another, or adds what cannot be added.
     """
     path = Path(os.path.abspath(folder))
-    if path in (PACKAGE, *_folders):
+    if path.resolve() in [one.resolve() for one in (PACKAGE, *_folders)]:  # under whatever name
         return
     if not (path / "__init__.py").is_file():
         raise PluginError(f"--user-dir {folder}: must be the folder of a package, but holds no __init__.py")
@@ -49,8 +49,12 @@ def load(folder: str | Path) -> None:
     _folders.append(path)
     try:
         utils.import_user_module(argparse.Namespace(user_dir=str(path)))
-    except (ImportError, ValueError) as error:  # anything else is a defect of the plugin, and keeps its traceback
-        raise PluginError(f"--user-dir {folder}: cannot be loaded: {error}") from error
+    except BaseException as error:
+        _folders.remove(path)  # so that it is loaded again when the user has mended it
+        utils.import_user_module.memo.discard(str(path))
+        if isinstance(error, (ImportError, ValueError)):
+            raise PluginError(f"--user-dir {folder}: cannot be loaded: {error}") from error
+        raise  # a defect of the plugin, which keeps its traceback
 
 
 @contextlib.contextmanager

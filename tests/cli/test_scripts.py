@@ -902,6 +902,10 @@ def test_several_runs_at_a_time_have_gpus_of_their_own(monkeypatch, tmp_path, ca
     first = started[1][0]
     assert first[3:8] == ["run", "multi30k-full/macaron-tiny", "--seed", "2", "--run-dir"]
     assert first[-8:] == ["--until", "train", "--devices", "2", "--fp32", "--", "--clip-norm", "1"]
+    started.clear()
+    words = ["multi30k-full/macaron-tiny", "quickstart/macaron-tiny", "--seed", "1", "--until", "train", "--jobs", "2"]
+    assert run(*words) == 0  # the batches of the former divide into two, those of the latter are one
+    assert [(words[words.index("--devices") + 1], gpus) for words, gpus in started] == [("2", "4,5"), ("1", "6")]
     for more, message in (
         (["--devices", "2", "--jobs", "3"], "--jobs 3: needs 3 x 2 GPUs; this machine has 4"),
         (["--jobs", "2", "--torchrun"], "--jobs 2: must be 1 in a job of several tasks or nodes, and with --torchrun"),

@@ -53,5 +53,8 @@ def test_every_command_is_in_the_help_and_in_the_completion(capsys):
     assert cli.main(["completion"]) == 0
     script = capsys.readouterr().out
     assert f'words="{" ".join(cli.COMMANDS)}"' in script
-    complete = f"{script}COMP_WORDS=(ode-transformer ta); COMP_CWORD=1; _ode_transformer; echo ${{COMPREPLY[@]}}"
-    assert subprocess.run(["bash", "-c", complete], capture_output=True, text=True).stdout.split() == ["table"]
+    of_run = "ode-transformer() { echo '--cpu --fp16 --bf16'; }"  # instead of its help
+    for words, found in (("ta", ["table"]), ("grid --f", ["--fp16"])):
+        complete = f"{script}\n{of_run}\nCOMP_WORDS=(ode-transformer {words}); COMP_CWORD={len(words.split())}"
+        complete += "; _ode_transformer; echo ${COMPREPLY[@]}"
+        assert subprocess.run(["bash", "-c", complete], capture_output=True, text=True).stdout.split() == found

@@ -101,9 +101,11 @@ def test_a_score_that_is_older_than_the_model_is_not_recorded(tmp_path, capsys):
         significance.compare(one, [significance.System(recipes.load("quickstart/transformer-tiny"), tmp_path)])
 
 
-def test_a_run_without_its_scores_is_named(tmp_path):
-    with pytest.raises(RecordError, match=r"scores/test\.json: cannot be read"):
+def test_a_run_that_was_not_begun_or_has_no_scores_is_named(tmp_path):
+    with pytest.raises(RecordError, match=r"run\.json: not there; ode-transformer run writes it"):
         records.record(recipes.load("multi30k-short/macaron-tiny"), tmp_path)
+    with pytest.raises(RecordError, match=r"scores/test\.json: cannot be read"):
+        records.read_scores(tmp_path / "scores" / "test.json")
 
 
 def test_a_run_of_another_file_of_the_same_name_is_not_taken_for_this_one(tmp_path):

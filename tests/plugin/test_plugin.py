@@ -113,6 +113,17 @@ def test_what_is_no_plugin_is_named(tmp_path, capsys, name, code, message):
     assert f"--user-dir {tmp_path}/{name}: {message}" in refused(capsys, "--user-dir", tmp_path / name, "path")
 
 
+def test_a_plugin_that_was_mended_is_loaded_and_under_a_second_name_not_again(tmp_path):
+    folder, other = write_package(tmp_path / "mended", "import no_such_module\n"), tmp_path / "other_name"
+    with pytest.raises(plugins.PluginError, match="cannot be loaded"):
+        plugins.load(folder)
+    (folder / "__init__.py").write_text("ANSWER = 1\n")
+    plugins.load(folder)
+    other.symlink_to(folder)
+    plugins.load(other)
+    assert sys.modules.pop("mended").ANSWER == 1 and "other_name" not in sys.modules
+
+
 def test_what_an_installed_package_registers_is_loaded_with_the_models(tmp_path, monkeypatch):
     write_package(tmp_path / "their_methods", "")
     info = tmp_path / "their_package-1.5.dist-info"

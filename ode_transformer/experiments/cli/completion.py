@@ -9,7 +9,7 @@ _ode_transformer() {
     if [[ $COMP_CWORD == 1 ]]; then
         words="@COMMANDS@"
     else
-        words=$(ode-transformer "${COMP_WORDS[1]}" --help 2>/dev/null | grep -oE -- "--[a-z][a-z-]*" | sort -u)
+        words=$(ode-transformer "${COMP_WORDS[1]}" --help 2>/dev/null | grep -oE -- "--[a-z][a-z0-9-]*" | sort -u)
         case "${COMP_WORDS[1]}" in
         run | grid | generate | record | recipe) words+=" $(ode-transformer recipe list | cut -d' ' -f1)" ;;
         esac

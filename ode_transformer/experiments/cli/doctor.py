@@ -29,9 +29,10 @@ OPTIONAL = {
 """Optional packages, as they are imported: what needs them, and how they are installed."""
 
 VARIABLES = {
+    "COMET_MODEL": "scores by COMET",
     "M2SCORER": "scores of grammatical error correction by the official scorer",
 }
-"""Variables that name a program, and what needs it."""
+"""Variables that name a program or a model, and what needs it."""
 
 PROGRAMS = {
     "curl": "downloads of corpora (or wget)",

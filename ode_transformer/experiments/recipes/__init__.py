@@ -28,7 +28,7 @@ from ..tasks import TASKS
 from . import checks, files
 from .checks import OWN_FLAGS  # noqa: F401  this room's interface, as the following
 from .files import CONFIGS, group, groups, is_there, listed, names  # noqa: F401
-from .schema import (  # noqa: F401  # noqa: F401
+from .schema import (  # noqa: F401
     PRECISIONS,
     SCALES,
     Paper,

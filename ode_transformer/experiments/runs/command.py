@@ -47,8 +47,8 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
         type=at_least(1),
         default=1,
         metavar="N",
-        help="runs that go on at a time, each with GPUs of its own (--devices, by default one), or with a share of the "
-        "cores (default: 1)",
+        help="runs that go on at a time, each with GPUs of its own (--devices, by default its share), or with a share "
+        "of the cores (default: 1)",
     )
     parser.add_argument(
         "--devices",

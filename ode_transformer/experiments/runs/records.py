@@ -116,11 +116,11 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     if run is not None:
         runs.check_recipe(run, run_dir, recipe)
     check_scores(recipe, run_dir)
+    if run is None:
+        raise RecordError(f"{run_dir / 'run.json'}: not there; ode-transformer run writes it when training begins")
     scores = {}
     for subset, test_set in recipe.subsets.items():
         scores[test_set] = read_scores(run_dir / "scores" / f"{subset}.json")
-    if run is None:
-        raise RecordError(f"{run_dir / 'run.json'}: not there; ode-transformer run writes it when training begins")
     manifest = recipes.ROOT / recipe.data.directory / "manifest.json"
     averaged = checkpoints.load(run_dir / "average.pt")
     hashes = {"average.pt": sha256(run_dir / "average.pt")}

@@ -393,9 +393,9 @@ def execute(step: Step, lock: int = -1) -> float:
     return time.monotonic() - began
 
 
-def prepare(wanted: Sequence[recipes.Recipe], place: Place) -> None:
-    """Prepare the data of recipes, those of several once, before several runs need them at a time."""
-    found = [steps(recipe, place)[0] for recipe in wanted]
+def prepare(wanted: Sequence[Run]) -> None:
+    """Prepare the data of runs, those of several once, before several need them at a time."""
+    found = [one.steps()[0] for one in wanted]
     for step in {tuple(step.command): step for step in found}.values():
         execute(step)
 
@@ -528,8 +528,8 @@ def several(
             failed[one.run_dir] = error
     if here or not able:
         return failed
-    prepare([one.recipe for one in able if "prepare" in one.chosen(first, last)], able[0].place)
-    devices, gpus = able[0].place.devices, training.visible_gpus()
+    prepare([one for one in able if "prepare" in one.chosen(first, last)])
+    share, gpus = max(one.place.devices for one in able), training.visible_gpus()
     steps_ = [*["--from", first] * bool(first), *["--until", last] * bool(last), *["--trained"] * trained]
 
     def start(one: Run, place: int) -> subprocess.Popen:
@@ -537,7 +537,7 @@ def several(
         if one.place.cpu or not gpus:
             variables = {processors.VARIABLE: str(max(1, processors.usable() // jobs))}
         else:
-            chosen = (gpus[i % len(gpus)] for i in range(place * devices, (place + 1) * devices))
+            chosen = (gpus[(place * share + i) % len(gpus)] for i in range(one.place.devices))
             variables = {"CUDA_VISIBLE_DEVICES": ",".join(chosen)}
         log = one.folder / "run.log"
         processes.say(f"+ {shlex.join(words)} >>{shlex.quote(str(log))}")
