@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run what needs a GPU: checks in every precision, real training, several runs at once, then the benchmark.
+# Run what needs a GPU: checks, the contest with stock fairseq, then trainings, several at a time.
 #
 # Usage: scripts/gpu-suite.sh [--minutes N] [--jobs N] [--dry-run] [other options of `ode-transformer gpu-suite`]
 #

@@ -116,6 +116,7 @@ def test_damaged_data_are_not_read(recipe, tmp_path, monkeypatch, capsys):
     [
         (["run", "quickstart/macaron-tiny", "--cpu", "--seed", "-1"], "--seed -1: must be 0 or more"),
         (["run", "quickstart/macaron-tiny", "--cpu", "--seeds", "1", "1"], "--seeds: 1 is given twice"),
+        (["run", "quickstart/macaron-tiny", "--seed", "1", "--seed", "2"], "--seed: must be given once, with all its"),
         (
             ["run", "quickstart/macaron-tiny", "--cpu", "--", "--update-freq=2"],
             "--update-freq: is set by train.batches",

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from .. import recipes
-from ..arguments import at_least
+from ..arguments import Once, at_least
 
 NAMED = "a name that `ode-transformer recipe list` prints; or a YAML file, FILE.yaml or FILE.yaml/ROW"
 PLACE = ("devices", "cpu", "precision", "torchrun")
@@ -95,7 +95,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
         help="keep the finished training in the folder, even if it was trained with other flags than those given now",
     )
     parser.add_argument(
-        "--seeds", "--seed", nargs="+", type=int, default=[], metavar="N",
+        "--seeds", "--seed", nargs="+", type=int, default=[], action=Once, metavar="N",
         help="seeds of the training, one run for each (default: the recipe's)",
     )  # fmt: skip
     _add_folder(parser, "where the files of a single run go")
@@ -116,8 +116,9 @@ def add_grid(parser: argparse.ArgumentParser) -> None:
         help="a flag of fairseq-train, without dashes, and its values; repeat for a grid (default: the recipe's)",
     )  # fmt: skip
     parser.add_argument(
-        "--seeds", metavar="N", nargs="+", type=int, default=[], help="the seeds of every point (default: the recipe's)"
-    )
+        "--seeds", metavar="N", nargs="+", type=int, default=[], action=Once,
+        help="the seeds of every point (default: the recipe's)",
+    )  # fmt: skip
     parser.add_argument("--output", metavar="FILE", help="a JSON file for all scores")
     _add_place(parser)
     parser.epilog = "Words after -- are passed on to fairseq-train, in every run."
