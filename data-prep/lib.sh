@@ -50,6 +50,7 @@ options() {
         case $1 in
         -h | --help) usage; exit 0 ;;
         --dry-run) print_only; shift; continue ;;
+        --tokenizer) set -- --tokeniser "${@:2}" ;; # as it is called elsewhere; settings of data have the old name
         esac
         [[ -n $1 ]] || die "an empty argument; see --help"
         _name=$1 _kind=${kinds[$1]:-} _value=yes
@@ -290,14 +291,14 @@ binarise() { run "${text_tool[@]}" binarise "$out" "$@" --workers "${workers:-1}
 corpus_options() {
     bpe=subword-nmt tokeniser=${tokeniser:-${TOKENISER:-sacremoses}} workers='' earlier=${earlier:-no}
     corpus_help="  --merges N         BPE merges (default: $merges)
-  --tokeniser sacremoses|moses   moses: the perl programs themselves (default: TOKENISER, or sacremoses)
+  --tokenizer sacremoses|moses   moses: the perl programs themselves (default: TOKENISER, or sacremoses)
   MOSES_DIR, URL_MOSES   Moses' folder scripts, or where one commit of Moses is (default: a pinned one)
 "
     options 'tokeniser=sacremoses|moses' merges=number workers=number "$@"
     [[ $tokeniser == @(sacremoses|moses) ]] || die "TOKENISER $tokeniser: must be one of sacremoses moses"
 }
 
-# The Moses whose programs --tokeniser moses takes.
+# The Moses whose programs --tokenizer moses takes.
 moses_commit=fd06cdf026dd9e0396db56a7d93c2f6b446a1e02
 moses_files=(tokenizer/{tokenizer,lowercase,normalize-punctuation,remove-non-printing-char}.perl
     share/nonbreaking_prefixes/nonbreaking_prefix.{en,de,fr,ro})
@@ -308,7 +309,7 @@ corpus() {
     origin=${RAW_DIR:+RAW_DIR} needs=(tar gzip sha256sum "${needs[@]}")
     origin=${origin:-download}
     if [[ $tokeniser == moses ]]; then
-        [[ $earlier == no ]] || die "--tokeniser moses: must be sacremoses, because this text was tokenized by an earlier Moses"
+        [[ $earlier == no ]] || die "--tokenizer moses: must be sacremoses, because this text was tokenized by an earlier Moses"
         needs+=(perl) tokeniser=moses-${moses_commit:0:7}
         if [[ -n ${MOSES_DIR:-} ]]; then tokeniser='moses-of-MOSES_DIR'; fi
     fi

@@ -56,7 +56,7 @@ def plain_message(message: str, parser: argparse.ArgumentParser) -> str:
         return f"{option} {value}: {_nearest(value, valid)}"
     if found := re.match("unrecognized arguments: (.*)", message):
         unknown = [word.partition("=")[0] for word in found[1].split() if word.startswith("-")]
-        known = [option for action in actions for option in action.option_strings]
+        known = [option for action in actions for option in action.option_strings if option not in unknown]
         return "; ".join(f"{flag}: {_nearest(flag, known)}" for flag in unknown) or message
     return message
 

@@ -323,7 +323,7 @@ def test_a_full_disk(archives, tmp_path):
 
 
 WRONG_OPTIONS = [
-    ("wmt14-en-de", ["--version", "wmt16", "--tokeniser", "moses"], "was tokenized by an earlier Moses"),
+    ("wmt14-en-de", ["--version", "wmt16", "--tokenizer", "moses"], "was tokenized by an earlier Moses"),
     ("wmt14-en-de", ["--version", "wmt16", "--clean", "tokens"], "have no meaning for --version wmt16"),
     ("wmt16-en-ro", ["x"], "unknown option x"),
     ("wmt16-en-ro", ["--delight", "none"], "none: holds no dict.ro.txt"),
@@ -361,7 +361,7 @@ def answers(archives, base):
             f"dry_run=0 text={base}/rest; for file in here there; do fetch URL_X $file file://{base}/x; "
             "cat $archive; done",
         ],
-        "dry run": command("wmt14-en-de", "--tokeniser", "moses", "--dry-run", "--out", base / "dry" / "out"),
+        "dry run": command("wmt14-en-de", "--tokenizer", "moses", "--dry-run", "--out", base / "dry" / "out"),
         "moses": command("iwslt14-de-en", "--dry-run", "--out", base / "dry" / "out", TOKENISER="moses"),
         "x": command("iwslt14-de-en", "--dry-run", "--out", base / "dry" / "out", TOKENISER="x"),
         "wmt16 here": command(*wmt16, base / "dry" / "out", **from_folder(archives)),

@@ -573,6 +573,14 @@ def test_text_of_one_language_replaces_nothing_of_the_users(tmp_path, capsys):
     assert capsys.readouterr().err.count("x: is there already") == 2
 
 
+def test_too_few_splits_are_named_before_any_work(tmp_path, capsys):
+    write_lines(tmp_path / "train.en", ["a b"])
+    words = ["--langs", "en", "fr", "--name", "x", "--source", "x", "--add", "train", *[f"{tmp_path}/train.en"] * 2]
+    assert cli.main(["text", "prepare", f"{tmp_path}/x", *words, "--splits", "train"]) == 1
+    assert "--splits train: must be training, validation and one test set or more" in capsys.readouterr().err
+    assert not (tmp_path / "x.text").exists()
+
+
 def test_text_that_is_tokenised_already_is_named(tmp_path, capsys):
     """It was perhaps tokenized otherwise."""
     write_lines(tmp_path / "train.en", ["A b!"])

@@ -128,10 +128,8 @@ def _write_dictionary(dictionary: Path, files: Iterable[Path], size: int | None,
 
 def _binarise_file(file: Path, prefix: Path, dictionary: Path, workers: int) -> None:
     faults = Faults("lines")
-    lines, code = (
-        _noting_symbols(read_lines(file, bar=f"binarise {file.name}"), faults),
-        _code(len(symbols_of(dictionary))),
-    )
+    lines = _noting_symbols(read_lines(file, bar=f"binarise {file.name}"), faults)
+    code = _code(len(symbols_of(dictionary)))
     _write_binarised(prefix, code, in_parallel(partial(_numbers_of, dictionary, code), in_chunks(lines), workers))
     faults.report(file, "these words are unknown to the model")
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ...files import copy_file
-from .binarised import binarise, binarise_monolingual
+from .binarised import binarise, binarise_monolingual, numbered
 from .lines import Faults, count_lines, read_lines
 from .manifest import keep_references, read_mapping, write_manifest
 from .pairs import Limits, clean, first_words, gather, hold_out, names_of
@@ -120,6 +120,9 @@ class Preparation:
         symbols: the most symbols of a dictionary.
         beside: further files for the folder of the data, by their names there.
         workers: the number of processes.
+
+    Raises:
+        TextError: there are fewer than three splits.
     """
 
     out: Path
@@ -146,6 +149,10 @@ class Preparation:
     symbols: int | None = None
     beside: Mapping[str, Path] = field(default_factory=dict)
     workers: int = 1
+
+    def __post_init__(self):
+        """Check the splits, before hours of work."""
+        numbered(self.splits)
 
     @property
     def text(self) -> Path:
