@@ -73,6 +73,7 @@ def test_names_that_are_taken_or_unknown(tmp_path, files, capsys):
     )
     refused(["compare", *words, "--metric", "comet"], "--metric comet: needs references and sources", capsys)
     refused(["compare", files["first"], files["other"], "--lowercase"], "go with --ref FILE", capsys)
+    refused(["compare", *words, "--seed", "3"], "--seed go with recipes; not with --ref FILE", capsys)
     text = (recipes.CONFIGS / "quickstart.yaml").read_text().replace("extends: ", f"extends: {recipes.CONFIGS}/")
     (tmp_path / "own.yaml").write_text(f"{text}score: {{metrics: [lenght]}}\n")
     refused(["recipe", "show", str(tmp_path / "own.yaml/rk2-tiny")], "score.metrics 'lenght'", capsys)

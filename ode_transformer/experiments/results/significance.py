@@ -361,6 +361,8 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer compare``; the exit status."""
     names = (args.baseline, *args.system)
     if args.ref:
+        if args.precision or args.scale != "full" or args.seed is not None:
+            raise OdeTransformerError("--precision, --scale and --seed go with recipes; not with --ref FILE")
         how = args.source, args.target_lang, args.lowercase
         metric = args.metric or TRANSLATIONS_BY
         content = compare_files(names, args.ref, args.test, args.samples, metric, *how)

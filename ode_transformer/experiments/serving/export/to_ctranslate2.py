@@ -116,7 +116,7 @@ def _check(model: nn.Module) -> None:
         (getattr(model, "position_encoder", None) is not None, f"--position-encoder {cfg.position_encoder}"),
         (model.encoder.layers[0].options.splitting.together, f"--splitting {cfg.splitting}"),
         (cfg.ffn_hidden_layers != 1, f"--ffn-hidden-layers {cfg.ffn_hidden_layers}"),
-        (cfg.adaptive_softmax_cutoff is not None or cfg.adaptive_input, "--adaptive-softmax-cutoff, --adaptive-input"),
+        (cfg.adaptive_softmax_cutoff is not None, "--adaptive-softmax-cutoff"),
         (cfg.activation_fn not in ACTIVATIONS, f"--activation-fn {cfg.activation_fn}"),
     ):
         if wrong:
