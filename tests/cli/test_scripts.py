@@ -906,6 +906,16 @@ def test_several_runs_at_a_time_have_gpus_of_their_own(monkeypatch, tmp_path, ca
     words = ["multi30k-full/macaron-tiny", "quickstart/macaron-tiny", "--seed", "1", "--until", "train", "--jobs", "2"]
     assert run(*words) == 0  # the batches of the former divide into two, those of the latter are one
     assert [(words[words.index("--devices") + 1], gpus) for words, gpus in started] == [("2", "4,5"), ("1", "6")]
+    started.clear()
+
+    def execute(step):
+        if "quickstart" in step.outputs[0]:
+            raise RunError("prepare: no text")
+
+    monkeypatch.setattr(runner, "execute", execute)
+    assert run(*words) == 1
+    assert "runs/quickstart/macaron-tiny: prepare: no text" in capsys.readouterr().err
+    assert [gpus for _, gpus in started] == ["4,5"]  # the other run, whose data are there, is done
     for more, message in (
         (["--devices", "2", "--jobs", "3"], "--jobs 3: needs 3 x 2 GPUs; this machine has 4"),
         (["--jobs", "2", "--torchrun"], "--jobs 2: must be 1 in a job of several tasks or nodes, and with --torchrun"),

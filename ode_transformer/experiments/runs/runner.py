@@ -393,11 +393,23 @@ def execute(step: Step, lock: int = -1) -> float:
     return time.monotonic() - began
 
 
-def prepare(wanted: Sequence[Run]) -> None:
-    """Prepare the data of runs, those of several once, before several need them at a time."""
-    found = [one.steps()[0] for one in wanted]
-    for step in {tuple(step.command): step for step in found}.values():
-        execute(step)
+def prepare(wanted: Sequence[Run]) -> dict[str, OdeTransformerError]:
+    """Prepare the data of runs, those of several once, before several need them at a time.
+
+    Returns:
+        the error of each run whose data could not be prepared, by its folder.
+    """
+    found: dict[tuple[str, ...], tuple[Step, list[str]]] = {}
+    for one in wanted:
+        step = one.steps()[0]
+        found.setdefault(tuple(step.command), (step, []))[1].append(one.run_dir)
+    failed: dict[str, OdeTransformerError] = {}
+    for step, folders in found.values():
+        try:
+            execute(step)
+        except OdeTransformerError as error:
+            failed |= dict.fromkeys(folders, error)
+    return failed
 
 
 def check(models: Sequence[Path], recipe: recipes.Recipe, subset: str = "") -> None:
@@ -528,7 +540,9 @@ def several(
             failed[one.run_dir] = error
     if here or not able:
         return failed
-    prepare([one for one in able if "prepare" in one.chosen(first, last)])
+    failed |= prepare([one for one in able if "prepare" in one.chosen(first, last)])
+    if not (able := [one for one in able if one.run_dir not in failed]):
+        return failed
     share, gpus = max(one.place.devices for one in able), training.visible_gpus()
     steps_ = [*["--from", first] * bool(first), *["--until", last] * bool(last), *["--trained"] * trained]
 
