@@ -272,7 +272,7 @@ def _add_candidates(path: Path) -> None:
 
 
 def quantize(model: PyTorch, folder: Path) -> None:
-    """Turn the weights of both graphs into 8-bit integers, with one scale per column.
+    """Turn the matrices of both graphs into 8-bit integers, with one scale per column; vectors have no columns.
 
     Activations are quantized at run time.
     """
@@ -280,8 +280,14 @@ def quantize(model: PyTorch, folder: Path) -> None:
         for name in ("encoder.onnx", "decoder.onnx"):
             whole = folder / f"fp32-{name}"
             (folder / name).rename(whole)
+            graph = onnx.load(whole).graph
+            vectors = {weight.name for weight in graph.initializer if len(weight.dims) < 2}
             quantization.quantize_dynamic(
-                whole, folder / name, per_channel=True, weight_type=quantization.QuantType.QInt8
+                whole,
+                folder / name,
+                per_channel=True,
+                weight_type=quantization.QuantType.QInt8,
+                nodes_to_exclude=[n.name for n in graph.node if n.op_type == "MatMul" and vectors & set(n.input)],
             )
             whole.unlink()
 
