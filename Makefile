@@ -32,9 +32,9 @@ endif
 demo: install
 	scripts/quickstart.sh
 
-# Some thirty processes; how many depends a little on what each worker has cached.
+# Some forty processes; how many depends a little on what each worker has cached.
 test: install
-	$(PYTEST) -m 'not full and not slow' --most-processes 40
+	$(PYTEST) -m 'not full and not slow' --most-processes 48
 
 # test-all     every variant, every script in a separate process, and training to a score (half an hour)
 test-all: install

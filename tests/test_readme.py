@@ -61,7 +61,6 @@ def test_a_record_that_changes_changes_the_sentences(monkeypatch):
         "leads": ("multi30k-short", "ode-residual", "rk2", "rk4"),
         "verdicts": ("ode-residual", "bf16", "multi30k-short"),
         "gap": ("ptb", "residual-1", "rk4-1"),
-        "published": (),
     }
     before = {kind: generate.KINDS[kind](*arguments) for kind, arguments in words.items()}
     assert "`rk2-tiny` (by 0.14 to 0.23)" in before["leads"]

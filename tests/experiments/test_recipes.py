@@ -686,7 +686,7 @@ def test_the_batch_is_shown_as_it_is_on_the_papers_gpus(tmp_path, capsys):
 def test_a_task_says_its_steps(tmp_path, name):
     task, tree = TASKS[name], sound() | {"task": name}
     if task.section == "validate":
-        tree["validate"] = {"subsets": tree.pop("generate")["subsets"], "flags": {"max-tokens": 99}}
+        tree["validate"] = {"subsets": tree.pop("generate")["subsets"], "flags": {"batch-size": 9}}
         tree["data"] = {"prepare": "true", "directory": "d"}
     recipe = load(tmp_path, tree)
     steps = [step.name for step in runner.steps(recipe, Place(cpu=True))]

@@ -107,7 +107,7 @@ def test_every_kind_of_step_is_looked_at():
 def test_an_option_that_the_command_of_a_step_lacks_is_named_before_training(name, command):
     recipe = recipes.load(name)
     recipe.validate.flags.update({"cpu": True, "max-tokens": 9})
-    with pytest.raises(OdeTransformerError, match=f"max-tokens: is no option of ode-transformer {command}"):
+    with pytest.raises(OdeTransformerError, match=f"max-tokens: is not an option of ode-transformer {command}"):
         runner.steps(recipe, Place(cpu=True))
     del recipe.validate.flags["max-tokens"]
     assert any("--cpu" in step.words for step in runner.steps(recipe, Place(cpu=True)) if step.name == "validate")

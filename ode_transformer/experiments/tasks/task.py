@@ -172,7 +172,7 @@ def step_of_ours(
     unknown = [key for key in about if key and key.replace("-", "_") not in taken]
     if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
         raise OdeTransformerError(
-            f"{unknown[0]}: is no option of ode-transformer {' '.join(words)}, must not be in validate.flags"
+            f"{unknown[0]}: is not an option of ode-transformer {' '.join(words)}, must not be in validate.flags"
         )
     given = {key: value for key, value in about.items() if value not in (None, ()) and value is not False}
     command = [*OURS, *words]
