@@ -13,6 +13,7 @@ output of layer l, layer l + 1 reads
 The others come from Wang et al. 2019, "Learning Deep Transformer Models for Machine Translation" (DLCL); all systems of
 the ODE Transformer have them (appendix B). With z_0 = y_0 and z_l = LN_l(y_l), layer l + 1 reads
 
+- ``residual``: x_l = x_{l-1} + z_l;
 - ``dense``: the mean of z_0 to z_l;
 - ``learnable_dense``: sum_k W[l, k] z_k, where W starts as that mean.
 
@@ -180,6 +181,17 @@ class NormedHistory(History):
         raise NotImplementedError
 
 
+class Residual(NormedHistory):
+    """x_l = x_{l-1} + z_l; x_l itself is kept, in a post-norm stack normalized."""
+
+    def keep(self, kept: Sequence[Tensor], y: Tensor) -> Tensor:
+        norm = self.layer_norms[len(kept) - 1]
+        return kept[-1] + norm(y) if self.pre_norm else norm(kept[-1] + y)
+
+    def mix(self, kept: Sequence[Tensor]) -> Tensor:
+        return kept[-1]
+
+
 class Dense(NormedHistory):
     """The mean of z_0 to z_l; their sums are kept."""
 
@@ -205,6 +217,7 @@ HISTORIES: Table[Callable[[int, int, bool], History]] = Table(
     "history",
     {
         "none": lambda depth, embed_dim, pre_norm: History(depth),
+        "residual": Residual,
         "dense": Dense,
         "learnable_dense": LearnableDense,
         "denseformer": DenseFormer,

@@ -110,7 +110,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
     )
     encoder_history: HistoryName = option(
         "none",
-        "how encoder layers read the outputs of all earlier layers: dense or learnable_dense (normalized), "
+        "how encoder layers read the outputs of all earlier layers: residual, dense or learnable_dense (normalized), "
         "denseformer (learned weights that start as the Transformer), attention (softmax over layers), corrector "
         "(PCformer's: each layer is evaluated once more, at a mixture of its step and all earlier states)",
         "ODE Transformer, appendix B; denseformer: DenseFormer; attention: Attention Residuals; corrector: PCformer",

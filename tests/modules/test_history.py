@@ -46,7 +46,7 @@ def residual(fields):
 
 
 @pytest.mark.parametrize("pre_norm", [True, False])
-@pytest.mark.parametrize("kind", ["dense", "learnable_dense"])
+@pytest.mark.parametrize("kind", ["residual", "dense", "learnable_dense"])
 def test_histories_are_their_equations(kind, pre_norm, fields):
     h, layers = history(kind, pre_norm), residual(fields)
     x = torch.randn(5, 2, SIZE, dtype=torch.float64)
