@@ -130,8 +130,8 @@ class Recipe:
     train: Train
     average: Average
     task: str = "translation"
-    generate: Optional[Generate] = None  # of translation
-    validate: Optional[Validate] = None  # of all other tasks
+    generate: Optional[Generate] = None  # of tasks that generate text
+    validate: Optional[Validate] = None  # of the others
     score: Score = Score()
     paper: list[Paper] = field(default_factory=list)
     hardware: str = ""  # what the paper used
