@@ -14,7 +14,8 @@ __all__ = ["METRICS", "Examples", "Metric", "register"]
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        *(*bleu.METRICS, *chrf.METRICS, comet.METRIC, Metric("endless", "endless translations", "sentences")),
+        *(*bleu.METRICS, *chrf.METRICS, comet.METRIC),
+        Metric("endless", "endless translations", "sentences", digits=0),
         *(perplexity.METRIC, accuracy.METRIC, squad.EXACT_MATCH, *rouge.METRICS),
         *(gleu.METRIC, *m2.METRICS, errant.METRIC, glue.MATTHEWS, squad.F1, *glue.CORRELATIONS),
     )

@@ -58,6 +58,7 @@ class Metric:
         score: the sums, (columns,) -> the value.
         signature: what a value is quoted with, or (outputs, examples) -> that; empty if the label is enough.
         whole: (outputs, examples) -> the entry of a record, where that is more than the value and the signature.
+        digits: of its value after the decimal point, for readers.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Metric:
     score: Callable[["np.ndarray"], float] = mean
     signature: str | Callable[[Sequence[str], Examples], str] = ""
     whole: Optional[Callable[[Sequence[str], Examples], dict[str, Any]]] = field(default=None, repr=False)
+    digits: int = 2
 
     def fits(self, examples: Examples) -> bool:
         """Whether the examples have what the metric is computed from."""

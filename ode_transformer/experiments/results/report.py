@@ -199,7 +199,7 @@ def _cell(records: Sequence[dict], test_set: str, metric: str) -> str:
     papers = {paper["scores"].get(test_set, {}).get(metric) for paper in records[0]["paper"]} - {None}
     if metric == "transevolve" and not papers:
         return ""
-    text = tables.mean(METRICS[metric].values(records, test_set), len(records))
+    text = tables.mean(METRICS[metric].values(records, test_set), len(records), METRICS[metric].digits)
     return text + "".join(f" (paper {value:g})" for value in sorted(papers))
 
 
