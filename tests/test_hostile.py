@@ -159,12 +159,6 @@ def test_odd_checkpoints_end_in_a_sentence(tmp_path, whole, source, change, mess
         standalone.open_model(path)
 
 
-def test_weights_of_zero_are_no_layers_to_measure(tmp_path, whole, capsys):
-    path = changed(whole / "stock.pt", tmp_path / "zero.pt", lambda s: [t.zero_() for t in s["model"].values()])
-    assert cli.main(openers(path, whole)["lab"]) == 1
-    assert "its encoder 1 takes a step of norm 0 from a state of norm 0" in capsys.readouterr().err
-
-
 def test_the_stock_transformer_is_opened_in_our_layers(whole, capsys):
     """And its steps are measured, layer by layer."""
     assert cli.main(openers(whole / "stock.pt", whole)["lab"]) == 0

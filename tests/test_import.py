@@ -46,11 +46,6 @@ def test_by_user_dir_from_a_clone(user_dir):
 
 
 @full
-def test_by_user_dir_from_anywhere(tmp_path):
-    assert find(USER_DIR, cwd=tmp_path).returncode == 0
-
-
-@full
 @pytest.mark.parametrize("before", ["import ode_transformer", "import ode_transformer.models"])
 def test_by_user_dir_after_an_import_from_the_same_place(tmp_path, before):
     done = find(USER_DIR, before=before, cwd=tmp_path, path=ROOT)
@@ -98,15 +93,6 @@ assert "macaron_tiny" in ARCH_MODEL_REGISTRY
 def test_the_command_prints_the_path(capsys):
     assert cli.main(["path"]) == 0
     assert capsys.readouterr().out.strip() == os.path.realpath(USER_DIR)
-
-
-@full
-def test_by_the_path_that_the_command_prints(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "ode_transformer", "path"],
-        cwd=tmp_path, env={**environment(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.stdout.strip() == os.path.realpath(USER_DIR)
 
 
 @full

@@ -21,7 +21,7 @@ from ode_transformer.experiments.text import binarised, pairs, parallel, subword
 from ode_transformer.experiments.text.lines import TextError, read_lines, read_pair
 from ode_transformer.experiments.text.pairs import Limits
 from ode_transformer.experiments.text.tokenisation import Tokeniser
-from ode_transformer.files import sha256, write_json, write_lines
+from ode_transformer.files import write_json, write_lines
 from tests.cli.test_data_prep import clean, lines, sentences, times
 from tests.helpers import ROOT, ask, unpack
 
@@ -191,24 +191,6 @@ def copies(archives: Path, folder: Path, without: str) -> dict[str, Path]:
     return {"RAW_DIR": folder, "ARCHIVES_SHA256": archives / "none.sha256"}
 
 
-@pytest.mark.full
-def test_the_text_of_scaling_nmt_without_its_archive(archives, tmp_path):
-    """Made anew of WMT16's corpora: tokenised alone, 1 to 80 tokens. What is there stays of the kind that it is."""
-    out, raw = tmp_path / "out", copies(archives, tmp_path / "raw", "wmt16_en_de.tar.gz")
-    options = ("wmt14-en-de", "--version", "wmt16", "--out", out)
-    done = run(*options, **raw)
-    assert done.returncode == 0, done.stderr
-    manifest = json.loads((out / "manifest.json").read_text())
-    assert (manifest["source"], manifest["settings"]["tokeniser"]) == ("RAW_DIR", "sacremoses")
-    assert (manifest["settings"]["merges"], manifest["counts"]["train"]["lines"]) == ("32000", 90 + 30 + 40)
-    assert "T-Shirt" in (out / "tok" / "test.de").read_text() and (out / "codes").is_file()
-    names = {line.split("  ")[1] for line in lines(out / "archives.sha256")}
-    assert "training-parallel-nc-v11.tgz" in names and "wmt16_en_de.tar.gz" not in names
-    assert "warning: training: 160 lines, published 4500966" in done.stderr
-    again = run(*options, **from_folder(archives))
-    assert again.returncode == 0 and "is complete" in again.stderr
-
-
 def test_the_archive_of_scaling_nmt_where_it_is(answers):
     """Found in RAW_DIR; what was begun with it goes on with it."""
     for name, taken in (("wmt16 here", True), ("wmt16 nowhere", False), ("wmt16 begun", True)):
@@ -308,18 +290,6 @@ def test_a_download_that_was_cut_off_goes_on(archives, tmp_path):
     done = run("iwslt14-de-en", "--out", out, **address)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out.text" / "download" / "de-en.tgz").read_bytes() == whole
-
-
-@pytest.mark.full
-def test_a_full_disk(archives, tmp_path):
-    """Writing fails in the middle; nothing half-written is taken for whole, and a second run completes."""
-    out = tmp_path / "out"
-    done = run("wmt14-en-fr", "--out", out, limit=64, **from_folder(archives))  # files of at most 64 KiB
-    assert done.returncode != 0 and not out.exists()
-    assert "File too large" in done.stderr
-    done = run("wmt14-en-fr", "--out", out, **from_folder(archives))
-    assert done.returncode == 0, done.stderr
-    assert len(lines(tmp_path / "out.text" / "raw" / "train.fr")) == 1490
 
 
 WRONG_OPTIONS = [
@@ -437,20 +407,6 @@ def test_iwslt14_is_the_published_text(tmp_path, lang):
     assert differing(units, read_lines(published / "bpe10k" / f"test.{lang}")) == 0
 
 
-@pytest.mark.skipif("MOSES_DIR" not in os.environ, reason="MOSES_DIR names no folder scripts of Moses")
-@pytest.mark.parametrize(
-    "flags", [{}, {"aggressive": True}, {"normalise": True, "printable": True, "aggressive": True}]
-)
-@pytest.mark.parametrize(
-    "name", ["en-de/newstest2014.en", "en-de/newstest2014.de", "en-fr/newstest2014.fr", "en-ro/newstest2016.ro"]
-)
-def test_moses_itself_makes_the_same(tmp_path, name, flags):
-    """The perl programs and what replaces them, by what the scripts do to text."""
-    found = list(read_lines(data("newstest", tmp_path) / name))
-    tokeniser = Tokeniser(name.rpartition(".")[2], **flags)
-    assert differing(tokeniser.sacremoses(found), tokeniser.moses(found, Path(os.environ["MOSES_DIR"]))) == 0
-
-
 @pytest.mark.parametrize(
     ("lang", "line", "tokens"),
     [
@@ -554,28 +510,12 @@ def test_bpe_is_that_of_subword_nmt(tmp_path, monkeypatch, workers):
     assert times(tmp_path) == before
 
 
-def test_a_process_does_not_remember_all_words(tmp_path, monkeypatch):
-    (tmp_path / "codes").write_text("#version: 0.2\na b\n")
-    monkeypatch.setattr(subwords, "KNOWN_WORDS", 3)
-    assert subwords._units(tmp_path / "codes", ["ab abc", "xy yz zx"]) == ["a@@ b ab@@ c", "x@@ y y@@ z z@@ x"]
-    codes = tmp_path / "codes"
-    assert len(subwords._bpe(codes, sha256(codes)).cache) > 3
-    assert subwords._units(codes, ["ab"]) == ["a@@ b"] and len(subwords._bpe(codes, sha256(codes)).cache) == 1
-
-
 def count(path: Path, tokeniser: Tokeniser) -> tuple[int, int, int]:
     """Lines, tokens, and tokens after compound splitting."""
     from ode_transformer.experiments.metrics.bleu import split_compounds
 
     found = list(tokeniser.sacremoses(read_lines(path)))
     return len(found), *(sum(len(line.split()) for line in x) for x in (found, split_compounds(found)))
-
-
-@pytest.mark.parametrize(("old", "tokens"), [(True, (63_078, 64_496)), (False, (63_086, 64_504))])
-def test_newstest2014_reference_length(tmp_path, old, tokens):
-    """As in the archive of Scaling NMT, which an earlier Moses made; and as Moses makes it now."""
-    tokeniser = Tokeniser("de", old_full_stop=old)
-    assert count(data("newstest", tmp_path) / "en-de" / "newstest2014.de", tokeniser) == (3003, *tokens)
 
 
 @pytest.mark.full
@@ -619,21 +559,6 @@ def test_moses_by_a_variable(answers):
     assert answers["moses"].returncode == 0 and "--moses" in answers["moses"].stdout
     assert answers["x"].returncode == 1
     assert "TOKENISER x: must be one of sacremoses moses" in answers["x"].stderr
-
-
-@pytest.mark.full
-def test_two_at_once_take_turns(archives, tmp_path):
-    """The second waits, then finds the data complete."""
-    words = [f"{ROOT}/data-prep/prepare-iwslt14-de-en.sh", "--workers", "1", "--merges", "60", "--out"]
-    environment = clean(**from_folder(archives))
-    both = [
-        subprocess.Popen([*words, str(tmp_path / "out")], env=environment, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    said = [process.communicate(timeout=300)[1] for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    assert sum("waiting for another process" in errors for errors in said) == 1
-    assert sum("is complete" in errors for errors in said) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,10 @@
 """Data preparation: a tiny Multi30k through the script, its checks, its second runs; the real one where it is."""
 
-import contextlib
 import gzip
 import io
 import json
 import os
 import re
-import select
 import shlex
 import shutil
 import signal
@@ -257,27 +255,6 @@ def test_other_settings_and_other_text_are_refused(refused):
 
 
 @pytest.mark.full
-def test_french_with_sentencepiece_from_gz(tmp_path):
-    raw = write_raw(tmp_path / "set" / "raw", ("en", "fr"), zipped=True, without=("test_2018_flickr",))
-    options = ("--pair", "en-fr", "--segmentation", "own", "--bpe", "sentencepiece", "--merges", "90", "--cased")
-    done = run(*options, "--workers", "1", "--out", tmp_path / "out", RAW_DIR=raw.parent)
-    assert done.returncode == 0, done.stderr
-    assert (
-        lines(tmp_path / "out.text" / "tok" / "val.fr")[2] == "L&apos; ami de deux enfants lit &quot; un livre &quot; ."
-    )
-    pieces = lines(tmp_path / "out.text" / "bpe" / "val.fr")
-    assert [line.replace(" ", "").replace("\u2581", " ").strip() for line in pieces] == lines(
-        tmp_path / "out.text" / "tok" / "val.fr"
-    )
-    out = tmp_path / "out"
-    assert (out / "sentencepiece.model").is_file() and (out / "test2.en-fr.fr.idx").is_file()
-    assert (
-        not (out / "test3.en-fr.fr.idx").exists()
-        and json.loads((out / "manifest.json").read_text())["settings"]["cased"] == "yes"
-    )
-
-
-@pytest.mark.full
 def test_published_segmentation(tmp_path):
     """Taken as it is, with raw references only where they fit."""
     raw = write_raw(tmp_path / "set" / "raw", ("en", "de"))
@@ -392,39 +369,11 @@ def test_a_worker_that_is_killed_ends_the_work(tmp_path):
         list(parallel.in_parallel(die, [[], []], 2))
 
 
-@pytest.mark.full
-def test_killed_tokenising_leaves_no_worker_behind(tmp_path):
-    """They would hold its lock, and whoever waits for that would wait for ever."""
-    code = """
-import time
-from ode_transformer.experiments.text import parallel
-for _ in parallel.in_parallel(time.sleep, [0] + [60] * 9, 2):
-    print(end="begun", flush=True)
-"""
-    read, write = os.pipe()  # it ends when nobody has it open
-    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=write, start_new_session=True)
-    os.close(write)
-    try:
-        assert select.select([read], [], [], 120)[0] and os.read(read, 9) == b"begun"
-        process.kill()
-        assert select.select([read], [], [], 20)[0] and os.read(read, 1) == b""
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        os.close(read)
-
-
 def test_work_in_parallel_keeps_its_order_and_draws_no_more_than_it_needs():
     drawn = []
     found = parallel.in_parallel(len, (drawn.append(i) or [0] * i for i in range(50)), 2)
     assert [next(found) for _ in range(3)] == [0, 1, 2] and len(drawn) < 10
     assert list(found) == list(range(3, 50))
-
-
-def test_a_single_chunk_needs_no_process(monkeypatch):
-    monkeypatch.setattr(parallel, "ProcessPoolExecutor", lambda *_, **__: pytest.fail("a process was started"))
-    assert list(parallel.in_parallel(len, [[0, 0]], 8)) == [2] and not list(parallel.in_parallel(len, [], 8))
 
 
 def written_by_fairseq(folder: Path, sizes: list[int]) -> Path:
@@ -547,18 +496,6 @@ def test_binarised_text_of_another_dictionary(tmp_path):
         again()
 
 
-def test_what_is_not_two_words(tmp_path, capsys):
-    assert cli.main(["text", "settings", f"{tmp_path}/x.json", "foo"]) == 1
-    assert "foo: must be two words with = between them" in capsys.readouterr().err and not list(tmp_path.iterdir())
-
-
-def test_settings_that_are_none_are_named(tmp_path, capsys):
-    write_lines(tmp_path / "manifest.json", ['{"settings": 3}'])
-    for words in (["settings", f"{tmp_path}/manifest.json", "a=b"], ["setting", f"{tmp_path}/manifest.json", "a"]):
-        assert cli.main(["text", *words]) == 1
-        assert "its settings must be a mapping, got '3'" in capsys.readouterr().err
-
-
 def test_text_of_one_language_replaces_nothing_of_the_users(tmp_path, capsys):
     write_lines(tmp_path / "train.en", ["a b"])
     write_lines(tmp_path / "x.part" / "novel", ["Call me Ishmael."])
@@ -571,23 +508,6 @@ def test_text_of_one_language_replaces_nothing_of_the_users(tmp_path, capsys):
     more = ["--langs", "de", "en", "--splits", "train", "valid", "test", "--name", "x", "--source", "x"]
     assert cli.main(["text", "prepare", f"{tmp_path}/x", *more]) == 1
     assert capsys.readouterr().err.count("x: is there already") == 2
-
-
-def test_too_few_splits_are_named_before_any_work(tmp_path, capsys):
-    write_lines(tmp_path / "train.en", ["a b"])
-    words = ["--langs", "en", "fr", "--name", "x", "--source", "x", "--add", "train", *[f"{tmp_path}/train.en"] * 2]
-    assert cli.main(["text", "prepare", f"{tmp_path}/x", *words, "--splits", "train"]) == 1
-    assert "--splits train: must be training, validation and one test set or more" in capsys.readouterr().err
-    assert not (tmp_path / "x.text").exists()
-
-
-def test_text_that_is_tokenised_already_is_named(tmp_path, capsys):
-    """It was perhaps tokenized otherwise."""
-    write_lines(tmp_path / "train.en", ["A b!"])
-    for tokeniser in (Tokeniser("en"), Tokeniser("en", lowercase="first")):
-        tokenise(tmp_path, tmp_path / "tok", ["train.en"], tokeniser)
-        assert lines(tmp_path / "tok" / "train.en") == ["A b !"]
-    assert capsys.readouterr().err.count("tok/train.en is there already, and left as it is") == 1
 
 
 def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch):
@@ -619,25 +539,6 @@ def prepare_real_data(segmentation: str, out: Path) -> Path:
     assert done.returncode == 0, done.stderr
     assert "warning" not in done.stderr  # all files are the published ones
     return out.parent / f"{out.name}.text" / "bpe"
-
-
-@pytest.mark.full
-def test_real_data(tmp_path):
-    """The published dictionary size and reference length, from the real files."""
-    prepare_real_data("published", tmp_path / "out")
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert manifest["symbols"] == {"en": 9712, "de": 9712}
-    assert {split: c["lines"] for split, c in manifest["counts"].items()} == {
-        "train": 29000,
-        "valid": 1014,
-        "test": 1000,
-        "test1": 1000,
-        "test2": 461,
-    }
-    references = lines(tmp_path / "out" / "tok" / "test.de")
-    assert sum(len(line.split()) for line in references) == 12103
-    assert not any("@@" in line for line in references)
-    assert len(lines(tmp_path / "out" / "raw" / "test.de")) == 1000
 
 
 @pytest.mark.full

@@ -1,6 +1,5 @@
 """The runner: a whole recipe on a tiny task, going on after a stop, what it refuses; and the scripts that call it."""
 
-import contextlib
 import errno
 import fcntl
 import itertools
@@ -263,16 +262,6 @@ def test_a_job_says_where_it_runs(variables, devices, nodes, rank, alone, monkey
     assert (place.devices, place.nodes, place.rank, place.alone) == (devices, nodes, rank, alone)
 
 
-def test_of_the_tasks_of_a_job_the_first_holds_the_lock(recipe, tmp_path, monkeypatch):
-    held = []
-    monkeypatch.setattr(processes, "alone_in", lambda folder: (held.append(folder), contextlib.nullcontext(-1))[1])
-    monkeypatch.setattr(runner.Run, "_train", lambda *_: None)
-    for rank in (0, 1):
-        place = Place(devices=2, nodes=2, rank=rank, alone=False)
-        runner.Run(recipes.load(str(recipe)), place, str(tmp_path)).go("train", "train")
-    assert held == [tmp_path]
-
-
 def test_a_run_with_other_options_is_not_mixed_with_this_one(finished, recipe, programs, capsys):
     for words, differ in (
         (["--bf16"], "with no --bf16 in place of --bf16"),
@@ -499,26 +488,6 @@ def test_a_program_that_fails_is_named(tmp_path, capsys):
         runner.execute(runner.Step("train", ["nosuchprogram"]))
 
 
-@pytest.mark.full
-def test_what_interrupts_the_runner_ends_its_program(tmp_path):
-    code = """
-import signal, sys
-from ode_transformer.experiments.runs import processes
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-# Slow to say that it is there: by then the runner waits for it.
-processes.launch(["sh", "-c", "sleep 1; echo $$ >$0; exec sleep 60", sys.argv[1]], processes.environment({}), None, -1)
-"""
-    pid = tmp_path / "pid"
-    process = subprocess.Popen([sys.executable, "-c", code, pid], cwd=ROOT, env=environment())
-    while not pid.exists() or not pid.read_text().strip():
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.terminate()
-    assert process.wait() == 143
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text()), 0)
-
-
 def test_a_signal_that_comes_while_a_program_is_started_ends_it_too(monkeypatch):
     ended = []
 
@@ -692,14 +661,6 @@ def test_flags_that_cannot_be_trained_with_are_named_before_training(
     assert "usage: " not in error and ("must divide" in error or not programs), "nor are the data prepared"
 
 
-def test_stamps_that_are_none_are_named(recipe, programs, tmp_path, capsys):
-    for content in ("[1]", '{"train": {}}'):
-        (tmp_path / "steps.json").write_text(content)
-        assert run(recipe, "--run-dir", tmp_path, "--cpu") == 1
-        assert "steps.json: is not what ode-transformer run writes" in capsys.readouterr().err
-    assert not programs
-
-
 def test_a_preparation_that_fails_is_named(recipe, tmp_path, capsys):
     other = changed(recipe, tmp_path / "x", lambda tree: tree["data"].update(prepare="false"))
     assert run(other, "--run-dir", tmp_path / "run", "--cpu") == 1
@@ -839,15 +800,6 @@ def test_what_interrupts_the_gpu_suite_ends_a_run_that_has_just_begun(tmp_path, 
     assert Interrupting.last.ended == ["told", "waited for"]
 
 
-def test_what_interrupts_the_gpu_suite_ends_a_command_that_has_just_begun(tmp_path, monkeypatch):
-    killed = []
-    monkeypatch.setattr(gpu_suite.subprocess, "Popen", Interrupting)
-    monkeypatch.setattr(gpu_suite.os, "killpg", lambda *x: killed.append(x))
-    with pytest.raises(SystemExit), processes.terminable():
-        suite_of(tmp_path, []).timed(["true"], 60)
-    assert killed == [(Interrupting.last.pid, signal.SIGKILL)] and not Interrupting.last.ended
-
-
 @pytest.mark.full
 def test_the_gpu_suite_rehearsed_on_a_cpu(recipe, tmp_path, capsys):
     broken = tmp_path / "broken.yaml"
@@ -936,34 +888,6 @@ def test_runs_on_a_cpu_share_the_cores_and_a_run_of_another_is_not_begun(monkeyp
     assert run(*words, "--jobs", "3") == 1
     assert [variables["OMP_NUM_THREADS"] for variables in started] == ["2", "2"]
     assert "seed-2 holds checkpoints and no run.json, so they belong to another run" in capsys.readouterr().err
-
-
-@pytest.mark.full
-def test_two_at_once_take_turns(recipe, tmp_path):
-    """The second waits for the first, and finds everything done."""
-    words = [f"{ROOT}/scripts/reproduce.sh", str(recipe), "--run-dir", str(tmp_path / "run"), "--cpu"]
-    both = [
-        subprocess.Popen(words, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    said = [process.communicate(timeout=900) for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    assert sum("waiting for another process in" in errors for _, errors in said) == 1
-    assert (tmp_path / "run" / "train.log").read_text(encoding="utf-8").count("begin training epoch 1\n") == 1
-
-
-@pytest.mark.full
-def test_the_quickstarts_data(tmp_path):
-    environment_ = environment() | {"PYTHONWARNINGS": "ignore"}
-    words = ["data-prep/prepare-quickstart.sh", "--out", str(tmp_path / "data")]
-    for _ in range(2):
-        done = subprocess.run(words, cwd=ROOT, env=environment_, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-    manifest = json.loads((tmp_path / "data" / "manifest.json").read_text())
-    assert manifest["counts"]["test"]["lines"] == 500
-    assert "is complete" in done.stderr
-    other = subprocess.run([*words, "--seed", "2"], cwd=ROOT, env=environment_, capture_output=True, text=True)
-    assert other.returncode != 0 and "other settings" in other.stderr
 
 
 def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch):

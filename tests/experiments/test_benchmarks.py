@@ -13,10 +13,9 @@ from fairseq import options
 from fairseq_cli import preprocess
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes
+from ode_transformer.experiments import cli
 from ode_transformer.experiments.bench import command, gpu, lengths, suite, systems, turns
 from ode_transformer.experiments.bench.systems import STOCK, Setting, System
-from ode_transformer.models import ode
 from ode_transformer.numerics.losses import projected_cross_entropy
 from tests.helpers import ROOT, USER_DIR, Kernels, refused, without_hydra, write_parallel
 
@@ -89,12 +88,6 @@ def test_beside_two_feed_forwards_stock_has_one_as_wide_as_both():
     counts = [sum(p.numel() for p in m.parameters()) for m in (ours, stock)]
     assert stock.encoder.layers[0].fc1.out_features == 2 * ours.encoder.layers[0].fc1.out_features
     assert counts[0] == pytest.approx(counts[1], rel=0.01)
-
-
-def test_beside_transevolve_stock_has_as_many_layers_as_its_blocks_together():
-    flags = ("--evolution-blocks", "2", "--evolution-depth", "2")
-    stock = systems.configure(systems.stock_like("transevolve_fullff_2_tiny", flags), TINY).model
-    assert stock.encoder_layers == stock.decoder_layers == 4
 
 
 def test_sentences_are_padded_as_fairseq_pads():
@@ -261,33 +254,6 @@ def test_every_contest_can_be_held(name):
         assert cfg.model.arch == system.arch and cfg.criterion._name == system.criterion
     assert len(contests()[name]) > 1 and set(suite.SUITE[name].bars) <= set(contests()[name])
     assert set(suite.QUICK.get(name, ())) <= set(contests()[name])
-
-
-def test_contests_with_bars_come_first():
-    barred = [bool(entry.bars) for entry in suite.SUITE.values()]
-    assert barred == sorted(barred, reverse=True)
-
-
-def test_what_a_row_has_of_its_own_is_in_its_contest(monkeypatch):
-    """If the value is another than the one that the rows share."""
-    shared = recipes.group("multi30k-short")["train"]["flags"]
-    assert all("--clip-norm" not in system.flags for system, _ in contests()["tiny-beyond"].values())
-    changed = {"train": {"flags": shared | {"clip-norm": 9.0}}}
-    monkeypatch.setattr(recipes, "group", lambda name: changed)
-    for system in suite.SUITE["tiny-beyond"].systems().values():
-        assert system.flags[system.flags.index("--clip-norm") + 1] == str(shared["clip-norm"])
-
-
-def test_no_architecture_is_a_mere_product_of_system_and_depth():
-    """Beyond the usual depths there is what a recipe trains."""
-    used = {recipes.load(name).train.arch for name in recipes.names() if name.startswith("ode/")}
-    deep = {
-        name + suffix
-        for suffix, size in ode.SIZES.items()
-        for name in size.systems
-        if "deep" in suffix or "_l" in suffix
-    }
-    assert deep and deep <= used
 
 
 @pytest.fixture

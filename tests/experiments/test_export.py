@@ -8,7 +8,6 @@ import sys
 from dataclasses import fields
 from functools import cache, partial
 
-import numpy as np
 import pytest
 import torch
 from fairseq.dataclass.configs import GenerationConfig
@@ -454,16 +453,6 @@ def test_a_missing_library_is_named_with_its_extra(tmp_path, saved, monkeypatch,
     assert re.search(rf"--format {format}: .* is not installed; .* pip install .* -e '\.\[{format}\]'", message)
 
 
-def test_what_pytorch_cannot_trace_is_named(tmp_path, to_onnx, monkeypatch):
-    def trace(*_, **__):
-        raise RuntimeError("a branch\nthat depends on data")
-
-    monkeypatch.setattr(to_onnx.torch.export, "export", trace)
-    with pytest.raises(ExportError, match=r"cannot export a checkpoint: RuntimeError: a branch$"):
-        writing.write(trained(small("macaron")), "onnx", tmp_path / "out")
-    assert not list(tmp_path.iterdir())
-
-
 def without_checkpoint(saved):
     saved.unlink()
 
@@ -562,11 +551,3 @@ def test_a_translation_has_room_for_its_least_length():
     assert Search(max_len_a=0.5, max_len_b=3, min_len=2).most(9, 100) == 7 and Search(max_len_b=300).most(9, 100) == 99
     with pytest.raises(OdeTransformerError, match="min_len 9: must be 5 at most, the longest translation"):
         Search(min_len=9, max_len_b=5).most(4, 100)
-
-
-def test_the_random_sentences_are_always_the_same():
-    lengths = [5, 1, 7]
-    found = writing.sentences(DICTIONARY.symbols, lengths, 1)
-    assert list(map(len, found)) == lengths and found == writing.sentences(DICTIONARY.symbols, lengths, 1)
-    assert np.unique([word for sentence in found for word in sentence]).size > 5
-    assert not {word for sentence in found for word in sentence} & set(task().target_dictionary.symbols[:4])

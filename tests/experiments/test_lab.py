@@ -85,16 +85,6 @@ def test_momentum_solves_the_damped_equation_that_it_is_said_to_solve(nu):
     torch.testing.assert_close(acceleration + orders.DAMPING * speed, nu * orders._A @ y, atol=1e-6, rtol=1e-6)
 
 
-def test_a_nu_belongs_to_the_equation():
-    """Triple momentum converges to the solution of its own equation, not to that of Nesterov's method."""
-    method = orders.methods()["triple, for a damped equation of second order"]
-    past, n = [method.solution(0.0)], 64
-    for _ in range(n):
-        past.append(method.step(past, 1 / n))
-    own, other = ((past[-1] - orders._damped(nu, 1.0)).norm() for nu in (orders.NU, 1.0))
-    assert 10 * own < other
-
-
 def test_the_problem_has_the_solution_that_it_is_said_to_have():
     """Its derivative is the field; and F and G do not commute."""
     y = orders._START

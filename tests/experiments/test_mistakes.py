@@ -154,15 +154,3 @@ def every(parser, words=()):
         if isinstance(action, argparse._SubParsersAction):
             for name, inner in action.choices.items():
                 yield from every(inner, (*words, name))
-
-
-@pytest.mark.parametrize("command", ["text", "dataset"])
-def test_every_option_has_a_help(command):
-    chosen = cli.parser(command)._subparsers._group_actions[0].choices[command]
-    missing = [
-        (*words, action.option_strings or action.dest)
-        for words, parser in every(chosen)
-        for action in parser._actions
-        if not action.help and not isinstance(action, argparse._SubParsersAction)
-    ]
-    assert not missing

@@ -36,7 +36,7 @@ from ode_transformer.experiments.runs import prepare, processes, runner
 from ode_transformer.experiments.runs.training import Place
 from ode_transformer.experiments.serving import finding, translate
 from ode_transformer.experiments.serving.backend import Search
-from ode_transformer.experiments.serving.pytorch import PyTorch, open_models
+from ode_transformer.experiments.serving.pytorch import PyTorch
 from ode_transformer.experiments.serving.translator import LONGEST
 from ode_transformer.experiments.tasks.task import OURS
 from ode_transformer.experiments.tasks.translation import check_units
@@ -163,15 +163,6 @@ def test_what_is_prepared_is_what_a_run_reads(home):
     assert not (home / "mine.text" / "data.part").exists()
 
 
-def test_a_recipe_below_a_folder_of_any_name_is_read(home, tmp_path):
-    """YAML knows no surrogate pairs, with which JSON can write characters beyond the first 65,536."""
-    for name in ("my recipes", "\U0001f600 ä", r"\ud83d\ude00"):
-        recipe = str(tmp_path / name / "x.yaml")
-        own = prepare.OwnText([str(home / "raw" / "my")], LANGS, str(home / "mine"), recipe=recipe)
-        assert recipe in yaml.load(own.recipe_text(), yaml.CSafeLoader)["data"]["prepare"]
-        assert f"`ode-transformer run '{recipe}'/ROW`" in own.recipe_text(), "as a shell reads it"
-
-
 def test_the_text_of_another_command_is_not_wiped(home, tmp_path, capsys):
     """The scripts of data-prep/ keep what they downloaded in such a folder."""
     kept = tmp_path / "x.text" / "download" / "archive.tgz"
@@ -183,14 +174,6 @@ def test_the_text_of_another_command_is_not_wiped(home, tmp_path, capsys):
     assert kept.is_file()
     words += ["--recipe", tmp_path / "a:b.yaml"]
     assert "--recipe " in (said := refused(capsys, *words)) and "'a:b' is not" in said
-
-
-@pytest.mark.parametrize("name", ["x/manifest.json", "x.text/settings.json"])
-def test_a_description_of_data_that_is_a_list(name, home, tmp_path, capsys):
-    (tmp_path / name).parent.mkdir()
-    (tmp_path / name).write_text('["hold_out"]')
-    words = ["prepare", "--train", home / "raw" / "my", "--langs", *LANGS, "--out", tmp_path / "x"]
-    assert f"{name}: must be a mapping" in refused(capsys, *words)
 
 
 def test_every_row_of_the_recipe_is_sound(home):
@@ -299,13 +282,6 @@ def test_a_lock_that_was_removed_is_taken_anew(tmp_path):
         assert not inside
     thread.join()
     assert inside == [True] and not path.exists()
-
-
-def test_the_users_folder_is_found_where_no_shell_names_it(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert f"{tmp_path}/x.de: no such file" in refused(
-        capsys, "prepare", "--train=~/x", "--langs", "de", "en", "--out", "~/data"
-    )
 
 
 def test_held_out_sentences_are_not_trained_on_in_other_punctuation_or_spacing(tmp_path):
@@ -623,13 +599,6 @@ def test_samples_are_those_of_their_seed(run, home, exported, capsys):
     )
 
 
-def test_an_ensemble_of_a_run_elsewhere_and_a_bundle(run, home, bundle, translator, tmp_path, capsys):
-    shutil.copytree(home / "mine", tmp_path / "data")
-    both = ode_transformer.load(run, bundle, data=tmp_path / "data")
-    assert [one.path for one in both.backend.opened] == [str(run / "average.pt"), str(bundle)]
-    assert "a bundle, which holds its data" in refused(capsys, "translate", bundle, "--data", home / "mine")
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -644,17 +613,6 @@ def test_a_run_that_is_damaged(run, tmp_path, values, message):
     (tmp_path / "run.json").write_text(json.dumps(json.loads((run / "run.json").read_text()) | values))
     with pytest.raises(OdeTransformerError, match=message):
         ode_transformer.load(tmp_path)
-
-
-def test_a_dictionary_that_is_no_text(home, tmp_path):
-    path = saved(home / "mine", tmp_path / "x", "macaron_tiny")
-    (tmp_path / "x" / "dict.de.txt").write_bytes(b"\xff 1\n")
-    manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
-    manifest["sha256"]["dict.de.txt"] = sha256(tmp_path / "x" / "dict.de.txt")
-    manifest["sha256"]["dict./../../x.txt"] = "0"  # reaches no other file
-    (tmp_path / "x" / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(OdeTransformerError, match=r"dict\.de\.txt: "):
-        ode_transformer.load(path)
 
 
 def test_an_ensemble_of_a_model_with_itself_is_that_model(run, home, translator, capsys):
@@ -830,34 +788,12 @@ def test_a_translation_with_marks_of_units_is_scored(home, run, tmp_path, monkey
     assert record["scores"]["held-out"]["tokenised"]["hyp_len"] != before["scores"]["held-out"]["tokenised"]["hyp_len"]
 
 
-@pytest.mark.parametrize("name", ["macaron/iwslt14-de-en/macaron", "ode/cnndm/residual", "ode/conll14/residual"])
-def test_scorers_of_all_texts_are_told_that_they_read_words(name):
-    steps = runner.steps(recipes.load(name), Place(devices=recipes.divisors(recipes.load(name))[-1]))
-    for step in steps:
-        if step.name == "score":
-            assert "--remove-bpe none" in step.line()
-
-
 def test_a_recipe_that_leaves_units_is_refused_before_training(home, tmp_path, capsys):
     tree = yaml.safe_load((home / "mine.yaml").read_text())
     tree["generate"]["flags"]["post-process"] = "sentencepiece"
     write(tmp_path / "mine.yaml", [yaml.safe_dump(tree)])
     said = refused(capsys, "run", f"{tmp_path}/mine.yaml/macaron-tiny", "--run-dir", tmp_path / "run", "--cpu")
     assert "generate.flags.post-process is sentencepiece, must be subword_nmt" in said
-
-
-def test_text_with_the_mark_of_its_units_is_named_in_preparation(tmp_path, capsys):
-    for lang in LANGS:
-        write(tmp_path / f"my.{lang}", [f"{lang} {i} {i * i}" for i in range(30)])
-        write(tmp_path / f"test.{lang}", ["gut", f"{lang} \u2581\u2581 1"])
-    words = ["--train", tmp_path / "my", "--test", tmp_path / "test", "--langs", *LANGS, "--hold-out", 2]
-    for bpe in ("sentencepiece", "none"):
-        command = ["prepare", *words, "--tokeniser", "none", "--bpe", bpe, "--out", tmp_path / bpe]
-        assert cli.main([str(word) for word in command]) == 0
-        said = capsys.readouterr().err
-        named = f"{tmp_path}/{bpe}.text/tok/test.en: 1 lines hold \u2581, with which SentencePiece marks"
-        assert (named in said) == (bpe == "sentencepiece")
-        assert recipes.load(f"{tmp_path}/{bpe}.yaml/macaron-tiny").generate.flags["post-process"] == bpe
 
 
 ODD_WORDS = ("</s>", "<s>", "<pad>", "<unk>", "foo@@", "@@", "a</s>", "<blank>")
@@ -920,14 +856,6 @@ def test_typographic_characters_are_joined_to_their_words(lang):
     (tokens,) = Tokeniser(lang).tokenise([TYPOGRAPHY[lang]])
     assert detokenise([tokens], lang) == [TYPOGRAPHY[lang]]
     assert detokenise(["a ’ ’ / ‹ b ›"], lang)[0].endswith("/ ‹ b ›"), "which may stand apart"
-
-
-def test_the_way_back_to_text_is_the_same_for_every_kind_of_model(run, bundle, exported):
-    text = "It’s “\u2581 \u2581”, isn’t it?"
-    for path in (run, bundle, exported):
-        pipeline = ode_transformer.load(path).pipeline
-        units = subwords.segmented([*Tokeniser("en").tokenise([text])], pipeline.segmentation, pipeline.model)
-        assert pipeline.plain(units) == [text]
 
 
 def test_preparation_says_what_a_perfect_system_scores(tmp_path, capsys):
@@ -996,19 +924,6 @@ def test_searches_that_there_are_not(translator, search, message):
         translator.translate(["Gut."], **search)
 
 
-def test_sizes_that_nothing_can_be_translated_with(home, run, tmp_path):
-    for size in (0, 2.5):
-        shutil.copytree(run, tmp_path / f"{size}", ignore=shutil.ignore_patterns("checkpoint*"))
-        found = json.loads((run / "run.json").read_text())
-        found["generate"]["batch-size"] = size
-        (tmp_path / f"{size}" / "run.json").write_text(json.dumps(found))
-        with pytest.raises(OdeTransformerError, match=f"batch_size {size}: must be a positive whole number"):
-            ode_transformer.load(tmp_path / f"{size}")
-    short = saved(home / "mine", tmp_path / "short", "macaron_tiny", **{"max-source-positions": 1})
-    with pytest.raises(OdeTransformerError, match="must have 2 or more"):
-        ode_transformer.load(short)
-
-
 def test_a_translation_that_is_cut_is_named(translator, home, capsys):
     sentences = lines(home / "mine" / "raw" / "test.de")[:2]
     ends = {"beam": 30, "lenpen": -5.0}  # a model that was hardly trained ends sentences only so
@@ -1021,16 +936,6 @@ def test_a_translation_that_is_cut_is_named(translator, home, capsys):
     assert len(cut.units.split()) == 3
     assert "warning: 2 translations were cut off" in (said := capsys.readouterr().err)
     assert "positions (x, line 1; x, line 2)" in said
-
-
-def test_the_length_of_translations_is_limited_by_flags(run, home, capsys):
-    file = write(home / "two.de", lines(home / "mine" / "raw" / "test.de")[:2])
-    capsys.readouterr()
-    words = ["translate", run, file, "--cpu", "--json", "--max-len-a", "0", "--max-len-b", "1"]
-    assert cli.main(list(map(str, words))) == 0
-    said = capsys.readouterr()
-    assert "2 translations were cut off at the limit of --max-len-a, --max-len-b" in said.err
-    assert all(len(json.loads(line)["translations"][0]["text"].split()) <= 1 for line in said.out.splitlines())
 
 
 def test_the_same_weights_with_another_integrator(home, tmp_path):
@@ -1144,31 +1049,6 @@ def test_a_bundle_translates_anywhere(run, home, bundle, translator, tmp_path, m
     (moved / "README.md").write_text("Mine.\n")
     bundles.check(moved)  # a card may be changed
     assert f"| held-out | sacreBLEU | {bleu:.2f} |" in card and "macaron" in card and "de to en" in card
-
-
-def test_a_bundle_is_compared_with_its_hashes_once(bundle, monkeypatch):
-    hashed = []
-    monkeypatch.setattr(bundles, "sha256", lambda path: hashed.append(path.name) or sha256(path))
-    ode_transformer.load(bundle)
-    names = {path.name for path in bundle.iterdir()}
-    assert sorted(hashed) == sorted(names - {"bundle.json", "README.md"})
-
-
-def test_the_parts_of_a_model_are_found(run, bundle, home, tmp_path, monkeypatch):
-    """Of a bundle as of its run, and from another folder as in the repository."""
-    origins = [finding.find(path) for path in (run, bundle)]
-    opened = [open_models([origin]) for origin in origins]
-    files = [{p.name: sha256(p) for p in origin.files(LANGS)} for origin in origins]
-    assert opened[0].languages == opened[1].languages == LANGS and files[0] == files[1]
-    sentences = [["a@@", "b"]]
-    assert opened[0].score(sentences, sentences) == opened[1].score(sentences, sentences)
-    with pytest.raises(OdeTransformerError, match="a bundle, which holds its data"):
-        finding.find(bundle, home / "mine")
-    shutil.copytree(home / "mine", tmp_path / "data")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(finding, "ROOT", home)
-    assert finding.find(run.name).files(LANGS) == origins[0].files(LANGS)
-    assert finding.find(run.name, "data").data == Path("data")
 
 
 def test_half_precision_takes_half_the_space(run, home, bundle, tmp_path, capsys):
@@ -1309,15 +1189,6 @@ def test_an_exported_model_translates_raw_text_as_its_run_does(run, exported, tr
     assert translated(capsys, exported.name, file) == best, "as a run's folder is found in the repository"
 
 
-def test_an_exported_model_splits_long_lines_and_names_translations_that_are_cut(exported, home, capsys):
-    loaded = ode_transformer.load(exported)
-    sentences = lines(home / "mine" / "raw" / "test.de")
-    assert loaded.translate([" ".join(sentences)])[0]
-    assert "the model takes 89" in capsys.readouterr().err
-    ((best, *_),) = loaded.hypotheses(sentences[:1], max_len_b=3)
-    assert len(best.units.split()) == 3 and "warning: 1 translations were cut off" in capsys.readouterr().err
-
-
 def test_what_an_exported_model_cannot_do_is_named(exported, run, home, tmp_path, capsys):
     loaded = ode_transformer.load(exported)
     for search, message in (
@@ -1343,24 +1214,6 @@ def test_what_an_exported_model_cannot_do_is_named(exported, run, home, tmp_path
     ):
         assert message in refused(capsys, *words)
     assert not (tmp_path / "x").exists()
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"search": {"no_repeat_ngram_size": 3}}, "cannot search with no_repeat_ngram_size 3, only with beam"),
-        ({"search": [1]}, "search must be a mapping"),
-        ({"search": {"beam": 10**6}}, "--beam 1000000: must be from 1 to 1000"),
-        ({"search": {"batch_size": "x"}}, "batch_size 'x': must be a positive whole number"),
-        ({"longest": {}}, "is damaged, or not of this version"),
-    ],
-)
-def test_a_description_of_an_export_that_cannot_be_followed(exported, tmp_path, values, message):
-    changed = shutil.copytree(exported, tmp_path / "changed")
-    description = json.loads((changed / "export.json").read_text())
-    (changed / "export.json").write_text(json.dumps(description | values))
-    with pytest.raises(OdeTransformerError, match=message):
-        ode_transformer.load(changed)
 
 
 def test_a_bundle_is_exported_with_its_search(bundle, tmp_path):

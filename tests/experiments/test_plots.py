@@ -61,13 +61,6 @@ def test_vectors_of_inputs():
     assert set(position_vectors(small("macaron"), 9)) == {"encoder.input", "decoder.input"}
 
 
-def test_vectors_of_a_decoder_alone(tmp_path):
-    m = standalone.open_model(write(tmp_path / "lm.pt", **LANGUAGE_MODEL | {"position-encoder": "sinusoidal"}))
-    assert set(position_vectors(m, 5)) == {"decoder.input"}
-    path = write(tmp_path / "floater.pt", **LANGUAGE_MODEL | {"position-encoder": "floater"})
-    assert cli.main(["plot", "positions", path, "--length", "5", "--output", str(tmp_path / "x.png")]) == 0
-
-
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_a_picture(tmp_path, suffix, capsys):
     paths = [write(tmp_path / f"{v}.pt", v) for v in ("floater_tiny", "learned-blocks", "macaron")]
@@ -91,21 +84,6 @@ def test_bad_input(tmp_path, more, message, capsys, monkeypatch):
     words = ["plot", "positions", write(tmp_path / "a.pt"), "--output", "x.png", *more]
     refused(words, message, capsys)
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
-
-
-def test_beyond_a_learned_table(tmp_path, capsys):
-    words = ["plot", "positions", write(tmp_path / "a.pt", "learned-positions"), "--output", str(tmp_path / "x.png")]
-    refused([*words, "--length", "2000"], "--length 2000: must be at most 1024", capsys)
-
-
-def test_files_that_are_no_models(tmp_path, capsys):
-    for state, message in (
-        ({"model": {}, "cfg": {"model": {"_name": "floater"}}}, "no encoder-decoder"),
-        ({"model": {}}, "no configuration"),
-    ):
-        torch.save(state, tmp_path / "x.pt")
-        assert cli.main(["plot", "positions", str(tmp_path / "x.pt"), "--output", str(tmp_path / "x.png")]) == 1
-        assert message in capsys.readouterr().err
 
 
 # Costs
@@ -180,23 +158,6 @@ def test_a_picture_of_trainings(tmp_path):
     assert records.curve_points(by_both, "valid_ppl") == [(10, 6.0)]
     output = tmp_path / "training.png"
     assert cli.main(["plot", "training", str(log), "--output", str(output)]) == 0 and output.stat().st_size > 5000
-
-
-@pytest.mark.parametrize("content", ["{}", "no log", "[]", '{"scores": {}, "training": {"curve": []}, "command": ""}'])
-def test_what_has_no_curve_is_named(tmp_path, content, capsys):
-    for name in ("x.json", "x.log"):
-        (tmp_path / name).write_text(content)
-        assert cli.main(["plot", "training", str(tmp_path / name), "--output", str(tmp_path / "x.png")]) == 1
-        assert str(tmp_path / name) in capsys.readouterr().err
-
-
-def test_a_defect_is_not_an_error_of_the_user(tmp_path, costs, monkeypatch):
-    def broken(*_):
-        raise ValueError("a defect")
-
-    monkeypatch.setattr(plots, "save", broken)
-    with pytest.raises(ValueError, match="a defect"):
-        cli.main(["plot", "costs", *costs, "--output", str(tmp_path / "x.png")])
 
 
 def layers_and_means(rows):
@@ -292,12 +253,6 @@ def test_models_read_what_they_read_in_training(tmp_path, text):
     assert set(found) == set(batch["net_input"])
     for name, expected in batch["net_input"].items():
         assert torch.equal(found[name][batch["id"]], expected), name
-
-
-def test_texts_that_are_not_parallel_are_named(tmp_path, text):
-    (tmp_path / "other").write_text("w4\n")
-    with pytest.raises(standalone.CheckpointError, match=r"text, .*other: have 4, 1 lines, must be parallel"):
-        inputs.read_texts([(text[1], text[3]), (tmp_path / "other", text[3])], 9)
 
 
 def test_pictures_of_coefficients(tmp_path, text, capsys):

@@ -2,7 +2,6 @@
 
 import ast
 import functools
-import math
 import re
 import shlex
 from dataclasses import replace
@@ -303,19 +302,6 @@ def test_classification_is_transevolves_protocol(group):
         assert replace(loaded(f"{group}/transformer").train, arch=recipe.train.arch) == recipe.train
 
 
-def test_numbers_that_are_printed_and_reckoned_with_are_numbers(tmp_path):
-    text = (ROOT / "configs" / "quickstart.yaml").read_text().replace("extends: ", f"extends: {ROOT}/configs/")
-    for flag, value in (("max-tokens", "'1500'"), ("max-update", "'x'"), ("batch-size", "True")):
-        (tmp_path / "x.yaml").write_text(text.replace("    max-tokens: 1500\n", f"    {flag}: {value}\n"))
-        with pytest.raises(RecipeError, match=rf"train\.flags\.{flag} {value}: must be a whole number"):
-            recipes.load(f"{tmp_path}/x.yaml/macaron-tiny")
-    (tmp_path / "x.yaml").write_text(
-        text.replace("    max-tokens: 1500\n", "    max-tokens: null\n    batch-size: 9\n")
-    )
-    shown = shown_text(recipes.load(f"{tmp_path}/x.yaml/macaron-tiny"))
-    assert "1 batch of up to 9 examples;" in shown
-
-
 def test_lists_begin_with_a_prefix_and_say_what_recipes_are(capsys):
     assert cli.main(["recipe", "list", "ode/wmt14-en-de/rk4-"]) == 0
     found = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
@@ -390,27 +376,6 @@ def test_a_row_that_is_added_to_another_says_so(tmp_path, capsys):
         assert not recipes.load(f"{tmp_path}/{other}").added_to
 
 
-def test_an_unknown_task_is_named_in_a_rehearsal_too(tmp_path):
-    text = (ROOT / "configs" / "quickstart.yaml").read_text().replace("extends: ", f"extends: {ROOT}/configs/")
-    (tmp_path / "x.yaml").write_text(f"task: translaton\n{text}")
-    for scale in ("full", "small"):
-        with pytest.raises(RecipeError, match=r"x\.yaml.*task 'translaton': must be one of translation, "):
-            recipes.load(f"{tmp_path}/x.yaml/macaron-tiny", scale=scale)
-    (tmp_path / "x.yaml").write_text(f"task: [x]\n{text}")
-    with pytest.raises(RecipeError, match=r"task \['x'\]: must be one of"):
-        recipes.load(f"{tmp_path}/x.yaml/macaron-tiny", scale="small")
-
-
-def test_imdb_for_a_cpu_is_shorter_and_nothing_else():
-    """Two epochs of 22,500 reviews, so that it is no row of the paper."""
-    for row in ("transformer", "randomff-1", "randomff-2", "fullff-1", "fullff-2"):
-        full, short = loaded(f"imdb/{row}"), loaded(f"imdb-short/{row}")
-        flags = {**full.train.flags, "batch-size": 8, "max-update": 2 * math.ceil(22_500 / 8), "warmup-updates": 1000}
-        flags |= {"validate-interval-updates": 1000, "save-interval-updates": 1000}
-        assert short.train == replace(full.train, flags=flags) and short.data == full.data
-        assert full.paper and not short.paper and not short.seeds
-
-
 @pytest.mark.parametrize("group", ["aeslc", "gec-generated"])
 def test_systems_on_a_cpu_have_the_same_budget(group):
     budgets = set()
@@ -440,33 +405,6 @@ def test_every_row_with_stages_is_there_in_both_forms(monkeypatch):
             train=replace(recipe.train, flags=released.train.flags),
         )
         assert released.train.flags == flags
-
-
-# Rows that no table prints: of figures, whose text holds no numbers, and of protocols that a paper leaves open.
-MORE = {
-    "ode/wmt14-en-de": [
-        *(f"{s}-{depth}" for s in ("residual", "rk2", "rk2-learnable", "rk4") for depth in (12, 18, 30)),
-        *(f"{s}-h256-l{depth}" for s in ("residual", "rk2") for depth in (18, 28)),
-        *(f"{s}-{function}" for s in ("rk2", "rk4") for function in ("san", "ffn")),
-        *("pcformer", "pcformer-released"),
-    ],
-    "floater/wmt14-en-de": ["floater-base-larger-lr"],
-    "floater/wmt14-en-de-short-to-long": ["transformer-base", "floater-base", "learned-input-base"],
-    "macaron/wmt14-en-de": ["macaron-base-averaged", "macaron-big-averaged"],
-    "macaron/iwslt14-de-en": ["macaron-averaged"],
-}
-
-
-def test_rows_that_no_table_prints():
-    for group, rows in MORE.items():
-        for row in rows:
-            recipe = recipes.load(f"{group}/{row}")
-            assert not recipe.paper and recipe.train.precision == ("fp16" if group.startswith("ode") else "fp32")
-    deep = recipes.load("ode/wmt14-en-de/rk4-30").train
-    assert deep.flags["encoder-layers"] == 30 and deep.arch == "rk4"
-    assert recipes.load("floater/wmt14-en-de/floater-base-larger-lr").train.flags["flow-lr-scale"] > 1
-    (prepare,) = commands(recipes.load("floater/wmt14-en-de-short-to-long/floater-base"), "prepare")
-    assert prepare[-1] == "data-prep/prepare-wmt14-en-de.sh --validation held-out"
 
 
 def test_translations_are_made_and_scored_as_the_recipe_says():
@@ -501,19 +439,6 @@ def test_the_update_frequency_follows_from_the_devices():
         numbers(3)
 
 
-def test_the_rehearsal_differs_from_the_protocol_as_stated():
-    full, short = (recipes.load(f"multi30k-{kind}/macaron-tiny").train for kind in ("full", "short"))
-    assert (full.batches, short.batches) == (2, 1)
-    assert {k: v for k, v in short.flags.items() if full.flags[k] != v} == {
-        "max-update": 1000,
-        "warmup-updates": 300,
-        "keep-last-epochs": 5,
-        # A thousand updates are fewer than ten epochs, and the records are of runs without clipping.
-        "clip-norm": 0.0,
-        "patience": None,
-    }
-
-
 def sound() -> dict:
     return {
         "description": "x",
@@ -527,14 +452,6 @@ def sound() -> dict:
 def load(tmp_path, tree):
     (tmp_path / "r.yaml").write_text(tree if isinstance(tree, str) else yaml.safe_dump(tree))
     return recipes.load(str(tmp_path / "r.yaml"))
-
-
-def test_flags_are_written_as_fairseq_reads_them(tmp_path):
-    recipe = load(tmp_path, sound())
-    (words,) = commands(recipe, "train")
-    assert words[words.index("--lr") + 1] == "0.1"
-    assert "--fp16" in words and "--amp" not in words
-    assert recipe.generate.lenpen == 1.0
 
 
 @pytest.mark.parametrize(
@@ -607,14 +524,6 @@ def test_bf16_is_refused_where_fairseq_takes_it_for_a_tpu():
     theirs = {arch for arch in ARCH_MODEL_REGISTRY if arch.startswith(("transformer", "roberta"))} - ours
     assert all(map(training.is_of_fairseq, theirs)) and not any(map(training.is_of_fairseq, ours))
     assert {recipes.load(name).train.arch for name in NAMES} - ours <= theirs
-
-
-def test_the_command_of_a_rehearsal_is_of_one_device(capsys):
-    assert recipe_command("command", "ode/wmt14-en-de/rk2", "train", "--scale", "small") == 0
-    command = capsys.readouterr().out.strip()
-    assert "--distributed-world-size 1 " in command
-    assert recipe_command("show", "ode/wmt14-en-de/rk2", "--scale", "small") == 0
-    assert command in capsys.readouterr().out.replace(" \\\n    ", " ").split("\n")
 
 
 def test_unknown_steps_and_precisions_are_named(capsys):
@@ -742,12 +651,6 @@ def test_what_the_paper_prints_is_checked(tmp_path, scores, message):
         load(tmp_path, sound() | {"paper": [{"table": "T", "row": "r", "scores": scores}]})
 
 
-@pytest.mark.parametrize("broken", [{"one": None}, ["a"], "x"])
-def test_rows_that_are_none_are_named(tmp_path, broken):
-    with pytest.raises(RecipeError, match="rows must be a mapping of mappings"):
-        load(tmp_path, sound() | {"rows": broken})
-
-
 @pytest.mark.parametrize("start", [{"two": "two"}, {"two": "three", "three": "two"}])
 def test_a_recipe_cannot_start_from_itself(tmp_path, monkeypatch, start):
     monkeypatch.setattr(recipes.files, "CONFIGS", tmp_path)
@@ -793,11 +696,6 @@ def test_a_row_has_the_parameters_that_the_paper_prints(name):
             assert 66 < count < 67.5  # where all other figures of the column fit the vocabulary
         else:
             assert abs(count - printed) < max(1, 0.01 * printed), (paper, count)
-
-
-def test_an_unknown_scale_is_named():
-    with pytest.raises(RecipeError, match="--scale large: must be one of full, small"):
-        recipes.load("quickstart/macaron-tiny", scale="large")
 
 
 def test_all_seeds_start_from_one_pretraining():

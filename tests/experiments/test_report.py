@@ -6,7 +6,6 @@ import math
 import random
 import re
 import shutil
-import subprocess
 from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
@@ -275,25 +274,3 @@ def test_sentences_that_differ_most_come_first():
     systems = {"one": [["a", "b"]] * 6, "two": [["a", "b"], ["x", "y"], ["a", "x"], ["a", "b"], ["a", "b"], ["a", "b"]]}
     assert _chosen(references, systems, 2) == [1, 2, 0, 3]
     assert _chosen(references, {"two": systems["two"]}, 2) == [1, 2, 0, 3]
-
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-@pytest.mark.full
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
-@pytest.mark.parametrize("width", [500, 1280])
-def test_a_browser_shows_it(folder, capsys, width):
-    """All pictures load, nothing is wider than the window (tables scroll by themselves), no error is logged."""
-    text = written(folder, capsys)
-    look = """<script>onload = () => { document.title = [
-        document.documentElement.scrollWidth <= innerWidth,
-        [...document.images].every(image => image.complete && image.naturalWidth > 0),
-        document.images.length].join(" ") }</script>"""
-    (folder / "looked-at.html").write_text(text.replace("</head>", f"{look}</head>"))
-    words = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900", "--dump-dom"]
-    words += ["--enable-logging=stderr", "--virtual-time-budget=5000", (folder / "looked-at.html").as_uri()]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
-    fits, loaded, pictures = re.search("<title>(.*)</title>", done.stdout)[1].split()
-    assert (fits, loaded) == ("true", "true") and int(pictures) >= 2
-    assert "CONSOLE" not in done.stderr

@@ -2,13 +2,11 @@
 
 import copy
 import csv
-import io
 import json
 import math
 import random
 import re
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,13 +62,6 @@ def test_the_papers_rows_are_all_there(folder, capsys):
     for words in ("Universal Transformer | 28.9", "Macaron Net | 30.2", "Transformer-tiny, text only | 41.02"):
         assert words in shown
     assert "355M" in shown and "measured" not in shown
-
-
-def test_a_table_is_utf_8_whatever_the_locale(folder, monkeypatch):
-    ascii_only = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    monkeypatch.setattr(sys, "stdout", ascii_only)
-    assert cli.main(["table", "multi30k-short", "--results", str(folder)]) == 0
-    assert "±" in ascii_only.buffer.getvalue().decode("utf-8")
 
 
 def test_a_table_for_programs(folder, capsys):
@@ -167,15 +158,6 @@ def test_other_files_below_the_folder_are_left_alone(folder, capsys):
     assert f"left out: {folder / 'translated.json'}: cannot be read" in capsys.readouterr().err
 
 
-def test_links_to_folders_are_followed_and_each_folder_is_read_once(folder, tmp_path):
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    for name in ("multi30k-short", "again"):
-        (elsewhere / name).symlink_to(folder / "multi30k-short")
-    (folder / "multi30k-short" / "itself").symlink_to(folder)
-    assert read_records(elsewhere) == read_records(folder)
-
-
 def test_a_seed_that_diverged_makes_the_mean_no_number(folder, capsys):
     path = folder / "multi30k-short" / "rk2-tiny.seed-2.json"
     record = json.loads(path.read_text())
@@ -218,11 +200,6 @@ def test_a_mean_over_some_of_the_seeds_says_so(folder):
     its = row({"": rows}, "rk2-tiny")
     assert its.cells["test_2017_flickr", "sacrebleu"].text().endswith("(1 of 2 seeds)")
     assert "seeds" not in its.cells["test_2016_flickr", "sacrebleu"].text()
-
-
-def test_an_unknown_group_is_named(folder, capsys):
-    assert cli.main(["table", "multi30", "--results", str(folder)]) == 1
-    assert "no group of recipes 'multi30'; it must be a FILE.yaml, or one of " in capsys.readouterr().err
 
 
 def test_perplexities_stand_in_a_table_like_any_other(capsys):

@@ -1,14 +1,11 @@
 """Metrics of the papers' other tasks are those of official programs, and systems are compared by them."""
 
-import contextlib
 import importlib.metadata
-import io
 import json
 import math
 import os
 import random
 import re
-import runpy
 import shutil
 import struct
 import sys
@@ -37,7 +34,6 @@ from ode_transformer.experiments.metrics import (
     programs,
     resampling,
     rouge,
-    scoring,
 )
 from ode_transformer.experiments.metrics.metric import mean
 from ode_transformer.experiments.results import significance
@@ -99,24 +95,6 @@ def jfleg(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("gec")
     unpack(data / "gec.tar.xz", folder)
     return folder / "gec" / "jfleg"
-
-
-@pytest.mark.parametrize("hypothesis", ["src", "spellchecked.src", pytest.param("ref1", marks=pytest.mark.full)])
-def test_gleu_is_that_of_jflegs_own_script_to_the_last_digit(tmp_path_factory, monkeypatch, hypothesis):
-    """On what is shipped with it: the sentences as they are, after a spelling checker, and a person's corrections."""
-    pytest.importorskip("scipy", reason="of that script")
-    folder = jfleg(tmp_path_factory)
-    sources, references = ["dev/dev.src"], [f"dev/dev.ref{i}" for i in range(4)]
-    words = ["-r", *references, "-s", *sources, "--hyp", f"dev/dev.{hypothesis}"]
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", ["gleu.py", *words])
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-        runpy.run_path("eval/gleu.py", run_name="__main__")
-    texts = [Path(name).read_text().split("\n")[:-1] for name in (*sources, f"dev/dev.{hypothesis}", *references)]
-    found = gleu.take(texts[0], texts[1], texts[2:])
-    assert str([found["line"]]) == out.getvalue().split("\n")[1]
-    assert f"{found['gleu'] / 100:f}" == found["line"][0]
 
 
 # COMET
@@ -296,14 +274,6 @@ PRINTED = {"precision": 50.0, "recall": 25.0, "f": 41.67}
 """One of the two edits of CORRECTED is right, of the four that are to be made: 1.25 PR / (.25 P + R)."""
 
 
-def test_the_official_scorer_where_it_is(tmp_path):
-    if not m2.scorer():
-        pytest.skip("M2SCORER is not set")
-    write_text(tmp_path / "gold.m2", GOLD)
-    found = m2.take(CORRECTED, str(tmp_path / "gold.m2"))
-    assert {name: found[name] for name in PRINTED} == pytest.approx(PRINTED, abs=0.01)
-
-
 def test_errant_where_it_is(tmp_path):
     for name in ("errant", errant.MODEL):
         pytest.importorskip(name, reason="pip install 'ode-transformer[errant]', and its model of spaCy")
@@ -480,13 +450,6 @@ def test_scores_of_summaries(tmp_path, capsys):
     assert cli.main([*words, "--remove-bpe"]) == 1 and "has 2 sentences" in capsys.readouterr().err
 
 
-def test_without_the_package_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "rouge_score", None)
-    monkeypatch.setitem(sys.modules, "rouge_score.rouge_scorer", None)
-    with pytest.raises(OdeTransformerError, match=r"-e '\.\[rouge\]'"):
-        rouge.each(["a"], ["a"])
-
-
 # Accuracy
 
 
@@ -500,12 +463,6 @@ def test_accuracy_and_what_becomes_of_each_class():
     assert sum(row["recall"] * row["examples"] for row in report.values()) / 8 == pytest.approx(found["value"])
     assert report["b"] == {"precision": 60.0, "recall": 75.0, "f1": pytest.approx(200 / 3), "examples": 4}
     assert report["c"]["precision"] == 0.0
-
-
-def test_predictions_that_are_none_are_named(tmp_path):
-    (tmp_path / "p.tsv").write_text("a\ta\t0.5\na\n")
-    with pytest.raises(OdeTransformerError, match=r"p\.tsv: line 2"):
-        accuracy.read(str(tmp_path / "p.tsv"))
 
 
 LENGTHS = (3, 9, 5, 2, 7, 4)
@@ -910,11 +867,6 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
 def test_a_task_without_outputs_keeps_none(capsys):
     words = ["record", "ptb/residual-1", "--output", "x.json", "--translations"]
     refused(words, "--translations: ptb/residual-1 is of task language_modeling; must be one of translation, ", capsys)
-
-
-def test_scores_that_are_asked_for_alone(capsys):
-    assert cli.main(["score", "--corrections", "x"]) == 1 and "--source FILE" in capsys.readouterr().err
-    assert scoring.report({"sentences": 1, "changed": 0, "source": {}}).endswith("1, of which 0 were changed")
 
 
 def test_a_short_correction_loses_by_its_brevity():

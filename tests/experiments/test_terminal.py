@@ -9,7 +9,7 @@ import warnings
 import pytest
 import torch
 
-from ode_transformer.experiments.bench import systems, turns
+from ode_transformer.experiments.bench import systems
 from ode_transformer.experiments.runs import logs, processes, runner, terminal
 
 CONFIGURATION = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}"
@@ -82,11 +82,6 @@ def test_results_of_fairseq_validate_are_of_their_set(monkeypatch):
     assert all(f"\r{line}\n" in on_screen for line in expected.split("\n")[:2]) and "23456" not in on_screen
 
 
-def test_an_early_stop_is_said(monkeypatch):
-    line = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | early stop since valid performance hasn't improved"
-    assert shown(monkeypatch, [line, ""]) == f"{line}\n"
-
-
 def test_the_traceback_of_a_training_that_diverged_is_left_to_the_log(monkeypatch, tmp_path):
     """fairseq raises it, saves a checkpoint, and then fails in its search for the first NaN with another."""
     diverged = TRACEBACK.replace("RuntimeError: why", "FloatingPointError: gradients are Nan/Inf")
@@ -120,24 +115,6 @@ def test_progress_is_a_bar_on_a_terminal(monkeypatch, words, bars):
     assert all(f"{line}\n" in said for line in TRACEBACK.split("\n"))
 
 
-@pytest.mark.parametrize(("words", "bars"), [(["--max-update", "9"], "| 3/9 ["), (["--max-epoch", "3"], "| 1/3 [")])
-def test_the_bar_moves_with_epochs_that_are_shorter_than_reports(monkeypatch, words, bars):
-    ended = record("train", epoch=1, train_loss="8.5", train_num_updates="3")
-    assert bars in shown(monkeypatch, [CONFIGURATION, ended, VALID], words, Screen())
-
-
-def test_batches_of_a_decoding_are_a_bar_too(monkeypatch):
-    line = "INFO:fairseq.logging.progress_bar::      {} / 24 wps=99"
-    lines = ["DEBUG:hydra.core.utils:Setting JobRuntime:name=utils", *(line.format(n) for n in (2, 3))]
-    assert "| 3/24 [" in shown(monkeypatch, lines, ["fairseq-generate"], Screen())
-    assert shown(monkeypatch, lines, ["fairseq-generate"]) == ""
-
-
-@pytest.mark.parametrize("line", [VALID[:-20], record("valid")[:-2] + '"a": 1}', TRAIN.replace('"1200"', '"x"')])
-def test_a_record_that_is_cut_short_is_passed_over(monkeypatch, line):
-    assert shown(monkeypatch, [line, "end"]).endswith("end\n")
-
-
 def test_the_log_has_all_and_the_terminal_what_matters(tmp_path, capfd):
     log = tmp_path / "train.log"
     text = f"{CONFIGURATION}\n{VALID}\nwhy\n"
@@ -160,17 +137,3 @@ def test_commands_are_tidy(monkeypatch, capsys):
             warnings.warn("another", stacklevel=1)
     assert [str(warning.message) for warning in caught] == ["another"]
     assert capsys.readouterr().err == "WARNING: of what matters\n" and not logging.root.handlers
-
-
-def test_processes_of_the_benchmark_are_tidy_from_the_beginning(monkeypatch):
-    preloaded = []
-
-    class Context:
-        def set_forkserver_preload(self, names):
-            preloaded.extend(names)
-            raise InterruptedError
-
-    monkeypatch.setattr(turns.multiprocessing, "get_context", lambda name: Context())
-    with pytest.raises(InterruptedError):
-        turns.Process("x")
-    assert preloaded == [f"{turns.__package__}.hushed", f"{turns.__package__}.systems"]
