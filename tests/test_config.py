@@ -127,14 +127,6 @@ def test_unknown_and_missing_fields_are_named():
         macaron.MacaronModel.build_model(cfg, task())
 
 
-def test_an_unknown_splitting_is_named_with_the_valid_ones(capsys):
-    with pytest.raises(SystemExit) as exit_:
-        parse("macaron_tiny", {"splitting": "strong"})
-    assert exit_.value.code == 2
-    message = capsys.readouterr().err
-    assert "--splitting" in message and "'strong'" in message and "lie-trotter" in message
-
-
 @pytest.mark.parametrize(
     ("field", "value", "choice"),
     [

@@ -75,14 +75,6 @@ def test_no_score_for_every_symbol_of_every_token(monkeypatch):
     assert sizes == {NAME: 32 * 59 * 9000 / 4, "label_smoothed_cross_entropy": 32 * 60 * 9000}
 
 
-def test_in_autocast_the_projection_is_in_half_precision():
-    m = small("macaron")
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        ours, theirs = losses(m)
-    torch.testing.assert_close(ours[0], theirs[0], rtol=1e-2, atol=0)
-    assert ours[3]["encoder.embed_tokens.weight"].dtype == torch.float32
-
-
 class Distributed(nn.Module):
     """A model as fairseq wraps it with --find-unused-parameters: what the wrapper lacks is the model's."""
 
@@ -195,8 +187,3 @@ def test_a_projection_that_is_more_than_a_matrix_is_named(projection):
     m.decoder.output_projection = projection
     with pytest.raises(ValueError, match=f"output_projection without bias, got {type(projection).__name__}"):
         criterion(NAME)(m, sample())
-
-
-def test_a_loss_per_token_is_named():
-    with pytest.raises(ValueError, match="cannot compute a loss per token"):
-        criterion(NAME)(small("macaron"), sample(), reduce=False)

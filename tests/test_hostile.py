@@ -128,23 +128,15 @@ def test_what_fairseq_would_read_is_what_is_looked_at(tmp_path, whole, capsys):
     ("source", "change", "message"),
     [
         ("stock", lambda s: s["cfg"]["model"].__dict__.update(arch="fconv", _name="fconv"), "architecture 'fconv'"),
-        ("stock", lambda s: s["cfg"]["model"].__dict__.update(arch=["a"], _name=None), "architecture a list"),
-        ("stock", lambda s: s.update(cfg=5), "no configuration"),
-        ("stock", lambda s: s.update(cfg={"model": [1]}), "no configuration"),
         ("stock", lambda s: s.update(cfg=None, args="transformer"), "no configuration"),
         ("stock", lambda s: s["cfg"]["model"].__dict__.update(encoder_attention_heads=0), "cannot be built"),
         ("stock", lambda s: s["cfg"]["model"].__dict__.update(encoder_layers=10**9), "encoder_layers is 1000000000"),
-        ("stock", lambda s: s["cfg"]["model"].__dict__.update(encoder_embed_dim=[1]), "encoder_embed_dim is a list"),
         ("stock", lambda s: vars(s["cfg"]["model"]).update(share_all_embeddings="--user-dir=x"), "true or false"),
-        ("stock", lambda s: vars(s["cfg"]["model"]).update(min_params_to_wrap="--user-dir=x"), "a whole number"),
-        ("stock", lambda s: vars(s["cfg"]["model"]).update(adaptive_softmax_factor="--user-dir=x"), "a number"),
         ("stock", lambda s: vars(s["cfg"]["model"]).update(encoder_layers_to_keep="${env:HOME}"), "a short string"),
         ("ours", lambda s: s["cfg"]["model"].update(encoder_ffn_embed_dim=10**9), "smaller than the model"),
         ("ours", lambda s: s["cfg"]["model"].update(max_source_positions=10**9), "smaller than the model"),
         ("ours", lambda s: s["cfg"]["model"].update(flow_step=1e-12), "--flow-step 1e-12"),
-        ("ours", lambda s: s["cfg"]["model"].update(decoder_layers=math.nan), "decoder_layers is nan"),
         ("ours", lambda s: s["cfg"]["model"].update(activation_fn="nonsense"), "cannot be built as floater"),
-        ("ours", lambda s: s["cfg"]["model"].update(from_tomorrow=1), "unknown options: from_tomorrow"),
         ("ours", lambda s: s["model"].update({"encoder.embed_tokens.weight": 5}), "is a int, must be a tensor"),
         (
             "ours",
@@ -307,16 +299,12 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
         ("[" * 10_000 + "]" * 10_000, "must be a mapping, got list"),
         ("a: &a [*a]", "unknown key a"),
         ("a: 1\nb: 2\na: 3", "key a is there twice"),
-        ("a: \0", "line 1 holds a NUL"),
         (b"a: \xff\xfe", "not UTF-8"),
-        ("a: 'x", "not YAML"),
         ("a: " + "9" * 5000, "not YAML"),
         ("? [a]\n: 1", "a key must be a word"),
         ("a: !!python/object/apply:os.system [ls]", "not YAML"),
         ("#" * (2**20 + 1), "must be at most 1048576"),
         ("extends: 5", "extends must be a file or a list of files, got 5"),
-        ("extends: [5]", "extends must be a file"),
-        ("rows: {1: {}}", "rows must be a mapping of mappings"),
     ],
 )
 def test_hostile_recipes_end_in_a_sentence(tmp_path, content, message, capsys):
@@ -347,12 +335,10 @@ RECIPE = {
     ("change", "message"),
     [
         ({"train": {"arch": "x", "batches": 99_999_999_999}}, "train.batches must be at least 1 and at most 100000"),
-        ({"data": RECIPE["data"] | {"prepare": "echo 'x"}}, "data.prepare .* No closing quotation"),
         ({"name": "../../x"}, r"name '\.\.'"),
         ({"generate": RECIPE["generate"] | {"subsets": {"../test": "t"}}}, r"subsets '\.\./test'"),
         ({"train": {"arch": "x", "batches": 1, "start": {"recipe": "a", "checkpoint": "../x.pt"}}}, "start.checkpoint"),
         ({"data": 5}, "data must be a mapping"),
-        ({"description": 5}, "description must be str"),
     ],
 )
 def test_values_of_recipes_without_bounds(tmp_path, change, message):

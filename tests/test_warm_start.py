@@ -1,6 +1,5 @@
 """Warm start: equal to its source where that can be, refused where it cannot, nothing written then."""
 
-import argparse
 import io
 from functools import cache
 
@@ -11,7 +10,7 @@ from fairseq.models import build_model
 from omegaconf import OmegaConf
 
 from ode_transformer.checkpoints import CheckpointError
-from ode_transformer.checkpoints.warm_start import _transfer, warm_start
+from ode_transformer.checkpoints.warm_start import warm_start
 from ode_transformer.experiments import cli
 from tests.helpers import SMALL, batch, parse, task
 from tests.models.released import as_written, load, sizes
@@ -111,13 +110,10 @@ def test_the_old_layout_before_norms_keeps_its_last_norm(tmp_path):
 @pytest.mark.parametrize(
     ("arch", "more", "norm"),
     [
-        ("rk2_scalars_tiny", NO_HISTORY, PRE_NORM),
         ("rk2_scalars_tiny", [*NO_HISTORY, "--position-encoder", "floater"], PRE_NORM),
         ("ode_residual_tiny", NO_HISTORY, PRE_NORM),
         ("ode_dlcl_tiny", ["--decoder-history", "none"], PRE_NORM),
-        ("ode_residual_tiny", ["--encoder-history", "denseformer", "--decoder-history", "denseformer"], PRE_NORM),
         ("ode_residual_tiny", ["--encoder-history", "denseformer", "--decoder-history", "denseformer"], {}),
-        ("macaron_tiny", ["--encoder-ffn-embed-dim", "24"], PRE_NORM),
         ("macaron_tiny", ["--encoder-ffn-embed-dim", "24", "--position-encoder", "floater"], PRE_NORM),
     ],
 )
@@ -135,17 +131,11 @@ def test_other_families_where_they_can_be_equal(tmp_path, arch, more, norm):
          "exactly: splitting strang with feed-forward dimension 12; logits differ"),
         ("macaron_tiny", ["--encoder-ffn-embed-dim", "24"], {}, "post-norm"),
         ("rk2_learnable_tiny", NO_HISTORY, PRE_NORM, "sigmoid are never"),
-        ("rk2_two_tanh_tiny", NO_HISTORY, PRE_NORM, "two-tanh are never"),
         ("rk2_scalars_tiny", [], PRE_NORM, "--encoder-history learnable_dense"),
         ("rk2_tiny", NO_HISTORY, PRE_NORM, "heun with coefficients fixed"),
-        ("rk2_scalars_tiny", [*NO_HISTORY, "--rk-norm"], PRE_NORM, "exactly: rk-norm normalizes the state"),
         ("rk2_scalars_tiny", [*NO_HISTORY, "--ode-residual", "released"], PRE_NORM, "ode-residual released has the"),
         ("ode_residual_tiny", [*NO_HISTORY, "--integrator", "nesterov"], PRE_NORM, "nesterov .* is another step"),
         ("ode_residual_tiny", [*NO_HISTORY, "--decoder-integrator", "heun"], PRE_NORM, "decoder-integrator heun with"),
-        ("rk2_scalars_tiny", [*NO_HISTORY, "--decoder-integrator", "nesterov"], PRE_NORM,
-         "exactly: decoder-integrator nesterov with coefficients scalars is another step"),
-        ("macaron_tiny", ["--encoder-ffn-embed-dim", "24", "--decoder-ffn-embed-dim", "12"], PRE_NORM, "24 and 12"),
-        ("pcformer_tiny", ["--decoder-history", "none"], PRE_NORM, "--encoder-history corrector normalizes"),
         ("ode_residual_tiny", ["--encoder-history", "none", "--decoder-history", "attention"], PRE_NORM,
          "--decoder-history attention begins as the mean"),
         ("ode_residual_tiny", [*NO_HISTORY, "--splitting", "parallel"], PRE_NORM, "parallel evaluates attention and"),
@@ -185,9 +175,7 @@ def test_gates_and_histories_begin_near_eulers_step(tmp_path):
     [
         ("rk2_tiny", NO_HISTORY, 0.01, "rk2_tiny has no flow"),
         ("floater_tiny", ["--no-scale-embedding"], 1e-6, "--no-scale-embedding True, of the checkpoint False"),
-        ("floater_tiny", ["--activation-fn", "gelu"], 0.0, "--activation-fn gelu, of the checkpoint relu"),
         ("floater_tiny", [], float("nan"), "--dynamics-scale nan"),
-        ("floater_tiny", [], float("inf"), "--dynamics-scale inf"),
         ("floater_tiny", [], -1.0, "--dynamics-scale -1"),
     ],
 )
@@ -271,8 +259,6 @@ def test_it_begins_before_the_first_update(tmp_path):
             {"encoder-embed-dim": 32},
             "sizes of .*stock.pt: encoder_embed_dim is 32, there 16, decoder_embed_dim is 32, there 16; ",
         ),
-        ("floater_tiny", {"encoder-attention-heads": 4}, "encoder_attention_heads is 4"),
-        ("macaron_tiny", {"encoder-ffn-embed-dim": 48}, "encoder_ffn_embed_dim is 48, there 24"),
         (
             "floater_tiny",
             {"encoder-layers": 3, "decoder-embed-dim": 8, "decoder-ffn-embed-dim": 9},
@@ -280,9 +266,7 @@ def test_it_begins_before_the_first_update(tmp_path):
             "add -- --encoder-layers 2 --decoder-embed-dim 16 --decoder-ffn-embed-dim 24$",
         ),
         ("floater_huge", {}, "--arch floater_huge: must be one of .*floater_base"),
-        ("transevolve_fullff_1_tiny", {}, "transevolve_fullff_1_tiny"),
         ("floater_tiny", {"flow-step": 0}, "--flow-step 0"),
-        ("floater_tiny", {"flow-sharing": "none"}, "none"),
         ("floater_tiny", {"no-such-flag": 1}, "--no-such-flag"),
     ],
 )
@@ -325,39 +309,10 @@ def test_another_dictionary(tmp_path):
     run()
 
 
-def test_each_side_has_a_dictionary_of_its_own(tmp_path):
-    """Of the first of several data, as fairseq reads them."""
-    stock(tmp_path / "stock.pt", shared=False)
-    state = torch.load(tmp_path / "stock.pt", weights_only=False)
-    state["cfg"]["task"] = {"_name": "translation", "source_lang": "xx", "target_lang": "yy"}
-    for name in ("embed_tokens", "output_projection"):
-        state["model"][f"decoder.{name}.weight"] = state["model"][f"decoder.{name}.weight"][:44].clone()
-    torch.save(state, tmp_path / "stock.pt")
-    for folder, counts in (("right", (46, 40)), ("wrong", (40, 46))):
-        (tmp_path / folder).mkdir()
-        for language, symbols in zip(("xx", "yy"), counts, strict=True):
-            (tmp_path / folder / f"dict.{language}.txt").write_text("".join(f"w{i} 1\n" for i in range(symbols)))
-
-    def run(first, second):
-        data = f"{tmp_path / first}:{tmp_path / second}"
-        return warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES), data=data)
-
-    run("right", "wrong")
-    with pytest.raises(CheckpointError, match=r"wrong.dict.xx.txt: has 44 symbols, .* trained with 50"):
-        run("wrong", "right")
-
-
 def test_a_model_of_few_positions(tmp_path):
     few = {f"max-{side}-positions": 8 for side in ("source", "target")}
     stock(tmp_path / "stock.pt", **few, **{"encoder-learned-pos": True, "decoder-learned-pos": True})
     assert warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES)).difference < 1e-6
-
-
-def test_of_many_tensors_without_a_place_eight_are_named():
-    theirs = torch.nn.ModuleDict({f"decoder{i}": torch.nn.Linear(2, 2) for i in range(10)})
-    with pytest.raises(CheckpointError, match=r"does not fit ode_residual_tiny: decoder.*and 12 more$") as error:
-        _transfer(theirs, torch.nn.Linear(2, 2), "stock.pt", "ode_residual_tiny", {"splitting": "lie-trotter"})
-    assert str(error.value).count("has no place") == 8
 
 
 def test_the_command_says_what_is_not_equal(tmp_path, capsys):
@@ -398,8 +353,6 @@ def test_what_is_new_is_the_same_each_time(tmp_path):
             lambda s: setattr(s["cfg"]["model"], "encoder_attention_heads", 3),
             "cannot be built as a Transformer of stock",
         ),
-        (lambda s: setattr(s["cfg"]["model"], "encoder_layers", "x"), "encoder_layers is .x., must be a whole number"),
-        (lambda s: s["cfg"].update(model=argparse.Namespace(arch="rk2_tiny")), "must be a Transformer of stock"),
     ],
 )
 def test_what_is_no_transformer_is_named(tmp_path, change, words_):

@@ -147,14 +147,6 @@ def test_classification_heads_are_opened_on_request(tmp_path):
     torch.testing.assert_close(ours(x, classification_head_name="mnli")[0], expected, atol=1e-6, rtol=0)
 
 
-def test_both_can_be_opened_without_data(tmp_path):
-    m = stock(tmp_path / "stock.pt")
-    warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
-    x = tokens()
-    for name in ("stock.pt", "out.pt"):
-        torch.testing.assert_close(open_model(tmp_path / name)(x)[0], m(x)[0], atol=1e-6, rtol=0)
-
-
 @pytest.mark.parametrize(
     ("arch", "more", "reason"),
     [
@@ -162,11 +154,9 @@ def test_both_can_be_opened_without_data(tmp_path):
         ("macaron_bert_tiny", {}, "splitting strang with feed-forward dimension 24, post-norm"),
         ("floater_roberta_tiny", {"position-encoder": "rnn-scalar-1", "flow-method": "rk4", "flow-step": 4.0},
          "position encoder rnn-scalar-1 moves"),
-        ("floater_roberta_tiny", {"activation-fn": "relu"}, "--activation-fn relu, of the checkpoint gelu"),
         ("floater_roberta_tiny", {"encoder-layers": 3}, "encoder_layers is 3, there 2; take"),
         ("floater_roberta_tiny", {"max-positions": 10}, r"embed_positions.weight is \(22, 16\), must be \(12, 16\)"),
         ("floater_tiny", {}, "floater_tiny: has no place for the tensors of .*, a RoBERTa of stock fairseq"),
-        ("transformer_small", {}, "transformer_small: has no place"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_equal_or_does_not_fit_is_refused(tmp_path, arch, more, reason):
@@ -190,7 +180,6 @@ def set_option(name, value):
             "adaptive_softmax_cutoff must be a plain list",
         ),
         (set_option("activation_fn", "__import__('os')"), "cannot be built as a RoBERTa.*activation_fn"),
-        (set_option("encoder_attention_heads", 3), "cannot be built as a RoBERTa"),
         (set_option("pooler_dropout", [1]), "pooler_dropout is a list, must be a number"),
         (
             set_option("_name", "xlm_from_somewhere"),
@@ -267,7 +256,7 @@ def test_safetensors(tmp_path, dtype, tolerance):
         (lambda data: data.replace(b'"F32"', b'"I32"'), {}, "is of type torch.int32: must be of floating-point"),
         (lambda data: data.replace(b"lm_head.bias", b"lm_tail.bias"), {}, "lm_tail.bias is not a tensor of a RoBERTa"),
         (lambda data: data, {"model_type": "bert"}, "config.json: model_type is 'bert', must be 'roberta'"),
-        (lambda data: data, {"layer_norm_eps": 1e-12}, "layer_norm_eps is 1e-12, must be 1e-05"),
+        (lambda data: data, {"layer_norm_eps": None}, "layer_norm_eps is 1e-12 by default, must be 1e-05"),
         (lambda data: data, {"hidden_act": "__import__('os')"}, "cannot be built as a RoBERTa"),
     ],
 )
@@ -301,14 +290,8 @@ def add(header, body, name, shape, where=None):
         (lambda h, b: add(h, b, "lm_head.decoder.weight", [50, 16]), {}, "is not the embeddings, but tie_word"),
         (lambda h, b: add(h, b, "lm_head.decoder.bias", [50]), {}, "lm_head.decoder.bias are not equal"),
         (lambda h, b: None, {"tie_word_embeddings": False}, "has no lm_head.decoder.weight, but tie_word"),
-        (lambda h, b: None, {"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no', must be true or false"),
         (lambda h, b: None, {"is_decoder": True}, "config.json: is_decoder is True, must be False"),
-        (lambda h, b: None, {"add_cross_attention": True}, "add_cross_attention is True, must be False"),
-        (lambda h, b: None, {"layer_norm_eps": None}, "layer_norm_eps is 1e-12 by default, must be 1e-05"),
-        (lambda h, b: None, {"hidden_dropout_prob": float("inf")}, "config.json: Infinity is not a number"),
         (lambda h, b: None, {"hidden_dropout_prob": 1.5}, "hidden_dropout_prob is 1.5, must be a number from 0"),
-        (lambda h, b: None, {"num_hidden_layers": True}, "num_hidden_layers is True, must be a positive integer"),
-        (lambda h, b: None, {"hidden_act": ["gelu"]}, "hidden_act is .*, must be a name"),
     ],
 )
 def test_safetensors_that_would_be_misread_are_named(tmp_path, change, config, reason):
@@ -317,14 +300,6 @@ def test_safetensors_that_would_be_misread_are_named(tmp_path, change, config, r
     with pytest.raises(CheckpointError, match=reason):
         warm_start(path, tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
     assert not (tmp_path / "out.pt").exists()
-
-
-def test_a_number_that_overflows_is_named(tmp_path):
-    path = as_safetensors(tmp_path, stock(tmp_path / "stock.pt"))
-    config = path.with_name("config.json")
-    config.write_text(config.read_text().replace('"model_type"', '"hidden_dropout_prob": 1e999, "model_type"'))
-    with pytest.raises(CheckpointError, match="hidden_dropout_prob is inf, must be a number"):
-        hugging_face.load(path)
 
 
 def test_a_head_of_its_own_is_kept(tmp_path):

@@ -9,8 +9,7 @@ import pytest
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments.tasks import glue
 from ode_transformer.experiments.text import segmentation
-from ode_transformer.experiments.text.manifest import VERSION
-from ode_transformer.files import sha256, write_json
+from ode_transformer.files import sha256
 from tests.cli.test_archives import tar
 from tests.cli.test_data_prep import clean, sentences, times
 from tests.cli.test_published import members, numbers
@@ -42,63 +41,6 @@ def test_what_is_prepared_first_has_a_folder_of_its_own(tmp_path, name, words, n
     assert first.startswith(f"env RAW_DIR={folders.get(variable, '')} ") and nested in first
     assert any(f" {tmp_path}" in line for line in others if "ode_transformer" in line)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.full
-def test_wikitext_and_its_roberta_have_a_folder_each(tmp_path):
-    done = script("wikitext-103", "--out", tmp_path / "out", "--dry-run", RAW_DIR=tmp_path, ROBERTA_DIR="/other")
-    first, *_, last = done.stdout.splitlines()
-    assert first.startswith("env RAW_DIR=/other ") and "prepare-roberta.sh --size base" in first
-    assert last.startswith("env RAW_DIR= ") and f"--input {tmp_path}/wiki.train.raw" in last
-    done = script("wikitext-103", "--out", tmp_path / "out", RAW_DIR=tmp_path)
-    assert done.returncode == 1 and f"{tmp_path}: has no wiki.train.raw; WIKITEXT_DIR names" in done.stderr
-    for size, message in (("base", "has no wiki.train.raw"), ("large", "out is for roberta.base; take another --out")):
-        held = {"text_version": VERSION, "like": "/elsewhere/data-bin/roberta.base"}
-        write_json(tmp_path / "out" / "manifest.json", held)  # made before
-        done = script("wikitext-103", "--size", size, "--out", tmp_path / "out", RAW_DIR=tmp_path)
-        assert done.returncode == 1 and message in done.stderr
-    (tmp_path / "out" / "manifest.json").unlink()
-    (tmp_path / "out").rmdir()
-    # As a step of a row of GLUE, whose RAW_DIR is GLUE's.
-    done = script("wikitext-103", "--out", tmp_path / "out", "--dry-run", RAW_DIR="/glue", WIKITEXT_DIR="/wiki")
-    assert "--input /wiki/wiki.train.raw" in done.stdout and "/glue" not in done.stdout
-
-
-@pytest.mark.full
-def test_no_text_is_taken_in_place_of_the_users(tmp_path):
-    done = script("text", "--out", tmp_path / "out", ODE_TRANSFORMER_DATA=tmp_path)
-    assert done.returncode == 1 and "--input is needed, or TEXT_INPUT: your text" in done.stderr
-    assert "--imdb: is another text than --input x" in script("text", "--imdb", "--input", "x").stderr
-    done = script("text", "--out", tmp_path / "out", "--dry-run", TEXT_INPUT="a.txt:b")
-    assert "documents a.txt b " in done.stdout
-    (tmp_path / "out").mkdir()
-    done = script("text", "--out", tmp_path / "out")
-    assert done.returncode == 1 and "was not made, or not finished, by this command" in done.stderr
-    settings = {"valid": "", "like": "", "size": "16000", "split_sentences": ""}
-    for held, words, status, message in (  # made before, of what was said then
-        ({"input": "a.txt"}, [], 0, "is complete"),
-        ({"input": "a.txt"}, ["--size", "9"], 1, "size 16000 there, 9 now"),
-        ({"input": "", "split_sentences": "yes"}, [], 1, "was made of no --input"),
-    ):
-        write_json(tmp_path / "out" / "manifest.json", {"text_version": VERSION, **settings, **held})
-        done = script("text", "--out", tmp_path / "out", *words)
-        assert (done.returncode, message in done.stderr) == (status, True), done.stderr
-
-
-@pytest.mark.full
-def test_a_folder_of_a_known_name_was_made_as_the_name_says(tmp_path):
-    """As --like, a folder of reviews is no text of BERT."""
-    like = tmp_path / "text-bert"
-    like.mkdir()
-    (like / "dict.txt").write_text("a 1\n")
-    held = {"valid": "", "like": "", "size": "32700", "split_sentences": "yes"}
-    for text, message in (
-        ("", "text-bert: was made of no --input"),
-        ("a.txt", "CoLA.zip: the download from file:///nonexistent"),
-    ):
-        write_json(like / "manifest.json", {"text_version": VERSION, **held, "input": text})
-        done = script("glue", "cola", "--like", like, "--out", tmp_path / "out")
-        assert done.returncode == 1 and message in done.stderr, done.stderr
 
 
 # From miniatures of the published layouts to binarised data.

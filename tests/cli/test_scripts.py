@@ -590,7 +590,6 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, t
             "--until train: the first step must not come after the last",
         ),
         (("multi30k-full/macaron-tiny", "--run-dir", "a:b"), "a:b: a run's folder must hold no colon"),
-        (("multi30k-full/macaron-tiny", "--run-dir", "a${b}"), "a${b}: a run's folder must hold no colon"),
         (("ptb/rk2-1", "ptb/rk2-1", "--cpu"), "ptb/rk2-1: would share runs/ptb/rk2-1 with another run"),
         (
             ("multi30k-full/macaron-tiny", "--until", "prepare", "--", "--clip-norm", "1"),
@@ -674,13 +673,8 @@ BAD_INPUT = [
     (("score.sh",), "nothing to score"),
     (("reproduce.sh", "nothing"), "no recipe 'nothing' in configs/. "),
     (("generate.sh", "multi30k-full/macaron-tiny", "--", "--beam", "9"), "--output"),
-    (("generate.sh", "multi30k-full/macaron-tiny", "--checkpoint=x.pt"), "required: --output"),
-    (("average.sh", "nowhere", "--best=2"), "required: --output"),
-    (("quickstart.sh", "--seeds", "1"), "--seeds"),
     (("gpu-suite.sh", "--precisions", "fp8"), "--precisions fp8: must be one of fp32, fp16, bf16, amp"),
-    (("gpu-suite.sh", "--minutes", "0"), "--minutes: 0: must be a whole number, 1 or more"),
     (("gpu-suite.sh", "--", "--max-update", "1"), "need --runs and --out"),
-    (("gpu-suite.sh", "--cpu"), "need --runs and --out"),
 ]
 
 

@@ -176,10 +176,9 @@ def test_writing_again_leaves_the_same_six_files(tmp_path, monkeypatch):
     assert {path: path.read_bytes() for path in sorted(paths[0].parent.iterdir())} == before
 
 
-@pytest.mark.parametrize("hash_seed", [pytest.param("0", marks=pytest.mark.full), "1"])
-def test_bytes_do_not_depend_on_the_hash_seed(tmp_path, hash_seed):
+def test_bytes_do_not_depend_on_the_hash_seed(tmp_path):
     arguments = ["-m", "ode_transformer", "corpus", str(tmp_path), "--train", "600", "--valid", "4", "--test", "4"]
-    subprocess.run([sys.executable, *arguments], check=True, env={**os.environ, "PYTHONHASHSEED": hash_seed})
+    subprocess.run([sys.executable, *arguments], check=True, env={**os.environ, "PYTHONHASHSEED": "1"})
     splits = corpus.generate_sentences(train=600, valid=4, test=4)
     for name, split in splits.items():
         for side, language in enumerate(("de", "en")):

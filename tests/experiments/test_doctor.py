@@ -2,8 +2,6 @@
 
 import ast
 
-import pytest
-
 from ode_transformer import machine, requirements
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.cli import doctor
@@ -53,13 +51,6 @@ def test_all_prepared_data_are_listed(monkeypatch, tmp_path):
                  "race.part/manifest.json", "race.text/settings.json", "race.text/x/y"):  # fmt: skip
         write_text(tmp_path / "data-bin" / path, "{}")
     assert list(doctor.data())[-1] == f"prepared in {tmp_path}/data-bin: glue/cola.small, ptb, quickstart.de-en"
-
-
-@pytest.mark.parametrize("package", doctor.OPTIONAL)
-def test_what_is_optional_is_asked_for_by_nothing_required(package):
-    setup = (recipes.ROOT / "setup.py").read_text()
-    required = setup[setup.index("install_requires") : setup.index("extras_require")]
-    assert f'"{package.replace("_", "-")}"' not in required
 
 
 def test_all_that_is_optional_is_listed():

@@ -110,7 +110,6 @@ def test_runs_of_a_grid_share_a_folder_only_with_their_like():
     ("words", "message"),
     [
         (["--values", "lr", "1", "--values", "lr", "2"], "--values lr: is given twice; must be given once, with all"),
-        (["--dry-run"], "--dry-run: is unknown"),
         (["--", "--seed", "3"], "-- --seed: is set by --seed, before the --"),
     ],
 )
@@ -126,14 +125,9 @@ def test_a_recipe_without_a_search_has_to_be_given_one(tmp_path, capsys):
     assert cli.main(["grid", str(path)]) == 1
     assert "r: has no search; must be given --values FLAG VALUE ... or --seeds SEED ..." in capsys.readouterr().err
     for search, message in (
-        ("{}", "search.values is missing"),
         ("{values: {}}", "search.values: must name one flag or more with its values"),
         ("{values: {--lr: [1]}}", "search.values '--lr': must be a flag of fairseq-train, without dashes before it"),
-        ("{values: {lr: []}}", r"search.values.lr []: must be different numbers or words, at least one"),
         ("{values: {lr: [1, 1]}}", r"search.values.lr [1, 1]: must be different numbers or words, at least one"),
-        ("{values: {lr: [true]}}", r"search.values.lr [True]: must be different"),
-        ("{values: {lr: 1}}", "search.values.lr must be list, got 1"),
-        ("{values: {lr: [1]}, seeds: [x]}", "search.seeds[0] must be int, got 'x'"),
         ("{values: {lr: [1]}, seeds: [1, 1]}", "search.seeds [1, 1]: must be different numbers"),
     ):
         path.write_text(f"extends: {base}\ndescription: x\n{rest}search: {search}\n")

@@ -5,7 +5,6 @@ import io
 import itertools
 import json
 import logging
-import math
 import shutil
 import sys
 import threading
@@ -245,7 +244,6 @@ def test_what_the_model_reads_alike_is_not_held_out_and_trained_on(tmp_path, cap
         (b"Ja.\rNein.\rGut.\r", "its lines end in carriage returns alone"),
         ("Ja, gut.\nNein.\n".encode("utf-16"), "is UTF-16, must be UTF-8"),
         ("Ja, gut.\nNein.\n".encode("utf-16-le"), "is UTF-16LE, must be UTF-8"),
-        ("Ja, gut.\nNein.\n".encode("utf-16-be"), "is UTF-16BE, must be UTF-8"),
     ],
 )  # fmt: skip
 def test_text_of_another_encoding_names_it_and_a_preparation_that_fails_leaves_nothing(
@@ -386,11 +384,9 @@ def test_units_are_of_the_file_that_is_there_now(tmp_path, segmentation):
         (["--langs", "de", "xx"], "--langs xx: sacremoses does not know it"),
         (["--langs", "de", "zh"], "--langs zh: is written without spaces, which sacremoses needs"),
         (["--langs", "en", "de", "--train", "none"], "none.en: no such file"),
-        (["--out", "a,b"], "--out a,b: must hold no comma"),
         (["--bpe", "none", "--size", "9"], "--size 9: cannot be combined with --bpe none"),
         (["--tokeniser", "none", "--normalise"], "--normalize: cannot be combined with --tokenizer none"),
         (["--hold-out", "20"], "30 pairs are too few to hold 20 out for valid and test"),
-        (["--recipe", "x.txt"], "must end in .yaml"),
         (
             ["--langs", "en", "ja", "--tokeniser", "none"],
             "target language ja: needs another package of sacreBLEU: pip install",
@@ -602,10 +598,8 @@ def test_samples_are_those_of_their_seed(run, home, exported, capsys):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"data": 1}, "data must be null or a text"),
         ({"data": None, "command": []}, "does not say where its data are"),
         ({"data": None, "command": [1, 2]}, r"command\[0\] must be a text"),
-        ({"generate": [1]}, "generate must be null or a mapping"),
     ],
 )
 def test_a_run_that_is_damaged(run, tmp_path, values, message):
@@ -909,13 +903,9 @@ def test_a_model_says_what_it_is(translator, run):
     ("search", "message"),
     [
         ({"beam": 2.5}, "beam 2.5: must be a whole number"),
-        ({"beam": True}, "beam True: must be a whole number"),
-        ({"unnormalized": 1}, "unnormalized 1: must be a switch"),
-        ({"lenpen": math.inf}, "lenpen inf: must be a number"),
         ({"max_len_b": 10**400}, "max_len_b 10+: must be a whole number"),
         ({"score_reference": True}, "score_reference: is no flag of a search"),
         ({"diverse_beam_groups": 2}, "search with beam 3.*diverse_beam_groups 2: "),
-        ({"min_len": 5000}, "min_len 5000: "),
         ({"temperature": 0}, "temperature 0: --temperature must be greater than 0"),
     ],
 )

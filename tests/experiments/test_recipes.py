@@ -343,7 +343,6 @@ def test_files_of_ones_own_are_checked_row_by_row(tmp_path, capsys):
         (lambda t: t["train"]["flags"].update({"max-updates": 9, "dropot": 0.1}),
          r"--dropot: is unknown; the nearest are .*; --max-updates: is unknown; the nearest are --max-u"),
         (lambda t: t["train"]["flags"].update(criterion="cross_entropi"), r"--criterion cross_entropi: .*ss_entropy"),
-        (lambda t: t["train"]["flags"].update({"max-epoch": "x"}), r"argument --max-epoch: invalid int value: 'x'$"),
         (lambda t: t["generate"].update(flags={"max-len-c": 1}), r"fairseq-generate .* --max-len-c: is .* --max-len-a"),
     ],
 )  # fmt: skip
@@ -458,26 +457,17 @@ def load(tmp_path, tree):
     ("change", "message"),
     [
         (lambda t: t.update(trian={}), r"unknown key trian; known: .*train"),
-        (lambda t: t["train"].update(architecture="x"), r"unknown key train\.architecture; known: arch"),
         (lambda t: t["data"].pop("source"), r"data\.source is missing"),
-        (lambda t: t["data"].pop("directory"), r"data\.directory is missing"),
         (lambda t: t["data"].update(directory="~/bin"), r"data: ~/bin: no shell reads the ~ here"),
         (lambda t: t.update(task="parsing"), r"task 'parsing': must be one of translation, language_modeling"),
         (lambda t: t.update(task="language_modeling"), r"generate is of another task than language_modeling"),
-        (lambda t: t.pop("generate"), r"generate is missing"),
-        (lambda t: t["train"].update(precision="half"), r"train\.precision 'half': must be one of fp32, fp16"),
         (lambda t: t.update(devices=3), r"devices 3: must be one of 1$"),
-        (lambda t: t["generate"].update(beam="four"), r"generate\.beam must be int, got 'four'"),
         (lambda t: t["generate"].update(beam=True), r"generate\.beam must be int"),
-        (lambda t: t.update(train="macaron"), r"train must be a mapping"),
-        (lambda t: t.update(small=[1]), r"small must be a mapping, got \[1\]"),
         (
             lambda t: t["train"]["flags"].update({"update-freq": 4}),
             r"train\.flags\.update-freq: is set by train\.batches",
         ),
         (lambda t: t["average"].update(best=1), r"average needs one of last_epochs, last_updates, best"),
-        (lambda t: t.update(average={}), r"average needs one of"),
-        (lambda t: t["average"].update(last_epochs=0), r"at least 1"),
         (lambda t: t["train"].update(batches=0), r"train\.batches must be at least 1"),
         (lambda t: t["train"].update(precision="fp8"), r"train\.precision 'fp8': must be one of fp32"),
         (lambda t: t.update(extends="x.yaml"), r"'x\.yaml': there is neither .*/x\.yaml nor .*/configs/x\.yaml$"),
@@ -487,7 +477,6 @@ def load(tmp_path, tree):
             lambda t: t["generate"].update(subsets={"test": "a", "valid": "a"}),
             r"subsets: must have different names, got a, a",
         ),
-        (lambda t: t["generate"].update(subsets={"test": "a/b"}), r"subsets 'a/b': must be letters, digits"),
         (lambda t: t.update(search={"values": {"lr": [1.0]}}), r"search: is for the task glue, got translation"),
     ],
 )
@@ -639,10 +628,6 @@ def test_a_row_is_the_file_and_what_the_row_says(tmp_path, monkeypatch):
     ("scores", "message"),
     [
         ({"other": {"tokenised": 1.0}}, r"paper\.scores 'other': none of \['t'\]"),
-        (
-            {"t": {"bleu": 1.0}},
-            r"paper\.scores 'bleu': must be one of tokenised, .*accuracy",
-        ),
         ({"t": {"tokenised": "x"}}, r"paper\[0\]\.scores\.t\.tokenised must be float"),
     ],
 )

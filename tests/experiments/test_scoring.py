@@ -2,11 +2,7 @@
 
 import json
 import math
-import os
-import random
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -23,7 +19,6 @@ from ode_transformer.experiments.text.joining import remove_segmentation
 from ode_transformer.experiments.text.lines import read_all
 from tests.helpers import refused
 
-ROOT = Path(__file__).resolve().parents[2]
 # All that Python takes for a blank and multi-bleu.perl, which reads bytes, does not.
 OTHER_BLANKS = "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2003\u2028\u2029\u202f\u205f\u3000"
 
@@ -59,13 +54,6 @@ lines = st.lists(st.tuples(words, blanks), max_size=12).map(lambda pairs: "".joi
 @given(st.lists(st.tuples(lines, lines), min_size=1, max_size=6))
 def test_tokenised_bleu_is_that_of_multi_bleu(pairs):
     hyps, refs = map(list, zip(*pairs, strict=True))
-    assert bleu.multi_bleu(hyps, refs)["line"] == oracle(*([x.encode() for x in side] for side in (hyps, refs)))
-
-
-def test_tokenised_bleu_of_a_thousand_sentences():
-    rng = random.Random(1)
-    refs = [" ".join(rng.choice("abcdefghij") for _ in range(rng.randint(1, 25))) for _ in range(1000)]
-    hyps = [" ".join(w if rng.random() < 0.8 else "z" for w in r.split() if rng.random() < 0.95) for r in refs]
     assert bleu.multi_bleu(hyps, refs)["line"] == oracle(*([x.encode() for x in side] for side in (hyps, refs)))
 
 
@@ -161,11 +149,6 @@ def test_the_scores_of_a_validation(tmp_path, capsys):
     assert perplexity.score(log, "test")["perplexity"]["value"] == 32.0, "of an evaluation repeated"
 
 
-def test_french_and_english_detokenisation():
-    assert detokenise(["it &apos;s a man &apos;s hat , isn &apos;t it ?"], "en")[0] == "it's a man's hat, isn't it?"
-    assert detokenise(["l&apos; homme qu&apos; il voit"], "fr")[0] == "l'homme qu'il voit"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -221,9 +204,7 @@ def test_generate_output_is_reordered(tmp_path):
     ("text", "message"),
     [
         ("", "the file is empty"),
-        (END, "no line H-<id>"),
         (generated(order=(2, 0)), "of 3 sentences, H-1 are missing; .*--required-batch-size-multiple 1"),
-        (generated().replace("T-1\t\n", ""), "T-1 are missing"),
         (generated().replace(END, ""), "'Generate ... with beam=...', is missing"),
         (generated() + generated(), "T-2 occurs twice"),
         (generated().replace(END, TRANSLATED + END), "of 4 sentences, H-3 are missing"),
@@ -249,23 +230,14 @@ def test_subword_units_are_joined():
         remove_segmentation(["a"], "bpe")
 
 
-def run(*arguments: str, program=("scripts/score.sh",)) -> subprocess.CompletedProcess:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    command = [str(ROOT / program[0]), *arguments]
-    return subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=120)
-
-
-def test_command_prints_all_scores(tmp_path):
-    output = write(tmp_path / "o", generated())
+def test_command_prints_all_scores(tmp_path, capsys):
     raw = write(tmp_path / "raw.de", "Ein Hund.\n\nDrei Katzen\n")
-    done = run(
-        "--generate-output", output, "--target-lang", "de", "--reference", raw, "--lowercase", "--compound-split"
-    )
-    assert done.returncode == 0, done.stderr
-    assert "tokenized BLEU (multi-bleu)  BLEU = 0.00, 80.0/66.7/100.0/0.0 (BP=1.000" in done.stdout
-    assert "ref_len=5" in done.stdout and "after compound splitting" in done.stdout
-    assert "case:lc" in done.stdout and "the raw references" in done.stdout and "3, target language de" in done.stdout
-    assert "ode_transformer score" in done.stderr  # the plain command
+    words = ["--generate-output", write(tmp_path / "o", generated()), "--target-lang", "de", "--reference", raw]
+    assert main(*words, "--lowercase", "--compound-split") == 0
+    shown = capsys.readouterr().out
+    assert "tokenized BLEU (multi-bleu)  BLEU = 0.00, 80.0/66.7/100.0/0.0 (BP=1.000" in shown
+    assert "ref_len=5" in shown and "after compound splitting" in shown
+    assert "case:lc" in shown and "the raw references" in shown and "3, target language de" in shown
 
 
 def test_command_prints_json(tmp_path, capsys):
@@ -292,13 +264,9 @@ def main(*arguments: str) -> int:
     ("arguments", "message"),
     [
         (["--hyp", "{h}"], "either --generate-output FILE or --hyp FILE --ref FILE is needed"),
-        (["--generate-output", "{h}", "--hyp", "{h}", "--ref", "{h}"], "either --generate-output FILE or"),
         (["--hyp", "{h}", "--ref", "{none}"], "none: No such file"),
         (["--hyp", "{h}", "--ref", "{two}"], "h has 1 sentences, .*two 2"),
-        (["--hyp", "{h}", "--ref", "{h}", "--reference", "{two}"], "h has 1 sentences, .*two 2"),
-        (["--hyp", "{h}", "--ref", "{empty}"], "empty: the file is empty"),
         (["--hyp", "{units}", "--ref", "{h}"], "units: 1 of 1 lines hold subword units.*--remove-bpe"),
-        (["--hyp", "{h}", "--ref", "{h}", "--remove-bpe", "x"], "--remove-bpe x: must be one of"),
         (["--generate-output", "{noref}"], "no line T-<id>; give the tokenized references as --ref"),
     ],
 )
@@ -369,9 +337,7 @@ def test_plain_text_has_no_tokenized_score(tmp_path, capsys):
     [
         (["--generate-output", "g.txt", "--references", "raw.de"], "--references: is not read with --generate-output"),
         (["--predictions", "p.tsv", "--generate-output", "g.txt"], "--generate-output: is not read with --predictions"),
-        (["--summaries", "g.txt", "--lowercase"], "--lowercase: is not read with --summaries"),
         (["--hyp", "h.de", "--ref", "r.de", "--subset", "test"], "--subset: is not read without --data"),
-        (["--predictions", "p.tsv", "--lead", "1"], "--lead: is not read with --predictions"),
     ],
 )
 def test_options_of_another_kind_of_score_are_refused(words, message, capsys):
