@@ -580,17 +580,18 @@ def test_the_batch_is_shown_as_it_is_on_the_papers_gpus(tmp_path, capsys):
     assert "--fp16" in shown and "--distributed-world-size 4 --update-freq 2" in shown
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", recipes.SECTIONS)
 def test_a_task_says_its_steps(tmp_path, name):
-    task, tree = TASKS[name], sound() | {"task": name}
-    if task.section == "validate":
+    task, section, tree = TASKS[name], recipes.SECTIONS[name], sound() | {"task": name}
+    if section == "validate":
         tree["validate"] = {"subsets": tree.pop("generate")["subsets"], "flags": {"batch-size": 9}}
         tree["data"] = {"prepare": "true", "directory": "d"}
     recipe = load(tmp_path, tree)
     steps = [step.name for step in runner.steps(recipe, Place(cpu=True))]
-    assert steps == ["prepare", "train", "average", task.section, "score", "record"]
-    (train,), (evaluation,) = (commands(recipe, step, cpu=True) for step in ("train", task.section))
+    assert steps == ["prepare", "train", "average", section, "score", "record"]
+    (train,), (evaluation,) = (commands(recipe, step, cpu=True) for step in ("train", section))
     assert shlex.join(task.flags(recipe)) in shlex.join(train) and "--cpu" in train and "--cpu" in evaluation
+    assert TASKS.keys() == recipes.SECTIONS.keys()
 
 
 # Files with rows

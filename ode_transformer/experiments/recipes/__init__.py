@@ -24,13 +24,13 @@ from typing import Optional
 
 from ... import plugins
 from ...paths import ROOT  # noqa: F401  others read recipes.ROOT
-from ..tasks import TASKS
 from . import checks, files
 from .checks import OWN_FLAGS  # noqa: F401  this room's interface, as the following
 from .files import CONFIGS, group, groups, is_there, listed, names  # noqa: F401
 from .schema import (  # noqa: F401
     PRECISIONS,
     SCALES,
+    SECTIONS,
     Paper,
     Recipe,
     RecipeError,
@@ -94,8 +94,8 @@ def _load(name: str, scale: str, seed: Optional[int], _before: tuple[str, ...]) 
         raise RecipeError(f"{path}: {which}: {', '.join(rows)}")
     described = files.described(rows[row], tree)
     tree = files.merge(tree, rows[row] | ({"description": described} if described else {}))
-    if tree.get("task", "translation") not in tuple(TASKS):  # by which _small chooses a file
-        raise RecipeError(f"{path}: task {tree['task']!r}: must be one of {', '.join(TASKS)}")
+    if tree.get("task", "translation") not in tuple(SECTIONS):  # by which _small chooses a file
+        raise RecipeError(f"{path}: task {tree['task']!r}: must be one of {', '.join(SECTIONS)}")
     own = tree.pop("small", {})
     if not isinstance(own, dict):
         raise RecipeError(f"{path}: small must be a mapping, got {own!r}")

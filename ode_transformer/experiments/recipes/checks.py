@@ -5,8 +5,7 @@ import shlex
 from typing import Any
 
 from ..metrics import METRICS
-from ..tasks import TASKS
-from .schema import PRECISIONS, Average, Recipe, RecipeError, divisors
+from .schema import PRECISIONS, SECTIONS, Average, Recipe, RecipeError, divisors
 
 MOST_BATCHES = 100_000  # of an update
 OWN_FLAGS = {
@@ -62,7 +61,7 @@ def _check_files(recipe: Recipe, path: str) -> None:
 
 def _check_evaluation(recipe: Recipe, path: str) -> None:
     for section in ("generate", "validate"):
-        wanted = section == TASKS[recipe.task].section
+        wanted = section == SECTIONS[recipe.task]
         if wanted != (getattr(recipe, section) is not None):
             is_ = "is missing" if wanted else f"is of another task than {recipe.task}"
             raise RecipeError(f"{path}: {section} {is_}")

@@ -9,6 +9,13 @@ from ...errors import OdeTransformerError
 
 PRECISIONS = ("fp32", "fp16", "bf16", "amp")
 SCALES = ("full", "small")
+SECTIONS = {
+    "translation": "generate",
+    **dict.fromkeys(("language_modeling", "classification", "masked_language_modeling"), "validate"),
+    **dict.fromkeys(("summarisation", "correction"), "generate"),
+    **dict.fromkeys(("masked_lm_pairs", "glue", "question_answering", "multiple_choice"), "validate"),
+}
+"""The tasks of recipes, each with the section that says how it is evaluated."""
 
 
 class RecipeError(OdeTransformerError):

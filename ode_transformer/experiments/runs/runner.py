@@ -279,7 +279,7 @@ class Run:
         self.check_own(trained)
         if (data / "manifest.json").is_file() and self.place.rank == 0:
             read_manifest(data)
-        if self.place.rank == 0 and TASKS[self.recipe.task].section == "generate":
+        if self.place.rank == 0 and self.recipe.generate:
             check_units(self.recipe)
         if self.place.rank == 0 and "train" not in stamps:
             binarised.check_data(data)

@@ -295,7 +295,6 @@ def classify(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bo
 
 TASK = Task(
     name="classification",
-    section="validate",
     flags=lambda recipe: ["--task", "sentence_prediction_by_length"],
     evaluation=prediction(partial(write_predictions, classify), score_file, (["classify"], ["score"])),
     metrics=lambda recipe: ["accuracy"],

@@ -253,7 +253,6 @@ def write_scores(predictions: str | Path, metrics: Sequence[str], output: str | 
 
 TASK = Task(
     name="glue",
-    section="validate",
     flags=_flags,
     evaluation=prediction(
         partial(write_predictions, validate),

@@ -168,7 +168,6 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
 
 TASK = Task(
     name="multiple_choice",
-    section="validate",
     flags=lambda recipe: ["--task", NAME],
     evaluation=prediction(
         partial(write_predictions, choose, examples="questions"),

@@ -117,7 +117,6 @@ def _examples(
 
 TASK = Task(
     name="summarisation",
-    section="generate",
     flags=task_flags,
     evaluation=_evaluation,
     metrics=lambda recipe: ["rouge1", "rouge2", "rougeL"],

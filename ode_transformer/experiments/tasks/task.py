@@ -6,17 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ...files import write_lines
 from ...paths import USER_DIR
-
-if TYPE_CHECKING:
-    from ..metrics import Examples
-    from ..recipes.schema import Recipe
-else:
-    Recipe = Any  # recipes import tasks
+from ..metrics import METRICS, Examples, scoring
+from ..recipes import Recipe
+from ..text.lines import read_all
 
 OURS = ("python", "-m", "ode_transformer")
 """The first words of a command of this package."""
@@ -79,7 +76,6 @@ class Task:
 
     Args:
         name: its name in recipes.
-        section: the section of recipes about its evaluation: ``generate`` or ``validate``.
         flags: recipe -> the flags of fairseq's task.
         evaluation: (recipe, folder of the run, words such as ``--cpu``) -> the steps after averaging.
         metrics: recipe -> its metrics, without those of :func:`further_metrics`; systems are compared by the last,
@@ -91,12 +87,11 @@ class Task:
     """
 
     name: str
-    section: str
     flags: Callable[[Recipe], list[str]]
     evaluation: Callable[[Recipe, str, Sequence[str]], list[Step]]
     metrics: Callable[[Recipe], list[str]]
     outputs: Optional[Callable[[Recipe, Path, str], list[str]]] = None
-    examples: Optional[Callable[[Recipe, Sequence[str], str, Optional[Path]], tuple[Sequence[str], "Examples"]]] = None
+    examples: Optional[Callable[[Recipe, Sequence[str], str, Optional[Path]], tuple[Sequence[str], Examples]]] = None
 
 
 def further_metrics(recipe: Recipe) -> list[str]:
@@ -104,8 +99,6 @@ def further_metrics(recipe: Recipe) -> list[str]:
 
     The latter is TransEvolve's BLEU.
     """
-    from ..metrics import METRICS
-
     printed = [name for paper in recipe.paper for scores in paper.scores.values() for name in scores]
     asked = [*recipe.score.metrics, *(name for name in printed if name == "transevolve")]
     return [name for name in METRICS if name in asked]
@@ -113,10 +106,8 @@ def further_metrics(recipe: Recipe) -> list[str]:
 
 def labelled(
     recipe: Recipe, lines: Sequence[str], subset: str, folder: Optional[Path]
-) -> tuple[Sequence[str], "Examples"]:
+) -> tuple[Sequence[str], Examples]:
     """The ``examples`` of a task whose lines are a label, the predicted label and perhaps more, with tabs between."""
-    from ..metrics import Examples
-
     golds, taken, *_ = map(list, zip(*(line.split("\t") for line in lines), strict=True))
     return taken, Examples(labels=golds)
 
@@ -141,8 +132,6 @@ def predicted(read: Callable[[str], Any]) -> Callable[[Recipe, Path, str], list[
     """The ``outputs`` of a task whose classes are predicted: the lines of that file, which ``read`` checks."""
 
     def outputs(recipe: Recipe, folder: Path, subset: str) -> list[str]:
-        from ..text.lines import read_all
-
         path = predictions(str(folder), subset)
         read(path)
         return read_all(path)
@@ -250,8 +239,6 @@ def prediction(
 def by_perplexity(name: str, fairseq_task: str) -> Task:
     """A task of fairseq that ``fairseq-validate`` evaluates by perplexity, for each subset."""
 
-    from ..metrics import scoring
-
     def steps(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
         model, validates, scores = f"{run_dir}/average.pt", [], []
         for subset in recipe.subsets:
@@ -266,4 +253,4 @@ def by_perplexity(name: str, fairseq_task: str) -> Task:
             scores.append(step_of_ours("score", subset, ["score"], scoring.score_file, about, **files))
         return [*validates, *scores]
 
-    return Task(name, "validate", lambda recipe: ["--task", fairseq_task], steps, lambda recipe: ["perplexity"])
+    return Task(name, lambda recipe: ["--task", fairseq_task], steps, lambda recipe: ["perplexity"])

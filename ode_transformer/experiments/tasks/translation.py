@@ -176,4 +176,4 @@ def _examples(
     return lines, Examples([references], sources, lang=target, lowercase=recipe.score.lowercase)
 
 
-TASK = Task("translation", "generate", task_flags, _evaluation, _metrics, _outputs, _examples)
+TASK = Task("translation", task_flags, _evaluation, _metrics, _outputs, _examples)

@@ -41,7 +41,6 @@ def _examples(
 
 TASK = Task(
     name="correction",
-    section="generate",
     flags=task_flags,
     evaluation=_evaluation,
     metrics=lambda recipe: ["m2", "errant", "gleu"],

@@ -40,7 +40,6 @@ def _examples(
 
 TASK = Task(
     name="question_answering",
-    section="validate",
     flags=lambda recipe: ["--task", "span_prediction"],
     evaluation=_evaluation,
     metrics=lambda recipe: ["exact_match", "f1"],
