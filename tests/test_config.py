@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 import ode_transformer
 from ode_transformer import config
-from ode_transformer.checkpoints.standalone import model_options, open_state, stock_options
+from ode_transformer.checkpoints.standalone import model_options, open_state
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.models import floater, macaron, ode, pcformer, transevolve
 from tests.helpers import ROOT, model, parse, task
@@ -71,19 +71,6 @@ def test_the_old_name_of_activation_dropout_counts_where_the_new_one_is_not_give
     )
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ({"relu_dropout": 0.2}, 0.2),
-        ({"relu_dropout": 0.2, "activation_dropout": 0.0}, 0.2),
-        ({"relu_dropout": 0.2, "activation_dropout": 0.3}, 0.3),
-    ],
-)
-def test_the_old_name_counts_in_python_and_in_old_checkpoints_as_on_the_command_line(values, expected):
-    ours = config.to_transformer_config(macaron.MacaronConfig(**values), macaron.MacaronConfig)
-    assert ours.activation_dropout == stock_options("transformer", values)["activation_dropout"] == expected
-
-
 def test_the_decoder_follows_the_encoders_sizes_as_in_fairseq():
     m = model("macaron_tiny", {"encoder-embed-dim": 64, "encoder-ffn-embed-dim": 48})
     assert m.decoder.layers[0].fc1.weight.shape == (48, 64)
@@ -125,18 +112,6 @@ def test_unknown_and_missing_fields_are_named():
     cfg = OmegaConf.create({**vars(macaron.MacaronConfig()), "encoder_layers": None})
     with pytest.raises(ValueError, match="encoder_layers"):
         macaron.MacaronModel.build_model(cfg, task())
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "choice"),
-    [
-        ("ode_residual", "relased", "released"),
-        ("gate_sharing", "per_layer", "per-layer"),
-    ],
-)
-def test_a_value_that_is_no_choice_is_named_in_python_too(field, value, choice):
-    with pytest.raises(ValueError, match=rf"{field} '{value}': must be one of .*{choice}"):
-        ode.OdeModel.build_model(ode.OdeConfig(**{field: value}), task())
 
 
 @pytest.mark.parametrize("config_class", [macaron.MacaronConfig, ode.OdeConfig, transevolve.TransEvolveConfig])

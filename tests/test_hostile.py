@@ -16,7 +16,7 @@ from sacremoses import MosesPunctNormalizer
 from ode_transformer import checkpoints, files
 from ode_transformer.checkpoints import CheckpointError, hugging_face, inputs, standalone
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes, runs
+from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import perplexity, scoring
 from ode_transformer.experiments.recipes import plain_yaml
 from ode_transformer.experiments.runs import logs, records
@@ -361,19 +361,6 @@ def test_chains_have_an_end(tmp_path):
 
 
 # Records
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [("[1]", "is not what ode-transformer run writes"), ('{"seed": 1}', "recipe is missing"), ("{", "Expecting")],
-)
-def test_a_record_of_a_damaged_run_is_named(tmp_path, content, message):
-    (tmp_path / "scores").mkdir()
-    (tmp_path / "scores" / "test.json").write_text("{}")
-    (tmp_path / "run.json").write_text(content)
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(RECIPE))
-    with pytest.raises(runs.RunError, match=rf"run\.json: .*{message}"):
-        records.record(recipes.load(str(tmp_path / "recipe.yaml")), tmp_path)
 
 
 def test_a_record_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch, capsys):

@@ -428,21 +428,6 @@ def test_the_full_stop_of_the_last_word_in_earlier_versions():
     assert list(found) == ["In the u.s.", "It is so ."]
 
 
-@pytest.mark.parametrize(
-    ("lang", "line", "normalised"),
-    [
-        ("ro", "„Da,” a spus. ‘Nu.’", '"Da", a spus. "Nu".'),
-        ("en", "“Yes”, he said", '"Yes," he said'),
-        ("de", "„Ja,“ sagte er", '"Ja", sagte er'),
-        ("cs", "“Ano,” řekl", '"Ano," řekl'),
-    ],
-)
-def test_quotation_marks_are_normalised_as_moses_does(lang, line, normalised):
-    from ode_transformer.experiments.text.moses import Normalizer
-
-    assert Normalizer(lang).normalize(line) == normalised
-
-
 def test_lines_that_are_not_utf8_are_dropped_from_training_text_alone(tmp_path, capsys):
     """One in 36 million stops nothing; the pairs around it stay pairs."""
     for lang, bad in (("en", 1), ("fr", 3)):
@@ -631,30 +616,6 @@ def test_text_that_was_written_before_is_not_written_over_half_way(text, write):
         write(text, text / "out")
     assert (text / "out" / "train.de").read_text() == "old\n"
     assert not list((text / "out").glob(".*")), "nothing else is left"
-
-
-def test_cleaning_heeds_the_ratio_and_leaves_something(text, capsys):
-    (text / "train.en").write_text("a b c d\na b c\n\n")
-    (text / "train.de").write_text("e f\nd e\nf\n")
-    WRITING["clean"](text, text / "out")
-    assert lines(text / "out" / "train.de") == ["d e"]
-    (text / "train.de").write_text("\n\n\n")
-    with pytest.raises(TextError, match="no pair is left after cleaning"):
-        WRITING["clean"](text, text / "out")
-    assert "3 pairs with an empty side (lines 1, 2, 3): dropped" in capsys.readouterr().err
-    assert lines(text / "out" / "train.de") == ["d e"]
-
-
-def test_what_cannot_be_divided(text):
-    with pytest.raises(TextError, match="3 pairs, of which every 4th cannot be held out"):
-        pairs.hold_out(text, text / "out", [], LANGS, 4)
-    (text / "train.en").write_text("a\nb\n")
-    with pytest.raises(TextError, match=r"train\.en.*train\.de"):
-        WRITING["hold-out"](text, text / "out")
-    write_json(text / "manifest.json", {"set": "x"})
-    with pytest.raises(TextError, match=r"manifest\.json: does not name the splits of a text"):
-        WRITING["short-to-long"](text, text / "out")
-    assert not list(text.glob("out/train.*"))
 
 
 def test_characters_that_cannot_be_printed_become_spaces():

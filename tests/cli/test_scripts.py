@@ -191,17 +191,6 @@ def test_generating_with_an_ensemble(finished, recipe, programs, tmp_path, capsy
     assert cli.main(absent) == 1 and "no file /absent.pt" in capsys.readouterr().err
 
 
-def test_training_on_a_cpu_keeps_its_memory_and_passes_flags_on(recipe, capsys):
-    assert run(recipe, "--cpu", "--bf16", "--until", "train", "--dry-run", "--", "--clip-norm", "7") == 0
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "fairseq-train" in line]
-    words = line.split()
-    variables = words[words.index("&&") + 1 : words.index("fairseq-train")]
-    assert [word.split("=")[0] for word in variables] == sorted(processes.KEEP_FREED_MEMORY)
-    assert {"--bf16", "--cpu", "7"} <= set(words)
-    assert words[words.index("--update-freq") + 1] == "2"
-    assert words[words.index("--distributed-world-size") + 1] == "1"
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a GPU")
 def test_without_a_gpu_the_cpu_is_taken_loudly_and_half_precision_is_refused(recipe, programs, tmp_path, capsys):
     assert run(recipe, "--run-dir", tmp_path / "run", "--until", "train") == 0
@@ -732,26 +721,6 @@ def test_the_gpu_suite_says_what_it_would_run(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert "results/gpu/ptb/rk2-unit-2-released.seed-3.fp16.json " in lines[-1]
     assert lines[-1].startswith("python -m ode_transformer run ptb/rk2-unit-2-released --seed 3 --run-dir ")
-
-
-def test_a_gpu_that_is_free_gets_the_next_run(monkeypatch, tmp_path):
-    """Of four runs on three GPUs the second ends first."""
-    ends = {"0": [None, None, 0], "1": [0], "2": [None, None, 0]}
-    started = []
-
-    def start(words, environment, log):
-        device = environment["CUDA_VISIBLE_DEVICES"]
-        started.append(device)
-        polls = iter(ends.pop(device, [0]))
-        return SimpleNamespace(poll=lambda: next(polls), returncode=0)
-
-    monkeypatch.setattr(processes, "start", start)
-    monkeypatch.setattr(processes.time, "sleep", lambda _: None)
-    monkeypatch.setattr(runner, "execute", lambda step: 0)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
-    names = [f"multi30k-full/{name}-tiny" for name in ("transformer", "macaron", "rk2", "rk4")]
-    suite_of(tmp_path, names).train()
-    assert started[:3] == ["0", "1", "2"] and started[3] == "1"
 
 
 def suite_of(folder, names):

@@ -14,11 +14,7 @@ from tests.helpers import refused
         (["run", "quickstart/rk2-tiny"], "--devices", "0", 1),
         (["recipe", "show", "quickstart/rk2-tiny"], "--devices", "two", 1),
         (["translate", "x", "y"], "--buffer", "0", 1),
-        (["compare", "a", "b"], "--samples", "0", 1),
         (["report", "x"], "--sentences", "-1", 0),
-        (["score", "--summaries", "x", "--ref", "y", "--source", "z"], "--lead", "-1", 1),
-        (["listops", "x"], "--train", "0.5", 1),
-        (["prepare", "--train", "x", "--langs", "de", "en", "--out", "y"], "--size", "0", 1),
     ],
 )
 def test_numbers_that_are_too_small_or_no_numbers_are_named(words, option, value, least, capsys):
@@ -32,7 +28,6 @@ def test_numbers_that_are_too_small_or_no_numbers_are_named(words, option, value
         (["run", "x", "--devicse", "2"], "--devicse: is unknown; the nearest is --devices$"),
         (["run", "x", "--scale", "tiny"], "--scale tiny: must be one of full, small$"),
         (["recipe", "shwo"], "action shwo: is unknown; the nearest is show$"),
-        (["recipe", "command", "x", "y", "--precison", "fp16"], "--precison: is unknown; the nearest is --precision$"),
         # An old name, of grid.
         (["glue", "grid", "x", "--seedz", "1"], "--seedz: is unknown; the nearest is --seeds$"),
     ],

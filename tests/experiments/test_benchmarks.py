@@ -39,22 +39,6 @@ def test_attention_with_its_matrices_is_the_same_function(one, other):
     torch.testing.assert_close(found[0][1:], found[1][1:], atol=1e-5, rtol=1e-5)
 
 
-def test_costs_against_length(monkeypatch):
-    """Where nothing runs: matrices take twice as long, and none are made of long sentences."""
-    built = []
-
-    def in_turns(builds, rounds, device, warm_up):
-        built.append(list(builds))
-        return {}, {name: [2.0 if name in lengths.QUADRATIC else 1.0] * rounds for name in builds}
-
-    monkeypatch.setattr(lengths, "in_turns", in_turns)
-    monkeypatch.setattr(lengths, "peak", lambda *_: (2.0, 1.0))
-    short, long = lengths.measure([8, 9000], 2, "cpu")["rows"]
-    assert built == [list(lengths.SYSTEMS), ["evolving", "fused"]]
-    assert short["speed_of_evolving_over"] == {"fused": 1, "materialised": 2, "equation-9": 2}
-    assert long["peak_mib"] == {"evolving": 1, "fused": 1}
-
-
 def test_memory_is_seen():
     """A step of many more positions needs more memory than a short one."""
     short, long = (turns.peak("evolving", partial(lengths.build, "evolving", n, "cpu"))[1] for n in (32, 2000))

@@ -53,7 +53,6 @@ def test_imdb_is_the_same_whatever_a_copy_has_put_aside(tmp_path):
     [
         (lambda f: (f / "train" / "pos" / "x.txt").write_text("x"), "must be called NUMBER_RATING.txt"),
         (lambda f: (f / "train" / "pos" / "1_10.txt").write_text("x"), "with a number of its own"),
-        (lambda f: (f / "test" / "neg" / "1_2.txt").write_bytes(b"\xff"), "1_2.txt"),
         (lambda f: [path.unlink() for path in (f / "test" / "pos").iterdir()], "no such folder, or no reviews"),
         (lambda f: write_text(f / "val" / "pos" / "1_9.txt", "x"), "val/pos/1_9.txt: .* a number of its own"),
         (lambda f: shutil.rmtree(f / "val"), "--valid 12: must be from 2 to fewer than the 12"),
@@ -188,9 +187,6 @@ def test_edits_of_an_m2_file_are_made(tmp_path):
     ("text", "message"),
     [
         ("S a\nA 0 2|||X|||b|||R|||-|||0\n", "line 2: edit 0 2 of a sentence of 1 tokens"),
-        ("S a\nA 0|||X\n", "line 2: must be A START END"),
-        ("A 0 1|||X|||b|||R|||-|||0\n", "line 1: must be a line S"),
-        ("S a\nA 0 1|||X|||b|||R|||0\n", "line 2: must be A START END"),
         ("S a\nS b\n", "line 2: must be a line S"),
         ("S a\nA 0 1|||X|||b|||R|||-|||0\nSome\n", "line 3: must be a line S"),
     ],

@@ -449,42 +449,22 @@ def test_a_missing_library_is_named_with_its_extra(tmp_path, saved, monkeypatch,
     assert re.search(rf"--format {format}: .* is not installed; .* pip install .* -e '\.\[{format}\]'", message)
 
 
-def without_checkpoint(saved):
-    saved.unlink()
-
-
-def another_dictionary(saved):
-    dictionary(49).save(str(saved.with_name("dict.xx.txt")))
-
-
-def without_dictionary(saved):
-    saved.with_name("dict.yy.txt").unlink()
-
-
 def without_languages(saved):
     model, values = macaron()
     checkpoint(saved, model, "macaron_tiny", values, source_lang=None)
 
 
-def another_task(saved):
-    model, values = macaron()
-    checkpoint(saved, model, "macaron_tiny", values, target_lang="../../yy")
-
-
-def damaged(saved):
-    saved.write_bytes(b"PK")
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (without_checkpoint, "model.pt: no such file or folder"),
-        (another_dictionary, "has vocabulary sizes 50 and 50, the dictionaries in .* have 49 and 50"),
-        (without_dictionary, "dict.yy.txt: no such file; name the folder of the dictionaries with --data"),
+        (lambda saved: saved.unlink(), "model.pt: no such file or folder"),
+        (lambda saved: saved.write_bytes(b"PK"), "not a readable checkpoint"),
+        (lambda saved: dictionary(49).save(str(saved.with_name("dict.xx.txt"))),
+         "has vocabulary sizes 50 and 50, the dictionaries in .* have 49 and 50"),
+        (lambda saved: saved.with_name("dict.yy.txt").unlink(), "dict.yy.txt: no such file; name the folder"),
         (without_languages, "must name a source and a target language"),
-        (damaged, "not a readable checkpoint"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_exported_is_named(tmp_path, saved, change, message, capsys, ctranslate2):
     change(saved)
     assert cli.main(["export", str(saved), "--format", "ctranslate2", "-o", str(tmp_path / "out")]) == 1

@@ -152,7 +152,6 @@ def test_correlations_are_those_of_scipy_and_an_interval_covers_as_often_as_it_s
     [
         ("0\t1\n0\n", "accuracy", "line 2: must be a label and the predicted label, separated by a tab"),
         ("0\t2\n", "f1", "label 2: must be 0 or 1 for Matthews' correlation and F1"),
-        ("yes\t1\n", "pearson", "could not convert string to float: 'yes'; labels must be numbers for a correlation"),
     ],
 )
 def test_predictions_that_cannot_be_scored_are_named(tmp_path, capsys, lines, of, message):

@@ -215,16 +215,3 @@ def test_decoders_are_measured_where_they_read_text(tmp_path, sentences, capsys)
 )
 def test_bad_arguments_are_named(words, message, capsys):
     refused(["lab", "orders", *words], message, capsys)
-
-
-def test_bad_files_are_named(tmp_path, sentences, capsys):
-    path = write(tmp_path / "rk2.pt", "rk2_tiny")
-    assert cli.main(["lab", "orders", path, "--text", "nowhere", *sentences[2:]]) == 1
-    assert "nowhere" in capsys.readouterr().err
-    (tmp_path / "text").write_text("\n")
-    assert cli.main(["lab", "orders", path, *sentences]) == 1
-    assert "holds no sentences" in capsys.readouterr().err
-    (tmp_path / "dict.txt").write_text("".join(f"s{i} 1\n" for i in range(900)))
-    (tmp_path / "text").write_text("s899\n")
-    assert cli.main(["lab", "orders", path, *sentences]) == 1
-    assert "rk2.pt: cannot read the sentences" in capsys.readouterr().err

@@ -120,14 +120,3 @@ def test_a_bag_of_symbols_knows_words_but_not_their_order(tmp_path, capsys):
     assert baselines.bag_of_symbols([*good, *bad], [1] * 3 + [0] * 3, [["end fine a"], ["end a fine"]]) == [[1], [1]]
     assert cli.main(["baseline", "bag-of-symbols", str(tmp_path), "--positions", "1"]) == 0
     assert "accuracy 66.67" in capsys.readouterr().out, "'a' and 'what' alone say nothing"
-
-
-def test_a_baseline_of_an_example_without_symbols_or_without_a_test_set(tmp_path, capsys):
-    (tmp_path / "train.input0").write_text("a b\n\na c\n")
-    (tmp_path / "train.label").write_text("1\n2\n1\n")
-    words = ["baseline", "first-symbol", str(tmp_path)]
-    assert cli.main(words) == 1 and "must hold test.label" in capsys.readouterr().err
-    (tmp_path / "valid.input0").write_text("a\n\n")
-    (tmp_path / "valid.label").write_text("1\n2\n")
-    assert cli.main(words) == 0 and "valid: accuracy 100.00" in capsys.readouterr().out
-    assert cli.main([*words, "--predictions", "x.tsv"]) == 1 and "must hold test.label" in capsys.readouterr().err

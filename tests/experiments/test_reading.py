@@ -92,9 +92,7 @@ def test_files_are_read_and_what_is_wrong_with_one_is_named(tmp_path, published)
             lambda tree, qas: qas[1].update(answers=[]),
             "question train-0-1 has no answer, which only version 2.0 allows",
         ),
-        (lambda tree, qas: qas[1].pop("question"), r"data\[0\].paragraphs\[0\].qas\[1\].question is missing"),
         (lambda tree, qas: qas[1].update(question="\ud800"), "surrogates not allowed"),
-        (lambda tree, qas: tree.update(data=[]), "no questions"),
         (lambda tree, qas: tree.update(data=[[]]), r"data\[0\] must be a mapping"),
         (lambda tree, qas: tree.update(version="3"), "must be a file of SQuAD, whose version is one of 1.1, 2.0, v2.0"),
     ):
@@ -205,9 +203,6 @@ def test_samples_that_do_not_fit_are_named(data, tmp_path, published, own):
     for text, message in (
         (kept + "1 2\n", "must be equally many"),
         (kept.replace("-1 -1", "3 2", 1), "a span that is not in its window"),
-        (kept.replace("-1 -1", "-1 2", 1), "a span that is not in its window"),
-        (kept.replace("-1 -1", "3 400", 1), "a span that is not in its window"),
-        (kept.replace("-1 -1", "3", 1), "two numbers in every line"),
         (kept.replace("-1 -1", "3 x", 1), "two numbers in every line"),
     ):
         try:
@@ -250,9 +245,7 @@ def test_candidates_are_spans_of_the_window_with_the_most_context():
         (["the 1990s", "1990s"], "In the 1990s", 0, 2 * 1 / 3),
         (["an apple a day"], "apple-day", 0, 0),  # a hyphen joins
         (["U.S."], "us", 1, 1),
-        (["10,000 men"], "10000 women", 0, 0.5),
         (["two words here"], "here two two", 0, 2 / 3),
-        (["x"], "", 0, 0),
         ([" Saint   Bernadette\n"], "saint bernadette", 1, 1),
         (["theatre"], "atre", 0, 0),  # an article is a word
     ],
@@ -381,12 +374,7 @@ def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
     for changed, message in (
         ({"version": 2.0}, "version must be 1.1 or 2.0"),
         ({"version": "1.1"}, "questions of version 1.1 must have answers"),
-        ({"paragraphs": [{"text": "a"}]}, r"paragraphs\[0\].offsets is missing"),
-        ({"paragraphs": []}, "must be about one of its paragraphs"),
-        ({"questions": tree["questions"] * 2}, "questions must be there, each once"),
         ({"questions": []}, "questions must be there, each once"),
-        ({"questions": [{**tree["questions"][0], "id": True}]}, r"questions\[0\].id must be a text"),
-        ({"windows": [[0, 0, 0]]}, r"windows\[0\] must have 2 values"),
         ({"windows": [[-1, 0]]}, "windows must be of one of its questions"),
         ({"windows": [[*tree["windows"][0][:1], 999], *tree["windows"][1:]]}, "ends behind its paragraph"),
     ):
@@ -491,10 +479,8 @@ def test_race_is_read_as_roberta_reads_it(published, tmp_path):
     assert first.options == ["Tom ran home.", "Tom flew home.", "Tom swam home.", "Tom slept home."]
     assert second.options == ["Why? a", "Why? b", "Why? c", "Why? d"]
     for change, message in (
-        ({"answers": ["A"]}, "7.txt: has 2 questions, 2 options, 1 answers: the numbers must be equal"),
         ({"answers": ["A", "E"]}, r"answers\[1\] must be one of A, B, C, D"),
         ({"options": [["a"], ["a", "b", "c", "d"]]}, r"options\[0\] must have 4 values"),
-        ({"article": None}, "article must be a text"),
     ):
         (tmp_path / "high" / "7.txt").write_text(json.dumps(tree | change))
         with pytest.raises(OdeTransformerError, match=message):

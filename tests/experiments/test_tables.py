@@ -111,27 +111,6 @@ def test_only_what_was_run(folder, capsys):
     assert shown.count("###") == 1 and "Multi30k English-German, shortened" in shown
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda r: json.dumps(r)[:200], r"x\.json: cannot be read"),
-        (
-            lambda r: json.dumps({k: v for k, v in r.items() if k != "seeds"}),
-            r"x\.json: is not what .* writes: seeds is missing",
-        ),
-    ],
-)
-def test_what_is_no_record_is_named_and_left_out(folder, damage, message, capsys):
-    before = tables.tables("multi30k-short", folder)
-    record = json.loads((folder / "multi30k-short" / "rk2-tiny.seed-2.json").read_text())
-    (folder / "multi30k-short" / "x.json").write_text(damage(copy.deepcopy(record)))
-    (folder / "significance").mkdir(exist_ok=True)
-    (folder / "significance" / "multi30k-short.json").write_text("{}")
-    assert tables.tables("multi30k-short", folder) == before
-    said = capsys.readouterr().err
-    assert re.search(f"left out: .*{message}", said) and "multi30k-short.json: baseline is missing" in said
-
-
 def test_a_table_of_recipes_of_ones_own(folder, tmp_path, capsys):
     text = (recipes.CONFIGS / "quickstart.yaml").read_text().replace("extends: ", f"extends: {recipes.CONFIGS}/")
     (tmp_path / "own.yaml").write_text(text)
@@ -437,21 +416,15 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     its = content["test_sets"]["generated"]
     for change, message in (
         ({"precisions": None}, "precisions must be a mapping"),
-        ({"precisions": {}}, "test_sets.generated.quickstart/.* has no precision"),
         ({"precisions": dict.fromkeys(names, "fp8")}, "precisions.* must be one of fp32"),
         ({"baseline": "x"}, "test_sets.generated.x is missing"),
-        ({"baseline": "x", "test_sets": {}}, "precisions.x is missing"),
-        ({"samples": "many"}, "samples must be a whole number"),
-        ({"metric": ["sacrebleu"]}, "metric must be one of"),
-        ({"test": "t"}, "test must be one of randomisation, bootstrap"),
         ({"test_sets": {"generated": its | {names[0]: {"bleu": 1}}}}, ".*p_value is missing"),
-        ({"test_sets": {"generated": its | {names[0]: {"bleu": None, "p_value": 1}}}}, ".*bleu must be a number"),
     ):
         output.write_text(json.dumps(content | change))
         with pytest.raises(OdeTransformerError, match=rf"quickstart\.json: {message}.*; ode-transformer compare"):
             comparisons.read_comparison(output)
     assert not starred("rk4-tiny")
-    assert "left out: " in (said := capsys.readouterr().err) and "bleu must be a number; ode-transformer" in said
+    assert "left out: " in (said := capsys.readouterr().err) and "p_value is missing; ode-transformer" in said
 
 
 def test_stars_are_of_p_values_adjusted_for_all_comparisons_of_a_group(folder):

@@ -48,20 +48,6 @@ def test_the_page_of_configuration_and_the_model_are_left_to_the_log(monkeypatch
     assert shown(monkeypatch, lines) == f"why é\n{warning}\n{TRACEBACK}\n"
 
 
-def test_what_is_said_for_every_epoch_is_shown_once(monkeypatch):
-    """fairseq warns of a missing package whenever it opens a progress bar, and has Weights & Biases warn of itself."""
-    warnings = [
-        f"2026-01-01 00:00:0{i} | WARNING | fairseq.logging.progress_bar | wandb not found, pip install wandb"
-        for i in (1, 2)
-    ]
-    reinit = "wandb: WARNING Using a boolean value for 'reinit' is deprecated. Use 'return_previous' instead."
-    init = "wandb: wandb.init() called while a run is active and reinit is set to False, so returning the previous run."
-    tracking = "wandb: Tracking run with wandb version 0.31.0"
-    said = shown(monkeypatch, [warnings[0], reinit, tracking, init, TRAIN, warnings[1], init, TRACEBACK, ""])
-    assert said.split("\n")[:2] == [warnings[0], tracking]
-    assert "reinit" not in said and warnings[1] not in said and said.endswith(f"{TRACEBACK}\n")
-
-
 def test_progress_is_a_line_where_there_is_no_terminal(monkeypatch):
     assert shown(monkeypatch, [CONFIGURATION, *INNER, VALID, TRAIN]).split("\n")[:-1] == [
         "epoch 1, 1 updates: loss 8.5, words/s 100",

@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.experiments.text.detokenisation import detokenise
-from ode_transformer.experiments.text.fairseq_output import read_generate_output
-from ode_transformer.experiments.text.lines import read_all
 from tests.helpers import ROOT, environment
 
 DATA = Path(os.environ.get("ODE_TRANSFORMER_DATA", "/nonexistent"))
@@ -44,20 +41,3 @@ def test_three_commands(tmp_path):
     done = command("translate", tmp_path / "run", "--cpu", input="Ein Mann sitzt im Park.\n\nGuten Morgen.\n")
     first, empty, last = done.stdout.split("\n")[:-1]
     assert first and last and not empty
-
-
-@pytest.mark.slow
-def test_the_raw_test_set_of_multi30k_is_translated_as_the_recipe_translates_it(tmp_path):
-    """All 1,000 sentences, in order, whatever the order of their lengths."""
-    if not any((DATA / name).exists() for name in ("multi30k", "multi30k.tar.xz")):
-        pytest.skip("ODE_TRANSFORMER_DATA holds no multi30k")
-    run = tmp_path / "run"
-    command("run", "multi30k-short/transformer-tiny", "--run-dir", run, "--cpu", "--", "--train-subset", "valid",
-            *SMALL.split())  # fmt: skip
-    expected = detokenise(read_generate_output(run / "generate" / "generate-test.txt").hypotheses, "de")
-    assert len(expected) == 1_000 and len(set(expected)) > 1
-    raw = ROOT / "data-bin" / "multi30k-own.en-de" / "raw" / "test.en"
-    assert command("translate", run, raw, "--cpu").stdout.splitlines() == expected
-    backwards = tmp_path / "backwards.en"
-    backwards.write_text("".join(f"{line}\n" for line in reversed(read_all(raw))), encoding="utf-8")
-    assert command("translate", run, backwards, "--cpu").stdout.splitlines() == expected[::-1]
