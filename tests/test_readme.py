@@ -33,10 +33,10 @@ PAGES = {
 TEXT = "\n".join(PAGES.values())
 BY_RECORDS = ("results", "beyond", "tasks", "encoders", "scoring")  # pages with nothing but recorded numbers
 
-# Flags of pip, git, make, Slurm, torchrun and of fairseq's other programs.
+# Flags of pip, git, make, Slurm, torchrun, nbconvert and of fairseq's other programs.
 OTHERS = {
     *("--no-build-isolation", "--no-deps", "--nodes", "--gpus-per-node", "--config-dir"),
-    *("--joined-dictionary", "--srcdict", "--tgtdict", "--num-batch-buckets"),
+    *("--joined-dictionary", "--srcdict", "--tgtdict", "--num-batch-buckets", "--to", "--execute", "--inplace"),
 }
 
 
