@@ -224,8 +224,8 @@ def under_hydra(name: str) -> list[str]:
     return [f"+model.{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in changed.items()]
 
 
-GONE = {"flow_update_interval", "flow_gradient"}
-"""Options of earlier versions, which checkpoints store, and which changed a training but not its model."""
+GONE = {"flow_update_interval", "flow_gradient", "evolution_seed"}
+"""Options of earlier versions, which checkpoints store, and which say nothing of a model that is trained."""
 
 
 def plain(config: Any) -> dict[str, Any]:

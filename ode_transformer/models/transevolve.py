@@ -22,6 +22,7 @@ the paper's classification experiments.
 """
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -38,9 +39,9 @@ from ..modules import compilation
 from ..modules.dropout import Dropout
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
-from ..modules.layers import Context, DecoderContext
+from ..modules.layers import Context
 from ..modules.recomputation import recompute
-from ..modules.rules import Rule, apply, check_alone, check_stock, flag
+from ..modules.rules import check_alone, flag, of_all_models, refuse
 from ..modules.stacks import PlainDecoder, PlainEncoder
 from ..numerics.sinusoids import sinusoids
 from .classification import LONGEST, EncoderClassifier
@@ -60,7 +61,6 @@ class TransEvolveConfig(FlatTransformerConfig):
     evolution_feed_forward: ChoiceEnum(list(FEED_FORWARDS)) = option(
         "full", "feed-forward: full, or random (rotations with learned singular values)"
     )
-    evolution_seed: int = option(1, "seed of the random rotations")
 
 
 # Stock options that have no effect here, and the values at which they may stay.
@@ -70,38 +70,23 @@ _UNUSED = {
     "encoder_learned_pos": False, "decoder_learned_pos": False,
 }  # fmt: skip
 
-RULES = (
-    *(
-        Rule(
-            f"{flag(name)} {{cfg.{name}}}: has no meaning in TransEvolve"
-            + "; use --evolution-blocks and --evolution-depth" * name.endswith("_layers"),
-            lambda cfg, name=name, idle=idle: getattr(cfg, name) != idle,
-        )
-        for name, idle in _UNUSED.items()
-    ),
-    Rule(
-        "--decoder-embed-dim {cfg.decoder.embed_dim}: must be the encoder's, {cfg.encoder.embed_dim}",
-        lambda cfg: cfg.decoder.embed_dim != cfg.encoder.embed_dim,
-    ),
-    Rule(
-        "--encoder-embed-dim {cfg.encoder.embed_dim}: must be even in TransEvolve",
-        lambda cfg: cfg.encoder.embed_dim % 2,
-    ),
-    *(
-        Rule(
-            f"--{side}-ffn-embed-dim {{cfg.{side}.ffn_embed_dim}}: must be even with --evolution-feed-forward random, "
-            "whose rotations turn pairs of channels",
-            lambda cfg, side=side: cfg.evolution_feed_forward == "random" and getattr(cfg, side).ffn_embed_dim % 2,
-        )
-        for side in ("encoder", "decoder")
-    ),
-    Rule(
-        "--evolution-seed {cfg.evolution_seed}: has no meaning with --evolution-feed-forward "
-        "{cfg.evolution_feed_forward}, which has no random rotations",
-        lambda cfg: cfg.evolution_feed_forward != "random" and cfg.evolution_seed != TransEvolveConfig.evolution_seed,
-        warns=True,
-    ),
-)
+
+def rules(cfg: TransformerConfig) -> Iterator[str]:
+    """TransEvolve's own rules."""
+    for name, idle in _UNUSED.items():
+        if (x := getattr(cfg, name)) != idle:
+            instead = "; use --evolution-blocks and --evolution-depth" * name.endswith("_layers")
+            yield f"{flag(name)} {x}: has no meaning in TransEvolve{instead}"
+    if cfg.decoder.embed_dim != cfg.encoder.embed_dim:
+        yield f"--decoder-embed-dim {cfg.decoder.embed_dim}: must be the encoder's, {cfg.encoder.embed_dim}"
+    if cfg.encoder.embed_dim % 2:
+        yield f"--encoder-embed-dim {cfg.encoder.embed_dim}: must be even in TransEvolve"
+    for side in ("encoder", "decoder"):
+        if cfg.evolution_feed_forward == "random" and (x := getattr(cfg, side).ffn_embed_dim) % 2:
+            yield (
+                f"--{side}-ffn-embed-dim {x}: must be even with --evolution-feed-forward random, whose rotations turn "
+                "pairs of channels"
+            )
 
 
 def _nested(flat: Any, config_class: type, alone: Optional[str] = None) -> TransformerConfig:
@@ -113,8 +98,8 @@ def _nested(flat: Any, config_class: type, alone: Optional[str] = None) -> Trans
     cfg = to_transformer_config(flat, config_class)
     if alone:
         check_alone(cfg, alone, flat, config_class)
-    apply(RULES, cfg)
-    check_stock(cfg, (alone,) if alone else ("encoder", "decoder"))
+    refuse(rules(cfg))
+    refuse(of_all_models(cfg, (alone,) if alone else ("encoder", "decoder")))
     cfg.encoder.layers = cfg.decoder.layers = cfg.evolution_blocks
     return cfg
 
@@ -145,7 +130,7 @@ class Block(nn.Module):
                 depth=depth,
                 form=form,
                 # Every layer of the model has its own matrices.
-                seed=((cfg.evolution_seed * 2 + (side == "decoder")) * cfg.evolution_blocks + index) * depth + i,
+                seed=((2 + (side == "decoder")) * cfg.evolution_blocks + index) * depth + i,
             )
             for i in range(depth)
         )
@@ -155,7 +140,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """One block: (T, B, d) -> (T, B, d)."""
-        source, incremental_state = None, getattr(context, "incremental_state", None)
+        source, incremental_state = None, context.incremental_state
         state = self.state(x, None, context.padding_mask, incremental_state)
         if self.encoder_state is not None:
             source = self.encoder_state(x, context.source, context.source_padding_mask, incremental_state)
@@ -231,11 +216,14 @@ class _Evolving:
         # Activation checkpointing is done within the block, for each depth.
         return fsdp_wrap(block, min_num_params=cfg.min_params_to_wrap)
 
-    def _through(self, x: Tensor, context: Context) -> list[Tensor]:
+    def through(
+        self, x: Tensor, tokens: Tensor, context: Context, alignment_layer: Optional[int] = None
+    ) -> tuple[list[Tensor], None]:
+        """As in ``PlainDecoder``, without weights: fused attention has none to return."""
         states = [x]
         for block in self.layers:
             states.append(compilation.run(self, block, states[-1], context))
-        return states
+        return states, None
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
         # Not taken from self.form, which has no value on the meta device.
@@ -252,9 +240,6 @@ class TransEvolveEncoder(_Evolving, PlainEncoder):
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         return self._block(cfg, "encoder")
 
-    def through(self, x: Tensor, tokens: Tensor, context: Context) -> list[Tensor]:
-        return self._through(x, context)
-
 
 class TransEvolveDecoder(_Evolving, PlainDecoder):
     """fairseq's decoder with TransEvolve's blocks."""
@@ -263,20 +248,16 @@ class TransEvolveDecoder(_Evolving, PlainDecoder):
         return self._block(cfg, "decoder")
 
     def through(
-        self,
-        x: Tensor,
-        tokens: Tensor,
-        context: DecoderContext,
-        alignment_layer: int,
+        self, x: Tensor, tokens: Tensor, context: Context, alignment_layer: Optional[int] = None
     ) -> tuple[list[Tensor], None]:
-        """As in ``PlainDecoder``, without weights: fused attention has none to return.
+        """As in ``PlainDecoder``.
 
         Raises:
             ValueError: there is no output of an encoder.
         """
         if context.source is None:
             raise ValueError("TransEvolve's decoder needs the output of an encoder")
-        return self._through(x, context), None
+        return super().through(x, tokens, context)
 
     def extract_features(self, *args: Any, full_context_alignment: bool = False, **more: Any) -> tuple[Tensor, dict]:
         """As in ``PlainDecoder``.

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from ..config import HasFlags, to_transformer_config
 from ..errors import OdeTransformerError
 from ..modules.graphs import TrainingGraphs
-from ..modules.options import SplitTransformerConfig, check
+from ..modules.options import SplitTransformerConfig
 from ..modules.positions import build_position_encoder
-from ..modules.rules import check_alone
+from ..modules.rules import check, check_alone
 from ..modules.stacks import Decoder, Encoder, PlainDecoder, PlainEncoder, SplitStack
 from ..numerics.splitting import SPLITTINGS
 

@@ -29,7 +29,7 @@ def run(stack: nn.Module, layer: nn.Module, x: Tensor, context: Any, *more: Any)
     Raises:
         OdeTransformerError: there is no compiler for this device.
     """
-    if stack.compile_layers and stack.training and getattr(context, "incremental_state", None) is None:
+    if stack.compile_layers and stack.training and context.incremental_state is None:
         check_compiler(x.device.type)
         return _compiled()(layer, x, context, *more)
     return layer(x, context, *more)

@@ -36,28 +36,10 @@ from ..numerics.integrators import Multistep
 from ..numerics.table import Table
 
 
-class Past:
-    """One pass through a stack: what its layers put out, and what the next one reads of it.
-
-    Args:
-        history: the history of the stack.
-        x: the input of the stack, (T, B, C).
-    """
-
-    def __init__(self, history: "History", x: Tensor):
-        self.history, self.kept = history, [x]
-
-    def put(self, y: Tensor) -> None:
-        """Take the output of a layer, (T, B, C)."""
-        self.kept.append(self.history.keep(self.kept, y))
-
-    def read(self) -> Tensor:
-        """The input of the next layer, (T, B, C), or after the last one the output of the stack."""
-        return self.history.mix(self.kept)
-
-
 class History(nn.Module):
-    """What a layer reads of earlier outputs. This base class has no weights: each layer reads the previous output.
+    """What a layer reads of earlier outputs: a mixture of what is kept of them, x_0 = y_0 being the first entry.
+
+    This base class has no weights: each layer reads the previous output.
 
     Args:
         depth: L, the number of layers.
@@ -67,16 +49,12 @@ class History(nn.Module):
         super().__init__()
         self.depth = depth
 
-    def begin(self, x: Tensor) -> Past:
-        """A pass whose first layer has the input (T, B, C)."""
-        return Past(self, x)
-
     def keep(self, kept: Sequence[Tensor], y: Tensor) -> Tensor:
         """What is kept of the output y of layer l, (T, B, C); ``kept`` has an entry for each layer before, from 0."""
         return y
 
     def mix(self, kept: Sequence[Tensor]) -> Tensor:
-        """What layer l + 1 reads, (T, B, C), of what is kept of layers 0 to l."""
+        """What layer l + 1 reads, (T, B, C), of what is kept of layers 0 to l; after the last, the stack's output."""
         return kept[-1]
 
 

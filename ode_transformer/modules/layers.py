@@ -31,23 +31,6 @@ from .positions import Biases
 from .recomputation import recompute
 
 
-@dataclass(frozen=True)
-class Context:
-    """What a stack passes to a layer in one forward pass, besides the state.
-
-    Args:
-        padding_mask: (B, T), true where there is no token; None if there is no padding.
-        learned: what the layers share of what their steps learn.
-        biases: by the name of an attention, what positions add to its queries, keys and values.
-        distances: of each query and key, (T, S), if self-attention has relative positions (``relative_distances``).
-    """
-
-    padding_mask: Optional[Tensor] = None
-    learned: Learned = field(default_factory=Learned)
-    biases: Mapping[str, Biases] = field(default_factory=dict)
-    distances: Optional[Tensor] = None
-
-
 @dataclass
 class SourceMemory:
     """What cross-attention keeps within one forward pass through a layer.
@@ -62,11 +45,15 @@ class SourceMemory:
 
 
 @dataclass(frozen=True)
-class DecoderContext(Context):
-    """What a decoder passes to a layer in addition.
+class Context:
+    """What a stack passes to a layer in one forward pass, besides the state.
 
     Args:
-        source: (S, B, C), the encoder's output; None in a language model.
+        padding_mask: (B, T), true where there is no token; None if there is no padding.
+        learned: what the layers share of what their steps learn.
+        biases: by the name of an attention, what positions add to its queries, keys and values.
+        distances: of each query and key, (T, S), if self-attention has relative positions (``relative_distances``).
+        source: in a decoder, the encoder's output (S, B, C); None without an encoder.
         source_padding_mask: (B, S), true where the source is padding; None if there is none.
         incremental_state: the cache of incremental decoding.
         attn_mask: (T, T), the mask of self-attention, minus infinity where attention is forbidden.
@@ -74,6 +61,10 @@ class DecoderContext(Context):
         memory: what cross-attention keeps; the layer sets it.
     """
 
+    padding_mask: Optional[Tensor] = None
+    learned: Learned = field(default_factory=Learned)
+    biases: Mapping[str, Biases] = field(default_factory=dict)
+    distances: Optional[Tensor] = None
     source: Optional[Tensor] = None
     source_padding_mask: Optional[Tensor] = None
     incremental_state: Optional[dict] = None
@@ -104,14 +95,13 @@ class SplitLayer(nn.Module):
     """What encoder layers and decoder layers share: the sub-layers that the splitting asks for, and the step."""
 
     def _build_sublayers(self, cfg: TransformerConfig, side: str) -> None:
-        ffn_embed_dim = getattr(cfg, side).ffn_embed_dim
-        size, noise = self.embed_dim, (self.quant_noise, self.quant_noise_block_size)
+        # The released Macaron code takes the encoder's feed-forward dimension in decoders too, a fault if they differ.
+        size, inner = self.embed_dim, getattr(cfg, side).ffn_embed_dim
         self.recomputed = cfg.checkpoint_activations
         if self.options.ffn_hidden_layers == 2:
-            self.fc_hidden = self.build_fc1(ffn_embed_dim, ffn_embed_dim, *noise)
+            self.fc_hidden = nn.Linear(inner, inner)
         if self.options.splitting.feed_forwards == 2:
-            self.macaron_fc1 = self.build_fc1(size, ffn_embed_dim, *noise)
-            self.macaron_fc2 = self.build_fc2(ffn_embed_dim, size, *noise)
+            self.macaron_fc1, self.macaron_fc2 = nn.Linear(size, inner), nn.Linear(inner, size)
             self.macaron_layer_norm = LayerNorm(size, export=cfg.export)
         if self.options.splitting.flows.count("F") == 2:
             self.macaron_attn = self.build_self_attention(size, cfg)
@@ -146,19 +136,49 @@ class SplitLayer(nn.Module):
     def sublayers(self) -> list[Sublayer]:
         """The sub-layers in the order of the splitting, with the modules that the layer has now."""
         hidden = (self.fc_hidden,) if self.options.ffn_hidden_layers == 2 else ()
-        last = {
-            "F": ("self_attn", (self.self_attn,), self.self_attn_layer_norm),
-            "G": ("fc1", (self.fc1, *hidden, self.fc2), self.final_layer_norm),
-        }
-        earlier = {}
-        if self.options.splitting.flows.count("F") == 2:
-            earlier["F"] = ("macaron_attn", (self.macaron_attn,), self.macaron_attn_layer_norm)
-        if self.options.splitting.feed_forwards == 2:
-            earlier["G"] = ("macaron_fc1", (self.macaron_fc1, self.macaron_fc2), self.macaron_layer_norm)
-        return [
-            Sublayer(flow, *(earlier.pop(flow, None) or last[flow]), fraction)
-            for flow, fraction in self.options.splitting
-        ]
+        flows, found = self.options.splitting.flows, []
+        for i, (flow, fraction) in enumerate(self.options.splitting):
+            earlier = flow in flows[i + 1 :]
+            if flow == "F" and earlier:
+                row = "macaron_attn", (self.macaron_attn,), self.macaron_attn_layer_norm
+            elif flow == "F":
+                row = "self_attn", (self.self_attn,), self.self_attn_layer_norm
+            elif earlier:
+                row = "macaron_fc1", (self.macaron_fc1, self.macaron_fc2), self.macaron_layer_norm
+            else:
+                row = "fc1", (self.fc1, *hidden, self.fc2), self.final_layer_norm
+            found.append(Sublayer(flow, *row, fraction))
+            if flow == "F" and not earlier and getattr(self, "encoder_attn", None) is not None:
+                found.append(Sublayer("C", "encoder_attn", (self.encoder_attn,), self.encoder_attn_layer_norm, 1.0))
+        return found
+
+    def forward(
+        self, x: Tensor, context: Context, carried: Any = None, h: float = 1.0
+    ) -> tuple[Tensor, Any, Optional[Tensor]]:
+        """One layer.
+
+        Args:
+            x: (T, B, C); T is 1 in incremental decoding.
+            context: what the stack passes to the layer.
+            carried: what the integrator of the previous layer has carried on besides the state; None at first.
+            h: the size of the step; 1 in a network, other values for studies of the equation.
+
+        Returns:
+            The new state (T, B, C); what the integrator carries on besides the state, or None; the weights of
+            cross-attention in its last evaluation, (B, T, S), or (H, B, T, S) for separate heads, or None.
+        """
+        # With a cache there is nothing to recompute: a second pass would append to the cache again.
+        recomputed = self.recomputed and context.incremental_state is None
+        return recompute(recomputed, self._remembering, x, context, carried, h)
+
+    def _remembering(self, x: Tensor, context: Context, carried: Any, h: float) -> tuple[Tensor, Any, Optional[Tensor]]:
+        # The source's keys and values are the same for every stage, so they are computed once and cached, even if
+        # nothing else is cached.
+        memory = SourceMemory(context.incremental_state)
+        if memory.state is None and self.integrator.stages > 1:
+            memory.state = {}
+        x, carried = self.step(x, replace(context, memory=memory), carried, h)
+        return x, carried, memory.weights
 
     def step(self, y: Tensor, context: Context, carried: Any, h: float) -> tuple[Tensor, Any]:
         """A step of size h from y, (T, B, C), and what the next layer needs besides.
@@ -197,24 +217,42 @@ class SplitLayer(nn.Module):
 
     def field(self, sublayer: Sublayer, context: Context, y: Tensor, stage: int) -> Tensor:
         """The vector field of a sub-layer, Sub(LN(y)), or in a post-norm layer Sub(y): (T, B, C) -> (T, B, C)."""
-        return self.sub(sublayer.norm(y) if self.normalize_before else y, sublayer, context, stage)
-
-    def sub(self, x: Tensor, sublayer: Sublayer, context: Context, stage: int) -> Tensor:
-        """Sub(x) of a sub-layer, (T, B, C) -> (T, B, C), in a stage of the step; stages count from 0."""
-        if sublayer.flow == "G":
-            return self.feed_forward(x, *sublayer.modules)
-        return self.dropout_module(self.attend(x, sublayer, context, stage))
-
-    def feed_forward(self, x: Tensor, *linears: nn.Module) -> Tensor:
-        """Linear maps with activations between them: (T, B, C) -> (T, B, C)."""
-        *inner, last = linears
+        x = sublayer.norm(y) if self.normalize_before else y
+        if sublayer.flow != "G":
+            return self.dropout_module(self.attend(x, sublayer, context, stage))
+        *inner, last = sublayer.modules
         for linear in inner:
             x = self.activation_dropout_module(self.activation_fn(linear(x)))
         return self.dropout_module(last(x))
 
     def attend(self, x: Tensor, sublayer: Sublayer, context: Context, stage: int) -> Tensor:
-        """The attention of a sub-layer from x, (T, B, C) -> (T, B, C)."""
-        raise NotImplementedError
+        """Self-attention from x, (T, B, C) -> (T, B, C), in a stage of the step, or cross-attention."""
+        (attention,), biases = sublayer.modules, context.biases.get(sublayer.name)
+        if sublayer.flow == "F":
+            return attention(
+                x,
+                x,
+                x,
+                key_padding_mask=context.padding_mask,
+                incremental_state=context.incremental_state,
+                need_weights=False,
+                attn_mask=context.attn_mask,
+                biases=biases,
+                distances=context.distances,
+                stage=stage,
+            )[0]
+        x, context.memory.weights = attention(
+            x,
+            context.source,
+            context.source,
+            key_padding_mask=context.source_padding_mask,
+            incremental_state=context.memory.state,
+            static_kv=True,
+            need_weights=context.need_head_weights or (not self.training and self.need_attn),
+            need_head_weights=context.need_head_weights,
+            biases=biases,
+        )
+        return x
 
 
 def _euler_then_norm(norm: nn.Module, f: Field, y: Tensor, carried: Any, h: float) -> tuple[Tensor, Any]:
@@ -227,38 +265,12 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
     """An encoder layer. Its parameters have fairseq's names."""
 
     def __init__(self, cfg: TransformerConfig):
-        self.options = Options.of(cfg, "encoder")
+        self.options = Options(cfg, "encoder")
         super().__init__(cfg)
         self._build_sublayers(cfg, "encoder")
 
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> MultiheadAttention:
         return self._build_attention(cfg, "encoder", self_attention=True)
-
-    def forward(self, x: Tensor, context: Context, carried: Any = None, h: float = 1.0) -> tuple[Tensor, Any]:
-        """One layer.
-
-        Args:
-            x: (T, B, C).
-            context: what the encoder passes to the layer.
-            carried: what the integrator of the previous layer has carried on besides the state; None at first.
-            h: the size of the step; 1 in a network, other values for studies of the equation.
-
-        Returns:
-            The new state (T, B, C), and what the integrator carries on besides the state, or None.
-        """
-        return recompute(self.recomputed, self.step, x, context, carried, h)
-
-    def attend(self, x: Tensor, sublayer: Sublayer, context: Context, stage: int) -> Tensor:
-        (attention,) = sublayer.modules
-        return attention(
-            x,
-            x,
-            x,
-            key_padding_mask=context.padding_mask,
-            need_weights=False,
-            biases=context.biases.get(sublayer.name),
-            distances=context.distances,
-        )[0]
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
         """Rename the norms of old checkpoints; the released Macaron code stores that of FFN_a as ``layer_norms.2``."""
@@ -272,19 +284,9 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
     """A decoder layer. Its parameters have fairseq's names; fairseq's ONNX states are not supported."""
 
     def __init__(self, cfg: TransformerConfig, no_encoder_attn: bool = False):
-        self.options = Options.of(cfg, "decoder")
+        self.options = Options(cfg, "decoder")
         super().__init__(cfg, no_encoder_attn)
-        # The released Macaron code takes the encoder's feed-forward dimension here, which is wrong if the two differ.
         self._build_sublayers(cfg, "decoder")
-
-    def sublayers(self) -> list[Sublayer]:
-        """As in ``SplitLayer``, and cross-attention after the last self-attention."""
-        found = super().sublayers()
-        if self.encoder_attn is not None:
-            after = self.options.splitting.flows.rindex("F") + 1
-            cross = Sublayer("C", "encoder_attn", (self.encoder_attn,), self.encoder_attn_layer_norm, 1.0)
-            found.insert(after, cross)
-        return found
 
     def build_self_attention(
         self, embed_dim: int, cfg: TransformerConfig, add_bias_kv: bool = False, add_zero_attn: bool = False
@@ -294,68 +296,3 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
     def build_encoder_attention(self, embed_dim: int, cfg: TransformerConfig) -> MultiheadAttention:
         width = cfg.encoder.embed_dim
         return self._build_attention(cfg, "decoder", kdim=width, vdim=width, encoder_decoder_attention=True)
-
-    def forward(
-        self, x: Tensor, context: DecoderContext, carried: Any = None, h: float = 1.0
-    ) -> tuple[Tensor, Any, Optional[Tensor]]:
-        """One layer.
-
-        Args:
-            x: (T, B, C); T is 1 in incremental decoding.
-            context: what the decoder passes to the layer.
-            carried: what the integrator of the previous layer has carried on besides the state; None at first.
-            h: the size of the step; 1 in a network, other values for studies of the equation.
-
-        Returns:
-            The new state (T, B, C); what the integrator carries on besides the state, or None; the weights of
-            cross-attention, (B, T, S), or (H, B, T, S) for separate heads, or None. With several evaluations the
-            weights are those of the last one.
-        """
-        # With a cache there is nothing to recompute: a second pass would append to the cache again.
-        recomputed = self.recomputed and context.incremental_state is None
-        return recompute(recomputed, self._remembering, x, context, carried, h)
-
-    def _remembering(
-        self, x: Tensor, context: DecoderContext, carried: Any, h: float
-    ) -> tuple[Tensor, Any, Optional[Tensor]]:
-        # The source's keys and values are the same for every stage, so they are computed once and cached, even if
-        # nothing else is cached.
-        memory = SourceMemory(context.incremental_state)
-        if memory.state is None and self.integrator.stages > 1:
-            memory.state = {}
-        x, carried = self.step(x, replace(context, memory=memory), carried, h)
-        return x, carried, memory.weights
-
-    def attend(self, x: Tensor, sublayer: Sublayer, context: DecoderContext, stage: int) -> Tensor:
-        """Self-attention, or cross-attention."""
-        (attention,), biases = sublayer.modules, context.biases.get(sublayer.name)
-        if sublayer.flow == "C":
-            return self._attend_to_source(x, attention, biases, context)
-        return attention(
-            x,
-            x,
-            x,
-            key_padding_mask=context.padding_mask,
-            incremental_state=context.incremental_state,
-            need_weights=False,
-            attn_mask=context.attn_mask,
-            biases=biases,
-            distances=context.distances,
-            stage=stage,
-        )[0]
-
-    def _attend_to_source(
-        self, x: Tensor, attention: nn.Module, biases: Optional[Biases], context: DecoderContext
-    ) -> Tensor:
-        x, context.memory.weights = attention(
-            x,
-            context.source,
-            context.source,
-            key_padding_mask=context.source_padding_mask,
-            incremental_state=context.memory.state,
-            static_kv=True,
-            need_weights=context.need_head_weights or (not self.training and self.need_attn),
-            need_head_weights=context.need_head_weights,
-            biases=biases,
-        )
-        return x

@@ -1,44 +1,22 @@
-"""Rules of options: what is refused, in which words. Those of all models are here; each family has more."""
+"""Rules of options: what is refused, and in which words. Those of all models are here; TransEvolve has some of its own.
+
+A group of rules is a generator of the sentences of those that are broken; ``refuse`` makes an error of the first.
+"""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from fairseq.models.transformer import TransformerConfig
 
 from ..config import plain
 from ..errors import OdeTransformerError
+from ..numerics.coefficients import COEFFICIENTS
+from ..numerics.integrators import EULER, HEUN, INTEGRATORS
+from ..numerics.momentum import Momentum
+from .options import NEEDS, UNWEIGHTED, Options
 
 logger = logging.getLogger(__name__)
-
-
-class Rule(NamedTuple):
-    """What is refused, and why.
-
-    Args:
-        says: the sentence of the error, a format string of the configuration ``cfg`` and, where a rule is about one
-            side, its ``Options`` ``o``.
-        broken: (cfg), or (cfg, o) -> whether the options break the rule.
-        warns: only log the sentence.
-    """
-
-    says: str
-    broken: Callable[..., bool]
-    warns: bool = False
-
-
-def apply(rules: Iterable[Rule], cfg: TransformerConfig, *o: Any) -> None:
-    """Check a configuration, and perhaps the options of one side, by rules.
-
-    Raises:
-        OdeTransformerError: a rule is broken.
-    """
-    for rule in rules:
-        if rule.broken(cfg, *o):
-            sentence = rule.says.format(cfg=cfg, o=next(iter(o), None))
-            if not rule.warns:
-                raise OdeTransformerError(sentence)
-            logger.warning(sentence)
 
 
 def flag(field: str) -> str:
@@ -46,7 +24,20 @@ def flag(field: str) -> str:
     return f"--{field.replace('_', '-')}"
 
 
-LIMITS = (
+def refuse(broken: Iterable[str]) -> None:
+    """Refuse options that break a rule.
+
+    Raises:
+        OdeTransformerError: there is a sentence among ``broken``.
+    """
+    for sentence in broken:
+        raise OdeTransformerError(sentence)
+
+
+# All models, TransEvolve included
+
+_SIZES = [f"{side}_{size}" for side in ("encoder", "decoder") for size in ("embed_dim", "ffn_embed_dim")]
+LIMITS: tuple[tuple[Sequence[str], Callable[[Any], bool], str], ...] = (
     (
         ("dropout", "attention_dropout", "activation_dropout", "adaptive_softmax_dropout", "pooler_dropout"),
         lambda x: 0 <= x <= 1,
@@ -56,9 +47,8 @@ LIMITS = (
     (("encoder_layers", "decoder_layers"), lambda x: x >= 0, "0 or more"),
     (
         (
-            *(f"{side}_{size}" for side in ("encoder", "decoder") for size in ("embed_dim", "ffn_embed_dim")),
-            *("encoder_attention_heads", "decoder_attention_heads", "max_source_positions", "max_target_positions"),
-            *("max_positions", "evolution_blocks", "evolution_depth"),
+            *(*_SIZES, "encoder_attention_heads", "decoder_attention_heads", "max_source_positions"),
+            *("max_target_positions", "max_positions", "evolution_blocks", "evolution_depth"),
         ),
         lambda x: x >= 1,
         "1 or more",
@@ -88,44 +78,129 @@ ABSENT = {
 }
 """Options of fairseq's that our models do not have, with the value that turns each off."""
 
-STOCK_RULES = (
-    *(
-        Rule(
-            f"{flag(name)} {{cfg.{name}}}: must be {words}",
-            lambda cfg, name=name, holds=holds: (x := getattr(cfg, name, None)) is not None and not holds(x),
-        )
-        for names, holds, words in LIMITS
-        for name in names
-    ),
-    *(
-        Rule(
-            f"{flag(name)} {{cfg.{name}}}: is an option of fairseq's that our models do not have",
-            lambda cfg, name=name, off=off: getattr(cfg, name) != off,
-        )
-        for name, off in ABSENT.items()
-    ),
-    Rule(
-        "--cuda-graphs: cannot be combined with --checkpoint-activations",
-        lambda cfg: cfg.cuda_graphs and cfg.checkpoint_activations,
-    ),
-)
-"""What holds in all models, TransEvolve included."""
+
+def of_all_models(cfg: TransformerConfig, sides: Sequence[str]) -> Iterator[str]:
+    """The rules of all models, for a model with these sides."""
+    for names, holds, words in LIMITS:
+        for name in names:
+            if (x := getattr(cfg, name, None)) is not None and not holds(x):
+                yield f"{flag(name)} {x}: must be {words}"
+    for name, off in ABSENT.items():
+        if (x := getattr(cfg, name)) != off:
+            yield f"{flag(name)} {x}: is an option of fairseq's that our models do not have"
+    if cfg.cuda_graphs and cfg.checkpoint_activations:
+        yield "--cuda-graphs: cannot be combined with --checkpoint-activations"
+    for side in sides:
+        width, heads = getattr(cfg, side).embed_dim, getattr(cfg, side).attention_heads
+        if width % heads:
+            yield f"--{side}-attention-heads {heads}: must divide the width {width}"
 
 
-def check_stock(cfg: TransformerConfig, sides: Sequence[str]) -> None:
-    """Check the options that all models have.
+# All models but TransEvolve
+
+
+def check(cfg: TransformerConfig, sides: Sequence[str] = ("encoder", "decoder")) -> None:
+    """Check the options of a model that has these sides.
 
     Raises:
-        OdeTransformerError: a value is out of its limits, or our models do not have the option.
+        OdeTransformerError: a value is out of its limits, or options cannot be combined.
+        ValueError: a name is unknown.
     """
-    apply(STOCK_RULES, cfg)
-    for side in sides:
-        part = getattr(cfg, side)
-        if part.embed_dim % part.attention_heads:
-            raise OdeTransformerError(
-                f"--{side}-attention-heads {part.attention_heads}: must divide the width {part.embed_dim}"
-            )
+    refuse(of_all_models(cfg, sides))
+    refuse(_of_model(cfg))
+    options = [Options(cfg, side) for side in sides]
+    refuse(_of_sides(cfg, options))
+    for o in options:
+        refuse(_of_side(cfg, o))
 
+
+def _of_model(cfg: TransformerConfig) -> Iterator[str]:
+    """What holds between options of the whole model."""
+    for name, idle, of, without in NEEDS:
+        if getattr(cfg, name) != idle and getattr(cfg, of) in without:
+            yield f"{flag(name)} {getattr(cfg, name)}: has no meaning with {flag(of)} {getattr(cfg, of)}"
+    encoder = cfg.position_encoder
+    if encoder == "sinusoidal" and (cfg.encoder.learned_pos or cfg.decoder.learned_pos):
+        yield "--position-encoder sinusoidal: contradicts --encoder-learned-pos or --decoder-learned-pos"
+    if encoder in ("sinusoidal", "learned") and cfg.no_token_positional_embeddings:
+        yield f"--position-encoder {encoder}: has no meaning with --no-token-positional-embeddings"
+    if cfg.velocity_embedding and cfg.word_dropout > 0:
+        yield f"--word-dropout {cfg.word_dropout}: must be 0 with --velocity-embedding, which would reveal the word"
+
+
+def _of_sides(cfg: TransformerConfig, options: Sequence[Options]) -> Iterator[str]:
+    """What needs one of the sides."""
+    given = " and ".join(o.given for o in options)
+    weighted = any(o.weighted for o in options)
+    if cfg.max_relative_length not in (8, -1) and all(o.relative_positions == "none" for o in options):
+        yield f"--max-relative-length {cfg.max_relative_length}: has no meaning with --relative-positions none"
+    if cfg.coefficients != "fixed" and not weighted:
+        yield f"--coefficients {cfg.coefficients}: must be fixed with {given}"
+    # A plain step of Euler's is the same in both forms.
+    if cfg.ode_residual != "paper" and not weighted and any(o.integrator != EULER for o in options):
+        yield f"--ode-residual {cfg.ode_residual}: must be paper with {given}"
+    if cfg.rk_norm and not any(o.rk_norm for o in options):
+        yield (
+            "--rk-norm: has no meaning without a Runge-Kutta method of several stages as --integrator or "
+            "--decoder-integrator"
+        )
+    if cfg.velocity_embedding and not any(o.velocity_embedding for o in options):
+        names = " or ".join(name for name, method in INTEGRATORS.items() if isinstance(method, Momentum))
+        yield f"--velocity-embedding: has no meaning without --integrator or --decoder-integrator {names}"
+    # Multistep schemes take the increments of whole layers; architectures have it whose integrator is exchanged.
+    if cfg.ode_function != "both" and all(o.unweighted or o.integrator.spans_layers for o in options):
+        logger.warning(f"--ode-function {cfg.ode_function}: has no meaning with {given}")
+
+
+def _of_side(cfg: TransformerConfig, o: Options) -> Iterator[str]:
+    """What holds within a side."""
+    splitting, coefficients = f"--splitting {cfg.splitting}", f"--coefficients {o.coefficients}"
+    function, history = f"--ode-function {cfg.ode_function}", f"--{o.side}-history {o.history}"
+    together, corrector = o.splitting.together, o.history == "corrector"
+    post_norm = (
+        f"post-norm {o.side}, which normalizes sums with residuals; or make it pre-norm, --{o.side}-normalize-before"
+    )
+    if max(map(o.splitting.flows.count, "FG")) > 2:  # a plugin can add others
+        yield f"{splitting}: must have at most two of each sub-layer"
+    if o.ffn_hidden_layers == 2 and o.splitting.feed_forwards == 2:
+        yield f"--ffn-hidden-layers 2: needs a splitting with one feed-forward, got {cfg.splitting}"
+    if not o.pre_norm and not o.unweighted:
+        yield f"{o.given} and {coefficients}: must be euler and fixed or ones in a {post_norm}"
+    if not o.pre_norm and together:
+        yield f"{splitting}: must not take the sub-layers together in a {post_norm}"
+    if together and cfg.ode_function != "both":
+        yield f"{function}: must be both with {splitting}, which takes the sub-layers together"
+    if o.integrator == EULER and o.coefficients not in (*UNWEIGHTED, "scalars"):
+        yield f"{coefficients}: must be fixed, ones or scalars with {o.given}, whose step has one stage"
+    if COEFFICIENTS[o.coefficients].stages not in (stages := (None, o.integrator.stages)):
+        fitting = ", ".join(name for name, rule in COEFFICIENTS.items() if rule.stages in stages)
+        yield (
+            f"{coefficients}: must be one of {fitting} with {o.given}, which has {o.integrator.stages} stages; or take "
+            "a method of two stages, such as heun"
+        )
+    if o.coefficients == "second-order" and (o.integrator != HEUN or o.released):
+        yield (
+            f"{coefficients}: needs the integrator heun, got {o.given}, and --ode-residual paper: its gate selects a "
+            "method of order 2 for the layer's increment"
+        )
+    if o.coefficients == "second-order" and o.rk_norm:
+        yield f"{coefficients}: cannot be combined with --rk-norm, with which no weights give order 2"
+    if o.relative_positions != "none" and o.max_relative_length < 1:
+        yield f"--max-relative-length {o.max_relative_length}: must be 1 or more"
+    if o.integrator.spans_layers and o.history != "none":
+        yield f"{history}: must be none with {o.given}, which already combines earlier layers"
+    if corrector and not o.pre_norm:
+        yield (
+            f"{history}: needs a pre-norm {o.side}, --{o.side}-normalize-before: the norm of a post-norm layer would "
+            "undo the correction"
+        )
+    if corrector and cfg.ode_function != "both":
+        yield f"{function}: must be both with {history}, which corrects whole layers"
+    if corrector and isinstance(o.integrator, Momentum):
+        yield f"{history}: cannot be combined with {o.given}, whose velocity it does not correct"
+
+
+# Models of one side
 
 _INSTEAD = {
     "decoder": {

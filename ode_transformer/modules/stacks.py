@@ -1,13 +1,12 @@
 """Encoder and decoder: embeddings, our layers, and what stands between them.
 
-The forward passes are those of fairseq 0.12.3, with the contexts of our layers (``Context``,
-``DecoderContext``), histories and positions added. Everything else is inherited from fairseq.
+The forward passes are those of fairseq 0.12.3, with the contexts of our layers, histories and positions added.
+Everything else is inherited from fairseq.
 
 Legend: T positions, S positions of the source, B sentences, C the width, H heads.
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Optional
 
@@ -22,17 +21,11 @@ from ..numerics.protocol import Learned
 from . import compilation
 from .attention import relative_distances
 from .dropout import replace_dropout
-from .layers import Context, DecoderContext, DecoderLayer, EncoderLayer
+from .layers import Context, DecoderLayer, EncoderLayer
 from .momentum import Velocities
 from .options import Options
 from .padding import padding_or_none
 from .positions import Place, PositionEncoder, SinusoidalPositions, Solution
-
-
-def _sharded(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
-    """The layer with FSDP around it if the options ask for that, as in fairseq."""
-    return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
-
 
 _RELEASED_NAMES = (
     (r"gate_linear\.", "coefficients.gate."),
@@ -49,10 +42,9 @@ class SplitStack(Velocities, nn.Module):
     position_encoder: Optional[PositionEncoder] = None
 
     def _connect(self, cfg: TransformerConfig, side: str) -> None:
-        options, part = Options.of(cfg, side), getattr(cfg, side)
-        self.word_dropout = cfg.word_dropout
+        options, part = Options(cfg, side), getattr(cfg, side)
+        self.side, self.word_dropout, self.compile_layers = side, cfg.word_dropout, cfg.compile_layers
         self.farthest = None if options.relative_positions == "none" else options.max_relative_length
-        self.compile_layers = cfg.compile_layers
         if isinstance(self.embed_positions, SinusoidalPositionalEmbedding):
             self.embed_positions.__class__ = SinusoidalPositions
         self.history = options.build_history(len(self.layers), part.embed_dim, part.normalize_before)
@@ -61,33 +53,58 @@ class SplitStack(Velocities, nn.Module):
         self._embed_velocities(options.velocity_embedding, part.embed_dim)
         replace_dropout(self)
 
-    def _tell(self, context: Context, x: Tensor, keys: int) -> Context:
-        """The context, with what all layers share: what is learned, and the distances of states (T, B, C) and keys."""
-        distances = None
-        if self.farthest is not None:
-            distances = relative_distances(x.size(0), keys, self.farthest, x.device)
-        return replace(context, learned=Learned(self.coefficients, self.stage_norms, self.history), distances=distances)
-
     def tell_positions(self, encoder: Optional[PositionEncoder]) -> None:
         """Set the position encoder. The model registers it as a sub-module; the stack only refers to it."""
         self.__dict__["position_encoder"] = encoder
 
+    def through(
+        self,
+        x: Tensor,
+        tokens: Tensor,
+        context: Context,
+        alignment_layer: Optional[int] = None,
+        solution: Optional[Solution] = None,
+    ) -> tuple[list[Tensor], Optional[Tensor]]:
+        """As in ``PlainDecoder``; ``solution`` is what ``PositionEncoder.solve`` has found, or None to solve here."""
+        distances = None
+        if self.farthest is not None:
+            distances = relative_distances(x.size(0), tokens.size(1), self.farthest, x.device)
+        learned = Learned(self.coefficients, self.stage_norms, self.history)
+        context = replace(context, learned=learned, distances=distances)
+        states, kept, weights = [x], [x], None
+        carried = self._velocity(tokens, context.incremental_state)
+        x = self.history.mix(kept)
+        for i, (layer, place) in enumerate(zip(self.layers, self._places(tokens, context, solution), strict=True)):
+            need = i == alignment_layer
+            told = replace(context, biases=place.biases, need_head_weights=need)
+            y, carried, of_layer = compilation.run(self, layer, place.add(x), told, carried)
+            kept.append(self.history.keep(kept, y))
+            states.append(x := self.history.mix(kept))
+            if need:
+                weights = of_layer
+        return states, weights
+
+    def _places(self, tokens: Tensor, context: Context, solution: Optional[Solution]) -> list[Place]:
+        """What positions tell each layer."""
+        if self.position_encoder is None:
+            return [Place()] * len(self.layers)
+        padding, source, source_padding = tokens.eq(self.padding_idx), context.source, context.source_padding_mask
+        if source is None:
+            source_padding = None
+        elif source_padding is None:
+            source_padding = padding.new_zeros(source.size(1), source.size(0))  # (B, S)
+        more = {"incremental_state": context.incremental_state, "solution": solution}
+        return self.position_encoder.places(self.side, tokens, padding, source_padding=source_padding, **more)
+
     def _drop_words(self, x: Tensor) -> Tensor:
-        """In training, replace each token's embedding by zeros with probability ``--word-dropout``.
+        """In training, replace each token's embedding in (B, T, C) by zeros with probability ``--word-dropout``.
 
         The released code's ``word_dropout`` is the probability of keeping a token.
-
-        Args:
-            x: (B, T, C); the result has its shape.
         """
         if not self.training or self.word_dropout == 0:
             return x
         kept = torch.rand(x.shape[:2], device=x.device) >= self.word_dropout  # half precision has too few numbers
         return x * kept.unsqueeze(-1)
-
-    def _layers(self, places: Optional[Iterable[Place]]) -> list[tuple[nn.Module, Place]]:
-        """The layers, each with its place."""
-        return list(zip(self.layers, places or [Place()] * len(self.layers), strict=True))
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
         """Bring parameter names up to date.
@@ -111,18 +128,8 @@ class SplitStack(Velocities, nn.Module):
 class PlainEncoder(TransformerEncoderBase):
     """fairseq's Transformer encoder, whose pass has no question in it that the host must answer, and some layers."""
 
-    def through(self, x: Tensor, tokens: Tensor, context: Context, **more: Any) -> list[Tensor]:
-        """Pass through the layers.
-
-        Args:
-            x: (S, B, C), the input of the first layer.
-            tokens: (B, S).
-            context: what all layers are told.
-            more: further arguments of ``forward``.
-
-        Returns:
-            (S, B, C): x and, after each layer, the input of the next; after the last, the output.
-        """
+    def through(self, x: Tensor, tokens: Tensor, context: Context, **more: Any) -> tuple[list[Tensor], Any]:
+        """Pass through the layers, as in ``PlainDecoder``; the second result is not read."""
         raise NotImplementedError
 
     def forward(
@@ -138,7 +145,7 @@ class PlainEncoder(TransformerEncoderBase):
         Args:
             src_tokens: (B, S).
             src_lengths: ignored.
-            return_all_hiddens: return the input of the first layer as well and, after each layer, that of the next.
+            return_all_hiddens: return the states between the layers as well.
             token_embeddings: (B, S, C), in place of those of the tokens.
             more: further arguments of ``through``.
 
@@ -153,7 +160,7 @@ class PlainEncoder(TransformerEncoderBase):
         if hidden is not None:
             x = x * (1 - hidden.unsqueeze(-1).type_as(x))
         # A graph of older versions of PyTorch cannot have the defaults of fields.
-        states = self.through(x.transpose(0, 1), src_tokens, Context(hidden, Learned(), {}), **more)  # (S, B, C)
+        states, _ = self.through(x.transpose(0, 1), src_tokens, Context(hidden, Learned(), {}), **more)  # (S, B, C)
         x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
         return {
             "encoder_out": [x],
@@ -174,32 +181,14 @@ class Encoder(SplitStack, PlainEncoder):
         self._connect(cfg, "encoder")
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
-        return _sharded(EncoderLayer(cfg), cfg)
+        return fsdp_wrap(EncoderLayer(cfg), min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
 
     def forward_embedding(self, src_tokens: Tensor, token_embedding: Optional[Tensor] = None) -> tuple[Tensor, Tensor]:
-        """Tokens (B, S) -> the input of the first layer, and the scaled embeddings without positions, (B, S, C) each.
-
-        Args:
-            src_tokens: (B, S).
-            token_embedding: (B, S, C), in place of those of the tokens.
+        """As in fairseq, with ``--word-dropout``: tokens (B, S) -> the input of the first layer, and the scaled
+        embeddings without positions, (B, S, C) each.
         """
         words = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
         return super().forward_embedding(src_tokens, self._drop_words(words))
-
-    def through(self, x: Tensor, tokens: Tensor, context: Context, solution: Optional[Solution] = None) -> list[Tensor]:
-        """As in ``PlainEncoder``; ``solution`` is what ``PositionEncoder.solve`` has found, or None to solve here."""
-        places = None
-        if self.position_encoder is not None:
-            padding = tokens.eq(self.padding_idx)
-            places = self.position_encoder.places("encoder", tokens, padding, solution=solution)
-        context = self._tell(context, x, x.size(0))
-        states, past, carried = [x], self.history.begin(x), self._velocity(tokens)
-        x = past.read()
-        for layer, place in self._layers(places):
-            y, carried = compilation.run(self, layer, place.add(x), replace(context, biases=place.biases), carried)
-            past.put(y)
-            states.append(x := past.read())
-        return states
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
         """Bring parameter names up to date, including those of the released ODE Transformer and PCformer."""
@@ -226,12 +215,7 @@ class PlainDecoder(TransformerDecoderBase):
     """fairseq's Transformer decoder, whose pass has no question in it that the host must answer, and some layers."""
 
     def through(
-        self,
-        x: Tensor,
-        tokens: Tensor,
-        context: DecoderContext,
-        alignment_layer: int,
-        **more: Any,
+        self, x: Tensor, tokens: Tensor, context: Context, alignment_layer: int, **more: Any
     ) -> tuple[list[Tensor], Optional[Tensor]]:
         """Pass through the layers.
 
@@ -270,8 +254,7 @@ class PlainDecoder(TransformerDecoderBase):
             src_lengths, return_all_hiddens: ignored.
 
         Returns:
-            The scores (B, T, vocabulary size), or (B, 1, vocabulary size) in incremental decoding; and the dictionary
-            of ``extract_features``.
+            The scores (B, T, vocabulary size), and the dictionary of ``extract_features``.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state, **more)
         return x if features_only else self.output_layer(x), extra
@@ -298,15 +281,12 @@ class PlainDecoder(TransformerDecoderBase):
             more: further arguments of ``through``.
 
         Returns:
-            The features (B, T, C), or (B, 1, C) in incremental decoding; and a dictionary of ``attn``, a list of the
-            weights of cross-attention (B, T, S) or None, and ``inner_states``, (T, B, C): the input of the first layer
-            and, after each layer, that of the next (after the last, the decoder's output before its norm).
+            The features (B, T, C), in incremental decoding of the last token; and a dictionary of ``attn``, a list of
+            the weights of cross-attention (B, T, S) or None, and ``inner_states``, the states of ``through``.
         """
         source = source_padding = mask = None
-        if encoder_out is not None and encoder_out["encoder_out"]:
-            source = encoder_out["encoder_out"][0]  # (S, B, C)
-        if encoder_out is not None and encoder_out["encoder_padding_mask"]:
-            source_padding = encoder_out["encoder_padding_mask"][0]
+        if encoder_out is not None:  # (S, B, C) and (B, S), each in a list, which may be empty
+            source, source_padding = (next(iter(encoder_out[f"encoder_{x}"]), None) for x in ("out", "padding_mask"))
         if alignment_layer is None:
             alignment_layer = self.num_layers - 1
 
@@ -317,7 +297,7 @@ class PlainDecoder(TransformerDecoderBase):
         # A step of decoding asks, because caches would grow by their padding; a search never has any.
         asked = incremental_state is not None and not new.any()
         padding = None if asked else padding_or_none(new)
-        context = DecoderContext(
+        context = Context(
             padding,
             Learned(),
             {},
@@ -336,12 +316,7 @@ class PlainDecoder(TransformerDecoderBase):
         return x, {"attn": [weights], "inner_states": states}
 
     def forward_embedding(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Tensor:
-        """Tokens (B, T) -> the input of the first layer (B, T, C), or with a cache the last token's (B, 1, C).
-
-        Args:
-            tokens: (B, T).
-            incremental_state: the cache of incremental decoding.
-        """
+        """Tokens (B, T) -> the input of the first layer (B, T, C), or with a cache the last token's (B, 1, C)."""
         positions = None
         if self.embed_positions is not None:
             positions = self.embed_positions(tokens, incremental_state=incremental_state)
@@ -369,42 +344,9 @@ class Decoder(SplitStack, PlainDecoder):
         self._connect(cfg, "decoder")
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
-        return _sharded(DecoderLayer(cfg, no_encoder_attn), cfg)
+        layer = DecoderLayer(cfg, no_encoder_attn)
+        return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
 
     def embed_words(self, tokens: Tensor) -> Tensor:
         """As in ``PlainDecoder``, with ``--word-dropout``."""
         return self._drop_words(self.embed_tokens(tokens))
-
-    def through(
-        self,
-        x: Tensor,
-        tokens: Tensor,
-        context: DecoderContext,
-        alignment_layer: int,
-        solution: Optional[Solution] = None,
-    ) -> tuple[list[Tensor], Optional[Tensor]]:
-        """As in ``PlainDecoder``; ``solution`` is what ``PositionEncoder.solve`` has found, or None to solve here."""
-        places = weights = None
-        if self.position_encoder is not None:
-            places = self._places(tokens, context, solution)
-        context = self._tell(context, x, tokens.size(1))
-        states, past, carried = [x], self.history.begin(x), self._velocity(tokens, context.incremental_state)
-        x = past.read()
-        for i, (layer, place) in enumerate(self._layers(places)):
-            need = i == alignment_layer
-            told = replace(context, biases=place.biases, need_head_weights=need)
-            y, carried, of_layer = compilation.run(self, layer, place.add(x), told, carried)
-            past.put(y)
-            states.append(x := past.read())
-            if need:
-                weights = of_layer
-        return states, weights
-
-    def _places(self, tokens: Tensor, context: DecoderContext, solution: Optional[Solution]) -> list[Place]:
-        padding, source, source_padding = tokens.eq(self.padding_idx), context.source, context.source_padding_mask
-        if source is None:
-            source_padding = None
-        elif source_padding is None:
-            source_padding = padding.new_zeros(source.size(1), source.size(0))  # (B, S)
-        more = {"incremental_state": context.incremental_state, "solution": solution}
-        return self.position_encoder.places("decoder", tokens, padding, source_padding=source_padding, **more)

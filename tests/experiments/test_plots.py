@@ -13,7 +13,7 @@ from ode_transformer.experiments.results import model_plots, plots
 from ode_transformer.experiments.results.model_plots import position_vectors
 from ode_transformer.experiments.runs import records
 from ode_transformer.files import read_json
-from ode_transformer.modules.layers import DecoderContext
+from ode_transformer.modules.layers import Context
 from tests.helpers import SMALL, VARIANTS, batch, dictionary, parse, refused, run_record, small, task
 
 LANGUAGE_MODEL = {
@@ -186,7 +186,7 @@ def text(tmp_path):
 def gates_of(m, tokens):
     """The gates of a language model's only layer for one block of tokens, by the equations: (T, 1, 1)."""
     (layer,), y = m.decoder.layers, m.decoder.forward_embedding(tokens[None]).transpose(0, 1)
-    context = DecoderContext(attn_mask=m.decoder.buffered_future_mask(y))
+    context = Context(attn_mask=m.decoder.buffered_future_mask(y))
 
     def f(y):
         x = y

@@ -9,7 +9,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 
 from ode_transformer.models.transformer import SplitTransformerConfig
-from ode_transformer.modules.layers import Context, DecoderContext, DecoderLayer, EncoderLayer
+from ode_transformer.modules.layers import Context, DecoderLayer, EncoderLayer
 
 
 def config(splitting="lie-trotter", pre_norm=True, hidden=1, **more):
@@ -75,7 +75,7 @@ def test_lie_trotter_is_fairseqs_decoder_layer_bit_for_bit(data, pre_norm, need_
     ours.load_state_dict(stock.state_dict())
     keywords = {"self_attn_mask": future, "self_attn_padding_mask": x_mask, "need_head_weights": need_head_weights}
     y_stock, attn_stock, _ = stock(x, enc, enc_mask, **keywords)
-    context = DecoderContext(
+    context = Context(
         x_mask, source=enc, source_padding_mask=enc_mask, attn_mask=future, need_head_weights=need_head_weights
     )
     y, _, attn = ours(x, context)
@@ -115,7 +115,7 @@ def test_macaron_is_equations_17_to_19(data, pre_norm):
         if layer is encoder:
             ours = layer(x, Context(x_mask))[0]
         else:
-            ours, _, _ = layer(x, DecoderContext(source=enc, source_padding_mask=enc_mask, attn_mask=future))
+            ours, _, _ = layer(x, Context(source=enc, source_padding_mask=enc_mask, attn_mask=future))
         torch.testing.assert_close(ours, y)
 
 
@@ -190,7 +190,7 @@ def test_a_decoder_layer_without_a_source_has_self_attention_and_feed_forward(da
     x, _, _, _, future = data
     layer, alone = DecoderLayer(config("strang")).eval(), DecoderLayer(config("strang"), no_encoder_attn=True).eval()
     alone.load_state_dict({k: v for k, v in layer.state_dict().items() if not k.startswith("encoder_attn")})
-    (y, _, weights), (expected, _, _) = (each(x, DecoderContext(attn_mask=future)) for each in (layer, alone))
+    (y, _, weights), (expected, _, _) = (each(x, Context(attn_mask=future)) for each in (layer, alone))
     assert torch.equal(y, expected) and weights is None
 
 
@@ -203,6 +203,6 @@ def test_every_sublayer_drops_its_output_and_every_hidden_layer_too(cls, splitti
     layer, calls, x = cls(config(splitting, hidden=hidden)), [], torch.randn(5, 3, 16)
     for name in ("dropout_module", "activation_dropout_module"):
         getattr(layer, name).register_forward_hook(lambda *_, name=name: calls.append(name))
-    layer(x, Context() if cls is EncoderLayer else DecoderContext(source=x))
+    layer(x, Context() if cls is EncoderLayer else Context(source=x))
     assert calls.count("dropout_module") == len(layer.sublayers())
     assert calls.count("activation_dropout_module") == within

@@ -90,7 +90,7 @@ def build_system(system: str, width: int, heads: int, depth: int) -> tuple[nn.Mo
         # The backward pass takes the kernel of the forward pass.
         with sdpa_kernel(SDPBackend.MATH) if system == "materialised" else nullcontext():
             for layer in layers:
-                x, _ = layer(x, Context())
+                x, *_ = layer(x, Context())
         return x
 
     return layers, run
