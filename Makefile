@@ -30,7 +30,7 @@ ifeq ($(origin PYTHON),command line)
 endif
 
 demo: install
-	scripts/quickstart.sh
+	$(BIN)/ode-transformer quickstart
 
 # Some forty processes; how many depends a little on what each worker has cached.
 test: install

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ode_transformer.experiments import recipes
-from ode_transformer.experiments.markdown import table
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.results import comparisons, tables
 from ode_transformer.experiments.results.files import read_records, variant, variant_label
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.files import read_json, write_text
+from ode_transformer.markdown import table
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

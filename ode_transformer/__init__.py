@@ -32,7 +32,7 @@ def load(path: Any, *more: Any, data: Any = None, device: Any = None, user_dir: 
     Raises:
         OdeTransformerError: something is missing, changed or another model's; names it.
     """
-    from .experiments.runs.terminal import tidy
+    from .quiet import tidy
 
     with tidy():
         if user_dir is not None:

@@ -17,6 +17,13 @@ from pathlib import Path
 from typing import Optional
 
 VARIABLE = "OMP_NUM_THREADS"
+# For training on a CPU: glibc returns every freed tensor to the system and faults it in again; keeping the memory makes
+# training 1.5 times as fast or more. Child processes inherit these variables.
+KEEP_FREED_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": "4294967296",
+    "MALLOC_TOP_PAD_": "268435456",
+    "MALLOC_TRIM_THRESHOLD_": "4294967296",
+}
 _CACHES = 8  # the most that are looked for; Linux lists caches of data and of instructions separately
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 LOOK_AGAIN = {"ODE_TRANSFORMER_THREADS": "free"}  # environment of a process that may change its number of threads later

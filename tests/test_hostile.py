@@ -19,7 +19,8 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import perplexity, scoring
 from ode_transformer.experiments.recipes import plain_yaml
-from ode_transformer.experiments.runs import logs, records
+from ode_transformer.experiments.records import logs
+from ode_transformer.experiments.runs import recording
 from ode_transformer.experiments.text import binarised, lines, moses, pairs, segmentation, subwords
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.experiments.text.lines import read_all, read_lines
@@ -364,7 +365,7 @@ def test_chains_have_an_end(tmp_path):
 
 
 def test_a_record_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(records, "record", lambda *_: {"a": 1})
+    monkeypatch.setattr(recording, "record", lambda *_: {"a": 1})
     output = tmp_path / "record.json"
     output.write_text("the old one")
 

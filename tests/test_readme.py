@@ -136,7 +136,7 @@ def test_recipes_are_there():
     groups = sorted(recipes.groups(), key=len, reverse=True)
     named = set(re.findall(rf"(?<!/)\b((?:{'|'.join(groups)})/[a-z][\w-]*)(?![\w{{-])", TEXT))
     assert len(named) > 8 and not named - names - set(groups)
-    commands = re.findall(r"ode-transformer (?:run|recipe show|recipe command|compare) ([^`\n#]*)", TEXT)
+    commands = re.findall(r"ode-transformer (?:run|recipe show|compare) ([^`\n#]*)", TEXT)
     words = [word for command in commands for word in re.split(r" \[?--", command)[0].split() if ".yaml" not in word]
     found = {name for word in words if "/" in word and word[:5] != "runs/" for name in expanded(word)}
     assert len(found) > 50 and found <= names

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary
@@ -43,6 +44,11 @@ def read_texts(files: Sequence[tuple[str | Path, str | Path]], count: int) -> li
     if not rows:
         raise CheckpointError(f"{names}: holds no sentences")
     return [list(text) for text in zip(*rows, strict=True)]
+
+
+def what_was_read(files: Sequence[tuple[str | Path, str | Path]], texts: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """For a record: the files of the ``text`` and perhaps of its ``target``, and how many ``sentences`` were read."""
+    return {**dict(zip(("text", "target"), (text for text, _ in files), strict=False)), "sentences": len(texts[0])}
 
 
 def stacks(model: nn.Module) -> dict[str, nn.Module]:

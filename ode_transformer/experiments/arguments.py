@@ -42,6 +42,34 @@ def _whole_number(least: int, text: str) -> int:
     return value
 
 
+def add_text_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:
+    """The arguments of commands whose models read text, which ``texts_of`` reads."""
+    parser.add_argument(
+        "--text", metavar="FILE", required=required,
+        help="what the models read: prepared sentences, one per line, for an encoder-decoder those of the source",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dictionary", metavar="FILE", required=required, help="its dictionary, such as data-bin/NAME/dict.en.txt"
+    )
+    parser.add_argument(
+        "--target", nargs=2, metavar=("TEXT", "DICTIONARY"),
+        help="for encoder-decoders: the translations, prepared, and their dictionary; without them only the encoder is "
+        "observed",
+    )  # fmt: skip
+    parser.add_argument(
+        "--sentences",
+        metavar="N",
+        type=at_least(1),
+        default=64,
+        help="number of sentences to read (default: %(default)s)",
+    )
+
+
+def texts_of(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """The texts that the models read, each with its dictionary."""
+    return [(args.text, args.dictionary), *([tuple(args.target)] if args.target else [])]
+
+
 def plain_message(message: str, parser: argparse.ArgumentParser) -> str:
     """Return an error of argparse's with the nearest of what is valid in place of all of it.
 

@@ -9,7 +9,8 @@ import pytest
 from ode_transformer import paths
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
-from ode_transformer.experiments.runs import OtherRunError, RunError, grid, runner
+from ode_transformer.experiments.records import OtherRunError, RunError
+from ode_transformer.experiments.runs import grid, runner
 from ode_transformer.experiments.runs.training import Place
 from tests.helpers import refused
 
@@ -109,7 +110,7 @@ def test_runs_of_a_grid_share_a_folder_only_with_their_like():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--values", "lr", "1", "--values", "lr", "2"], "--values lr: is given twice; must be given once, with all"),
+        (["--values", "lr", "1", "--values", "lr", "2"], "--values: every flag must be given once, with all its"),
         (["--", "--seed", "3"], "-- --seed: is set by --seed, before the --"),
     ],
 )

@@ -172,7 +172,7 @@ def sentences(tmp_path):
 def test_the_command(tmp_path, sentences, measured, capsys):
     path, record = write(tmp_path / "rk2.pt", "rk2_tiny"), tmp_path / "orders.json"
     other = write(tmp_path / "rk4.pt", "rk4_tiny")
-    words = ["lab", "orders", path, other, *sentences, "--output", record, "--picture", tmp_path / "orders.png"]
+    words = ["lab", "orders", path, other, *sentences, "--output", record]
     assert cli.main([*map(str, words)]) == 0
     shown = capsys.readouterr().out
     assert "| rk4 | 5 | 5.0" in shown and "encoder 2" in shown and "These have no order:" in shown
@@ -180,7 +180,13 @@ def test_the_command(tmp_path, sentences, measured, capsys):
     assert len(content["methods"]) == len(measured) and len(content["layers"][tmp_path.name]) == 2
     assert set(content["layers"]) == {tmp_path.name, other}
     assert (content["text"], content["sentences"]) == (str(tmp_path / "text"), 3)
-    assert (tmp_path / "orders.png").stat().st_size > 5000
+    picture = tmp_path / "orders.png"
+    assert cli.main(["plot", "orders", str(record), "--output", str(picture)]) == 0
+    assert picture.stat().st_size > 5000
+    picture.with_suffix(".json").write_text('{"methods": [{"method": "x"}], "layers": {}}')
+    refused(
+        ["plot", "orders", str(picture.with_suffix(".json")), "--output", str(picture)], "methods.*is missing", capsys
+    )
 
 
 def test_decoders_are_measured_where_they_read_text(tmp_path, sentences, capsys):
@@ -210,7 +216,6 @@ def test_decoders_are_measured_where_they_read_text(tmp_path, sentences, capsys)
         (["--text", "x"], "--text: is what models read; a checkpoint must be named, too"),
         (["--target", "x", "y"], "--target: is what models read; a checkpoint must be named, too"),
         (["--sentences", "0"], "--sentences: 0: must be a whole number, 1 or more"),
-        (["--picture", "x.gif"], "--picture x.gif: must end in one of .png"),
     ],
 )
 def test_bad_arguments_are_named(words, message, capsys):

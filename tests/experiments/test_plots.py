@@ -8,10 +8,9 @@ from fairseq.data import LanguagePairDataset, TokenBlockDataset
 from fairseq.models import build_model
 
 from ode_transformer.checkpoints import inputs, standalone
-from ode_transformer.experiments import cli
+from ode_transformer.experiments import cli, records
 from ode_transformer.experiments.results import model_plots, plots
 from ode_transformer.experiments.results.model_plots import position_vectors
-from ode_transformer.experiments.runs import records
 from ode_transformer.files import read_json
 from ode_transformer.modules.layers import Context
 from tests.helpers import SMALL, VARIANTS, batch, dictionary, parse, refused, run_record, small, task

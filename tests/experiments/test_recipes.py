@@ -18,8 +18,7 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.recipes import RecipeError
 from ode_transformer.experiments.runs import command_lines, runner, training
-from ode_transformer.experiments.runs.show import _wrapped
-from ode_transformer.experiments.runs.show import shown as shown_text
+from ode_transformer.experiments.runs.show import _wrapped, show
 from ode_transformer.experiments.runs.training import Place
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
@@ -313,9 +312,10 @@ def test_lists_begin_with_a_prefix_and_say_what_recipes_are(capsys):
     refused(["recipe", "list", "ode/wmt41"], "no recipe begins with 'ode/wmt41'; there are .*ode/wmt14-en-de, ", capsys)
 
 
-def test_commands_are_shown_in_lines_that_a_shell_reads_as_one():
+def test_commands_are_shown_in_lines_that_a_shell_reads_as_one(capsys):
     recipe = recipes.load("ode/wmt14-en-de/rk2-learnable")
-    shown = shown_text(recipe)
+    show(recipe.given)
+    shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) < 150  # words stay whole
     lines = shown.replace(" \\\n    ", " ").splitlines()
     assert {step.line() for step in runner.steps(recipe, Place(8, precision="fp16"))} <= set(lines)
@@ -354,25 +354,6 @@ def test_flags_that_a_program_does_not_know_are_named_with_the_nearest(change, m
         command_lines.check(steps)
     assert len(str(raised.value)) < 300
     command_lines.check(runner.steps(load(tmp_path, sound()), Place()))
-
-
-def test_a_row_that_is_added_to_another_says_so(tmp_path, capsys):
-    """Its batch and learning rate are the other's, although its file names neither."""
-    base = {**sound(), "rows": {"macaron": {"train": {"batches": 32, "flags": {"lr": 7, "dropout": 0.3}}}}}
-    (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
-    rows = {"macaron": {"train": {"flags": {"dropout": 0.1}}}, "mine": {"train": {"flags": {"lr": 1}}}}
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"extends": "base.yaml", "rows": rows}))
-    (tmp_path / "same.yaml").write_text(yaml.safe_dump({"extends": "base.yaml", "description": "other data"}))
-    said = "row macaron is added to the row of that name that the file extends, and has from it train.batches 32, "
-    name = f"{tmp_path}/mine.yaml/macaron"
-    assert cli.main(["recipe", "check", f"{tmp_path}/mine.yaml"]) == 0
-    error = capsys.readouterr().err
-    assert f"warning: {tmp_path}/mine.yaml: {said}train.flags.lr 7\n" in error and error.count("warning: ") == 1
-    shown = shown_text(recipes.load(name))
-    assert f"# row: {tmp_path}/mine.yaml: {said}" in re.sub("\n#  +", " ", shown)
-    assert cli.main(["run", name, "--cpu", "--dry-run"]) == 0 and said in capsys.readouterr().err
-    for other in ("mine.yaml/mine", "same.yaml/macaron"):  # a row of its own, and a table that is taken as it is
-        assert not recipes.load(f"{tmp_path}/{other}").added_to
 
 
 @pytest.mark.parametrize("group", ["aeslc", "gec-generated"])
@@ -515,9 +496,7 @@ def test_bf16_is_refused_where_fairseq_takes_it_for_a_tpu():
     assert {recipes.load(name).train.arch for name in NAMES} - ours <= theirs
 
 
-def test_unknown_steps_and_precisions_are_named(capsys):
-    assert recipe_command("command", "multi30k-short/macaron-tiny", "trian") == 1
-    assert "step 'trian': must be one of prepare, train, average, generate, score, record" in capsys.readouterr().err
+def test_unknown_precisions_are_named():
     with pytest.raises(RecipeError, match="precision 'fp8': must be one of fp32, fp16, bf16, amp"):
         runner.steps(recipes.load("multi30k-short/macaron-tiny"), Place(precision="fp8"))
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from ode_transformer.experiments import cli, recipes, runs
+from ode_transformer.experiments import cli, recipes, records, runs
 from ode_transformer.experiments.bench.command import rendered
 from ode_transformer.experiments.metrics import METRICS
+from ode_transformer.experiments.records import OtherRunError, RecordError, logs, matching
 from ode_transformer.experiments.results import comparisons, significance, tables
 from ode_transformer.experiments.results.files import read_records
-from ode_transformer.experiments.runs import OtherRunError, command_lines, logs, records
-from ode_transformer.experiments.runs.records import RecordError
+from ode_transformer.experiments.runs import command_lines, recording
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.text.lines import read_all
 from ode_transformer.files import sha256
@@ -93,7 +93,7 @@ def test_a_score_that_is_older_than_the_model_is_not_recorded(tmp_path, capsys):
     (tmp_path / "steps.json").write_text(json.dumps({"average": done, "score x": done}))
     message = r"the score of test is missing, or older .*with ode-transformer run quickstart/macaron-tiny"
     with pytest.raises(RecordError, match=message):
-        records.record(recipe, tmp_path)
+        recording.record(recipe, tmp_path)
     one = significance.System(recipe, tmp_path)
     with pytest.raises(RecordError, match=message):
         significance.compare(one, [significance.System(recipes.load("quickstart/transformer-tiny"), tmp_path)])
@@ -101,7 +101,7 @@ def test_a_score_that_is_older_than_the_model_is_not_recorded(tmp_path, capsys):
 
 def test_a_run_that_was_not_begun_or_has_no_scores_is_named(tmp_path):
     with pytest.raises(RecordError, match=r"run\.json: not there; ode-transformer run writes it"):
-        records.record(recipes.load("multi30k-short/macaron-tiny"), tmp_path)
+        recording.record(recipes.load("multi30k-short/macaron-tiny"), tmp_path)
     with pytest.raises(RecordError, match=r"scores/test\.json: cannot be read"):
         records.read_scores(tmp_path / "scores" / "test.json")
 
@@ -113,9 +113,9 @@ def test_a_run_of_another_file_of_the_same_name_is_not_taken_for_this_one(tmp_pa
         (tmp_path / folder / "exp.yaml").write_text(text)
     one, two = (recipes.load(f"{tmp_path}/{folder}/exp.yaml/macaron-tiny") for folder in ("one", "two"))
     with pytest.raises(OtherRunError, match=r"a run of .*/one/exp\.yaml/mac.*, not of .*/two/exp.*the same name"):
-        records.runs.check_file({"given": one.given}, recipes.default_run_dir(two), two)
+        matching.check_file({"given": one.given}, recipes.default_run_dir(two), two)
     (tmp_path / "one" / "exp.yaml").unlink()  # as if it had been moved
-    records.runs.check_file({"given": one.given}, recipes.default_run_dir(two), two)
+    matching.check_file({"given": one.given}, recipes.default_run_dir(two), two)
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,9 @@ def test_a_run_of_another_file_of_the_same_name_is_not_taken_for_this_one(tmp_pa
     ],
 )
 def test_a_run_of_another_recipe_is_not_recorded(tmp_path, monkeypatch, run, message):
-    monkeypatch.setattr(records.runs, "read", lambda folder: run)
+    monkeypatch.setattr(records, "read_run", lambda folder: run)
     with pytest.raises(OtherRunError, match=message):
-        records.record(recipes.load("quickstart/macaron-tiny"), tmp_path)
+        recording.record(recipes.load("quickstart/macaron-tiny"), tmp_path)
 
 
 PICTURES = ("coefficients", "confusion", "costs", "edits", "orders", "perplexity", "positions")
@@ -171,7 +171,7 @@ def test_translations_are_kept_beside_a_record(tmp_path, monkeypatch, plain, lin
         "T-0\tx\nH-0\t-.1\ta well @-@ known man &apos;s dog .\nGenerate test with beam=5: x\n"
     )
     monkeypatch.setattr(recipes, "load", lambda *args, **kwargs: recipe)
-    monkeypatch.setattr(records, "record", lambda *args: {})
+    monkeypatch.setattr(recording, "record", lambda *args: {})
     output = tmp_path / "rk2.json"
     assert cli.main(["record", "any", "--run-dir", str(tmp_path), "--output", str(output), "--translations"]) == 0
     beside = tmp_path / "rk2.generated.txt"

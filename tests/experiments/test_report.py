@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from ode_transformer import machine, paths
-from ode_transformer.experiments import cli, recipes, runs
+from ode_transformer.experiments import cli, recipes
+from ode_transformer.experiments.records import KEYS, RecordError, check_record, matching
 from ode_transformer.experiments.results.report import _chosen, marked
-from ode_transformer.experiments.runs import KEYS
-from ode_transformer.experiments.runs.records import RecordError, check_record
 from ode_transformer.experiments.serving import bundle
 from tests.helpers import ROOT
 
@@ -67,7 +66,11 @@ def folder(tmp_path, monkeypatch):
         lines.append("Generate test with beam=5: BLEU4 = 1.00")
         (place / "generate" / "generate-test.txt").write_text("\n".join(lines) + "\n")
         given = f"quickstart/{name}"
-        run = dict.fromkeys(KEYS) | {"precision": "fp32", "given": given, "generate": runs.search(recipes.load(given))}
+        run = dict.fromkeys(KEYS) | {
+            "precision": "fp32",
+            "given": given,
+            "generate": matching.decoding(recipes.load(given)),
+        }
         (place / "run.json").write_text(json.dumps(run))
         record = json.loads((ROOT / "results" / "quickstart" / f"{name}.json").read_text())
         record |= {"seeds": [seed], "description": "<script>alert(1)</script>"}
@@ -119,14 +122,6 @@ def test_the_page_has_everything_and_needs_nothing(folder, capsys):
         if source.startswith("data:"):  # the legend of a picture says which run a line is
             assert b"rk2-tiny, seed 1" in base64.b64decode(source.partition(",")[2])
     assert "rk2-tiny, seed 1" in page.text.split("Translations: ")[1], "whose translations they are"
-
-
-def test_the_same_as_markdown(folder, capsys, tmp_path):
-    output = tmp_path / "x.md"
-    assert cli.main(["report", str(folder), "--output", str(output)]) == 0
-    text = output.read_text()
-    assert "# 3 runs of 2 recipes in runs, " in text and "### Significance" in text and "**" in text
-    assert "<td>" not in text and "| rk2-tiny | transformer-tiny | 1 | +" in text and "```bash\nfairseq-train" in text
 
 
 def test_a_classifier_is_shown_by_class(tmp_path, capsys):

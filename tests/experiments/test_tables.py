@@ -14,11 +14,12 @@ import pytest
 
 from ode_transformer import paths
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes
+from ode_transformer.experiments import cli, recipes, records
 from ode_transformer.experiments.metrics import scoring
+from ode_transformer.experiments.records import KEYS
+from ode_transformer.experiments.records.matching import decoding
 from ode_transformer.experiments.results import comparisons, significance, tables
 from ode_transformer.experiments.results.files import read_records
-from ode_transformer.experiments.runs import KEYS, records, search
 from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.files import sha256
@@ -251,7 +252,7 @@ def runs(tmp_path, monkeypatch):
         for i, (hyp, ref) in enumerate(zip(translate(references, errors, seed), references, strict=True)):
             lines += [f"S-{i}\tx", f"T-{i}\t{ref}", f"H-{i}\t-0.1\t{hyp}"]
         recipe = recipes.load(f"quickstart/{name}-tiny")
-        run = {"given": recipe.given, "precision": "fp32", "generate": search(recipe)}
+        run = {"given": recipe.given, "precision": "fp32", "generate": decoding(recipe)}
         (folder.parent / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | run))
         (folder / "generate-test.txt").write_text("\n".join([*lines, "Generate test with beam=5: BLEU4 = 1"]) + "\n")
     return tmp_path

@@ -23,7 +23,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from ode_transformer import checkpoints, machine, paths
 from ode_transformer.checkpoints import standalone
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes
+from ode_transformer.experiments import cli, recipes, records
 from ode_transformer.experiments.metrics import (
     METRICS,
     Examples,
@@ -36,8 +36,10 @@ from ode_transformer.experiments.metrics import (
     rouge,
 )
 from ode_transformer.experiments.metrics.metric import mean
+from ode_transformer.experiments.records import KEYS
+from ode_transformer.experiments.records.matching import decoding
 from ode_transformer.experiments.results import significance
-from ode_transformer.experiments.runs import KEYS, records, search
+from ode_transformer.experiments.runs import recording
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.classification import classify, read_numbers
 from ode_transformer.experiments.tasks.encoders import Encoder
@@ -791,7 +793,7 @@ def kept(folder: Path, task: str, recipe: recipes.Recipe, share: float) -> None:
         )
         for name, lines in (("target", right), ("source", ["a"] * 60), *((f"ref{i}", right) for i in range(4))):
             (raw / f"{subset}.{name}").write_text("".join(f"{line}\n" for line in lines))
-    run = {"given": recipe.given, "precision": "fp32", "generate": search(recipe)}
+    run = {"given": recipe.given, "precision": "fp32", "generate": decoding(recipe)}
     (folder / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | run))
 
 
@@ -809,7 +811,7 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     systems = [significance.system(recipe) for recipe in loaded.values()]
     found = significance.compare(systems[0], systems[1:], samples=50)
     assert found["test_sets"], "some test set is compared"
-    monkeypatch.setattr(records, "record", lambda recipe, folder: run_record(scores=scores[recipe.name]))
+    monkeypatch.setattr(recording, "record", lambda recipe, folder: run_record(scores=scores[recipe.name]))
     key, scores = METRICS[found["metric"]].key, {}
     entry = METRICS[found["metric"]].entry or found["metric"]
     for one, kind in zip(systems, ("", ".bf16"), strict=True):

@@ -9,8 +9,10 @@ import warnings
 import pytest
 import torch
 
+from ode_transformer import quiet
 from ode_transformer.experiments.bench import systems
-from ode_transformer.experiments.runs import logs, processes, runner, terminal
+from ode_transformer.experiments.records import logs
+from ode_transformer.experiments.runs import processes, runner, terminal
 
 CONFIGURATION = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}"
 MODEL = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | MacaronModel(\n  (encoder): SplitEncoder()\n\n)"
@@ -115,7 +117,7 @@ def test_commands_are_tidy(monkeypatch, capsys):
     monkeypatch.setattr(logging.root, "handlers", [])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with terminal.tidy():
+        with quiet.tidy():
             logging.basicConfig(level=logging.INFO)  # what fairseq does when it is imported
             logging.getLogger("fairseq.tasks.text_to_speech").info("Please install tensorboardX")
             logging.getLogger("fairseq.trainer").warning("of what matters")

@@ -11,11 +11,10 @@ import torch
 
 from ... import machine
 from ...errors import OdeTransformerError
-from ...files import read_json
+from ...files import read_json, write_json
 from ...paths import ROOT
 from .. import recipes
 from ..arguments import at_least
-from ..runs import records
 from ..text.lines import read_lines
 from . import gpu, lengths, serving, suite, systems
 from .systems import STOCK, Setting, System, stock_like
@@ -58,7 +57,8 @@ def rendered(name: str, record: Mapping[str, Any]) -> str:
 
 def _show(name: str, record: Mapping[str, Any], output: str | Path | None = None) -> None:
     if output:
-        records.write(Path(output), record)
+        write_json(output, record)
+        print(output)
     print(rendered(name, record), end="\n\n", flush=True)
 
 

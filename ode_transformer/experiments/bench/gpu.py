@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from ... import files, machine
+from ... import files, machine, markdown
 from ...errors import OdeTransformerError
-from .. import markdown
 from .systems import MAX_TOKENS, Setting, System, prepare, sentences, stock_like
 from .turns import Process, seconds
 

@@ -1,5 +1,5 @@
 """Importing this module sets logging up for warnings: first thing in a process that imports fairseq before it runs any
-code of ours, as :func:`.terminal.tidy` does elsewhere."""
+code of ours, as :func:`ode_transformer.quiet.tidy` does elsewhere."""
 
 import logging
 

@@ -20,12 +20,12 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ... import markdown
 from ...config import to_transformer_config
 from ...models.transevolve import Block, TransEvolveConfig
 from ...models.transformer import SplitTransformerConfig
 from ...modules.evolving_attention import EvolvingAttention, time_signal
 from ...modules.layers import Context, EncoderLayer
-from .. import markdown
 from .turns import in_turns, on, peak
 
 SYSTEMS = ("evolving", "fused", "materialised", "equation-9")

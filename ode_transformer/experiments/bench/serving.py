@@ -11,8 +11,8 @@ from typing import Any, Optional
 import torch
 from sacrebleu.metrics import BLEU
 
+from ... import markdown
 from ...errors import OdeTransformerError
-from .. import markdown
 from ..serving.opening import load
 from .turns import median_and_quartiles, seconds, speed
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, Optional
 
+from ... import markdown
 from ...models import transevolve
-from .. import markdown, recipes
+from .. import recipes
 from ..tasks.task import flags
 from .systems import STOCK, Setting, System, stock_like
 from .turns import median_and_quartiles, on

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from ...errors import OdeTransformerError
-from ..runs.processes import KEEP_FREED_MEMORY
+from ...processors import KEEP_FREED_MEMORY
 
 Build = Callable[[], tuple[Callable[[], Any], dict[str, Any]]]
 """Builds a system within its process, and returns what is to be timed, and what is to be noted about the system. It is

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, NoReturn, Optional
 
 from ... import plugins
 from ...errors import OdeTransformerError
+from ...quiet import tidy
 from ...version import __version__
 from ..arguments import plain_message
-from ..runs.terminal import tidy
 
 GROUPS = {
     "use": "translate, with a model of your own or another's",
@@ -37,15 +37,16 @@ class Command(NamedTuple):
     run: str = "main"  # a function of the module: namespace -> exit status, or None
     takes_flags: bool = False  # words after -- are flags of fairseq's own: namespace.flags
     group: str = ""
+    after: str = ""  # a module whose function ``after`` is given what the command returned, and prints more
 
 
-def _of_runs(name: str, help_: str, group: str = "", takes_flags: bool = False) -> Command:
-    return Command(".runs.command", help_, f"add_{name}", takes_flags=takes_flags, group=group)
+def _of_runs(name: str, help_: str, group: str = "", takes_flags: bool = False, after: str = "") -> Command:
+    return Command(".runs.command", help_, f"add_{name}", takes_flags=takes_flags, group=group, after=after)
 
 
 COMMANDS = {
     "quickstart": Command(
-        ".cli.quickstart", "train a small system on a generated corpus and show what it translates", group="use"
+        ".runs.quickstart", "train a small system on a generated corpus and show what it translates", group="use"
     ),
     "prepare": Command(".runs.prepare", "make data and a recipe from your own parallel text", group="use"),
     "translate": Command(
@@ -69,13 +70,8 @@ COMMANDS = {
         ".cli.doctor", "print what is installed and found here, and what each unavailable feature lacks", group="use"
     ),
     "recipe": _of_runs("recipe", "list, check and show recipes", "reproduce"),
-    "run": Command(
-        ".cli.run",
-        "run recipes from data to a record; compare several in a table",
-        "add_run",
-        "main",
-        True,
-        "reproduce",
+    "run": _of_runs(
+        "run", "run recipes from data to a record; compare several in a table", "reproduce", True, ".results.tables"
     ),
     "grid": _of_runs("grid", "train over a search space, as that of a paper", "reproduce", True),
     "generate": _of_runs(
@@ -106,7 +102,7 @@ COMMANDS = {
         "warm_start", "turn a Transformer's checkpoint into one of our architectures", "develop", takes_flags=True
     ),
     "gpu-suite": Command(
-        ".bench.gpu_suite", "run checks, the benchmark and trainings on a GPU", takes_flags=True, group="develop"
+        ".runs.gpu_suite", "run checks, the benchmark and trainings on a GPU", takes_flags=True, group="develop"
     ),
     "completion": Command(".cli.completion", "print a script that completes commands in bash or zsh", group="develop"),
     "path": Command(
@@ -203,10 +199,14 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
         _add_user_dir(sub, default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # ``call`` has read it
         if name == chosen:
             top.chosen = sub
-            module = import_module(command.module, __package__.rpartition(".")[0])
+            module = _module(command.module)
             getattr(module, command.arguments)(sub)
             sub.set_defaults(run=getattr(module, command.run))
     return top
+
+
+def _module(name: str) -> Any:
+    return import_module(name, __package__.rpartition(".")[0])
 
 
 def _grouped() -> str:
@@ -234,7 +234,10 @@ def call(words: Sequence[str]) -> int:
     with plugins.using(user_dir):
         plugins.load_installed()
         args = parser(chosen).parse_args(words, argparse.Namespace(flags=flags))
-        return args.run(args) or 0
+        found = args.run(args)
+        if after := COMMANDS[args.command].after:
+            return _module(after).after(found)
+        return found or 0
 
 
 def _user_dir(words: Sequence[str]) -> tuple[str | None, list[str]]:

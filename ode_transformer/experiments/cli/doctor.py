@@ -9,8 +9,7 @@ from pathlib import Path
 
 from ... import machine
 from ...errors import install
-from ...paths import PACKAGE, SHARE
-from .. import recipes
+from ...paths import PACKAGE, ROOT, SHARE
 
 OPTIONAL = {
     "MeCab": ("sacreBLEU of Japanese", "pip install 'sacrebleu[ja]'"),
@@ -95,9 +94,9 @@ def hardware() -> Iterator[str]:
     yield f"{found['cores']} cores, {found['processor']}; {found['memory_gib']} GiB of memory"
     none = "none: `run` trains on the CPU; recipes in a lower precision than fp32 need --cpu"
     yield f"GPUs: {', '.join(found['gpus']) or none}"
-    free = shutil.disk_usage(recipes.ROOT).free / 2**30
+    free = shutil.disk_usage(ROOT).free / 2**30
     few = "" if free >= LEAST_FREE else f": should be {LEAST_FREE} or more, as a run keeps a dozen checkpoints"
-    yield f"disk: {free:.0f} GiB are free in {recipes.ROOT}{few}"
+    yield f"disk: {free:.0f} GiB are free in {ROOT}{few}"
 
 
 def data() -> Iterator[str]:
@@ -110,7 +109,7 @@ def data() -> Iterator[str]:
     else:
         sets = sorted({path.name.removesuffix(".tar.xz") for path in Path(named).iterdir() if _is_set(path)})
         yield f"ODE_TRANSFORMER_DATA={named}: {', '.join(sets) or 'holds no set'}"
-    folder = recipes.ROOT / "data-bin"
+    folder = ROOT / "data-bin"
     # GLUE's tasks are one level deeper, and the Penn Treebank, which is prepared in one way only, has no manifest.
     marks = ("*/manifest.json", "*/*/manifest.json", "*/dict.txt")
     found = {path.parent for mark in marks for path in folder.glob(mark)}

@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ... import machine
+from ... import machine, markdown
 from ...checkpoints import CheckpointError
 from ...checkpoints.standalone import open_model
 from ...modules.positions import BiasPositions
 from ...numerics.flow import Flow
-from .. import markdown
 
 STEPS = (4.0, 2.0, 1.0, 0.5)
 """The steps of a flow, in tokens, that are measured; the first is the default of ``--flow-step``."""

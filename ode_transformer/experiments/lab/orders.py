@@ -21,12 +21,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ... import markdown
 from ...numerics.coefficients import Scalars, SecondOrderGate, weighted_sum
 from ...numerics.integrators import EULER, HEUN, INTEGRATORS, RK4, Multistep
 from ...numerics.momentum import Momentum
 from ...numerics.protocol import Field, Integrator, Learned
 from ...numerics.splitting import SPLITTINGS, Substep, split_step
-from .. import markdown
 
 _A = torch.tensor([[0.0, 1.0, 0.3], [-1.0, -0.2, 0.0], [0.1, 0.4, -0.5]], dtype=torch.float64)
 _B = torch.tensor([[-0.4, 0.0, 0.8], [0.5, 0.1, -0.6], [0.0, 0.7, 0.2]], dtype=torch.float64)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from ... import markdown
 from ...errors import OdeTransformerError
 from ...files import write_json
-from .. import markdown
 from ..text.detokenisation import detokenise
 from ..text.fairseq_output import read_generate_output
 from ..text.joining import words

@@ -104,7 +104,7 @@ def _load(name: str, scale: str, seed: Optional[int], _before: tuple[str, ...]) 
     elsewhere = not path.is_relative_to(CONFIGS)
     given = f"{path}/{row}".rstrip("/") if elsewhere else title
     tree["user_dir"] = tree.get("user_dir") or plugins.current()
-    tree |= {"given": given, "scale": scale, "seed": seed, "added_to": files.added_to(path, row) if elsewhere else ""}
+    tree |= {"given": given, "scale": scale, "seed": seed}
     recipe = build(Recipe, {"name": title, **tree}, str(path), "")
     if recipe.train.start and "/" not in recipe.train.start.recipe:
         start = replace(recipe.train.start, recipe=f"{given.rpartition('/')[0]}/{recipe.train.start.recipe}")

@@ -150,7 +150,6 @@ class Recipe:
     search: Optional[Search] = None  # from which the settings of train were chosen
     given: str = ""  # the argument that loads it: its name, or the path of a file elsewhere
     user_dir: str = ""  # the folder of a plugin, from the top of the repository
-    added_to: str = ""  # what a row of a file elsewhere has from a row of its name in a file that this one extends
     scale: str = "full"
     seed: Optional[int] = None  # of this run, instead of the flags'
 

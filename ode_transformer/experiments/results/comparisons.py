@@ -9,10 +9,10 @@ from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ...files import read_json
+from ...schema import count, lacks, one_of
 from .. import recipes
 from ..metrics import METRICS
 from ..metrics.resampling import TESTS
-from ..schema import count, lacks, one_of
 from .files import readable
 
 SIGNIFICANCE = "significance"  # the folder of comparisons below ``results``

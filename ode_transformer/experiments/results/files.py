@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ...files import read_json
-from ..runs.records import check_record
+from ..records import check_record
 
 
 def json_files(folder: Path, pattern: str = "*.json") -> list[Path]:

@@ -10,16 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ... import machine
+from ... import machine, markdown
 from ...checkpoints import CheckpointError
-from ...checkpoints.inputs import inputs_of, observed, read_texts, stacks
+from ...checkpoints.inputs import inputs_of, observed, read_texts, stacks, what_was_read
 from ...checkpoints.standalone import check_dictionaries, named, open_model
 from ...errors import OdeTransformerError
+from ...files import write_json
 from ...modules.positions import BiasPositions
 from ...numerics.coefficients import Coefficients
-from .. import markdown
-from ..runs import records
-from .pictures import pyplot_for, save, style, what_was_read
+from .pictures import pyplot_for, save, style
 
 
 @torch.no_grad()
@@ -192,4 +191,5 @@ def coefficients(
     save(figure, output)
     if record:
         content = {"what": "coefficients", "versions": machine.versions(), "layers": layers}
-        records.write(Path(record), content | what_was_read(files, texts))
+        write_json(record, content | what_was_read(files, texts))
+        print(record)

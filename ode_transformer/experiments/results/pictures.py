@@ -1,6 +1,5 @@
-"""What pictures have in common: formats, colors, marks, curves; and the texts that models read for some."""
+"""What pictures have in common: formats, colors, marks, curves."""
 
-import argparse
 import io
 import logging
 import math
@@ -10,7 +9,6 @@ from typing import Any
 
 from ...errors import OdeTransformerError
 from ...files import whole
-from ..arguments import at_least
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -87,36 +85,3 @@ def curve_picture(curves: Mapping[str, Sequence[tuple[int, float]]], label: str,
         figure.savefig(file, format="svg", metadata={"Date": None})
     pyplot.close(figure)
     return file.getvalue()
-
-
-def add_text_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:
-    """The arguments of commands whose models read text, which ``texts_of`` reads."""
-    parser.add_argument(
-        "--text", metavar="FILE", required=required,
-        help="what the models read: prepared sentences, one per line, for an encoder-decoder those of the source",
-    )  # fmt: skip
-    parser.add_argument(
-        "--dictionary", metavar="FILE", required=required, help="its dictionary, such as data-bin/NAME/dict.en.txt"
-    )
-    parser.add_argument(
-        "--target", nargs=2, metavar=("TEXT", "DICTIONARY"),
-        help="for encoder-decoders: the translations, prepared, and their dictionary; without them only the encoder is "
-        "observed",
-    )  # fmt: skip
-    parser.add_argument(
-        "--sentences",
-        metavar="N",
-        type=at_least(1),
-        default=64,
-        help="number of sentences to read (default: %(default)s)",
-    )
-
-
-def texts_of(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """The texts that the models read, each with its dictionary."""
-    return [(args.text, args.dictionary), *([tuple(args.target)] if args.target else [])]
-
-
-def what_was_read(files: list[tuple[str, str]], texts: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """For a record: the files of the ``text`` and perhaps of its ``target``, and how many ``sentences`` were read."""
-    return {**dict(zip(("text", "target"), (text for text, _ in files), strict=False)), "sentences": len(texts[0])}

@@ -2,8 +2,8 @@
 
 import argparse
 
-from ..arguments import at_least
-from .pictures import FORMATS, add_text_arguments, texts_of
+from ..arguments import add_text_arguments, at_least, texts_of
+from .pictures import FORMATS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drawn.add_argument("--record", metavar="FILE", help="file for the numbers, as JSON")
     drawn = kinds.add_parser("costs", help="time and memory against sentence length, depth or vocabulary size")
     drawn.add_argument("files", nargs="+", metavar="RECORD", help="records of `ode-transformer bench`, one row each")
+    drawn = kinds.add_parser("orders", help="local errors against the step size, and errors inside trained models")
+    drawn.add_argument("file", metavar="RECORD", help="of `ode-transformer lab orders`")
     drawn = kinds.add_parser("confusion", help="the confusion matrix of a classifier")
     drawn.add_argument("file", metavar="RECORD", help="of a run of classification")
     drawn.add_argument("--of", metavar="TEST", help="the test set (default: the first of the record)")
@@ -52,6 +54,8 @@ def main(args: argparse.Namespace) -> int:
             model_plots.coefficients(args.files, texts_of(args), args.sentences, args.output, args.record)
     elif args.kind == "confusion":
         plots.confusion(args.file, args.of, args.output)
+    elif args.kind == "orders":
+        plots.orders(args.file, args.output)
     elif args.kind == "edits":
         plots.edits(args.files, args.types, args.output)
     else:

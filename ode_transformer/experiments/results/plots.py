@@ -12,12 +12,15 @@ from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ...files import read_json
-from ..runs import logs, records
-from ..schema import lacks, positive
-from .pictures import COLOURS, draw_curves, pyplot_for, save, style
+from ...schema import count, lacks, positive
+from .. import records
+from ..records import logs
+from .pictures import COLOURS, MARKS, draw_curves, pyplot_for, save, style
 
 CURVES = {"train_ppl": "training perplexity", "valid_ppl": "validation perplexity", "train_gnorm": "gradient norm"}
 _LENGTHS = {"rows": [{"length": positive, "seconds": {str: positive}, "peak_mib": {str: positive}}]}
+_METHOD = {"method": str, "theory": count, "local": float, "sizes": [positive], "local_errors": [positive]}
+_ORDERS = {"methods": [_METHOD], "layers": {str: [{"difference": positive}]}}
 _SYSTEMS = {"systems": {str: {"at": positive, "seconds": positive, "step_mib": (..., positive)}}}
 
 Points = list[tuple[float, float]]
@@ -128,6 +131,52 @@ def training(paths: Sequence[str], output: str | Path) -> None:
     for axis, (key, label) in zip(axes, CURVES.items(), strict=True):
         draw_curves(axis, {name: found[key] for name, found in curves.items()}, label)
     axes[0].legend(fontsize=8)
+    save(figure, output)
+
+
+def orders(path: str | Path, output: str | Path) -> None:
+    """Draw local errors against the step size, one line per method; and errors by layer, one line per model.
+
+    Args:
+        path: a record of ``ode-transformer lab orders``.
+        output: the file to write.
+
+    Raises:
+        RecordError: it is no such record.
+        OdeTransformerError: it cannot be read, or an unknown format.
+    """
+    record, pyplot = read_json(path), pyplot_for(output)
+    if wrong := lacks(record, _ORDERS):
+        raise records.RecordError(f"{path}: no record of orders of convergence: {wrong}")
+    from matplotlib import ticker
+
+    methods, layers = record["methods"], record["layers"]
+    size = (8 * (1 + bool(layers)), 6)
+    figure, axes = pyplot.subplots(1, 1 + bool(layers), figsize=size, squeeze=False, layout="constrained")
+    axis, *more = axes[0]
+    for row in sorted(methods, key=lambda row: -row["local_errors"][-1]):  # as their lines end
+        order, label = row["theory"] - 1, f"{row['method']}: {row['local']:.2f}"
+        look = {"color": COLOURS[order % len(COLOURS)], "marker": MARKS[order % len(MARKS)], "alpha": 0.8}
+        axis.plot(row["sizes"], row["local_errors"], label=label, **look)
+    axis.set_xscale("log", base=2)
+    axis.invert_xaxis()
+    axis.set_xticks(methods[0]["sizes"], [f"1/{round(1 / size)}" for size in methods[0]["sizes"]])
+    axis.set_xlabel("size h of the step")
+    axis.set_ylabel("error of one step, O(h to the power of the number after the name)")
+    axis.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=7)
+    for axis in more:
+        for i, (name, found) in enumerate(layers.items()):
+            axis.plot(range(1, len(found) + 1), [row["difference"] for row in found], **style(i, name))
+        axis.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+        axis.set_xlabel("layer")
+        axis.set_ylabel("distance of two half steps from a whole one, relative to the step")
+        axis.legend(fontsize=8)
+    for axis in figure.axes:
+        axis.set_yscale("log")
+        axis.minorticks_off()
+    for axis in more:
+        axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_major_formatter(ticker.PercentFormatter(1))
     save(figure, output)
 
 

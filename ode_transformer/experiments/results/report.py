@@ -1,16 +1,17 @@
-"""``ode-transformer report``: one self-contained page of all finished runs below a folder, as HTML or as Markdown.
+"""``ode-transformer report``: one self-contained page, in HTML, of all finished runs below a folder.
 
 The page has, for each group of recipes: a table of scores with means and deviations over seeds, the scores of
 classifiers by class, tests of significance, training curves, translations side by side, and what was run where and by
 which command. It is made from the records and from the translations that runs leave beside theirs; it loads nothing
-from elsewhere and runs no script. Markdown has all but the pictures.
+from elsewhere and runs no script.
 """
 
 import argparse
 import base64
 import difflib
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from importlib import resources
@@ -19,10 +20,9 @@ from typing import Any, NamedTuple, Optional
 
 from ...errors import OdeTransformerError
 from ...files import write_text
-from .. import markdown
 from ..arguments import at_least
 from ..metrics import METRICS
-from ..runs.records import check_scores, curve_points, read_record
+from ..records import check_scores, curve_points, read_record
 from . import comparisons, pictures, significance, tables
 from .comparisons import LEVEL, Compared
 from .files import json_files, read_records, readable, variant, variant_label
@@ -95,7 +95,7 @@ class Translated(NamedTuple):
         return f"{variant_label(self.recipe.rpartition('/')[2], self.variant)}, seed {self.seed}"
 
 
-def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] = (), kind: str = "html") -> str:
+def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] = ()) -> str:
     """The page of all finished runs below a folder.
 
     Args:
@@ -103,7 +103,6 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
         baseline: the recipe that the others of its group are tested against; by default the group's first Transformer,
             or its first recipe.
         sentences: the numbers of those that are shown of each test set; by default those that differ most, and others.
-        kind: ``html`` or ``md``.
 
     Raises:
         OdeTransformerError: there is no record of a finished run, or none of the baseline.
@@ -123,12 +122,12 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
         its = [run for run in translated if run.recipe in by_recipe]
         tested = [row for row in recorded if row.baseline in by_recipe]
         parts = [Part("", [_scores(by_recipe)]), Part("Classes", [*_classes(by_recipe)])]
-        parts += [_significance(tested, first, its), _curves(by_recipe, kind), *_translations(its, sentences)]
+        parts += [_significance(tested, first, its), _curves(by_recipe), *_translations(its, sentences)]
         parts += [Part("Runs", [_run(record) for records in by_recipe.values() for record in records])]
         groups.append(Group(name, [part for part in parts if part.tables or part.pictures]))
     count = f"{_count(sum(map(len, found.values())), 'run')} of {_count(len(found), 'recipe')}"
     title = f"{count} in {folder.resolve().name}, {date.today():%d %B %Y}".replace(" 0", " ")
-    return (_html if kind == "html" else _markdown)(title, groups)
+    return _html(title, groups)
 
 
 def _html(title: str, groups: Sequence[Group]) -> str:
@@ -139,68 +138,26 @@ def _html(title: str, groups: Sequence[Group]) -> str:
     return template.render(title=title, groups=groups, generated=GENERATED).lstrip()
 
 
-def _markdown(title: str, groups: Sequence[Group]) -> str:
-    lines = [GENERATED, f"# {title}"]
-    for group in groups:
-        lines.append(f"## {group.name}")
-        for part in group.parts:
-            lines += [f"### {part.title}"] * bool(part.title)
-            for table in part.tables:
-                rows = ([cell if isinstance(cell, str) else _bold(cell) for cell in row] for row in table.rows)
-                lines += [f"**{table.summary}**"] * bool(table.summary)
-                lines += [markdown.table(table.head, rows)] * bool(table.rows)
-                lines += [table.note] * bool(table.note)
-                lines += [f"```bash\n{table.commands}\n```"] * bool(table.commands)
-    return "\n\n".join(lines) + "\n"
-
-
-def _bold(words: Iterable[tuple[str, bool]]) -> str:
-    return " ".join(f"**{word}**" if marked else word for word, marked in words)
-
-
 def _count(n: int, what: str) -> str:
     return f"{n} {what}{'s' * (n != 1)}"
 
 
 def _scores(by_recipe: Records) -> Table:
-    """A row per recipe and precision, a column per test set and metric, below it the signatures."""
-    records = [record for group in by_recipe.values() for record in group]
-    papers = [paper for record in records for paper in record["paper"]]
-    printed = {metric for paper in papers for scores in paper["scores"].values() for metric in scores}
-    columns = [
-        (test_set, metric)
-        for test_set in dict.fromkeys(test_set for record in records for test_set in record["scores"])
-        for metric in METRICS.values()
-        if (metric.name != "transevolve" or metric.name in printed) and metric.values(records, test_set)
-    ]
-    rows = []
+    """A row per recipe and precision, with the papers' numbers; below it the signatures."""
+    rows, test_sets = [], dict.fromkeys(t for group in by_recipe.values() for record in group for t in record["scores"])
     for name, group in by_recipe.items():
         for kind, mine in tables.by_variant(group).items():
-            cells = [_cell(mine, test_set, metric.name) for test_set, metric in columns]
-            row = tables.Row("", name, {}, records=mine)
-            sizes = [str(len(mine)), row.numbers("parameters"), row.numbers("updates")]
-            rows.append([variant_label(name.rpartition("/")[2], kind), *cells, *sizes])
-    label, scores = tables.of_source(records)
-    if label:
-        cells = [_cell([{"scores": scores, "paper": []}], test_set, metric.name) for test_set, metric in columns]
-        rows.append([label, *cells, "", "", ""])
-    head = ["system", *(f"{test_set}, {metric.label}" for test_set, metric in columns)]
-    signed: dict[str, dict[str, None]] = {}  # labels by signature
-    for test_set, metric in columns:
-        for text in sorted(metric.signatures(records, test_set)):
-            signed.setdefault(text, {})[metric.label] = None
-    notes = [f"{', '.join(labels)}: {text}" for text, labels in signed.items()]
-    note = "; ".join(["± is the standard deviation over seeds", *notes]) + "."
-    return Table([*head, "seeds", "parameters", "updates"], rows, note)
-
-
-def _cell(records: Sequence[dict], test_set: str, metric: str) -> str:
-    """Mean and deviation of a metric over seeds, and the paper's value; TransEvolve's BLEU only where that is."""
-    papers = {paper["scores"].get(test_set, {}).get(metric) for paper in records[0]["paper"]} - {None}
-    if metric == "transevolve" and not papers:
-        return ""
-    text = tables.mean(METRICS[metric].values(records, test_set), len(records), METRICS[metric].digits)
-    return text + "".join(f" (paper {value:g})" for value in sorted(papers))
+            row = tables.Row(variant_label(name.rpartition("/")[2], kind), name, {}, records=mine)
+            for test_set, metric in itertools.product(test_sets, METRICS):
+                cell = tables.cell(test_set, metric, mine)
+                papers = [paper["scores"].get(test_set, {}).get(metric) for paper in mine[0]["paper"]]
+                cell.paper = next((value for value in papers if value is not None), None)
+                if cell.paper is not None or (cell.measured and metric != "transevolve"):  # which is in few tables
+                    row.cells[test_set, metric] = cell
+            rows.append(row)
+    rows += tables.source_row(rows)
+    notes = [f"{label}: {signature}" for label, signature in tables.signatures(rows)]
+    return Table(*tables.printable(rows), "; ".join(["± is the standard deviation over seeds", *notes]) + ".")
 
 
 def _classes(by_recipe: Records) -> Iterator[Table]:
@@ -298,11 +255,11 @@ def _first(by_recipe: Records) -> str:
     )
 
 
-def _curves(by_recipe: Records, kind: str) -> Part:
+def _curves(by_recipe: Records) -> Part:
     """A picture per kind of curve, with a line per recipe: its first run."""
     firsts = {name: group[0] for name, group in by_recipe.items()}
     drawings = []
-    for key, label in CURVES.items() if kind == "html" else ():
+    for key, label in CURVES.items():
         named = ((name.rpartition("/")[2], record) for name, record in firsts.items())
         drawn = [
             (f"{variant_label(name, variant(record))}, seed {_seeds(record)}", points)
@@ -424,9 +381,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "directory", metavar="DIR", type=Path, help="a folder with finished runs or records, such as runs or results"
     )
-    parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="FILE.html, or FILE.md for Markdown (default: DIR/report.html)"
-    )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="the page to write (default: DIR/report.html)")
     parser.add_argument(
         "--baseline",
         metavar="RECIPE",
@@ -448,7 +403,6 @@ def main(args: argparse.Namespace) -> int:
     output = args.output or args.directory / "report.html"
     if output.exists() and GENERATED not in output.read_text(encoding="utf-8", errors="replace")[:200]:
         raise OdeTransformerError(f"--output {output}: was not written by ode-transformer report; must be another file")
-    kind = "md" if output.suffix == ".md" else "html"
-    write_text(output, page(args.directory, args.baseline, args.sentences, kind))
+    write_text(output, page(args.directory, args.baseline, args.sentences))
     print(output)
     return 0

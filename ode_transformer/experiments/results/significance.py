@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
-from ... import machine
+from ... import machine, markdown
 from ...errors import OdeTransformerError
-from ...files import sha256
-from .. import markdown, recipes, runs
+from ...files import sha256, write_json
+from .. import recipes, records
 from ..arguments import at_least
 from ..metrics import METRICS, Examples, Metric
 from ..metrics.resampling import TESTS, bootstrap, interval, p_value
 from ..metrics.scoring import is_endless
-from ..runs import records
+from ..records import matching
 from ..tasks import TASKS
 from ..text.lines import lines_of, read_all
 from . import comparisons
@@ -48,7 +48,7 @@ def of_folder(folder: str) -> System:
     Raises:
         OdeTransformerError: there is none, or its recipe is not there.
     """
-    run = runs.read(folder)
+    run = records.read_run(folder)
     if run is None:
         raise OdeTransformerError(f"{folder}: must hold a run, with run.json")
     recipe = recipes.load(run["given"], scale=run["scale"] or "full", seed=run["seed"])
@@ -70,7 +70,7 @@ def system(recipe: recipes.Recipe, precision: Optional[str] = None) -> System:
     """
     name = Path(recipes.default_run_dir(recipe)).relative_to("runs")
     folder, record = recipes.ROOT / "runs" / name, recipes.ROOT / "results" / name
-    run = runs.read(folder)
+    run = records.read_run(folder)
     if run is not None and precision in (None, run["precision"]):
         return System(recipe, folder)
     plain = record.with_name(f"{record.name}.json")
@@ -289,11 +289,11 @@ def _recorded(one: System, test_set: str, metric: Metric, signature: str, otherw
 
 def _check_run(one: System) -> None:
     """Check that a run is of the recipe's file, and was decoded as the recipe says now."""
-    run = runs.read(one.folder)
+    run = records.read_run(one.folder)
     if run is None:
         return
-    runs.check_file(run, one.folder, one.recipe)
-    if run["generate"] != runs.search(one.recipe):
+    matching.check_file(run, one.folder, one.recipe)
+    if run["generate"] != matching.decoding(one.recipe):
         raise OdeTransformerError(
             f"{one.folder}: was decoded with other settings than {one.recipe.given} has now; decode again with "
             f"ode-transformer run {one.recipe.given} and the same options"
@@ -302,7 +302,7 @@ def _check_run(one: System) -> None:
 
 def _precision(one: System) -> str:
     """The precision of a run, from its ``run.json`` or its record."""
-    run = records.read_record(one.record) if one.record else runs.read(one.folder)
+    run = records.read_record(one.record) if one.record else records.read_run(one.folder)
     if run is None:
         raise OdeTransformerError(f"{one.folder}: must hold a run; ode-transformer run {one.recipe.given} makes it")
     return run["precision"]
@@ -378,7 +378,8 @@ def main(args: argparse.Namespace) -> int:
         content = compare(systems[0], systems[1:], args.test, args.samples, args.metric)
     print(report(content))
     if args.output:
-        records.write(args.output, content)
+        write_json(args.output, content)
+        print(args.output)
     return 0
 
 

@@ -14,18 +14,22 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
+from ... import markdown
 from ...errors import OdeTransformerError
-from .. import markdown, recipes
+from .. import recipes
 from ..metrics import METRICS
 from ..metrics.resampling import TESTS
-from ..runs.records import read_record
+from ..records import read_record
 from ..tasks import TASKS
 from ..tasks.task import further_metrics
 from . import comparisons, significance
 from .comparisons import LEVEL, SIGNIFICANCE, Compared
 from .files import read_records, variant, variant_label
+
+if TYPE_CHECKING:
+    from ..runs.runner import Run
 
 RESULTS = recipes.ROOT / "results"
 COLUMNS = (
@@ -68,7 +72,8 @@ class Cell:
 
     def text(self) -> str:
         """Mean, and deviation over several seeds; a star where the difference to the baseline is significant."""
-        return mean(self.measured, self.seeds, mark="*" if self.differs() else "†" if self.left_out else "")
+        mark = "*" if self.differs() else "†" if self.left_out else ""
+        return mean(self.measured, self.seeds, METRICS[self.metric].digits, mark)
 
     def differs(self) -> bool:
         """Whether the difference to the baseline is significant."""
@@ -144,7 +149,7 @@ def tables(
                         cell.compared = one if one and one.of(cell.measured) else None
                         cell.left_out = cell.compared is None
                 rows.append(Row(variant_label(label, kind), recipe.name, cells, paper, mine))
-    return {title: [*rows, *_source_row(rows)] for title, rows in found.items()}
+    return {title: [*rows, *source_row(rows)] for title, rows in found.items()}
 
 
 def of_group(group: str, folder: Path, compared: Sequence[Compared]) -> list[Compared]:
@@ -169,10 +174,10 @@ def of_source(records: Sequence[dict]) -> tuple[str, dict[str, dict]]:
     return next((scores["label"] for scores in found.values()), ""), found
 
 
-def _source_row(rows: Sequence[Row]) -> list[Row]:
+def source_row(rows: Sequence[Row]) -> list[Row]:
     """The row of :func:`of_source` for a table with these rows, if anything of it was measured."""
     label, scores = of_source([record for row in rows for record in row.records])
-    cells = {key: _cell(*key, [{"scores": scores}]) for key in dict.fromkeys(key for row in rows for key in row.cells)}
+    cells = {key: cell(*key, [{"scores": scores}]) for key in dict.fromkeys(key for row in rows for key in row.cells)}
     return [Row(label, "", cells)] if any(cell.measured for cell in cells.values()) else []
 
 
@@ -197,12 +202,12 @@ def _cells(
         wanted += [(t, metric) for t in recipe.subsets.values() for metric in metrics]
     cells = {}
     for test_set, metric in wanted:
-        cell = cells[test_set, metric] = _cell(test_set, metric, records)
-        cell.paper = paper.scores.get(test_set, {}).get(metric) if paper else None
+        found = cells[test_set, metric] = cell(test_set, metric, records)
+        found.paper = paper.scores.get(test_set, {}).get(metric) if paper else None
     return cells
 
 
-def _cell(test_set: str, metric: str, records: Sequence[dict[str, Any]]) -> Cell:
+def cell(test_set: str, metric: str, records: Sequence[dict[str, Any]]) -> Cell:
     """What several runs measured."""
     its = METRICS[metric]
     measured, signatures = its.values(records, test_set), its.signatures(records, test_set)
@@ -212,27 +217,37 @@ def _cell(test_set: str, metric: str, records: Sequence[dict[str, Any]]) -> Cell
 def section(title: str, rows: Sequence[Row], baseline: str = "") -> str:
     """A table for people, with what its numbers need to be comparable below it; ``baseline`` explains a star."""
     by = ", ".join({METRICS[cell.metric].label for row in rows for cell in row.cells.values() if cell.differs()})
-    columns = list(dict.fromkeys(key for row in rows for key in row.cells))
-    printed = [key for key in columns if any(row.cells.get(key) and row.cells[key].paper is not None for row in rows)]
-    ran = [key for key in columns if any(row.cells.get(key) and row.cells[key].measured for row in rows)]
-    head = ["system", *(f"paper: {t}, {METRICS[m].label}" for t, m in printed)]
-    head += [*(f"measured: {t}, {METRICS[m].label}" for t, m in ran), "seeds", "parameters", "updates"]
-    printable = []
-    for row in rows:
-        theirs = [row.cells[k].paper if k in row.cells else None for k in printed]
-        values = [row.label, *("" if value is None else f"{value:g}" for value in theirs)]
-        values += [row.cells[k].text() if k in row.cells else "" for k in ran]
-        values += [str(len(row.records) or ""), row.numbers("parameters"), row.numbers("updates")]
-        printable.append(values)
     measured = [cell for row in rows for cell in row.cells.values() if cell.measured]
-    signed = {(METRICS[cell.metric].label, signature) for cell in measured for signature in cell.signatures}
-    lines = [f"### {title}", "", markdown.table(head, printable), ""]
-    lines += [f"{label}: `{signature}`" for label, signature in sorted(signed)]
+    lines = [f"### {title}", "", markdown.table(*printable(rows)), ""]
+    lines += [f"{label}: `{signature}`" for label, signature in signatures(rows)]
     if baseline and any(cell.differs() for cell in measured):
         lines.append(f"\\* {by} differs from {baseline}")
     if baseline and any(cell.left_out for cell in measured):
         lines.append("† not compared")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def signatures(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """The labels of the metrics that were measured, each with a signature of it."""
+    cells = [cell for row in rows for cell in row.cells.values() if cell.measured]
+    return sorted({(METRICS[cell.metric].label, signature) for cell in cells for signature in cell.signatures})
+
+
+def printable(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """The head of a table and its cells as texts: the papers' numbers, what was measured, and sizes."""
+    columns = list(dict.fromkeys(key for row in rows for key in row.cells))
+    printed = [key for key in columns if any(row.cells.get(key) and row.cells[key].paper is not None for row in rows)]
+    ran = [key for key in columns if any(row.cells.get(key) and row.cells[key].measured for row in rows)]
+    head = ["system", *(f"paper: {t}, {METRICS[m].label}" for t, m in printed)]
+    head += [*(f"measured: {t}, {METRICS[m].label}" for t, m in ran), "seeds", "parameters", "updates"]
+    found = []
+    for row in rows:
+        theirs = [row.cells[k].paper if k in row.cells else None for k in printed]
+        values = [row.label, *("" if value is None else f"{value:g}" for value in theirs)]
+        values += [row.cells[k].text() if k in row.cells else "" for k in ran]
+        values += [str(len(row.records) or ""), row.numbers("parameters"), row.numbers("updates")]
+        found.append(values)
+    return head, found
 
 
 def baseline(group: str, folder: Path = RESULTS, compared: Optional[Sequence[Compared]] = None) -> str:
@@ -268,6 +283,13 @@ def comma_separated(group: str, found: dict[str, list[Row]]) -> str:
     return text.getvalue()
 
 
+def after(found: Sequence["Run"]) -> int:
+    """Print the table of runs that were made together, if they were several; the exit status of ``run``."""
+    if len(found) > 1:
+        print(sweep([(one.recipe, one.folder) for one in found]))
+    return 0
+
+
 def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
     """The table of runs that were made together: a row per system, its mean and deviation over seeds, and whether the
     translations of a system differ from the first one's, seed by seed.
@@ -288,7 +310,7 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
         row.cells = _cells(row.paper, row.records, recipe)
         (seed,) = record["seeds"]
         systems.setdefault(recipe.name, {})[seed] = significance.System(recipe, folder)
-    lines = [section("Runs", [*rows.values(), *_source_row(list(rows.values()))])]
+    lines = [section("Runs", [*rows.values(), *source_row(list(rows.values()))])]
     (first, its_first), *others = systems.items()
     for name, its in others:
         for seed, system in its.items():

@@ -15,40 +15,12 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from ... import machine, plugins
 from ...errors import OdeTransformerError
-from ...files import read_json, sha256, write_json
-from .. import recipes
-from ..schema import count, lacks, one_of
+from ...files import sha256, write_json
+from .. import recipes, records
+from ..records import RunError, matching
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
-
-KEYS = (
-    *("recipe", "given", "task", "scale", "seed", "precision", "command", "start", "data", "flags", "generate"),
-    *("dictionaries", "parameters", "model", "places", "devices"),
-)
-_RUN = {
-    **dict.fromkeys(KEYS, lambda _: ""),
-    **dict.fromkeys(("recipe", "given", "task", "scale", "data"), (None, str)),
-    **dict.fromkeys(("command", "flags"), (None, [str])),
-    "seed": (None, int),
-    "precision": (None, one_of(*recipes.PRECISIONS)),
-    "start": (None, {"file": str, "sha256": str}),
-    "generate": (None, dict),
-    "dictionaries": (None, {str: str}),
-    "parameters": (None, {"all": count, "trained": count}),
-    "model": (None, dict),
-    "places": (None, [{"where": [str], "hardware": dict, "versions": dict}]),
-    "devices": (None, count),
-    "plugin": (..., {"name": str, "sha256": str}),
-}
-
-
-class RunError(OdeTransformerError):
-    """A run that cannot be started or resumed; the message names the folder and the reason."""
-
-
-class OtherRunError(RunError):
-    """The folder of a run holds another run."""
 
 
 def check_folder(path: str | Path) -> None:
@@ -65,68 +37,6 @@ def folder_of(path: str) -> str:
     """A folder as the commands of a run name it: from the top of the repository if it lies there, else absolute."""
     absolute = Path(os.path.abspath(path))  # without .., so that it does not depend on a folder beside the way
     return str(absolute.relative_to(recipes.ROOT)) if absolute.is_relative_to(recipes.ROOT) else str(absolute)
-
-
-def read(run_dir: str | Path) -> Optional[dict[str, Any]]:
-    """What ``run.json`` says, or None where no training began.
-
-    Raises:
-        RunError: it cannot be read, or an older version of this package trained there.
-    """
-    folder = Path(run_dir)
-    if not (folder / "run.json").exists():
-        if (folder / "train.command").exists():
-            raise RunError(
-                f"{run_dir} was made by an older version of this package: it has train.command and no run.json. Finish "
-                "it with that version, or take another --run-dir"
-            )
-        return None
-    run = read_json(folder / "run.json", RunError)
-    if wrong := lacks(run, _RUN):
-        raise RunError(f"{folder / 'run.json'}: is not what ode-transformer run writes: {wrong}")
-    return run
-
-
-def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: "recipes.Recipe") -> None:
-    """Check that a folder's run is one of this recipe, under its name and of its scale.
-
-    Raises:
-        OtherRunError: it is of another one.
-    """
-
-    def named(name: str, scale: str) -> str:
-        return f"{name} --scale small" if scale == "small" else name
-
-    asked = named(recipe.name, recipe.scale)
-    trained = named(run["recipe"], run["scale"])
-    if trained != asked:
-        raise OtherRunError(
-            f"{run_dir} holds a run of {trained}, not of {asked}; name the former, or take another --run-dir"
-        )
-
-
-def check_file(run: dict[str, Any], run_dir: str | Path, recipe: "recipes.Recipe") -> None:
-    """Check that the run in a folder named after a recipe is of that recipe's file, not of one of the same name.
-
-    A file that is no longer where it was may have been moved, and is not taken for another.
-
-    Raises:
-        OtherRunError: it is of another file.
-    """
-    if run["given"] != recipe.given and recipes.is_there(run["given"]):
-        raise OtherRunError(
-            f"{run_dir} holds a run of {run['given']}, not of {recipe.given}, which has the same name; rename a file, "
-            "or take another --run-dir"
-        )
-
-
-def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
-    """The stamps of a run's finished steps, in the order in which they were finished."""
-    path = Path(run_dir) / "steps.json"
-    stamps = read_json(path, RunError) if path.exists() else {}
-    if wrong := lacks(stamps, {str: {"command": [str], "line": str, "seconds": float}}):
-        raise RunError(f"{path}: is not what ode-transformer run writes: {wrong}")
-    return stamps
 
 
 def dictionaries(data: str | Path) -> dict[str, str]:
@@ -148,20 +58,11 @@ def model_options(config: "DictConfig") -> dict[str, Any]:
     return {key: value for key, value in vars(config.model).items() if key not in others}
 
 
-def search(recipe: "recipes.Recipe") -> Optional[dict[str, Any]]:
-    """The search of a recipe, as flags of ``fairseq-generate``; None for a task that does not translate."""
-    return recipe.generate and {
-        **recipe.generate.flags,
-        "beam": recipe.generate.beam,
-        "lenpen": recipe.generate.lenpen,
-    }
-
-
-def note_search(run_dir: str | Path, recipe: "recipes.Recipe") -> None:
+def note_decoding(run_dir: str | Path, recipe: "recipes.Recipe") -> None:
     """Note in ``run.json`` the search that made the translations, if the recipe's has changed since training."""
-    run = read(run_dir)
-    if run is not None and run["generate"] != search(recipe):
-        write_json(Path(run_dir) / "run.json", {**run, "generate": search(recipe)})
+    run = records.read_run(run_dir)
+    if run is not None and run["generate"] != matching.decoding(recipe):
+        write_json(Path(run_dir) / "run.json", {**run, "generate": matching.decoding(recipe)})
 
 
 def describe(
@@ -192,7 +93,7 @@ def describe(
         "start": start and {"file": start, "sha256": sha256(recipes.ROOT / start)},
         "data": recipe.data.directory,  # from the top of the repository
         "flags": list(flags),
-        "generate": search(recipe),  # flags of fairseq-generate, as `ode-transformer translate` takes them
+        "generate": matching.decoding(recipe),  # flags of fairseq-generate, as `ode-transformer translate` takes them
         "dictionaries": dictionaries(recipes.ROOT / recipe.data.directory),
         # through JSON, since fairseq's enumerations are strings of its own
         "parameters": parameters(config),

@@ -12,9 +12,9 @@ NAMED = "a name that `ode-transformer recipe list` prints; or a YAML file, FILE.
 PLACE = ("devices", "cpu", "precision", "torchrun")
 
 
-def main(args: argparse.Namespace) -> None:
-    """Run a command."""
-    args.function(args)
+def main(args: argparse.Namespace) -> Any:
+    """Run a command; what its function returns."""
+    return args.function(args)
 
 
 def _call(parser: argparse.ArgumentParser, module: str, function: str, *more: str) -> None:
@@ -152,21 +152,14 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
         "files", nargs="*", metavar="FILE", help="files of recipes of your own, instead of this package's"
     )
     shown = actions.add_parser("show", help="print what a recipe is and the commands of its steps")
-    command = actions.add_parser("command", help="print the commands of one step, one per line")
-    for sub in (shown, command):
-        sub.add_argument("name", metavar="RECIPE", help=NAMED)
-        if sub is command:
-            sub.add_argument("step", metavar="STEP", help="prepare, start, train, average, generate or validate, score")
-        recipes.add_variant(sub)
-        sub.add_argument("--run-dir", metavar="DIR", default="", help="where the run's files go (default: runs/RECIPE)")
-        sub.add_argument(
-            "--devices",
-            metavar="N",
-            type=at_least(1),
-            help="devices that train together (default: as many as the paper's)",
-        )
-        sub.add_argument("--precision", choices=recipes.PRECISIONS, help="(default: the paper's)")
-    for sub, function in ((listed, "list_recipes"), (checked, "check"), (shown, "show"), (command, "commands")):
+    shown.add_argument("name", metavar="RECIPE", help=NAMED)
+    recipes.add_variant(shown)
+    _add_folder(shown, "where the run's files go")
+    shown.add_argument(
+        "--devices", metavar="N", type=at_least(1), help="devices that train together (default: as many as the paper's)"
+    )
+    shown.add_argument("--precision", choices=recipes.PRECISIONS, help="(default: the paper's)")
+    for sub, function in ((listed, "list_recipes"), (checked, "check"), (shown, "show")):
         _call(sub, "show", function)
 
 
@@ -238,4 +231,4 @@ def add_record(parser: argparse.ArgumentParser) -> None:
         "`ode-transformer compare` reads when the run has been deleted: detokenized translations, summaries, "
         "corrections or predictions",
     )
-    _call(parser, "records", "write_record")
+    _call(parser, "recording", "write_record")

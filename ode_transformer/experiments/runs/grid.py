@@ -15,10 +15,11 @@ from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ...files import write_json
-from .. import recipes, runs
+from .. import recipes, records, runs
 from ..metrics.glue import LOGGED
+from ..records import OtherRunError, logs
 from ..tasks.glue import TASK
-from . import OtherRunError, logs, plan, processes, records, runner, training
+from . import plan, processes, runner, training
 
 # What fairseq chooses a checkpoint by, --best-checkpoint-metric, as the metrics that it is the mean of.
 _CHOSEN = {logged: (metric,) for metric, logged in LOGGED.items()} | {
@@ -74,13 +75,25 @@ def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str
 
 
 def chosen_space(
-    recipe: recipes.Recipe, values: Mapping[str, Sequence[str]], seeds: Sequence[int] = ()
+    recipe: recipes.Recipe, given: Sequence[Sequence[str]] = (), seeds: Sequence[int] = ()
 ) -> recipes.Search:
     """The search space that the options give; what they leave out comes from the recipe.
 
+    Args:
+        recipe: whose own space is taken otherwise.
+        given: flags, each with its values.
+        seeds: of every point.
+
     Raises:
-        OdeTransformerError: no option gives a space, and the recipe has neither a search nor several seeds.
+        OdeTransformerError: a flag is there twice, or has no value; or no option gives a space, and the recipe has
+            neither a search nor several seeds.
     """
+    values = {flag: of for flag, *of in given}
+    for flag, *of in given:
+        if not of:
+            raise OdeTransformerError(f"--values {flag}: must name one value or more")
+    if len(values) < len(given):
+        raise OdeTransformerError("--values: every flag must be given once, with all its values")
     own = recipe.search or recipes.Search({})
     seeds = seeds or own.seeds or recipe.seeds
     if not (values or own.values or seeds):
@@ -88,25 +101,6 @@ def chosen_space(
             f"{recipe.name}: has no search; must be given --values FLAG VALUE ... or --seeds SEED ..."
         )
     return recipes.Search(values or own.values, seeds or [recipe.own_seed])
-
-
-def distinct(given: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    """Return values by flag.
-
-    Args:
-        given: flags, each with its values.
-
-    Raises:
-        OdeTransformerError: a flag is there twice, or has no value.
-    """
-    values: dict[str, list[str]] = {}
-    for flag, *of in given:
-        if not of:
-            raise OdeTransformerError(f"--values {flag}: must name one value or more")
-        if flag in values:
-            raise OdeTransformerError(f"--values {flag}: is given twice; must be given once, with all its values")
-        values[flag] = of
-    return values
 
 
 def _spelt(value: Any) -> str:
@@ -241,7 +235,7 @@ def search(
     recipe = recipes.load(name, scale=scale)
     if recipe.task != "glue":
         raise OdeTransformerError(f"{name}: has task {recipe.task}, must have task glue")
-    space = chosen_space(recipe, distinct(values), seeds)
+    space = chosen_space(recipe, values, seeds)
     count = f"{space.trainings // len(space.seeds)} points, {len(space.seeds)} seeds: {space.trainings} trainings"
     processes.say(f"{recipe.name}: {count}, less those that are done")
     processes.say(plan.line([recipe] * space.trainings, jobs))

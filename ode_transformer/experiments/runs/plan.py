@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ... import machine
 from .. import recipes
-from .records import RecordError, read_record
+from ..records import RecordError, read_record
 
 SAME = ("processor", "cores", "gpus")  # what two machines have in common whose speeds are compared
 KEPT: dict[str, Callable[[Mapping[str, Any]], bool]] = {
@@ -89,8 +89,9 @@ def _kept(flags: Mapping[str, Any]) -> int:
     """How many checkpoints a training leaves; 0 if fairseq keeps all of a kind."""
     count = OTHERS
     for name, none in KEPT.items():
-        most = flags.get(name)
-        if not none(flags) and (not isinstance(most, int) or most < 1):
-            return 0
-        count += 0 if none(flags) else most
+        if not none(flags):
+            most = flags.get(name)
+            if not isinstance(most, int) or most < 1:
+                return 0
+            count += most
     return count

@@ -19,16 +19,9 @@ from typing import Any, Optional, TypeVar
 
 from ... import paths
 from .. import recipes
-from . import RunError
+from ..records import RunError
 from .terminal import LogView
 
-# For training on a CPU: glibc returns every freed tensor to the system and faults it in again; keeping the memory makes
-# training 1.5 times as fast or more. Child processes inherit these variables.
-KEEP_FREED_MEMORY = {
-    "MALLOC_MMAP_THRESHOLD_": "4294967296",
-    "MALLOC_TOP_PAD_": "268435456",
-    "MALLOC_TRIM_THRESHOLD_": "4294967296",
-}
 LEAST = 20  # in so many last seconds nothing is begun any more
 
 Job = TypeVar("Job")

@@ -24,13 +24,14 @@ from ... import plugins, processors
 from ...errors import OdeTransformerError
 from ...files import sha256, whole_folder, write_json
 from ...paths import shipped
-from .. import recipes, runs
+from .. import recipes, records, runs
+from ..records import OtherRunError, RunError, logs, matching
 from ..tasks import TASKS
 from ..tasks.task import OURS, Step, flags
 from ..tasks.translation import check_units
 from ..text import binarised
 from ..text.manifest import read_manifest
-from . import OtherRunError, RunError, checkpoints, command_lines, logs, plan, processes, records, schedule, training
+from . import checkpoints, command_lines, plan, processes, recording, schedule, training
 from .training import Place
 
 BEFORE_TRAINING = ("prepare", "start")
@@ -52,7 +53,7 @@ def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "", record: str =
     run_dir = run_dir or recipes.default_run_dir(recipe)
     record = record or f"{run_dir}/record.json"
     program, *words = shlex.split(recipe.data.prepare)
-    environment = processes.KEEP_FREED_MEMORY if place.cpu else {}
+    environment = processors.KEEP_FREED_MEMORY if place.cpu else {}
     evaluation = TASKS[recipe.task].evaluation(recipe, run_dir, ["--cpu"] if place.cpu else [])
     found = [
         Step("prepare", [shipped(program), *words], outputs=[recipe.data.directory]),
@@ -79,7 +80,7 @@ def _average_step(recipe: recipes.Recipe, run_dir: str) -> Step:
 def _record_step(recipe: recipes.Recipe, run_dir: str, output: str) -> Step:
     words = [*OURS, "record", recipe.given, *recipes.variant(recipe), "--run-dir", run_dir, "--output", output]
     seed = recipes.variant_seed(recipe)
-    call = partial(records.write_record, recipe.given, output, run_dir=run_dir, scale=recipe.scale, seed=seed)
+    call = partial(recording.write_record, recipe.given, output, run_dir=run_dir, scale=recipe.scale, seed=seed)
     return Step("record", words, [f"{run_dir}/run.json", f"{run_dir}/scores"], [output], call=call)
 
 
@@ -91,7 +92,7 @@ def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Ste
     source, output = _start_files(recipe, run_dir)
     other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.start_seed)
     folder = recipes.ROOT / Path(source).parent
-    if "train" in runs.read_stamps(folder) and (finished := runs.read(folder)):
+    if "train" in records.read_stamps(folder) and (finished := records.read_run(folder)):
         place = replace(place, precision=finished["precision"])  # a finished training serves, whatever its precision
     elif place.precision == "bf16" and training.is_of_fairseq(other.train.arch):
         place = replace(place, precision="fp32")  # fairseq would take bf16 for a TPU
@@ -196,7 +197,7 @@ class Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         # Of the tasks of one job the first holds the lock.
         with processes.alone_in(self.folder) if self.place.rank == 0 else contextlib.nullcontext(-1) as lock:
-            stamps = runs.read_stamps(self.folder)
+            stamps = records.read_stamps(self.folder)
             if first:
                 keys = [step.key for step in self.steps() if step.name in chosen and step.name != "train"]
                 stamps = {key: stamp for key, stamp in stamps.items() if key not in keys}
@@ -215,7 +216,7 @@ class Run:
                     do = {"average": self._average, **dict.fromkeys(EVALUATION, self._compute)}.get(step.name, execute)
                     seconds = do(step, lock)
                     if step.name == "generate":  # what translates with this model later searches as its scores did
-                        runs.note_search(self.folder, self.recipe)
+                        runs.note_decoding(self.folder, self.recipe)
                     self._stamp(step, stamps, seconds)
 
     def _is_done(self, step: Step, stamps: Mapping[str, Any]) -> bool:
@@ -253,7 +254,7 @@ class Run:
         Raises:
             OtherRunError: it is of another one.
         """
-        name, run, begun = self.run_dir, runs.read(self.folder), _begun(self.folder)
+        name, run, begun = self.run_dir, records.read_run(self.folder), _begun(self.folder)
         if begun and run is None:
             raise OtherRunError(
                 f"{name} holds checkpoints and no run.json, so they belong to another run; take another --run-dir"
@@ -262,9 +263,9 @@ class Run:
             raise OtherRunError(f"{name} holds another run's train.log, without run.json; take another --run-dir")
         if not begun:
             return
-        runs.check_recipe(run, name, self.recipe)
+        matching.check_recipe(run, name, self.recipe)
         if name == recipes.default_run_dir(self.recipe):
-            runs.check_file(run, name, self.recipe)
+            matching.check_file(run, name, self.recipe)
         (command,) = (step.command for step in self.steps() if step.name == "train")
         if not trained and (others := command_lines.differing(run["command"], command)):
             line = shlex.join(run["command"])
@@ -273,7 +274,7 @@ class Run:
     def _train(self, step: Step, stamps: dict[str, Any], trained: bool, average: bool, lock: int) -> None:
         """Train once, or resume an interrupted training."""
         name, data = self.run_dir, recipes.ROOT / self.recipe.data.directory
-        run, begun = runs.read(self.folder), _begun(self.folder)
+        run, begun = records.read_run(self.folder), _begun(self.folder)
         if trained and "train" not in stamps:
             raise RunError(f"--trained: {name} holds no finished training")
         self.check_own(trained)
@@ -329,8 +330,7 @@ class Run:
 
     def _check_average(self, config: Any, average: bool) -> None:
         try:
-            if doubt := schedule.check_average(self.recipe, config):
-                processes.say(f"warning: {doubt}")
+            schedule.check_average(self.recipe, config)
         except RunError as error:
             if average:
                 raise
@@ -353,7 +353,7 @@ class Run:
 
 def _begun(folder: Path) -> bool:
     """Whether the folder holds files of a training that must not be mixed with another's."""
-    return any(folder.glob("checkpoint*.pt")) or "train" in runs.read_stamps(folder)
+    return any(folder.glob("checkpoint*.pt")) or "train" in records.read_stamps(folder)
 
 
 def on_free_cores(step: Step) -> Step:
@@ -466,8 +466,6 @@ def run(
     wanted = []
     for name in names:
         recipe = recipes.load(name, scale=scale)
-        if recipe.added_to:
-            processes.say(f"warning: {recipe.added_to}")
         its_seeds = seeds or (recipe.seeds if scale == "full" else []) or [None]
         wanted += [recipes.load(name, scale=scale, seed=seed) for seed in its_seeds]
     if len(wanted) > 1 and (run_dir or record):

@@ -1,7 +1,6 @@
 """Recipes as a person reads them: what they are, and the commands of their steps."""
 
 import re
-import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,17 +27,13 @@ def show(
     seed: Optional[int] = None,
     devices: Optional[int] = None,
     precision: Optional[str] = None,
-    run_dir: str = "",
+    run_dir: Optional[str] = None,
 ) -> None:
-    """Print what a recipe is and the commands of its steps."""
-    print(shown(recipes.load(name, scale=scale, seed=seed), devices, precision, run_dir))
-
-
-def shown(
-    recipe: recipes.Recipe, devices: Optional[int] = None, precision: Optional[str] = None, run_dir: str = ""
-) -> str:
-    """Return a recipe as a person reads it: what it is, the paper's numbers, what runs take, and all commands."""
-    place = _place(recipe, devices, precision)
+    """Print a recipe as a person reads it: what it is, the paper's numbers, what runs take, and all commands."""
+    recipe = recipes.load(name, scale=scale, seed=seed)
+    # On the paper's GPUs, unless others are asked for.
+    devices = devices or (recipe.devices if recipe.scale == "full" else None) or 1
+    place = Place(devices=devices, precision=precision or recipe.train.precision)
     lines = [f"# {recipe.name}: {recipe.description}"]
     if recipe.scale == "small":
         lines.append(
@@ -47,9 +42,8 @@ def shown(
     else:
         lines += _about(recipe, place.devices, place.precision)
         lines.append(f"# plan: {plan.line([recipe] * max(1, len(recipe.seeds)))}")
-    lines += [f"# row: {recipe.added_to}"] * bool(recipe.added_to)
-    lines += runner.printed(runner.steps(recipe, place, run_dir)).splitlines()
-    return "\n".join(map(_wrapped, lines))
+    lines += runner.printed(runner.steps(recipe, place, run_dir or "")).splitlines()
+    print("\n".join(map(_wrapped, lines)))
 
 
 def _wrapped(line: str) -> str:
@@ -71,12 +65,6 @@ def _wrapped(line: str) -> str:
         else:
             lines.append(f"    {part}")
     return " \\\n".join(lines)
-
-
-def _place(recipe: recipes.Recipe, devices: Optional[int], precision: Optional[str]) -> Place:
-    """On the paper's GPUs, unless others are asked for."""
-    devices = devices or (recipe.devices if recipe.scale == "full" else None) or 1
-    return Place(devices=devices, precision=precision or recipe.train.precision)
 
 
 def _about(recipe: recipes.Recipe, devices: int, precision: str) -> list[str]:
@@ -120,28 +108,3 @@ def check(files: Sequence[str] = ()) -> None:
         except command_lines.FlagError as error:
             raise recipes.RecipeError(f"{name}: {error}") from error
         print(recipe.name)
-        if recipe.added_to:
-            print(f"warning: {recipe.added_to}", file=sys.stderr)
-
-
-def commands(
-    name: str,
-    step: str,
-    scale: str = "full",
-    seed: Optional[int] = None,
-    devices: Optional[int] = None,
-    precision: Optional[str] = None,
-    run_dir: str = "",
-) -> None:
-    """Print the commands of one step, each in a line.
-
-    Raises:
-        RecipeError: there is no such step.
-    """
-    recipe = recipes.load(name, scale=scale, seed=seed)
-    found = runner.steps(recipe, _place(recipe, devices, precision), run_dir)
-    chosen = [one.line() for one in found if one.name == step]
-    if not chosen and step != "start":  # most recipes start from nothing
-        raise recipes.RecipeError(f"step {step!r}: must be one of {', '.join(dict.fromkeys(s.name for s in found))}")
-    for line in chosen:
-        print(line)

@@ -1,53 +1,16 @@
-"""What a terminal shows: neither the noise of fairseq and hydra, nor lines that are for programs.
-
-Our commands run within :func:`tidy`. A program that they start writes all that it says to its log; :class:`LogView`
-shows what is worth seeing: warnings and errors, results of validation, and a bar of progress.
+"""What a terminal shows of a program, which writes all that it says to its log: warnings and errors, results of
+validation, and a bar of progress.
 """
 
 import contextlib
 import itertools
 import json
-import logging
 import re
 import sys
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-NOISE = (
-    r"hydra\.experimental\.(initialize|compose)\(\) is no longer experimental",
-    r"\s*The strict flag in the compose API is deprecated",
-    r"\s*The version_base parameter is not specified",
-    r"In '.*': (Defaults list is missing `_self_`|Usage of deprecated keyword in package header)",
-    r"\s*'.*' is validated against ConfigStore schema with the same name",
-    r"`torch\.cuda\.amp\.(autocast|GradScaler)\(args\.\.\.\)` is deprecated",
-    r"`isinstance\(treespec, LeafSpec\)` is deprecated",
-)
-"""Python's warnings of fairseq, hydra and PyTorch's exporter about each other, which no user can mend."""
-
-
-@contextlib.contextmanager
-def tidy() -> Iterator[None]:
-    """Keep what fairseq and hydra say at every start from standard error: messages below warnings, and ``NOISE``.
-
-    Where logging is not set up, fairseq's import has all loggers of the process print from INFO on: the hint at
-    tensorboardX, the plugin that "has already been imported". Here logging is set up before it, for warnings.
-    """
-    root, handlers = logging.getLogger(), []
-    if not root.handlers:
-        handlers.append(logging.StreamHandler())
-        handlers[0].setLevel(logging.WARNING)
-        handlers[0].setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
-        root.addHandler(handlers[0])
-    try:
-        with warnings.catch_warnings():
-            for message in NOISE:
-                warnings.filterwarnings("ignore", message)
-            yield
-    finally:
-        for handler in handlers:
-            root.removeHandler(handler)
-
+from ..records import logs
 
 RECORD = re.compile(
     r"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| )?(DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \| |:)([\w.]+)(?: \| |:)(.*)"
@@ -64,10 +27,6 @@ REINIT = re.compile(r"wandb: (wandb\.init\(\) called while a run is active|WARNI
 
 SHOWN = {"loss": "loss", "ppl": "perplexity", "accuracy": "accuracy", "wps": "words/s"}
 """What is shown of the progress of a training, by fairseq's name, and what it is called."""
-
-
-DIVERGED = re.compile(r"FloatingPointError: (?:gradients are Nan/Inf|Minimum loss scale reached)")
-"""How the traceback of a training ends, or the first of several, whose gradients are no finite numbers."""
 
 
 class LogView:
@@ -100,7 +59,7 @@ class LogView:
     def __exit__(self, *_: Any) -> None:
         if self.rest:
             self._line(self.rest.decode(errors="replace"))
-        if not any(map(DIVERGED.match, self.traceback)):
+        if not any(map(logs.DIVERGED.match, self.traceback)):
             self._release()
         self.bar.close()
 

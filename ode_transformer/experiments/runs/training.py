@@ -8,12 +8,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from ... import processors
 from ...paths import USER_DIR
 from .. import recipes
 from ..recipes import RecipeError
+from ..records import RunError
 from ..tasks import TASKS
 from ..tasks.task import Step, flags
-from . import RunError, processes
+from . import processes
 
 # Of fairseq-train, with a value: where it runs, and who else is told of its progress.
 PLACE_FLAGS = (
@@ -205,7 +207,7 @@ def step(recipe: recipes.Recipe, place: Place, run_dir: str, start: str = "") ->
         [f"{run_dir}/run.json", f"{run_dir}/checkpoint_last.pt"],
         where=where,
         launcher=_torchrun(place) if place.torchrun else [],
-        environment=processes.KEEP_FREED_MEMORY if place.cpu else {},
+        environment=processors.KEEP_FREED_MEMORY if place.cpu else {},
         log=f"{run_dir}/train.log",
     )
 

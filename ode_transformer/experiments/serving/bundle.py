@@ -9,11 +9,11 @@ from typing import Any, Optional
 
 import yaml
 
+from ... import markdown
 from ...files import read_json, sha256
 from ...version import __version__
-from .. import markdown
+from .. import records
 from ..metrics import METRICS
-from ..runs import records
 from .finding import Origin, find
 from .opening import open_origins
 from .translator import Translator

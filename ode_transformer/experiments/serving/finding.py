@@ -10,7 +10,7 @@ from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ...paths import ROOT
-from .. import runs
+from .. import records
 from ..text.manifest import MODEL_FILES
 from .export import is_exported
 
@@ -91,7 +91,7 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
     if not path.exists():
         raise OdeTransformerError(f"{model}: no such file or folder; must be a run, a checkpoint or a bundle")
     folder = path if path.is_dir() else path.parent
-    run = runs.read(folder)
+    run = records.read_run(folder)
     if path.is_dir():
         if run is None:
             raise OdeTransformerError(

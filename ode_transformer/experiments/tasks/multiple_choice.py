@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import OdeTransformerError
 from ...files import read_json, write_lines
-from ..schema import lacks, one_of
+from ...schema import lacks, one_of
 from ..text import segmentation
 from ..text.lines import lines_of
 from . import glue

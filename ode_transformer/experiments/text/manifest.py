@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ...files import copy_file, read_json, sha256, write_json, write_lines
+from ...schema import count, lacks
 from ...version import installed
-from ..schema import count, lacks
 from . import binarised
 from .binarised import count_tokens, numbered
 from .lines import TextError, count_lines, read_lines

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import OdeTransformerError
 from ...files import read_json, read_text, regular, whole
-from ..schema import count, lacks
+from ...schema import count, lacks
 
 OWN = ("sentencepiece.model",)
 GPT2 = ("encoder.json", "vocab.bpe")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Optional
 from ....errors import OdeTransformerError, install
 from ....files import read_json, sha256
 from ....processors import usable
-from ...schema import lacks, one_of
+from ....schema import lacks, one_of
 from ...text.binarised import symbols_of
 from ..backend import Backend, Found, Search
 

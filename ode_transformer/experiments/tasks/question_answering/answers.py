@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from ....errors import OdeTransformerError
 from ....files import read_json, write_json
+from ....schema import lacks
 from ...metrics import squad
-from ...schema import lacks
 
 PARTS = ("predictions", "no_answer", "nbest")
 _QUESTIONS = {

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ....errors import OdeTransformerError
 from ....files import read_json, write_lines, write_text
-from ...schema import lacks
+from ....schema import lacks
 from ...text import segmentation
 
 SPECIAL = 4  # of a sample: <s> question </s> </s> window </s>

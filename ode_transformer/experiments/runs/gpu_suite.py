@@ -24,9 +24,10 @@ from ... import files
 from ...paths import ROOT
 from .. import recipes
 from ..arguments import at_least
-from ..runs import RunError, processes, runner
-from ..runs.runner import Run
-from ..runs.training import Place, gpu_count, is_of_fairseq
+from ..records import RunError
+from . import processes, runner
+from .runner import Run
+from .training import Place, gpu_count, is_of_fairseq
 
 TIMED_OUT = 124  # what timeout(1) and this module call a command whose time was over
 NO_TESTS = 5  # pytest's exit status

@@ -7,9 +7,9 @@ from pathlib import Path
 from ...files import read_json
 from .. import recipes
 from ..metrics.scoring import report
-from ..runs import runner, training
 from ..tasks.translation import translations
 from ..text.fairseq_output import read_generate_output
+from . import runner, training
 
 RECIPE = "quickstart/macaron-tiny"
 SHOWN = 10

@@ -1,0 +1,198 @@
+"""The files that a run leaves, and their readers: ``run.json`` says what it is, ``steps.json`` which steps are done,
+``scores/SUBSET.json`` what a test set scored, and a record all of it; :mod:`.logs` reads ``train.log``.
+
+Imports neither torch nor fairseq.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Optional
+
+from ...errors import OdeTransformerError
+from ...files import read_json
+from ...schema import count, lacks, one_of
+from ..metrics import METRICS
+from ..recipes import PRECISIONS, Recipe
+
+KEYS = (
+    *("recipe", "given", "task", "scale", "seed", "precision", "command", "start", "data", "flags", "generate"),
+    *("dictionaries", "parameters", "model", "places", "devices"),
+)
+_RUN = {
+    **dict.fromkeys(KEYS, lambda _: ""),
+    **dict.fromkeys(("recipe", "given", "task", "scale", "data"), (None, str)),
+    **dict.fromkeys(("command", "flags"), (None, [str])),
+    "seed": (None, int),
+    "precision": (None, one_of(*PRECISIONS)),
+    "start": (None, {"file": str, "sha256": str}),
+    "generate": (None, dict),
+    "dictionaries": (None, {str: str}),
+    "parameters": (None, {"all": count, "trained": count}),
+    "model": (None, dict),
+    "places": (None, [{"where": [str], "hardware": dict, "versions": dict}]),
+    "devices": (None, count),
+    "plugin": (..., {"name": str, "sha256": str}),
+}
+
+# The form of a record. Records of the first versions lack some keys.
+_ENTRY = {"num_updates": count, str: float}  # of a curve
+_HARDWARE = {"gpus": (..., None, [str])}
+_TRAINING = {
+    "curve": [{"num_updates": (..., count), str: float}],
+    "progress": (..., [_ENTRY]),
+    "validation": (..., [_ENTRY]),
+    "seconds": float,
+    "parameters": count,
+    "trained_on": (..., [{"hardware": _HARDWARE}]),
+}
+_CLASSES = {
+    "classes": (..., [str]),
+    "confusion": (..., [[count]]),
+    "report": (..., {str: {"precision": float, "recall": float, "f1": float, "examples": count}}),
+}
+_METRICS: dict[str, Any] = {"accuracy": {**_CLASSES}}
+for _metric in METRICS.values():
+    _METRICS.setdefault(_metric.entry or _metric.name, {}).update({_metric.key: float, "signature": (..., str)})
+_SCORES = {name: (..., None, form) for name, form in _METRICS.items()}
+SCORES = {**_SCORES, "source": (..., {**_SCORES, "label": str})}
+"""The scores of a test set."""
+
+RECORD = {
+    **dict.fromkeys(("recipe", "task", "scale", "description", "command"), str),
+    "precision": one_of(*PRECISIONS),
+    "seeds": [int],
+    "flags": [str],
+    "paper": [{"scores": {str: {str: float}}}],
+    "averaged": list,
+    "scores": {str: SCORES},
+    "training": _TRAINING,
+    "devices": count,
+    "hardware": _HARDWARE,
+    "versions": dict,
+    "commands": (..., [{"command": str}]),
+    "translations": (..., {str: str}),
+    "sha256": (..., {str: str}),
+}
+
+
+class RunError(OdeTransformerError):
+    """A run that cannot be started or resumed; the message names the folder and the reason."""
+
+
+class OtherRunError(RunError):
+    """The folder of a run holds another run."""
+
+
+class RecordError(OdeTransformerError):
+    """A run lacks something that a record needs; the message names the file and what is missing."""
+
+
+def read_run(run_dir: str | Path) -> Optional[dict[str, Any]]:
+    """What ``run.json`` says, or None where no training began.
+
+    Raises:
+        RunError: it cannot be read, or an older version of this package trained there.
+    """
+    folder = Path(run_dir)
+    if not (folder / "run.json").exists():
+        if (folder / "train.command").exists():
+            raise RunError(
+                f"{run_dir} was made by an older version of this package: it has train.command and no run.json. Finish "
+                "it with that version, or take another --run-dir"
+            )
+        return None
+    run = read_json(folder / "run.json", RunError)
+    if wrong := lacks(run, _RUN):
+        raise RunError(f"{folder / 'run.json'}: is not what ode-transformer run writes: {wrong}")
+    return run
+
+
+def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
+    """The stamps of a run's finished steps, in the order in which they were finished."""
+    path = Path(run_dir) / "steps.json"
+    stamps = read_json(path, RunError) if path.exists() else {}
+    if wrong := lacks(stamps, {str: {"command": [str], "line": str, "seconds": float}}):
+        raise RunError(f"{path}: is not what ode-transformer run writes: {wrong}")
+    return stamps
+
+
+def check_scores(recipe: Recipe, run_dir: Path) -> None:
+    """Check that the scores of a run belong to the model and the outputs that are in its folder now.
+
+    Raises:
+        RecordError: a step before the scores was done again, but the scores were not.
+        RunError: ``steps.json`` cannot be read.
+    """
+    stamps = read_stamps(run_dir)
+    if stamps and (old := [subset for subset in recipe.subsets if f"score {subset}" not in stamps]):
+        raise RecordError(
+            f"{run_dir}: the score of {old[0]} is missing, or older than the averaged model or its outputs; score "
+            f"them again with ode-transformer run {recipe.given}, the same options and --run-dir {run_dir}"
+        )
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record that :func:`record` made.
+
+    Raises:
+        RecordError: it cannot be read, or lacks what such a record has.
+    """
+    return check_record(read_json(path, RecordError), path)
+
+
+def check_record(found: Any, path: Path) -> dict[str, Any]:
+    """The content of a file, if it is that of a record.
+
+    Raises:
+        RecordError: it lacks what a record of a run has.
+    """
+    wrong = lacks(found, RECORD)
+    if not wrong and not found["seeds"]:
+        wrong = "seeds must be one or more"
+    if not wrong and not any("num_updates" in entry for entry in found["training"]["curve"]):
+        wrong = "training.curve has no number of updates"
+    wrong = wrong or next(filter(None, (_odd_classes(name, one) for name, one in found["scores"].items())), "")
+    if wrong:
+        raise RecordError(f"{path}: is not what ode-transformer record writes: {wrong}")
+    return found
+
+
+def _odd_classes(test_set: str, scores: dict[str, Any]) -> str:
+    """What is wrong with a classifier's matrix, whose rows and columns are its classes."""
+    accuracy = scores.get("accuracy") or {}
+    if not _CLASSES.keys() & accuracy.keys():
+        return ""
+    if missing := sorted(_CLASSES.keys() - accuracy.keys()):
+        return f"scores.{test_set}.accuracy.{missing[0]} is missing"
+    sizes = {len(accuracy["confusion"]), *map(len, accuracy["confusion"])}
+    return "" if sizes == {len(accuracy["classes"])} else f"scores.{test_set}.accuracy.confusion must be of its classes"
+
+
+def read_scores(path: Path) -> dict[str, Any]:
+    """The scores of a test set that ``ode-transformer score`` wrote.
+
+    Raises:
+        RecordError: they cannot be read, or are of another form.
+    """
+    scores = read_json(path, RecordError)
+    if wrong := lacks(scores, SCORES):
+        raise RecordError(f"{path}: is not what ode-transformer score writes: {wrong}")
+    return scores
+
+
+def curve_points(training: Mapping[str, Any], key: str) -> list[tuple[int, float]]:
+    """A curve of a training, (updates, value): as it was logged by updates, otherwise by epochs.
+
+    Args:
+        training: what a record of a run has under ``training``.
+        key: ``train_`` or ``valid_``, and the name of a value, such as ``valid_ppl``.
+    """
+    kind, _, name = key.partition("_")
+    finer = training.get({"train": "progress", "valid": "validation"}[kind]) or []
+    by_updates = [(entry["num_updates"], entry[name]) for entry in finer if name in entry]
+    return by_updates or [(e["num_updates"], e[key]) for e in training["curve"] if key in e and "num_updates" in e]
+
+
+def translations_beside(path: Path, test_set: str) -> Path:
+    """The file beside a record of what the system made of a test set: translations, or what its task has for them."""
+    return path.with_name(f"{path.name.removesuffix('.json')}.{test_set}.txt")

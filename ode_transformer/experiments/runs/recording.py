@@ -1,0 +1,139 @@
+"""Records of runs: what was run, on what, with which versions, and what came out.
+
+A record is a small JSON file that is written from the files of a finished run: its log, its scores, its data's
+manifest. Nothing in it is typed by hand.
+"""
+
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import Any, Optional
+
+from ... import machine, paths
+from ...files import read_json, sha256, write_json, write_lines
+from .. import recipes, records
+from ..records import RecordError, check_scores, logs, matching, read_scores, translations_beside
+from ..tasks import TASKS
+
+FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "MOSES_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # that name one
+
+
+def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
+    """Gather the record of a finished run.
+
+    What was run is read from what it left, not from the recipe, which the command line may have overridden.
+
+    Args:
+        recipe: what was run.
+        run_dir: its folder, with ``run.json``, ``steps.json``, ``train.log``, ``average.pt`` and
+            ``scores/SUBSET.json``.
+
+    Raises:
+        RecordError: a score is missing or older than the outputs that it scores, or a file cannot be read.
+        RunError: ``run.json`` cannot be read, or is of another recipe.
+        CheckpointError: the averaged checkpoint cannot be read.
+    """
+    from ... import checkpoints
+
+    run = records.read_run(run_dir)
+    if run is not None:
+        matching.check_recipe(run, run_dir, recipe)
+    check_scores(recipe, run_dir)
+    if run is None:
+        raise RecordError(f"{run_dir / 'run.json'}: not there; ode-transformer run writes it when training begins")
+    scores = {}
+    for subset, test_set in recipe.subsets.items():
+        scores[test_set] = read_scores(run_dir / "scores" / f"{subset}.json")
+    manifest = recipes.ROOT / recipe.data.directory / "manifest.json"
+    averaged = checkpoints.load(run_dir / "average.pt")
+    hashes = {"average.pt": sha256(run_dir / "average.pt")}
+    if run["start"]:
+        hashes["start"] = run["start"]["sha256"]
+    # Folders differ between machines, and are replaced by names.
+    folders = {run_dir: recipes.default_run_dir(recipe), paths.SHARE: ".", paths.ROOT: "."}
+    folders |= {Path(os.environ[name]): f"${name}" for name in FOLDERS if os.environ.get(name)}
+
+    def plain(text: str) -> str:
+        for folder, name in folders.items():
+            for path in {str(folder), str(folder.absolute()), str(folder.resolve())} - {"."}:
+                text = re.sub(rf"(?<![\w./-]){re.escape(path)}(?![^/\s])", lambda _, name=name: name, text)
+        return text
+
+    log = logs.read_log(run_dir / "train.log")
+    several = len(log["validation"]) > len(log["curve"])
+    stamps = records.read_stamps(run_dir)
+    places = [{key: place[key] for key in ("hardware", "versions")} for place in run["places"]]
+    return {
+        "recipe": recipe.name,
+        "task": recipe.task,
+        "scale": recipe.scale,
+        "description": recipe.description,
+        "seeds": [run["seed"]],
+        "precision": run["precision"],
+        "flags": run["flags"],
+        "devices": run["devices"],
+        "scores": scores,
+        "paper": [vars(paper) for paper in recipe.paper],
+        "averaged": averaged.get("averaged_from", []),
+        "training": {
+            "parameters": run["parameters"]["all"],
+            "trained_parameters": run["parameters"]["trained"],
+            "curve": log["curve"],
+            **({"progress": log["training"], "validation": log["validation"]} if several else {}),
+            "seconds": log["seconds"],
+            "trained_on": [place for i, place in enumerate(places) if place not in places[:i]],
+        },
+        "command": plain(shlex.join([*run["command"], *run["places"][-1]["where"]])),
+        "commands": [
+            {"command": plain(stamp["line"]), "seconds": stamp["seconds"]}
+            for key, stamp in stamps.items()
+            if key not in ("train", "record")  # the former is above, its time in the log whatever stopped it
+        ],
+        "model": run["model"],
+        **({"plugin": run["plugin"]} if "plugin" in run else {}),
+        "sha256": hashes,
+        "data": read_json(manifest) if manifest.is_file() else None,
+        **machine.here_and_now(),
+    }
+
+
+def write_record(
+    name: str,
+    output: str | Path,
+    *,
+    run_dir: Optional[str | Path] = None,
+    scale: str = "full",
+    seed: Optional[int] = None,
+    translations: bool = False,
+) -> None:
+    """Write the record of a finished run, and print its file.
+
+    Args:
+        name: of the run's recipe.
+        output: the JSON file to write.
+        run_dir: the run's folder; by default the recipe's.
+        scale: of the recipe.
+        seed: of the run.
+        translations: also write the system's output for each test set beside the record, a text file each.
+    """
+    recipe = recipes.load(name, scale=scale, seed=seed)
+    folder = Path(run_dir or recipes.ROOT / recipes.default_run_dir(recipe))
+    if translations and TASKS[recipe.task].outputs is None:
+        kept = ", ".join(name for name, task in TASKS.items() if task.outputs)
+        raise RecordError(f"--translations: {recipe.name} is of task {recipe.task}; must be one of {kept}")
+    content = record(recipe, folder)
+    if translations:
+        content["translations"] = _write_translations(recipe, folder, Path(output))
+    write_json(output, content)
+    print(output)
+
+
+def _write_translations(recipe: recipes.Recipe, run_dir: Path, output: Path) -> dict[str, str]:
+    """Write what the system made of every test set beside a record; the SHA-256 of each file."""
+    hashes = {}
+    for subset, test_set in recipe.subsets.items():
+        path = translations_beside(output, test_set)
+        write_lines(path, TASKS[recipe.task].outputs(recipe, run_dir, subset))
+        hashes[test_set] = sha256(path)
+    return hashes
