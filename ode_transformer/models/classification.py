@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..config import HasFlags, option, register_architectures
 from ..modules.options import SplitTransformerConfig
-from ..modules.stacks import Encoder
+from ..modules.stacks import Encoder, SplitStack
 from .transformer import add_positions_and_freeze, nested
 
 LONGEST = "longest sentence in tokens, for the task as well"
@@ -38,37 +38,36 @@ class ClassificationHead(nn.Module):
         return self.out_proj(self.layer_norm(mean.type_as(x)))
 
 
+@dataclass
+class EncoderClassifierConfig(SplitTransformerConfig):
+    """The options of an encoder; those of decoders are refused, or a warning names them."""
+
+    encoder_normalize_before: bool = True
+    max_positions: int = option(512, LONGEST)
+
+
+@register_model("transformer_encoder", dataclass=EncoderClassifierConfig)
 class EncoderClassifier(HasFlags, FairseqEncoderModel):
-    """An encoder and its classification heads; a family registers a subclass with its configuration and its encoder."""
+    """A Transformer encoder with classification heads (``--arch transformer_small``); TransEvolve has a subclass."""
+
+    config_class, encoder_class, nested = EncoderClassifierConfig, Encoder, staticmethod(nested)
 
     def __init__(self, cfg: TransformerConfig, encoder: nn.Module):
         super().__init__(encoder)
         self.cfg = cfg
         self.classification_heads = nn.ModuleDict()
-
-    @classmethod
-    def nested(cls, cfg: Any) -> TransformerConfig:
-        """The configuration that fairseq's encoder is built from."""
-        raise NotImplementedError
-
-    @classmethod
-    def build_encoder(cls, cfg: TransformerConfig, dictionary: Any, embedding: nn.Embedding) -> nn.Module:
-        """The encoder."""
-        raise NotImplementedError
+        if isinstance(encoder, SplitStack):
+            add_positions_and_freeze(self, cfg, encoder=encoder)
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "EncoderClassifier":
-        """Build the model, for sentences as long as the task's.
-
-        Raises:
-            OdeTransformerError: an option is unknown or missing, or its value is invalid.
-        """
-        cfg = cls.nested(cfg)
+        """The model of a flat configuration, whose options ``nested`` checks, for sentences as long as the task's."""
+        cfg = cls.nested(cfg, cls.config_class, alone="encoder")
         cfg.max_source_positions = cfg.max_target_positions = cfg.max_positions
         embedding = TransformerModelBase.build_embedding(
             cfg, task.source_dictionary, cfg.encoder.embed_dim, cfg.encoder.embed_path
         )
-        return cls(cfg, cls.build_encoder(cfg, task.source_dictionary, embedding))
+        return cls(cfg, cls.encoder_class(cfg, task.source_dictionary, embedding))
 
     def register_classification_head(self, name: str, num_classes: int) -> None:
         """Add a classification head; fairseq's task calls this."""
@@ -95,42 +94,10 @@ class EncoderClassifier(HasFlags, FairseqEncoderModel):
         return self.cfg.max_source_positions
 
 
-@dataclass
-class TransformerClassifierConfig(SplitTransformerConfig):
-    """The options of an encoder; those of decoders are refused, or a warning names them."""
-
-    encoder_normalize_before: bool = True
-    max_positions: int = option(512, LONGEST)
-
-
-@register_model("transformer_encoder", dataclass=TransformerClassifierConfig)
-class TransformerClassifier(EncoderClassifier):
-    """A Transformer encoder with classification heads (``--arch transformer_small``)."""
-
-    config_class = TransformerClassifierConfig
-
-    def __init__(self, cfg: TransformerConfig, encoder: Encoder):
-        super().__init__(cfg, encoder)
-        add_positions_and_freeze(self, cfg, {"encoder": encoder})
-
-    @classmethod
-    def nested(cls, cfg: Any) -> TransformerConfig:
-        """The configuration that fairseq's encoder is built from.
-
-        Raises:
-            OdeTransformerError: an option is unknown or missing, its value is invalid, or it has no meaning here.
-        """
-        return nested(cfg, cls.config_class, alone="encoder")
-
-    @classmethod
-    def build_encoder(cls, cfg: TransformerConfig, dictionary: Any, embedding: nn.Embedding) -> Encoder:
-        return Encoder(cfg, dictionary, embedding)
-
-
 ARCHITECTURES = {
     "transformer_small": {
         "encoder_embed_dim": 256, "encoder_ffn_embed_dim": 1024, "encoder_attention_heads": 8, "encoder_layers": 6,
     },
 }  # fmt: skip
 
-register_architectures("transformer_encoder", TransformerClassifierConfig, ARCHITECTURES)
+register_architectures("transformer_encoder", EncoderClassifierConfig, ARCHITECTURES)

@@ -50,7 +50,7 @@ class OdeLanguageModel(HasFlags, FairseqLanguageModel):
 
     def __init__(self, cfg: TransformerConfig, decoder: Decoder):
         super().__init__(decoder)
-        add_positions_and_freeze(self, cfg, {"decoder": decoder})
+        add_positions_and_freeze(self, cfg, decoder=decoder)
         self.graphs = build_graphs(cfg, decoder)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **more: Any) -> tuple[Tensor, dict]:
@@ -61,12 +61,7 @@ class OdeLanguageModel(HasFlags, FairseqLanguageModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "OdeLanguageModel":
-        """Build the model, for samples as long as the task's.
-
-        Raises:
-            OdeTransformerError: an option is unknown or missing, its value is invalid, it cannot be combined with
-                another, or it is an option of encoders.
-        """
+        """The model of a flat configuration, whose options ``nested`` checks, for samples as long as the task's."""
         cfg = nested(cfg, cls.config_class, alone="decoder")
         cfg.max_target_positions = max(cfg.tokens_per_sample, cfg.max_target_positions)
         embedding = SplitTransformerModel.build_embedding(
@@ -75,18 +70,7 @@ class OdeLanguageModel(HasFlags, FairseqLanguageModel):
         return cls(cfg, Decoder(cfg, task.target_dictionary, embedding, no_encoder_attn=True))
 
 
-def _size(width: int, inner: int, heads: int, layers: int) -> dict[str, int]:
-    return {
-        "decoder_embed_dim": width,
-        "decoder_ffn_embed_dim": inner,
-        "decoder_attention_heads": heads,
-        "decoder_layers": layers,
-    }
-
-
-ARCHITECTURES = {
-    "ode_transformer_lm_ptb_1l": _size(512, 2048, 8, 1),
-    "ode_transformer_lm_ptb_2l": _size(512, 2048, 8, 2),
-}
+_SIZE = {"decoder_embed_dim": 512, "decoder_ffn_embed_dim": 2048, "decoder_attention_heads": 8}
+ARCHITECTURES = {f"ode_transformer_lm_ptb_{layers}l": _SIZE | {"decoder_layers": layers} for layers in (1, 2)}
 
 register_architectures("ode_transformer_lm", LanguageModelConfig, ARCHITECTURES)

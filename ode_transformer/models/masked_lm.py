@@ -138,17 +138,16 @@ class MaskedLanguageModel(HasFlags, RobertaModel):
         self.classification_heads = nn.ModuleDict()
         self.span_head = None
         encoder.apply(_draw)
-        add_positions_and_freeze(self, cfg, {"encoder": encoder.sentence_encoder})
+        add_positions_and_freeze(self, cfg, encoder=encoder.sentence_encoder)
         if isinstance(self.position_encoder, BlockPositions):  # a flow, and its b(0), start as its own paper says
             self.position_encoder.apply(_draw)
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "MaskedLanguageModel":
-        """Build the model, for samples as long as the task's unless ``max_positions`` is given.
+        """The model of a flat configuration, for samples as long as the task's unless ``max_positions`` is given.
 
         Raises:
-            OdeTransformerError: an option is unknown or missing, its value is invalid, it cannot be combined with
-                another, or it is an option of decoders.
+            OdeTransformerError: as in ``nested``, or the embeddings are to come from a file.
         """
         args = argparse.Namespace(**{f.name: f.default for f in fields(cls.config_class)} | plain(cfg))
         if args.max_positions is None:

@@ -15,15 +15,15 @@ needed, and ``modules/feed_forward.py`` how the random matrices are computed.
 they differ, and what both forms here take from the released code.
 
 Parameters that the paper counts but that have no effect are frozen: W~k of every initial state (softmax cancels it) and
-the singular values that meet no row of V. ``model.trained`` and ``model.frozen`` are the numbers of parameters.
+the singular values that meet no row of V. ``fairseq-train`` logs how many parameters are trained.
 
 ``transevolve_small*`` is an encoder with a classification head (fairseq's task ``sentence_prediction``), of the size in
 the paper's classification experiments.
 """
 
-import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Optional
 
 import torch
@@ -33,7 +33,7 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from ..config import FlatTransformerConfig, option, register_architectures, to_transformer_config
+from ..config import FlatTransformerConfig, option, register_architectures
 from ..errors import OdeTransformerError
 from ..modules import compilation
 from ..modules.dropout import Dropout
@@ -41,13 +41,11 @@ from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState,
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
 from ..modules.layers import Context
 from ..modules.recomputation import recompute
-from ..modules.rules import check_alone, flag, of_all_models, refuse
+from ..modules.rules import flag, of_all_models, refuse
 from ..modules.stacks import PlainDecoder, PlainEncoder
 from ..numerics.sinusoids import sinusoids
 from .classification import LONGEST, EncoderClassifier
-from .transformer import EncoderDecoder
-
-logger = logging.getLogger(__name__)
+from .transformer import EncoderDecoder, nested
 
 
 @dataclass
@@ -89,19 +87,13 @@ def rules(cfg: TransformerConfig) -> Iterator[str]:
             )
 
 
-def _nested(flat: Any, config_class: type, alone: Optional[str] = None) -> TransformerConfig:
-    """As ``transformer.nested``; a block takes the place of a layer.
-
-    Raises:
-        OdeTransformerError: an option has no meaning here, or its value is invalid.
-    """
-    cfg = to_transformer_config(flat, config_class)
-    if alone:
-        check_alone(cfg, alone, flat, config_class)
+def _prepare(cfg: TransformerConfig, sides: Sequence[str]) -> None:
     refuse(rules(cfg))
-    refuse(of_all_models(cfg, (alone,) if alone else ("encoder", "decoder")))
-    cfg.encoder.layers = cfg.decoder.layers = cfg.evolution_blocks
-    return cfg
+    refuse(of_all_models(cfg, sides))
+    cfg.encoder.layers = cfg.decoder.layers = cfg.evolution_blocks  # a block takes the place of a layer
+
+
+_nested = staticmethod(partial(nested, prepare=_prepare))
 
 
 class Block(nn.Module):
@@ -273,44 +265,12 @@ class TransEvolveDecoder(_Evolving, PlainDecoder):
         """None, because the kernel is causal without a mask, which would be a (T, T) matrix."""
 
 
-class _Counted:
-    """Separate numbers of trained and frozen parameters."""
-
-    @property
-    def trained(self) -> int:
-        """The number of parameters that training changes."""
-        return sum(p.numel() for p in self.parameters() if p.requires_grad)
-
-    @property
-    def frozen(self) -> int:
-        """The number of parameters that the paper counts but that have no effect."""
-        return sum(p.numel() for p in self.parameters() if not p.requires_grad)
-
-
 @register_model("transevolve", dataclass=TransEvolveConfig)
-class TransEvolveModel(_Counted, EncoderDecoder):
+class TransEvolveModel(EncoderDecoder):
     """TransEvolve for translation (``--arch transevolve_fullff_1`` and others)."""
 
-    config_class = TransEvolveConfig
-
-    @classmethod
-    def build_model(cls, cfg: Any, task: Any) -> "TransEvolveModel":
-        """Build the model from the family's flat configuration.
-
-        Raises:
-            OdeTransformerError: a field is unknown or missing, its value is invalid, or it has no meaning here.
-        """
-        model = super().build_model(_nested(cfg, TransEvolveConfig), task)
-        logger.info(f"parameters: {model.trained:,} trained, {model.frozen:,} frozen")
-        return model
-
-    @classmethod
-    def build_encoder(cls, cfg: TransformerConfig, src_dict: Any, embed_tokens: nn.Embedding) -> TransEvolveEncoder:
-        return TransEvolveEncoder(cfg, src_dict, embed_tokens)
-
-    @classmethod
-    def build_decoder(cls, cfg: TransformerConfig, tgt_dict: Any, embed_tokens: nn.Embedding) -> TransEvolveDecoder:
-        return TransEvolveDecoder(cfg, tgt_dict, embed_tokens)
+    config_class, encoder_class, decoder_class = TransEvolveConfig, TransEvolveEncoder, TransEvolveDecoder
+    nested = _nested
 
 
 @dataclass
@@ -321,18 +281,10 @@ class TransEvolveClassifierConfig(TransEvolveConfig):
 
 
 @register_model("transevolve_encoder", dataclass=TransEvolveClassifierConfig)
-class TransEvolveClassifier(_Counted, EncoderClassifier):
+class TransEvolveClassifier(EncoderClassifier):
     """TransEvolve's encoder with classification heads (``--arch transevolve_small`` and others)."""
 
-    config_class = TransEvolveClassifierConfig
-
-    @classmethod
-    def nested(cls, cfg: Any) -> TransformerConfig:
-        return _nested(cfg, cls.config_class, alone="encoder")
-
-    @classmethod
-    def build_encoder(cls, cfg: TransformerConfig, dictionary: Any, embedding: nn.Embedding) -> TransEvolveEncoder:
-        return TransEvolveEncoder(cfg, dictionary, embedding)
+    config_class, encoder_class, nested = TransEvolveClassifierConfig, TransEvolveEncoder, _nested
 
 
 def _row(feed_forward: str, blocks: int, embed_dim: int, heads: int) -> dict:

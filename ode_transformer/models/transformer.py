@@ -5,7 +5,7 @@ and FLOATER share every option below; TransEvolve has blocks of another kind, an
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
@@ -17,7 +17,7 @@ from ..modules.graphs import TrainingGraphs
 from ..modules.options import SplitTransformerConfig
 from ..modules.positions import build_position_encoder
 from ..modules.rules import check, check_alone
-from ..modules.stacks import Decoder, Encoder, PlainDecoder, PlainEncoder, SplitStack
+from ..modules.stacks import Decoder, Encoder, SplitStack
 from ..numerics.splitting import SPLITTINGS
 
 
@@ -46,53 +46,48 @@ def row(system: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     return {**fields, **system}
 
 
-def nested(flat: Any, config_class: type, alone: Optional[str] = None) -> TransformerConfig:
+def prepare(cfg: TransformerConfig, sides: Sequence[str]) -> None:
+    """Check the options of a model that has these sides, and set those that follow from others."""
+    if cfg.position_encoder == "learned":
+        cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
+    check(cfg, sides)
+
+
+def nested(
+    flat: Any,
+    config_class: type,
+    alone: Optional[str] = None,
+    prepare: Callable[[TransformerConfig, Sequence[str]], None] = prepare,
+) -> TransformerConfig:
     """The nested configuration that fairseq's Transformer is built from.
 
     Args:
         flat: the flat configuration, or fairseq's or hydra's version of it.
         config_class: its class.
         alone: the only side of the model, ``encoder`` or ``decoder``; None if it has both.
+        prepare: the checks of the family.
 
     Raises:
         OdeTransformerError: a field is unknown or missing, its value is invalid, it cannot be combined with another, or
             it chooses a method for a side that is not there.
     """
     cfg = to_transformer_config(flat, config_class)
-    if cfg.position_encoder == "learned":
-        cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
     if alone:
         check_alone(cfg, alone, flat, config_class)
-    check(cfg, (alone,) if alone else ("encoder", "decoder"))
+    prepare(cfg, (alone,) if alone else ("encoder", "decoder"))
     return cfg
 
 
-def add_positions_and_freeze(model: nn.Module, cfg: TransformerConfig, sides: Mapping[str, SplitStack]) -> None:
-    """Give a model its position encoder, which its stacks refer to, and turn off gradients as ``--freeze`` asks.
+def add_positions_and_freeze(model: nn.Module, cfg: TransformerConfig, **sides: SplitStack) -> None:
+    """Give a model with these sides its position encoder, and turn off gradients as ``--freeze`` asks.
 
-    Args:
-        model: without a position encoder.
-        cfg: its configuration.
-        sides: its stacks by name, encoder and decoder.
+    Raises:
+        OdeTransformerError: the pattern of ``--freeze`` is not a regular expression, or matches no name.
     """
     model.position_encoder = build_position_encoder(cfg, sides)
     for stack in sides.values():
         stack.tell_positions(model.position_encoder)
-    freeze(model, cfg.freeze)
-
-
-def build_graphs(cfg: TransformerConfig, decoder: nn.Module) -> Optional[TrainingGraphs]:
-    """The recorded training passes of a model with this decoder, if they are asked for."""
-    return TrainingGraphs(decoder.dictionary.pad(), decoder.dictionary.eos()) if cfg.cuda_graphs else None
-
-
-def freeze(model: nn.Module, pattern: Optional[str]) -> None:
-    """Turn off gradients for the parameters whose names contain a match of a regular expression.
-
-    Raises:
-        OdeTransformerError: the pattern is not a regular expression, or matches no name.
-    """
-    if pattern is None:
+    if (pattern := cfg.freeze) is None:
         return
     try:
         found = [p for name, p in model.named_parameters() if re.search(pattern, name)]
@@ -107,27 +102,40 @@ def freeze(model: nn.Module, pattern: Optional[str]) -> None:
         p.requires_grad_(False)
 
 
-class EncoderDecoder(HasFlags, TransformerModelBase):
-    """fairseq's encoder-decoder, whose training passes can be recorded."""
+def build_graphs(cfg: TransformerConfig, decoder: nn.Module) -> Optional[TrainingGraphs]:
+    """The recorded training passes of a model with this decoder, if they are asked for."""
+    return TrainingGraphs(decoder.dictionary.pad(), decoder.dictionary.eos()) if cfg.cuda_graphs else None
 
-    def __init__(self, args: Any, encoder: PlainEncoder, decoder: PlainDecoder):
+
+class EncoderDecoder(HasFlags, TransformerModelBase):
+    """fairseq's encoder-decoder with stacks of ours, whose training passes can be recorded."""
+
+    config_class: type
+    encoder_class: type
+    decoder_class: type
+    nested = staticmethod(nested)
+
+    def __init__(self, args: Any, encoder: nn.Module, decoder: nn.Module):
         super().__init__(args, encoder, decoder)
         self.graphs = build_graphs(self.cfg, decoder)
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "EncoderDecoder":
+        """The model of a flat configuration, whose options ``nested`` checks."""
+        return super().build_model(cls.nested(cfg, cls.config_class), task)
+
+    @classmethod
+    def build_encoder(cls, cfg: TransformerConfig, src_dict: Any, embed_tokens: nn.Embedding) -> nn.Module:
+        return cls.encoder_class(cfg, src_dict, embed_tokens)
+
+    @classmethod
+    def build_decoder(cls, cfg: TransformerConfig, tgt_dict: Any, embed_tokens: nn.Embedding) -> nn.Module:
+        return cls.decoder_class(cfg, tgt_dict, embed_tokens)
 
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor], prev_output_tokens: Tensor, **more: Any
     ) -> tuple[Tensor, dict]:
-        """As in fairseq's Transformer.
-
-        Args:
-            src_tokens: (B, S).
-            src_lengths: (B,).
-            prev_output_tokens: (B, T).
-            more: further arguments of fairseq's Transformer.
-
-        Returns:
-            Scores (B, T, vocabulary size), and the decoder's dictionary.
-        """
+        """As in fairseq: tokens (B, S) and (B, T) -> scores (B, T, vocabulary size), and the decoder's dictionary."""
         tokens = {"src_tokens": src_tokens, "prev_output_tokens": prev_output_tokens}
         if self.graphs is None:
             return self._pass(**tokens, **more)
@@ -144,11 +152,11 @@ class EncoderDecoder(HasFlags, TransformerModelBase):
 class SplitTransformerModel(EncoderDecoder):
     """A Transformer with our layers; a family registers a subclass with its configuration."""
 
-    config_class = SplitTransformerConfig
+    config_class, encoder_class, decoder_class = SplitTransformerConfig, Encoder, Decoder
 
     def __init__(self, args: Any, encoder: Encoder, decoder: Decoder):
         super().__init__(args, encoder, decoder)
-        add_positions_and_freeze(self, self.cfg, {"encoder": encoder, "decoder": decoder})
+        add_positions_and_freeze(self, self.cfg, encoder=encoder, decoder=decoder)
 
     def _pass(
         self, src_tokens: Tensor, prev_output_tokens: Tensor, return_all_hiddens: bool = True, **more: Any
@@ -158,22 +166,3 @@ class SplitTransformerModel(EncoderDecoder):
             solution = self.position_encoder.solve(max(src_tokens.size(1), prev_output_tokens.size(1)))
         encoder_out = self.encoder(src_tokens, None, return_all_hiddens, solution=solution)
         return self.decoder(prev_output_tokens, encoder_out, solution=solution, **more)
-
-    @classmethod
-    def build_model(cls, cfg: Any, task: Any) -> "SplitTransformerModel":
-        """Build the model from the family's flat configuration, or from fairseq's or hydra's version of it.
-
-        Raises:
-            OdeTransformerError: a field is unknown or missing, its value is invalid, or it cannot be combined with
-                another.
-        """
-        cfg = nested(cfg, cls.config_class)
-        return super().build_model(cfg, task)
-
-    @classmethod
-    def build_encoder(cls, cfg: TransformerConfig, src_dict: Any, embed_tokens: nn.Embedding) -> Encoder:
-        return Encoder(cfg, src_dict, embed_tokens)
-
-    @classmethod
-    def build_decoder(cls, cfg: TransformerConfig, tgt_dict: Any, embed_tokens: nn.Embedding) -> Decoder:
-        return Decoder(cfg, tgt_dict, embed_tokens)

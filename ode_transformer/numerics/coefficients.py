@@ -75,11 +75,7 @@ class Ones(Coefficients):
 
 
 class Scalars(Coefficients):
-    """gamma_i is learned, one number per stage.
-
-    Args:
-        initial: the initial values of gamma.
-    """
+    """gamma_i is learned, one number per stage, from initial values."""
 
     def __init__(self, initial: Sequence[float]):
         super().__init__()
@@ -93,7 +89,7 @@ class MovingAverage(Coefficients):
     """gamma_i = a (1 - a)^(n - i) for stage i of n, where a is learned and starts at 1/2: later stages count more.
 
     Args:
-        shape: the shape of a: () for one number, (C,) for one number per channel.
+        shape: of a: () for one number, (C,) for one number per channel.
     """
 
     def __init__(self, *shape: int):
@@ -103,6 +99,13 @@ class MovingAverage(Coefficients):
     def weights(self, stages: Sequence[Tensor]) -> list[Tensor]:
         n = len(stages)
         return [self.weight * (1 - self.weight) ** (n - i) for i in range(1, n + 1)]
+
+
+def _linear(width: int, gates: int) -> nn.Linear:
+    linear = nn.Linear(width, gates)
+    nn.init.xavier_uniform_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return linear
 
 
 class Gates(Coefficients):
@@ -116,10 +119,7 @@ class Gates(Coefficients):
 
     def __init__(self, embed_dim: int, gates: int, activation: Callable[[Tensor], Tensor]):
         super().__init__()
-        self.gate = nn.Linear(2 * embed_dim, gates)
-        nn.init.xavier_uniform_(self.gate.weight)
-        nn.init.zeros_(self.gate.bias)
-        self.activation = activation
+        self.gate, self.activation = _linear(2 * embed_dim, gates), activation
 
     def gates(self, stages: Sequence[Tensor]) -> Tensor:
         """The gates, (..., 1 or 2)."""
@@ -141,16 +141,11 @@ class SecondOrderGate(Coefficients):
 
     g = 0 is the midpoint method, g = 1/2 Ralston's and g = 1 Heun's: the weight of F_2 is never below 1/2. g, one
     number per token, reads F_1 alone, because F_2 depends on it.
-
-    Args:
-        embed_dim: C, the width of a stage.
     """
 
     def __init__(self, embed_dim: int):
         super().__init__()
-        self.gate = nn.Linear(embed_dim, 1)
-        nn.init.xavier_uniform_(self.gate.weight)
-        nn.init.zeros_(self.gate.bias)
+        self.gate = _linear(embed_dim, 1)
 
     def gates(self, stages: Sequence[Tensor]) -> Tensor:
         """g, (..., 1)."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -76,26 +77,15 @@ class ButcherTableau(Integrator):
     @property
     def order(self) -> int:
         """The order of convergence, up to 4: the highest for which Butcher's conditions hold."""
-
-        def mean(*factors: Sequence[float]) -> float:
-            return math.fsum(w * math.prod(values) for w, *values in zip(self.b, *factors, strict=True))
-
-        def before(values: Sequence[float]) -> list[float]:
-            return [math.fsum(w * v for w, v in zip(row, values, strict=False)) for row in self.a]
-
-        c = self.nodes
-        conditions = (
-            [(mean(), 1)],
-            [(mean(c), 1 / 2)],
-            [(mean(c, c), 1 / 3), (mean(before(c)), 1 / 6)],
-            [
-                (mean(c, c, c), 1 / 4),
-                (mean(c, before(c)), 1 / 8),
-                (mean(before([x * x for x in c])), 1 / 12),
-                (mean(before(before(c))), 1 / 24),
-            ],
+        a = np.array([[*row, *[0.0] * (self.stages - len(row))] for row in self.a])
+        b, c = np.array(self.b), np.array(self.nodes)
+        errors = (
+            [b.sum() - 1],
+            [b @ c - 1 / 2],
+            [b @ c**2 - 1 / 3, b @ a @ c - 1 / 6],
+            [b @ c**3 - 1 / 4, (b * c) @ a @ c - 1 / 8, b @ a @ c**2 - 1 / 12, b @ a @ a @ c - 1 / 24],
         )
-        holds = [all(math.isclose(found, wanted, abs_tol=1e-9) for found, wanted in each) for each in conditions]
+        holds = [np.allclose(each, 0, atol=1e-9) for each in errors]
         return [*holds, False].index(False)
 
     def step(
@@ -136,26 +126,14 @@ class Euler(ButcherTableau):
         return torch.add(y, f(y, 0), alpha=h), carried
 
 
-EULER = Euler()
-"""Order 1: the residual layer."""
-
-HEUN = ButcherTableau(((), (1.0,)), (1 / 2, 1 / 2))
-"""Order 2: improved Euler, the paper's RK2 (equations 12 to 14)."""
-
+EULER = Euler()  # the residual layer
+HEUN = ButcherTableau(((), (1.0,)), (1 / 2, 1 / 2))  # improved Euler, the paper's RK2 (equations 12 to 14)
 MIDPOINT = ButcherTableau(((), (1 / 2,)), (0.0, 1.0))
-"""Order 2."""
-
-RALSTON = ButcherTableau(((), (2 / 3,)), (1 / 4, 3 / 4))
-"""Order 2, with the smallest error bound."""
-
+RALSTON = ButcherTableau(((), (2 / 3,)), (1 / 4, 3 / 4))  # the smallest error bound of order 2
+# The released code has F_2 in place of F_1 in the third stage, which lowers the order to 2.
 KUTTA3 = ButcherTableau(((), (1 / 2,), (-1.0, 2.0)), (1 / 6, 4 / 6, 1 / 6))
-"""Order 3. The released code has F_2 in place of F_1 in its third stage, which lowers the order to 2."""
-
-RK4 = ButcherTableau(((), (1 / 2,), (0.0, 1 / 2), (0.0, 0.0, 1.0)), (1 / 6, 2 / 6, 2 / 6, 1 / 6))
-"""Order 4: the classical method (equations 15 to 19)."""
-
+RK4 = ButcherTableau(((), (1 / 2,), (0.0, 1 / 2), (0.0, 0.0, 1.0)), (1 / 6, 2 / 6, 2 / 6, 1 / 6))  # (15 to 19)
 THREE_EIGHTHS = ButcherTableau(((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)), (1 / 8, 3 / 8, 3 / 8, 1 / 8))
-"""Order 4: Kutta's 3/8 rule."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +166,7 @@ class Polynomial(Integrator):
     """
 
     weights: tuple[float, ...]
+    order = 1  # where f(0) is 0
 
     def __post_init__(self):
         if not self.weights:
@@ -197,11 +176,6 @@ class Polynomial(Integrator):
     def stages(self) -> int:
         return len(self.weights)
 
-    @property
-    def order(self) -> int:
-        """The order of convergence, where f(0) is 0."""
-        return 1
-
     def step(
         self, f: Field, y: Tensor, carried: Any = None, h: float = 1.0, learned: Learned = NOTHING
     ) -> tuple[Tensor, Any]:
@@ -209,9 +183,9 @@ class Polynomial(Integrator):
         powers = [y]
         for i in range(self.stages):
             powers.append(scaled(h, f(powers[-1], i)))
-        if learned.combine is None:
-            return weighted_sum(self.weights, powers[1:], y), carried
-        return y + learned.combine(powers[1:]), carried
+        if learned.combine is not None:
+            return y + learned.combine(powers[1:]), carried
+        return weighted_sum(self.weights, powers[1:], y), carried
 
 
 POLYNET = Polynomial((1.0, 1.0))
@@ -270,15 +244,9 @@ class Multistep(Integrator):
         h: float = 1.0,
         learned: Learned = NOTHING,
     ) -> tuple[Tensor, tuple[Sequence[Tensor], Sequence[Tensor]]]:
-        """As in ``Integrator``.
+        """As in ``Integrator``: y_0 to y_t and F_0 to F_(t - 1) are carried, and one more of each is carried on.
 
-        Args:
-            f, y, h: as there.
-            carried: y_0 to y_t, and F_0 to F_(t - 1).
-            learned: its ``own.weight`` has the scheme's learned weights; without one they are the initial ones.
-
-        Returns:
-            y_(t + 1); y_0 to y_(t + 1), and F_0 to F_t.
+        The learned weights are ``learned.own.weight``; without it they are the initial ones.
         """
         states, increments = ((y,), ()) if carried is None else carried
         increments = (*increments, scaled(h, f(y, 0)))
@@ -292,11 +260,7 @@ class Multistep(Integrator):
 
 
 def _before(t: int, _: Any) -> dict:
-    return {t - 1 if t else 0: 1.0}
-
-
-def _newest(t: int, _: Any) -> dict:
-    return {t: 1.0}
+    return {max(t - 1, 0): 1.0}
 
 
 def _twice_the_newest(t: int, _: Any) -> dict:
@@ -309,6 +273,10 @@ LEAPFROG = Multistep(_before, _twice_the_newest)
 
 def _last_two(t: int, k: Sequence) -> dict:
     return {t: k[t - 1], t - 1: 1.0 - k[t - 1]} if t else {0: 1.0}
+
+
+def _newest(t: int, _: Any) -> dict:
+    return {t: 1.0}
 
 
 def _one_for_each_but_the_first(depth: int) -> list:

@@ -65,12 +65,9 @@ class Momentum(Integrator):
     def step(
         self, f: Field, y: Tensor, carried: Optional[Tensor] = None, h: float = 1.0, learned: Learned = NOTHING
     ) -> tuple[Tensor, Tensor]:
-        """As in ``Integrator``, starting at rest if no velocity is carried.
+        """As in ``Integrator``: v is carried, and ``learned.own`` has the numbers and the norm, as ``Velocity`` has.
 
-        Args:
-            f, y, h: as there.
-            carried: the velocity v, of the shape of y.
-            learned: its ``own`` has the numbers and the norm, as ``Velocity`` has.
+        The first step starts at rest.
 
         Raises:
             ValueError: there are no numbers; the method has none of its own.

@@ -15,8 +15,6 @@ from .coefficients import Coefficients
 Field = Callable[[Tensor, int], Tensor]
 """A vector field f: (y, the stage of the step in which it is evaluated, from 0) -> f(y), of the shape of y."""
 
-Norm = Callable[[Tensor], Tensor]
-
 
 @dataclass(frozen=True)
 class Learned:
@@ -29,7 +27,7 @@ class Learned:
     """
 
     combine: Optional[Coefficients] = None
-    norms: Optional[Sequence[Norm]] = None
+    norms: Optional[Sequence[Callable[[Tensor], Tensor]]] = None
     own: Any = None
 
 
@@ -39,6 +37,9 @@ NOTHING = Learned()
 class Integrator:
     """A method of solving dy/dt = f(y), one step at a time."""
 
+    stages: int = 1
+    """Evaluations of f per step."""
+
     weights: tuple[float, ...] = ()
     """The weights of its stages, if coefficients can take their place."""
 
@@ -47,11 +48,6 @@ class Integrator:
 
     takes_norms: bool = False
     """Whether its stages can be normalized."""
-
-    @property
-    def stages(self) -> int:
-        """Evaluations of f per step."""
-        return 1
 
     def learns(self, embed_dim: int) -> Optional[nn.Module]:
         """What is learned for each field that it solves, of width C, for ``Learned.own``; None for nothing."""

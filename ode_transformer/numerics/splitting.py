@@ -89,11 +89,9 @@ class Splitting:
         return 2 if math.isclose(before, 0.5) else 1
 
     def substeps(self, fields: Mapping[str, Field], solve: Solver) -> list[Substep]:
-        """The sub-steps that ``split_step`` takes in turn; one for all flows that are taken together.
+        """The sub-steps that ``split_step`` takes in turn, of one field per letter and one solver.
 
-        Args:
-            fields: the vector field of each flow, by its letter.
-            solve: the solver of each sub-flow.
+        There is one sub-step for all flows that are taken together.
         """
         flows = [(fields[flow], h) for flow, h in self]
         if self.together:
@@ -101,17 +99,10 @@ class Splitting:
         return [Substep(solve, f, h) for f, h in flows]
 
 
-LIE_TROTTER = Splitting("FG", (1.0, 1.0))
-"""Lie-Trotter, the Transformer: a step of F, then a step of G (Lu et al., equations 12, 13)."""
-
-STRANG = Splitting("GFG", (0.5, 1.0, 0.5))
-"""Strang-Marchuk, the Macaron Net: half a step of G, a step of F, half a step of G (Lu et al., 14 to 19)."""
-
-STRANG_SWAPPED = Splitting("FGF", (0.5, 1.0, 0.5))
-"""Strang-Marchuk with the roles of F and G exchanged: two attentions around one feed-forward (Table 3)."""
-
-PARALLEL = Splitting("FG", (1.0, 1.0), together=True)
-"""Not split: F and G are evaluated at the same state, as in GPT-J's parallel layers. There is no splitting error."""
+LIE_TROTTER = Splitting("FG", (1.0, 1.0))  # the Transformer (Lu et al., equations 12, 13)
+STRANG = Splitting("GFG", (0.5, 1.0, 0.5))  # Strang-Marchuk, the Macaron Net (14 to 19)
+STRANG_SWAPPED = Splitting("FGF", (0.5, 1.0, 0.5))  # two attentions around one feed-forward (Table 3)
+PARALLEL = Splitting("FG", (1.0, 1.0), together=True)  # not split, as in GPT-J's parallel layers
 
 SPLITTINGS: Table[Splitting] = Table(
     "splitting",
@@ -126,10 +117,7 @@ def split_step(substeps: Iterable[Substep], y: Any, carried: Any = None, h: floa
         substeps: the sub-steps in turn; in a network each has its own field.
         y: the state at the beginning of the step.
         carried: what the solvers hand on besides the state, each to the next.
-        h: the step.
-
-    Returns:
-        The state at the end of the step, and what is carried on.
+        h: the size of the step.
     """
     for solve, f, fraction in substeps:
         y, carried = solve(f, y, carried, fraction * h)

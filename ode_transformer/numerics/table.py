@@ -1,33 +1,21 @@
 """Tables of methods by name, which plugins can extend."""
 
-from collections.abc import Iterator, Mapping
+from collections import UserDict
+from collections.abc import Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-class Table(Mapping[str, T]):
-    """The methods that an option names.
+class Table(UserDict[str, T]):
+    """The methods that an option names; ``table[name] = method`` adds one until ``choices`` is called.
 
-    ``table[name] = method`` adds a method until ``choices`` is called. The models call it when they are imported, to
-    enumerate the values of the option.
-
-    Args:
-        option: the option, for error messages.
-        methods: the methods of this package.
+    The models call that when they are imported, to enumerate the values of the option.
     """
 
     def __init__(self, option: str, methods: Mapping[str, T]):
-        self.option, self._methods, self._closed = option, dict(methods), False
-
-    def __getitem__(self, name: str) -> T:
-        return self._methods[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._methods)
-
-    def __len__(self) -> int:
-        return len(self._methods)
+        self.option, self._closed = option, False
+        super().__init__(methods)
 
     def named(self, name: str) -> T:
         """The method with this name.
@@ -35,9 +23,9 @@ class Table(Mapping[str, T]):
         Raises:
             ValueError: there is no such method; the message lists those that exist.
         """
-        if name not in self._methods:
-            raise ValueError(f"{self.option} {name!r}: must be one of {', '.join(self._methods)}")
-        return self._methods[name]
+        if name not in self:
+            raise ValueError(f"{self.option} {name!r}: must be one of {', '.join(self)}")
+        return self[name]
 
     def __setitem__(self, name: str, method: T) -> None:
         """Add a method.
@@ -45,13 +33,13 @@ class Table(Mapping[str, T]):
         Raises:
             ValueError: the name is taken, or the models have been imported.
         """
-        if name in self._methods:
-            raise ValueError(f"{self.option} {name!r}: is taken; must differ from {', '.join(self._methods)}")
+        if name in self:
+            raise ValueError(f"{self.option} {name!r}: is taken; must differ from {', '.join(self)}")
         if self._closed:
             raise ValueError(f"{self.option} {name!r}: must be added before ode_transformer.models is imported")
-        self._methods[name] = method
+        super().__setitem__(name, method)
 
     def choices(self) -> list[str]:
         """The names. No method can be added after this call."""
         self._closed = True
-        return list(self._methods)
+        return list(self)
