@@ -149,99 +149,101 @@ register_former("ode", FORMER)
 
 
 _INTEGRATION = "released code: integration of a dense history, avg; ignored with other histories"
+_LENGTH = "released code: --max-relative-length, below 1 without relative positions"
 
 
 @dataclass
-class ReleasedHistoriesConfig(OdeConfig):
-    """What checkpoints of the released ODE Transformer and PCformer say of a dense history, by the released names."""
+class ReleasedConfig(OdeConfig):
+    """What checkpoints of the released ODE Transformer and of the released PCformer store, by its names there."""
 
-    encoder_integration_type: str = option("avg", _INTEGRATION)
-    decoder_integration_type: str = option("avg", _INTEGRATION)
-
-
-@dataclass
-class ReleasedOdeConfig(ReleasedHistoriesConfig):
-    """The options that a checkpoint of the released code stores, by its names."""
-
-    rk_type: str = option("learnable", "released code: learnable (the gate), initialization (scalars) or standard")
-    enc_calculate_num: int = option(2, "released code: evaluations of an encoder layer, 1, 2 or 4")
+    enc_calculate_num: int = option(2, "released code: evaluations of an encoder layer")
     encoder_history_type: Optional[str] = option("learnable_dense", "released code: --encoder-history")
     decoder_history_type: Optional[str] = option("learnable_dense", "released code: --decoder-history")
-    max_relative_length: int = option(-1, "released code: --max-relative-length, below 1 without relative positions")
+    encoder_integration_type: str = option("avg", _INTEGRATION)
+    decoder_integration_type: str = option("avg", _INTEGRATION)
+    max_relative_length: int = option(-1, _LENGTH)
+
+
+def one_of(name: str, value: Any, valid: Mapping[Any, str]) -> str:
+    """What stands here for the value of an option of the released code.
+
+    Raises:
+        OdeTransformerError: the released code, once it runs, cannot train with that value.
+    """
+    if value not in valid:
+        raise OdeTransformerError(f"{name} {value!r}: must be one of {', '.join(map(str, valid))}")
+    return valid[value]
+
+
+class ReleasedModel(OdeModel):
+    """Builds the model that a checkpoint of released code holds, from the options that it stores."""
+
+    config_class: type
+
+    @classmethod
+    def translated(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Our options for those that only this code has, which are removed from the values.
+
+        Raises:
+            OdeTransformerError: the released code cannot train with the options, or they have no counterpart here.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> OdeModel:
+        """As in ``OdeModel``.
+
+        Raises:
+            OdeTransformerError: as in ``translated``; a dense history is the sum of the outputs of layers, not their
+                mean; or an option of ours is given where the released code has its own.
+        """
+        values = plain(cfg)
+        ours = {"ode_residual": "released"} | cls.translated(values)
+        for side in ("encoder", "decoder"):
+            history, integration = values.pop(f"{side}_history_type"), values.pop(name := f"{side}_integration_type")
+            if history == "dense" and integration != "avg":  # the released code reads it for this history alone
+                raise OdeTransformerError(
+                    f"{name} {integration!r}: must be 'avg' with {side}_history_type 'dense', which is a mean here"
+                )
+            ours.setdefault(f"{side}_history", history or "none")
+        for name in ours.keys() & values.keys():
+            if values[name] != (usual := getattr(OdeConfig(), name)):
+                raise OdeTransformerError(
+                    f"{flag(name)} {values[name]}: must be left at {usual} in an architecture of the released code, "
+                    "whose own options say it"
+                )
+        return OdeModel.build_model(OdeConfig(**values | ours), task)
+
+
+@dataclass
+class ReleasedOdeConfig(ReleasedConfig):
+    """The options that a checkpoint of the released ODE Transformer stores."""
+
+    rk_type: str = option("learnable", "released code: learnable (the gate), initialization (scalars) or standard")
     use_word_dropout: bool = option(False, "released code: whether words are dropped")
     word_dropout: float = option(0.8, "released code: probability of keeping a word")
 
 
-def refuse_ours(values: Mapping[str, Any], described_by: str, *more: str) -> None:
-    """Refuse options of ours that a checkpoint of released code cannot have.
-
-    Args:
-        values: the options, by the names of their fields.
-        described_by: the options of the released code that say the same.
-        more: further options of ours that the released code's options replace.
-
-    Raises:
-        OdeTransformerError: there is such an option.
-    """
-    replaced = ("integrator", "coefficients", "ode_residual", "relative_positions")
-    for name in (*replaced, "encoder_history", "decoder_history", *more):
-        if values[name] != (ours := getattr(OdeConfig(), name)):
-            raise OdeTransformerError(
-                f"--{name.replace('_', '-')} {values[name]}: must be left at {ours} in an architecture of the released "
-                f"code, which {described_by} describe"
-            )
-
-
-def pop_history(values: dict[str, Any], side: str) -> str:
-    """Remove the released options about the history of one side, and return its name here.
-
-    Raises:
-        OdeTransformerError: the history is the sum of the outputs of layers, not their mean.
-    """
-    history = values.pop(f"{side}_history_type") or "none"
-    integration = values.pop(name := f"{side}_integration_type")
-    if history == "dense" and integration != "avg":  # the released code reads it for this history alone
-        raise OdeTransformerError(
-            f"{name} {integration!r}: must be 'avg' with {side}_history_type 'dense', which is a mean here"
-        )
-    return history
-
-
 @register_model("ode_released", dataclass=ReleasedOdeConfig)
-class ReleasedOdeModel(OdeModel):
-    """Builds the model that a checkpoint of the released code holds, from the options that it stores."""
+class ReleasedOdeModel(ReleasedModel):
+    """Builds the model of a checkpoint of the released ODE Transformer."""
 
     config_class = ReleasedOdeConfig
 
     @classmethod
-    def build_model(cls, cfg: Any, task: Any) -> OdeModel:
-        """As in ``SplitTransformerModel``.
-
-        Raises:
-            OdeTransformerError: the released code, once it runs, cannot train with the options, or they have no
-                counterpart here.
-        """
-        values = plain(cfg)
-        refuse_ours(values, "--rk-type, --enc-calculate-num and --encoder-history-type")
-        stages, kind = values.pop("enc_calculate_num"), values.pop("rk_type")
-        integrators = {1: "euler", 2: "heun", 4: "rk4"}
-        coefficients = {"learnable": "sigmoid", "initialization": "scalars", "standard": "fixed"}
-        if stages not in integrators or kind not in coefficients:
-            raise OdeTransformerError(
-                f"enc_calculate_num {stages}, rk_type {kind!r}: a checkpoint of the released code must have one of "
-                f"{', '.join(map(str, integrators))} and one of {', '.join(coefficients)}"
-            )
-        values |= {
-            "integrator": integrators[stages],
-            "coefficients": coefficients[kind],
-            "ode_residual": "released",
-            "encoder_history": pop_history(values, "encoder"),
-            "decoder_history": pop_history(values, "decoder"),
-            "relative_positions": "keys" if values["max_relative_length"] > 0 else "none",
-            "max_relative_length": values["max_relative_length"] if values["max_relative_length"] > 0 else -1,
-            "word_dropout": 1 - values["word_dropout"] if values.pop("use_word_dropout") else 0.0,
+    def translated(cls, values: dict[str, Any]) -> dict[str, Any]:
+        stages, kind, drops, kept = (
+            values.pop(name) for name in ("enc_calculate_num", "rk_type", "use_word_dropout", "word_dropout")
+        )
+        kinds = {"learnable": "sigmoid", "initialization": "scalars", "standard": "fixed"}
+        relative = values.pop("max_relative_length")
+        return {
+            "integrator": one_of("enc_calculate_num", stages, {1: "euler", 2: "heun", 4: "rk4"}),
+            "coefficients": one_of("rk_type", kind, kinds),
+            "relative_positions": "keys" if relative > 0 else "none",
+            "max_relative_length": relative if relative > 0 else -1,
+            "word_dropout": 1 - kept if drops else 0.0,
         }
-        return OdeModel.build_model(OdeConfig(**values), task)
 
 
 # The released code's names, so that its checkpoints load wherever fairseq loads one. The options stored in a checkpoint

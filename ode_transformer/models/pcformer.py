@@ -33,99 +33,79 @@ The released names load checkpoints with the released layout, by the options tha
 """
 
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 from fairseq.models import register_model
 
-from ..config import option, plain, register_architectures, register_former
+from ..config import option, register_architectures, register_former
 from ..errors import OdeTransformerError
-from .ode import OdeConfig, OdeModel, ReleasedHistoriesConfig, pop_history, refuse_ours
+from .ode import ReleasedConfig, ReleasedModel, one_of
 from .transformer import size
 
 _CORRECTOR = "rk_predicotor_multistep_corrector"
 
 
 @dataclass
-class ReleasedPCformerConfig(ReleasedHistoriesConfig):
-    """The options that a checkpoint of the released code stores, by its names."""
+class ReleasedPCformerConfig(ReleasedConfig):
+    """The options that a checkpoint of the released PCformer stores."""
 
-    enc_calculate_num: int = option(2, "released code: stages of the predictor, 2, 3 or 4")
+    encoder_history_type: str = _CORRECTOR
     enc_learnable_type: str = option("ema", "released code: ema, gated, or RK, the classical weights")
     alpha_type: str = option("scalar", "released code: scalar, or vector (one number per channel)")
     layer_wise: bool = option(False, "released code: whether each layer has its own alpha")
-    encoder_history_type: str = option(_CORRECTOR, "released code: the corrector, under that name")
-    decoder_history_type: Optional[str] = option("learnable_dense", "released code: --decoder-history")
-    max_relative_length: int = option(-1, "released code: --max-relative-length, below 1 without relative positions")
     k_only: bool = option(False, "released code: relative positions of keys only")
 
 
-_PREDICTORS = {2: "heun", 3: "kutta3", 4: "rk4"}
-_WEIGHTS = ("ema", "gated", "RK")
-_AVERAGES = {"scalar": "ema", "vector": "ema-channels"}
-
-
-def _weights(stages: int, kind: str, alpha: str, layer_wise: bool) -> tuple[str, str]:
+def _weights(stages: int, kind: str, average: str, layer_wise: bool) -> tuple[str, str]:
     """``--coefficients`` and ``--gate-sharing`` for what the released code computes; it ignores some options."""
     if stages == 3:
         return "ema", "shared"
     if kind == "ema":
-        return _AVERAGES[alpha], "per-layer" if layer_wise else "shared"
+        return average, "per-layer" if layer_wise else "shared"
     return "sigmoid" if (kind, stages) == ("gated", 2) else "fixed", "shared"
 
 
 @register_model("pcformer_released", dataclass=ReleasedPCformerConfig)
-class ReleasedPCformerModel(OdeModel):
-    """Builds the model that a checkpoint of the released PCformer holds, from the options that it stores."""
+class ReleasedPCformerModel(ReleasedModel):
+    """Builds the model of a checkpoint of the released PCformer."""
 
     config_class = ReleasedPCformerConfig
 
     @classmethod
-    def build_model(cls, cfg: Any, task: Any) -> OdeModel:
-        """As in ``SplitTransformerModel``.
-
-        Raises:
-            OdeTransformerError: the released code, once repaired, cannot train with the options, or they have no
-                counterpart here.
-        """
-        values = plain(cfg)
-        described_by = "--enc-calculate-num, --enc-learnable-type and --alpha-type"
-        refuse_ours(values, described_by, "gate_sharing", "decoder_relative_positions")
-        stages, kind, alpha = (values.pop(k) for k in ("enc_calculate_num", "enc_learnable_type", "alpha_type"))
-        keys_only, layer_wise = values.pop("k_only"), values.pop("layer_wise")
-        for name, value, valid in (
-            ("enc_calculate_num", stages, _PREDICTORS),
-            ("enc_learnable_type", kind, _WEIGHTS),
-            ("alpha_type", alpha, _AVERAGES),
-        ):
-            if value not in valid:
-                raise OdeTransformerError(f"{name} {value!r}: must be one of {', '.join(map(str, valid))}")
+    def translated(cls, values: dict[str, Any]) -> dict[str, Any]:
+        stages, kind, alpha, layer_wise, keys_only, relative = (
+            values.pop(name)
+            for name in (
+                *("enc_calculate_num", "enc_learnable_type", "alpha_type", "layer_wise", "k_only"),
+                "max_relative_length",
+            )
+        )
+        integrator = one_of("enc_calculate_num", stages, {2: "heun", 3: "kutta3", 4: "rk4"})
+        one_of("enc_learnable_type", kind, dict.fromkeys(("ema", "gated", "RK"), ""))
+        average = one_of("alpha_type", alpha, {"scalar": "ema", "vector": "ema-channels"})
         if stages == 3 and values["rk_norm"]:
             raise OdeTransformerError(
                 "enc_calculate_num 3: must be 2 or 4 with rk_norm, whose released form has no counterpart here"
             )
-        coefficients, sharing = _weights(stages, kind, alpha, layer_wise)
+        coefficients, sharing = _weights(stages, kind, average, layer_wise)
         if (coefficients, sharing) == ("ema-channels", "per-layer"):
             raise OdeTransformerError(
                 "alpha_type 'vector': must be scalar with layer_wise, because there the released code uses the number "
                 "of channel l for all channels of layer l"
             )
-        if (history := pop_history(values, "encoder")) != _CORRECTOR:
-            raise OdeTransformerError(
-                f"encoder_history_type {history!r}: must be {_CORRECTOR!r} in a released PCformer"
-            )
-        relative = values["max_relative_length"] > 0
-        values |= {
-            "integrator": _PREDICTORS[stages],
+        keys = "keys" if keys_only else "keys-values"
+        history = one_of("encoder_history_type", values["encoder_history_type"], {_CORRECTOR: "corrector"})
+        return {
+            "integrator": integrator,
             "coefficients": coefficients,
             "gate_sharing": sharing,
-            "ode_residual": "released",
-            "encoder_history": "corrector",
-            "decoder_history": pop_history(values, "decoder"),
-            "relative_positions": ("keys" if keys_only else "keys-values") if relative else "none",
+            "encoder_history": one_of(
+                "encoder_history_type", values["encoder_history_type"], {_CORRECTOR: "corrector"}
+            ),
+            "relative_positions": keys if relative > 0 else "none",
             "decoder_relative_positions": "none",
-            "max_relative_length": values["max_relative_length"] if relative else -1,
+            "max_relative_length": relative if relative > 0 else -1,
         }
-        return OdeModel.build_model(OdeConfig(**values), task)
 
 
 _BASE, _BIG = size(512, 2048, 8), size(1024, 4096, 16, dropout=0.3)
