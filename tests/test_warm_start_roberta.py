@@ -153,7 +153,7 @@ def test_classification_heads_are_opened_on_request(tmp_path):
         ("ode_roberta_tiny", {}, "must be euler and fixed or ones in a post-norm encoder"),
         ("macaron_bert_tiny", {}, "splitting strang with feed-forward dimension 24, post-norm"),
         ("floater_roberta_tiny", {"position-encoder": "rnn-scalar-1", "flow-method": "rk4", "flow-step": 4.0},
-         "position encoder rnn-scalar-1 moves"),
+         "--position-encoder rnn-scalar-1"),
         ("floater_roberta_tiny", {"encoder-layers": 3}, "encoder_layers is 3, there 2; take"),
         ("floater_roberta_tiny", {"max-positions": 10}, r"embed_positions.weight is \(22, 16\), must be \(12, 16\)"),
         ("floater_tiny", {}, "floater_tiny: has no place for the tensors of .*, a RoBERTa of stock fairseq"),

@@ -10,7 +10,7 @@ import json
 import re
 import typing
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -276,49 +276,40 @@ def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> 
         CheckpointError: as :func:`open_model`.
     """
     with _plugin_named(state, path):
-        return _open_state(state, path, heads)
+        name, options = _model_options(state, path)
+        stock, kind = STOCK.get(name), MODEL_REGISTRY[name]
+        classifier = heads and issubclass(kind, EncoderClassifier)
+        if classifier or issubclass(kind, FairseqLanguageModel):
+            task_ = task(_rows(state, f"{'encoder' if classifier else 'decoder'}.embed_tokens.weight", path))
+        else:
+            task_ = task(*symbols(state, path))
 
+        def build() -> nn.Module:
+            if stock is not None:
+                config = stock.config(**stock.fixed, **stock_options(name, options))
+                if heads:
+                    config.load_checkpoint_heads = True
+                return stock.model.build_model(config, task_)
+            built = kind.build_model(
+                MODEL_DATACLASS_REGISTRY[name].from_namespace(argparse.Namespace(**options)), task_
+            )
+            head = f"classification_heads.{HEAD}.out_proj.weight"
+            if classifier and head in state["model"]:  # as fairseq's task adds it
+                built.register_classification_head(HEAD, _rows(state, head, path))
+            return built
 
-def _open_state(state: dict[str, Any], path: str | Path, heads: bool) -> nn.Module:
-    model_name, options = _model_options(state, path)
-    stock = STOCK.get(model_name)
-    classifier = heads and issubclass(MODEL_REGISTRY[model_name], EncoderClassifier)
-    if issubclass(MODEL_REGISTRY[model_name], FairseqLanguageModel):
-        task_ = task(_rows(state, "decoder.embed_tokens.weight", path))
-    elif classifier:
-        task_ = task(_rows(state, "encoder.embed_tokens.weight", path))
-    else:
-        task_ = task(*symbols(state, path))
-
-    def build() -> nn.Module:
-        if stock is not None:
-            config = stock.config(**stock.fixed, **stock_options(model_name, options))
-            if heads:
-                config.load_checkpoint_heads = True
-            return stock.model.build_model(config, task_)
-        config = MODEL_DATACLASS_REGISTRY[model_name].from_namespace(argparse.Namespace(**options))
-        built = MODEL_REGISTRY[model_name].build_model(config, task_)
-        head = f"classification_heads.{HEAD}.out_proj.weight"
-        if classifier and head in state["model"]:  # as fairseq's task adds it
-            built.register_classification_head(HEAD, _rows(state, head, path))
-        return built
-
-    return _opened(build, state, path, stock.what if stock else model_name)
-
-
-def _opened(build: Callable[[], nn.Module], state: dict[str, Any], path: str | Path, kind: str) -> nn.Module:
-    with named(f"{path}: cannot be built as {kind}"):
-        with torch.device("meta"):  # nothing is allocated for what the file does not fit
-            outline = build()
+        with named(f"{path}: cannot be built as {stock.what if stock else name}"):
+            with torch.device("meta"):  # nothing is allocated for what the file does not fit
+                outline = build()
             tensors = [*outline.parameters(), *outline.buffers()]
             if _elements(tensors) > _elements(state["model"].values()) + _ALLOWANCE:
                 raise CheckpointError(f"{path}: is much smaller than the model that its options ask for")
-        with warnings.catch_warnings():  # that nothing is copied, for each tensor: only names and shapes are compared
-            warnings.simplefilter("ignore")
-            outline.load_state_dict(dict(state["model"]))
-        model = build()
-        model.load_state_dict(dict(state["model"]))
-    return model
+            with warnings.catch_warnings():  # that nothing is copied: only names and shapes are compared
+                warnings.simplefilter("ignore")
+                outline.load_state_dict(dict(state["model"]))
+            model = build()
+            model.load_state_dict(dict(state["model"]))
+        return model
 
 
 def open_model(path: str | Path) -> nn.Module:

@@ -38,6 +38,7 @@ from .. import checkpoints
 from ..config import PRESETS, FlatTransformerConfig, add_flags, resolve, switch
 from ..models.masked_lm import MaskedLanguageModel
 from ..modules.history import LearnableDense
+from ..modules.rules import flag
 from ..numerics.coefficients import Gates, Scalars
 from ..numerics.flow import Flow
 from ..numerics.integrators import INTEGRATORS
@@ -158,7 +159,7 @@ def needed(arch: str, values: Mapping[str, Any]) -> list[str]:
             continue
         if name in ("decoder_input_dim", "decoder_output_dim") and value == values["decoder_embed_dim"]:
             continue
-        flags.append(switch(name, value) if isinstance(value, bool) else f"--{name.replace('_', '-')}={value}")
+        flags.append(switch(name, value) if isinstance(value, bool) else f"{flag(name)}={value}")
     return flags
 
 
@@ -233,7 +234,7 @@ def _target(
         if ours != theirs and not (halves and name in _INNER and 2 * ours == theirs)
     }:
         wrong = ", ".join(f"{name} is {sizes[name][0]}, there {theirs}" for name, theirs in misfits.items())
-        fitting = " ".join(f"--{name.replace('_', '-')} {theirs}" for name, theirs in misfits.items())
+        fitting = " ".join(f"{flag(name)} {theirs}" for name, theirs in misfits.items())
         raise CheckpointError(
             f"--arch {arch}: must have the sizes of {source}: {wrong}; take an architecture of that size, or add -- "
             f"{fitting}"
@@ -325,41 +326,38 @@ def _near_euler(after: nn.Module, outcomes: dict[str, str]) -> None:
             outcomes[f"{name}.weight"] = "new, identity"
 
 
+_UNWEIGHTED = ("fixed", "ones", "scalars")
+_EQUAL = {
+    "coefficients": _UNWEIGHTED,  # others are never (1, 0)
+    "encoder_history": ("none", "denseformer"),  # others normalize the outputs of layers, or begin as their mean
+    "decoder_history": ("none", "denseformer"),
+    "splitting": ("lie-trotter",),
+    "ffn_hidden_layers": ("1",),
+    "rk_norm": ("False",),
+    "ode_residual": ("paper",),
+    "position_encoder": ("none", "floater"),  # others move from the first token on
+}
+"""The options that choose another function than the Transformer's, with the values that do not."""
+
+
 def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Mapping[str, Any]) -> str:
     """Which of its options make an architecture another function than the Transformer."""
     chosen = {name: str(value) for name, value in values.items()}
-    coefficients, splitting, positions = (chosen[name] for name in ("coefficients", "splitting", "position_encoder"))
-    widths = " and ".join(dict.fromkeys(chosen[f"{side}_ffn_embed_dim"] for side in ("encoder", "decoder")))
-    widths += "" if values["encoder_normalize_before"] else ", post-norm"
     reasons = [
-        f"--{name.replace('_', '-')} {value}, of the checkpoint {options[name]}"
+        f"{flag(name)} {value}, of the checkpoint {options[name]}"
         for name, value in explicit.items()
         if name in options and str(options[name]) != str(value) and name not in _INNER
     ]
-    if coefficients not in ("fixed", "ones", "scalars"):
-        reasons.append(f"coefficients {coefficients} are never (1, 0)")
     for option in ("integrator", "decoder_integrator"):
-        weighted = coefficients == "scalars" and INTEGRATORS.named(chosen[option]).weights
-        if coefficients in ("fixed", "ones", "scalars") and chosen[option] != "euler" and not weighted:
-            name = option.replace("_", "-")
-            reasons.append(f"{name} {chosen[option]} with coefficients {coefficients} is another step than Euler's")
-    for side in ("encoder", "decoder"):
-        if (history := chosen[f"{side}_history"]) not in ("none", "denseformer"):
-            what = "begins as the mean of all layers" if history == "attention" else "normalizes the outputs of layers"
-            reasons.append(f"--{side}-history {history} {what}")
-    for changes, reason in (
-        (values["rk_norm"], "rk-norm normalizes the state"),
-        (values["ode_residual"] == "released", "ode-residual released has the layer itself in the increment's place"),
-        (splitting == "parallel", "--splitting parallel evaluates attention and feed-forward from one state"),
-        (
-            splitting not in ("lie-trotter", "parallel"),
-            f"splitting {splitting} with feed-forward dimension {widths}",
-        ),
-        (positions not in ("none", "floater"), f"position encoder {positions} moves from the first token on"),
-        (values["ffn_hidden_layers"] != 1, f"{values['ffn_hidden_layers']} hidden layers in the feed-forward"),
-    ):
-        if changes:
-            reasons.append(reason)
+        weighted = chosen["coefficients"] == "scalars" and INTEGRATORS.named(chosen[option]).weights
+        if chosen["coefficients"] in _UNWEIGHTED and chosen[option] != "euler" and not weighted:
+            reasons.append(f"{flag(option)} {chosen[option]} with --coefficients {chosen['coefficients']}")
+    widths = " and ".join(dict.fromkeys(chosen[name] for name in _INNER))
+    norm = "" if values["encoder_normalize_before"] else ", post-norm"
+    for name, equal in _EQUAL.items():
+        if chosen[name] not in equal:
+            more = f" with feed-forward dimension {widths}{norm}" if name == "splitting" else ""
+            reasons.append(f"{flag(name)} {chosen[name]}{more}")
     return "; ".join(reasons) or "no option says why; are its logits finite?"
 
 

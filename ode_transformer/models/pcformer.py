@@ -99,9 +99,7 @@ class ReleasedPCformerModel(ReleasedModel):
             "integrator": integrator,
             "coefficients": coefficients,
             "gate_sharing": sharing,
-            "encoder_history": one_of(
-                "encoder_history_type", values["encoder_history_type"], {_CORRECTOR: "corrector"}
-            ),
+            "encoder_history": history,
             "relative_positions": keys if relative > 0 else "none",
             "decoder_relative_positions": "none",
             "max_relative_length": relative if relative > 0 else -1,

@@ -145,12 +145,7 @@ class Block(nn.Module):
         return self.layer_norm(x)
 
     def _layer(
-        self,
-        i: int,
-        x: Tensor,
-        state: State,
-        source: Optional[State],
-        incremental_state: Optional[dict],
+        self, i: int, x: Tensor, state: State, source: Optional[State], incremental_state: Optional[dict]
     ) -> Tensor:
         """The layer at depth l = i + 1: attention, in a decoder also attention to the source, and feed-forward."""
         x = x + self.attention[i](x, state, causal=source is not None, incremental_state=incremental_state)
@@ -163,20 +158,13 @@ class Block(nn.Module):
 
 
 class SinusoidalPositions(nn.Module):
-    """Sines, then cosines, of a token's index from 0 (fairseq counts from 2); padding gets zeros.
+    """Sines, then cosines, of a token's index from 0 (fairseq counts from 2); padding gets zeros."""
 
-    Args:
-        embed_dim: C, the width, even.
-        padding_idx: the index of the padding symbol.
-    """
-
-    max_positions = 10**9
-    """There is no limit."""
+    max_positions = 10**9  # there is no limit
 
     def __init__(self, embed_dim: int, padding_idx: int):
         super().__init__()
-        self.dim = embed_dim
-        self.padding_idx = padding_idx
+        self.dim, self.padding_idx = embed_dim, padding_idx
         self.register_buffer("dtype_of", torch.empty(0), persistent=False)  # follows the model's precision
 
     def forward(self, tokens: Tensor, incremental_state: Optional[Any] = None) -> Tensor:

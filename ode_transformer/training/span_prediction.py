@@ -22,7 +22,20 @@ from typing import Any, Optional
 import numpy as np
 import torch
 from fairseq.criterions import FairseqCriterion, register_criterion
-from fairseq.data import Dictionary, FairseqDataset, data_utils
+from fairseq.data import (
+    ConcatSentencesDataset,
+    Dictionary,
+    FairseqDataset,
+    IdDataset,
+    NestedDictionaryDataset,
+    NumelDataset,
+    NumSamplesDataset,
+    PrependTokenDataset,
+    RawLabelDataset,
+    RightPadDataset,
+    SortDataset,
+    data_utils,
+)
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask, register_task
@@ -33,67 +46,6 @@ from torch.nn import functional as F
 from ..errors import OdeTransformerError
 
 NAME = "span_prediction"
-
-
-class Spans(FairseqDataset):
-    """Questions with windows, and where the answers are.
-
-    Args:
-        questions, windows: of equal number; each ends with the end-of-sentence symbol.
-        spans: of each the first and the last symbol of the answer in the window, or -1 twice; (samples, 2).
-        dictionary: the symbols.
-        before: the symbol before the question.
-        between: a second separator symbol between question and window, or None.
-        shuffle: give the samples in a random order, whatever their length, as fairseq's fine-tuning tasks do.
-    """
-
-    def __init__(
-        self,
-        questions: FairseqDataset,
-        windows: FairseqDataset,
-        spans: np.ndarray,
-        dictionary: Dictionary,
-        before: int,
-        between: Optional[int],
-        shuffle: bool,
-    ):
-        self.questions, self.windows, self.spans, self.dictionary = questions, windows, spans, dictionary
-        self.before, self.between, self.shuffle = before, [] if between is None else [between], shuffle
-        self.sizes = np.asarray(questions.sizes) + np.asarray(windows.sizes) + 1 + len(self.between)
-
-    def __len__(self) -> int:
-        return len(self.spans)
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        begin = torch.cat((torch.tensor([self.before]), self.questions[index], torch.tensor(self.between).long()))
-        first, last = (len(begin) + place if place >= 0 else 0 for place in self.spans[index].tolist())
-        source = torch.cat((begin, self.windows[index]))
-        return {"id": index, "source": source, "begin": len(begin), "first": first, "last": last}
-
-    def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """A batch: sources (B, T), padded on the right; ``first`` and ``last`` token of the answers, and ``begin``, the
-        first token of the windows, all (B,)."""
-        if not samples:
-            return {}
-        source = data_utils.collate_tokens([s["source"] for s in samples], self.dictionary.pad())
-        return {
-            **{key: torch.tensor([s[key] for s in samples]) for key in ("id", "begin", "first", "last")},
-            "net_input": {"src_tokens": source, "src_lengths": torch.tensor([len(s["source"]) for s in samples])},
-            "nsentences": len(samples),
-            "ntokens": sum(len(s["source"]) for s in samples),
-        }
-
-    def num_tokens(self, index: int) -> int:
-        """Symbols of a sample."""
-        return self.sizes[index]
-
-    def size(self, index: int) -> int:
-        """Symbols of a sample."""
-        return self.sizes[index]
-
-    def ordered_indices(self) -> np.ndarray:
-        """All samples in a random order; or as they are."""
-        return np.random.permutation(len(self)) if self.shuffle else np.arange(len(self))
 
 
 @dataclass
@@ -125,8 +77,9 @@ class SpanPredictionTask(FairseqTask):
         dictionary.add_symbol("<mask>")
         return cls(cfg, dictionary)
 
-    def load_dataset(self, split: str, combine: bool = False, **unused: Any) -> Spans:
-        """Load a split.
+    def load_dataset(self, split: str, combine: bool = False, **unused: Any) -> FairseqDataset:
+        """Load a split, whose batches have also the ``first`` and ``last`` token of the answers, and ``begin``, the
+        first token of the windows.
 
         Raises:
             FileNotFoundError: it is not there.
@@ -152,15 +105,34 @@ class SpanPredictionTask(FairseqTask):
         within = (first >= 0) & (first <= last) & (last < np.asarray(windows.sizes) - 1)
         if not (within | (spans == -1).all(1)).all():
             raise OdeTransformerError(f"{path}: has a span that is not in its window")
-        dataset = Spans(
-            questions, windows, spans, self.dictionary, self.cfg.init_token, self.cfg.separator_token,
-            not self.cfg.no_shuffle,
-        )  # fmt: skip
-        if dataset.sizes.max() > self.cfg.max_positions:
+        source = ConcatSentencesDataset(
+            PrependTokenDataset(questions, self.cfg.init_token), PrependTokenDataset(windows, self.cfg.separator_token)
+        )
+        if (most := source.sizes.max()) > self.cfg.max_positions:
             raise OdeTransformerError(
-                f"--max-positions {self.cfg.max_positions}: a sample of {split} has {dataset.sizes.max()} symbols; "
-                "prepare the data with a --max-symbols that the model accepts"
+                f"--max-positions {self.cfg.max_positions}: a sample of {split} has {most} symbols; prepare the data "
+                "with a --max-symbols that the model accepts"
             )
+        begin = source.sizes - windows.sizes
+        first, last = np.where(spans.T < 0, 0, begin + spans.T)
+        numbers = {"begin": begin, "first": first, "last": last}
+        dataset = NestedDictionaryDataset(
+            {
+                "id": IdDataset(),
+                "net_input": {
+                    "src_tokens": RightPadDataset(source, self.dictionary.pad()),
+                    "src_lengths": NumelDataset(source),
+                },
+                **{name: RawLabelDataset(column.tolist()) for name, column in numbers.items()},
+                "nsentences": NumSamplesDataset(),
+                "ntokens": NumelDataset(source, reduce=True),
+            },
+            sizes=[source.sizes],
+        )
+        if not self.cfg.no_shuffle:  # whatever their length, as fairseq's fine-tuning tasks do
+            with data_utils.numpy_seed(self.cfg.seed):
+                order = np.random.permutation(len(dataset))
+            dataset = SortDataset(dataset, np.argsort(order))
         self.datasets[split] = dataset
         return dataset
 
@@ -185,10 +157,7 @@ class SpanPredictionTask(FairseqTask):
         """The symbols."""
         return self.dictionary
 
-    @property
-    def target_dictionary(self) -> Dictionary:
-        """The symbols."""
-        return self.dictionary
+    target_dictionary = source_dictionary
 
 
 @register_criterion(NAME, dataclass=FairseqDataclass)

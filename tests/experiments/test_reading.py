@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 import torch
+from fairseq.data import Dictionary
 
 from ode_transformer import paths
 from ode_transformer.checkpoints import CheckpointError
@@ -168,12 +169,12 @@ def dataset(data, split="valid", **more):
 def test_samples_hold_the_question_and_a_window_and_where_the_answer_is(data, published):
     tree = squad.questions(data, "valid")
     windows = dataset(data)
-    symbols = windows.dictionary
+    symbols = Dictionary.load(str(data / "input0" / "dict.txt"))
     assert len(windows) == len(tree["windows"]) >= 2 * len(tree["questions"])
     whole = set()
     for i, (question, start) in enumerate(tree["windows"]):
         sample = windows[i]
-        source = sample["source"].tolist()
+        source = sample["net_input.src_tokens"].tolist()
         assert len(source) == windows.size(i) <= 48
         ends = [at for at, symbol in enumerate(source) if symbol == symbols.eos()]
         assert source[0] == symbols.bos() and len(ends) == 3 and ends[1] == ends[0] + 1 == sample["begin"] - 1
@@ -191,7 +192,8 @@ def test_samples_hold_the_question_and_a_window_and_where_the_answer_is(data, pu
     assert whole == {i for i, question in enumerate(tree["questions"]) if question["answers"]}
     assert {question["id"] for question in tree["questions"]} == {f"dev-0-{j}" for j in range(8)}
     bert = dataset(data, separator_token=None)[0]  # one end in between
-    assert bert["source"].tolist() == [s for at, s in enumerate(windows[0]["source"].tolist()) if at != bert["begin"]]
+    here, there = (sample["net_input.src_tokens"].tolist() for sample in (bert, windows[0]))
+    assert here == [symbol for at, symbol in enumerate(there) if at != bert["begin"]]
 
 
 def test_samples_that_do_not_fit_are_named(data, tmp_path, published, own):

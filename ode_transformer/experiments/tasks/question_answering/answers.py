@@ -140,7 +140,7 @@ def predict(
         data=str(data), **encoder.form, max_positions=longest_sample, no_shuffle=True, seed=1
     )
     dataset = encoder.examples(encoder.task(SpanPredictionTask, options))
-    sizes = [int(size) - 1 for size in dataset.windows.sizes]
+    sizes = [int(dataset.size(i)) - begin - 1 for i, begin in enumerate(dataset.defn["begin"].labels)]
     if len(sizes) != len(tree["windows"]):
         raise OdeTransformerError(
             f"{data}: {len(sizes)} windows of {subset}, but {len(tree['windows'])} in questions.json"
