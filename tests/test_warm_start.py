@@ -140,6 +140,8 @@ def test_other_families_where_they_can_be_equal(tmp_path, arch, more, norm):
          "--decoder-history attention"),
         ("ode_residual_tiny", [*NO_HISTORY, "--splitting", "parallel"], PRE_NORM, "--splitting parallel"),
         ("floater_tiny", ["--position-encoder", "rnn-scalar-2"], {}, "rnn-scalar-2"),
+        ("floater_tiny", ["--no-scale-embedding"], {}, "--no-scale-embedding True, of the checkpoint False"),
+        ("floater_tiny", ["--activation-fn", "gelu"], {}, "--activation-fn gelu, of the checkpoint relu"),
         ("macaron_tiny", ["--splitting", "lie-trotter", "--encoder-ffn-embed-dim", "24", "--ffn-hidden-layers", "2"],
          PRE_NORM, "--ffn-hidden-layers 2"),
     ],
@@ -170,22 +172,6 @@ def test_gates_and_histories_begin_near_eulers_step(tmp_path):
             assert torch.equal(side.history.weight, torch.eye(3))
 
 
-@pytest.mark.parametrize(
-    ("arch", "more", "scale", "words_"),
-    [
-        ("rk2_tiny", NO_HISTORY, 0.01, "rk2_tiny has no flow"),
-        ("floater_tiny", ["--no-scale-embedding"], 1e-6, "--no-scale-embedding True, of the checkpoint False"),
-        ("floater_tiny", [], float("nan"), "--dynamics-scale nan"),
-        ("floater_tiny", [], -1.0, "--dynamics-scale -1"),
-    ],
-)
-def test_a_scale_of_dynamics_excuses_nothing_else(tmp_path, arch, more, scale, words_):
-    stock(tmp_path / "stock.pt", **PRE_NORM)
-    with pytest.raises(CheckpointError, match=words_):
-        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, [*words(SIZES), *more], dynamics_scale=scale)
-    assert not (tmp_path / "out.pt").exists()
-
-
 def test_the_source_is_not_overwritten(tmp_path):
     stock(tmp_path / "stock.pt")
     before = (tmp_path / "stock.pt").read_bytes()
@@ -211,15 +197,6 @@ def _pairs(flags):
     for flag in flags:  # each is one word, so that no value can pass for a flag
         name, equals, value = flag.removeprefix("--").partition("=")
         yield name, value if equals else True
-
-
-def test_some_dynamics_if_asked(tmp_path):
-    stock(tmp_path / "stock.pt")
-    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES), dynamics_scale=0.01)
-    assert 0 < report.difference < 0.1
-    assert ("position_encoder.solvers.all.weight2", (16, 16), "new, x 0.01") in report.tensors
-    weight = torch.load(tmp_path / "out.pt")["model"]["position_encoder.solvers.all.weight2"]
-    assert 0 < weight.abs().max() < 0.02
 
 
 def test_every_tensor_is_reported(tmp_path, capsys):

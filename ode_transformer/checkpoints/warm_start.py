@@ -3,7 +3,7 @@
 FLOATER's training begins with one (paper, section 3.3 and appendices B.2 and B.3). Every tensor of the stock model is
 copied to the new model; what the stock model lacks is set so that nothing changes, where the mathematics allows it::
 
-    FLOATER                       dynamics of zero (their last layer; --dynamics-scale leaves some)
+    FLOATER                       dynamics of zero (their last layer)
     Runge-Kutta, scalars          weights (1, 0, ...), relative positions of zero, no history
     DenseFormer                   weights of the identity, relative positions of zero
     Macaron, full FFN dimension   FFN_a = 0, W2 and b2 of FFN_b doubled, so that half a step of it is the whole FFN
@@ -16,7 +16,6 @@ Both models are then run on the same sentences, and a result that differs is ref
 """
 
 import argparse
-import math
 import re
 import shlex
 from collections import Counter
@@ -84,7 +83,6 @@ def warm_start(
     arch: str,
     flags: Sequence[str] = (),
     *,
-    dynamics_scale: float = 0.0,
     approximate: bool = False,
     data: str | Path | None = None,
 ) -> Report:
@@ -98,7 +96,6 @@ def warm_start(
         output: the file to write.
         arch: one of our architectures.
         flags: flags of fairseq-train, as on its command line; those of the model take effect.
-        dynamics_scale: factor of the last layer of a flow's dynamics; 0 changes nothing at first.
         approximate: also write a model that does not equal its source.
         data: binarized data whose vocabulary sizes the checkpoint must fit; the first of several separated by colons.
 
@@ -106,8 +103,6 @@ def warm_start(
         CheckpointError: the source cannot be read, is not a stock model of the architecture's kind, does not fit (which
             options or tensors), or the result is not equal and ``approximate`` is not set. Nothing is written then.
     """
-    if not (dynamics_scale >= 0 and math.isfinite(dynamics_scale)):
-        raise CheckpointError(f"--dynamics-scale {dynamics_scale}: must be a number, 0 or more")
     if Path(output).resolve() == Path(source).resolve():
         raise CheckpointError(f"--output {output}: must not be the checkpoint itself")
     state = standalone.load(source)
@@ -121,9 +116,7 @@ def warm_start(
         torch.manual_seed(1)
         with named(f"{source} cannot become {arch}"):
             after = MODEL_REGISTRY[model_name].build_model(PRESETS[arch][1](**values), task_)
-    outcomes, dynamics = _transfer(before, after, source, arch, values)
-    if dynamics_scale > 0 and not dynamics:
-        raise CheckpointError(f"--dynamics-scale {dynamics_scale}: {arch} has no flow")
+    outcomes = _transfer(before, after, source, arch, values)
     with named(f"{source} cannot become {arch}"):
         difference = _difference(before, after, sizes)
     if not difference <= EQUAL and not approximate:  # NaN counts as different
@@ -131,12 +124,6 @@ def warm_start(
             f"{source} cannot become {arch} exactly: {_changes(values, explicit, options)}; logits differ by "
             f"{difference:.1e}. --approximate writes it nevertheless"
         )
-    if dynamics_scale > 0:
-        with torch.no_grad():
-            for name, initial in dynamics.items():
-                after.get_parameter(name).copy_(dynamics_scale * initial)
-        outcomes |= dict.fromkeys(dynamics, f"new, x {dynamics_scale:g}")
-        difference = _difference(before, after, sizes)
     checkpoints.save(_state(state, model_name, values, after, source), output)
     left_out = r"(.*_float_tensor|classification_heads\..*)"
     unused = [name for name in state["model"] if re.fullmatch(left_out, name)]
@@ -245,16 +232,10 @@ def _target(
     return model_name, values, explicit
 
 
-def _transfer(
-    before: nn.Module, after: nn.Module, source: Any, arch: str, values: dict
-) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Fill the new model's tensors from the old one's, the dynamics with zeros.
-
-    Returns:
-        The outcome for every tensor, and the initial values of what is zero in the dynamics; both by name.
-    """
+def _transfer(before: nn.Module, after: nn.Module, source: Any, arch: str, values: dict) -> dict[str, str]:
+    """Fill the new model's tensors from the old one's, the dynamics with zeros; return the outcome for every tensor."""
     old, new = before.state_dict(), after.state_dict()
-    outcomes, used, misfits, dynamics = {}, set(), {}, {}
+    outcomes, used, misfits = {}, set(), {}
     flows = {n for n, m in after.named_modules() if isinstance(m, Flow)}
     macaron = SPLITTINGS.named(str(values["splitting"])).feed_forwards == 2
     with torch.no_grad():
@@ -267,8 +248,8 @@ def _transfer(
                 used.add(name)
             elif name.rpartition(".")[0] in flows:
                 if name.endswith(("weight2", "time2", "bias2")):
-                    dynamics[name], what = tensor.clone(), "new, zero"
                     tensor.zero_()
+                    what = "new, zero"
             elif re.search(r"\.(macaron_fc2\.(weight|bias)|segments\.weight)$", name) or ".relative_position_" in name:
                 tensor.zero_()
                 what = "new, zero"
@@ -282,7 +263,7 @@ def _transfer(
     if problems:
         more = f"; and {len(problems) - 8} more" if len(problems) > 8 else ""
         raise CheckpointError(f"{source} does not fit {arch}: {'; '.join(problems[:8])}{more}")
-    return outcomes, dynamics
+    return outcomes
 
 
 def _halve(after: nn.Module, old: Mapping[str, Tensor], outcomes: dict[str, str]) -> set[str]:

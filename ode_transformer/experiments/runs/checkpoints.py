@@ -79,7 +79,6 @@ def warm_start(
     flags: Sequence[str] = (),
     *,
     data: Optional[str | Path] = None,
-    dynamics_scale: float = 0.0,
     approximate: bool = False,
     verbose: bool = False,
 ) -> None:
@@ -91,15 +90,12 @@ def warm_start(
         arch: one of our architectures, of the checkpoint's size.
         flags: of fairseq-train, besides.
         data: binarized data, whose dictionaries have to be of the checkpoint's sizes.
-        dynamics_scale: the flow's last layer begins at so many times its usual values.
         approximate: also write a model that cannot equal its source exactly.
         verbose: print what became of every tensor.
     """
     from ...checkpoints import warm_start as of_transformers
 
-    report = of_transformers.warm_start(
-        checkpoint, output, arch, flags, dynamics_scale=dynamics_scale, approximate=approximate, data=data
-    )
+    report = of_transformers.warm_start(checkpoint, output, arch, flags, approximate=approximate, data=data)
     if verbose:
         print(report.details)
     print(report)

@@ -208,10 +208,6 @@ def add_warm_start(parser: argparse.ArgumentParser) -> None:
         "--data", metavar="DIR", help="binarized data; the sizes of its dictionaries have to match the checkpoint"
     )
     parser.add_argument(
-        "--dynamics-scale", type=float, default=0.0, metavar="S",
-        help="the flow's last layer begins at S times its usual values (default: 0, which changes nothing at first)",
-    )  # fmt: skip
-    parser.add_argument(
         "--approximate", action="store_true", help="also write a model that cannot equal its source exactly"
     )
     parser.add_argument("--verbose", action="store_true", help="print what became of every tensor")
