@@ -58,7 +58,7 @@ torch.serialization.add_safe_globals([(_NumberKind, "numpy.dtype"), *_SCALARS])
 # What an averaged checkpoint leaves out: it is for decoding, or for training with a fresh optimizer.
 _DROPPED = ("model", "criterion", "last_optimizer_state")
 
-
+# What weights may be in a .safetensors file.
 _STORED = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.bool)
 
 
@@ -83,14 +83,11 @@ def load(path: str | Path) -> dict[str, Any]:
 
     The whole file is read once and compared with the checksums in it, which PyTorch itself does not verify. Files
     written before PyTorch 1.6 have none. The model's tensors are copied into memory; the others, those of the
-    optimizer, are mapped from the file, and it must not be written to while they are in use. If another process
-    truncates the file while it is read, the operating system kills this process.
+    optimizer, are mapped from the file, and it must not be written to while they are in use.
 
     Raises:
         DamagedError: the file is truncated or damaged.
-        CheckpointError: no such file, or it cannot be read; not a checkpoint; a pickle with more than plain data; or a
-            model with entries that are not tensors, or with tensors that repeat fewer stored values; or the file was
-            written to, replaced or removed while it was read.
+        CheckpointError: it cannot be read, has changed meanwhile, or is more or other than tensors and plain data.
     """
     path = regular(path)
     if not path.is_file():
@@ -138,12 +135,8 @@ def load(path: str | Path) -> dict[str, Any]:
 def load_tensors(path: str | Path, kind: type[CheckpointError] = CheckpointError) -> dict[str, Tensor]:
     """The tensors of a ``.safetensors`` file, by their names.
 
-    Args:
-        path: the file.
-        kind: the class of the error.
-
     Raises:
-        CheckpointError: it is missing or damaged, or has tensors of a type that is not for weights.
+        CheckpointError: or that ``kind`` of it: the file is damaged, or has tensors of a type that is not for weights.
     """
     from safetensors.torch import load_file
 
@@ -212,14 +205,10 @@ def select(
 
     Args:
         directory: the ``--save-dir``.
-        last_epochs: this many of ``checkpointN.pt``, the newest.
+        last_epochs: this many of ``checkpointN.pt``, the newest; one of the three numbers has to be given.
         last_updates: this many of ``checkpoint_E_U.pt``, the newest.
         best: this many of ``checkpoint.best_*.pt`` (``--keep-best-checkpoints``); 1 is ``checkpoint_best.pt``.
-        fewer: take those that are there, if there are fewer, but at least one.
-
-    Raises:
-        CheckpointError: not exactly one of the three numbers is given.
-        TooFewError: there are too few.
+        fewer: take those that are there, if there are fewer, but at least one; otherwise ``TooFewError`` is raised.
     """
     given = {"last-epochs": last_epochs, "last-updates": last_updates, "best": best}
     chosen = [(k, n) for k, n in given.items() if n is not None]
@@ -241,14 +230,10 @@ def select(
         others = sorted(p.name for p in Path(directory).glob("*.pt"))
         names = ", ".join(p.name for p in paths) or f"but {', '.join(others) or 'no checkpoints'}"
         raise TooFewError(f"--{kind} {count}: {directory} has {len(paths)} of that kind ({names})", len(paths))
-    if kind == "best" and count > 1 and not _maximised(paths[0]):
-        paths.reverse()
+    if kind == "best" and count > 1:
+        maximised = options(load(paths[0]), "checkpoint").get("maximize_best_checkpoint_metric")
+        paths = paths if maximised else paths[::-1]
     return paths[-count:]
-
-
-def _maximised(path: Path) -> bool:
-    state = load(path)
-    return bool(options(state, "checkpoint").get("maximize_best_checkpoint_metric", False))
 
 
 def options(state: dict[str, Any], section: str) -> dict[str, Any]:
@@ -276,13 +261,9 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
         directory: of checkpoints.
         mend: repair the folder; otherwise only count the updates that there would be.
 
-    Returns:
-        the updates done; 0 if there is nothing to resume from.
-
     Raises:
-        CheckpointError: the last checkpoint is not damaged, but cannot be loaded; or it does not say how many updates
-            were made, so that fairseq cannot go on from it, or holds no state of the optimizer; or it is damaged, and
-            the only others are refused for one of these reasons; or a whole one could not take its place.
+        CheckpointError: fairseq cannot go on from the last checkpoint, though it is not damaged; or it is damaged, and
+            no other can take its place.
     """
     last = Path(directory) / "checkpoint_last.pt"
     if last.exists():
@@ -345,8 +326,7 @@ def average(paths: Sequence[str | Path], output: str | Path) -> None:
     average (``--store-ema``), which is not averaged. Tied parameters stay tied.
 
     Raises:
-        CheckpointError: none given, one cannot be read or has values that are not finite, they do not match, or the
-            result cannot be written.
+        CheckpointError: one cannot be read or has values that are not finite, or they do not match.
     """
     if not paths:
         raise CheckpointError("no checkpoints to average")

@@ -74,11 +74,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def config(path: str | Path) -> dict[str, Any]:
-    """The configuration of a bundle: ``model``, its ``options``, the ``tied`` tensors, and ``generate``.
-
-    Raises:
-        BundleError: it cannot be read.
-    """
+    """The configuration of a bundle: ``model``, its ``options``, the ``tied`` tensors, and ``generate``."""
     found = _json(Path(path) / CONFIG)
     for key, kind in (("model", str), ("options", dict), ("tied", dict), ("generate", dict)):
         if not isinstance(found.get(key), kind):
@@ -89,12 +85,7 @@ def config(path: str | Path) -> dict[str, Any]:
 def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
     """A checkpoint's state, as from :func:`.checkpoints.load`, of a bundle whose files are whole; weights are fp32.
 
-    Args:
-        path: the folder.
-        checked: :func:`check` was called before.
-
-    Raises:
-        BundleError: a file is missing, changed or cannot be read.
+    ``checked`` says that :func:`check` was called before.
     """
     if not checked:
         check(path)

@@ -16,7 +16,7 @@ from . import CheckpointError
 
 
 def read_texts(files: Sequence[tuple[str | Path, str | Path]], count: int) -> list[list[Tensor]]:
-    """The first sentences of prepared texts, one per line, without those that are blank in one of the texts.
+    """The first lines of prepared texts, without those that are blank in one of the texts.
 
     Args:
         files: each text and its dictionary. Several texts are parallel.
@@ -64,9 +64,7 @@ def inputs_of(model: nn.Module, texts: Sequence[Sequence[Tensor]]) -> dict[str, 
     sentence. A language model reads the text in blocks of ``--tokens-per-sample``, as with fairseq's
     ``--sample-break-mode none``. A masked language model reads sentence by sentence, with nothing masked.
 
-    Args:
-        model: of :func:`.standalone.open_model`.
-        texts: the sentences of the source and perhaps those of the target, of :func:`read_texts`.
+    The texts are the source and perhaps the target, of :func:`read_texts`.
 
     Returns:
         ``src_tokens`` (B, S); for an encoder-decoder also ``src_lengths`` (B,) and ``prev_output_tokens`` (B, T).

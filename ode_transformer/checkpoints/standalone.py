@@ -33,48 +33,27 @@ from ..config import EVALUATED, GONE, FlatTransformerConfig, activation_dropout,
 from ..errors import OdeTransformerError
 from ..files import regular, sha256
 from ..models.classification import EncoderClassifier
-from ..models.floater import FloaterConfig, FloaterModel
+from ..models.floater import FloaterModel
 from ..models.masked_lm import MaskedLanguageModel, MaskedLanguageModelConfig
 from ..models.transformer import SplitTransformerConfig, SplitTransformerModel
 from . import CheckpointError, bundles, hugging_face
 
 
 class Stock(NamedTuple):
-    """A model of fairseq's own that can be opened.
+    """A model of fairseq's own that can be opened."""
 
-    Args:
-        what: its description, for messages.
-        model: the model of ours that it is built as.
-        config: that model's configuration.
-        fixed: options that make the two equal.
-        family: the models that a warm start can turn it into.
-        sides: its stacks.
-    """
-
-    what: str
-    model: type
-    config: type
-    fixed: dict[str, Any]
-    family: type
+    what: str  # for messages
+    model: type  # the model of ours that it is built as
+    fixed: dict[str, Any]  # options that make the two equal
+    family: type  # the models that a warm start can turn it into
     sides: tuple[str, ...] = ("encoder", "decoder")
 
 
 STOCK = {
     "transformer": Stock(
-        "a Transformer of stock fairseq",
-        FloaterModel,
-        FloaterConfig,
-        {"position_encoder": "none"},
-        SplitTransformerModel,
+        "a Transformer of stock fairseq", FloaterModel, {"position_encoder": "none"}, SplitTransformerModel
     ),
-    "roberta": Stock(
-        "a RoBERTa of stock fairseq",
-        MaskedLanguageModel,
-        MaskedLanguageModelConfig,
-        {},
-        MaskedLanguageModel,
-        ("encoder",),
-    ),
+    "roberta": Stock("a RoBERTa of stock fairseq", MaskedLanguageModel, {}, MaskedLanguageModel, ("encoder",)),
 }
 """The models of fairseq's own that can be opened, by the name that it registers them as."""
 
@@ -155,15 +134,11 @@ def named(what: str) -> Iterator[None]:
 
 
 def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[str, Any]]:
-    """Which model a checkpoint is of, and its options as plain values.
-
-    Returns:
-        the registered name of a model of ours, or one of ``STOCK``; and the options that its flat configuration has.
+    """The registered name of a model of ours, or one of ``STOCK``, and the options of its flat configuration.
 
     Raises:
-        CheckpointError: it holds no configuration of its model, is of an architecture that is neither ours nor
-            fairseq's own Transformer or RoBERTa, or an option is not a plain value of a size that the file can account
-            for.
+        CheckpointError: it is of another architecture or does not say of which, or an option is not a plain value of a
+            size that the file can account for.
     """
     with _plugin_named(state, path):
         return _model_options(state, path)
@@ -273,7 +248,7 @@ def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> 
             refused and the heads of stock models are left out; those of our masked language models are always opened.
 
     Raises:
-        CheckpointError: as :func:`open_model`.
+        CheckpointError: it is of another architecture, or does not fit the options that it holds.
     """
     with _plugin_named(state, path):
         name, options = _model_options(state, path)
@@ -286,7 +261,7 @@ def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> 
 
         def build() -> nn.Module:
             if stock is not None:
-                config = stock.config(**stock.fixed, **stock_options(name, options))
+                config = stock.model.config_class(**stock.fixed, **stock_options(name, options))
                 if heads:
                     config.load_checkpoint_heads = True
                 return stock.model.build_model(config, task_)
@@ -313,24 +288,14 @@ def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> 
 
 
 def open_model(path: str | Path) -> nn.Module:
-    """The encoder-decoder or language model, masked or not, that :func:`load` finds, in evaluation mode: of ours, or
-    fairseq's own Transformer or RoBERTa in our layers.
-
-    Raises:
-        CheckpointError: it cannot be read, is of another architecture, or does not fit the options that it holds.
-    """
+    """The model that :func:`load` finds, as of :func:`open_state`, in evaluation mode."""
     return open_state(load(path), path).eval()
 
 
 def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
-    """The state of a checkpoint, of the folder of a bundle, or of a RoBERTa in Hugging Face's layout.
+    """The state of the folder of a bundle, of a RoBERTa's ``model.safetensors``, or else of a checkpoint.
 
-    Args:
-        path: a bundle's folder, a RoBERTa's ``model.safetensors``, or else a checkpoint.
-        checked: the files of the bundle were compared with their hashes before.
-
-    Raises:
-        CheckpointError: as the functions ``load`` of :mod:`.checkpoints`, :mod:`.bundles` and :mod:`.hugging_face`.
+    ``checked`` says that the files of the bundle were compared with their hashes before.
     """
     if bundles.is_bundle(path):
         return bundles.load(path, checked=checked)
@@ -338,12 +303,7 @@ def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
 
 
 def pair_form(state: dict[str, Any], path: str | Path, *task_names: str) -> dict[str, Optional[int]]:
-    """The form of a pair of texts in which a model was trained to read them.
-
-    Args:
-        state: what the checkpoint holds.
-        path: of it, for messages.
-        task_names: fairseq's tasks, with one of which it must have been trained.
+    """The form of a pair of texts in which a model was trained to read them, with one of these tasks.
 
     Returns:
         ``init_token``, the symbol before the first text, and ``separator_token``, one more between them; each may be
@@ -382,10 +342,7 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
         data: the folder of binarized data, or one dictionary.
 
     Returns:
-        whether they were checked.
-
-    Raises:
-        CheckpointError: a dictionary is missing or differs; the message names it.
+        Whether they were checked.
     """
     data, run = Path(data), Path(checkpoint).parent / "run.json"
     for file in [*data.glob("dict*.txt"), *data.glob("*/dict*.txt")] if data.is_dir() else [data]:
@@ -405,11 +362,7 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
 
 
 def check_symbols(data: str | Path, dictionary: Dictionary, model: nn.Module) -> None:
-    """Refuse a dictionary of data with another number of symbols than a model's encoder has.
-
-    Raises:
-        OdeTransformerError: the numbers differ.
-    """
+    """Refuse a dictionary of data with another number of symbols than a model's encoder has."""
     known = getattr(model.encoder, "sentence_encoder", model.encoder).embed_tokens.num_embeddings
     if len(dictionary) != known:
         raise OdeTransformerError(f"{data}: its dictionary has {len(dictionary)} symbols, the model {known}")

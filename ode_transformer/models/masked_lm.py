@@ -82,16 +82,10 @@ class MaskedLanguageModelConfig(SplitTransformerConfig):
 
 
 class SentenceEncoder(RobertaEncoder):
-    """RoBERTa's encoder and its head for masked tokens, with our layers.
-
-    Args:
-        cfg: the configuration that the layers are built from.
-        args: the flat options, which RoBERTa's own parts read.
-        dictionary: fairseq's dictionary.
-    """
+    """RoBERTa's encoder and its head for masked tokens, with our layers."""
 
     def __init__(self, cfg: TransformerConfig, args: argparse.Namespace, dictionary: Any):
-        self.cfg = cfg
+        self.cfg = cfg  # that the layers are built from; RoBERTa's own parts read the flat options
         super().__init__(args, dictionary)
         self.segments = self.next_sentence = None
         if args.sentence_pairs:
@@ -144,11 +138,8 @@ class MaskedLanguageModel(HasFlags, RobertaModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "MaskedLanguageModel":
-        """The model of a flat configuration, for samples as long as the task's unless ``max_positions`` is given.
-
-        Raises:
-            OdeTransformerError: as in ``nested``, or the embeddings are to come from a file.
-        """
+        """The model of a flat configuration, whose options ``nested`` checks, for samples as long as the task's unless
+        ``max_positions`` is given."""
         args = argparse.Namespace(**{f.name: f.default for f in fields(cls.config_class)} | plain(cfg))
         if args.max_positions is None:
             longest = task.max_positions()
@@ -174,11 +165,7 @@ class MaskedLanguageModel(HasFlags, RobertaModel):
         return self.span_head(x), more
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
-        """As in RoBERTa: bring the names of old checkpoints up to date, and handle the heads of classes and spans.
-
-        Raises:
-            OdeTransformerError: the table of positions is for another number of tokens.
-        """
+        """As in RoBERTa: bring the names of old checkpoints up to date, and handle the heads of classes and spans."""
         super().upgrade_state_dict_named(state_dict, name)
         prefix = f"{name}." * bool(name)
         stored = f"{prefix}span_head.weight" in state_dict

@@ -22,16 +22,10 @@ The released code has the layer with its residual, F(y) = y + f(y), in place of 
 sharing (Table 10: the layer applied twice) *is* RK2 with gamma = 1, so that both names stand for the same network.
 ``docs/ode.md`` lists all points where the paper and the released code disagree, and what is done here.
 
-``rk2_second_order`` is in no paper: it is RK2 with a gate that keeps the order, where training turns the gate of
-equation 26 into Euler's step. ``SecondOrderGate`` in ``numerics/coefficients.py`` has its equations.
-
-``macaron_rk2`` is not a released system. It is Macaron Net (``models/macaron.py``) with Heun's method for each sub-flow
-of its encoder, Heun(FFN_a, 1/2), Heun(attention, 1), Heun(FFN_b, 1/2), where each flow is Sub(LN(.)). Its local error
-is of third order, while Euler sub-steps leave that of Macaron Net at second. Its sizes are those of Macaron Net, with
-half the feed-forward dimension per FFN, and it has neither a history nor relative positions: the integrator is the only
-difference.
-
-``pcformer`` is from the same authors' next paper; ``models/pcformer.py`` has its equations.
+Three systems are not from this paper: ``rk2_second_order``, RK2 with a gate that keeps the order (``SecondOrderGate``);
+``macaron_rk2``, Macaron Net with Heun's method for each sub-flow of its encoder, whose local error is of third order
+where Euler sub-steps leave it at second, and without a history and relative positions, so that the integrator is the
+only difference; and ``pcformer``, from the same authors' next paper (``models/pcformer.py``).
 """
 
 from collections.abc import Collection, Mapping
@@ -67,10 +61,6 @@ class OdeModel(SplitTransformerModel):
     config_class = OdeConfig
 
 
-def _multistep(integrator: str) -> dict:
-    return {"integrator": integrator, "encoder_history": "none"}
-
-
 # The rows of Tables 1, 2, 3, 7 and 10, and systems beyond that paper.
 SYSTEMS = {
     "ode_residual": {},
@@ -83,9 +73,9 @@ SYSTEMS = {
     "rk2_second_order": {"integrator": "heun", "coefficients": "second-order"},
     "rk4": {"integrator": "rk4"},
     "ode_weight_sharing": {"integrator": "heun", "coefficients": "ones"},
-    "ode_leapfrog": _multistep("leapfrog"),
-    "ode_multistep": _multistep("multistep"),
-    "ode_dlcl": _multistep("dlcl"),
+    "ode_leapfrog": {"integrator": "leapfrog", "encoder_history": "none"},
+    "ode_multistep": {"integrator": "multistep", "encoder_history": "none"},
+    "ode_dlcl": {"integrator": "dlcl", "encoder_history": "none"},
     "ode_polynet": {"integrator": "polynet"},
     "pcformer": {
         "integrator": "heun",

@@ -2,15 +2,10 @@
 
 Li et al. 2024, "Predictor-Corrector Enhanced Transformers with Exponential Moving Average Coefficient Learning"
 (NeurIPS 2024, arXiv 2411.03042), by the authors of the ODE Transformer. We had the released code but not the text of
-the paper. With f(y) = layer(y) - y, encoder layer l + 1 reads x_l, where x_0 = z_0 is the embedding, and computes::
+the paper. ``modules/pcformer.py`` has the equations of a layer.
 
-    P       = x_l + sum_j a (1 - a)^(n - j) F_j        F_j the stages of a Runge-Kutta step from x_l
-    z'      = LN'_l(P)
-    c       = sum_{k <= l} W[l + 1, k] z_k + W[l + 1, l + 1] z'
-    z_{l+1} = LN_l(c + f(c))
-    x_{l+1} = sum_{k <= l + 1} W_c[l + 1, k] z_k
-
-In terms of this package's options, the predictor is any Runge-Kutta ``--integrator``, its stages are weighted by
+In terms of this package's options, the predictor P = x_l + sum_j a (1 - a)^(n - j) F_j, F_j the stages of a step from
+x_l, is any Runge-Kutta ``--integrator``, its stages are weighted by
 ``--coefficients ema`` (one number for the stack; with ``--gate-sharing per-layer`` one per layer; ``ema-channels`` has
 one per channel), and the corrector is ``--encoder-history corrector``. ``--rk-norm`` adds norms, which the layers
 share: the predictor is then N_0(x_l) + sum_j a (1 - a)^(n - j) N_j(F_j), and all stages but the first start from

@@ -240,11 +240,7 @@ class TransEvolveDecoder(_Evolving, PlainDecoder):
         return super().through(x, tokens, context)
 
     def extract_features(self, *args: Any, full_context_alignment: bool = False, **more: Any) -> tuple[Tensor, dict]:
-        """As in ``PlainDecoder``.
-
-        Raises:
-            OdeTransformerError: ``full_context_alignment`` is asked for, but attention is always causal here.
-        """
+        """As in ``PlainDecoder``, but attention is always causal."""
         if full_context_alignment:
             raise OdeTransformerError("full_context_alignment: must be false, TransEvolve's decoder is always causal")
         return super().extract_features(*args, **more)

@@ -35,12 +35,7 @@ def size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more
 
 
 def row(system: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of a table of architectures: a system in a size.
-
-    Args:
-        system: the options in which the system differs from its family's defaults.
-        fields: the size. The feed-forward dimension is that of the layer; two feed-forward networks halve it.
-    """
+    """A row of a table of architectures: a system in a size, whose feed-forward dimension two networks share."""
     if SPLITTINGS.named(system.get("splitting", "lie-trotter")).feed_forwards == 2:
         fields = {**fields, "encoder_ffn_embed_dim": fields["encoder_ffn_embed_dim"] // 2}
     return {**fields, **system}

@@ -18,13 +18,11 @@ evaluation had found; ``ode-transformer lab flow`` measures its effect on biases
 torchdiffeq's methods in our own loop, because torchdiffeq's loop reads the time of every step back from the GPU, and in
 the backward pass copies the whole solution once per node.
 
-Nothing bounds the solution: h grows with b, so that b grows exponentially. The largest bias of ``floater_base`` at
-initialization is about 1 at position 256, 5 at 512, 200 at 1,023 and 1e5 at 2,000; after 300 updates of a tiny model on
-sentences of 12 tokens (one seed) it was 4 at 12, 3e4 at 100, 1e11 at 256. The dynamics is fitted only to positions that
-occur in training, so the equation is solved up to a ``horizon`` T and no further. Beyond it b continues along its
+Nothing bounds the solution: h grows with b, so that b grows exponentially, and the dynamics is fitted only to positions
+that occur in training. So the equation is solved up to a ``horizon`` T and no further. Beyond it b continues along its
 tangent, b(t) = b(T) + (t - T) h(T, b(T)), which is continuous together with its slope, differs at every position and
-grows linearly. This is a design choice: it keeps the biases moderate, but no experiment shows that it models long
-sentences better. Up to the horizon nothing changes, bit for bit.
+grows linearly. This is a design choice: no experiment shows that it models long sentences better. Up to the horizon
+nothing changes, bit for bit.
 
 ``Recurrence`` is the paper's alternative to the flow (equation 14, Table 6): b(t_{i+1}) = RNN(b(t_i), z_i).
 """
@@ -62,12 +60,8 @@ class Flow(nn.Module):
     Args:
         dim: C, the width.
         method: one of ``FLOW_METHODS``.
-        step: the number of tokens that one step of the solver spans, or in evaluation the most of them; it need not be
-            an integer.
+        step: the number of tokens, also a fraction, that one step of the solver spans; in evaluation the most of them.
         horizon: the position, in tokens, up to which the equation is solved; beyond it b continues along its tangent.
-
-    Raises:
-        ValueError: the step is below ``SMALLEST_STEP``, or not finite.
     """
 
     def __init__(self, dim: int, method: str = "rk4", step: float = 4.0, horizon: float = math.inf):
@@ -171,18 +165,14 @@ RECURRENT_INPUTS = ("scalar", "vector")
 class Recurrence(nn.Module):
     """A recurrent network in place of the flow: b_{i+1} = tanh(W [b_i; z_i] + c), with one or two layers.
 
-    z_i is the time i / 100 (``scalar``) or the sinusoidal encoding of i (``vector``). Numbers of parameters at C = 512,
-    with those of the paper's Table 6: scalar 263,168 (263.2K); two layers 526,336 (526.3K); vector 524,800, two layers
-    1,049,600. The paper has 1,050.0K for "1-layer RNN + vector"; its released code has a GRU of two layers with scalar
-    input.
+    z_i is the time i / 100 (``scalar``) or the sinusoidal encoding of i (``vector``). The numbers of parameters are the
+    paper's (Table 6), except that its "1-layer RNN + vector" has those of two layers here. The released code has a GRU
+    of two layers with scalar input.
 
     Args:
         dim: C, the width, even.
         layers: 1 or 2.
         input: ``scalar`` or ``vector``.
-
-    Raises:
-        ValueError: the width is odd.
     """
 
     def __init__(self, dim: int, layers: int = 1, input: str = "scalar"):

@@ -34,11 +34,8 @@ class ButcherTableau(Integrator):
 
     Args:
         a: one row per stage; row i weights the i stages before it (beta in equation 10).
-        b: the weight of each stage in the result (gamma in equation 8).
-
-    Raises:
-        ValueError: a row has the wrong length (the method would be implicit, or incomplete), a weight is not finite, or
-            the weights b do not sum to 1 (the method would integrate another equation).
+        b: the weight of each stage in the result (gamma in equation 8); they sum to 1, or the method would integrate
+            another equation.
     """
 
     a: tuple[tuple[float, ...], ...]
@@ -160,9 +157,6 @@ class Polynomial(Integrator):
     For a linear f, two powers of weight 1 are the first terms of backward Euler's expansion 1 / (1 - hf) = 1 + hf +
     (hf)^2 + ..., and the order is 1. Where f(0) is not 0, the second power is an error of the size of the step, and the
     method is not consistent.
-
-    Raises:
-        ValueError: there are no weights.
     """
 
     weights: tuple[float, ...]
@@ -203,13 +197,11 @@ class Multistep(Integrator):
         y_{t+1} = sum_k states(t)[k] y_k + sum_l increments(t)[l] F_l,     F_l = h f_l(y_l).
 
     Args:
-        states: (t, learned) -> the weight of each y_k, k <= t, that the step uses.
+        states: (t, learned) -> the weight of each y_k, k <= t, that the step uses; they sum to 1, so that f = 0 gives
+            the identity.
         increments: (t, learned) -> the weight of each F_l, l <= t, that the step uses.
         initial: depth -> the learned weights at the start of training, as nested lists; None if nothing is learned.
             ``states`` and ``increments`` receive their current values as ``learned``.
-
-    Raises:
-        ValueError: the weights of the states do not sum to 1: with f = 0 the step would not be the identity.
     """
 
     states: Weights

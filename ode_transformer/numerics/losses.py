@@ -112,7 +112,7 @@ def projected_cross_entropy(
     Args:
         x: the features of N tokens, (N, C).
         weight: W, (V, C), with V at least 2.
-        target: the indices of the target tokens, (N,).
+        target: (N,).
         smoothing: e, at least 0 and below 1.
         padding_idx: the target of padding, which is ignored.
         tokens: the maximum number projected at a time, at least 1; but up to one and a half times as many form one

@@ -48,12 +48,7 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
         return super().train(mode)
 
     def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict]:
-        """The loss of a sample, what to divide it by, and what to log; as fairseq's criterion.
-
-        Raises:
-            OdeTransformerError: the model's output is not a plain projection, or accuracy or losses per token are
-                asked for.
-        """
+        """The loss of a sample, what to divide it by, and what to log; as fairseq's criterion."""
         # No layer is the one whose attention weights are returned: it could not take the fused kernel.
         net_input = {**sample["net_input"], "features_only": True, "alignment_layer": -1}
         return super().forward(model, {**sample, "net_input": net_input}, reduce)
@@ -61,13 +56,11 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
     def compute_loss(
         self, model: nn.Module, net_output: tuple[Tensor, Any], sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """Loss and negative log-likelihood, summed over the tokens of a sample.
+        """Loss and negative log-likelihood, summed over the tokens of a sample, of features (B, T, C).
 
-        Args:
-            model: with a decoder that ends with a projection.
-            net_output: features (B, T, C), and more.
-            sample: with ``target``, (B, T).
-            reduce: must be true.
+        Raises:
+            OdeTransformerError: the decoder does not end with a projection, or accuracy or losses per token are asked
+                for.
         """
         if not reduce or self.report_accuracy:
             option = "--report-accuracy" if self.report_accuracy else "a loss per token"

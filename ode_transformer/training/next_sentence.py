@@ -53,9 +53,6 @@ class SentencePairs(FairseqDataset):
         longest: the most tokens of a block; longer ones are truncated.
         dictionary: fairseq's dictionary.
         seed: the seed of the draws; those of an epoch are the same everywhere.
-
-    Raises:
-        OdeTransformerError: no document has two blocks.
     """
 
     def __init__(
@@ -130,9 +127,7 @@ class SentencePairs(FairseqDataset):
         """The number of tokens of a pair."""
         return self.sizes[index]
 
-    def size(self, index: int) -> int:
-        """The number of tokens of a pair."""
-        return self.sizes[index]
+    size = num_tokens
 
     def ordered_indices(self) -> np.ndarray:
         """All pairs ordered by size, and at random within a size, so that pairs of similar size share a batch."""
@@ -169,12 +164,7 @@ class MaskedLMPairsTask(MaskedLMTask):
         super().__init__(cfg, dictionary)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **unused: Any) -> None:
-        """Load a split.
-
-        Raises:
-            FileNotFoundError: there is no such split.
-            OdeTransformerError: no document has two blocks.
-        """
+        """Load a split."""
         paths, d = self.cfg.data.split(":"), self.source_dictionary
         path = f"{paths[(epoch - 1) % len(paths)]}/{split}"
         text = data_utils.load_indexed_dataset(path, d, combine=combine)
@@ -205,11 +195,7 @@ class MaskedLMPairsCriterion(FairseqCriterion):
     """The sum of two mean losses, of masked tokens and of next-sentence prediction."""
 
     def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Tensor, dict]:
-        """The loss of a sample, its divisor, and the values to log, as in fairseq's criterions.
-
-        Raises:
-            OdeTransformerError: the model lacks ``--sentence-pairs``.
-        """
+        """The loss of a sample, its divisor, and the values to log, as in fairseq's criterions."""
         masked = sample["target"].ne(self.padding_idx)
         logits, more = model(**sample["net_input"], masked_tokens=masked)
         if "next_sentence" not in more:

@@ -47,12 +47,8 @@ class SentencePredictionByLength(SentencePredictionTask):
 class _Swapped(BaseWrapperDataset):
     """The first or the second text of every pair, and the other one where they have changed places.
 
-    Two of these, with both texts in either order and the same seed, draw the same pairs. The sizes remain those of the
-    texts in their own order: the sum of both is right.
-
-    Args:
-        dataset, other: both texts of every pair.
-        seed: of the draws, with the epoch: a training that was interrupted goes on with the same.
+    Two of these, with both texts in either order and the same seed, draw the same pairs in the same epoch, also of a
+    training that was interrupted. The sizes remain those of the texts in their own order: the sum of both is right.
     """
 
     def __init__(self, dataset: FairseqDataset, other: FairseqDataset, seed: int):
@@ -89,11 +85,7 @@ class SentencePredictionOfPairs(SentencePredictionTask):
     """
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs) -> FairseqDataset:
-        """Load a split.
-
-        Raises:
-            OdeTransformerError: ``--swap-pairs`` is given, but the data are single texts.
-        """
+        """Load a split."""
         dataset = super().load_dataset(split, combine, **kwargs)
         if not (self.cfg.swap_pairs and split == self.cfg.train_subset):
             return dataset

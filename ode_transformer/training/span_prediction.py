@@ -79,12 +79,7 @@ class SpanPredictionTask(FairseqTask):
 
     def load_dataset(self, split: str, combine: bool = False, **unused: Any) -> FairseqDataset:
         """Load a split, whose batches have also the ``first`` and ``last`` token of the answers, and ``begin``, the
-        first token of the windows.
-
-        Raises:
-            FileNotFoundError: it is not there.
-            OdeTransformerError: its parts do not belong together, or a sample is longer than ``--max-positions``.
-        """
+        first token of the windows."""
         folder = Path(self.cfg.data)
         paths = [str(folder / part / split) for part in ("input0", "input1")]
         parts = [data_utils.load_indexed_dataset(path, self.dictionary) for path in paths]
@@ -137,11 +132,7 @@ class SpanPredictionTask(FairseqTask):
         return dataset
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> nn.Module:
-        """The model with a span head.
-
-        Raises:
-            OdeTransformerError: it is no masked language model of ours.
-        """
+        """The model with a span head."""
         model = super().build_model(cfg, from_checkpoint)
         if not hasattr(model, "register_span_head"):
             raise OdeTransformerError(f"--task {NAME}: needs a masked language model, such as floater_roberta_base")
