@@ -45,7 +45,7 @@ from ..modules.rules import flag, of_all_models, refuse
 from ..modules.stacks import PlainDecoder, PlainEncoder
 from ..numerics.sinusoids import sinusoids
 from .classification import LONGEST, EncoderClassifier
-from .transformer import EncoderDecoder, nested
+from .transformer import EncoderDecoder, nested, size
 
 
 @dataclass
@@ -102,17 +102,17 @@ class Block(nn.Module):
     def __init__(self, cfg: TransformerConfig, side: str, index: int):
         super().__init__()
         part, depth, form = getattr(cfg, side), cfg.evolution_depth, cfg.transevolve_form
-        size, heads = part.embed_dim, part.attention_heads
-        attention = [(size, heads, i, depth, form, cfg.dropout) for i in range(depth)]
-        self.state = InitialState(size, heads, cfg.dropout)
+        width, heads = part.embed_dim, part.attention_heads
+        attention = [(width, heads, i, depth, form, cfg.dropout) for i in range(depth)]
+        self.state = InitialState(width, heads, cfg.dropout)
         self.attention = nn.ModuleList(EvolvingAttention(*arguments) for arguments in attention)
         self.encoder_state = self.encoder_attention = None
         if side == "decoder":
-            self.encoder_state = InitialState(size, heads, cfg.dropout)
+            self.encoder_state = InitialState(width, heads, cfg.dropout)
             self.encoder_attention = nn.ModuleList(EvolvingAttention(*arguments) for arguments in attention)
         self.feed_forward = nn.ModuleList(
             FeedForward(
-                size,
+                width,
                 part.ffn_embed_dim,
                 cfg.evolution_feed_forward,
                 cfg.activation_fn,
@@ -126,7 +126,7 @@ class Block(nn.Module):
             )
             for i in range(depth)
         )
-        self.layer_norm = nn.LayerNorm(size, eps=1e-3)
+        self.layer_norm = nn.LayerNorm(width, eps=1e-3)
         self.form = form
         self.checkpointed = cfg.checkpoint_activations
 
@@ -271,16 +271,9 @@ class TransEvolveClassifier(EncoderClassifier):
     config_class, encoder_class, nested = TransEvolveClassifierConfig, TransEvolveEncoder, _nested
 
 
-def _row(feed_forward: str, blocks: int, embed_dim: int, heads: int) -> dict:
-    return {
-        "evolution_feed_forward": feed_forward,
-        "evolution_blocks": blocks,
-        "evolution_depth": 6 // blocks,
-        "encoder_embed_dim": embed_dim,
-        "encoder_ffn_embed_dim": 4 * embed_dim,
-        "encoder_attention_heads": heads,
-        "decoder_attention_heads": heads,
-    }
+def _row(feed_forward: str, blocks: int, embed_dim: int, heads: int) -> dict[str, Any]:
+    evolution = {"feed_forward": feed_forward, "blocks": blocks, "depth": 6 // blocks}
+    return size(embed_dim, 4 * embed_dim, heads, **{f"evolution_{name}": value for name, value in evolution.items()})
 
 
 _SYSTEMS = {f"{kind}ff_{blocks}": (kind, blocks) for kind in FEED_FORWARDS for blocks in (1, 2)}

@@ -142,11 +142,6 @@ def test_what_is_carried_goes_from_substep_to_substep():
     assert split_step([], 8.0) == (8.0, None)
 
 
-def test_the_named_splittings():
-    assert list(STRANG) == [("G", 0.5), ("F", 1.0), ("G", 0.5)]
-    assert list(LIE_TROTTER) == [("F", 1.0), ("G", 1.0)]
-
-
 @given(st.text("FGH", max_size=5), st.lists(st.sampled_from([-0.5, 0.0, 0.25, 0.5, 0.75, 1.0]), max_size=5))
 def test_an_inconsistent_splitting_is_refused(flows, fractions):
     sums = {f: sum(h for g, h in zip(flows, fractions, strict=False) if f == g) for f in "FG"}
