@@ -95,6 +95,24 @@ def test_decoding_step_by_step_equals_decoding_at_once(m):
 RECOMPUTING = ["macaron", "decoder-rk2-learnable", "transevolve_randomff_1_tiny"]
 
 
+@pytest.mark.parametrize(
+    "variant",
+    [
+        *(*RECOMPUTING, "transevolve_fullff_2_tiny", "rk2_learnable_tiny", "ode_dlcl_tiny", "rk2-ema", "nesterov"),
+        *("pcformer-decoder", "triple-strang-learned-positions", "parallel", "denseformer", "attention-history"),
+    ],
+)
+def test_recomputation_changes_no_gradient(variant):
+    """Also of what the layers share: gates, histories, multistep weights."""
+    plain, lean = small(variant).train(), small(variant, **{"checkpoint-activations": True}).train()
+    lean.load_state_dict(plain.state_dict())
+    for m in (plain, lean):
+        m(*batch())[0].log_softmax(-1)[..., 7].sum().backward()
+    for (name, p), q in zip(plain.named_parameters(), lean.parameters(), strict=True):
+        if p.requires_grad:
+            torch.testing.assert_close(q.grad, p.grad, msg=name)
+
+
 @pytest.mark.parametrize("variant", RECOMPUTING)
 def test_gradients_step_by_step_are_those_at_once_with_recomputation(variant):
     """As training on a model's own translations needs them: the cache must not take a step twice."""
