@@ -331,10 +331,10 @@ def test_a_trained_model_answers(trained, data, tmp_path, capsys):
     tree, windows = squad.questions(data, "valid"), dataset(data)
     for number, question in enumerate(tree["questions"]):
         own = [(i, start) for i, (q, start) in enumerate(tree["windows"]) if q == number]
-        spans = [(start, start + int(windows.windows.sizes[i]) - 1) for i, start in own]
+        spans = [(start, start + int(windows.size(i)) - windows[i]["begin"] - 1) for i, start in own]
         best, null = (-99.0, 0, 0), 99.0
         for w, (i, start) in enumerate(own):
-            logits = m(windows[i]["source"][None], spans=True)[0][0]
+            logits = m(windows[i]["net_input.src_tokens"][None], spans=True)[0][0]
             null = min(null, logits[0].sum().item())
             inside = logits[windows[i]["begin"] : -1]
             for a in range(len(inside)):

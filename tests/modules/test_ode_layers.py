@@ -218,7 +218,7 @@ def test_a_parallel_layer_has_no_splitting(name, released, data):
 @pytest.mark.parametrize("name", ["euler", "heun"])
 def test_sub_layers_that_are_taken_together_have_their_fractions(name, data, monkeypatch):
     """Macaron Net's layer unsplit: half of each feed-forward network and all of the attention, of one state."""
-    monkeypatch.setitem(SPLITTINGS._methods, "parallel", Splitting("GFG", (0.5, 1.0, 0.5), together=True))
+    monkeypatch.setitem(SPLITTINGS.data, "parallel", Splitting("GFG", (0.5, 1.0, 0.5), together=True))
     y, mask = data
     built = layer(integrator=name, splitting="parallel")
     (first, _), (attention, _), (last, _) = sub_layers(built, mask)

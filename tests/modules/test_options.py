@@ -177,7 +177,7 @@ def test_every_sentence_has_an_example():
 )
 def test_what_a_rule_refuses(arch, flags, message, monkeypatch):
     if "at most two" in message:  # as a plugin might add it
-        monkeypatch.setitem(SPLITTINGS._methods, "parallel", Splitting("FGFGF", (0.2, 0.5, 0.6, 0.5, 0.2)))
+        monkeypatch.setitem(SPLITTINGS.data, "parallel", Splitting("FGFGF", (0.2, 0.5, 0.6, 0.5, 0.2)))
     with pytest.raises(ValueError, match=message):
         build(arch, **flags)
 
