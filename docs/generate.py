@@ -249,41 +249,88 @@ def api() -> str:
 # Tables written from the records.
 
 
-def scores(group: str) -> str:
-    """A group of translation recipes: tokenized BLEU, sacreBLEU and chrF2 of each test set, mean over seeds."""
-    rows = [row for rows in _tables(group).values() for row in rows if row.records]
-    if not rows:
-        return "Nothing has been run yet."
-    test_sets = list(dict.fromkeys(test_set for row in rows for test_set, _ in row.cells))
-    metrics = [*dict.fromkeys(metric for row in rows for _, metric in row.cells), "chrf"]
-    found = []
-    for row in rows:
+def scores(*words: str) -> str:
+    """Groups of translation recipes: sacreBLEU on the test sets of each, mean over seeds, and endless translations.
+
+    Args:
+        words: the groups, and the precisions of the trainings that are wanted; all by default.
+    """
+    groups = [word for word in words if word not in recipes.PRECISIONS]
+    precisions = {*words} & {*recipes.PRECISIONS} or {*recipes.PRECISIONS}
+    by_label: dict[str, dict[str, tables.Row]] = {}
+    for group in groups:
+        for row in _measured(group):
+            if row.records[0]["precision"] in precisions:
+                by_label.setdefault(row.label, {})[group] = row
+    found, heads = [], {}
+    for label, its in by_label.items():
         cells = []
-        for test_set in test_sets:
-            compared = row.cells[test_set, "sacrebleu"]
-            marks = {"sacrebleu": r"\*" if compared.differs() else "†" if compared.left_out else ""}
-            cells.append(" / ".join(_mean(row.records, test_set, m, marks.get(m, "")) for m in metrics))
-        sizes = len(row.records), row.numbers("parameters"), row.numbers("updates")
-        found.append((row.label, *cells, _endless(row.records, test_sets), *sizes))
-    lines = [table(("system", *test_sets, "endless", "seeds", "parameters", "updates"), found), ""]
-    records = [record for row in rows for record in row.records]
-    signed = {
-        (METRICS[metric].label, text)
-        for metric in metrics
-        for test_set in test_sets
-        for text in METRICS[metric].signatures(records, test_set)
-    }
-    lines.append("Signatures: " + "; ".join(f"{label} `{text}`" for label, text in sorted(signed)) + ".")
-    if against := tables.baseline(group, compared=_comparisons()):
-        lines.append(f"The stars: sacreBLEU differs from {against}.")
-    return "\n".join(lines)
+        for group in groups:
+            cells += ["", ""]
+            if row := its.get(group):
+                heads[group] = f"{_pair(group)}: {' / '.join(_test_sets(row))}", "endless"
+                cells[-2:] = _scores(row), _endless(row)
+        seeds, updates = ([what(row) for row in its.values()] for what in (_seeds, lambda row: row.numbers("updates")))
+        found.append((label, *cells, *(" / ".join(dict.fromkeys(numbers)) for numbers in (seeds, updates))))
+    signatures = _signatures(row for its in by_label.values() for row in its.values())
+    stars = [text for group in groups if (text := tables.baseline(group, compared=_comparisons()))]
+    starred = f"The stars: sacreBLEU differs from {'; from '.join(stars)}." if stars else ""
+    head = ("system", *itertools.chain(*heads.values()), "seeds", "updates")
+    return f"{table(head, found)}\n\n{signatures} {starred}".rstrip()
 
 
-def _endless(records: Sequence[dict], test_sets: Iterable[str]) -> str:
+def _measured(group: str) -> list[tables.Row]:
+    return [row for rows in _tables(group).values() for row in rows if row.records]
+
+
+def _test_sets(row: tables.Row) -> list[str]:
+    return list(dict.fromkeys(test_set for test_set, _ in row.cells))
+
+
+def _scores(row: tables.Row) -> str:
+    """sacreBLEU on each test set, with the mark of its comparison with the group's baseline."""
+    compared = (row.cells[test_set, "sacrebleu"] for test_set in _test_sets(row))
+    marks = (r"\*" if cell.differs() else "†" if cell.left_out else "" for cell in compared)
+    return " / ".join(_mean(row.records, t, "sacrebleu", m) for t, m in zip(_test_sets(row), marks, strict=True))
+
+
+def _signatures(rows: Iterable[tables.Row]) -> str:
+    """A sentence on the signatures of sacreBLEU."""
+    its = METRICS["sacrebleu"]
+    found = sorted({text for row in rows for t in _test_sets(row) for text in its.signatures(row.records, t)})
+    return f"sacreBLEU's signature: {', '.join(f'`{text}`' for text in found)}."
+
+
+def _seeds(row: tables.Row) -> str:
+    return str(len(row.records))
+
+
+def _pair(group: str) -> str:
+    data = _data(group)
+    return "-".join(filter(None, (data.source, data.target)))
+
+
+def _endless(row: tables.Row) -> str:
     """The number of endless translations on each test set, seed by seed, as far as they were counted."""
-    counts = (METRICS["endless"].values(records, test_set) for test_set in test_sets)
+    counts = (METRICS["endless"].values(row.records, test_set) for test_set in _test_sets(row))
     cells = [", ".join(map(str, found)) for found in counts]
     return " / ".join(cell or "-" for cell in cells) if any(cells) else ""
+
+
+def precisions(group: str) -> str:
+    """The rows of a group of translation recipes that were trained in several precisions: sacreBLEU in each."""
+    by_recipe: dict[str, dict[str, tables.Row]] = {}
+    for row in _measured(group):
+        if len(variant(row.records[0])) == 1:
+            by_recipe.setdefault(row.recipe, {})[row.records[0]["precision"]] = row
+    several = {name: its for name, its in by_recipe.items() if len(its) > 1}
+    head = [one for one in recipes.PRECISIONS if any(one in its for its in several.values())]
+
+    rows = [
+        (f"`{name.rpartition('/')[2]}`", *(_means(its[one]) if one in its else "" for one in head))
+        for name, its in several.items()
+    ]
+    return table(("row", *head), rows)
 
 
 def _mean(records: Sequence[dict], test_set: str, metric: str, mark: str = "") -> str:
@@ -301,8 +348,7 @@ def measured(group: str) -> str:
 
 def metric(group: str, papers: str, name: str) -> str:
     """A group of another task beside the papers' numbers, which rows of the same name of ``papers`` hold."""
-    rows = [row for rows in _tables(group).values() for row in rows if row.records]
-    if not rows:
+    if not (rows := _measured(group)):
         return "Nothing has been run yet."
     test_sets = list(
         dict.fromkeys(test_set for row in rows for (test_set, _), cell in row.cells.items() if cell.measured)
@@ -383,11 +429,18 @@ def gap(group: str, baseline: str, *systems: str) -> str:
     return "\n".join(found)
 
 
-def flow(name: str) -> str:
-    """How far a flow on a coarser grid is from the released code's, from a record in ``results/lab``."""
-    from ode_transformer.experiments.lab import flow
-
-    return flow.table(_results(f"lab/{name}"))
+def flow(*names: str) -> str:
+    """How far flows on the default's grid are from the released code's, from records in ``results/lab``."""
+    found: dict[str, list[str]] = {}
+    head = ["flow"]
+    for record in (_results(f"lab/{name}") for name in names):
+        head += [f"{record['positions']} positions: error of a bias", "relative", "largest bias", "gradient, percent"]
+        for name, steps in record["flows"].items():
+            one = steps[0]
+            numbers = f"{one['error']:.1e}", f"{one['relative']:.1e}", f"{one['largest']:.3g}"
+            label = re.sub(r".*_(\d+)\.pt$", r"after \1 updates", name)
+            found.setdefault(label, []).extend((*numbers, f"{100 * one['gradient']:.2g}"))
+    return table(head, [(name, *cells) for name, cells in found.items()])
 
 
 HEADLINE = {
@@ -430,16 +483,16 @@ def spread(*groups: str) -> str:
     """A sentence on how far the seeds of one system differ in groups of translation recipes."""
     found = []
     for group in groups:
-        pair = "-".join(filter(None, (_data(group).source, _data(group).target)))
         differences = []
-        for row in (row for rows in _tables(group).values() for row in rows if len(row.records) > 1):
-            for test_set in dict.fromkeys(test_set for test_set, _ in row.cells):
+        for row in (row for row in _measured(group) if len(row.records) > 1):
+            for test_set in _test_sets(row):
                 values = METRICS["sacrebleu"].values(row.records, test_set)
                 name = f"`{row.recipe.rpartition('/')[2]}`, {row.records[0]['precision']}"
                 differences.append((max(values) - min(values), statistics.variance(values), name, test_set))
         largest, _, name, test_set = max(differences)
         pooled = math.sqrt(statistics.mean(variance for _, variance, *_ in differences))
-        found.append(f"up to {largest:.2f} sacreBLEU on {pair} ({name}, {test_set}; pooled deviation {pooled:.2f})")
+        deviation = f"pooled deviation {pooled:.2f}"
+        found.append(f"up to {largest:.2f} sacreBLEU on {_pair(group)} ({name}, {test_set}; {deviation})")
     return f"Seeds of one system differ by {' and by '.join(found)}."
 
 
@@ -451,36 +504,49 @@ def _data(group: str) -> recipes.schema.Data:
 @functools.cache
 def _rows(group: str, precision: str = "fp32") -> dict[str, Any]:
     """Rows of the systems of a group that were run in a precision, by the recipe's row."""
-    rows = [row for rows in _tables(group).values() for row in rows if row.records]
-    found = [row for row in rows if variant(row.records[0]) == (precision,)]
+    found = [row for row in _measured(group) if variant(row.records[0]) == (precision,)]
     return {row.recipe.rpartition("/")[2]: row for row in found}
 
 
-def thresholds(processor: str = "") -> str:
-    """Every contest's system that has a threshold, with what was measured on a CPU.
+PROCESSORS = {
+    "amd-epyc-5": "AMD EPYC, fifth generation",
+    "amd-epyc": "AMD EPYC, fourth generation",
+    ".": "Intel Xeon",
+}
+"""What the contests were measured on, by the folder of the records below ``results/bench``."""
 
-    ``processor`` is the folder of its records below ``results/bench``; empty for the records that lie there.
-    """
+
+def thresholds() -> str:
+    """Every contest's system that has a threshold, with what was measured on each processor."""
     from ode_transformer.experiments.bench import suite
     from ode_transformer.experiments.bench.turns import median_and_quartiles
 
-    found = []
+    found, met = [], {folder: [] for folder in PROCESSORS}
     for name, entry in suite.SUITE.items():
-        path = ROOT / "results" / "bench" / processor / f"{name}.json"
-        record = read_json(path) if path.is_file() else {"systems": {}, "baseline": ""}
-        systems, baseline = record["systems"], record["baseline"]
+        paths = (ROOT / "results" / "bench" / folder / f"{name}.json" for folder in PROCESSORS)
+        records = [read_json(path) if path.is_file() else {"systems": {}} for path in paths]
+        baseline = next((record["baseline"] for record in records if record["systems"]), "")
         for system, bar in entry.bars.items():
-            speed, memory = "not measured", ""
-            if got := systems.get(system):
-                speed = median_and_quartiles(got["speed"])
-                memory = f"{got['peak_mib'] / systems[baseline]['peak_mib']:.2f}" if "peak_mib" in got else ""
-            wanted = [
-                f"{bar.speed:.2f}" if bar.speed is not None else "",
-                f"{bar.memory:.2f}" if bar.memory is not None else "",
-            ]
-            found.append((f"`{name}`: {entry.title}", system, baseline, wanted[0], speed, wanted[1], memory))
-    head = ("contest", "system", "baseline", "least speed", "speed", "most memory", "memory")
-    return table(head, found)
+            speeds, memories = [], []
+            for its, record in zip(met.values(), records, strict=True):
+                got = record["systems"].get(system)
+                speeds.append(median_and_quartiles(got["speed"]) if got else "")
+                if got and bar.speed:
+                    its.append((system, got["speed"]["median"] >= bar.speed))
+                if got and bar.memory and "peak_mib" in got:
+                    memory = got["peak_mib"] / record["systems"][baseline]["peak_mib"]
+                    its.append((system, memory <= bar.memory))
+                    memories.append(f"{memory:.2f}")
+            least = f"{bar.speed:.2f}" if bar.speed else ""
+            most = f"{bar.memory:.2f}: {', '.join(memories)}" if bar.memory else ""
+            found.append((f"`{name}`", f"{system} / {baseline}", least, *speeds, most))
+    head = ("contest", "system / baseline", "least speed", *PROCESSORS.values(), "most memory: measured")
+    said = []
+    for folder, its in met.items():
+        missed = [f"`{system}`" for system, is_met in its if not is_met]
+        but = f" (not by {', '.join(missed)})" if missed else ""
+        said.append(f"{len(its) - len(missed)} of {len(its)} on the {PROCESSORS[folder]}{but}")
+    return f"{table(head, found)}\n\nThresholds that are met, of those that were measured: {'; '.join(said)}."
 
 
 def contest(path: str) -> str:
@@ -496,11 +562,14 @@ def speed(path: str) -> str:
     title = "batches of 4,096 tokens, fp16"
     found = {r["mode"]: r["systems"] for r in record["rounds"] if r["title"] == title}
     stock = min(its["stock"]["milliseconds"] for its in found.values() if "stock" in its)
-    rk4, macaron = (stock / found["graphs"][name]["milliseconds"] for name in ("rk4", "macaron_wmt_en_de"))
+    names = "rk4", "macaron_wmt_en_de"
+    rk4, macaron = (stock / found["graphs"][name]["milliseconds"] for name in names)
+    contests = (_results(f"bench/{next(iter(PROCESSORS))}/{contest}") for contest in ("base-rk4", "base-macaron"))
+    cpu = (its["systems"][name]["speed"]["median"] for its, name in zip(contests, names, strict=True))
     return textwrap.fill(
         f"- With `--cuda-graphs` an ODE Transformer with RK4 trains {rk4:.1f} times as fast as fairseq's own "
-        f"Transformer in its fastest round, and Macaron Net {macaron:.1f} times ({record['device']}, base size, "
-        f"{title}: [GPUs](docs/gpus.md#what-was-measured)). On a CPU they keep pace with it "
+        f"Transformer at its fastest, and Macaron Net {macaron:.1f} times ({record['device']}, base size, {title}: "
+        f"[GPUs](docs/gpus.md#what-was-measured)); on a CPU {' and '.join(f'{x:.1f}' for x in cpu)} times "
         "([Benchmarks](docs/benchmarks.md)).",
         120,
         subsequent_indent="  ",
@@ -515,34 +584,63 @@ def launches(path: str) -> str:
     return gpu.launches(_results(f"bench/{path}"))
 
 
-def before(path: str) -> str:
-    """Training steps on a GPU before there were CUDA graphs, in eager mode, at this path below ``results/bench``."""
-    rows = []
-    for row in _results(f"bench/{path}")["rows"]:
-        what = " ".join((row["architecture"], *row["flags"])) if row["system"] == "ours" else row["system"]
-        if row["system"] != "ours":
-            what += f" ({row['architecture']})"
-        numbers = (f"{row['milliseconds']:.1f}", f"{row['kernels_milliseconds']:.1f}", f"{row['launches']:,}")
-        rows.append((what, f"{row['tokens']:,}", row["precision"], *numbers, f"{row['peak_mib']:,}"))
-    return table(("system", "tokens", "precision", "ms a step", "of it kernels", "launches", "peak MiB"), rows)
+def shapes(path: str) -> str:
+    """The shapes of batches that CUDA graphs are recorded for, from a record below ``results/bench``."""
+    rows = [
+        (
+            *(row["text"], f"{row['max_tokens']:,}", f"{row['batches']:,}", row["shapes"], row["recorded"]),
+            *(f"{100 * row[what]:.0f} %" for what in ("eager", "padding_recorded")),
+        )
+        for row in _results(f"bench/{path}")["rows"]
+    ]
+    return table(("text", "`--max-tokens`", "batches an epoch", "shapes", "recorded", "eager", "padding"), rows)
+
+
+def preparation() -> str:
+    """The cost of preparing text, and what it would be of WMT14 English-French."""
+    record = _results("bench/preparation")
+    small, large = record["sizes"]
+    factor, measured = 36_000_000 / large["pairs"], math.log(large["pairs"] / small["pairs"])
+    found = []
+    for step, its in large["steps"].items():
+
+        def growth(what: str, step: str = step) -> float:
+            """How much more the larger text needs, by the growth between the two sizes that were measured."""
+            return factor ** (math.log(large["steps"][step][what] / small["steps"][step][what]) / measured)
+
+        seconds = its["cpu_seconds"] * (growth("cpu_seconds") if step.startswith("learn") else factor)
+        cells = f"{its['cpu_seconds']:,.0f}", f"{its['lines_per_cpu_second']:,}", f"{its['peak_mib']:,.0f}"
+        found.append(
+            (
+                re.sub("ise$", "ize", step),
+                *cells,
+                f"{seconds / 60:.0f}",
+                f"{its['peak_mib'] * max(growth('peak_mib'), 1):,.0f}",
+            )
+        )
+    head = ("step", "CPU seconds", "lines per CPU second", "MiB", "en-fr: CPU minutes", "en-fr: MiB")
+    return table(head, found)
 
 
 def arithmetic(*paths: str) -> str:
     """The measured speed of each system of contests beside the speed that the counted operations leave it.
 
-    Each path, below ``results/bench``, has a record of the contest and, with ``.profile``, one of its operations.
+    Args:
+        paths: of contests below ``results/bench``, ``MEASURED:PROFILED``; the latter's operations are counted.
     """
     from ode_transformer.experiments.bench.turns import median_and_quartiles
 
     found = []
     for path in paths:
-        title = f"`{path.rpartition('/')[2]}`"
-        measured, profiled = (_results(f"bench/{path}{kind}")["systems"] for kind in ("", ".profile"))
+        its, _, counted = path.partition(":")
+        title = f"`{its.rpartition('/')[2]}`"
+        measured, profiled = (_results(f"bench/{one}")["systems"] for one in (its, f"{counted}.profile"))
         baseline, *others = measured
         for name in others:
-            alone = profiled[baseline]["operations"] / profiled[name]["operations"]
-            found.append((title, name, baseline, f"{alone:.2f}", median_and_quartiles(measured[name]["speed"])))
-    return table(("contest", "system", "baseline", "by arithmetic alone", "measured"), found)
+            if name in profiled and "stock criterion" not in name:
+                alone = profiled[baseline]["operations"] / profiled[name]["operations"]
+                found.append((title, name, f"{alone:.2f}", median_and_quartiles(measured[name]["speed"])))
+    return table(("contest", "system", "speed by arithmetic alone", "measured"), found)
 
 
 CONTROLS = {
@@ -558,58 +656,53 @@ CONTROLS = {
 """The systems of the comparison that have controls other than its baseline."""
 
 
-def comparison(group: str, precision: str, *paths: str) -> str:
-    """The systems of contests and their controls: what the recipes' rows of their names score, and the cost of a
-    training step.
+def comparison(baseline: str, precision: str, groups: str, contests: str) -> str:
+    """How far each system of the comparison is ahead of its baseline and of its controls, and what it costs.
 
     Args:
-        group: of recipes, whose rows have the systems' names with ``-tiny``; without a score if they were not trained.
+        baseline: the recipe's row, without ``-tiny``.
         precision: of the trainings.
-        paths: of the contests' records below ``results/bench``, which have one baseline; the costs of a system are
-            relative to that baseline in the contest of its own.
+        groups: of recipes, separated by commas.
+        contests: the paths of their records below ``results/bench``, separated by commas, which have this baseline.
     """
     from ode_transformer.experiments.bench import suite
-    from ode_transformer.experiments.bench.turns import median_and_quartiles
 
-    contests = [_results(f"bench/{path}") for path in paths]
-    if len({contest["baseline"] for contest in contests}) > 1:
-        raise ValueError(f"{', '.join(paths)}: must have one baseline")
-    costs_of = {system: contest["systems"] for contest in reversed(contests) for system in contest["systems"]}
-    baseline = contests[0]["baseline"]
-    rows = _rows(group, precision)
-    test_sets = recipes.load(f"{group}/{baseline}-tiny").subsets.values()
-    compared = {*costs_of, *CONTROLS, *itertools.chain(*CONTROLS.values())}
-    found, signed = [], set()
-    names = (name.removeprefix(f"{group}/").removesuffix("-tiny") for name in recipes.names())
-    for system in (name for name in names if name in compared):
-        cells, against, controls = [""] * len(test_sets), "", {f"{name}-tiny": "" for name in CONTROLS.get(system, ())}
-        if row := rows.get(f"{system}-tiny"):
-            cells = [", ".join(f"{value:.2f}" for value in row.cells[t, "sacrebleu"].measured) for t in test_sets]
-            signed |= {text for t in test_sets for text in METRICS["sacrebleu"].signatures(row.records, t)}
-            if system != baseline:
-                against = _p_values(row, f"{group}/{baseline}-tiny", test_sets)
-            for control in controls:
-                controls[control] = ", " + _p_values(row, f"{group}/{control}", test_sets)
-        costs = "", "", ""
-        if systems := costs_of.get(system):
-            cost = systems[system]
-            speed = "1" if system == baseline else median_and_quartiles(cost["speed"])
-            memory = f"{cost['step_mib']:,.0f} ({cost['step_mib'] / systems[baseline]['step_mib']:.2f})"
-            costs = f"{cost['seconds']:.2f} ({speed})", memory, f"{cost['parameters']:,}"
-        controlled = "; ".join(f"`{name}`{p_values}" for name, p_values in controls.items())
-        endless = _endless(row.records, test_sets) if row else ""
-        found.append((f"`{system}-tiny`", *cells, endless, against, controlled, *costs))
-    head = ["row", *test_sets, "endless", f"p, against `{baseline}-tiny`", "p, against the control"]
-    head += ["seconds per update", "memory of a step, MiB", "parameters"]
-    signatures = ", ".join(f"`{text}`" for text in sorted(signed))
-    notes = [
-        f"sacreBLEU, seed by seed, {signatures}.",
-        "Endless translations and p on the test sets in their order; p is two-sided, by approximate randomization;",
-        rf"\* marks a p that is below {comparisons.LEVEL:g} after adjustment for {_family(group)} comparisons.",
-        f"In parentheses, speed and memory relative to `{baseline}-tiny` in the same contest. Costs and parameters:",
-        "; ".join(dict.fromkeys(map(suite.described, contests))) + ".",
-    ]
+    records = [_results(f"bench/{path}") for path in contests.split(",")]
+    costs_of = {system: record["systems"] for record in reversed(records) for system in record["systems"]}
+    names = groups.split(",")
+    wanted = {baseline, "parallel", *CONTROLS, *itertools.chain(*CONTROLS.values())}
+    systems = [name.removeprefix(f"{names[0]}/").removesuffix("-tiny") for name in recipes.names()]
+    found = []
+    for system in (one for one in systems if one in wanted):
+        what = recipes.load(f"{names[0]}/{system}-tiny").description.partition(":")[0].replace(" (tiny)", "")
+        cost, its = costs_of[system][system], costs_of[system][baseline]
+        numbers = (
+            f"{cost['speed']['median'] if system != baseline else 1:.2f}",
+            f"{cost['step_mib'] / its['step_mib']:.2f}",
+            f"{cost['parameters'] / 1e6:.2f} M",
+        )
+        rows = [_rows(group, precision)[f"{system}-tiny"] for group in names]
+        seeds = ", ".join(dict.fromkeys(map(_seeds, rows)))
+        label = f"`{system}-tiny`: {what}"
+        if system == baseline:
+            found.append((label, "its sacreBLEU", seeds, *map(_means, rows), "", *numbers))
+            continue
+        for control in (baseline, *CONTROLS.get(system, ())):
+            cells = [_differences(group, precision, control, system) for group in names]
+            every = [d for cell in cells for d in cell]
+            differences = [" / ".join(f"{d.mean:+.2f}" + r"\*" * (d.ahead + d.behind) for d in cell) for cell in cells]
+            higher = f"{sum(d.mean > 0 for d in every)} of {len(every)}"
+            found.append((label, f"`{control}-tiny`", seeds, *differences, higher, *numbers))
+            label, numbers = "", ("", "", "")
+    head = ["row", "over", "seeds", *map(_pair, names), "higher on", "speed", "memory", "parameters"]
+    notes = [_signatures(row for group in names for row in _rows(group, precision).values())]
+    notes += [f"{_pair(group)}: p adjusted for {_family(group)} comparisons." for group in names]
+    notes += [f"Speed and memory: {text}." for text in dict.fromkeys(map(suite.described, records))]
     return f"{table(head, found)}\n\n{' '.join(notes)}"
+
+
+def _means(row: tables.Row) -> str:
+    return " / ".join(_mean(row.records, test_set, "sacrebleu") for test_set in _test_sets(row))
 
 
 @functools.cache
@@ -642,7 +735,7 @@ def _family(group: str, metric: str = "sacrebleu") -> int:
     return len({one.key for one in _comparisons() if one.family == (group, metric) and one.p_value is not None})
 
 
-def compared(group: str, *which: str) -> str:
+def _chosen(group: str, which: Sequence[str]) -> list[comparisons.Compared]:
     """The recorded comparisons of a group.
 
     Args:
@@ -653,32 +746,51 @@ def compared(group: str, *which: str) -> str:
     precisions, metrics = (
         {word for word in which if word in known} or {*known} for known in (recipes.PRECISIONS, METRICS)
     )
-    baselines = set(which) - precisions - metrics
+    baselines = {*which} - precisions - metrics
+    return [
+        one
+        for one in _comparisons()
+        if one.family[0] == group
+        and one.metric in metrics
+        and one.p_value is not None
+        and one.precisions[1] in precisions
+        and (not baselines or one.baseline.rpartition("/")[2].removesuffix("-tiny") in baselines)
+    ]
+
+
+def _notes(group: str, chosen: Iterable[comparisons.Compared]) -> str:
+    """By which tests p was computed, and for how many comparisons it was adjusted."""
+    notes = dict.fromkeys(f"{one.how}, adjusted for {_family(group, one.metric)} comparisons" for one in chosen)
+    return "; ".join(notes)
+
+
+def compared(group: str, *which: str) -> str:
+    """The recorded comparisons of a group, of which the words choose some as for :func:`_chosen`."""
+    chosen = _chosen(group, which)
     by_system: dict[tuple, list[comparisons.Compared]] = {}
-    for one in _comparisons():
-        baseline = one.baseline.rpartition("/")[2].removesuffix("-tiny")
-        if one.family[0] == group and one.metric in metrics and (not baselines or baseline in baselines):
-            by_system.setdefault((one.file, one.system), []).append(one)
-    found, notes, heads = [], {}, dict.fromkeys(one.test_set for its in by_system.values() for one in its)
+    for one in chosen:
+        by_system.setdefault((one.baseline, one.seed, one.system, one.precisions, one.metric), []).append(one)
+    found = []
     for its in by_system.values():
-        its = [one for one in its if one.p_value is not None and one.precisions[1] in precisions]
-        if not its:
-            continue
         one = its[0]
-        differences = [f"{one.value - one.baseline_value:+.2f}" for one in its]
-        p_values = [f"{one.p_value:.4f} ({one.adjusted:.3f})" + r"\*" * one.differs() for one in its]
-        values = [one.values for one in its if "difference_without" in one.values]
-        without = [f"{each['difference_without']:+.2f} ({each['endless']})" for each in values]
-        notes[one.how] = _family(group, one.metric)
+        differences = " / ".join(f"{one.value - one.baseline_value:+.2f}" + r"\*" * one.differs() for one in its)
+        adjusted = " / ".join(f"{one.adjusted:.3f}" for one in its)
         label = variant_label(f"`{one.system.rpartition('/')[2]}`", one.precisions[1:])
-        cells = [" / ".join(cells) for cells in (differences, p_values, without)]
-        found.append((label, f"`{one.baseline.rpartition('/')[2]}`", one.seed, *cells))
-    head = ["system", "compared with", "seed", f"difference on {' / '.join(heads)}", "p (adjusted)"]
-    head.append("difference without endless translations (their number)")
-    if not any(row[-1] for row in found):
-        head, found = head[:-1], [row[:-1] for row in found]
-    said = "; ".join(f"{note}, adjusted for {number} comparisons" for note, number in notes.items())
-    return table(head, found) + f"\n\np: {said}."
+        found.append((label, f"`{one.baseline.rpartition('/')[2]}`", one.seed, differences, adjusted))
+    test_sets = " / ".join(dict.fromkeys(one.test_set for one in chosen))
+    head = ("system", "over", "seed", f"difference on {test_sets}", "adjusted p")
+    return f"{table(head, found)}\n\np: {_notes(group, chosen)}."
+
+
+def significant(group: str, *which: str) -> str:
+    """A sentence on how many of the recorded comparisons, chosen as for :func:`_chosen`, are significant."""
+    chosen = _chosen(group, which)
+    differ = [f"`{one.system.rpartition('/')[2]}` on {one.test_set}" for one in chosen if one.differs()]
+    baselines = " or ".join(dict.fromkeys(f"`{one.baseline.rpartition('/')[2]}`" for one in chosen))
+    return (
+        f"Comparisons with {baselines}: {len(chosen)}. Significant: {', '.join(differ) or 'none'}. The smallest "
+        f"adjusted p: {min(one.adjusted for one in chosen):.3f} ({_notes(group, chosen)})."
+    )
 
 
 def endless(*groups: str) -> str:
@@ -698,62 +810,6 @@ def endless(*groups: str) -> str:
     )
 
 
-def gains(baseline: str, precision: str, *groups: str) -> str:
-    """How far each system of the comparison is ahead of its baseline and of its controls, by sacreBLEU.
-
-    Args:
-        baseline: the recipe's row, without ``-tiny``.
-        precision: of the trainings.
-        groups: of recipes, two columns each.
-    """
-
-    by_group = {group: _rows(group, precision) for group in groups}
-
-    def over(control: str, system: str) -> list[str]:
-        cells = (_differences(group, precision, control, system) for group in groups)
-        return [" / ".join(f"{d.mean:+.2f}" + r"\*" * (d.ahead + d.behind) for d in cell) for cell in cells]
-
-    found = []
-    for system in _compared_systems(groups[0]):
-        for control in CONTROLS.get(system, ("",)):
-            of_control = f"`{control}-tiny`" * bool(control)
-            rows = (by_group[group].get(f"{system}-tiny") for group in groups)
-            seeds = ", ".join(str(len(row.records)) if row else "0" for row in rows)
-            found.append((f"`{system}-tiny`", seeds, *over(baseline, system), of_control, *over(control, system)))
-    pairs = ["-".join((data.source, data.target)) for data in map(_data, groups)]
-    head = ["row", "seeds", *(f"over `{baseline}-tiny`, {pair}" for pair in pairs)]
-    head += ["control", *(f"over the control, {pair}" for pair in pairs)]
-    return table(head, found)
-
-
-def verdicts(baseline: str, precision: str, *groups: str) -> str:
-    """On how many test sets each system of :func:`gains`, with the same arguments, is higher, ahead or behind."""
-    found = []
-    for system in _compared_systems(groups[0]):
-        for control in (baseline, *CONTROLS.get(system, ())):
-            its = [d for group in groups for d in _differences(group, precision, control, system)]
-            if control == system or not its:
-                continue
-            means = [d.mean for d in its]
-            seeds = ", ".join(map(str, sorted({d.seeds for d in its})))
-            higher = f"{sum(mean > 0 for mean in means)} of {len(its)}"
-            extent = f"{min(means):+.2f} to {max(means):+.2f}"
-            counts = [sum(getattr(d, what) for d in its) for what in ("ahead", "behind", "some_ahead", "some_behind")]
-            found.append((f"`{system}-tiny`", f"`{control}-tiny`", seeds, extent, higher, *counts))
-    head = (
-        "row",
-        "over",
-        "seeds",
-        "by",
-        "higher on",
-        "ahead on",
-        "behind on",
-        "ahead with one seed",
-        "behind with one",
-    )
-    return table(head, found)
-
-
 def beside(precision: str, *pairs: str) -> str:
     """Pairs of systems in one precision, and by how much the second is higher over their common seeds.
 
@@ -771,7 +827,7 @@ def beside(precision: str, *pairs: str) -> str:
         for test_set in test_sets:
             ours, theirs = _by_seed(system, test_set), _by_seed(control, test_set)
             differences.append(statistics.mean(ours[seed] - theirs[seed] for seed in ours.keys() & theirs.keys()))
-        scores = [" / ".join(_mean(row.records, t, "sacrebleu") for t in test_sets) for row in (control, system)]
+        scores = map(_means, (control, system))
         named = (f"`{row.recipe.rpartition('/')[2]}`" for row in (control, system))
         cells = [f"{name} {score}" for name, score in zip(named, scores, strict=True)]
         found.append((f"`{group}`", *cells, " / ".join(f"{d:+.2f}" for d in differences), system.numbers("updates")))
@@ -794,38 +850,32 @@ def parts(group: str, test_set: str) -> str:
     return table(("system", "BLEU", "precisions", "brevity penalty", "length of the reference"), found)
 
 
-def trainings(group: str) -> str:
-    """How long the systems of a group were trained, and when their validation loss was best."""
-    found = []
-    for record in (record for rows in _tables(group).values() for row in rows for record in row.records):
-        curve = [entry for entry in record["training"]["curve"] if "valid_loss" in entry]
-        best = min(curve, key=lambda entry: entry["valid_loss"])
-        label = variant_label(f"`{record['recipe'].rpartition('/')[2]}`", variant(record))
-        updates = max(entry["num_updates"] for entry in record["training"]["curve"])
-        resumed = "yes" if len(record["training"].get("trained_on", [])) > 1 else ""
-        seed = ", ".join(map(str, record["seeds"]))
-        loss = f"{best['valid_loss']:.3f} ({best['epoch']})"
-        found.append((label, seed, record["training"]["curve"][-1]["epoch"], f"{updates:,}", loss, resumed))
-    head = (
-        "system",
-        "seed",
-        "epochs",
-        "updates",
-        "best validation loss (its epoch)",
-        "resumed, as far as the record says",
-    )
-    return table(head, found)
+def resumed(*groups: str) -> str:
+    """A sentence on the trainings that were interrupted and resumed, as far as the records say."""
+    found = [
+        f"`{record['recipe']}` ({record['precision']}, seed {', '.join(map(str, record['seeds']))})"
+        for group in groups
+        for row in _measured(group)
+        for record in row.records
+        if len(record["training"].get("trained_on", [])) > 1
+    ]
+    return f"Interrupted and resumed, as far as the records say: {', '.join(dict.fromkeys(found))}."
 
 
-def leads(group: str, baseline: str, *systems: str) -> str:
-    """A sentence on which systems have a higher mean than their baseline on all test sets, in each precision."""
+def leads(groups: str, baseline: str, *systems: str) -> str:
+    """A sentence on which systems have a higher mean than their baseline on all test sets, in each precision.
+
+    Args:
+        groups: of recipes, separated by commas.
+        baseline, systems: the recipes' rows, without ``-tiny``.
+    """
     found = []
-    for precision in recipes.PRECISIONS:
+    for group, precision in itertools.product(groups.split(","), recipes.PRECISIONS):
         its = {system: [d.mean for d in _differences(group, precision, baseline, system)] for system in systems}
         its = {system: means for system, means in its.items() if means}
         ahead = [f"`{s}-tiny` (by {min(d):.2f} to {max(d):.2f})" for s, d in its.items() if min(d) > 0]
         if its:
-            found.append(f"in {precision} {' and '.join(ahead) or 'none'} of {len(its)}")
+            found.append(f"on {_pair(group)} in {precision} {' and '.join(ahead) or 'none'} of {len(its)}")
     named = ", ".join(f"`{system}-tiny`" for system in systems)
     return (
         f"Of {named}, these are higher than `{baseline}-tiny` on all test sets, by the mean over common seeds: "
@@ -833,23 +883,13 @@ def leads(group: str, baseline: str, *systems: str) -> str:
     )
 
 
-def _compared_systems(group: str) -> list[str]:
-    """The systems of the comparison, without ``-tiny``, in the order of the recipes."""
-    wanted = {*CONTROLS, *itertools.chain(*CONTROLS.values()), "parallel"}
-    names = (name.removeprefix(f"{group}/").removesuffix("-tiny") for name in recipes.names())
-    return [name for name in names if name in wanted]
-
-
 class Difference(NamedTuple):
     """How far a system is from another on a test set by sacreBLEU: the mean over their common seeds, and whether it is
-    significantly ahead or behind with every seed, or with some only."""
+    significantly ahead or behind with every seed."""
 
     mean: float
-    seeds: int
     ahead: bool
     behind: bool
-    some_ahead: bool
-    some_behind: bool
 
 
 def _differences(group: str, precision: str, control: str, system: str) -> list[Difference]:
@@ -868,31 +908,14 @@ def _differences(group: str, precision: str, control: str, system: str) -> list[
             one = its.get((seed, precision), {}).get(test_set)
             known = one and one.of(list(ours.values())) and one.differs()
             signs.append((1 if difference > 0 else -1) if known else 0)
-        every, some = [all(s == sign for s in signs) for sign in (1, -1)], [sign in signs for sign in (1, -1)]
-        alone = [found and not whole for found, whole in zip(some, every, strict=True)]
-        found.append(Difference(statistics.mean(by_seed.values()), len(by_seed), *every, *alone))
+        every = (all(s == sign for s in signs) for sign in (1, -1))
+        found.append(Difference(statistics.mean(by_seed.values()), *every))
     return found
 
 
 def _by_seed(row: Any, test_set: str) -> dict[int, float]:
     its = METRICS["sacrebleu"]
     return {seed: its.value(record["scores"][test_set]) for record in row.records for seed in record["seeds"]}
-
-
-def _p_values(row: Any, baseline: str, test_sets: Iterable[str]) -> str:
-    """What came of comparing the runs of a row with another recipe."""
-    found = []
-    for (seed, precision), compared in sorted(_by_run(baseline, row.recipe).items()):
-        if precision != row.records[0]["precision"]:
-            continue
-        its = {test_set: compared.get(test_set) for test_set in test_sets}
-        # Those that were trained anew since do not count.
-        if all(one and one.of(row.cells[t, "sacrebleu"].measured) for t, one in its.items()):
-            marked = (
-                "-" if one.p_value is None else f"{one.p_value:.3f}" + r"\*" * one.differs() for one in its.values()
-            )
-            found.append(f"seed {seed}: {' / '.join(marked)}")
-    return "; ".join(found) or "not compared"
 
 
 def intervals(group: str) -> str:
@@ -935,6 +958,16 @@ def steps() -> str:
     return table(("model", "layers", "difference, percent", "size of a step"), found)
 
 
+def gates(*names: str) -> str:
+    """The mean weight of the first stage in each layer of trained models, from records in ``results/lab``."""
+    rows = [
+        (f"`{re.sub('^runs/|/average.pt$', '', model)}`", ", ".join(f"{layer['mean'][0]:.4f}" for layer in layers))
+        for name in names
+        for model, layers in _results(f"lab/{name}")["layers"].items()
+    ]
+    return table(("model", "weight of the first stage, layer by layer"), rows)
+
+
 def _results(path: str) -> Any:
     """A record below ``results``, by its path without the suffix."""
     return read_json(ROOT / "results" / f"{path}.json")
@@ -942,6 +975,7 @@ def _results(path: str) -> Any:
 
 KINDS: dict[str, Callable[..., str]] = {
     "scores": scores,
+    "precisions": precisions,
     "measured": measured,
     "metric": metric,
     "headline": headline,
@@ -949,20 +983,21 @@ KINDS: dict[str, Callable[..., str]] = {
     "contest": contest,
     "launches": launches,
     "speed": speed,
-    "before": before,
+    "shapes": shapes,
+    "preparation": preparation,
     "arithmetic": arithmetic,
     "comparison": comparison,
     "intervals": intervals,
     "orders": orders,
+    "gates": gates,
     "steps": steps,
-    "gains": gains,
-    "verdicts": verdicts,
     "leads": leads,
     "spread": spread,
     "compared": compared,
+    "significant": significant,
     "beside": beside,
     "parts": parts,
-    "trainings": trainings,
+    "resumed": resumed,
     "gap": gap,
     "flow": flow,
     "endless": endless,

@@ -59,7 +59,12 @@ def test_a_record_that_changes_changes_the_sentences(monkeypatch):
     words = {
         "spread": ("multi30k-short",),
         "leads": ("multi30k-short", "ode-residual", "rk2", "rk4"),
-        "verdicts": ("ode-residual", "bf16", "multi30k-short"),
+        "comparison": (
+            "ode-residual",
+            "bf16",
+            "multi30k-short",
+            "amd-epyc-5/tiny-beyond.cpu-bf16,amd-epyc-5/tiny-beyond-plain.cpu-bf16",
+        ),
         "gap": ("ptb", "residual-1", "rk4-1"),
     }
     before = {kind: generate.KINDS[kind](*arguments) for kind, arguments in words.items()}

@@ -238,16 +238,19 @@ def table(record: Mapping[str, Any]) -> str:
 
 
 def launches(record: Mapping[str, Any]) -> str:
-    """The kernels, launches and memory of single steps as Markdown, one row per system and mode."""
-    rows = []
+    """The launches, the time of kernels and the memory of single steps as Markdown, one row per system."""
+    by_system: dict[str, dict[str, Mapping[str, Any]]] = {}
     for one in record["rounds"]:
         for name, found in one["systems"].items():
             if "launches" in found and (name != "stock" or one["mode"] == "eager"):
-                kernels = f"{found['kernels_milliseconds']:.1f} ms"
-                if [one["title"], one["mode"], name] in record.get("disturbed", ()):
-                    kernels = ""
-                memory = f"{found['reserved_mib']:,} MiB"
-                rows.append((name, one["mode"], f"{found['launches']:,}", kernels, memory))
-    return markdown.table(
-        ("system", "mode", "launches", "kernels", "reserved memory"), sorted(rows, key=lambda r: r[0])
-    )
+                by_system.setdefault(name, {})[one["mode"]] = found
+    modes = list(dict.fromkeys(mode for its in by_system.values() for mode in its))
+    rows = [
+        (
+            name,
+            f"{its['eager']['kernels_milliseconds']:.1f} ms",
+            *(f"{its[m]['launches']:,}; {its[m]['reserved_mib']:,} MiB" if m in its else "" for m in modes),
+        )
+        for name, its in by_system.items()
+    ]
+    return markdown.table(("system", "kernels, eager", *(f"{m}: launches; memory" for m in modes)), rows)
