@@ -106,24 +106,6 @@ def test_tied_parameters_stay_tied_and_the_optimiser_stays_behind(tmp_path):
     assert (tmp_path / "average.pt").stat().st_size < 10_000
 
 
-def test_one_checkpoint_is_in_memory_at_a_time(tmp_path, monkeypatch):
-    import weakref
-
-    paths = [write(tmp_path / f"{i}.pt", {"w": torch.full((10,), float(i))}) for i in range(5)]
-    alive, most, load = [], [], checkpoints.load
-
-    def watched(path):
-        most.append(sum(r() is not None for r in alive))
-        state = load(path)
-        alive.append(weakref.ref(state["model"]["w"]))
-        return state
-
-    monkeypatch.setattr(checkpoints, "load", watched)
-    checkpoints.average(paths, tmp_path / "average.pt")
-    # The last one is kept for all that is not averaged; of the others one at a time, freed when the next has come.
-    assert max(most) <= 2
-
-
 @pytest.mark.parametrize(
     ("model", "message"),
     [

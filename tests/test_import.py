@@ -113,47 +113,27 @@ import ode_transformer.models
     assert "hides the installed fairseq" in done.stderr
 
 
-@pytest.mark.parametrize("version", ["2.5.1", "1.13.0+cu117"])
-def test_an_old_torch_is_named_with_the_remedy(monkeypatch, version):
-    monkeypatch.setattr(
-        requirements.importlib, "import_module", lambda name: types.SimpleNamespace(__version__=version)
-    )
-    with pytest.raises(ImportError, match=rf"torch>=2\.6.*{version.split('+')[0]}.*pip install"):
-        requirements.check_requirements()
+MISSING = ModuleNotFoundError("No module named 'fairseq'")
+BROKEN = ValueError("mutable default <class 'fairseq.dataclass.configs.CommonConfig'> for field common")
 
 
-def fake(broken):
+@pytest.mark.parametrize(
+    ("torch", "fairseq", "message"),
+    [
+        ("1.13.0+cu117", None, r"torch>=2\.6.*1\.13\.0.*pip install"),
+        ("2.13.0+cpu", MISSING, r"needs fairseq.*fairseq-fixed==0\.12\.3\.1"),
+        ("2.13.0+cpu", BROKEN, r"mutable default.*fairseq-fixed==0\.12\.3\.1"),
+        ("2.13.0+cpu", types.SimpleNamespace(__version__="0.9.0", __file__="x"), r"fairseq 0\.9\.0 is too old"),
+    ],
+)
+def test_what_is_absent_broken_or_too_old_is_named_with_the_remedy(monkeypatch, torch, fairseq, message):
     def import_module(name):
         if name == "torch":
-            return types.SimpleNamespace(__version__="2.13.0+cpu")
-        return broken(name)
+            return types.SimpleNamespace(__version__=torch)
+        if isinstance(fairseq, Exception):
+            raise fairseq
+        return fairseq
 
-    return import_module
-
-
-def test_an_absent_fairseq_is_named_with_the_remedy(monkeypatch):
-    def broken(name):
-        raise ModuleNotFoundError(f"No module named {name!r}")
-
-    monkeypatch.setattr(requirements.importlib, "import_module", fake(broken))
-    with pytest.raises(ImportError, match=r"needs fairseq.*fairseq-fixed==0\.12\.3\.1"):
-        requirements.check_requirements()
-
-
-def test_the_fairseq_that_does_not_import_is_named_with_the_remedy(monkeypatch):
-    def broken(name):
-        raise ValueError("mutable default <class 'fairseq.dataclass.configs.CommonConfig'> for field common")
-
-    monkeypatch.setattr(requirements.importlib, "import_module", fake(broken))
-    with pytest.raises(ImportError, match=r"mutable default.*fairseq-fixed==0\.12\.3\.1"):
-        requirements.check_requirements()
-
-
-def test_an_ancient_fairseq_is_named(monkeypatch):
-    monkeypatch.setattr(
-        requirements.importlib,
-        "import_module",
-        fake(lambda name: types.SimpleNamespace(__version__="0.9.0", __file__="x")),
-    )
-    with pytest.raises(ImportError, match=r"fairseq 0\.9\.0 is too old"):
+    monkeypatch.setattr(requirements.importlib, "import_module", import_module)
+    with pytest.raises(ImportError, match=message):
         requirements.check_requirements()

@@ -277,13 +277,6 @@ def test_another_dictionary(tmp_path):
         run()
     (data / "dict.yy.txt").write_text((data / "dict.xx.txt").read_text())
     run()
-    # Trained without -s and -t: the languages are those that the data are called after.
-    del state["cfg"]["task"]["source_lang"], state["cfg"]["task"]["target_lang"]
-    torch.save(state, tmp_path / "stock.pt")
-    with pytest.raises(CheckpointError, match="does not say its languages, so that --data cannot be checked"):
-        run()
-    (data / "train.xx-yy.xx.idx").touch()
-    run()
 
 
 def test_a_model_of_few_positions(tmp_path):

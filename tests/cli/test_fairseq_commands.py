@@ -254,8 +254,6 @@ import json, sys
 from fairseq_cli.train import main  # the first of fairseq: it sets up logging
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.search import DiverseBeamSearch
-from fairseq.sequence_generator import SequenceGenerator
 from fairseq.distributed.utils import call_main
 for words in json.load(sys.stdin):
     args = options.parse_args_and_arch(options.get_training_parser(), words)

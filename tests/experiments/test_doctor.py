@@ -1,7 +1,5 @@
 """What the doctor says, of a machine that has everything and of one that has not."""
 
-import ast
-
 from ode_transformer import machine, requirements
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.cli import doctor
@@ -51,16 +49,3 @@ def test_all_prepared_data_are_listed(monkeypatch, tmp_path):
                  "race.part/manifest.json", "race.text/settings.json", "race.text/x/y"):  # fmt: skip
         write_text(tmp_path / "data-bin" / path, "{}")
     assert list(doctor.data())[-1] == f"prepared in {tmp_path}/data-bin: glue/cola.small, ptb, quickstart.de-en"
-
-
-def test_all_that_is_optional_is_listed():
-    tree = ast.parse((recipes.ROOT / "setup.py").read_text())
-    values = {node.targets[0].id: node.value for node in tree.body if isinstance(node, ast.Assign)}
-    (call,) = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
-    (extras,) = [keyword.value for keyword in call.keywords if keyword.arg == "extras_require"]
-    found = set()
-    for name, value in zip(extras.keys, extras.values, strict=True):
-        if name.value not in ("test", "docs"):
-            found |= set(ast.literal_eval(values[value.id] if isinstance(value, ast.Name) else value))
-    ours = {package for package, (_, remedy) in doctor.OPTIONAL.items() if "sacrebleu" not in remedy}
-    assert {package.replace("-", "_").removeprefix("unbabel_") for package in found} == ours

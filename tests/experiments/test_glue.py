@@ -147,20 +147,6 @@ def test_correlations_are_those_of_scipy_and_an_interval_covers_as_often_as_it_s
     assert np.mean(widths) == pytest.approx(200 * 1.96 / 197**0.5 * 0.64, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("lines", "of", "message"),
-    [
-        ("0\t1\n0\n", "accuracy", "line 2: must be a label and the predicted label, separated by a tab"),
-        ("0\t2\n", "f1", "label 2: must be 0 or 1 for Matthews' correlation and F1"),
-    ],
-)
-def test_predictions_that_cannot_be_scored_are_named(tmp_path, capsys, lines, of, message):
-    (tmp_path / "valid.tsv").write_text(lines)
-    words = ["glue", "score", "--predictions", str(tmp_path / "valid.tsv"), "--metrics", of]
-    assert cli.main([*words, "--output", str(tmp_path / "score.json")]) == 1
-    assert message in capsys.readouterr().err and not (tmp_path / "score.json").exists()
-
-
 def test_outputs_that_are_no_numbers_have_no_score():
     for of, golds, taken in (
         ("accuracy", "01", ["0", "not a number"]),

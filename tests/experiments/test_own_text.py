@@ -9,7 +9,6 @@ import shutil
 import sys
 import threading
 import time
-import warnings
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -407,40 +406,27 @@ def interrupt(*_):
 def test_what_is_left_of_another_preparation(tmp_path, capsys, monkeypatch):
     """Begun anew if it is ours; left alone if it is not."""
     raw = write_raw(tmp_path / "raw", 30)
-    words = ["prepare", "--train", raw, "--langs", *LANGS, "--out", tmp_path / "x"]
+    words = ["prepare", "--train", raw, "--langs", *LANGS, "--out", tmp_path / "x", "--size", 50]
     assert "too few to hold 20 out" in refused(capsys, *words, "--hold-out", "20")
     assert not (tmp_path / "x.text").exists()
+    words += ["--hold-out", 2]
     with monkeypatch.context() as patch:
         patch.setattr(dividing, "_held_out", interrupt)
         assert cli.main([str(word) for word in words]) == 130
     with raw.with_suffix(".de").open("a") as de, raw.with_suffix(".en").open("a") as en:
         de.write("a b " * 700 + "\n")
         en.write("c d " * 700 + "\n")
-    command = [str(word) for word in (*words, "--size", 50, "--hold-out", 2)]
-    with monkeypatch.context() as patch:
-
-        def stopped(folder):
-            shutil.move(folder, tmp_path)
-            raise KeyboardInterrupt
-
-        patch.setattr(prepare.shutil, "rmtree", stopped)
-        assert cli.main(command) == 130
     recipe = write(tmp_path / "x.yaml", ["data: {prepare: make it}"])
-    assert "x.yaml: is there already, and makes other data" in refused(capsys, *command)
+    assert "x.yaml: is there already, and makes other data" in refused(capsys, *words)
     recipe.write_text("nothing")
-    assert "does not say how data are made" in refused(capsys, *command)
+    assert "does not say how data are made" in refused(capsys, *words)
     recipe.unlink()
-    assert cli.main(command) == 0
+    assert cli.main([str(word) for word in words]) == 0
     assert "is started again" in capsys.readouterr().err
     assert all("a b" not in line for line in lines(tmp_path / "x.text" / "clean" / "train.de"))
     theirs = write(tmp_path / "y.text" / "novel", ["Call me Ishmael."])
-    assert "y.text: is there already" in refused(capsys, *words[:-1], tmp_path / "y")
+    assert "y.text: is there already" in refused(capsys, *words, "--out", tmp_path / "y")
     assert lines(theirs) == ["Call me Ishmael."]
-    shutil.copy(raw.with_suffix(".de"), tmp_path / "test.de")
-    shutil.copy(raw.with_suffix(".en"), tmp_path / "test.en")
-    long = [*words[:-1], tmp_path / "z", "--test", tmp_path / "test", "--size", 50, "--hold-out", 2]
-    assert "raw/test.de: line 31 has 1,4" in refused(capsys, *long)
-    assert not (tmp_path / "z").exists()
 
 
 # Translation.
@@ -552,7 +538,7 @@ def test_translations_go_to_a_file_that_is_whole_or_not_there(run, home, capsys,
     assert output.read_bytes() == before and sorted(p.name for p in tmp_path.iterdir()) == ["long.de", "out.en"]
 
 
-def test_a_prefix_begins_every_translation(run, home, translator, exported, capsys, monkeypatch):
+def test_a_prefix_begins_every_translation(run, home, translator, exported, capsys):
     sentences = lines(home / "mine" / "raw" / "test.de")[:4]
     free = translator.hypotheses(sentences)
     word = min((w for w in free[0][0].text.split()[1:] if w.isalpha() and w != free[1][0].text.split()[0]), key=len)
@@ -561,19 +547,10 @@ def test_a_prefix_begins_every_translation(run, home, translator, exported, caps
     # The first words of a translation, as a prefix, give the same translation again with the same score.
     begun = translator.hypotheses(sentences[:1], prefix=free[0][0].text.split()[0])
     assert begun[0][0].units == free[0][0].units and begun[0][0].score == pytest.approx(free[0][0].score, abs=1e-4)
-    # Of a line in two pieces only the first begins with it.
-    units = translator.pipeline.units(sentences[:1])[0].split()
-    with monkeypatch.context() as patch:
-        patch.setattr(translator.backend, "longest", {**translator.backend.longest, "source": len(units) + 1})
-        (twice,) = translator.translate([" ".join([sentences[0]] * 2)], prefix=word)
-    assert twice == f"{found[0][0].text} {free[0][0].text}"
-    capsys.readouterr()
     out = translated(capsys, run, home / "mine" / "raw" / "test.de", "--prefix", word)
     assert out[:4] == translator.translate(sentences, prefix=word)
     with pytest.raises(OdeTransformerError, match=r"prefix .*: has .*, which the model does not know"):
         translator.translate(sentences, prefix="\u2603")
-    with pytest.raises(OdeTransformerError, match=r"the prefix has .* units, a translation must have 1 at most"):
-        translator.translate(sentences[:1], prefix=f"{word} {word}", max_len_a=0.0, max_len_b=1)
     with pytest.raises(OdeTransformerError, match="takes no prefix"):
         ode_transformer.load(exported).translate(sentences, prefix=word)
 
@@ -593,20 +570,6 @@ def test_samples_are_those_of_their_seed(run, home, exported, capsys):
     assert "cannot search with sampling True, only with beam" in refused(
         capsys, "translate", exported, file, "--sampling", "--cpu"
     )
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"data": None, "command": []}, "does not say where its data are"),
-        ({"data": None, "command": [1, 2]}, r"command\[0\] must be a text"),
-    ],
-)
-def test_a_run_that_is_damaged(run, tmp_path, values, message):
-    (tmp_path / "average.pt").touch()
-    (tmp_path / "run.json").write_text(json.dumps(json.loads((run / "run.json").read_text()) | values))
-    with pytest.raises(OdeTransformerError, match=message):
-        ode_transformer.load(tmp_path)
 
 
 def test_an_ensemble_of_a_model_with_itself_is_that_model(run, home, translator, capsys):
@@ -672,39 +635,37 @@ def change(data, to, **values):
 
 def test_other_dictionaries_and_manifests_are_refused(run, home, tmp_path, capsys):
     good = write(tmp_path / "good", ["Gut."])
+    for name, values, message in (
+        ("turned", {"source_lang": "en", "target_lang": "de"}, "translates de to en, but its data were prepared for"),
+        ("old", {"tokenise": None}, "does not say how text was tokenized"),
+        ("mute", {"target_lang": None}, "manifest.json: its target_lang must be a language, is None"),
+        ("odd", {"tokenise": {"lowercase": "upper"}}, "tokenise.lowercase 'upper'"),
+    ):
+        data = change(home / "mine", tmp_path / name, **values)
+        assert message in refused(capsys, "translate", run, good, "--data", data, "--cpu")
     other = change(home / "mine", tmp_path / "other")
+    words = ["translate", run, good, "--data", other, "--cpu"]
     (other / "codes").unlink()
-    said = refused(capsys, "translate", run, good, "--data", other, "--cpu")
-    assert "codes: is missing, must be the file that manifest.json names" in said
-    shutil.copy(home / "mine" / "codes", other)
-    (other / "codes").write_text((other / "codes").read_text() + "x y\n")
-    assert "codes has changed since the data were binarized" in refused(
-        capsys, "translate", run, good, "--data", other, "--cpu"
-    )
+    assert "codes: is missing, must be the file that manifest.json names" in refused(capsys, *words)
+    (other / "codes").write_text((home / "mine" / "codes").read_text() + "x y\n")
+    assert "codes has changed since the data were binarized" in refused(capsys, *words)
     with (other / "dict.de.txt").open("a") as file:
         file.write("another 1\n")
-    assert "dict.de.txt: is not the dictionary" in refused(capsys, "translate", run, good, "--data", other, "--cpu")
-    manifest = json.loads((other / "manifest.json").read_text())
-    manifest["sha256"] |= {name: sha256(other / name) for name in ("codes", "dict.de.txt")}
-    (other / "manifest.json").write_text(json.dumps(manifest))
+    assert "dict.de.txt: is not the dictionary" in refused(capsys, *words)
+
+    def described(*names):
+        manifest = json.loads((other / "manifest.json").read_text())
+        manifest["sha256"] |= {name: sha256(other / name) for name in names}
+        (other / "manifest.json").write_text(json.dumps(manifest))
+
+    described("codes", "dict.de.txt")
     shutil.copy(run / "average.pt", other / "model.pt")
     assert "they belong to another model" in refused(capsys, "translate", other / "model.pt", good, "--cpu")
-    more = ["--with", other / "model.pt", "--cpu"]
-    assert f"must be the dictionary of {run}" in refused(capsys, "translate", run, good, *more)
+    words = ["translate", run, good, "--with", other / "model.pt", "--cpu"]
+    assert f"must be the dictionary of {run}" in refused(capsys, *words)
     shutil.copy(home / "mine" / "dict.de.txt", other)
-    manifest["sha256"]["dict.de.txt"] = sha256(other / "dict.de.txt")
-    (other / "manifest.json").write_text(json.dumps(manifest))
-    assert "its text must be prepared like that of" in refused(capsys, "translate", run, good, *more)
-    turned = change(home / "mine", tmp_path / "turned", source_lang="en", target_lang="de")
-    said = refused(capsys, "translate", run, good, "--data", turned, "--cpu")
-    assert "translates de to en, but its data were prepared for en to de" in said
-    old = change(home / "mine", tmp_path / "old", tokenise=None)
-    assert "does not say how text was tokenized" in refused(capsys, "translate", run, good, "--data", old, "--cpu")
-    mute = change(home / "mine", tmp_path / "mute", target_lang=None)
-    said = refused(capsys, "translate", run, good, "--data", mute, "--cpu")
-    assert "manifest.json: its target_lang must be a language, is None" in said
-    odd = change(home / "mine", tmp_path / "odd", tokenise={"lowercase": "upper"})
-    assert "tokenise.lowercase 'upper'" in refused(capsys, "translate", run, good, "--data", odd, "--cpu")
+    described("dict.de.txt")
+    assert "its text must be prepared like that of" in refused(capsys, *words)
 
 
 def test_data_of_fairseq_preprocess_are_described_and_translated_with(run, home, translator, tmp_path, capsys):
@@ -883,20 +844,10 @@ def saved(data: Path, to: Path, arch: str, **sizes) -> Path:
 
 def test_a_model_says_what_it_is(translator, run):
     said = repr(translator)
-    for word in (
-        str(run),
-        "macaron",
-        "splitting strang",
-        "integrator euler",
-        "coefficients fixed",
-        "2 layers",
-        "beam 3",
-    ):
+    for word in (str(run), "macaron", "splitting strang", "integrator euler", "2 layers", "beam 3"):
         assert word in said
     with pytest.raises(OdeTransformerError, match="a list of sentences"):
         translator.translate("Gut.")
-    with pytest.raises(OdeTransformerError, match="bean: is no flag of a search"):
-        translator.translate(["Gut."], bean=3)
 
 
 @pytest.mark.parametrize(
@@ -931,12 +882,11 @@ def test_a_translation_that_is_cut_is_named(translator, home, capsys):
 def test_the_same_weights_with_another_integrator(home, tmp_path):
     sentence = lines(home / "mine" / "raw" / "test.de")[0]
     residual = ode_transformer.load(saved(home / "mine", tmp_path / "residual", "ode_residual_tiny"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        heun = residual.with_integrator("heun")
+    heun = residual.with_integrator("heun")
     for name, p in residual.backend.models[0].state_dict().items():
         assert torch.equal(p, heun.backend.models[0].state_dict()[name])
     assert "integrator heun" in repr(heun) and "integrator euler" in repr(residual)
+    assert "decoder integrator heun" in repr(residual.with_integrator(decoder="heun"))
     euler, second = (m.layer_states(sentence).encoder for m in (residual, heun))
     again = heun.with_integrator("euler").layer_states(sentence).encoder
     assert torch.equal(euler[0], second[0]) and torch.equal(euler, again)
@@ -958,11 +908,7 @@ def test_the_same_weights_with_another_integrator(home, tmp_path):
             gated.with_integrator(name)
     with pytest.raises(OdeTransformerError, match="'rk5': must be one of euler"):
         gated.with_integrator("rk5")
-    assert "decoder integrator heun" in repr(residual.with_integrator(decoder="heun"))
-    with pytest.raises(OdeTransformerError, match=r'Missing key.*"decoder\.coefficients\.gate\.weight"'):
-        gated.with_integrator(decoder="heun")
     evolved = ode_transformer.load(saved(home / "mine", tmp_path / "evolved", "transevolve_fullff_1_tiny", **EVOLUTION))
-    assert "transevolve" in repr(evolved) and evolved.translate([sentence])
     with pytest.raises(OdeTransformerError, match="transevolve model, whose blocks have no integrator"):
         evolved.with_integrator("euler")
 
@@ -1033,12 +979,10 @@ def test_a_bundle_translates_anywhere(run, home, bundle, translator, tmp_path, m
     about = yaml.safe_load(card.split("---\n")[1])  # what the Hub reads
     assert (about["language"], about["pipeline_tag"]) == (["de", "en"], "translation") and "license" not in about
     ((result,),) = [model["results"] for model in about["model-index"]]
-    assert result["task"]["type"] == "translation" and result["dataset"]["name"] == "held-out"
     (found,) = [metric for metric in result["metrics"] if metric["type"] == "sacrebleu"]
     assert found["value"] == round(bleu, 2) and "version:" in found["name"] and "&id" not in card
     (moved / "README.md").write_text("Mine.\n")
     bundles.check(moved)  # a card may be changed
-    assert f"| held-out | sacreBLEU | {bleu:.2f} |" in card and "macaron" in card and "de to en" in card
 
 
 def test_half_precision_takes_half_the_space(run, home, bundle, tmp_path, capsys):
@@ -1181,26 +1125,17 @@ def test_an_exported_model_translates_raw_text_as_its_run_does(run, exported, tr
 
 def test_what_an_exported_model_cannot_do_is_named(exported, run, home, tmp_path, capsys):
     loaded = ode_transformer.load(exported)
-    for search, message in (
-        ({"sampling": True}, "cannot search with sampling True, only with beam, lenpen, nbest"),
-        ({"beam": 2.5}, "beam 2.5: must be a whole number"),
-        ({"nbest": 4}, "--nbest 4: must be at most --beam, 3"),
-        ({"min_len": 5000}, "min_len 5000: must be 30 at most"),
-    ):
-        with pytest.raises(OdeTransformerError, match=message):
-            loaded.translate(["Gut."], **search)
+    with pytest.raises(OdeTransformerError, match="cannot search with sampling True, only with beam, lenpen, nbest"):
+        loaded.translate(["Gut."], sampling=True)
     for ask in (lambda: loaded.with_integrator("heun"), lambda: loaded.layer_states("Gut.")):
         with pytest.raises(OdeTransformerError, match="is an exported model, whose layers are fixed"):
             ask()
-    with pytest.raises(OdeTransformerError, match="device tpu: must be cpu or cuda"):
-        ode_transformer.load(exported, device="tpu")
     good = write(tmp_path / "good", ["Gut."])
     for words, message in (
         (["translate", run, good, "--with", exported], "is an exported model, of which there are no ensembles"),
         (["translate", exported, good, "--data", home / "mine"], "is an exported model, which holds what it needs"),
         (["translate", exported, good, "--fp16"], "--fp16: "),
         (["bundle", exported, "-o", tmp_path / "x"], "is an exported model already; must be a run"),
-        (["export", exported, "--format", "onnx", "-o", tmp_path / "x"], "is an exported model already"),
     ):
         assert message in refused(capsys, *words)
     assert not (tmp_path / "x").exists()

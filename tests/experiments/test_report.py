@@ -85,27 +85,6 @@ def written(folder, capsys) -> str:
     return (folder / "report.html").read_text()
 
 
-def test_a_comparison_of_a_run_that_was_trained_anew_is_not_shown(folder, capsys):
-    scores = {}
-    for name in ("transformer-tiny", "rk2-tiny"):
-        record = json.loads((folder / "quickstart" / name / "record.json").read_text())
-        scores[f"quickstart/{name}"] = record["scores"]["generated"]["sacrebleu"]["bleu"]
-    for value, shown in ((scores["quickstart/rk2-tiny"], True), (99.0, False)):
-        systems = {name: {"bleu": bleu, "p_value": None} for name, bleu in scores.items()}
-        systems["quickstart/rk2-tiny"] = {"bleu": value, "p_value": 0.0123}
-        comparison = {"baseline": "quickstart/transformer-tiny", "seed": 1, "test": "bootstrap", "samples": 1000}
-        comparison |= {
-            "metric": "sacrebleu",
-            "signature": "x",
-            "precisions": dict.fromkeys(scores, "fp32"),
-            "test_sets": {"generated": systems},
-        }
-        path = folder / "significance" / "x.json"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(comparison))
-        assert ("p = 0.025" in written(folder, capsys)) == shown
-
-
 def test_the_page_has_everything_and_needs_nothing(folder, capsys):
     text = written(folder, capsys)
     page = Page(text)

@@ -65,13 +65,6 @@ def test_tokenised_bleu_is_that_of_multi_bleu(pairs):
             "a b c d e",
             "BLEU = 100.00, 100.0/100.0/100.0/100.0 (BP=1.000, ratio=1.000, hyp_len=5, ref_len=5)",
         ),
-        (
-            "a b c d",
-            "a b c d e f",
-            "BLEU = 60.65, 100.0/100.0/100.0/100.0 (BP=0.607, ratio=0.667, hyp_len=4, ref_len=6)",
-        ),
-        ("a b c", "a b c", "BLEU = 0.00, 100.0/100.0/100.0/0.0 (BP=1.000, ratio=1.000, hyp_len=3, ref_len=3)"),
-        ("z z", "a b c", "BLEU = 0.00, 0.0/0.0/0.0/0.0 (BP=0.607, ratio=0.667, hyp_len=2, ref_len=3)"),
         ("a\xa0b", "a b", "BLEU = 0.00, 0.0/0.0/0.0/0.0 (BP=0.368, ratio=0.500, hyp_len=1, ref_len=2)"),
         ("a b", "", "BLEU = 0, 0/0/0/0 (BP=0, ratio=0, hyp_len=0, ref_len=0)"),
     ],
