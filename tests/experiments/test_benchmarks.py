@@ -53,9 +53,8 @@ def sizes(m):
             m.encoder.layers[0].normalize_before)  # fmt: skip
 
 
-@pytest.mark.parametrize("arch", ["floater_tiny", "rk2_tiny"])
-def test_the_stock_system_has_the_size_of_ours(arch):
-    flags = ("--encoder-layers", "3")
+def test_the_stock_system_has_the_size_of_ours():
+    arch, flags = "rk2_tiny", ("--encoder-layers", "3")
     ours, _ = systems.prepare(System(arch, flags), TINY)
     stock, _ = systems.prepare(systems.stock_like(arch, flags), TINY)
     assert sizes(ours) == sizes(stock)
@@ -194,17 +193,13 @@ def test_speed_is_the_baselines_time_over_its_own(monkeypatch):
     [
         (["training", "--arch", "floater_huge"], "floater_huge: must be transformer or one of"),
         (["training", "--arch", "floater_tiny", "--shortest", "99"], "--shortest 99: must be at most --tokens, 32"),
-        (["training", "--arch", "floater_tiny", "--precision", "fp16"], "--precision fp16: needs --device cuda"),
         (
             ["decoding", "--arch", "rk4_tiny", "--", "--coefficients", "sigmoid"],
             "rk4_tiny: --coefficients sigmoid: must be one of fixed",
         ),
-        (["suite", "tiny", "--", "--dropout", "0"], "-- --dropout 0: flags of models go with training and decoding"),
         (["training", "--arch", "floater_tiny", "--data", "nowhere"], "--data nowhere: "),
-        (["suite", "huge"], "huge: must be one of tiny, "),
         (["table", "nowhere.json"], "nowhere.json: cannot be read"),
         (["table", str(ROOT / "results/bench/preparation.json")], "preparation: is a record of preparation, which has"),
-        (["training", "--arch", "rk2", "--shortest", "-1"], "--shortest: -1: must be a whole number, 0 or more"),
     ],
 )
 def test_bad_contests_are_named(words, message, capsys):

@@ -117,29 +117,6 @@ def test_declension(stem, column):
         assert f"{corpus.determiner(stem, case, column)} {adjective}".strip() == expected
 
 
-def clause(infinitive, mode, plural=False, negated=False, **parts):
-    german, english = ("die Köche", "the cooks") if plural else ("der Koch", "the cook")
-    subject = corpus.Phrase({"N": german}, english, plural, "Koch", "P")
-    parts = {role: tuple(text.split(" = ")) for role, text in parts.items()}
-    return corpus.Clause(subject, VERBS[infinitive], mode, negated, parts | ({"not": ("nicht", "")} if negated else {}))
-
-
-@pytest.mark.parametrize(
-    ("infinitive", "mode", "plural", "german", "english"),
-    [
-        ("anrufen", "present", False, "gestern ruft der Koch sie an", "the cook calls her yesterday"),
-        ("anrufen", "present", True, "gestern rufen die Köche sie an", "the cooks call her yesterday"),
-        ("anrufen", "perfect", False, "gestern hat der Koch sie angerufen", "the cook called her yesterday"),
-        ("finden", "werden", False, "gestern wird der Koch sie finden", "the cook will find her yesterday"),
-        ("finden", "mögen", True, "gestern möchten die Köche sie finden", "the cooks would like to find her yesterday"),
-    ],
-)
-def test_main_clauses(infinitive, mode, plural, german, english):
-    built = clause(infinitive, mode, plural, time="gestern = yesterday", A="sie = her")
-    assert " ".join(built.german("second", "time")) == german
-    assert " ".join(built.english()) == english
-
-
 def test_a_and_an(sentences):
     for sentence in sentences["train"]:
         tokens = sentence.target.lower().split()

@@ -18,7 +18,7 @@ from ode_transformer.experiments import cli
 from ode_transformer.experiments.serving import export
 from ode_transformer.experiments.serving.export import ExportError, Search, open_exported, writing
 from ode_transformer.experiments.serving.pytorch import Opened, PyTorch
-from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, sample, small, task
+from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, sample, small, task, typed
 from tests.helpers import model as build
 
 DICTIONARY = dictionary(50)
@@ -31,34 +31,22 @@ PRE_NORM = {"encoder-normalize-before": True, "decoder-normalize-before": True}
 EXACT = {
     "stock": STOCK,
     "stock-pre-norm": {**STOCK, **PRE_NORM},
-    "stock-one-side-pre-norm": {
-        **STOCK,
-        "encoder-normalize-before": True,
-        "encoder-learned-pos": True,
-        "layernorm-embedding": True,
-        "activation-fn": "gelu",
-        "no-scale-embedding": True,
-    },
-    "other-widths": {
-        **STOCK,
-        "share-all-embeddings": None,
-        "decoder-embed-dim": 32,
-        "decoder-input-dim": 16,
-        "decoder-output-dim": 16,
-    },
+    "stock-one-side-pre-norm": STOCK
+    | typed(
+        "--encoder-normalize-before --encoder-learned-pos --layernorm-embedding --activation-fn gelu "
+        "--no-scale-embedding"
+    ),
+    "other-widths": STOCK
+    | {"share-all-embeddings": None}
+    | typed("--decoder-embed-dim 32 --decoder-input-dim 16 --decoder-output-dim 16"),
     "macaron": {},
-    "strang-swapped": {"splitting": "strang-swapped"},
-    "ode_residual": {"arch": "ode_residual_tiny", **NO_HISTORY},
-    "relative-values": {"arch": "ode_residual_tiny", **NO_HISTORY, "relative-positions": "keys-values"},
-    "relative-alone": {"arch": "ode_residual_tiny", **NO_HISTORY, "no-token-positional-embeddings": True, **POST_NORM},
-    "rk2_unit": {"arch": "rk2_unit_tiny", **NO_HISTORY, "decoder-integrator": "heun"},
-    "substeps": {
-        "arch": "rk2_unit_tiny",
-        **NO_HISTORY,
-        "decoder-integrator": "heun",
-        "splitting": "strang",
-        "ode-function": "substeps",
-    },
+    "strang-swapped": typed("--splitting strang-swapped"),
+    "ode_residual": NO_HISTORY | typed("--arch ode_residual_tiny"),
+    "relative-values": NO_HISTORY | typed("--arch ode_residual_tiny --relative-positions keys-values"),
+    "relative-alone": NO_HISTORY | POST_NORM | typed("--arch ode_residual_tiny --no-token-positional-embeddings"),
+    "rk2_unit": NO_HISTORY | typed("--arch rk2_unit_tiny --decoder-integrator heun"),
+    "substeps": NO_HISTORY
+    | typed("--arch rk2_unit_tiny --decoder-integrator heun --splitting strang --ode-function substeps"),
 }
 # And what it cannot: a word of the reason.
 REFUSED = {

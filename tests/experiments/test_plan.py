@@ -72,15 +72,6 @@ def test_checkpoints_are_counted_by_kind(flags, count):
     assert plan._kept(flags) == count
 
 
-def test_what_is_no_record_tells_nothing(write):
-    recipe = recipes.load(NAME)
-    for training in ({"seconds": 0}, {"curve": []}, {"seconds": "x"}):
-        path = write(f"results/{NAME}.json", **training)
-        assert plan.cost(recipe) == (8000, 0, 0)
-    path.write_text("[")
-    assert plan.cost(recipe) == (8000, 0, 0)
-
-
 def test_a_recipe_shows_the_plan_of_all_its_seeds(write, capsys):
     assert cli.main(["recipe", "show", "ode/wmt14-en-de/rk2"]) == 0
     seeds = len(recipes.load("ode/wmt14-en-de/rk2").seeds) or 1

@@ -84,7 +84,7 @@ def test_showing_a_recipe_prints_its_commands(name, scale, capsys):
         assert (f"({paper.table}, {paper.row})" in shown) == (scale == "full")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*KINDS.values(), *REST])
 def test_a_rehearsal_keeps_the_architecture_and_what_is_done_with_it(name):
     full, small = loaded(name), recipes.load(name, scale="small")
     assert small.train.arch == full.train.arch and small.task == full.task

@@ -106,12 +106,6 @@ def test_of_two_runs_the_one_on_a_gpu_is_named_by_its_file(folder):
     assert [record.get("file") for record in found] == [None, f"gpu/{path}"]
 
 
-def test_only_what_was_run(folder, capsys):
-    assert cli.main(["table", "--measured", "--results", str(folder)]) == 0
-    shown = capsys.readouterr().out
-    assert shown.count("###") == 1 and "Multi30k English-German, shortened" in shown
-
-
 def test_a_table_of_recipes_of_ones_own(folder, tmp_path, capsys):
     text = (recipes.CONFIGS / "quickstart.yaml").read_text().replace("extends: ", f"extends: {recipes.CONFIGS}/")
     (tmp_path / "own.yaml").write_text(text)

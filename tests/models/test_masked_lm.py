@@ -25,7 +25,6 @@ SMALL = {
     "encoder-embed-dim": 16, "encoder-ffn-embed-dim": 24, "encoder-attention-heads": 2, "encoder-layers": 2,
     "max-positions": 20, "dropout": 0.0, "attention-dropout": 0.0,
 }  # fmt: skip
-SENTENCES = {"sentence-pairs": True}
 NO_FLOW = {"position-encoder": "none", "flow-method": "rk4", "flow-step": 4.0}
 VARIANTS = {
     **{name: {"arch": name} for name in ARCHITECTURES if name.endswith("_tiny")},
@@ -292,22 +291,6 @@ def test_pretraining_then_classification(text, tmp_path):
     pretrained = torch.load(f"{text}.pretrained/checkpoint_last.pt", weights_only=True)["model"]
     flow = "position_encoder.solvers.all.weight1"
     assert torch.equal(m.state_dict()[flow], pretrained[flow])
-
-
-def test_sentence_ranking(tmp_path):
-    data = tmp_path / "data"
-    lines = [" ".join("abcdefgh"[i % 8 : i % 8 + 3]) for i in range(16)]
-    parts = [f"input{i}" for i in range(3)]
-    write(tmp_path / "data.raw", **{f"{s}_{part}": lines for s in ("train", "valid") for part in parts})
-    binarise(data, parts, ["train", "valid"])
-    (data / "label").mkdir()
-    for split in ("train", "valid"):
-        (data / "label" / f"{split}.label").write_text("0\n1\n" * 8)
-    m, _ = train(
-        data, task="sentence_ranking", criterion="sentence_ranking",
-        **{"num-classes": 2, "init-token": 0, "separator-token": 2},
-    )  # fmt: skip
-    assert m.classification_heads["sentence_classification_head"].out_proj.out_features == 1
 
 
 # Pairs of sentences
