@@ -188,22 +188,13 @@ def test_second_run_does_nothing(own):
         assert times(base / name) == times(base / "first" / name)
 
 
-DAMAGES = {
-    "absent": lambda raw: (raw / "val.de").unlink(),
-    "short": lambda raw: (raw / "val.de").write_text("eine Zeile\n"),
-}
 WRONG_OPTIONS = [
     (["--pair", "de-fr", "--segmentation", "own"], "--pair de-fr: must be one of en-de de-en en-fr"),
-    (["--pair", "en-de", "--segmentation", "other"], "--segmentation other: must be one of own published"),
     (["--pair", "en-de", "--segmentation", "published", "--cased"], "--cased are for --segmentation own"),
 ]
 WRONG_LIMITS = [
-    (["--limit", "12", "--bins", "8 10"], "--limit 12"),
     (["--limit", "8", "--bins", "10 9"], "must increase"),
     (["--limit", "8", "--bins", "8 900"], "no pairs for test1"),
-    (["--limit", "0"], "--limit 0"),
-    (["--bins", "x"], "--bins x"),
-    (["--source", "fr"], "dict.fr.txt"),
 ]
 
 
@@ -220,7 +211,6 @@ def refused(own, tmp_path_factory):
         "mine": command(*OWN, "--out", base / "mine", RAW_DIR=raw),
         "no set": command(*OWN, "--out", base / "no set", ODE_TRANSFORMER_DATA=base / "data"),
         "not published": command("--pair", "en-de", "--segmentation", "published", "--out", base / "not published"),
-        "no folder": command(*OWN, "--out", base / "no set", RAW_DIR=base / "none"),
         "download": command(
             *OWN, "--out", base / "fetched", URL_MULTI30K=f"file://{write_raw(base / 'zip', zipped=True)}"
         ),
@@ -230,13 +220,11 @@ def refused(own, tmp_path_factory):
     asked["dry run without text"] = command(*dry_run)
     elsewhere = ["bash", "-c", 'cd "$0" && "$@"', base / "data", S2L, "new data", "--dry-run", "--prepared-by"]
     asked["prepared by ours"] = [*elsewhere, "data-prep/prepare-wmt16-en-ro.sh --delight 'de light'"]
-    asked["prepared by another"] = [*elsewhere, "./mine.sh"]
     asked["prepared by '"] = [*elsewhere, "./mine.sh 'x"]
     for folder in ("mine", "data"):
         (base / folder).mkdir()
-    for name, damage in DAMAGES.items():
-        damage(write_raw(base / name / "raw", ("en", "de")))
-        asked[name] = command(*OWN, "--out", base / name / "out", RAW_DIR=base / name / "raw")
+    (write_raw(base / "short" / "raw", ("en", "de")) / "val.de").write_text("eine Zeile\n")
+    asked["short"] = command(*OWN, "--out", base / "short" / "out", RAW_DIR=base / "short" / "raw")
     for words, message in WRONG_OPTIONS:
         asked[message] = command(*words)
     for words, message in WRONG_LIMITS:
@@ -291,34 +279,19 @@ def test_dry_run_prints_the_commands_and_does_nothing(refused):
     assert [path.name for path in (base / "dry").iterdir()] == ["raw"]
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        ("absent", "raw/val.de: no such file, nor .*val.de.gz"),
-        ("short", "val.en has 8 lines, .*val.de has 1: must be parallel"),
-    ],
-)
-def test_text_that_cannot_be_used(refused, damage, message):
+def test_text_that_is_not_parallel(refused):
     base, answers = refused
-    done = answers[damage]
+    done = answers["short"]
     assert done.returncode == 1
-    assert re.search(message, done.stderr), done.stderr
-    assert not (base / damage / "out").exists() and not (base / damage / "out.part").exists()
+    assert re.search("val.en has 8 lines, .*val.de has 1: must be parallel", done.stderr), done.stderr
+    assert not (base / "short" / "out").exists() and not (base / "short" / "out.part").exists()
 
 
 def test_no_text_at_all(refused):
     _, answers = refused
-    for name, *messages in (
-        (
-            "no set",
-            "RAW_DIR is not set, neither ",
-            "multi30k.tar.xz is there",
-            "the download from file:///nonexistent/train.en.gz failed",
-        ),
-        ("not published", "ODE_TRANSFORMER_DATA is not set"),
-        ("no folder", "none: no such folder"),
-    ):
-        assert answers[name].returncode == 1 and all(message in answers[name].stderr for message in messages)
+    for message in ("RAW_DIR is not set, neither ", "multi30k.tar.xz is there", "/nonexistent/train.en.gz failed"):
+        assert answers["no set"].returncode == 1 and message in answers["no set"].stderr
+    assert "ODE_TRANSFORMER_DATA is not set" in answers["not published"].stderr
 
 
 def test_download_that_is_not_the_published_file(refused):
@@ -587,10 +560,9 @@ def test_short_to_long(own, tmp_path):
 def test_short_to_long_prepares_elsewhere(refused):
     """Paths may hold blanks, and are relative to the caller's folder; those of our scripts to the repository."""
     base, answers = refused
-    ours, another = (shlex.split(answers[f"prepared by {w}"].stdout.splitlines()[0]) for w in ("ours", "another"))
+    ours = shlex.split(answers["prepared by ours"].stdout.splitlines()[0])
     out = ["--out", str(base / "data" / "new data")]
     assert ours == [str(S2L.with_name("prepare-wmt16-en-ro.sh")), "--delight", "de light", *out]
-    assert another == ["./mine.sh", *out]
     assert "--prepared-by ./mine.sh 'x: must be words, with quotes closed" in answers["prepared by '"].stderr
 
 
