@@ -59,15 +59,8 @@ def train(data, save_dir, arch="macaron_tiny", **more):
 
 def generate(data, path, **more):
     values = {"user-dir": USER_DIR, "task": "translation", "source-lang": "xx", "target-lang": "yy", "cpu": True}
-    values |= {
-        "path": path,
-        "beam": 2,
-        "max-len-b": 10,
-        "gen-subset": "test",
-        "required-batch-size-multiple": 1,
-        "num-workers": 0,
-        **more,
-    }
+    values |= {"path": path, "beam": 2, "max-len-b": 10, "gen-subset": "test", "num-workers": 0}
+    values |= {"required-batch-size-multiple": 1, **more}
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         generate_cli.main(configuration(options.get_generation_parser(), [str(data), *flags(values)]))

@@ -220,17 +220,6 @@ def prepare(out, **variables):
 
 
 @pytest.mark.full
-def test_preparation_runs_once(tmp_path):
-    raw, out = write_ptb(tmp_path / "data" / "ptb"), tmp_path / "bin"
-    done = prepare(out, ODE_TRANSFORMER_DATA=str(raw.parent))
-    assert done.returncode == 0, done.stderr
-    assert "ptb.train.txt" in done.stderr and (out / "train.idx").exists() and (out / "dict.txt").exists()
-    stamps = {path: path.stat().st_mtime_ns for path in out.iterdir()}
-    assert "is complete" in prepare(out, RAW_DIR=str(raw)).stderr
-    assert stamps == {path: path.stat().st_mtime_ns for path in out.iterdir()}
-
-
-@pytest.mark.full
 def test_preparation_names_what_is_wrong(tmp_path):
     done = prepare(tmp_path / "bin")
     assert done.returncode == 1 and "RAW_DIR is not set" in done.stderr and "cannot be downloaded" in done.stderr
