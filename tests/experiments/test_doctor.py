@@ -1,7 +1,7 @@
 """What the doctor says, of a machine that has everything and of one that has not."""
 
 from ode_transformer import machine, requirements
-from ode_transformer.experiments import cli, recipes
+from ode_transformer.experiments import cli
 from ode_transformer.experiments.cli import doctor
 from ode_transformer.files import write_text
 
