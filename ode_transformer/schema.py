@@ -43,6 +43,11 @@ def count(value: Any) -> str:
     return "" if type(value) is int and 0 <= value < MOST else "must be a whole number, 0 or more"
 
 
+def at_least_one(value: Any) -> str:
+    """The form of a number of things of which there are some."""
+    return "" if type(value) is int and 1 <= value < MOST else "must be a whole number, 1 or more"
+
+
 def positive(value: Any) -> str:
     """The form of a size or a time."""
     fits = type(value) in (int, float) and 0 < value < MOST

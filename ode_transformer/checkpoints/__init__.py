@@ -218,6 +218,8 @@ def select(
     ((kind, count),) = chosen
     if count < 1:
         raise CheckpointError(f"--{kind} {count}: must be at least 1")
+    if not Path(directory).is_dir():
+        raise CheckpointError(f"{directory}: no such folder, must be the --save-dir of fairseq-train")
     pattern = {
         "last-epochs": r"checkpoint(\d+)\.pt",
         "last-updates": r"checkpoint_\d+_(\d+)\.pt",

@@ -2,9 +2,12 @@
 
 import argparse
 import difflib
+import math
+import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Optional
 
 from ..errors import OdeTransformerError
@@ -27,18 +30,24 @@ class Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """The type of a whole number that must not be less than ``least``; argparse names the option in the error."""
-    return partial(_whole_number, least)
+def at_least(least: float, kind: type = int) -> Callable[[str], Any]:
+    """The type of a number that must not be less than ``least``; argparse names the option in the error.
+
+    Args:
+        least: the least value.
+        kind: ``int`` for a whole number, or ``float`` for one that is finite.
+    """
+    return partial(_number, least, kind)
 
 
-def _whole_number(least: int, text: str) -> int:
+def _number(least: float, kind: type, text: str) -> Any:
     try:
-        value = int(text)
+        value = kind(text)
     except ValueError:
-        value = least - 1
-    if value < least:
-        raise argparse.ArgumentTypeError(f"{text}: must be a whole number, {least} or more")
+        value = math.nan
+    if not least <= value < math.inf:
+        name = "a whole number" if kind is int else "a number"
+        raise argparse.ArgumentTypeError(f"{text}: must be {name}, {least} or more")
     return value
 
 
@@ -70,31 +79,76 @@ def texts_of(args: argparse.Namespace) -> list[tuple[str, str]]:
     return [(args.text, args.dictionary), *([tuple(args.target)] if args.target else [])]
 
 
+def output_file(text: str) -> Path:
+    """The type of a file that is written in the end: that it cannot be is said before the work."""
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: is a folder, must be a file")
+    if not path.exists():
+        above = next(folder for folder in Path(os.path.realpath(path)).parents if folder.exists())
+        if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+            raise argparse.ArgumentTypeError(f"{text}: cannot be written, {above} is no folder to write in")
+    return path
+
+
+def new_folder(text: str) -> Path:
+    """The type of a folder that a command fills: it must be new or empty, so that no file is written over."""
+    path = Path(text)
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise argparse.ArgumentTypeError(f"{text}: is there already, must be a new or an empty folder")
+    return path
+
+
+def check_outputs(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Check that no file that a command writes is one that it reads.
+
+    Args:
+        parser: of the command.
+        args: what it has read.
+
+    Raises:
+        OdeTransformerError: one is.
+    """
+    given = {action: getattr(args, action.dest, None) for action in parser._actions}
+    read = [value for action, value in given.items() if action.type is not output_file]
+    for action, value in given.items():
+        if action.type is output_file and value is not None and value.is_file() and _names(value, read):
+            raise OdeTransformerError(f"{action.option_strings[-1]} {value}: is read as well, must be another file")
+
+
+def _names(file: Path, values: Any) -> bool:
+    """Whether values, which may be lists of values, name a file."""
+    if isinstance(values, (list, tuple)):
+        return any(_names(file, value) for value in values)
+    return isinstance(values, (str, Path)) and os.path.isfile(values) and file.samefile(values)
+
+
+def reached(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of the sub-command that words name; the parser itself if they name none."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            first = next((i for i, word in enumerate(words) if not word.startswith("-")), -1)
+            its = action.choices.get(words[first]) if first >= 0 else None
+            return reached(its, words[first + 1 :]) if its else parser
+    return parser
+
+
 def plain_message(message: str, parser: argparse.ArgumentParser) -> str:
     """Return an error of argparse's with the nearest of what is valid in place of all of it.
 
     Args:
         message: what argparse says.
-        parser: of the command, with the parsers of its sub-commands.
+        parser: that of the sub-command that refuses its words.
     """
-    actions = list(_actions(parser))
     if found := re.match(r"argument (\S+?)(?:/\S+)?: invalid choice: '(.*?)'", message):
         option, value = found.groups()
-        valid = [str(v) for a in actions if option in (*a.option_strings, a.metavar, a.dest) for v in a.choices or ()]
-        return f"{option} {value}: {_nearest(value, valid)}"
+        of_option = (a for a in parser._actions if option in (*a.option_strings, a.metavar, a.dest))
+        return f"{option} {value}: {_nearest(value, [str(v) for a in of_option for v in a.choices or ()])}"
     if found := re.match("unrecognized arguments: (.*)", message):
         unknown = [word.partition("=")[0] for word in found[1].split() if word.startswith("-")]
-        known = [option for action in actions for option in action.option_strings if option not in unknown]
+        known = [option for a in parser._actions for option in a.option_strings if option not in unknown]
         return "; ".join(f"{flag}: {_nearest(flag, known)}" for flag in unknown) or message
     return message
-
-
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    for action in parser._actions:
-        yield action
-        if isinstance(action, argparse._SubParsersAction):
-            for inner in action.choices.values():
-                yield from _actions(inner)
 
 
 def _nearest(value: str, valid: Sequence[str]) -> str:

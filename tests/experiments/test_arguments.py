@@ -28,12 +28,39 @@ def test_numbers_that_are_too_small_or_no_numbers_are_named(words, option, value
         (["run", "x", "--devicse", "2"], "--devicse: is unknown; the nearest is --devices$"),
         (["run", "x", "--scale", "tiny"], "--scale tiny: must be one of full, small$"),
         (["recipe", "shwo"], "action shwo: is unknown; the nearest is show$"),
+        (
+            ["dataset", "aeslc", "x", "--output-dir", "y", "--articles=8"],
+            "--articles: must be one of .*, --output-dir$",
+        ),
         # An old name, of grid.
         (["glue", "grid", "x", "--seedz", "1"], "--seedz: is unknown; the nearest is --seeds$"),
     ],
 )
 def test_a_typing_error_is_answered_with_what_is_nearest(words, message, capsys):
     refused(words, message, capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["grid", "x", "--output", "{}"], "--output: {}: is a folder, must be a file$"),
+        (["report", "{}", "--output", "{}"], "--output: {}: is a folder, must be a file$"),
+        (["run", "x", "--record", "{}/text/record.json"], "--record: .*: cannot be written, {}/text is no folder to"),
+        (["score", "--hyp", "{}/text", "--output", "{}/text"], "^error: --output {}/text: is read as well, must be"),
+        (["compare", "x", "{}/text", "--ref", "y", "--output", "{}/text"], "--output {}/text: is read as well"),
+        (["corpus", "{}"], "{}: is there already, must be a new or an empty folder$"),
+        (["listops", "{}/text"], "{}/text: is there already, must be a new or an empty folder$"),
+        (["documents", "x", "--output-dir", "{}"], "{}: is there already, must be a new or an empty folder$"),
+        (["dataset", "reading", "race", "--output-dir", "{}"], "{}: is there already, must be a new or an empty"),
+        (["average", "{}/none", "--best", "1", "--output", "{}/x"], "^error: {}/none: no such folder, must be the"),
+        (["prepare", "--max-ratio", "nan"], "--max-ratio: nan: must be a number, 1 or more$"),
+        (["text", "prepare", "x", "--ratio", "inf"], "--ratio: inf: must be a number, 1 or more$"),
+    ],
+)
+def test_what_a_command_cannot_write_is_said_before_its_work(words, message, tmp_path, capsys):
+    (tmp_path / "text").write_text("a\n")
+    refused([word.format(tmp_path) for word in words], message.format(tmp_path), capsys)
+    assert [path.name for path in tmp_path.iterdir()] == ["text"] and (tmp_path / "text").read_text() == "a\n"
 
 
 def test_every_command_is_in_the_help_and_in_the_completion(capsys):

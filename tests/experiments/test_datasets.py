@@ -312,7 +312,7 @@ def test_pairs_of_generated_errors(tmp_path, capsys):
     assert len(lines(out / "valid.source")) == 8 and lines(out / "jfleg.ref3") == ['" One " .', "Two ."]
     assert (out / "conll14.m2").read_text() == M2 and lines(out / "conll14.source")[1] == "Fine ."
     for more, message in (([], "one of --m2 DIR and --clean FILE"), (["--clean", "x", "--rate", "1"], "--rate 1.0")):
-        assert cli.main([*words, *more, "--output-dir", str(out)]) == 1
+        assert cli.main([*words, *more, "--output-dir", str(tmp_path / "x")]) == 1
         assert message in capsys.readouterr().err
     (tmp_path / "test" / "test.ref2").write_text("One .\n")
     with pytest.raises(OdeTransformerError, match="2 sentences, 1 corrections of ref2"):

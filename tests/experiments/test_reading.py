@@ -34,8 +34,9 @@ def published(tmp_path_factory):
     """Generated files in the layouts of SQuAD 1.1 and 2.0 and of RACE."""
     folder = tmp_path_factory.mktemp("published")
     for like in ("squad-1.1", "squad-2.0", "race"):
-        words = ["dataset", "reading", like, "--articles", "8", "--output-dir", str(folder)]
+        words = ["dataset", "reading", like, "--articles", "8", "--output-dir", str(folder / like)]
         assert cli.main(words) == 0
+        shutil.copytree(folder / like, folder, dirs_exist_ok=True)
     return folder
 
 

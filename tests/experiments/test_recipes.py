@@ -468,6 +468,28 @@ def test_a_broken_recipe_is_named(tmp_path, change, message):
         load(tmp_path, tree)
 
 
+@pytest.mark.parametrize(
+    ("name", "flags", "message"),
+    [
+        ("imdb/transformer", {"max-tokens": 9}, r"validate\.flags 'max-tokens': must be one of batch-size, cpu$"),
+        ("imdb/transformer", {"batch-size": "8"}, r"validate\.flags\.batch-size must be a whole number, 1 or more$"),
+        ("race/floater", {"batch-size": 0}, r"validate\.flags\.batch-size must be a whole number, 1 or more$"),
+        ("squad/floater-v2", {"threshold": "x"}, r"validate\.flags\.threshold must be a number$"),
+        ("squad/floater-v2", {"cpu": True, "best": 5, "threshold": -1}, ""),
+    ],
+)
+def test_flags_of_an_evaluation_of_ours_are_checked(tmp_path, name, flags, message):
+    group, _, row = name.partition("/")
+    tree = {"extends": f"{recipes.CONFIGS}/{group}.yaml", "validate": {"flags": flags}}
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(tree))
+    if not message:
+        found = runner.steps(recipes.load(f"{tmp_path}/x.yaml/{row}"), Place())
+        assert all("--threshold" in step.words and "--cpu" in step.words for step in found if step.name == "validate")
+        return
+    with pytest.raises(RecipeError, match=message):
+        recipes.load(f"{tmp_path}/x.yaml/{row}")
+
+
 @pytest.mark.parametrize("text", ["- a list", "a: [", ""])
 def test_a_file_that_is_no_recipe_is_named(tmp_path, text):
     with pytest.raises(RecipeError, match=r"r\.yaml"):

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.runs import runner
 from ode_transformer.experiments.runs.training import Place
@@ -101,13 +100,3 @@ def test_every_kind_of_step_is_looked_at():
         *("run", "warm-start", "average", "record", "score", "classify", "choose"),
         *("glue validate", "glue score", "squad predict", "squad score"),
     }
-
-
-@pytest.mark.parametrize(("name", "command"), [("imdb/transformer", "classify"), ("squad/floater-v2", "squad predict")])
-def test_an_option_that_the_command_of_a_step_lacks_is_named_before_training(name, command):
-    recipe = recipes.load(name)
-    recipe.validate.flags.update({"cpu": True, "max-tokens": 9})
-    with pytest.raises(OdeTransformerError, match=f"max-tokens: is not an option of ode-transformer {command}"):
-        runner.steps(recipe, Place(cpu=True))
-    del recipe.validate.flags["max-tokens"]
-    assert any("--cpu" in step.words for step in runner.steps(recipe, Place(cpu=True)) if step.name == "validate")

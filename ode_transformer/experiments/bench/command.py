@@ -14,7 +14,7 @@ from ...errors import OdeTransformerError
 from ...files import read_json, write_json
 from ...paths import ROOT
 from .. import recipes
-from ..arguments import at_least
+from ..arguments import at_least, output_file
 from ..text.lines import read_lines
 from . import gpu, lengths, serving, suite, systems
 from .systems import STOCK, Setting, System, stock_like
@@ -155,7 +155,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         return kind
 
     def output(kind: argparse.ArgumentParser, **required: bool) -> None:
-        kind.add_argument("--output", metavar="FILE", help="JSON file for the record", **required)
+        kind.add_argument("--output", type=output_file, metavar="FILE", help="JSON file for the record", **required)
 
     def of_contests(kind: argparse.ArgumentParser, precisions: Sequence[str]) -> None:
         help_ = "precision of the arithmetic (default: %(default)s)"
@@ -219,7 +219,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "folder of binarized data, to train on its batches as well"
     kind.add_argument("--data", default="", metavar="DIR", help=help_)
     help_ = "begin no round after N minutes (default: %(default)s)"
-    kind.add_argument("--minutes", type=float, default=4, metavar="N", help=help_)
+    kind.add_argument("--minutes", type=at_least(0, float), default=4, metavar="N", help=help_)
     output(kind, required=True)
 
     kind = add("table", _table, "print records as tables", "RECORD...")

@@ -9,13 +9,13 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NamedTuple, NoReturn, Optional
+from typing import Any, NamedTuple, NoReturn
 
 from ... import plugins
 from ...errors import OdeTransformerError
 from ...quiet import tidy
 from ...version import __version__
-from ..arguments import plain_message
+from ..arguments import check_outputs, plain_message, reached
 
 GROUPS = {
     "use": "translate, with a model of your own or another's",
@@ -166,10 +166,11 @@ class Parser(argparse.ArgumentParser):
     """
 
     _intermixing = False
-    chosen: Optional[argparse.ArgumentParser] = None  # that of the sub-command, which says what is wrong
+    words: Sequence[str] = ()  # that are read
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:
         """As in ``argparse``."""
+        self.words = args or ()
         if self._intermixing or self._subparsers:  # argparse itself calls this; and sub-commands have parsers
             return super().parse_known_args(args, namespace)
         self._intermixing = True
@@ -180,7 +181,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print a message of argparse's, with the nearest of what is valid instead of all of it, and exit."""
-        super(Parser, self.chosen or self).error(plain_message(message, self.chosen or self))
+        its = reached(self, self.words)
+        super(Parser, its).error(plain_message(message, its))
 
 
 def parser(chosen: str | None) -> argparse.ArgumentParser:
@@ -198,7 +200,6 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, description=command.help)
         _add_user_dir(sub, default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # ``call`` has read it
         if name == chosen:
-            top.chosen = sub
             module = _module(command.module)
             getattr(module, command.arguments)(sub)
             sub.set_defaults(run=getattr(module, command.run))
@@ -233,7 +234,9 @@ def call(words: Sequence[str]) -> int:
         words, flags = words[: words.index("--")], words[words.index("--") + 1 :]
     with plugins.using(user_dir):
         plugins.load_installed()
-        args = parser(chosen).parse_args(words, argparse.Namespace(flags=flags))
+        its = parser(chosen)
+        args = its.parse_args(words, argparse.Namespace(flags=flags))
+        check_outputs(reached(its, words), args)
         found = args.run(args)
         if after := COMMANDS[args.command].after:
             return _module(after).after(found)

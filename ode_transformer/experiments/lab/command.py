@@ -7,7 +7,7 @@ from ... import machine, markdown
 from ...checkpoints.inputs import read_texts, what_was_read
 from ...errors import OdeTransformerError
 from ...files import write_json
-from ..arguments import add_text_arguments, at_least, texts_of
+from ..arguments import add_text_arguments, at_least, output_file, texts_of
 from . import flow, orders, steps
 
 
@@ -18,13 +18,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind = kinds.add_parser("orders", help=help_, description=help_)
     kind.add_argument("checkpoints", nargs="*", metavar="CHECKPOINT", help="pre-norm models of this package")
     add_text_arguments(kind, required=False)
-    kind.add_argument("--output", metavar="FILE", help="JSON file for the record")
+    kind.add_argument("--output", type=output_file, metavar="FILE", help="JSON file for the record")
     help_ = "measure the error of FLOATER's flow with larger steps than the released code's, untrained and in models"
     kind = kinds.add_parser("flow", help=help_, description=help_)
     kind.add_argument("checkpoints", nargs="*", metavar="CHECKPOINT", help="FLOATER models of this package")
     help_ = "number of positions to look at (default: the released code's 255)"
     kind.add_argument("--positions", metavar="N", type=at_least(1), default=255, help=help_)
-    kind.add_argument("--output", metavar="FILE", help="JSON file for the record")
+    kind.add_argument("--output", type=output_file, metavar="FILE", help="JSON file for the record")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 import argparse
 import inspect
 
-from ..arguments import Once, at_least
+from ..arguments import Once, at_least, output_file
 from ..text.joining import JOIN
 from .scoring import KINDS, score_file
 
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="NAME.m2, where ERRANT's edits of the corrections go, for `plot edits`; those of people: NAME.gold.m2",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--output", metavar="FILE", help="also write the JSON object to a file")
+    parser.add_argument("--output", type=output_file, metavar="FILE", help="also write the JSON object to a file")
 
 
 def main(args: argparse.Namespace) -> None:

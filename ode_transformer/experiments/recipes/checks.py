@@ -4,8 +4,9 @@ import re
 import shlex
 from typing import Any
 
+from ...schema import lacks
 from ..metrics import METRICS
-from .schema import PRECISIONS, SECTIONS, Average, Recipe, RecipeError, divisors
+from .schema import OPTIONS, PRECISIONS, SECTIONS, Average, Recipe, RecipeError, divisors
 
 MOST_BATCHES = 100_000  # of an update
 OWN_FLAGS = {
@@ -65,6 +66,11 @@ def _check_evaluation(recipe: Recipe, path: str) -> None:
         if wanted != (getattr(recipe, section) is not None):
             is_ = "is missing" if wanted else f"is of another task than {recipe.task}"
             raise RecipeError(f"{path}: {section} {is_}")
+    if options := OPTIONS.get(recipe.task):
+        for flag in recipe.validate.flags:
+            _must(path, "validate.flags", flag, options)
+        if wrong := lacks(recipe.validate.flags, options, "validate.flags"):
+            raise RecipeError(f"{path}: {wrong}")
     if recipe.generate:
         for key in ("source", "target"):
             if not getattr(recipe.data, key):

@@ -6,6 +6,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Optional
 
 from ...errors import OdeTransformerError
+from ...schema import at_least_one
 
 PRECISIONS = ("fp32", "fp16", "bf16", "amp")
 SCALES = ("full", "small")
@@ -16,6 +17,16 @@ SECTIONS = {
     **dict.fromkeys(("masked_lm_pairs", "glue", "question_answering", "multiple_choice"), "validate"),
 }
 """The tasks of recipes, each with the section that says how it is evaluated."""
+_PREDICTION = {"batch-size": (..., at_least_one), "cpu": (..., bool)}
+OPTIONS = {
+    **dict.fromkeys(("classification", "glue", "multiple_choice"), _PREDICTION),
+    "question_answering": {
+        **_PREDICTION,
+        **dict.fromkeys(("best", "longest"), (..., at_least_one)),
+        "threshold": (..., float),
+    },
+}
+"""The form of ``validate.flags``, by task; other tasks are evaluated by ``fairseq-validate``, which checks its own."""
 
 
 class RecipeError(OdeTransformerError):

@@ -2,7 +2,7 @@
 
 import argparse
 
-from ..arguments import add_text_arguments, at_least, texts_of
+from ..arguments import add_text_arguments, at_least, output_file, texts_of
 from .pictures import FORMATS
 
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drawn = kinds.add_parser("coefficients", help="how learned coefficients weight the stages of each layer")
     drawn.add_argument("files", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
     add_text_arguments(drawn)
-    drawn.add_argument("--record", metavar="FILE", help="file for the numbers, as JSON")
+    drawn.add_argument("--record", type=output_file, metavar="FILE", help="file for the numbers, as JSON")
     drawn = kinds.add_parser("costs", help="time and memory against sentence length, depth or vocabulary size")
     drawn.add_argument("files", nargs="+", metavar="RECORD", help="records of `ode-transformer bench`, one row each")
     drawn = kinds.add_parser("orders", help="local errors against the step size, and errors inside trained models")
@@ -38,7 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--types", type=at_least(1), default=15, metavar="N", help="the first file's top N types (default: 15)"
     )
     for drawn in kinds.choices.values():
-        drawn.add_argument("--output", metavar="FILE", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+        drawn.add_argument(
+            "--output",
+            type=output_file,
+            metavar="FILE",
+            required=True,
+            help=f"the file to write, {', '.join(FORMATS)}",
+        )
 
 
 def main(args: argparse.Namespace) -> int:

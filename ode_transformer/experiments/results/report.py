@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Optional
 
 from ...errors import OdeTransformerError
 from ...files import write_text
-from ..arguments import at_least
+from ..arguments import at_least, output_file
 from ..metrics import METRICS
 from ..records import check_scores, curve_points, read_record
 from . import comparisons, pictures, significance, tables
@@ -381,7 +381,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "directory", metavar="DIR", type=Path, help="a folder with finished runs or records, such as runs or results"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="the page to write (default: DIR/report.html)")
+    parser.add_argument(
+        "--output", type=output_file, metavar="FILE", help="the page to write (default: DIR/report.html)"
+    )
     parser.add_argument(
         "--baseline",
         metavar="RECIPE",

@@ -13,7 +13,7 @@ from ... import machine, markdown
 from ...errors import OdeTransformerError
 from ...files import sha256, write_json
 from .. import recipes, records
-from ..arguments import at_least
+from ..arguments import at_least, output_file
 from ..metrics import METRICS, Examples, Metric
 from ..metrics.resampling import TESTS, bootstrap, interval, p_value
 from ..metrics.scoring import is_endless
@@ -344,7 +344,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--samples", metavar="N", type=at_least(1), default=1000, help="resamplings, or trials (default: 1000)"
     )
     parser.add_argument(
-        "--output", metavar="FILE", type=Path, help="JSON file to write, such as results/significance/GROUP.json"
+        "--output", metavar="FILE", type=output_file, help="JSON file to write, such as results/significance/GROUP.json"
     )
     parser.add_argument(
         "--precision", choices=recipes.PRECISIONS, help="of all trainings (default: that of the run, or of its record)"

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from .. import recipes
-from ..arguments import Once, at_least
+from ..arguments import Once, at_least, output_file
 
 NAMED = "a name that `ode-transformer recipe list` prints; or a YAML file, FILE.yaml or FILE.yaml/ROW"
 PLACE = ("devices", "cpu", "precision", "torchrun")
@@ -100,7 +100,10 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     _add_folder(parser, "where the files of a single run go")
     parser.add_argument(
-        "--record", metavar="FILE", help="where the record of a single run goes (default: record.json in its folder)"
+        "--record",
+        type=output_file,
+        metavar="FILE",
+        help="where the record of a single run goes (default: record.json in its folder)",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the commands only")
     _add_place(parser)
@@ -119,7 +122,7 @@ def add_grid(parser: argparse.ArgumentParser) -> None:
         "--seeds", metavar="N", nargs="+", type=int, default=[], action=Once,
         help="the seeds of every point (default: the recipe's)",
     )  # fmt: skip
-    parser.add_argument("--output", metavar="FILE", help="a JSON file for all scores")
+    parser.add_argument("--output", type=output_file, metavar="FILE", help="a JSON file for all scores")
     _add_place(parser)
     parser.epilog = "Words after -- are passed on to fairseq-train, in every run."
     _call(parser, "grid", "search", *PLACE)
@@ -173,7 +176,7 @@ def add_average(parser: argparse.ArgumentParser) -> None:
         "--best", type=int, metavar="N", help="the best N of --keep-best-checkpoints; 1 is checkpoint_best.pt"
     )
     parser.add_argument("--fewer", action="store_true", help="average those that are there, if they are fewer than N")
-    parser.add_argument("--output", metavar="FILE", required=True, help="the file to write")
+    parser.add_argument("--output", type=output_file, metavar="FILE", required=True, help="the file to write")
     _call(parser, "checkpoints", "average")
 
 
@@ -202,7 +205,11 @@ def add_warm_start(parser: argparse.ArgumentParser) -> None:
         "--arch", metavar="ARCH", required=True, help="one of our architectures, of the checkpoint's size"
     )
     parser.add_argument(
-        "--output", metavar="FILE", required=True, help="the file to write, for --finetune-from-model or --restore-file"
+        "--output",
+        type=output_file,
+        metavar="FILE",
+        required=True,
+        help="the file to write, for --finetune-from-model or --restore-file",
     )
     parser.add_argument(
         "--data", metavar="DIR", help="binarized data; the sizes of its dictionaries have to match the checkpoint"
@@ -219,7 +226,7 @@ def add_record(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="RECIPE", help="the recipe of a finished run")
     recipes.add_variant(parser)
     _add_folder(parser, "the run's folder")
-    parser.add_argument("--output", metavar="FILE", required=True, help="the JSON file to write")
+    parser.add_argument("--output", type=output_file, metavar="FILE", required=True, help="the JSON file to write")
     parser.add_argument(
         "--translations",
         action="store_true",

@@ -71,8 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--separate-dictionaries", action="store_true", help="one dictionary per language (default: one for both)")
     add("--max-tokens", type=at_least(1), default=250, metavar="N", help="drop training pairs with more words on a "
         "side (without a tokenizer, subword units; default: 250)")  # fmt: skip
-    add("--max-ratio", type=float, metavar="R", help="drop training pairs with a side more than R times as long as the "
-        "other")  # fmt: skip
+    add("--max-ratio", type=at_least(1, float), metavar="R", help="drop training pairs with a side more than R times "
+        "as long as the other")  # fmt: skip
     add("--workers", type=at_least(1), metavar="N", help="processes (default: one per processor)")
 
 
@@ -130,8 +130,6 @@ class OwnText:
                 raise TextError(f"{option}: its name must be letters, digits, blanks and .=+-_, {name!r} is not")
         if self.recipe_file.suffix != ".yaml":
             raise TextError(f"--recipe {self.recipe}: must end in .yaml")
-        if self.max_ratio is not None and not self.max_ratio >= 1:
-            raise TextError(f"--max-ratio {self.max_ratio}: must be 1 or more, the longer side divided by the shorter")
         if self.langs[0] == self.langs[1]:
             raise TextError(
                 f"--langs {' '.join(self.langs)}: must be two different languages; rename the files of one side"
@@ -323,9 +321,9 @@ class OwnText:
                 at = next((i for i, (a, b) in enumerate(zip(there, here, strict=False)) if a != b), 0)
                 shown = slice(max(0, at - 20), at + 20)
                 say(
-                    f"warning: {split}.{target}: no system can score more than {ceiling:.1f}, since detokenization "
-                    f"does not undo tokenization; in line {number}, {there[shown]!r} becomes {here[shown]!r}. "
-                    "--tokenizer none loses nothing"
+                    f"warning: {split}.{target}: no system can score more than {ceiling:.1f}, since the way back to "
+                    f"text does not undo the preparation; in line {number}, {there[shown]!r} becomes {here[shown]!r}. "
+                    f"{'--bpe subword-nmt' if self.plain else '--tokenizer none'} loses nothing"
                 )
 
     # The recipe.

@@ -9,7 +9,7 @@ from typing import Optional
 
 from ...errors import OdeTransformerError
 from ...files import whole
-from ..arguments import at_least
+from ..arguments import at_least, output_file
 from .export import FORMATS, QUANTIZATIONS
 from .opening import load
 from .translate import BUFFER, STANDARD_INPUT, translate_files
@@ -34,7 +34,9 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--with", dest="more", action="append", default=[], metavar="MODEL", help="a further model, for an ensemble"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="the file to write when all is translated")
+    parser.add_argument(
+        "-o", "--output", type=output_file, metavar="FILE", help="the file to write when all is translated"
+    )
     parser.add_argument("--beam", type=int, metavar="N", help="beam size (default: the recipe's, or 5)")
     parser.add_argument(
         "--lenpen",
@@ -95,8 +97,6 @@ def translate(args: argparse.Namespace) -> Optional[int]:
         raise OdeTransformerError(
             f"--{given[0].replace('_', '-')} {getattr(args, given[0])}: has no meaning without --sampling"
         )
-    if args.output and Path(args.output).is_dir():
-        raise OdeTransformerError(f"--output {args.output}: is a folder, must be a file")
     forms = {"buffer": args.buffer, "scores": args.scores, "as_json": args.json, "prefix": args.prefix}
     try:
         with whole(args.output) if args.output else contextlib.nullcontext(sys.stdout) as output:

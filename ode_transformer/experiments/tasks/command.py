@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...files import write_json
-from ..arguments import at_least
+from ..arguments import at_least, new_folder, output_file
 from ..metrics.glue import LOGGED
 from . import baselines, classification, generated, glue, listops, multiple_choice, summarisation
 from .correction import corpora
@@ -41,7 +41,7 @@ def _add(parser: argparse.ArgumentParser, name: str, what: str, default: Any = N
     values |= {"type": _KINDS[metavar]} if metavar in _KINDS else {}
     if default is not None:
         what, values["default"] = f"{what} (default: %(default)s)", default
-    parser.add_argument(name, help=what, **values, **more)
+    parser.add_argument(name, help=what, **values | more)
 
 
 def _call(
@@ -65,8 +65,8 @@ def _add_like(parser: argparse.ArgumentParser) -> None:
     _add(parser, "--like DIR", "segment text as the pretrained model in a folder does", required=True)
 
 
-def _add_output_dir(parser: argparse.ArgumentParser, what: str) -> None:
-    _add(parser, "--output-dir DIR", what, required=True)
+def _add_output_dir(parser: argparse.ArgumentParser, what: str, kind: Callable[[str], Path] = new_folder) -> None:
+    _add(parser, "--output-dir DIR", what, required=True, type=kind)
 
 
 def _add_model(parser: argparse.ArgumentParser, examples: str) -> None:
@@ -83,7 +83,7 @@ def _add_prediction(
 
     _add_model(parser, examples)
     _add(parser, "--subset NAME", f"the subset of {examples}", subset)
-    _add(parser, "--output FILE", f"file to write, tab-separated: {columns}", required=True)
+    _add(parser, "--output FILE", f"file to write, tab-separated: {columns}", required=True, type=output_file)
     _call(parser, partial(write_predictions, predict, examples=examples))
 
 
@@ -114,7 +114,7 @@ def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
     sub = actions.add_parser("score", help="score the predictions of a development set")
     _add(sub, "--predictions FILE", "output of glue validate", required=True)
     _add(sub, "--metrics", "the metrics to take", nargs="+", choices=LOGGED, required=True)
-    _add(sub, "--output FILE", "the JSON file to write", required=True)
+    _add(sub, "--output FILE", "the JSON file to write", required=True, type=output_file)
     _call(sub, glue.write_scores)
 
     def show_files(args: argparse.Namespace, written: Mapping[str, Path | None]) -> None:
@@ -123,12 +123,12 @@ def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
 
     sub = actions.add_parser("predict", help="write the files that GLUE's server takes")
     _add(sub, "--task", "the task of the data", choices=glue.GLUE, required=True)
-    _add_output_dir(sub, "where TASK.tsv goes")
+    _add_output_dir(sub, "where TASK.tsv goes", Path)
     _add_model(sub, "examples")
     _call(sub, glue.submit, show_files)
 
     sub = actions.add_parser("wnli", help="write the server's file of WNLI, the more frequent class, as papers do")
-    _add_output_dir(sub, "where WNLI.tsv goes")
+    _add_output_dir(sub, "where WNLI.tsv goes", Path)
     _call(sub, glue.submit_wnli, lambda args, path: print(path))
 
 
@@ -142,14 +142,14 @@ def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
     _add(sub, "--best N", "start and end positions tried per window, and answers kept per question", 20)
     _add(sub, "--longest N", "symbols of an answer", 30)
     _add(sub, "--threshold X", "leave answers empty whose no-answer score is above X, as for the server of SQuAD 2.0")
-    _add_output_dir(sub, "where predictions.json and others go")
+    _add_output_dir(sub, "where predictions.json and others go", Path)
     _call(sub, answers.write_answers)
 
     sub = actions.add_parser("score", help="take exact match and F1, as the official scripts do")
     _add(sub, "folder DIR", "a folder with predictions.json, and no_answer.json for SQuAD 2.0")
     _add(sub, "--data DIR", "the folder of binarized data", required=True)
     _add(sub, "--subset NAME", "the subset of questions", "valid")
-    _add(sub, "--output FILE", "the JSON file to write", required=True)
+    _add(sub, "--output FILE", "the JSON file to write", required=True, type=output_file)
     _call(sub, answers.write_scores)
 
 
@@ -160,7 +160,7 @@ def add_listops_arguments(parser: argparse.ArgumentParser) -> None:
         for split, size in sizes.items():
             print(f"{size} expressions -> {args.folder}/{split}.input0, .label")
 
-    _add(parser, "folder DIR", "folder for train, valid and test, with .input0 and .label")
+    _add(parser, "folder DIR", "folder for train, valid and test, with .input0 and .label", type=new_folder)
     _add(parser, "--train N", "training expressions", 96000)
     _add(parser, "--valid N", "validation expressions", 2000)
     _add(parser, "--test N", "test expressions", 2000)
@@ -187,7 +187,7 @@ def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
     _add(parser, "folder DIR", "with train, test and perhaps valid, as .input0 and .label")
     _add(parser, "--positions N", "symbols of an example that are read (default: all)")
     _add(parser, "--predictions FILE", "of a model for the test set: how far is it a rule by the first symbol?")
-    _add(parser, "--output FILE", "file for the record, as JSON")
+    _add(parser, "--output FILE", "file for the record, as JSON", type=output_file)
     _call(parser, baselines.measure, show)
 
 

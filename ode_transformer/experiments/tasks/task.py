@@ -1,6 +1,5 @@
 """The steps of runs, and what a task adds to the steps that all tasks have."""
 
-import inspect
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
-from ...errors import OdeTransformerError
 from ...files import write_lines
 from ...paths import USER_DIR
 from ..metrics import METRICS, Examples, scoring
@@ -153,16 +151,7 @@ def step_of_ours(
             several values, a tuple repeats the option; what is false, None or an empty tuple is left out. The
             name of an argument without an option is empty.
         files: ``inputs``, ``outputs`` and ``where`` of the step.
-
-    Raises:
-        OdeTransformerError: the command has no such option, as where a recipe names one in ``validate.flags``.
     """
-    taken = inspect.signature(function).parameters
-    unknown = [key for key in about if key and key.replace("-", "_") not in taken]
-    if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
-        raise OdeTransformerError(
-            f"{unknown[0]}: is not an option of ode-transformer {' '.join(words)}, must not be in validate.flags"
-        )
     given = {key: value for key, value in about.items() if value not in (None, ()) and value is not False}
     command = [*OURS, *words]
     for key, value in given.items():

@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ..arguments import at_least
+from ..arguments import at_least, new_folder
 from . import binarised, checksums, corpus, documents, manifest, pairs
 from .describe import describe
 from .lines import TextError
@@ -154,8 +154,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--moses", **folder, help="Moses' folder scripts (default: sacremoses, without Perl)")
     add("--counted", choices=COUNTED, default="tokens", help="what limits count (default: tokens)")
     add("--max-tokens", **count, default=250, help="leave out training pairs with longer sides (default: 250)")
-    add("--ratio", type=float, metavar="R", help="leave out those with a side more than this many times as long as the "
-        "other")  # fmt: skip
+    add("--ratio", type=at_least(1, float), metavar="R", help="leave out those with a side more than this many times "
+        "as long as the other")  # fmt: skip
     add("--every", type=at_least(2), default=0, metavar="N", help="hold out every Nth pair for validation")
     add("--words", **count, default=0, help="take the first N words of sources alone")
     add("--segmentation", choices=MODELS, default="subword-nmt", help="default: subword-nmt")
@@ -214,7 +214,9 @@ def main(args: argparse.Namespace) -> int:
 
 def add_corpus_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer corpus``."""
-    parser.add_argument("directory", metavar="DIRECTORY", help="folder for train.de, train.en ... test.en")
+    parser.add_argument(
+        "directory", type=new_folder, metavar="DIRECTORY", help="folder for train.de, train.en ... test.en"
+    )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed, 0 or more (default: %(default)s)")
     for name, size in (("train", 9000), ("valid", 500), ("test", 500)):
         text = f"number of {name} sentences, 1 to {corpus.MAX_SENTENCES} (default: %(default)s)"
@@ -238,7 +240,13 @@ def add_documents_arguments(parser: argparse.ArgumentParser) -> None:
     add("--like", type=Path, metavar="DIR", help="segment text as this folder of a pretrained model says")
     add("--size", type=int, default=16000, metavar="N", help="vocabulary size (default: %(default)s)")
     add("--workers", type=at_least(1), default=2, metavar="N", help="threads (default: %(default)s)")
-    add("--output-dir", metavar="DIR", type=Path, required=True, help="folder for train, valid and the subword model")
+    add(
+        "--output-dir",
+        metavar="DIR",
+        type=new_folder,
+        required=True,
+        help="folder for train, valid and the subword model",
+    )
 
 
 def write_documents(args: argparse.Namespace) -> int:
