@@ -240,12 +240,9 @@ def _mask(attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], kind:
     # On a CPU, adding is much faster than filling.
     hidden = torch.zeros_like(key_padding_mask, dtype=kind)
     hidden = hidden.masked_fill_(key_padding_mask.to(torch.bool), float("-inf"))[:, None, None]  # (B, 1, 1, S)
-    return _open(hidden if attn_mask is None else attn_mask + hidden)
-
-
-def _open(mask: Tensor) -> Tensor:
-    """A mask, opened in rows that hide all keys, as those of padding on the left do: their softmax would be NaN."""
-    return mask.masked_fill(mask.isneginf().all(-1, keepdim=True), 0.0)
+    hidden = hidden if attn_mask is None else attn_mask + hidden
+    # Rows that hide all keys, as those of padding on the left do, would have a softmax that is NaN: they are opened.
+    return hidden.masked_fill(hidden.isneginf().all(-1, keepdim=True), 0.0)
 
 
 class RelativeAttention(StagedAttention):

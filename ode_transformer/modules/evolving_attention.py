@@ -16,7 +16,7 @@ Legend: B sentences, T queries, S keys, m heads, d model width, D = d + d' width
 """
 
 import math
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 from fairseq.incremental_decoding_utils import with_incremental_state
@@ -68,16 +68,6 @@ def _widened(x: Tensor, width: int, value: float = 0.0) -> Tensor:
     return x if x.size(-1) == width else F.pad(x, (0, width - x.size(-1)), value=value)
 
 
-def attention_of_one(q: Tensor, k: Tensor, v: Tensor, scale: float, key_bias: Optional[Tensor] = None) -> Tensor:
-    """As ``fused_attention``, for the few queries of a step of decoding: two products are faster than a fused
-    kernel, which only saves memory for the score matrix. Not for half precision, in which they would round the scores.
-    """
-    scores = (q * scale) @ k.transpose(-2, -1)  # (B, m, T, S)
-    if key_bias is not None:
-        scores = scores + key_bias.unsqueeze(2)
-    return scores.softmax(-1) @ v
-
-
 def time_signal(weights: Tensor, depth_index: int, depth: int, form: str) -> Tensor:
     """T_l, the learned Fourier map of depth (equation 7).
 
@@ -107,14 +97,23 @@ def _heads(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
 
 
-def _cached(module: nn.Module, incremental_state: Optional[dict]) -> Optional[dict]:
-    return None if incremental_state is None else module.get_incremental_state(incremental_state, "cache")
+@with_incremental_state
+class _Cached(nn.Module):
+    """A module with one cache of incremental decoding."""
 
+    def cached(self, incremental_state: Optional[dict]) -> Optional[dict]:
+        """The cache; None before the first step, and outside of decoding."""
+        return None if incremental_state is None else self.get_incremental_state(incremental_state, "cache")
 
-def _reorder(module: nn.Module, incremental_state: dict, new_order: Tensor) -> None:
-    cache = _cached(module, incremental_state)
-    if cache is not None:
-        module.set_incremental_state(incremental_state, "cache", reorder(cache, new_order))
+    def keep(self, incremental_state: Optional[dict], **cache: Any) -> None:
+        """Set the cache, in decoding."""
+        if incremental_state is not None:
+            self.set_incremental_state(incremental_state, "cache", cache)
+
+    def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
+        """Follow the hypotheses of a beam."""
+        if (cache := self.cached(incremental_state)) is not None:
+            self.keep(incremental_state, **reorder(cache, new_order))
 
 
 class State(NamedTuple):
@@ -153,8 +152,7 @@ class State(NamedTuple):
         return State(queries, keys, None, self.time_query, values)
 
 
-@with_incremental_state
-class InitialState(nn.Module):
+class InitialState(_Cached):
     """The queries and keys of a block, from its input (the initial state of the particles).
 
     In beam search, given the number of hypotheses (``set_beam_size``), the keys of the source are kept once per
@@ -199,37 +197,29 @@ class InitialState(nn.Module):
             incremental_state: the cache of incremental decoding, with the keys of all steps, or of the source.
         """
         q = _heads(self.dropout_module(self.query(x)), self.heads)
-        cache = _cached(self, incremental_state)
+        cache = self.cached(incremental_state)
         if source is not None and cache is not None:
             return State(q, cache["keys"], cache["padding"], self.time_query, cache["values"])
-        kept = {"order": None}
+        hypotheses, values, kept = 1, None, {"order": None}
         if source is not None and incremental_state is not None:
             source, padding_mask, hypotheses = once_a_sentence(source, padding_mask, self.beam_size)
-            kept = {"hypotheses": hypotheses}
         k = _heads(self.dropout_module(self.key(x if source is None else source)), self.heads)
-        values = None
         if source is not None:
             values = _heads(F.layer_norm(source, source.shape[-1:], eps=_EPS), self.heads)
-            kept["values"] = values
+            kept = {"hypotheses": hypotheses, "values": values}
         if cache is not None:
             order, before = cache["order"], cache["keys"].size(2)
             k = append(cache["keys"], order, k)
             padding_mask = append_padding(cache["padding"], order, padding_mask, k, before)
-        if incremental_state is not None:
-            self.set_incremental_state(incremental_state, "cache", {"keys": k, "padding": padding_mask} | kept)
+        self.keep(incremental_state, keys=k, padding=padding_mask, **kept)
         return State(q, k, padding_mask, self.time_query, values)
-
-    def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
-        """Follow the hypotheses of a beam."""
-        _reorder(self, incremental_state, new_order)
 
     def set_beam_size(self, beam_size: int) -> None:
         """Set the number of hypotheses per sentence."""
         self.beam_size = beam_size
 
 
-@with_incremental_state
-class EvolvingAttention(nn.Module):
+class EvolvingAttention(_Cached):
     """Attention at depth l of a block, with the block's queries and keys (equation 9).
 
     Args:
@@ -253,11 +243,7 @@ class EvolvingAttention(nn.Module):
         self.dropout_module = Dropout(dropout, module_name=self.__class__.__name__)
 
     def forward(
-        self,
-        values: Tensor,
-        state: State,
-        causal: bool = False,
-        incremental_state: Optional[dict] = None,
+        self, values: Tensor, state: State, causal: bool = False, incremental_state: Optional[dict] = None
     ) -> Tensor:
         """Attend with the block's queries and keys to the values of this depth.
 
@@ -277,11 +263,9 @@ class EvolvingAttention(nn.Module):
         q, k, v, length = state.queries, state.keys, state.values, state.queries.size(2)
         if v is None:
             v = _heads(self.layer_norm(values), self.heads)  # no projection of values
-            cache = _cached(self, incremental_state)
-            if cache is not None:
+            if (cache := self.cached(incremental_state)) is not None:
                 v, causal = append(cache["values"], cache["order"], v), False  # no key is ahead of the newest query
-            if incremental_state is not None:
-                self.set_incremental_state(incremental_state, "cache", {"values": v, "order": None})
+            self.keep(incremental_state, values=v, order=None)
         q = as_queries(q, k.size(0))
         t = time_signal(self.time_weights, self.depth_index, self.depth, self.form)
         key_bias = None
@@ -298,14 +282,13 @@ class EvolvingAttention(nn.Module):
             hidden = state.padding[:, None].type_as(k) * _HIDDEN  # (B, 1, S)
             key_bias = hidden.expand(-1, self.heads, -1) if key_bias is None else key_bias + hidden
         if length == 1 and q.dtype in (torch.float32, torch.float64):
-            x = attention_of_one(q, k, v, scale, key_bias)
+            # For the few queries of a step of decoding two products are faster than a fused kernel, which only saves
+            # memory for the scores. In half precision they would round the scores.
+            scores = (q * scale) @ k.transpose(-2, -1)  # (B, m, T, S)
+            x = (scores if key_bias is None else scores + key_bias.unsqueeze(2)).softmax(-1) @ v
         else:
             x = fused_attention(q, k, v, scale, key_bias, causal)
         x = as_hypotheses(x[..., : self.head_dim], length).permute(2, 0, 1, 3).flatten(2)
         if state.values is not None:
             x = torch.addcmul(self.layer_norm.bias, x, self.layer_norm.weight)
         return self.dropout_module(self.out(x))
-
-    def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
-        """Follow the hypotheses of a beam."""
-        _reorder(self, incremental_state, new_order)

@@ -10,7 +10,6 @@ What a flow says of all positions, its *solution*, is computed once per pass, an
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -176,91 +175,6 @@ class BlockPositions(PositionEncoder):
         return [Place(), *places][: self.depths[side]]
 
 
-class Layout:
-    """Which projections of a model's attentions move with the position, and which solver moves them.
-
-    A *piece* is the projections of an attention that move together: that of its queries, or those of its keys and
-    values. It holds the attentions, and names their projections, whose biases it reads. This class is not a module, or
-    the attentions would be its sub-modules as well.
-
-    Args:
-        sides: the stacks by name, encoder and decoder.
-        sharing: ``all``, one solver; ``stack``, as in the released code, one solver for the encoder's attention, one
-            for the decoder's self-attention and the queries of cross-attention, and one for its keys and values.
-        blocks: ``all``, or the ``input`` block alone.
-    """
-
-    def __init__(self, sides: Mapping[str, Any], sharing: str, blocks: str):
-        self.sharing = sharing
-        self.pieces: dict[str, list[list[tuple[nn.Module, str]]]] = {}  # by solver
-        self.layers: dict[str, list[dict[str, tuple]]] = {}  # of each layer, two (solver, piece) per attention
-        for side, stack in sides.items():
-            layers = self.layers[side] = []
-            for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers)):
-                layers.append({})
-                for name in ("macaron_attn", "self_attn", "encoder_attn"):
-                    attention = getattr(layer, name, None)
-                    if attention is None or (blocks == "input" and i > 0):
-                        continue
-                    memory = "source" if name == "encoder_attn" else side
-                    q, *kv = ((attention, f"{x}_proj") for x in "qkv")
-                    layers[i][name] = (self._add(side, q), self._add(memory, *kv))
-
-    def _add(self, solver: str, *projections: tuple[nn.Module, str]) -> tuple[str, int]:
-        solver = solver if self.sharing == "stack" else "all"
-        pieces = self.pieces.setdefault(solver, [])
-        pieces.append(list(projections))
-        return solver, len(pieces) - 1
-
-    def widths(self) -> dict[str, int]:
-        """The width C of every solver.
-
-        Raises:
-            OdeTransformerError: the projections of one solver have several widths.
-        """
-        found = {}
-        for name in self.pieces:
-            widths = sorted({bias.numel() for bias in self.initial(name)})
-            if len(widths) > 1:
-                raise OdeTransformerError(
-                    f"--flow-sharing {self.sharing}: needs one width of encoder and decoder, got {widths}"
-                )
-            (found[name],) = widths
-        return found
-
-    def initial(self, solver: str) -> list[nn.Parameter]:
-        """b(0) of every row that a solver moves, each (C,): the biases that the projections have anyway."""
-        return [getattr(attention, name).bias for piece in self.pieces[solver] for attention, name in piece]
-
-    def heads(self, solver: str) -> list[int]:
-        """The number of heads of the attention that each of a solver's pieces belongs to."""
-        return [piece[0][0].num_heads for piece in self.pieces[solver]]
-
-    def split(self, solver: str, moved: Tensor) -> Sequence[Tensor]:
-        """The rows that a solver moved, (N, R, C) -> those of each piece, (N, 1 or 2, C)."""
-        return moved.split([len(piece) for piece in self.pieces[solver]], dim=1)
-
-    def places(self, side: str, solution: Solution, own: Index, source: Optional[Index]) -> list[Place]:
-        """The places of the layers of one side, from the rows of its own tokens and, in a decoder, of the source's."""
-        places = []
-        for layer in self.layers[side]:
-            biases = {}
-            for name, ((q_solver, q), (kv_solver, kv)) in layer.items():
-                memory = source if name == "encoder_attn" else own
-                if memory is not None:
-                    biases[name] = Biases(solution[q_solver][q], solution[kv_solver][kv], own, memory)
-            places.append(Place(biases=biases))
-        return places
-
-
-class _Kept(NamedTuple):
-    """A solution, how many of its positions can be read, and the versions of the weights that it was solved with."""
-
-    solution: Solution
-    length: int
-    versions: list[Any]
-
-
 class BiasPositions(PositionEncoder):
     """Biases of queries, keys and values that move with the position, q_i = W_q x_i + b_q(t_i) (FLOATER, equation 13).
 
@@ -268,14 +182,18 @@ class BiasPositions(PositionEncoder):
     are those of a FLOATER, and with zero dynamics the two compute the same. Queries, keys and values move with their
     own positions; in cross-attention those of keys and values are the source's.
 
-    All rows, three per attention, are solved at once. With gradients that is done in every pass; without, a solution is
-    kept for later passes. It is dropped where weights may have changed: when a version of theirs has, in a pass with
-    gradients, between training and evaluation, and when weights are loaded or cast. Code that writes to
+    A *piece* is the projections of an attention that move together: that of its queries, or those of its keys and
+    values. All rows, three per attention, are solved at once. With gradients that is done in every pass; without, a
+    solution is kept for later passes. It is dropped where weights may have changed: when a version of theirs has, in a
+    pass with gradients, between training and evaluation, and when weights are loaded or cast. Code that writes to
     ``parameter.data`` otherwise must call ``forget``. It is not saved in checkpoints.
 
     Args:
         build: makes a solver (``numerics/flow.py``) from C.
-        sides, sharing, blocks: as in ``Layout``.
+        sides: the stacks by name, encoder and decoder.
+        sharing: ``all``, one solver; ``stack``, as in the released code, one solver for the encoder's attention, one
+            for the decoder's self-attention and the queries of cross-attention, and one for its keys and values.
+        blocks: ``all``, or the ``input`` block alone.
 
     Raises:
         OdeTransformerError: the projections of one solver have several widths, or there is no attention.
@@ -285,15 +203,44 @@ class BiasPositions(PositionEncoder):
         self, build: Callable[[int], nn.Module], sides: Mapping[str, Any], sharing: str = "all", blocks: str = "all"
     ):
         super().__init__()
-        self._kept: Optional[_Kept] = None
+        self._kept: Optional[tuple[Solution, int, list]] = None  # with how many positions can be read, and versions
+        # Plain dictionaries: the attentions are the stacks' sub-modules. Of each solver the pieces, each the attention
+        # and the names of its projections; of each side and layer two (solver, piece) per attention.
+        self.pieces: dict[str, list[tuple[nn.Module, Sequence[str]]]] = {}
+        self.layers: dict[str, list[dict[str, list[tuple[str, int]]]]] = {}
         for side, stack in sides.items():
-            _reset_biases(side, stack.layers)
-        self.layout = Layout(sides, sharing, blocks)
-        if not self.layout.pieces:
+            self.layers[side] = []
+            for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers)):
+                self.layers[side].append({})
+                for name in ("macaron_attn", "self_attn", "encoder_attn"):
+                    if (attention := getattr(layer, name, None)) is None:
+                        continue
+                    parts = [(side, ["q_proj"]), ("source" if name == "encoder_attn" else side, ["k_proj", "v_proj"])]
+                    for memory, projections in parts:
+                        _reset_biases(attention, projections, _KINDS[memory] + len(stack.layers))
+                    if blocks == "input" and i > 0:
+                        continue
+                    self.layers[side][i][name] = []
+                    for memory, projections in parts:
+                        solver = memory if sharing == "stack" else "all"
+                        pieces = self.pieces.setdefault(solver, [])
+                        self.layers[side][i][name].append((solver, len(pieces)))
+                        pieces.append((attention, projections))
+        if not self.pieces:
             raise OdeTransformerError("--position-encoder: must be none in a model without layers, which has no biases")
-        self.solvers = nn.ModuleDict({name: build(width) for name, width in self.layout.widths().items()})
+        widths = {name: sorted({bias.numel() for bias in self.initial(name)}) for name in self.pieces}
+        for several in widths.values():
+            if len(several) > 1:
+                raise OdeTransformerError(
+                    f"--flow-sharing {sharing}: needs one width of encoder and decoder, got {several}"
+                )
+        self.solvers = nn.ModuleDict({name: build(width) for name, (width,) in widths.items()})
         for p in self.solvers.parameters():
             p.param_group = "flow"  # for an optimizer that treats the flow separately
+
+    def initial(self, solver: str) -> list[nn.Parameter]:
+        """b(0) of every row that a solver moves, each (C,): the biases that the projections have anyway."""
+        return [getattr(attention, name).bias for attention, names in self.pieces[solver] for name in names]
 
     def places(
         self,
@@ -312,7 +259,15 @@ class BiasPositions(PositionEncoder):
         own = token_positions(padding, slice(0 if incremental_state is None else length - 1, length))
         table = next(iter(solution.values()))[0]
         own, source = (None if index is None else _as_factor(index, table) for index in (own, source))
-        return self.layout.places(side, solution, own, source)
+        places = []
+        for layer in self.layers[side]:
+            biases = {}
+            for name, ((q_solver, q), (kv_solver, kv)) in layer.items():
+                memory = source if name == "encoder_attn" else own
+                if memory is not None:
+                    biases[name] = Biases(solution[q_solver][q], solution[kv_solver][kv], own, memory)
+            places.append(Place(biases=biases))
+        return places
 
     def solve(self, length: int) -> Solution:
         """The solution for ``length`` positions or more.
@@ -323,18 +278,19 @@ class BiasPositions(PositionEncoder):
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             self.forget()  # the update of a fused optimizer may follow, which changes no version
             return self._solve(length)
-        versions, kept = self._versions(), self._kept
-        if kept is None or kept.length < length or kept.versions != versions:
+        versions = self._versions()
+        if self._kept is None or self._kept[1] < length or self._kept[2] != versions:
             solution = self._solve(max(64, 2 ** (length - 1).bit_length()))  # longer sentences may follow
-            kept = self._kept = _Kept(solution, self._reach(solution), versions)
-        if kept.length < length:
+            self._kept = solution, self._reach(solution), versions
+        solution, reach, _ = self._kept
+        if reach < length:
             kind = self._kind()
             raise OdeTransformerError(
-                f"the position biases are too large for attention in {kind} from position {kept.length} on. "
-                "Set --flow-horizon to the length of the longest training sentence"
+                f"the position biases are too large for attention in {kind} from position {reach} on. Set "
+                "--flow-horizon to the length of the longest training sentence"
                 + ("" if kind == torch.float32 else ", or use float32")
             )
-        return kept.solution
+        return solution
 
     def _kind(self) -> torch.dtype:
         """The number format of attention's scores."""
@@ -345,7 +301,7 @@ class BiasPositions(PositionEncoder):
 
     def _versions(self) -> list[Any]:
         """What a solution depends on: the address and the version of every tensor, and where scores overflow."""
-        biases = [bias for name in self.solvers for bias in self.layout.initial(name)]
+        biases = [bias for name in self.solvers for bias in self.initial(name)]
         parameters = (*self.solvers.parameters(), *biases)
         return [self._kind(), *((p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters)]
 
@@ -359,9 +315,9 @@ class BiasPositions(PositionEncoder):
         most = torch.finfo(self._kind()).max
         fits = torch.stack(
             [
-                (_largest_score(piece, heads) < most).flatten(1).all(1)
-                for name, pieces in solution.items()
-                for piece, heads in zip(pieces, self.layout.heads(name), strict=True)
+                (_largest_score(moved, attention.num_heads) < most).flatten(1).all(1)
+                for name, rows in solution.items()
+                for moved, (attention, _) in zip(rows, self.pieces[name], strict=True)
             ]
         ).all(0)
         return len(fits) if fits.all() else int(fits.long().argmin())
@@ -369,20 +325,20 @@ class BiasPositions(PositionEncoder):
     def _solve(self, length: int) -> Solution:
         solution = {}
         for name, solver in self.solvers.items():
-            initial = torch.stack(self.layout.initial(name))
-            solution[name] = self.layout.split(name, solver(initial, length).to(initial.dtype))
+            initial, sizes = torch.stack(self.initial(name)), [len(names) for _, names in self.pieces[name]]
+            solution[name] = solver(initial, length).to(initial.dtype).split(sizes, dim=1)
         return solution
 
     def biases(self, length: int) -> dict[str, Tensor]:
         """b(t) of every projection at the positions 0 to ``length`` - 1: ``encoder.0.self_attn.q`` -> (N, C)."""
         solution, found = self._solve(length), {}
-        for side, layers in self.layout.layers.items():
+        for side, layers in self.layers.items():
             for i, layer in enumerate(layers):
                 for name, pieces in layer.items():
-                    moved = [row for solver, piece in pieces for row in solution[solver][piece].unbind(1)]
-                    projections = [p for solver, piece in pieces for p in self.layout.pieces[solver][piece]]
-                    for x, row, (attention, projection) in zip("qkv", moved, projections, strict=True):
-                        found[f"{side}.{i}.{name}.{x}"] = row + getattr(attention, projection).bias
+                    for solver, piece in pieces:
+                        attention, projections = self.pieces[solver][piece]
+                        for projection, moved in zip(projections, solution[solver][piece].unbind(1), strict=True):
+                            found[f"{side}.{i}.{name}.{projection[0]}"] = moved + getattr(attention, projection).bias
         return found
 
     def forget(self) -> None:
@@ -409,67 +365,50 @@ def _largest_score(biases: Tensor, heads: int) -> Tensor:
     return squares.sum(-1) * squares.size(-1) ** -0.5
 
 
-def _reset_biases(side: str, layers: nn.ModuleList) -> None:
-    # As in the released code: Xavier's bound for one tensor of all b(0), (kinds, L, C).
-    kinds = {"encoder": 3, "decoder": 4, "source": 2}
-    for layer in nn.ModuleList.__iter__(layers):
-        for name in ("macaron_attn", "self_attn", "encoder_attn"):
-            if (attention := getattr(layer, name, None)) is None:
-                continue
-            memory = "source" if name == "encoder_attn" else side
-            for projection, group in (("q_proj", side), ("k_proj", memory), ("v_proj", memory)):
-                bias = getattr(attention, projection).bias
-                bound = math.sqrt(6 / ((len(layers) + kinds[group]) * bias.numel()))
-                nn.init.uniform_(bias, -bound, bound)
+_KINDS = {"encoder": 3, "decoder": 4, "source": 2}
+"""How many kinds of projections of a layer the released code has in one tensor of b(0), (kinds, L, C)."""
 
 
-def _block_positions(learned: bool, cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
-    return BlockPositions(cfg, learned, sides) if cfg.position_blocks == "all" else None
+def _reset_biases(attention: nn.Module, projections: Sequence[str], rows: int) -> None:
+    """As in the released code: Xavier's bound for one tensor of all b(0), whose first two sizes add up to ``rows``."""
+    for name in projections:
+        bias = getattr(attention, name).bias
+        bound = math.sqrt(6 / (rows * bias.numel()))
+        nn.init.uniform_(bias, -bound, bound)
 
 
-def _bias_positions(
-    solver: Callable[[TransformerConfig, int], nn.Module], cfg: TransformerConfig, sides: Mapping[str, Any]
-) -> PositionEncoder:
-    return BiasPositions(partial(solver, cfg), sides, cfg.flow_sharing, cfg.position_blocks)
+def _block_positions(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
+    return BlockPositions(cfg, cfg.position_encoder == "learned", sides) if cfg.position_blocks == "all" else None
 
 
-def _flow(cfg: TransformerConfig, embed_dim: int) -> nn.Module:
-    horizon = cfg.flow_horizon or max(cfg.max_source_positions, cfg.max_target_positions)
-    try:
-        return Flow(embed_dim, cfg.flow_method, cfg.flow_step, horizon)
-    except ValueError as error:  # it names its arguments, which are options without their prefix
-        raise OdeTransformerError(f"--flow-{error}") from error
+def _bias_positions(cfg: TransformerConfig, sides: Mapping[str, Any]) -> PositionEncoder:
+    def solver(embed_dim: int) -> nn.Module:
+        try:
+            if cfg.position_encoder == "floater":
+                horizon = cfg.flow_horizon or max(cfg.max_source_positions, cfg.max_target_positions)
+                return Flow(embed_dim, cfg.flow_method, cfg.flow_step, horizon)
+            _, input_, layers = cfg.position_encoder.split("-")
+            return Recurrence(embed_dim, int(layers), input_)
+        except ValueError as error:  # a flow names its arguments, which are options without their prefix
+            option = "--flow-" if cfg.position_encoder == "floater" else f"--position-encoder {cfg.position_encoder}: "
+            raise OdeTransformerError(f"{option}{error}") from error
 
-
-def _recurrence(input_: str, layers: int, cfg: TransformerConfig, embed_dim: int) -> nn.Module:
-    try:
-        return Recurrence(embed_dim, layers, input_)
-    except ValueError as error:
-        raise OdeTransformerError(f"--position-encoder {cfg.position_encoder}: {error}") from error
+    return BiasPositions(solver, sides, cfg.flow_sharing, cfg.position_blocks)
 
 
 POSITION_ENCODERS: Table[Callable[[TransformerConfig, Mapping[str, Any]], Optional[PositionEncoder]]] = Table(
     "position encoder",
     {
         "none": lambda cfg, sides: None,
-        "sinusoidal": partial(_block_positions, False),
-        "learned": partial(_block_positions, True),
-        "floater": partial(_bias_positions, _flow),
-        **{
-            f"rnn-{kind}-{layers}": partial(_bias_positions, partial(_recurrence, kind, layers))
-            for kind in RECURRENT_INPUTS
-            for layers in (1, 2)
-        },
+        "sinusoidal": _block_positions,
+        "learned": _block_positions,
+        "floater": _bias_positions,
+        **{f"rnn-{input_}-{layers}": _bias_positions for input_ in RECURRENT_INPUTS for layers in (1, 2)},
     },
 )
 """(configuration, stacks by name) -> the position encoder; None if there is only the stock encoding of the input."""
 
 
 def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
-    """The position encoder that a configuration asks for; None if there is only the stock encoding of the input.
-
-    Args:
-        cfg: the configuration.
-        sides: the stacks by name, encoder and decoder.
-    """
+    """The position encoder that a configuration asks for, of stacks by name; see ``POSITION_ENCODERS``."""
     return POSITION_ENCODERS.named(cfg.position_encoder)(cfg, sides)

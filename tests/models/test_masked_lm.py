@@ -118,7 +118,7 @@ def test_the_flow_and_the_first_weights_are_drawn_as_elsewhere():
     assert m.encoder.sentence_encoder.layers[0].fc1.weight.std().item() == pytest.approx(0.02, rel=0.1)
     assert m.encoder.sentence_encoder.embed_tokens.weight[1].abs().max() == 0
     assert m.position_encoder.solvers["all"].weight2.std().item() == pytest.approx((2 / 129) ** 0.5, rel=0.1)
-    initial = torch.stack(m.position_encoder.layout.initial("all"))  # as in other models, no two alike
+    initial = torch.stack(m.position_encoder.initial("all"))  # as in other models, no two alike
     assert initial.std().item() == pytest.approx((2 / (3 + 64 * 2)) ** 0.5, rel=0.5)
     assert len({tuple(row.tolist()) for row in initial}) == len(initial)
     m = built(**{"encoder-embed-dim": 64, "position-encoder": "learned"})

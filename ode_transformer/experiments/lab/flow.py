@@ -75,7 +75,7 @@ def flows_of(model: nn.Module, path: str | Path) -> dict[str, tuple[Flow, Tensor
         if isinstance(encoder, BiasPositions):
             for name, solver in encoder.solvers.items():
                 if isinstance(solver, Flow):
-                    found[name] = solver, torch.stack(list(encoder.layout.initial(name)))
+                    found[name] = solver, torch.stack(list(encoder.initial(name)))
     if not found:
         raise CheckpointError(f"{path}: has no flow; a model with --position-encoder floater has")
     return found
