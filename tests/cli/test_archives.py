@@ -182,15 +182,6 @@ def test_end_to_end_and_again(archives, tmp_path, script, options, counts):
     assert manifest["settings"]["merges"] == ("32000" if published else "60")
 
 
-def copies(archives: Path, folder: Path, without: str) -> dict[str, Path]:
-    """The archives but one."""
-    folder.mkdir()
-    for path in archives.glob("*.t*"):
-        if path.name != without:
-            (folder / path.name).symlink_to(path)
-    return {"RAW_DIR": folder, "ARCHIVES_SHA256": archives / "none.sha256"}
-
-
 def test_the_archive_of_scaling_nmt_where_it_is(answers):
     """Found in RAW_DIR; what was begun with it goes on with it."""
     for name, taken in (("wmt16 here", True), ("wmt16 nowhere", False), ("wmt16 begun", True)):

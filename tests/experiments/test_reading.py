@@ -3,7 +3,6 @@
 import itertools
 import json
 import random
-import re
 import shutil
 
 import pytest
@@ -17,7 +16,7 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.metrics import squad as metric
-from ode_transformer.experiments.tasks import TASKS, glue
+from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks import generated as reading
 from ode_transformer.experiments.tasks import multiple_choice as race
 from ode_transformer.experiments.tasks.question_answering import answers as squad
@@ -430,34 +429,6 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
 
 
 # GLUE
-
-
-@pytest.mark.parametrize(
-    ("name", "labels"),
-    [
-        ("cola", ["0", "0", "1"]),
-        ("mnli", ["contradiction", "neutral", "entailment"]),
-        ("sts-b", ["0.000", "2.500", "5.000"]),
-        ("rte", ["not_entailment", "not_entailment", "entailment"]),
-    ],
-)
-def test_generated_text_is_of_a_task_of_glue(own, tmp_path, name, labels):
-    """The label says how much two sentences agree, and the files are read as the published ones."""
-    task, texts = glue.GLUE[name], []
-    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
-        words = ["dataset", "reading", f"glue-{name}", "--articles", "48", "--seed", str(seed)]
-        assert cli.main([*words, "--output-dir", str(tmp_path / folder)]) == 0
-        texts.append([path.read_text() for path in sorted((tmp_path / folder).rglob("*.tsv"))])
-    assert texts[0] == texts[1] and all(a != c for a, c in zip(texts[0], texts[2], strict=True))
-    counts = glue.prepare(name, tmp_path / "a", own, tmp_path / "symbols")
-    assert counts == {split: 48 if split == "train" else 6 for split in task.splits}
-    for split in task.splits:
-        for sentences, label in glue.examples(task, tmp_path / "a" / task.folder, split):
-            first, second = sentences if len(sentences) == 2 else re.findall(r"[^.]*\.", sentences[0])
-            words = {*re.findall(r"\w+", first)} & {*re.findall(r"\w+", second)}
-            agree = len(words & {*reading.PLACES, *reading.THINGS})
-            assert first.split()[0] == second.split()[0]
-            assert label == ("" if split.startswith("test") else labels[agree])
 
 
 # RACE

@@ -3,7 +3,6 @@
 import importlib.metadata
 import json
 import math
-import os
 import random
 import re
 import shutil
@@ -45,7 +44,7 @@ from ode_transformer.experiments.tasks.classification import classify, read_numb
 from ode_transformer.experiments.tasks.encoders import Encoder
 from ode_transformer.experiments.text.binarised import check_data
 from ode_transformer.files import sha256, write_lines, write_text
-from tests.helpers import FIXTURES, configure, refused, run_record, unpack
+from tests.helpers import FIXTURES, configure, refused, run_record
 
 SOURCES = ["He go to school .", "They has a dog", "It is fine .", "a b c d e f"]
 REFERENCES = [
@@ -85,18 +84,6 @@ def test_gleu_is_what_jflegs_own_script_said_of_sentences_of_ours(system, refere
     found = gleu.take(OFFICIAL["sources"], its["corrections"], OFFICIAL["references"][: int(references)])
     printed = found["line"][0] if references == "1" else str([found["line"]])
     assert printed == its["printed"][references]
-
-
-def jfleg(tmp_path_factory) -> Path:
-    """The real JFLEG with its own script, where it is."""
-    data = Path(os.environ.get("ODE_TRANSFORMER_DATA", ""))
-    if (data / "gec" / "jfleg").is_dir():
-        return data / "gec" / "jfleg"
-    if not (data / "gec.tar.xz").is_file():
-        pytest.skip("ODE_TRANSFORMER_DATA holds no gec")
-    folder = tmp_path_factory.mktemp("gec")
-    unpack(data / "gec.tar.xz", folder)
-    return folder / "gec" / "jfleg"
 
 
 # COMET
