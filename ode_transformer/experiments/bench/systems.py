@@ -198,12 +198,7 @@ def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], A
     model.make_generation_fast_(beamable_mm_beam_size=setting.beam, need_attn=False)
     # As many steps as the source has tokens, because a random model has not learned where to stop.
     generator = SequenceGenerator(
-        [model],
-        its_task.target_dictionary,
-        beam_size=setting.beam,
-        max_len_a=1,
-        max_len_b=0,
-        min_len=setting.tokens,
+        [model], its_task.target_dictionary, beam_size=setting.beam, max_len_a=1, max_len_b=0, min_len=setting.tokens
     )
     net_input = {k: found[0]["net_input"][k].to(setting.device) for k in ("src_tokens", "src_lengths")}
     return model, lambda: generator.generate([model], {"net_input": net_input})

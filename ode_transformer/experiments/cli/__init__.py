@@ -112,44 +112,28 @@ COMMANDS = {
     "check": _of_runs(
         "check", "check that checkpoints are intact, of a known architecture, and match the dictionaries of some data"
     ),
-    "classify": Command(
-        ".tasks.command",
-        "predict the class of each example of a test set",
-        "add_classify_arguments",
-    ),
+    "classify": Command(".tasks.command", "predict the class of each example of a test set", "add_classify_arguments"),
     "baseline": Command(
         ".tasks.command",
         "classify a test set by its first symbols, or by a linear model of them",
         "add_baseline_arguments",
     ),
     "choose": Command(
-        ".tasks.command",
-        "choose an option for each question of a test set, as RACE's",
-        "add_choose_arguments",
+        ".tasks.command", "choose an option for each question of a test set, as RACE's", "add_choose_arguments"
     ),
     "corpus": Command(
         ".text.command", "write the generated German-English corpus", "add_corpus_arguments", "write_corpus"
     ),
-    "listops": Command(
-        ".tasks.command",
-        "write generated ListOps expressions",
-        "add_listops_arguments",
-    ),
+    "listops": Command(".tasks.command", "write generated ListOps expressions", "add_listops_arguments"),
     "documents": Command(
         ".text.command",
         "write plain text as documents for masked language models",
         "add_documents_arguments",
         "write_documents",
     ),
-    "glue": Command(
-        ".tasks.command",
-        "prepare, validate, score and predict GLUE's tasks",
-        "add_glue_arguments",
-    ),
+    "glue": Command(".tasks.command", "prepare, validate, score and predict GLUE's tasks", "add_glue_arguments"),
     "squad": Command(
-        ".tasks.command",
-        "answer the questions of SQuAD with a trained model, and score answers",
-        "add_squad_arguments",
+        ".tasks.command", "answer the questions of SQuAD with a trained model, and score answers", "add_squad_arguments"
     ),
 }
 

@@ -42,8 +42,4 @@ def check_file(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> None
 
 def decoding(recipe: Recipe) -> Optional[dict[str, Any]]:
     """How a recipe decodes, as flags of ``fairseq-generate``; None for a task that does not translate."""
-    return recipe.generate and {
-        **recipe.generate.flags,
-        "beam": recipe.generate.beam,
-        "lenpen": recipe.generate.lenpen,
-    }
+    return recipe.generate and {**recipe.generate.flags, "beam": recipe.generate.beam, "lenpen": recipe.generate.lenpen}

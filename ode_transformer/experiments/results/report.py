@@ -22,7 +22,7 @@ from ...errors import OdeTransformerError
 from ...files import write_text
 from ..arguments import at_least, output_file
 from ..metrics import METRICS
-from ..records import check_scores, curve_points, read_record
+from ..records import curve_points, read_record
 from . import comparisons, pictures, significance, tables
 from .comparisons import LEVEL, Compared
 from .files import json_files, read_records, readable, variant, variant_label
@@ -93,6 +93,10 @@ class Translated(NamedTuple):
     def label(self) -> str:
         """What it is called on the page."""
         return f"{variant_label(self.recipe.rpartition('/')[2], self.variant)}, seed {self.seed}"
+
+    def system(self) -> significance.System:
+        """The run, named as tables name it."""
+        return significance.of_folder(str(self.folder))._replace(given="")
 
 
 def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] = ()) -> str:
@@ -187,12 +191,12 @@ def _significance(recorded: Sequence[Compared], baseline: str, translated: Seque
     found, notes = list(recorded), []
     for kind, seed in sorted({(run.variant, run.seed) for run in translated}, key=str):
         systems = {run.recipe: run for run in translated if (run.variant, run.seed) == (kind, seed)}
-        if baseline in systems and len(systems) > 1:
-            first, *others = [systems.pop(baseline), *systems.values()]
+        first = systems.pop(baseline, None)
+        for run in systems.values() if first else ():
             try:
-                found += _compared(first, others, notes)
+                found += comparisons.rows(significance.compare(first.system(), [run.system()]))
             except OdeTransformerError as error:
-                notes.append(f"{first.label} was not compared: {error}.")
+                notes.append(f"{run.label} was not compared: {error}.")
     found = comparisons.adjust({row.key: row for row in reversed(found)}.values())[::-1]
     by_run: dict[tuple, dict[tuple[str, str], Compared]] = {}
     for row in found:
@@ -214,29 +218,6 @@ def _significance(recorded: Sequence[Compared], baseline: str, translated: Seque
             f"number of comparisons in this table by one metric, is below {LEVEL:g}. {how}.",
         )
     return Part("Significance", [Table(head, cells, " ".join(notes))] if notes else [])
-
-
-def _compared(first: Translated, others: Sequence[Translated], notes: list[str]) -> list[Compared]:
-    """Compare runs with the first; those that do not fit are left out, and named in the notes.
-
-    Raises:
-        OdeTransformerError: the first one cannot be compared, or the others cannot be with it.
-    """
-
-    def checked(run: Translated) -> significance.System:
-        one = significance.of_folder(str(run.folder))._replace(given="")  # as tables name it
-        check_scores(one.recipe, one.folder)
-        return one
-
-    baseline, fit = checked(first), []
-    for run in others:
-        try:
-            if not significance.comparable(baseline, one := checked(run)):
-                raise OdeTransformerError("has other test sets or another metric than the baseline")
-            fit.append(one)
-        except OdeTransformerError as error:
-            notes.append(f"{run.label} was not compared: {error}.")
-    return comparisons.rows(significance.compare(baseline, fit)) if fit else []
 
 
 def _difference(row: Optional[Compared]) -> str:
@@ -292,7 +273,7 @@ def _translations(translated: Sequence[Translated], sentences: Sequence[int], ea
     Translations are detokenized; of each system's seeds the first is shown.
     """
     firsts = list({(run.recipe, run.variant): run for run in reversed(translated)}.values())[::-1]
-    systems = dict(readable(firsts, lambda run: significance.of_folder(str(run.folder))))
+    systems = dict(readable(firsts, Translated.system))
     for test_set in dict.fromkeys(name for one in systems.values() for name in one.recipe.subsets.values()):
         there = [run for run in systems if test_set in systems[run].recipe.subsets.values()]
         outputs: dict[str, Sequence[str]] = {}

@@ -457,17 +457,7 @@ def run(
     Raises:
         RunError: an option does not fit, a folder holds another run, or a step failed.
     """
-    for seed in seeds:
-        if not 0 <= seed < 2**32:
-            raise RunError(f"--seed {seed}: must be 0 or more and less than 2^32")
-        if list(seeds).count(seed) > 1:
-            raise RunError(f"--seeds: {seed} is given twice")
-    load_plugins(names)
-    wanted = []
-    for name in names:
-        recipe = recipes.load(name, scale=scale)
-        its_seeds = seeds or (recipe.seeds if scale == "full" else []) or [None]
-        wanted += [recipes.load(name, scale=scale, seed=seed) for seed in its_seeds]
+    wanted = _wanted(names, scale, seeds)
     if len(wanted) > 1 and (run_dir or record):
         raise RunError(
             f"--run-dir and --record: must be given for a single run, not for {len(wanted)}; give one recipe and one "
@@ -506,6 +496,22 @@ def run(
             if own_text(one.recipe):
                 plugin = ["--user-dir", one.recipe.user_dir] if one.recipe.user_dir else []
                 processes.say(f"Next:\n{shlex.join(['ode-transformer', 'translate', *plugin, one.run_dir])} FILE")
+    return found
+
+
+def _wanted(names: Sequence[str], scale: str, seeds: Sequence[int]) -> list[recipes.Recipe]:
+    """Recipes, one for each seed."""
+    for seed in seeds:
+        if not 0 <= seed < 2**32:
+            raise RunError(f"--seed {seed}: must be 0 or more and less than 2^32")
+        if list(seeds).count(seed) > 1:
+            raise RunError(f"--seeds: {seed} is given twice")
+    load_plugins(names)
+    found = []
+    for name in names:
+        recipe = recipes.load(name, scale=scale)
+        its_seeds = seeds or (recipe.seeds if scale == "full" else []) or [None]
+        found += [recipes.load(name, scale=scale, seed=seed) for seed in its_seeds]
     return found
 
 
