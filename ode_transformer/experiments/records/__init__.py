@@ -14,12 +14,7 @@ from ...schema import count, lacks, one_of
 from ..metrics import METRICS
 from ..recipes import PRECISIONS, Recipe
 
-KEYS = (
-    *("recipe", "given", "task", "scale", "seed", "precision", "command", "start", "data", "flags", "generate"),
-    *("dictionaries", "parameters", "model", "places", "devices"),
-)
 _RUN = {
-    **dict.fromkeys(KEYS, lambda _: ""),
     **dict.fromkeys(("recipe", "given", "task", "scale", "data"), (None, str)),
     **dict.fromkeys(("command", "flags"), (None, [str])),
     "seed": (None, int),
@@ -33,6 +28,7 @@ _RUN = {
     "devices": (None, count),
     "plugin": (..., {"name": str, "sha256": str}),
 }
+KEYS = tuple(key for key in _RUN if key != "plugin")  # that every run.json has
 
 # The form of a record. Records of the first versions lack some keys.
 _ENTRY = {"num_updates": count, str: float}  # of a curve

@@ -34,9 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drawn.add_argument("--of", metavar="TEST", help="the test set (default: the first of the record)")
     drawn = kinds.add_parser("edits", help="corrections by type: people's and those of systems")
     drawn.add_argument("files", nargs="+", metavar="M2", help="the human edits, then one file per system")
-    drawn.add_argument(
-        "--types", type=at_least(1), default=15, metavar="N", help="the first file's top N types (default: 15)"
-    )
     for drawn in kinds.choices.values():
         drawn.add_argument(
             "--output",
@@ -63,7 +60,7 @@ def main(args: argparse.Namespace) -> int:
     elif args.kind == "orders":
         plots.orders(args.file, args.output)
     elif args.kind == "edits":
-        plots.edits(args.files, args.types, args.output)
+        plots.edits(args.files, args.output)
     else:
         {"training": plots.training, "costs": plots.costs}[args.kind](args.files, args.output)
     print(args.output)

@@ -18,6 +18,7 @@ from ..records import logs
 from .pictures import COLOURS, MARKS, draw_curves, pyplot_for, save, style
 
 CURVES = {"train_ppl": "training perplexity", "valid_ppl": "validation perplexity", "train_gnorm": "gradient norm"}
+TYPES = 15  # of edits that are drawn
 _LENGTHS = {"rows": [{"length": positive, "seconds": {str: positive}, "peak_mib": {str: positive}}]}
 _METHOD = {"method": str, "theory": count, "local": float, "sizes": [positive], "local_errors": [positive]}
 _ORDERS = {"methods": [_METHOD], "layers": {str: [{"difference": positive}]}}
@@ -217,14 +218,13 @@ def confusion(path: str, of: Optional[str], output: str | Path) -> None:
     save(figure, output)
 
 
-def edits(paths: Sequence[str], most: int, output: str | Path) -> None:
+def edits(paths: Sequence[str], output: str | Path) -> None:
     """Draw how many edits of each type M2 files hold (ODE Transformer, Figure 7), a color for each file.
 
     Files are named without the folder that they have in common.
 
     Args:
-        paths: M2 files, people's first; its most frequent types are drawn.
-        most: types that are drawn.
+        paths: M2 files, people's first; its most frequent types are drawn, at most ``TYPES``.
         output: the file to write.
 
     Raises:
@@ -235,7 +235,7 @@ def edits(paths: Sequence[str], most: int, output: str | Path) -> None:
     if len(paths) > len(COLOURS):
         raise OdeTransformerError(f"{len(paths)} files: at most {len(COLOURS)} can be told apart")
     found = [types(Path(path)) for path in paths]
-    names = [name for name, _ in found[0].most_common(most)]
+    names = [name for name, _ in found[0].most_common(TYPES)]
     if not names:
         raise OdeTransformerError(f"{paths[0]}: holds no edit")
     pyplot = pyplot_for(output)
