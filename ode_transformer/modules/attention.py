@@ -55,13 +55,11 @@ class StagedAttention(MultiheadAttention):
 
         Args:
             query: (T, B, C).
-            key, value: (S, B, C); the same tensor with ``static_kv``.
+            key, value: (S, B, C); the same tensor with ``static_kv``, with which they stay from step to step.
             key_padding_mask: (B, S), true where a key is padding.
             incremental_state: the cache of incremental decoding.
-            need_weights: return the weights, averaged over heads.
-            static_kv: keys and values are the same in every decoding step.
+            need_weights, need_head_weights: return the weights, averaged over heads or of each head.
             attn_mask: (T, S), minus infinity where attention is forbidden.
-            need_head_weights: return the weights of each head.
             biases: what positions add to queries, keys and values.
             distances: (T, S), with relative positions what ``relative_distances`` says, which is asked if None.
             stage: the evaluation within the step, from 0; each stage has its own cache.

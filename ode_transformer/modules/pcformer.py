@@ -69,15 +69,9 @@ class PredictorCorrector(Integrator):
         h: float = 1.0,
         learned: Learned = NOTHING,
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        """As in ``Integrator``.
+        """As in ``Integrator``: from x_l, carrying z_0 to z_l, to x_(l + 1), carrying z_0 to z_(l + 1).
 
-        Args:
-            f, y, h: as there.
-            carried: z_0 to z_l.
-            learned: what the predictor reads; its ``own`` is a ``Corrector``.
-
-        Returns:
-            x_(l + 1), and z_0 to z_(l + 1).
+        ``learned`` is what the predictor reads; its ``own`` is a ``Corrector``.
         """
         states, corrector = (y,) if carried is None else carried, learned.own
         before = len(states)

@@ -1,7 +1,6 @@
 """A layer's step with every integrator, against the equations written out on the layer's own sub-layers."""
 
 import copy
-from dataclasses import replace
 
 import pytest
 import torch
@@ -336,15 +335,6 @@ def test_a_layer_with_momentum(name, function, splitting, data):
         x = x + (v if name == "nesterov" else learned.nu * v)
     for mine, expected in zip(ours, (x, v), strict=True):
         torch.testing.assert_close(mine, expected, atol=1e-12, rtol=1e-12)
-
-
-def test_a_new_tableau_is_a_layer_at_once(data):
-    """A method is data: nothing else has to know of it."""
-    y, mask = data
-    built = layer()
-    built.integrator = replace(RK4, b=(0.0, 0.0, 1.0, 0.0))
-    expected = rk_step(lambda x: field(sub_layers(built, mask), x), y, built.integrator)
-    torch.testing.assert_close(built(y, Context(mask))[0], expected)
 
 
 @pytest.mark.parametrize("residual", ["paper", "released"])

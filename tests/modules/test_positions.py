@@ -172,7 +172,7 @@ def test_one_solution_for_a_decoder_by_itself(m, solved):
 def test_one_solution_a_model_in_decoding(m, solved):
     with torch.no_grad():
         for seed in range(3):
-            logits(m, seed)
+            logits(m.eval(), seed)  # fairseq calls eval() before every batch
         assert solved == [64]
         logits(m, sizes=(70, 3))
         assert solved == [64, 128]
@@ -362,21 +362,6 @@ def test_after_inference_mode(m):
     loss_of(m.train()).backward()
     with torch.no_grad():
         torch.testing.assert_close(logits(m.eval()), before)
-
-
-def test_one_solution_in_a_validation(m, solved):
-    """fairseq calls eval() before every batch."""
-    with torch.no_grad():
-        for seed in range(3):
-            m.eval()
-            logits(m, seed)
-    assert solved == [64]
-
-
-def test_built_in_inference_mode():
-    with torch.inference_mode():
-        m = small("floater_tiny")
-        torch.testing.assert_close(logits(m), logits(m))
 
 
 @pytest.mark.parametrize("sharing", ["all", "stack"])
