@@ -48,6 +48,11 @@ def at_least_one(value: Any) -> str:
     return "" if type(value) is int and 1 <= value < MOST else "must be a whole number, 1 or more"
 
 
+def share(value: Any) -> str:
+    """The form of a share or a probability."""
+    return "" if type(value) in (int, float) and 0 <= value <= 1 else "must be a number from 0 to 1"
+
+
 def positive(value: Any) -> str:
     """The form of a size or a time."""
     fits = type(value) in (int, float) and 0 < value < MOST

@@ -63,6 +63,12 @@ def test_what_a_command_cannot_write_is_said_before_its_work(words, message, tmp
     assert [path.name for path in tmp_path.iterdir()] == ["text"] and (tmp_path / "text").read_text() == "a\n"
 
 
+def test_the_users_folder_is_found_where_no_shell_names_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    words = ["prepare", "--train=~/x", "--langs", "de", "en", "--out", "~/data"]
+    refused(words, f"^error: {tmp_path}/x.de: no such file", capsys)
+
+
 def test_every_command_is_in_the_help_and_in_the_completion(capsys):
     with pytest.raises(SystemExit):
         cli.main(["--help"])

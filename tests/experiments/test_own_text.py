@@ -813,6 +813,25 @@ def test_typographic_characters_are_joined_to_their_words(lang):
     assert detokenise(["a ’ ’ / ‹ b ›"], lang)[0].endswith("/ ‹ b ›"), "which may stand apart"
 
 
+def test_the_way_back_to_text_is_the_same_for_every_kind_of_model(run, bundle, exported):
+    text = "It’s “\u2581 \u2581”, isn’t it?"
+    for path in (run, bundle, exported):
+        pipeline = ode_transformer.load(path).pipeline
+        units = subwords.segmented([*Tokeniser("en").tokenise([text])], pipeline.segmentation, pipeline.model)
+        assert pipeline.plain(units) == [text]
+
+
+def test_text_with_the_mark_of_its_units_is_named_in_preparation(tmp_path, capsys):
+    for lang in LANGS:
+        write(tmp_path / f"my.{lang}", [f"{lang} {i} {i * i}" for i in range(30)])
+        write(tmp_path / f"test.{lang}", ["gut", f"{lang} \u2581\u2581 1"])
+    words = ["--train", tmp_path / "my", "--test", tmp_path / "test", "--langs", *LANGS, "--hold-out", 2]
+    assert cli.main([str(word) for word in ["prepare", *words, "--tokenizer", "none", "--out", tmp_path / "x"]]) == 0
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/x.text/tok/test.en: 1 lines hold \u2581, with which SentencePiece marks" in said
+    assert "becomes 'en    1'. --bpe subword-nmt loses nothing" in said
+
+
 def test_preparation_says_what_a_perfect_system_scores(tmp_path, capsys):
     for lang in ("fr", "en"):
         write(tmp_path / f"my.{lang}", [f"{lang} {i} {i * i}" for i in range(40)])

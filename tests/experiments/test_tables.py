@@ -413,6 +413,10 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
         ({"precisions": None}, "precisions must be a mapping"),
         ({"precisions": dict.fromkeys(names, "fp8")}, "precisions.* must be one of fp32"),
         ({"baseline": "x"}, "test_sets.generated.x is missing"),
+        (
+            {"test_sets": {"generated": its | {names[1]: its[names[1]] | {"p_value": -1}}}},
+            ".*p_value must be a number from 0 to 1",
+        ),
         ({"test_sets": {"generated": its | {names[0]: {"bleu": 1}}}}, ".*p_value is missing"),
     ):
         output.write_text(json.dumps(content | change))

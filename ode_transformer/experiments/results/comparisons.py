@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ...files import read_json
-from ...schema import count, lacks, one_of
+from ...schema import count, lacks, one_of, share
 from .. import recipes
 from ..metrics import METRICS
 from ..metrics.resampling import TESTS
@@ -174,7 +174,7 @@ def read_comparison(path: Path) -> dict[str, Any]:
     comparison = read_json(path)
     wrong = lacks(comparison, _FORM)
     if not wrong:
-        values = {METRICS[comparison["metric"]].key: float, "p_value": (None, float)}
+        values = {METRICS[comparison["metric"]].key: float, "p_value": (None, share)}
         systems = dict.fromkeys((comparison["baseline"], *comparison["precisions"]), (..., values))
         its = {**systems, comparison["baseline"]: values, str: lambda _: "has no precision"}
         wrong = lacks(comparison["test_sets"], {str: its}, "test_sets")
