@@ -50,7 +50,6 @@ options() {
         case $1 in
         -h | --help) usage; exit 0 ;;
         --dry-run) print_only; shift; continue ;;
-        --tokenizer) set -- --tokeniser "${@:2}" ;; # as it is called elsewhere; settings of data have the old name
         esac
         [[ -n $1 ]] || die "an empty argument; see --help"
         _name=$1 _kind=${kinds[$1]:-} _value=yes
@@ -289,53 +288,26 @@ binarise() { run "${text_tool[@]}" binarise "$out" "$@" --workers "${workers:-1}
 
 # corpus_options NAME=KIND... -- "$@": read the options of the script, and those of corpora that Moses' rules tokenize.
 corpus_options() {
-    bpe=subword-nmt tokeniser=${tokeniser:-${TOKENISER:-sacremoses}} workers='' earlier=${earlier:-no}
+    bpe=subword-nmt tokeniser=sacremoses workers=''
     corpus_help="  --merges N         BPE merges (default: $merges)
-  --tokenizer sacremoses|moses   moses: the perl programs themselves (default: TOKENISER, or sacremoses)
-  MOSES_DIR, URL_MOSES   Moses' folder scripts, or where one commit of Moses is (default: a pinned one)
 "
-    options 'tokeniser=sacremoses|moses' merges=number workers=number "$@"
-    [[ $tokeniser == @(sacremoses|moses) ]] || die "TOKENISER $tokeniser: must be one of sacremoses moses"
+    options merges=number workers=number "$@"
 }
 
-# The Moses whose programs --tokenizer moses takes.
-moses_commit=fd06cdf026dd9e0396db56a7d93c2f6b446a1e02
-moses_files=(tokenizer/{tokenizer,lowercase,normalize-punctuation,remove-non-printing-char}.perl
-    share/nonbreaking_prefixes/nonbreaking_prefix.{en,de,fr,ro})
-
-# corpus [SETTING...]: begin with these settings, and those that all such corpora have. With $earlier set to yes, the
-# published text is of an earlier Moses, which split fewer full stops off.
+# corpus [SETTING...]: begin with these settings, and those that all such corpora have.
 corpus() {
     origin=${RAW_DIR:+RAW_DIR} needs=(tar gzip sha256sum "${needs[@]}")
     origin=${origin:-download}
-    if [[ $tokeniser == moses ]]; then
-        [[ $earlier == no ]] || die "--tokenizer moses: must be sacremoses, because this text was tokenized by an earlier Moses"
-        needs+=(perl) tokeniser=moses-${moses_commit:0:7}
-        if [[ -n ${MOSES_DIR:-} ]]; then tokeniser='moses-of-MOSES_DIR'; fi
-    fi
     begin "$@" tokeniser="$tokeniser" merges="$merges"
     if [[ $dry_run -eq 0 ]]; then mkdir -p "$text/download" "$text/unpacked"; fi
 }
 
 # prepare_raw ALL HELD TRAIN OPTION...: make $out of raw text that is tokenized with the flags ALL, and with HELD or
-# TRAIN, for training text alone.
+# TRAIN, for training text alone. With $earlier set to yes, as by an earlier Moses, which split fewer full stops off.
 prepare_raw() {
-    local file moses=${MOSES_DIR:-$text/moses/scripts} all=$1
-    if [[ $earlier == yes ]]; then all+=" --old-full-stop"; fi
-    local chosen=(--tokenise="$all $2" --tokenise-train="$all $3" --segmentation "$bpe" --size "$merges")
-    if [[ $tokeniser == moses* ]]; then
-        chosen+=(--moses "$moses")
-        for file in "${moses_files[@]}"; do
-            if [[ -n ${MOSES_DIR:-} ]]; then
-                [[ -f $moses/$file || $dry_run -eq 1 ]] || die "MOSES_DIR=$MOSES_DIR: holds no $file"
-                continue
-            fi
-            if [[ $dry_run -eq 0 ]]; then mkdir -p "$(dirname "$moses/$file")"; fi
-            download "${URL_MOSES:-https://raw.githubusercontent.com/moses-smt/mosesdecoder/$moses_commit}/scripts/$file" \
-                "$moses/$file" || die "Moses: the download of $file failed; MOSES_DIR names a folder scripts of your own"
-        done
-    fi
-    prepare "${chosen[@]}" "${@:4}"
+    local all=$1
+    if [[ ${earlier:-no} == yes ]]; then all+=" --old-full-stop"; fi
+    prepare --tokenise="$all $2" --tokenise-train="$all $3" --segmentation "$bpe" --size "$merges" "${@:4}"
 }
 
 # --- Text in the symbols of a pretrained model

@@ -20,7 +20,7 @@ set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-name=multi30k pair='' segmentation='' merges=10000 cased=no max_tokens=250 earlier=yes tokeniser=sacremoses
+name=multi30k pair='' segmentation='' merges=10000 cased=no max_tokens=250 earlier=yes
 corpus_options 'pair=en-de|de-en|en-fr' 'segmentation=own|published' 'bpe=subword-nmt|sentencepiece' cased=switch \
     max-tokens=number -- "$@"
 [[ -n $pair && -n $segmentation ]] || die "--pair and --segmentation are needed; see --help"

@@ -16,9 +16,8 @@
 # -nc-v12), dev.tgz, test-full.tgz; URL_EUROPARL, URL_COMMONCRAWL, URL_NEWS_COMMENTARY, URL_DEV, URL_TEST. For wmt16 also
 # the original text of Ott et al., wmt16_en_de.tar.gz, which has no address any more (URL_SCALING_NMT). Without it its
 # text is made again with the steps of google/seq2seq's wmt16_en_de.sh, with joint BPE: from the same corpora, with the
-# rules of Moses at that time, which did not split the full stop off an abbreviation at the end of a line (so not with
-# --tokenizer moses). Other rules that Moses has changed since may differ, and so the merges; the script warns if the
-# numbers of pairs differ.
+# rules of Moses at that time, which did not split the full stop off an abbreviation at the end of a line. Other rules
+# that Moses has changed since may differ, and so the merges; the script warns if the numbers of pairs differ.
 # test is newstest2014 in full (3,003 sentences; 63,078 German tokens in wmt16), test1 newstest2013 (3,000).
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh

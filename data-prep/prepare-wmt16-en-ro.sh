@@ -7,7 +7,7 @@
 #                      also without diacritics (default: normalised). BLEU differs by points between them.
 #   --delight DIR      use the text of DeLight, 602 thousand pairs, as the ODE Transformer paper does. DIR is the folder
 #                      of binarized data that DeLight published (dict.en.txt, train.en-ro.en.bin and so on); its address
-#                      is in DeLight's notes on WMT'16 En-Ro. --romanian, --merges and --tokenizer are then ignored.
+#                      is in DeLight's notes on WMT'16 En-Ro. --romanian and --merges are then ignored.
 #
 # RAW_DIR: training-parallel-ep-v8.tgz, en-ro.txt.zip (SETimes, of OPUS), dev-romanian-updated.tgz, test.tgz;
 # URL_EUROPARL, URL_SETIMES, URL_DEV, URL_TEST. test is newstest2016, 1,999 sentences.

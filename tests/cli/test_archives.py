@@ -230,45 +230,6 @@ def test_romanian(kind, text):
     assert pairs.romanian("Câinele poartă ţoale", kind) == text
 
 
-def stub_moses(folder: Path, tokenizer: str = "while (<STDIN>) { s/\\./ ./g; print }") -> Path:
-    """Programs under Moses' names; perl as theirs."""
-    folder = folder / "scripts"
-    (folder / "tokenizer").mkdir(parents=True)
-    (folder / "share" / "nonbreaking_prefixes").mkdir(parents=True)
-    for lang in ("en", "de", "fr", "ro"):
-        (folder / "share" / "nonbreaking_prefixes" / f"nonbreaking_prefix.{lang}").write_text("Mr\n")
-    programs = {"tokenizer": tokenizer, "lowercase": "while (<STDIN>) { print lc }"}
-    for name in ("tokenizer", "lowercase", "normalize-punctuation", "remove-non-printing-char"):
-        body = programs.get(name, "while (<STDIN>) { print }")
-        code = f'binmode(STDIN, ":utf8"); binmode(STDOUT, ":utf8"); {body}\n'
-        (folder / "tokenizer" / f"{name}.perl").write_text(code)
-    return folder
-
-
-@pytest.mark.full
-@pytest.mark.skipif(shutil.which("perl") is None, reason="perl is not installed")
-def test_moses(archives, tmp_path):
-    moses = stub_moses(tmp_path / "moses")
-    options = ("--tokeniser", "moses", "--out", tmp_path / "out")
-    done = run("iwslt14-de-en", *options, **from_folder(archives), MOSES_DIR=moses)
-    assert done.returncode == 0, done.stderr
-    assert lines(tmp_path / "out" / "tok" / "test.en")[0] == "a man sits in the park ."
-    # From its address, all files of one commit.
-    options = ("--tokeniser", "moses", "--out", tmp_path / "fetched")
-    done = run("iwslt14-de-en", *options, **from_folder(archives), URL_MOSES=f"file://{moses.parent}")
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "fetched.text/moses/scripts/share/nonbreaking_prefixes/nonbreaking_prefix.ro").is_file()
-    assert (tmp_path / "fetched/dict.en.txt").read_bytes() == (tmp_path / "out/dict.en.txt").read_bytes()
-    # A program that loses a line is noticed.
-    moses = stub_moses(tmp_path / "bad", "<STDIN>; while (<STDIN>) { print }")
-    options = ("--tokeniser", "moses", "--out", tmp_path / "bad-out")
-    done = run("iwslt14-de-en", *options, **from_folder(archives), MOSES_DIR=moses)
-    assert done.returncode == 1 and "tokenizer.perl" in done.stderr and "61 lines in, 60 out" in done.stderr
-    options = ("--tokeniser", "moses", "--out", tmp_path / "no-out")
-    done = run("iwslt14-de-en", *options, **from_folder(archives), MOSES_DIR=tmp_path)
-    assert done.returncode == 1 and "holds no tokenizer/tokenizer.perl" in done.stderr
-
-
 @pytest.mark.full
 def test_a_download_that_was_cut_off_goes_on(archives, tmp_path):
     out, whole = tmp_path / "out", (archives / "de-en.tgz").read_bytes()
@@ -284,7 +245,6 @@ def test_a_download_that_was_cut_off_goes_on(archives, tmp_path):
 
 
 WRONG_OPTIONS = [
-    ("wmt14-en-de", ["--version", "wmt16", "--tokenizer", "moses"], "was tokenized by an earlier Moses"),
     ("wmt14-en-de", ["--version", "wmt16", "--clean", "tokens"], "have no meaning for --version wmt16"),
     ("wmt16-en-ro", ["x"], "unknown option x"),
     ("wmt16-en-ro", ["--delight", "none"], "none: holds no dict.ro.txt"),
@@ -322,9 +282,7 @@ def answers(archives, base):
             f"dry_run=0 text={base}/rest; for file in here there; do fetch URL_X $file file://{base}/x; "
             "cat $archive; done",
         ],
-        "dry run": command("wmt14-en-de", "--tokenizer", "moses", "--dry-run", "--out", base / "dry" / "out"),
-        "moses": command("iwslt14-de-en", "--dry-run", "--out", base / "dry" / "out", TOKENISER="moses"),
-        "x": command("iwslt14-de-en", "--dry-run", "--out", base / "dry" / "out", TOKENISER="x"),
+        "dry run": command("wmt14-en-de", "--dry-run", "--out", base / "dry" / "out"),
         "wmt16 here": command(*wmt16, base / "dry" / "out", **from_folder(archives)),
         "wmt16 nowhere": command(*wmt16, base / "dry" / "out"),
         "wmt16 begun": command(*wmt16, base / "begun"),
@@ -362,7 +320,7 @@ def test_wrong_options(answers, message):
 def test_dry_run(answers, base):
     done = answers["dry run"]
     assert done.returncode == 0, done.stderr
-    for word in ("nonexistent", "tar -xf", "text prepare", "--add", "--moses"):
+    for word in ("nonexistent", "tar -xf", "text prepare", "--add", "--tokenise"):
         assert word in done.stdout
     assert list((base / "dry").iterdir()) == []
 
@@ -410,8 +368,6 @@ def test_iwslt14_is_the_published_text(tmp_path, lang):
 )
 def test_the_full_stop_of_the_last_word(lang, line, tokens):
     assert list(Tokeniser(lang).sacremoses([line])) == [tokens]
-    with pytest.raises(TextError, match="--old-full-stop: cannot be combined with --moses"):
-        Tokeniser(lang, old_full_stop=True).moses([line], Path("none"))
 
 
 def test_the_full_stop_of_the_last_word_in_earlier_versions():
@@ -528,13 +484,6 @@ def test_numbers_are_compared_with_published_ones(answers, published, said):
 
 def test_a_step_that_fails_half_way_is_not_taken_for_done(answers, base):
     assert answers["cut"].returncode == 1 and not (base / "words").exists()
-
-
-def test_moses_by_a_variable(answers):
-    """So that a whole recipe can be asked for it."""
-    assert answers["moses"].returncode == 0 and "--moses" in answers["moses"].stdout
-    assert answers["x"].returncode == 1
-    assert "TOKENISER x: must be one of sacremoses moses" in answers["x"].stderr
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,8 @@ def write_raw(
     return folder
 
 
-SETTINGS = {"ARCHIVES_SHA256", "CLEAN", "IMDB_DIR", "MOSES_DIR", "ODE_TRANSFORMER_DATA", "RAW_DIR", "ROBERTA_DIR"}
-SETTINGS |= {"TEXT_INPUT", "TOKENISER", "WIKITEXT_DIR"}
+SETTINGS = {"ARCHIVES_SHA256", "CLEAN", "IMDB_DIR", "ODE_TRANSFORMER_DATA", "RAW_DIR", "ROBERTA_DIR"}
+SETTINGS |= {"TEXT_INPUT", "WIKITEXT_DIR"}
 
 
 def clean(**more) -> dict[str, str]:
@@ -407,7 +407,7 @@ def test_text_of_one_language_is_that_of_fairseq(tmp_path, monkeypatch, given):
     preprocess.main(options.get_preprocessing_parser().parse_args(words))
     (tmp_path / "theirs" / "preprocess.log").unlink()
     texts = {split: tmp_path / f"x.{split}" for split in texts}
-    binarised.binarise_monolingual(texts, tmp_path / "ours", tmp_path / "given" if given else None)
+    binarised.binarise_files(texts, tmp_path / "ours", tmp_path / "given" if given else None)
     found = {path.name: path.read_bytes() for path in (tmp_path / "ours").iterdir()}
     assert found == {path.name: path.read_bytes() for path in (tmp_path / "theirs").iterdir()} and len(found) == 9
     for split, data, message in (
@@ -417,7 +417,7 @@ def test_text_of_one_language_is_that_of_fairseq(tmp_path, monkeypatch, given):
     ):
         with pytest.raises(TextError, match=message):
             name = "valid" if split == "valid" else "train"
-            binarised.binarise_monolingual({name: tmp_path / f"x.{split}"}, tmp_path / data)
+            binarised.binarise_files({name: tmp_path / f"x.{split}"}, tmp_path / data)
     assert not (tmp_path / "new").exists()
 
 
@@ -494,13 +494,6 @@ def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch
     monkeypatch.setattr(manifest, "VERSION", "next")
     with pytest.raises(TextError, match=f"text_version {held} there, next now"):
         manifest.keep_settings(file, {"merges": "9"})
-
-
-def test_lines_lost_in_tokenising_are_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(Tokeniser, "sacremoses", lambda _, lines: list(lines)[1:])
-    write_lines(tmp_path / "train.en", ["a", "b"])
-    with pytest.raises(TextError, match=r"train\.en: 2 lines from line 1 on became 1"):
-        tokenise(tmp_path, tmp_path / "tok", ["train.en"], Tokeniser("en"))
 
 
 def prepare_real_data(segmentation: str, out: Path) -> Path:

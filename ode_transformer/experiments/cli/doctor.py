@@ -37,7 +37,6 @@ PROGRAMS = {
     "curl": "downloads of corpora (or wget)",
     "flock": "the scripts in data-prep",
     "git": "the commit in records",
-    "perl": "--tokeniser moses of the scripts in data-prep",
     "tar": "the scripts in data-prep",
 }
 LEAST_FREE = 5  # GiB

@@ -16,7 +16,7 @@ from .. import recipes, records
 from ..records import RecordError, check_scores, logs, matching, read_scores, translations_beside
 from ..tasks import TASKS
 
-FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "MOSES_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # that name one
+FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # that name one
 
 
 def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:

@@ -103,11 +103,6 @@ def translate(args: argparse.Namespace) -> Optional[int]:
             translator = load(args.model, *args.more, data=args.data, device="cpu" if args.cpu else None)
             if args.fp16:
                 translator.half()
-            if translator.pipeline.by_moses:
-                print(
-                    "the data of the model were tokenized by Moses; sacremoses, here, makes almost the same",
-                    file=sys.stderr,
-                )
             translator.batch_size = args.batch_size or translator.batch_size
             if args.seed is not None and "sampling" in translator.backend.options:
                 import torch

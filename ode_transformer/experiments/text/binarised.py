@@ -65,28 +65,32 @@ def binarise(
     Raises:
         TextError: there is a dictionary already, or an existing one cannot be read.
     """
-    for lang in langs:
-        if (data / f"dict.{lang}.txt").exists():
-            raise TextError(f"{data}: holds dict.{lang}.txt already; take another folder")
+    training = [text / f"{splits[0]}.{lang}" for lang in langs]
     for dictionary in dictionaries:
         symbols_of(dictionary)  # a bad one is refused before anything is written
-    data.mkdir(parents=True, exist_ok=True)
-    training = {lang: text / f"{splits[0]}.{lang}" for lang in langs}
     for side, lang in enumerate(langs):
-        dictionary = data / f"dict.{lang}.txt"
-        if dictionaries:
-            copy_file(dictionaries[side], dictionary)
-        elif side and joined:
-            copy_file(data / f"dict.{langs[0]}.txt", dictionary)
-        else:
-            counted = list(training.values()) if joined else [training[lang]]
-            _write_dictionary(dictionary, counted, symbols, workers)
-        for split, name in numbered(splits).items():
-            _binarise_file(text / f"{name}.{lang}", data / f"{split}.{'-'.join(langs)}.{lang}", dictionary, workers)
+        if joined and side and not dictionaries:
+            dictionaries = [data / f"dict.{langs[0]}.txt"] * 2
+        binarise_files(
+            {f"{split}.{'-'.join(langs)}.{lang}": text / f"{name}.{lang}" for split, name in numbered(splits).items()},
+            data,
+            dictionaries[side] if dictionaries else None,
+            workers,
+            name=f"dict.{lang}.txt",
+            counted=training if joined else [training[side]],
+            symbols=symbols,
+        )
 
 
-def binarise_monolingual(
-    texts: Mapping[str, Path], data: Path, dictionary: Path | None = None, workers: int = 1
+def binarise_files(
+    texts: Mapping[str, Path],
+    data: Path,
+    dictionary: Path | None = None,
+    workers: int = 1,
+    *,
+    name: str = "dict.txt",
+    counted: Sequence[Path] = (),
+    symbols: int | None = None,
 ) -> None:
     """Write a dictionary and the binarized text of one language, the same files as fairseq-preprocess --only-source.
 
@@ -97,22 +101,23 @@ def binarise_monolingual(
         data: the folder of the binarized data.
         dictionary: an existing one, instead of that of the training text.
         workers: the number of processes.
+        name: what the dictionary is called.
+        counted: the text whose symbols it has; by default the training text.
+        symbols: the most symbols of the dictionary; all without it.
 
     Raises:
         TextError: there is a dictionary already, or there is neither one nor training text.
     """
-    its = data / "dict.txt"
+    its = data / name
     if its.exists():
-        raise TextError(f"{data}: holds dict.txt already; take another folder")
-    if dictionary is None and "train" not in texts:
+        raise TextError(f"{data}: holds {name} already; take another folder")
+    if dictionary is None and not counted and "train" not in texts:
         raise TextError("train=FILE is missing, whose symbols make the dictionary; or give one, --dictionary FILE")
     if dictionary:
         symbols_of(dictionary)
-    data.mkdir(parents=True, exist_ok=True)
-    if dictionary:
         copy_file(dictionary, its)
     else:
-        _write_dictionary(its, [texts["train"]], None, workers)
+        _write_dictionary(its, counted or [texts["train"]], symbols, workers)
     for split, file in texts.items():
         _binarise_file(file, data / split, its, workers)
 

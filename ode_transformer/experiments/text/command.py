@@ -151,7 +151,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tokenise", metavar="FLAGS", type=tokeniser_of, help="flags of describe, as one argument")
     add("--tokenise-train", metavar="FLAGS", type=tokeniser_of, help="others for the training text")
     add("--language", default="", metavar="LANG", help="the language of all files, if their endings are not languages")
-    add("--moses", **folder, help="Moses' folder scripts (default: sacremoses, without Perl)")
     add("--counted", choices=COUNTED, default="tokens", help="what limits count (default: tokens)")
     add("--max-tokens", **count, default=250, help="leave out training pairs with longer sides (default: 250)")
     add("--ratio", type=at_least(1, float), metavar="R", help="leave out those with a side more than this many times "

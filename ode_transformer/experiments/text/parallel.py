@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
-from ...files import whole
+from ...files import write_lines
 from .lines import TextError, read_lines
 
 CHUNK = 10_000  # lines that a process works on at a time
@@ -35,32 +35,16 @@ def process(
         folder: holds the files.
         output: the folder for files of the same names.
         names: of the files.
-        work: the function from lines to lines.
+        work: the function from lines to as many lines.
         workers: the number of processes.
-
-    Raises:
-        TextError: the number of lines changed; the message names the file and the first of the lines.
     """
     for name in names:
         source, target = folder / name, output / name
         if target.exists():
             print(f"{target} is there already, and left as it is", file=sys.stderr)
             continue
-        sizes: deque[int] = deque()  # of the chunks that are being worked on
-        chunks = _noting_sizes(in_chunks(read_lines(source, bar=f"{what} {name}")), sizes)
-        first = 1
-        with whole(target) as file:
-            for chunk in in_parallel(work, chunks, workers):
-                if len(chunk) != (size := sizes.popleft()):
-                    raise TextError(f"{source}: {size} lines from line {first} on became {len(chunk)}")
-                first += size
-                file.writelines(f"{line}\n" for line in chunk)
-
-
-def _noting_sizes(chunks: Iterable[list[str]], sizes: deque[int]) -> Iterator[list[str]]:
-    for chunk in chunks:
-        sizes.append(len(chunk))
-        yield chunk
+        chunks = in_chunks(read_lines(source, bar=f"{what} {name}"))
+        write_lines(target, itertools.chain.from_iterable(in_parallel(work, chunks, workers)))
 
 
 def in_chunks(lines: Iterable[str]) -> Iterator[list[str]]:

@@ -35,14 +35,12 @@ class Pipeline:
         target: the target language.
         segmentation: one of ``MODELS``.
         model: the file of the model that the segmentation learned.
-        by_moses: whether Moses itself tokenized the data; ``tokeniser`` makes almost the same of new text.
     """
 
     tokeniser: Tokeniser
     target: str
     segmentation: str = "none"
     model: Path | None = None
-    by_moses: bool = False
 
     @classmethod
     def of(cls, folder: Path) -> "Pipeline":
@@ -80,9 +78,7 @@ class Pipeline:
         found = [name for name, file in MODELS.items() if file in manifest["sha256"]]
         segmentation = found[0] if found else "none"
         model = folder / MODELS[segmentation] if found else None
-        settings = manifest.get("settings")
-        by_moses = isinstance(settings, dict) and str(settings.get("tokeniser")).startswith("moses")
-        return cls(Tokeniser(source, **options), target, segmentation, model, by_moses)
+        return cls(Tokeniser(source, **options), target, segmentation, model)
 
     @property
     def identity(self) -> tuple[Any, ...]:

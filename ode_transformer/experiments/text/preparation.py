@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ...files import copy_file
-from .binarised import binarise, binarise_monolingual, numbered
+from .binarised import binarise, binarise_files, numbered
 from .lines import Faults, count_lines, read_lines
 from .manifest import keep_references, read_mapping, write_manifest
 from .pairs import Limits, clean, first_words, gather, hold_out, names_of
@@ -82,7 +82,7 @@ def prepare_monolingual(
                 for split, file in texts.items():
                     copy_file(file, data / part / f"{split}.label")
             else:
-                binarise_monolingual(texts, data / part, None if part == "label" else dictionary, workers)
+                binarise_files(texts, data / part, None if part == "label" else dictionary, workers)
         for name, file in beside.items():
             copy_file(file, data / name)
         if (text / "settings.json").exists():
@@ -107,7 +107,6 @@ class Preparation:
         tokenise: options of a ``Tokeniser``; None if they are unknown, with another start.
         tokenise_train: others for the training text.
         language: that of all files, if their names end in something else.
-        moses: Moses' folder ``scripts``, whose programs tokenize instead of sacremoses.
         counted: what limits count: tokens, before subword units are learned, or these units.
         limits: of training pairs; others are left out.
         every: hold out every Nth training pair for validation; 0 if there is a validation set.
@@ -136,7 +135,6 @@ class Preparation:
     tokenise: Mapping[str, Any] | None = field(default_factory=options)
     tokenise_train: Mapping[str, Any] | None = None
     language: str = ""
-    moses: Path | None = None
     counted: str = "tokens"
     limits: Limits = DEFAULT_LIMITS
     every: int = 0
@@ -177,7 +175,7 @@ class Preparation:
             for split, lang in itertools.product(there, langs):
                 chosen = self.tokenise_train if self.tokenise_train and split == train else self.tokenise
                 tokeniser = Tokeniser(self.language or lang, **chosen)
-                tokenise(text / "raw", folder, names_of([split], [lang]), tokeniser, self.moses, self.workers)
+                tokenise(text / "raw", folder, names_of([split], [lang]), tokeniser, self.workers)
         if self.start == "bpe":
             return
         words = self.counted == "tokens"

@@ -1,9 +1,7 @@
 """Tokenization with Moses' rules, or without any."""
 
 import re
-import shlex
-import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -55,7 +53,7 @@ class Tokeniser:
     plain: bool = False
 
     def _before(self, line: str) -> str:
-        """The first steps, which need no library."""
+        """Return a line after the first steps, which need no library."""
         line = line.translate(QUOTES) if self.straight_quotes else line
         return line.lower() if self.lowercase == "first" else line
 
@@ -85,40 +83,6 @@ class Tokeniser:
             line = tokeniser.tokenize(line, aggressive_dash_splits=self.aggressive, return_str=True)
             yield line.lower() if self.lowercase == "last" else line
 
-    def moses(self, lines: Iterable[str], scripts: Path) -> list[str]:
-        """Tokenize with Moses' own programs, from its folder ``scripts``.
-
-        Raises:
-            TextError: a program failed; or ``old_full_stop`` or ``plain`` is set, for which Moses has no option.
-        """
-        for option in ("old_full_stop", "plain"):
-            if getattr(self, option):
-                raise TextError(f"--{option.replace('_', '-')}: cannot be combined with --moses")
-        tools = scripts / "tokenizer"
-        programs: list[list[Any]] = []
-        if self.normalise:
-            programs.append([tools / "normalize-punctuation.perl", "-l", self.lang])
-        if self.printable:
-            programs.append([tools / "remove-non-printing-char.perl"])
-        programs.append([tools / "tokenizer.perl", "-q", "-l", self.lang, *(["-a"] if self.aggressive else [])])
-        if self.lowercase == "last":
-            programs.append([tools / "lowercase.perl"])
-        return _filter([self._before(line) for line in lines], programs)
-
-
-def _filter(lines: list[str], programs: Sequence[Sequence[Any]]) -> list[str]:
-    """Send lines through Perl programs, one after the other."""
-    for program in programs:
-        words = ["perl", *map(str, program)]
-        text = "".join(f"{line}\n" for line in lines)
-        done = subprocess.run(words, input=text.encode(), capture_output=True)  # bytes: line feeds alone end lines
-        found = done.stdout.decode(errors="replace").split("\n")[:-1]
-        if done.returncode or len(found) != len(lines):
-            sizes = f"{len(lines)} lines in, {len(found)} out, status {done.returncode}"
-            raise TextError(f"{shlex.join(words)}: {sizes}: {done.stderr.decode(errors='replace').strip()}")
-        lines = found
-    return lines
-
 
 def options(**chosen: Any) -> dict[str, Any]:
     """Return the options of a ``Tokeniser``, all but its language, with those that are given and the defaults."""
@@ -127,12 +91,10 @@ def options(**chosen: Any) -> dict[str, Any]:
     return found
 
 
-def tokenise(
-    folder: Path, output: Path, names: Iterable[str], tokeniser: Tokeniser, moses: Path | None = None, workers: int = 1
-) -> None:
-    """Tokenize files of a folder into another folder, as :func:`process` does it; with ``moses`` by its programs."""
-    process("tokenise", folder, output, names, partial(_tokenise_chunk, tokeniser, moses), workers)
+def tokenise(folder: Path, output: Path, names: Iterable[str], tokeniser: Tokeniser, workers: int = 1) -> None:
+    """Tokenize files of a folder into another folder, as :func:`process` does it."""
+    process("tokenise", folder, output, names, partial(_tokenise_chunk, tokeniser), workers)
 
 
-def _tokenise_chunk(tokeniser: Tokeniser, moses: Path | None, lines: list[str]) -> list[str]:
-    return tokeniser.moses(lines, moses) if moses else list(tokeniser.tokenise(lines))
+def _tokenise_chunk(tokeniser: Tokeniser, lines: list[str]) -> list[str]:
+    return list(tokeniser.tokenise(lines))
