@@ -1,7 +1,6 @@
 """Accuracy, the percentage of correctly classified examples, with the confusion matrix and a report by class."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,31 +26,23 @@ def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
         ``report``, for every class its ``precision``, ``recall`` and ``f1`` in percent and the number of its
         ``examples``.
     """
-    pairs = Counter(zip(golds, taken, strict=True))
-    classes = sorted({*golds, *taken})
-    confusion = [[pairs[gold, other] for other in classes] for gold in classes]
-    report = {}
-    for i, name in enumerate(classes):
-        right, have, called = confusion[i][i], sum(confusion[i]), sum(row[i] for row in confusion)
-        report[name] = {
-            "precision": _percent(right, called),
-            "recall": _percent(right, have),
-            "f1": _percent(2 * right, have + called),
-            "examples": have,
-        }
-    correct = sum(row[i] for i, row in enumerate(confusion))
+    import numpy as np
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+    golds, taken, classes = list(golds), list(taken), sorted({*golds, *taken})
+    confusion = confusion_matrix(golds, taken, labels=classes)
+    *scores, examples = precision_recall_fscore_support(golds, taken, labels=classes, zero_division=0.0)
+    rows = [
+        dict(zip(("precision", "recall", "f1"), map(float, row), strict=True)) for row in 100 * np.transpose(scores)
+    ]
     return {
-        "value": math.nan if UNDEFINED in taken else _percent(correct, len(golds)),
+        "value": math.nan if UNDEFINED in taken else 100 * float(confusion.trace()) / len(golds),
         "signature": SIGNATURE,
         "examples": len(golds),
         "classes": classes,
-        "confusion": confusion,
-        "report": report,
+        "confusion": confusion.tolist(),
+        "report": {name: row | {"examples": n} for name, row, n in zip(classes, rows, examples.tolist(), strict=True)},
     }
-
-
-def _percent(part: int, whole: int) -> float:
-    return 100 * part / whole if whole else 0.0
 
 
 def read(path: str) -> tuple[list[str], list[str]]:

@@ -15,8 +15,8 @@ from ...errors import OdeTransformerError
 from ...files import read_text
 from ..metrics import Examples
 from ..text.lines import read_all
-from .task import Recipe, Step, Task
-from .translation import Pair, generated, generation, scoring, task_flags, translations
+from .task import Recipe, Step, Task, evaluated
+from .translation import Pair, decoding, generated, scoring, task_flags, translations
 
 SUBJECT = "@subject"
 HIGHLIGHT = "@highlight"
@@ -93,14 +93,11 @@ def _story(text: str) -> Pair:
     return Pair(" ".join(article), "\t".join(highlights))
 
 
-def _evaluation(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
-    found = generation(recipe, run_dir, where)
-    for subset in recipe.subsets:
-        options = {"summaries": translations(run_dir, subset), "ref": _references(recipe, subset)}
-        if recipe.score.lead:
-            options |= {"source": f"{recipe.data.directory}/tok/{subset}.source", "lead": recipe.score.lead}
-        found.append(scoring(recipe, run_dir, subset, options))
-    return found
+def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
+    options = {"summaries": translations(run_dir, subset), "ref": _references(recipe, subset)}
+    if recipe.score.lead:
+        options |= {"source": f"{recipe.data.directory}/tok/{subset}.source", "lead": recipe.score.lead}
+    return scoring(recipe, run_dir, subset, options)
 
 
 def _references(recipe: Recipe, subset: str) -> str:
@@ -118,7 +115,7 @@ def _examples(
 TASK = Task(
     name="summarisation",
     flags=task_flags,
-    evaluation=_evaluation,
+    evaluation=evaluated(decoding, _scoring),
     metrics=lambda recipe: ["rouge1", "rouge2", "rougeL"],
     outputs=generated,
     examples=_examples,

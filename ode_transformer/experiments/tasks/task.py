@@ -195,13 +195,30 @@ def write_predictions(
     print(f"{len(found)} {examples} -> {output}")
 
 
+def evaluated(
+    evaluate: Callable[[Recipe, str, str, Sequence[str]], Step], score: Callable[[Recipe, str, str], Step]
+) -> Callable[[Recipe, str, Sequence[str]], list[Step]]:
+    """Return the ``evaluation`` of a task: a step for each subset, and then one that scores what each has left.
+
+    Args:
+        evaluate: (recipe, folder of the run, subset, words such as ``--cpu``) -> the former.
+        score: (recipe, folder of the run, subset) -> the latter.
+    """
+
+    def steps(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
+        evaluations = [evaluate(recipe, run_dir, subset, where) for subset in recipe.subsets]
+        return evaluations + [score(recipe, run_dir, subset) for subset in recipe.subsets]
+
+    return steps
+
+
 def prediction(
     predict: Callable[..., None],
     score: Callable[..., None],
     words: tuple[Sequence[str], Sequence[str]],
     options: Callable[[Recipe], Mapping[str, Any]] = lambda recipe: {},
 ) -> Callable[[Recipe, str, Sequence[str]], list[Step]]:
-    """Return the steps of a task whose classes are predicted for each subset, and then scored.
+    """Return the ``evaluation`` of a task whose classes are predicted for each subset, and then scored.
 
     Args:
         predict: what predicts, :func:`write_predictions` of a function.
@@ -210,36 +227,35 @@ def prediction(
         options: recipe -> further options of the latter, each a list.
     """
 
-    def steps(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
-        model, predicts, scores = f"{run_dir}/average.pt", [], []
-        for subset in recipe.subsets:
-            output, scored = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json"
-            about = {"": model, "data": recipe.data.directory, "subset": subset, "output": output}
-            about |= recipe.validate.flags
-            files = {"inputs": [model], "outputs": [output], "where": where}
-            predicts.append(step_of_ours("validate", subset, words[0], predict, about, **files))
-            about = {"predictions": output, **options(recipe), "output": scored}
-            scores.append(step_of_ours("score", subset, words[1], score, about, inputs=[output], outputs=[scored]))
-        return [*predicts, *scores]
+    def predicts(recipe: Recipe, run_dir: str, subset: str, where: Sequence[str]) -> Step:
+        model, output = f"{run_dir}/average.pt", predictions(run_dir, subset)
+        about = {"": model, "data": recipe.data.directory, "subset": subset, "output": output, **recipe.validate.flags}
+        files = {"inputs": [model], "outputs": [output], "where": where}
+        return step_of_ours("validate", subset, words[0], predict, about, **files)
 
-    return steps
+    def scores(recipe: Recipe, run_dir: str, subset: str) -> Step:
+        read, output = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json"
+        about = {"predictions": read, **options(recipe), "output": output}
+        return step_of_ours("score", subset, words[1], score, about, inputs=[read], outputs=[output])
+
+    return evaluated(predicts, scores)
 
 
 def by_perplexity(name: str, fairseq_task: str) -> Task:
-    """A task of fairseq that ``fairseq-validate`` evaluates by perplexity, for each subset."""
+    """Return a task of fairseq that ``fairseq-validate`` evaluates by perplexity, for each subset."""
 
-    def steps(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
-        model, validates, scores = f"{run_dir}/average.pt", [], []
-        for subset in recipe.subsets:
-            log, scored = f"{run_dir}/validate/{subset}.log", f"{run_dir}/scores/{subset}.json"
-            command = ["fairseq-validate", recipe.data.directory, "--user-dir", USER_DIR]
-            command += ["--task", fairseq_task, "--path", model, "--valid-subset", subset]
-            command += [*flags(recipe.validate.flags), "--required-batch-size-multiple", "1"]
-            command += ["--log-format", "json", "--no-progress-bar"]
-            validates.append(Step("validate", command, [model], [log], subset, where, log=log))
-            about = {"validation_log": log, "subset": subset, "output": scored}
-            files = {"inputs": [log], "outputs": [scored]}
-            scores.append(step_of_ours("score", subset, ["score"], scoring.score_file, about, **files))
-        return [*validates, *scores]
+    def validates(recipe: Recipe, run_dir: str, subset: str, where: Sequence[str]) -> Step:
+        model, log = f"{run_dir}/average.pt", f"{run_dir}/validate/{subset}.log"
+        command = ["fairseq-validate", recipe.data.directory, "--user-dir", USER_DIR]
+        command += ["--task", fairseq_task, "--path", model, "--valid-subset", subset]
+        command += [*flags(recipe.validate.flags), "--required-batch-size-multiple", "1"]
+        command += ["--log-format", "json", "--no-progress-bar"]
+        return Step("validate", command, [model], [log], subset, where, log=log)
 
+    def scores(recipe: Recipe, run_dir: str, subset: str) -> Step:
+        log, output = f"{run_dir}/validate/{subset}.log", f"{run_dir}/scores/{subset}.json"
+        about = {"validation_log": log, "subset": subset, "output": output}
+        return step_of_ours("score", subset, ["score"], scoring.score_file, about, inputs=[log], outputs=[output])
+
+    steps = evaluated(validates, scores)
     return Task(name, lambda recipe: ["--task", fairseq_task], steps, lambda recipe: ["perplexity"])

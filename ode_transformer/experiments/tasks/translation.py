@@ -15,7 +15,7 @@ from ..metrics import METRICS, Examples
 from ..metrics.scoring import references_in, score_file
 from ..text.fairseq_output import read_generate_output
 from ..text.lines import read_all
-from .task import Recipe, Step, Task, flags, further_metrics, step_of_ours
+from .task import Recipe, Step, Task, evaluated, flags, further_metrics, step_of_ours
 
 
 class Pair(NamedTuple):
@@ -41,25 +41,19 @@ def task_flags(recipe: Recipe) -> list[str]:
     return ["--task", "translation", "--source-lang", recipe.data.source, "--target-lang", recipe.data.target]
 
 
-def generation(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
-    """A step per subset that decodes it."""
-    model = f"{run_dir}/average.pt"
-    data = [recipe.data.directory, "--user-dir", paths.USER_DIR, *task_flags(recipe)]
-    found = []
-    for subset in recipe.subsets:
-        command = [
-            *("fairseq-generate", *data, "--gen-subset", subset),
-            *("--beam", str(recipe.generate.beam), "--lenpen", str(recipe.generate.lenpen)),
-            # With its default of 8, fairseq leaves out up to seven sentences at the end (fairseq issue 5036).
-            *("--required-batch-size-multiple", "1", *flags(recipe.generate.flags)),
-            *("--path", model, "--results-path", f"{run_dir}/generate.part"),
-        ]
-        its_where = [*where, "--log-format", "simple", "--log-interval", "1"]  # of progress, for the log
-        output = translations(run_dir, subset)
-        moves = [(f"{run_dir}/generate.part/generate-{subset}.txt", output)]  # fairseq writes as it goes
-        log = f"{run_dir}/generate.log"
-        found.append(Step("generate", command, [model], [output], subset, its_where, log=log, moves=moves))
-    return found
+def decoding(recipe: Recipe, run_dir: str, subset: str, where: Sequence[str]) -> Step:
+    """Return the step that decodes a subset."""
+    model, output = f"{run_dir}/average.pt", translations(run_dir, subset)
+    command = [
+        *("fairseq-generate", recipe.data.directory, "--user-dir", paths.USER_DIR, *task_flags(recipe)),
+        *("--gen-subset", subset, "--beam", str(recipe.generate.beam), "--lenpen", str(recipe.generate.lenpen)),
+        # With its default of 8, fairseq leaves out up to seven sentences at the end (fairseq issue 5036).
+        *("--required-batch-size-multiple", "1", *flags(recipe.generate.flags)),
+        *("--path", model, "--results-path", f"{run_dir}/generate.part"),
+    ]
+    where = [*where, "--log-format", "simple", "--log-interval", "1"]  # of progress, for the log
+    moves = [(f"{run_dir}/generate.part/generate-{subset}.txt", output)]  # fairseq writes as it goes
+    return Step("generate", command, [model], [output], subset, where, log=f"{run_dir}/generate.log", moves=moves)
 
 
 def post_process(recipe: Recipe) -> str | None:
@@ -104,23 +98,21 @@ def scoring(recipe: Recipe, run_dir: str, subset: str, options: Mapping[str, Any
     return step_of_ours("score", subset, ["score"], score_file, about, inputs=[read], outputs=[output])
 
 
-def _evaluation(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
-    found, score = generation(recipe, run_dir, where), recipe.score
+def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
+    score, data = recipe.score, recipe.data
     reads_source = any("sources" in METRICS[name].needs for name in further_metrics(recipe))
-    for subset in recipe.subsets:
-        options = {
-            "generate_output": translations(run_dir, subset),
-            "data": recipe.data.directory,
-            "subset": subset,
-            "target_lang": recipe.data.target,
-            "lowercase": score.lowercase,
-            "compound_split": score.compound_split,
-            "join_hyphens": score.join_hyphens,
-            "plain": score.plain,
-            "source": reads_source and f"{recipe.data.directory}/raw/{subset}.{recipe.data.source}",
-        }
-        found.append(scoring(recipe, run_dir, subset, options))
-    return found
+    options = {
+        "generate_output": translations(run_dir, subset),
+        "data": data.directory,
+        "subset": subset,
+        "target_lang": data.target,
+        "lowercase": score.lowercase,
+        "compound_split": score.compound_split,
+        "join_hyphens": score.join_hyphens,
+        "plain": score.plain,
+        "source": reads_source and f"{data.directory}/raw/{subset}.{data.source}",
+    }
+    return scoring(recipe, run_dir, subset, options)
 
 
 def translations(run_dir: str, subset: str) -> str:
@@ -176,4 +168,4 @@ def _examples(
     return lines, Examples([references], sources, lang=target, lowercase=recipe.score.lowercase)
 
 
-TASK = Task("translation", task_flags, _evaluation, _metrics, _outputs, _examples)
+TASK = Task("translation", task_flags, evaluated(decoding, _scoring), _metrics, _outputs, _examples)

@@ -11,21 +11,18 @@ from typing import Optional
 from .... import paths
 from ...metrics import Examples
 from ...text.lines import read_all
-from ..task import Recipe, Step, Task
-from ..translation import generated, generation, scoring, task_flags, translations
+from ..task import Recipe, Step, Task, evaluated
+from ..translation import decoding, generated, scoring, task_flags, translations
 
 
-def _evaluation(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
-    found = generation(recipe, run_dir, where)
-    for subset in recipe.subsets:
-        prefix = f"{recipe.data.directory}/raw/{subset}"
-        options = {"corrections": translations(run_dir, subset), "source": f"{prefix}.source"}
-        if subset in recipe.score.edits:
-            options |= {"edits": f"{prefix}.m2", "own_edits": f"{run_dir}/edits/{subset}.m2"}
-        else:
-            options["references"] = [f"{prefix}.ref{i}" for i in range(recipe.score.references)]
-        found.append(scoring(recipe, run_dir, subset, options))
-    return found
+def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
+    prefix = f"{recipe.data.directory}/raw/{subset}"
+    options = {"corrections": translations(run_dir, subset), "source": f"{prefix}.source"}
+    if subset in recipe.score.edits:
+        options |= {"edits": f"{prefix}.m2", "own_edits": f"{run_dir}/edits/{subset}.m2"}
+    else:
+        options["references"] = [f"{prefix}.ref{i}" for i in range(recipe.score.references)]
+    return scoring(recipe, run_dir, subset, options)
 
 
 def _examples(
@@ -42,7 +39,7 @@ def _examples(
 TASK = Task(
     name="correction",
     flags=task_flags,
-    evaluation=_evaluation,
+    evaluation=evaluated(decoding, _scoring),
     metrics=lambda recipe: ["m2", "errant", "gleu"],
     outputs=generated,
     examples=_examples,

@@ -7,22 +7,22 @@ from typing import Optional
 
 from .... import paths
 from ...metrics import Examples
-from ..task import Recipe, Step, Task, step_of_ours
+from ..task import Recipe, Step, Task, evaluated, step_of_ours
 from . import answers
 
 
-def _evaluation(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
-    model, data, predicts, scores = f"{run_dir}/average.pt", recipe.data.directory, [], []
-    for subset in recipe.subsets:
-        folder, scored = f"{run_dir}/answers/{subset}", f"{run_dir}/scores/{subset}.json"
-        found = [f"{folder}/predictions.json"]
-        about = {"": model, "data": data, "subset": subset, "output_dir": folder, **recipe.validate.flags}
-        files = {"inputs": [model], "outputs": found, "where": where}
-        predicts.append(step_of_ours("validate", subset, ["squad", "predict"], answers.write_answers, about, **files))
-        about = {"": folder, "data": data, "subset": subset, "output": scored}
-        files = {"inputs": found, "outputs": [scored]}
-        scores.append(step_of_ours("score", subset, ["squad", "score"], answers.write_scores, about, **files))
-    return [*predicts, *scores]
+def _answering(recipe: Recipe, run_dir: str, subset: str, where: Sequence[str]) -> Step:
+    model, folder = f"{run_dir}/average.pt", f"{run_dir}/answers/{subset}"
+    about = {"": model, "data": recipe.data.directory, "subset": subset, "output_dir": folder, **recipe.validate.flags}
+    files = {"inputs": [model], "outputs": [f"{folder}/predictions.json"], "where": where}
+    return step_of_ours("validate", subset, ["squad", "predict"], answers.write_answers, about, **files)
+
+
+def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
+    folder, output = f"{run_dir}/answers/{subset}", f"{run_dir}/scores/{subset}.json"
+    about = {"": folder, "data": recipe.data.directory, "subset": subset, "output": output}
+    files = {"inputs": [f"{folder}/predictions.json"], "outputs": [output]}
+    return step_of_ours("score", subset, ["squad", "score"], answers.write_scores, about, **files)
 
 
 def _outputs(recipe: Recipe, folder: Path, subset: str) -> list[str]:
@@ -41,7 +41,7 @@ def _examples(
 TASK = Task(
     name="question_answering",
     flags=lambda recipe: ["--task", "span_prediction"],
-    evaluation=_evaluation,
+    evaluation=evaluated(_answering, _scoring),
     metrics=lambda recipe: ["exact_match", "f1"],
     outputs=_outputs,
     examples=_examples,
