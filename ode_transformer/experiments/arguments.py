@@ -2,9 +2,11 @@
 
 import argparse
 import difflib
+import inspect
 import math
 import os
 import re
+import typing
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -156,3 +158,62 @@ def _nearest(value: str, valid: Sequence[str]) -> str:
     if near:
         return f"is unknown; the nearest {'is' if len(near) == 1 else 'are'} {', '.join(near)}"
     return f"must be one of {', '.join(valid)}" if 0 < len(valid) <= 12 else "is unknown"
+
+
+def take_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any], *first: str, **more: Any) -> None:
+    """Give a parser the arguments of a function: names, types, defaults, and as help what its docstring says of them.
+
+    A whole number is 1 or more; a file is a folder if its name or its help says so. What is written to ``output`` must be
+    a file that can be written, ``output_dir`` new or empty.
+
+    Args:
+        parser: the parser.
+        function: the function, or class.
+        first: the parameters that are no options.
+        more: by parameter, further options of ``add_argument``, or None for no argument.
+    """
+    about = _described(getattr(function, "func", function))
+    for name, parameter in inspect.signature(function).parameters.items():
+        if (own := more.get(name, {})) is None:
+            continue
+        kinds, default = {parameter.annotation, *typing.get_args(parameter.annotation)}, parameter.default
+        options: dict[str, Any] = {"help": about.get(name, "").replace("%", "%%")} | own
+        if bool in kinds:
+            options["action"] = "store_true"
+        else:
+            kind = next((one for one in (Path, float, int) if one in kinds), str)
+            folder = name.endswith("dir") or "folder" in options["help"]
+            metavar = {Path: "DIR" if folder else "FILE", float: "X", int: "N"}.get(kind, "NAME")
+            its = {"output": output_file, "output_dir": new_folder}.get(name, at_least(1) if kind is int else kind)
+            options = {"type": its} | options
+            options |= {} if "choices" in options or "metavar" in options else {"metavar": metavar}
+            if default not in (parameter.empty, None) and "default" not in options:
+                options["default"] = default
+            if options.get("default") not in (None, 0, "", (), []):
+                options["help"] += " (default: %(default)s)"
+        if name in first:
+            parser.add_argument(name, **options)
+        else:
+            required = default is parameter.empty and "default" not in options and bool not in kinds
+            parser.add_argument(f"--{name.replace('_', '-')}", required=required, **options)
+
+
+def _described(function: Callable[..., Any]) -> dict[str, str]:
+    """Return what ``Args`` of a docstring says of each parameter."""
+    found: dict[str, str] = {}
+    block = re.search(r"^Args:\n((?: .*\n|\n(?= ))*)", f"{inspect.getdoc(function)}\n", re.M)
+    for names, text in re.findall(r"^    (\w[\w, ]*): (.*(?:\n {5,}.*)*)", block[1] if block else "", re.M):
+        found |= dict.fromkeys(names.split(", "), " ".join(text.replace("``", "").rstrip(".").split()))
+    return found
+
+
+def call(
+    parser: argparse.ArgumentParser,
+    function: Callable[..., Any],
+    show: Callable[[argparse.Namespace, Any], None] = lambda args, found: None,
+) -> None:
+    """Let a command call a function with the arguments that are named as its parameters, and show what it returns."""
+    names = inspect.signature(function).parameters
+    parser.set_defaults(
+        step=lambda args: show(args, function(**{name: value for name, value in vars(args).items() if name in names}))
+    )

@@ -121,15 +121,12 @@ COMMANDS = {
     "choose": Command(
         ".tasks.command", "choose an option for each question of a test set, as RACE's", "add_choose_arguments"
     ),
-    "corpus": Command(
-        ".text.command", "write the generated German-English corpus", "add_corpus_arguments", "write_corpus"
-    ),
+    "corpus": Command(".text.command", "write the generated German-English corpus", "add_corpus_arguments"),
     "listops": Command(".tasks.command", "write generated ListOps expressions", "add_listops_arguments"),
     "documents": Command(
         ".text.command",
         "write plain text as documents for masked language models",
         "add_documents_arguments",
-        "write_documents",
     ),
     "glue": Command(".tasks.command", "prepare, validate, score and predict GLUE's tasks", "add_glue_arguments"),
     "squad": Command(

@@ -57,10 +57,10 @@ def measure(kind: str, folder: Path, positions: int | None = None, predictions: 
     """Fit a baseline and score it.
 
     Args:
-        kind: a key of ``KINDS``.
-        folder: with ``train`` and one or more of ``SPLITS``, each as ``.input0`` and ``.label``.
-        positions: symbols of an example that are read; None for all.
-        predictions: those of a model for the test set, which are examined for the rule by the first symbol.
+        kind: a rule by the first symbol, or a linear model on all of them.
+        folder: the folder of ``train``, ``test`` and perhaps ``valid``, each as ``.input0`` and ``.label``.
+        positions: the first symbols of an example, which are read; by default all.
+        predictions: those of a model for the test set: how far is it a rule by the first symbol?
 
     Returns:
         The record: the accuracies by split in ``scores``; and in ``model`` the percentage of the model's predictions

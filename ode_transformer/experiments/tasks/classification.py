@@ -46,7 +46,7 @@ def read_imdb(folder: Path, valid: int) -> dict[str, list[Example]]:
     sides, as none is in both training and test set.
 
     Args:
-        folder: ``aclImdb``.
+        folder: the folder ``aclImdb``.
         valid: training reviews for validation, half of each class.
 
     Raises:
@@ -88,7 +88,7 @@ def read_agnews(folder: Path, valid: int) -> dict[str, list[Example]]:
     Nth article of the training set.
 
     Args:
-        folder: of ``train.csv`` and ``test.csv``.
+        folder: the folder of ``train.csv`` and ``test.csv``.
         valid: about how many training articles are held out for validation.
 
     Raises:
@@ -129,15 +129,17 @@ def _plain(text: str) -> str:
     return " ".join(re.sub(r"<br\s*/?>", " ", text).split())
 
 
-def write(splits: Mapping[str, Sequence[Example]], level: str, size: int, workers: int, folder: Path) -> dict[str, int]:
+def write(
+    splits: Mapping[str, Sequence[Example]], output_dir: Path, level: str, size: int = 16000, workers: int = 1
+) -> dict[str, int]:
     """Write ``SPLIT.input0`` and ``SPLIT.label``, as ``sentence_prediction`` calls them, in symbols.
 
     Args:
         splits: ``train``, ``valid`` and ``test``.
-        level: one of ``LEVELS``.
-        size: of the subwords' vocabulary, which is learned on ``train``.
-        workers: threads of that.
-        folder: where they go; with subwords their model, ``sentencepiece.model``, as well.
+        output_dir: where the files go, and the model of subwords, ``sentencepiece.model``.
+        level: what the text is cut into.
+        size: the vocabulary size of subwords, which are learned on ``train``.
+        workers: threads that learn them.
 
     Returns:
         The number of examples of each split.
@@ -148,11 +150,11 @@ def write(splits: Mapping[str, Sequence[Example]], level: str, size: int, worker
     for name, examples in splits.items():
         if not examples:
             raise OdeTransformerError(f"{name}: no examples")
-    folder.mkdir(parents=True, exist_ok=True)
+    output_dir.mkdir(parents=True, exist_ok=True)
     if level == "subword":
         texts = (example.text for example in splits["train"])
-        segmentation.learn(texts, size, workers, folder / segmentation.OWN[0])
-        cut = segmentation.opened(folder)
+        segmentation.learn(texts, size, workers, output_dir / segmentation.OWN[0])
+        cut = segmentation.opened(output_dir)
     else:
         cut = lambda text: " ".join(text.replace(" ", BLANK))  # noqa: E731
     units = {name: [cut(example.text) for example in examples] for name, examples in splits.items()}
@@ -160,8 +162,8 @@ def write(splits: Mapping[str, Sequence[Example]], level: str, size: int, worker
         if not all(lines):
             raise OdeTransformerError(f"{name}: a text is empty")
     for name, examples in splits.items():
-        write_lines(folder / f"{name}.input0", units[name])
-        write_lines(folder / f"{name}.label", (example.label for example in examples))
+        write_lines(output_dir / f"{name}.input0", units[name])
+        write_lines(output_dir / f"{name}.label", (example.label for example in examples))
     return {name: len(examples) for name, examples in splits.items()}
 
 

@@ -26,15 +26,15 @@ LABELS = {
 LAYOUTS = ("squad-1.1", "squad-2.0", "race", *(f"glue-{name}" for name in GLUE))
 
 
-def write(layout: str, output_dir: Path, articles: int, seed: int) -> None:
+def write(layout: str, output_dir: Path, articles: int = 40, seed: int = 1) -> None:
     """Write generated text in one of ``LAYOUTS``.
 
     Args:
-        layout: whose files.
-        output_dir: where they go.
+        layout: whose layout.
+        output_dir: where the files go.
         articles: paragraphs, articles of a level or examples of GLUE to train on; an eighth of that to validate and to
             test with.
-        seed: of the draws.
+        seed: that of the draws.
     """
     kind, _, name = layout.partition("-")
     if kind == "race":

@@ -132,10 +132,10 @@ def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, 
     """Write a task's text in symbols: ``SPLIT.input0``, ``SPLIT.input1`` and ``SPLIT.label``.
 
     Args:
-        task: a key of ``GLUE``.
-        source: the folder of the published archives.
-        like: the folder that says how text is cut.
-        output_dir: where the files go.
+        task: the task, such as cola.
+        source: the folder of the published archives: CoLA, SST-2 and so on in it.
+        like: the folder of a pretrained model, as which text is cut.
+        output_dir: where SPLIT.input0, SPLIT.label and others go.
 
     Returns:
         The number of examples of each split; test sets that are not there are left out.
@@ -204,6 +204,14 @@ def submit(
 ) -> dict[str, Path | None]:
     """Write the server's file of each test set; return its path, or None for a set other than ``test`` without data.
 
+    Args:
+        checkpoint: that of the trained model.
+        data: the folder of binarized data.
+        task: the task of the data.
+        batch_size: examples per batch.
+        cpu: do not use a GPU.
+        output_dir: where TASK.tsv goes.
+
     Raises:
         CheckpointError, OdeTransformerError: as :func:`predict`.
     """
@@ -219,7 +227,11 @@ def submit(
 
 
 def submit_wnli(output_dir: Path) -> Path:
-    """Write the server's file of WNLI, of the more frequent class, and return its path."""
+    """Write the server's file of WNLI, of the more frequent class, and return its path.
+
+    Args:
+        output_dir: where WNLI.tsv goes.
+    """
     path = output_dir / "WNLI.tsv"
     write_lines(path, ["index\tprediction", *(f"{i}\t0" for i in range(WNLI))])
     return path
@@ -243,7 +255,13 @@ def _metrics(recipe: Recipe) -> list[str]:
 
 
 def write_scores(predictions: str | Path, metrics: Sequence[str], output: str | Path) -> None:
-    """Score the predictions of a development set, write the scores to a JSON file, and print them."""
+    """Score the predictions of a development set, write the scores to a JSON file, and print them.
+
+    Args:
+        predictions: the output of ode-transformer glue validate.
+        metrics: the metrics to take.
+        output: the JSON file to write.
+    """
     scores = glue.score(*glue.read(predictions), metrics)
     write_json(output, scores)
     for metric in metrics:

@@ -77,14 +77,23 @@ def generate(seed: int, shortest: int = 500, longest: int = 2000) -> Iterator[tu
                 yield symbols, value
 
 
-def write(folder: Path, train: int, valid: int, test: int, shortest: int, longest: int, seed: int) -> dict[str, int]:
+def write(
+    folder: Path,
+    train: int = 96000,
+    valid: int = 2000,
+    test: int = 2000,
+    shortest: int = 500,
+    longest: int = 2000,
+    seed: int = 1,
+) -> dict[str, int]:
     """Write ``SPLIT.input0`` and ``SPLIT.label`` of three splits; return the number of expressions of each.
 
     Args:
-        folder: where they go.
-        train, valid, test: the number of expressions of each split.
-        shortest, longest: the fewest and the most symbols of an expression.
-        seed: of the draws.
+        folder: the folder for these files.
+        train, valid, test: the number of expressions of the split.
+        shortest: the fewest symbols of an expression.
+        longest: the most symbols of an expression.
+        seed: that of the draws.
 
     Raises:
         OdeTransformerError: there are too few such expressions.

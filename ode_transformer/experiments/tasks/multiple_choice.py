@@ -90,8 +90,8 @@ def write(folder: Path, like: Path, output_dir: Path) -> dict[str, int]:
     """Write ``input0``, the articles, ``input1`` to ``input4``, the options, and ``label`` of every split.
 
     Args:
-        folder: ``RACE``.
-        like: the folder of a pretrained model, which says how text is cut.
+        folder: the folder ``RACE``.
+        like: the folder of a pretrained model, as which text is cut.
         output_dir: where the files go.
 
     Returns:

@@ -30,6 +30,9 @@ def read_aeslc(folder: Path) -> dict[str, Iterator[Pair]]:
     line ``@subject`` and the subject. Behind it ``dev`` and ``test`` have three annotators' subjects, which nothing
     here reads.
 
+    Args:
+        folder: the folder ``enron_subject_line``.
+
     An ``OdeTransformerError`` names, while they are read, a folder that is missing or empty, or a file that is no
     e-mail with its subject.
     """
@@ -60,7 +63,7 @@ def read_cnndm(folders: Sequence[Path], lists: Path) -> dict[str, Iterator[Pair]
     ``@highlight``; all other lines are the article. A line that ends in no punctuation is given a full stop.
 
     Args:
-        folders: of stories, ``cnn/stories`` and ``dailymail/stories``.
+        folders: those of stories, ``cnn/stories`` and ``dailymail/stories``.
         lists: the folder of the three lists.
 
     Raises:

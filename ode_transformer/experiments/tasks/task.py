@@ -182,9 +182,9 @@ def write_predictions(
 
     Args:
         predict: the other arguments but the last -> columns of each example.
-        checkpoint: of the trained model.
+        checkpoint: that of the trained model.
         data: the folder of binarized data.
-        subset: of the data.
+        subset: the set of examples in the data.
         output: the file to write.
         batch_size: examples per batch.
         cpu: do not use a GPU.

@@ -25,14 +25,19 @@ class Pair(NamedTuple):
     target: str
 
 
-def write_pairs(splits: Mapping[str, Iterable[Pair]], folder: Path) -> dict[str, int]:
-    """Write ``SPLIT.source`` and ``SPLIT.target`` of each split; return the number of pairs by split."""
+def write_pairs(splits: Mapping[str, Iterable[Pair]], output_dir: Path) -> dict[str, int]:
+    """Write ``SPLIT.source`` and ``SPLIT.target`` of each split; return the number of pairs by split.
+
+    Args:
+        splits: the pairs of each.
+        output_dir: where the files go.
+    """
     counts = {}
     for name, pairs in splits.items():
         found = list(pairs)
         counts[name] = len(found)
         for i, side in enumerate(Pair._fields):
-            write_lines(folder / f"{name}.{side}", (pair[i] for pair in found))
+            write_lines(output_dir / f"{name}.{side}", (pair[i] for pair in found))
     return counts
 
 

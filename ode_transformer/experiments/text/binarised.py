@@ -268,12 +268,19 @@ def _check_binarised(prefix: Path, symbols: int | None, labels: bool) -> int:
     return len(sizes)
 
 
-def unbinarise(data: Path, output: Path, splits: Sequence[str], langs: Sequence[str]) -> None:
-    """Turn binarized text, DATA/SPLIT.SOURCE-TARGET.LANGUAGE, back into text with its dictionaries."""
+def unbinarise(data: Path, output_dir: Path, splits: Sequence[str], langs: Sequence[str]) -> None:
+    """Turn binarized text, DATA/SPLIT.SOURCE-TARGET.LANGUAGE, back into text with its dictionaries.
+
+    Args:
+        data: the folder of binarized data.
+        output_dir: where the text goes.
+        splits: the names of the text, such as train valid.
+        langs: source and target, in which the names of files end.
+    """
     for lang in langs:
         for split in splits:
             prefix = data / f"{split}.{'-'.join(langs)}.{lang}"
-            write_lines(output / f"{split}.{lang}", text_of(prefix, data / f"dict.{lang}.txt"))
+            write_lines(output_dir / f"{split}.{lang}", text_of(prefix, data / f"dict.{lang}.txt"))
 
 
 def text_of(prefix: Path, dictionary: Path) -> Iterator[str]:

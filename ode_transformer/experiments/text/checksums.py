@@ -13,16 +13,16 @@ from .lines import SHOWN, TextError, read_lines, unpacked
 
 
 def verify(
-    folder: Path, names: Mapping[str, str], checksums: Path, *, warn: bool = False, output: Path | None = None
+    folder: Path, names: Mapping[str, str], checksums: Path, *, warn: bool = False, output_dir: Path | None = None
 ) -> None:
     """Compare files, plain or ``.gz``, with the published ones, and copy them, unpacked, if a folder is given.
 
     Args:
-        folder: of the files.
-        names: the name of every file in the list, by the name of its copy; the file is called by the last part of it.
+        folder: the folder of the files.
+        names: of each file the name of its copy, and its name in the list, by the last part of which it is called.
         checksums: the list, as sha256sum writes it.
         warn: warn of other files, and accept them.
-        output: the folder for copies; existing copies must have the same content.
+        output_dir: where copies go; existing copies must have the same content.
 
     Raises:
         TextError: a file is not there, damaged, unknown to the list, another one, or not what was copied.
@@ -48,8 +48,8 @@ def verify(
     if differ:
         print(f"warning: {len(differ)} of {len(names)} files are not the published ones:", file=sys.stderr)
         print("\n".join(f"  {line}" for line in differ[:SHOWN]), file=sys.stderr)
-    for file, (source, digest) in found.items() if output else ():
-        target = output / file
+    for file, (source, digest) in found.items() if output_dir else ():
+        target = output_dir / file
         if not target.exists():
             with source.open("rb") as stored, whole(target, "wb") as write:
                 shutil.copyfileobj(unpacked(source, stored), write)

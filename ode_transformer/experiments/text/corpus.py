@@ -348,6 +348,11 @@ def write(
     Each file is written whole or not at all. A second call with the same arguments leaves the same bytes. Returns the
     paths of the six files.
 
+    Args:
+        directory: the folder for these files.
+        seed: that of the draws, 0 or more.
+        train, valid, test: the number of sentences of the split, 1 to 100,000.
+
     Raises:
         OdeTransformerError: as in :func:`generate_sentences`, before anything is written.
         OSError: the folder cannot be made or written.

@@ -65,7 +65,7 @@ def sentences(lines: list[str], split: bool) -> list[str]:
 
 def prepare(
     inputs: Sequence[Path],
-    output: Path,
+    output_dir: Path,
     *,
     valid: Sequence[Path] = (),
     held_out: int = 200,
@@ -78,13 +78,13 @@ def prepare(
 
     Args:
         inputs: files, or folders of ``.txt`` files.
-        output: the folder for both files, and for the model.
+        output_dir: where both files go, and the model.
         valid: the text for validation.
-        held_out: without it, every Nth document is for validation.
+        held_out: without that, one document in so many is for validation.
         split_sentences: split lines that hold several sentences.
-        like: the folder of a pretrained model that says how text is segmented.
-        size: of the vocabulary that is learned otherwise.
-        workers: threads.
+        like: the folder of a pretrained model, as which text is segmented.
+        size: the vocabulary size of the model that is learned otherwise.
+        workers: threads that learn it.
 
     Raises:
         OdeTransformerError: a document is missing.
@@ -101,14 +101,14 @@ def prepare(
         if not any(split == name for split, _ in splits()):
             advice = "" if valid else f" with --held-out {held_out}; lower --held-out, or give --valid"
             raise OdeTransformerError(f"{name}: must have a document, got none{advice}")
-    output.mkdir(parents=True, exist_ok=True)
+    output_dir.mkdir(parents=True, exist_ok=True)
     if like is None:
         lines = (line for name, document in splits() if name == "train" for line in document)
-        segmentation.learn(lines, size, workers, output / segmentation.OWN[0])
-    cut = segmentation.opened(like or output)
+        segmentation.learn(lines, size, workers, output_dir / segmentation.OWN[0])
+    cut = segmentation.opened(like or output_dir)
     counts = {name: [0, 0] for name in ("train", "valid")}
     with contextlib.ExitStack() as stack:
-        files = {name: stack.enter_context(whole(output / name)) for name in counts}
+        files = {name: stack.enter_context(whole(output_dir / name)) for name in counts}
         for name, document in splits():
             # Of a line of invisible characters nothing may be left, and an empty line would end the document.
             if kept := list(filter(None, map(cut, document))):

@@ -23,7 +23,12 @@ ROMANIAN = ("raw", "normalised", "stripped")
 @dataclass(frozen=True)
 class Limits:
     """The limits of cleaning, as in Moses' ``clean-corpus-n.perl``, which drops pairs that are empty, too long on a
-    side, or whose sides differ too much in length."""
+    side, or whose sides differ too much in length.
+
+    Args:
+        max_tokens: leave out training pairs with longer sides.
+        ratio: leave out those with a side more than so many times as long as the other.
+    """
 
     max_tokens: int
     ratio: float | None = None
@@ -160,16 +165,16 @@ def first_words(folder: Path, output: Path, names: Iterable[str], most: int, lan
 
 
 def short_to_long(
-    prepared: Path, text: Path, output: Path, langs: Sequence[str], limit: int, bins: Sequence[int]
+    prepared: Path, text_dir: Path, output_dir: Path, langs: Sequence[str], limit: int, bins: Sequence[int]
 ) -> None:
     """Divide the training text of prepared data by source length: short pairs for training, longer ones for test sets.
 
     Args:
         prepared: the folder of binarized data, whose manifest names the splits.
-        text: the folder of their text.
-        output: the folder for the divided text.
-        langs: source and target.
-        limit: pairs with fewer subword units in the source are for training.
+        text_dir: the folder of their text.
+        output_dir: where the divided text goes.
+        langs: source and target, in which the names of files end.
+        limit: train on sources with fewer subword units.
         bins: the shortest length of each test set.
 
     Raises:
@@ -184,9 +189,9 @@ def short_to_long(
     splits = read_mapping(path).get("splits")
     if not isinstance(splits, dict):
         raise TextError(f"{path}: does not name the splits of a text, as the manifest of prepared data does")
-    text = text / "bpe" if (text / "bpe").is_dir() else text
+    text = text_dir / "bpe" if (text_dir / "bpe").is_dir() else text_dir
     with ExitStack() as stack:
-        files = {name: stack.enter_context(whole_pair(output / name, langs)) for name in counts}
+        files = {name: stack.enter_context(whole_pair(output_dir / name, langs)) for name in counts}
         for split in ("train", "valid"):
             for pair in read_pair(text / splits[split], langs):
                 length = len(pair[0].split())

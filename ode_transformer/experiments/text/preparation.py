@@ -67,9 +67,9 @@ def prepare_monolingual(
     """Make a folder of binarized text of one language, whose settings are in OUT.text.
 
     Args:
-        out: the folder, which appears when it is complete, and until then is OUT.text/data.part.
+        out: the folder, whose settings are in OUT.text/settings.json, and which appears when it is complete.
         parts: the text of every split, by the sub-folder for it; that of ``label`` has classes.
-        dictionary: an existing one for all but labels, instead of those of the training text.
+        dictionary: an existing one, for all but labels, instead of that of the training text.
         copy_labels: leave labels as text.
         beside: further files, by their names in the folder.
         workers: the number of processes.
@@ -99,24 +99,24 @@ class Preparation:
         out: the folder of the data; the text after every step is in OUT.text beside it.
         langs: source and target, as the names of files end.
         splits: training, validation and test sets, as the names of files begin.
-        name: of the corpus, for the manifest.
-        source: where its text came from, in words, for the manifest.
+        name: the name of the corpus.
+        source: where its text came from, in words.
         files: of each split, two files, which are joined to ``raw``; none if the text is there already.
-        romanian: the kind of Romanian text in these.
-        start: the folder in OUT.text that is there to begin with: ``raw``, ``tok`` (tokenized) or ``bpe`` (segmented).
+        romanian: Romanian: raw, with commas for cedillas, or without diacritics.
+        start: the folder in OUT.text that is there to begin with.
         tokenise: options of a ``Tokeniser``; None if they are unknown, with another start.
         tokenise_train: others for the training text.
         language: that of all files, if their names end in something else.
         counted: what limits count: tokens, before subword units are learned, or these units.
         limits: of training pairs; others are left out.
-        every: hold out every Nth training pair for validation; 0 if there is a validation set.
+        every: hold out one training pair in so many for validation; otherwise there is a validation set.
         words: of the sources, take the first so many words alone.
-        segmentation: one of ``MODELS``.
-        size: merges of BPE, or the vocabulary size of SentencePiece; by default by the size of the text.
+        segmentation: what segments words.
+        size: merges of BPE, or vocabulary size of SentencePiece; by default by the size of the text.
         test_units: of the targets of the test sets, binarize the first so many units alone.
         joined: one dictionary for both languages.
         dictionaries: existing ones, instead of those of the text.
-        symbols: the most symbols of a dictionary.
+        symbols: the most symbols of a dictionary; by default all.
         beside: further files for the folder of the data, by their names there.
         workers: the number of processes.
 

@@ -155,12 +155,14 @@ def write(
     set; ``conll14`` with ``conll14.m2``; ``jfleg`` and ``jfleg-dev`` with ``.ref0`` and so on.
 
     Args:
-        output_dir: where they go.
-        jfleg: with ``dev`` and ``test``.
+        output_dir: where the files go.
+        jfleg: the folder of ``dev`` and ``test``.
         conll14: ``official-2014.combined.m2``.
         m2: a folder of M2 files to train on, or else
         clean: correct English to make errors in, one sentence per line.
-        sentences, seed, rate: of :func:`generated`.
+        sentences: use the first so many of these; by default all.
+        seed: that of the errors.
+        rate: the probability of an error at a word.
 
     Returns:
         The number of pairs by split.

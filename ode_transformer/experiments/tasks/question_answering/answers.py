@@ -190,9 +190,15 @@ def write_answers(
     """Write what :func:`predict` returns, a file for each of ``PARTS``, and print how many questions there are.
 
     Args:
-        checkpoint, data, subset, batch_size, cpu, best, longest: those of :func:`predict`.
-        output_dir: where the files go.
-        threshold: leave answers empty where the no-answer score is above it.
+        checkpoint: that of the trained model.
+        data: the folder of binarized data.
+        subset: the set of questions in the data.
+        output_dir: where predictions.json and others go.
+        batch_size: windows per batch.
+        cpu: do not use a GPU.
+        best: start and end positions tried per window, and answers kept per question.
+        longest: the most symbols of an answer.
+        threshold: leave answers empty whose no-answer score is above it, as for the server of SQuAD 2.0.
     """
     found = predict(Path(checkpoint), Path(data), subset, batch_size, cpu, best, longest)
     if threshold is not None:
@@ -228,7 +234,14 @@ def read_answers(folder: Path) -> tuple[dict[str, str], dict[str, float] | None]
 
 
 def write_scores(folder: str | Path, data: str | Path, subset: str, output: str | Path) -> None:
-    """Score the answers in a folder, write the scores to a JSON file, and print them."""
+    """Score the answers in a folder, write the scores to a JSON file, and print them.
+
+    Args:
+        folder: the folder of predictions.json, and of no_answer.json for SQuAD 2.0.
+        data: the folder of binarized data.
+        subset: the set of questions in the data.
+        output: the JSON file to write.
+    """
     tree = questions(Path(data), subset)
     predictions, no_answer = read_answers(Path(folder))
     scores = squad.take(golds(tree), predictions, tree["version"], no_answer)

@@ -137,18 +137,25 @@ def span(symbols: list[tuple[str, int, int]], answer: tuple[int, str]) -> tuple[
 
 
 def write(
-    train: Path, valid: Path, like: Path, max_symbols: int, stride: int, longest_question: int, output_dir: Path
+    train: Path,
+    valid: Path,
+    like: Path,
+    output_dir: Path,
+    max_symbols: int = 512,
+    stride: int = 128,
+    longest_question: int = 64,
 ) -> dict[str, tuple[int, int]]:
     """Write ``input0``, ``input1`` and ``spans`` of each split; of all but ``train`` ``SPLIT.questions.json`` as well,
     which holds what answers are made of.
 
     Args:
-        train, valid: the published file of each split.
-        like: the folder of a pretrained model, which says how text is cut.
-        max_symbols: of a sample.
-        stride: symbols from a window to the next.
-        longest_question: its symbols; what is more is cut off.
+        train: ``train-v1.1.json`` or ``train-v2.0.json``.
+        valid: ``dev-v1.1.json`` or ``dev-v2.0.json``.
+        like: the folder of a pretrained model, as which text is cut.
         output_dir: where the files go.
+        max_symbols: the most symbols of a sample.
+        stride: symbols from the beginning of a window to that of the next.
+        longest_question: the most symbols of a question; what is more is cut off.
 
     Returns:
         Of each split the number of questions and of windows.
