@@ -191,11 +191,10 @@ def take_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any]
                 options["default"] = default
             if options.get("default") not in (None, 0, "", (), []):
                 options["help"] += " (default: %(default)s)"
-        if name in first:
-            parser.add_argument(name, **options)
-        else:
+        if name not in first:
             required = default is parameter.empty and "default" not in options and bool not in kinds
-            parser.add_argument(f"--{name.replace('_', '-')}", required=required, **options)
+            options, name = {"required": required} | options, f"--{name.replace('_', '-')}"
+        parser.add_argument(name, **options)
 
 
 def _described(function: Callable[..., Any]) -> dict[str, str]:

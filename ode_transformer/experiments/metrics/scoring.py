@@ -156,18 +156,20 @@ def translations(
     """Score a file of translations.
 
     Args:
-        generate_output: an output of ``fairseq-generate``; or
-        hyp: tokenized translations.
-        ref: tokenized references; they override those in the output.
-        target_lang: the language of both.
-        reference: files of raw references.
-        source: the plain text that was translated, for metrics that read it.
-        data: the folder of binarized data, from which both kinds of references are taken as far as it has them.
-        subset: the subset of the data; None for ``test``.
-        lowercase, compound_split, plain: as those of :func:`score`.
-        join_hyphens: join ``a @-@ b`` to ``a-b``.
-        remove_bpe: how subword units are joined, as in :func:`~.joining.words`.
-        metric: names of further metrics.
+        generate_output: translations, an output of ``fairseq-generate``.
+        hyp: tokenized translations, instead of --generate-output.
+        ref: tokenized references; override those in --generate-output.
+        target_lang: target language such as de; needed for translations.
+        reference: raw references, for sacreBLEU and chrF; may be repeated.
+        source: what was translated, as plain text, for --metric comet; summarized; corrected.
+        data: the folder of binarized data, from which both references of --subset are taken, as far as it has them.
+        subset: with --validation-log or --data, the subset; by default test.
+        lowercase: scores of plain text ignore case.
+        compound_split: add BLEU after compound splitting, of German alone.
+        join_hyphens: join ``a @-@ b`` to ``a-b``, for text from tokenizer.perl -a.
+        plain: the text is not tokenized; for any language.
+        remove_bpe: join subword units; without a value subword_nmt, by default there must be none.
+        metric: further ones: ter, transevolve, comet or one of a plugin.
 
     Returns:
         what :func:`score` does.
@@ -244,10 +246,10 @@ def summaries(
     """Score a file of summaries by ROUGE.
 
     Args:
-        summaries: the output of ``fairseq-generate``.
+        summaries: the output of ``fairseq-generate``; with --ref, the references.
         ref: the references.
         source: what was summarized, for ``lead``, and for metrics that read it.
-        lead: so many first sentences of the source are scored as well, as ``source``.
+        lead: score so many first sentences of --source as well.
         remove_bpe, metric: as in :func:`translations`.
 
     Raises:
@@ -279,11 +281,11 @@ def corrections(
     Each F0.5 whose program is not installed is left out, with a message.
 
     Args:
-        corrections: the output of ``fairseq-generate``.
+        corrections: the output of ``fairseq-generate``; with --source.
         source: the sentences before it.
         references: corrections by people, for GLEU.
-        edits: in their place edits by people, an M2 file, for M2's F0.5 and ERRANT's.
-        own_edits: where ERRANT's edits of the corrections go, as in :func:`.errant.take`.
+        edits: edits by people, an M2 file, for M2's F0.5 and ERRANT's.
+        own_edits: NAME.m2, where ERRANT's edits of the corrections go; those of people go to NAME.gold.m2.
         remove_bpe, metric: as in :func:`translations`.
 
     Raises:
@@ -321,13 +323,21 @@ def corrections(
 
 
 def predictions(predictions: str) -> dict[str, Any]:
-    """Score a file of predicted classes, which ``ode-transformer classify`` wrote, by accuracy."""
+    """Score a file of predicted classes by accuracy.
+
+    Args:
+        predictions: the output of ode-transformer classify.
+    """
     found = accuracy.take(*accuracy.read(predictions))
     return {"accuracy": found, "sentences": found["examples"]}
 
 
 def validation_log(validation_log: str, subset: str | None = None) -> dict[str, Any]:
-    """Read the perplexity of a subset, by default ``test``, from a log of ``fairseq-validate --log-format json``."""
+    """Read the perplexity of a subset, by default ``test``.
+
+    Args:
+        validation_log: the output of fairseq-validate --log-format json.
+    """
     return perplexity.score(validation_log, subset or "test")
 
 

@@ -195,17 +195,13 @@ class Backend:
         raise NotImplementedError
 
     def half(self) -> None:
-        """Translate in fp16 from now on.
-
-        Raises:
-            OdeTransformerError: it cannot.
-        """
-        raise NotImplementedError
+        """Translate in fp16 from now on."""
+        raise OdeTransformerError(f"--fp16: {self.name} is an exported model, whose precision was fixed by the export")
 
     def with_integrator(self, encoder: Optional[str] = None, decoder: Optional[str] = None) -> "Backend":
         """As :meth:`.Translator.with_integrator`."""
-        raise NotImplementedError
+        raise OdeTransformerError(f"{self.name}: is an exported model, whose layers are fixed; load its run or bundle")
 
     def layer_states(self, source: Sequence[str], target: Sequence[str]) -> LayerStates:
         """As :meth:`.Translator.layer_states`, for the symbols of a sentence and of its translation."""
-        raise NotImplementedError
+        return self.with_integrator()

@@ -115,16 +115,6 @@ class Exported(Backend):
             raise ExportError(f"{self.name}: is an exported model, whose search takes no prefix")
         return super().translate(sentences, search)
 
-    def half(self) -> None:
-        """Raise an error: an export has its precision."""
-        raise ExportError(f"--fp16: {self.name} is an exported model, whose precision was fixed by the export")
-
-    def with_integrator(self, *_: Any) -> Backend:
-        """Raise an error: only the layers of runs and bundles can be looked into and changed."""
-        raise ExportError(f"{self.name}: is an exported model, whose layers are fixed; load its run or bundle")
-
-    layer_states = with_integrator
-
 
 def load_module(format: str, which: str) -> Any:
     """The module that writes or reads a format.
