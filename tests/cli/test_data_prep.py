@@ -22,7 +22,7 @@ from fairseq_cli import preprocess
 
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.text import binarised, manifest, pairs, parallel
-from ode_transformer.experiments.text.binarised import count_tokens
+from ode_transformer.experiments.text.binarised import unknown
 from ode_transformer.experiments.text.lines import TextError
 from ode_transformer.experiments.text.pipeline import Pipeline
 from ode_transformer.experiments.text.tokenisation import Tokeniser, tokenise
@@ -432,21 +432,21 @@ def test_an_index_beyond_two_gibibytes(tmp_path):
 
 def test_binarised_text_that_is_not_the_text(tmp_path):
     prefix = written_by_fairseq(tmp_path, [3, 1, 4])
-    assert count_tokens(prefix, 3) == 5
+    assert unknown(prefix, 3)[1] == 5
     with pytest.raises(TextError, match=r"fr\.idx: has 3 sentences, must have those of the text, 4"):
-        count_tokens(prefix, 4)
+        unknown(prefix, 4)
     whole = Path(f"{prefix}.bin").read_bytes()
     Path(f"{prefix}.bin").write_bytes(whole[:-1])
     with pytest.raises(TextError, match=r"fr\.bin: has 15 bytes, which do not fit 8 symbols"):
-        count_tokens(prefix, 3)
+        unknown(prefix, 3)
     Path(f"{prefix}.idx").write_bytes(Path(f"{prefix}.idx").read_bytes()[:-1])
     with pytest.raises(TextError, match=r"fr\.idx: is cut off"):
-        count_tokens(prefix, 3)
+        unknown(prefix, 3)
     Path(f"{prefix}.idx").write_bytes(b"x" * 100)
     with pytest.raises(TextError, match=r"fr\.idx: is not an index of fairseq"):
-        count_tokens(prefix, 3)
+        unknown(prefix, 3)
     with pytest.raises(TextError, match=r"absent\.idx: No such file"):
-        count_tokens(tmp_path / "absent", 3)
+        unknown(tmp_path / "absent", 3)
 
 
 def test_binarised_text_of_another_dictionary(tmp_path):

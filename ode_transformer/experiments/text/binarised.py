@@ -256,11 +256,9 @@ def _check_binarised(prefix: Path, symbols: int | None, labels: bool) -> int:
         symbols: how many the dictionary has; None if it is not known.
         labels: each sentence is a label and the end.
     """
-    code, sizes = _read_index(prefix)
-    count_tokens(prefix, len(sizes))
+    numbers, sizes = numbers_of(prefix)
     if not len(sizes):
         raise TextError(f"{prefix}.idx: has no sentences")
-    numbers = np.memmap(f"{prefix}.bin", NUMBERS[code], "r")
     if odd := [int(n) for n in (numbers.min(), numbers.max()) if symbols is not None and not 0 <= n < symbols]:
         raise TextError(f"{prefix}.bin: holds number {odd[0]}, must be below {symbols}, the size of its dictionary")
     if labels and not ((sizes == 2).all() and (numbers[1::2] == SPECIAL.index("</s>")).all()):
@@ -308,15 +306,29 @@ def numbers_of(prefix: Path) -> tuple[np.ndarray, np.ndarray]:
         TextError: a file is missing or truncated.
     """
     code, sizes = _read_index(prefix)
-    count_tokens(prefix, len(sizes))  # which sees that no number is missing
+    try:
+        size, symbols = Path(f"{prefix}.bin").stat().st_size, int(sizes.sum(dtype=np.int64))
+    except OSError as error:
+        raise TextError(f"{prefix}.bin: {error.strerror}") from error
+    if size != symbols * np.dtype(NUMBERS[code]).itemsize:
+        raise TextError(f"{prefix}.bin: has {size} bytes, which do not fit {symbols} symbols")
     # Mapped and not read, since training text may be larger than the memory; an empty file cannot be mapped.
     return np.asarray(np.memmap(f"{prefix}.bin", NUMBERS[code], "r")) if len(sizes) else np.empty(0, int), sizes
 
 
-def unknown(prefix: Path) -> tuple[int, int]:
-    """How many symbols of binarized text are unknown to its dictionary, and of how many, ends of sentences excepted;
-    raises the errors of :func:`numbers_of`."""
+def unknown(prefix: Path, lines: int | None = None) -> tuple[int, int]:
+    """How many symbols of binarized text are unknown to its dictionary, and of how many, ends of sentences excepted.
+
+    Args:
+        prefix: the path without its ending, such as ``data-bin/x/train.en-fr.fr``.
+        lines: the number of lines of the text, if it is known.
+
+    Raises:
+        TextError: as :func:`numbers_of`, or there is another number of sentences.
+    """
     numbers, sizes = numbers_of(prefix)
+    if lines not in (None, len(sizes)):
+        raise TextError(f"{prefix}.idx: has {len(sizes)} sentences, must have those of the text, {lines}")
     parts = (numbers[i : i + 2**24] for i in range(0, len(numbers), 2**24))
     found = sum(int(np.count_nonzero(part == SPECIAL.index("<unk>"))) for part in parts)
     return found, len(numbers) - len(sizes)
@@ -332,30 +344,8 @@ def warn_of_unknown(name: str | Path, count: int, total: int) -> None:
         )
 
 
-def count_tokens(prefix: Path, lines: int) -> int:
-    """The number of symbols of binarized text ``PREFIX.bin``, ends of sentences excepted, by its index ``PREFIX.idx``.
-
-    Args:
-        prefix: the path without its ending, such as ``data-bin/x/train.en-fr.fr``.
-        lines: the number of lines of the text.
-
-    Raises:
-        TextError: a file is missing or truncated, or holds another number of sentences.
-    """
-    code, sizes = _read_index(prefix)
-    if len(sizes) != lines:
-        raise TextError(f"{prefix}.idx: has {len(sizes)} sentences, must have those of the text, {lines}")
-    try:
-        size, symbols = Path(f"{prefix}.bin").stat().st_size, int(sizes.sum(dtype=np.int64))
-    except OSError as error:
-        raise TextError(f"{prefix}.bin: {error.strerror}") from error
-    if size != symbols * np.dtype(NUMBERS[code]).itemsize:
-        raise TextError(f"{prefix}.bin: has {size} bytes, which do not fit {symbols} symbols")
-    return symbols - lines
-
-
 def count_sentences(prefix: Path) -> int:
-    """The number of sentences of binarized text by its index; raises the errors of :func:`count_tokens`."""
+    """The number of sentences of binarized text by its index; raises the errors of :func:`numbers_of`."""
     return len(_read_index(prefix)[1])
 
 

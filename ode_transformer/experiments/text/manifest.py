@@ -12,7 +12,7 @@ from ...files import copy_file, read_json, sha256, write_json, write_lines
 from ...schema import count, lacks
 from ...version import installed
 from . import binarised
-from .binarised import count_tokens, numbered
+from .binarised import numbered
 from .lines import TextError, count_lines, read_lines
 
 PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
@@ -142,7 +142,7 @@ def write_manifest(
         tokenise: the options of a ``Tokeniser`` that made the model's input, if they are known.
 
     Raises:
-        TextError: the text is not parallel, or is empty; or the errors of :func:`count_tokens`.
+        TextError: the text is not parallel, or is empty; or the errors of :func:`.unknown`.
     """
     counts, segmented = {}, {}
     for split, its in numbered(splits).items():
@@ -153,9 +153,8 @@ def write_manifest(
         if not lines:
             raise TextError(f"{files[0]} and {files[1]} are empty")
         segmented |= {f"segmented/{files[0].name}": digest, f"segmented/{files[1].name}": other_digest}
-        prefixes = {lang: data / f"{split}.{'-'.join(langs)}.{lang}" for lang in langs}
-        tokens = {lang: count_tokens(prefix, lines) for lang, prefix in prefixes.items()}
-        unknown = {lang: binarised.unknown(prefix)[0] for lang, prefix in prefixes.items()}
+        found = {lang: binarised.unknown(data / f"{split}.{'-'.join(langs)}.{lang}", lines) for lang in langs}
+        unknown, tokens = ({lang: both[i] for lang, both in found.items()} for i in (0, 1))
         counts[split] = {"lines": lines, "tokens": tokens, "unknown": unknown}
         shown = ", ".join(f"{lang} {n:,} ({unknown[lang] / max(n, 1):.2%} unknown)" for lang, n in tokens.items())
         print(f"{split:<6} {its:<18} {lines:>7,} pairs   subword units: {shown}")
