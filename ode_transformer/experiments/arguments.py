@@ -182,7 +182,7 @@ def take_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any]
             options["action"] = "store_true"
         else:
             kind = next((one for one in (Path, float, int) if one in kinds), str)
-            folder = name.endswith("dir") or "folder" in options["help"]
+            folder = name.endswith("dir") or "folder" in f"{name}: {options['help']}"
             metavar = {Path: "DIR" if folder else "FILE", float: "X", int: "N"}.get(kind, "NAME")
             its = {"output": output_file, "output_dir": new_folder}.get(name, at_least(1) if kind is int else kind)
             options = {"type": its} | options

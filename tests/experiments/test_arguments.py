@@ -1,11 +1,17 @@
 """Types of command-line arguments, and the commands that have them."""
 
+import argparse
 import subprocess
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from ode_transformer.experiments import cli
+from ode_transformer.experiments import arguments, cli
 from tests.helpers import refused
+
+TAKING = (".metrics.command", ".tasks.command", ".text.command")
+"""Where commands have the arguments of the functions that they call."""
 
 
 @pytest.mark.parametrize(
@@ -86,3 +92,40 @@ def test_every_command_is_in_the_help_and_in_the_completion(capsys):
         complete = f"{script}\n{of_run}\nCOMP_WORDS=(ode-transformer {words}); COMP_CWORD={len(words.split())}"
         complete += "; _ode_transformer; echo ${COMPREPLY[@]}"
         assert subprocess.run(["bash", "-c", complete], capture_output=True, text=True).stdout.split() == found
+
+
+def measured(
+    model: Path, folder: Path, sizes: Sequence[int], rate: float = 0.5, cpu: bool = False, more: str | None = None
+) -> tuple:
+    """Measure.
+
+    Args:
+        model: that of ``x``, 100%.
+        folder, more: where it
+            is.
+        sizes: of all.
+
+    Returns:
+        rate: nothing.
+    """
+    return model, folder, sizes, rate, cpu, more
+
+
+def test_a_command_has_the_arguments_of_its_function(capsys):
+    parser = argparse.ArgumentParser()
+    arguments.take_arguments(parser, measured, "model", sizes={"nargs": "+"})
+    arguments.call(parser, measured, lambda args, found: print(found))
+    args = parser.parse_args(["m", "--folder", "d", "--sizes", "2", "3", "--cpu"])
+    args.step(args)
+    assert capsys.readouterr().out == f"{(Path('m'), Path('d'), [2, 3], 0.5, True, None)}\n"
+    said = " ".join(parser.format_help().split())
+    assert "--folder DIR where it is" in said and "that of x, 100%" in said and "(default: 0.5)" in said
+    for words in (["m", "--sizes", "2"], ["m", "--folder", "d", "--sizes", "0"]):
+        with pytest.raises(SystemExit):
+            parser.parse_args(words)
+
+
+@pytest.mark.parametrize("name", [name for name, command in cli.COMMANDS.items() if command.module in TAKING])
+def test_every_argument_is_explained(name):
+    found = list(arguments._actions(cli.parser(name).chosen))
+    assert found and all(action.help for action in found if not isinstance(action, argparse._SubParsersAction))

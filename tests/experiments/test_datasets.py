@@ -106,7 +106,7 @@ def test_labelled_text_as_symbols(tmp_path):
         ({"train": [film] * 20 + [nothing]}, "subword", "train: a text is empty"),
     ):
         with pytest.raises(OdeTransformerError, match=message):
-            classification.write(splits, level, 10, 1, tmp_path / "none")
+            classification.write(splits, tmp_path / "none", level, 10)
 
 
 def email(body, subject, more=""):
