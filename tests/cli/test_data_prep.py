@@ -486,14 +486,14 @@ def test_text_of_one_language_replaces_nothing_of_the_users(tmp_path, capsys):
 def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch):
     file = tmp_path / "settings.json"
     for _ in range(2):
-        manifest.keep_settings(file, {"merges": "9"})
+        manifest.check_settings(file, {"merges": "9"})
     assert (manifest.setting(file, "merges"), manifest.setting(file, "other")) == ("9", "")
     with pytest.raises(TextError, match="x was not made, or not finished, by this command"):
         manifest.setting(tmp_path / "x" / "manifest.json", "merges")
     held = manifest.VERSION
     monkeypatch.setattr(manifest, "VERSION", "next")
     with pytest.raises(TextError, match=f"text_version {held} there, next now"):
-        manifest.keep_settings(file, {"merges": "9"})
+        manifest.check_settings(file, {"merges": "9"})
 
 
 def prepare_real_data(segmentation: str, out: Path) -> Path:

@@ -160,16 +160,19 @@ def _front_matter(title: str, langs: Sequence[str], record: Optional[dict[str, A
         "pipeline_tag": "translation",
         "tags": ["translation", "fairseq"],
     }
-    task = {"type": "translation", "name": f"Translation {'-'.join(langs)}"}
     results = [
-        {"task": task, "dataset": {"type": test_set, "name": test_set}, "metrics": metrics}
+        {
+            "task": {"type": "translation", "name": f"Translation {'-'.join(langs)}"},
+            "dataset": {"type": test_set, "name": test_set},
+            "metrics": metrics,
+        }
         for test_set, scores in (record["scores"] if record else {}).items()
         if (metrics := _metrics(scores))
     ]
     if results:
         about["model-index"] = [{"name": title, "results": results}]
     given = {key: value for key, value in about.items() if value is not None}
-    return yaml.dump(given, Dumper=_WithoutAnchors, sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(given, sort_keys=False, allow_unicode=True)
 
 
 def _metrics(scores: dict[str, Any]) -> list[dict[str, Any]]:
@@ -183,14 +186,6 @@ def _metrics(scores: dict[str, Any]) -> list[dict[str, Any]]:
         for name, kind in HUB_METRICS.items()
         if (value := METRICS[name].value(scores)) is not None
     ]
-
-
-class _WithoutAnchors(yaml.SafeDumper):
-    """Writes a value that occurs twice twice."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Whatever it is."""
-        return True
 
 
 def _scores(record: dict[str, Any], half: bool) -> str:

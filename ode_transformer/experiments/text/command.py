@@ -82,8 +82,7 @@ def _verify(args: argparse.Namespace) -> None:
 
 def _settings(args: argparse.Namespace) -> None:
     """Succeed if the file holds these settings, write them if there is no file, and otherwise name the differences."""
-    check = manifest.check_settings if args.required else manifest.keep_settings
-    check(args.file, as_mapping(args.settings))
+    manifest.check_settings(args.file, as_mapping(args.settings), args.required)
 
 
 def _setting(args: argparse.Namespace) -> None:

@@ -33,14 +33,6 @@ def read_mapping(path: Path) -> dict[str, Any]:
     return held
 
 
-def keep_settings(file: Path, settings: Mapping[str, str]) -> None:
-    """Compare settings with those in a file as :func:`check_settings` does; write them if there is no file."""
-    if file.exists():
-        check_settings(file, settings)
-    else:
-        write_json(file, versioned(settings))
-
-
 def setting(file: Path, name: str) -> str:
     """Return what the ``manifest.json`` of finished data says of a setting, empty if nothing."""
     return held_settings(file).get(name, "")
@@ -60,13 +52,17 @@ def held_settings(file: Path) -> dict[str, str]:
     return settings
 
 
-def check_settings(file: Path, settings: Mapping[str, str]) -> None:
-    """Compare settings with those in a ``settings.json`` or ``manifest.json``.
+def check_settings(file: Path, settings: Mapping[str, str], required: bool = False) -> None:
+    """Compare settings with those in a ``settings.json`` or ``manifest.json``; write them if there is no file.
 
     Raises:
-        TextError: there is no such file, or settings differ; the message names them.
+        TextError: there is no file that is ``required``, or settings differ; the message names them.
     """
-    wanted, held = versioned(settings), held_settings(file)
+    wanted = versioned(settings)
+    if not (required or file.exists()):
+        write_json(file, wanted)
+        return
+    held = held_settings(file)
     differ = [
         f"{k} {held.get(k)} there, {wanted.get(k)} now" for k in {**held, **wanted} if held.get(k) != wanted.get(k)
     ]

@@ -105,13 +105,10 @@ def learn(
         coverage: the share of the characters of the text, the rarest left out, that get a unit of their own.
 
     Raises:
-        SegmentationError: ``workers`` is less than 1, or SentencePiece cannot learn so many units, as where ``size`` is
-            less than the number of characters.
+        SegmentationError: SentencePiece cannot learn so many units, as where ``size`` is less than the number of
+            characters.
     """
     import sentencepiece
-
-    if workers < 1:
-        raise SegmentationError(f"--workers {workers}: must be 1 or more")
 
     failures: list[BaseException] = []
 

@@ -181,7 +181,6 @@ def _stack(stack: nn.Module, cfg: Any, side: str) -> model_spec.LayerSpec:
     for name in ("layer_norm", "layernorm_embedding"):
         if getattr(stack, name) is not None:
             _norm(getattr(spec, name), getattr(stack, name))
-    zeros = _Zeros(part.embed_dim, cfg.encoder.embed_dim)
     for into, layer in zip(spec.layer, cut, strict=True):
         for flow, place in zip("FCG", ("self_attention", "attention", "ffn"), strict=True):
             if flow not in places:
@@ -191,7 +190,7 @@ def _stack(stack: nn.Module, cfg: Any, side: str) -> model_spec.LayerSpec:
             if flow in layer:
                 _sublayer(getattr(into, place), layer[flow][1])
             else:
-                zeros.fill(getattr(into, place))
+                _fill_with_zeros(getattr(into, place), part.embed_dim, cfg.encoder.embed_dim)
     return spec
 
 
@@ -225,31 +224,24 @@ def _sublayer(spec: model_spec.LayerSpec, row: Sublayer) -> None:
         spec.relative_position_values = model_spec.OPTIONAL if values is None else _numpy(values)
 
 
-class _Zeros:
-    """Sub-layers that add nothing. Those of one stack share their tensors.
+def _fill_with_zeros(spec: model_spec.LayerSpec, width: int, memory: int) -> None:
+    """Fill a specification of an attention or a feed-forward so that it adds nothing.
 
     Args:
+        spec: the specification.
         width: C, the width.
         memory: the width of the encoder.
     """
-
-    def __init__(self, width: int, memory: int):
-        self.width = width
-        self.inner = 8  # feed-forward dimension
-        self.norm = np.ones(width, np.float32), np.zeros(width, np.float32)
-        self.memory = memory
-
-    def fill(self, spec: model_spec.LayerSpec) -> None:
-        """Fill a specification of an attention or a feed-forward."""
-        spec.layer_norm.gamma, spec.layer_norm.beta = self.norm
-        if isinstance(spec, attention_spec.MultiHeadAttentionSpec):
-            own = [(3 * self.width, self.width)]
-            sizes = own if len(spec.linear) == 2 else [(self.width, self.width), (2 * self.width, self.memory)]
-            linears, sizes = spec.linear, [*sizes, (self.width, self.width)]
-        else:
-            linears, sizes = (spec.linear_0, spec.linear_1), [(self.inner, self.width), (self.width, self.inner)]
-        for linear, size in zip(linears, sizes, strict=True):
-            linear.weight, linear.bias = np.zeros(size, np.float32), np.zeros(size[0], np.float32)
+    spec.layer_norm.gamma, spec.layer_norm.beta = np.ones(width, np.float32), np.zeros(width, np.float32)
+    if not isinstance(spec, attention_spec.MultiHeadAttentionSpec):
+        inner = 8  # feed-forward dimension
+        linears, sizes = (spec.linear_0, spec.linear_1), [(inner, width), (width, inner)]
+    elif len(spec.linear) == 2:
+        linears, sizes = spec.linear, [(3 * width, width), (width, width)]
+    else:
+        linears, sizes = spec.linear, [(width, width), (2 * width, memory), (width, width)]
+    for linear, size in zip(linears, sizes, strict=True):
+        linear.weight, linear.bias = np.zeros(size, np.float32), np.zeros(size[0], np.float32)
 
 
 def _linear(spec: common_spec.LinearSpec, module: Optional[nn.Linear], scale: float = 1.0, identity: int = 0) -> None:
