@@ -297,7 +297,10 @@ corpus_options() {
 # corpus [SETTING...]: begin with these settings, and those that all such corpora have.
 corpus() {
     origin=${RAW_DIR:+RAW_DIR} needs=(tar gzip sha256sum "${needs[@]}")
-    origin=${origin:-download}
+    origin=${origin:-download} out=${out:-$root/data-bin/$name}
+    if grep -qs '"tokeniser": "moses' "$out/manifest.json"; then # by Moses' own programs, of an earlier version
+        tokeniser=$("${text_tool[@]}" setting "$out/manifest.json" tokeniser)
+    fi
     begin "$@" tokeniser="$tokeniser" merges="$merges"
     if [[ $dry_run -eq 0 ]]; then mkdir -p "$text/download" "$text/unpacked"; fi
 }

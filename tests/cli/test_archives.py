@@ -286,7 +286,10 @@ def answers(archives, base):
         "wmt16 here": command(*wmt16, base / "dry" / "out", **from_folder(archives)),
         "wmt16 nowhere": command(*wmt16, base / "dry" / "out"),
         "wmt16 begun": command(*wmt16, base / "begun"),
+        "moses": command("iwslt14-de-en", "--out", base / "moses"),
     }
+    settings = {"text_version": "3", "protocol": "fairseq", "tokeniser": "moses-fd06cdf", "merges": "10000"}
+    write_json(base / "moses" / "manifest.json", {"settings": settings})
     for script, words, message in WRONG_OPTIONS:
         asked[message] = command(script, *words)
     for published in (3, 4):
@@ -304,6 +307,10 @@ def test_missing_tools_and_archives(answers):
     assert "sha256sum is needed and not installed" in answers["tool"].stderr
     assert answers["archive"].returncode == 1
     assert "holds no training-parallel-ep-v8.tgz, so it is downloaded from file:///none" in answers["archive"].stderr
+
+
+def test_data_that_moses_own_programs_made_are_complete(answers):
+    assert answers["moses"].returncode == 0 and "is complete" in answers["moses"].stderr
 
 
 def test_archives_that_raw_dir_lacks_are_downloaded(answers):
