@@ -163,8 +163,8 @@ def _nearest(value: str, valid: Sequence[str]) -> str:
 def take_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any], *first: str, **more: Any) -> None:
     """Give a parser the arguments of a function: names, types, defaults, and as help what its docstring says of them.
 
-    A whole number is 1 or more; a file is a folder if its name or its help says so. What is written to ``output`` must be
-    a file that can be written, ``output_dir`` new or empty.
+    A whole number is 1 or more; a file is a folder if its name or its help says so. ``output`` must be a file that can
+    be written, ``output_dir`` new or empty.
 
     Args:
         parser: the parser.

@@ -2,7 +2,7 @@
 
 import argparse
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -125,7 +125,16 @@ def test_a_command_has_the_arguments_of_its_function(capsys):
             parser.parse_args(words)
 
 
+def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from actions(inner)
+        else:
+            yield action
+
+
 @pytest.mark.parametrize("name", [name for name, command in cli.COMMANDS.items() if command.module in TAKING])
 def test_every_argument_is_explained(name):
-    found = list(arguments._actions(cli.parser(name).chosen))
-    assert found and all(action.help for action in found if not isinstance(action, argparse._SubParsersAction))
+    found = list(actions(cli.parser(name).chosen))
+    assert found and all(action.help for action in found)

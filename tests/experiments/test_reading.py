@@ -215,11 +215,11 @@ def test_samples_that_do_not_fit_are_named(data, tmp_path, published, own):
             (data / "valid.spans").write_text(kept)
     files = published / "train-v1.1.json", published / "dev-v2.0.json"
     with pytest.raises(OdeTransformerError, match="are of two versions"):
-        squad_data.write(*files, own, 48, 16, 20, tmp_path / "x")
+        squad_data.write(*files, own, tmp_path / "x", 48, 16, 20)
     with pytest.raises(
         OdeTransformerError, match="--stride 25: must be at most 24, the room that --max-symbols 48 leaves"
     ):
-        squad_data.write(*files, own, 48, 25, 20, tmp_path / "x")
+        squad_data.write(*files, own, tmp_path / "x", 48, 25, 20)
 
 
 # SQuAD: answers and scores
