@@ -136,5 +136,6 @@ def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 @pytest.mark.parametrize("name", [name for name, command in cli.COMMANDS.items() if command.module in TAKING])
 def test_every_argument_is_explained(name):
-    found = list(actions(cli.parser(name).chosen))
+    (command,) = (action for action in cli.parser(name)._actions if action.dest == "command")
+    found = list(actions(command.choices[name]))
     assert found and all(action.help for action in found)
