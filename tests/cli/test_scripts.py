@@ -374,7 +374,7 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
 
 
 def test_a_training_that_ended_early_is_averaged_in_the_end(recipe, programs, tmp_path, capsys):
-    """Its patience left two of three checkpoints: the user is told after it, and nothing is lost."""
+    """Its patience left two of three checkpoints: the user is told before it and after it, and nothing is lost."""
 
     def average(**values):
         path = changed(recipe, tmp_path / "x", lambda tree: tree.update(average=values))
@@ -383,6 +383,7 @@ def test_a_training_that_ended_early_is_averaged_in_the_end(recipe, programs, tm
 
     status, said = average(last_epochs=3)
     assert status == 1 and names(programs).count("fairseq-train") == 1
+    assert "warning: average.last_epochs 3: training may leave fewer of these checkpoints, if --patience 1" in said
     assert "is finished and kept" in said and "set average.fewer to true, or average.last_epochs to 2" in said
     assert average(last_epochs=3, fewer=True)[0] == 0 and average(last_epochs=2)[0] == 0
     averaged = checkpoints.load(tmp_path / "run" / "average.pt")["averaged_from"]

@@ -486,6 +486,24 @@ def test_flags_of_an_evaluation_of_ours_are_checked(tmp_path, name, flags, messa
         recipes.load(f"{tmp_path}/x.yaml/{row}")
 
 
+def test_a_row_that_is_added_to_another_says_so(tmp_path, capsys):
+    """Its batch and learning rate are the other's, although its file names neither."""
+    base = {**sound(), "rows": {"macaron": {"train": {"batches": 32, "flags": {"lr": 7, "dropout": 0.3}}}}}
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
+    rows = {"macaron": {"train": {"flags": {"dropout": 0.1}}}, "mine": {"train": {"flags": {"lr": 1}}}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"extends": "base.yaml", "rows": rows}))
+    (tmp_path / "same.yaml").write_text(yaml.safe_dump({"extends": "base.yaml", "description": "other data"}))
+    said = "row macaron is added to the row of that name that the file extends, and has from it train.batches 32, "
+    assert cli.main(["recipe", "check", f"{tmp_path}/mine.yaml"]) == 0
+    error = capsys.readouterr().err
+    assert f"warning: {tmp_path}/mine.yaml: {said}train.flags.lr 7\n" in error and error.count("warning: ") == 1
+    assert cli.main(["run", f"{tmp_path}/mine.yaml/macaron", "--cpu", "--dry-run"]) == 0
+    assert said in capsys.readouterr().err
+    for other in ("mine.yaml/mine", "same.yaml/macaron", "quickstart/macaron-tiny"):  # a row or a table of its own
+        name = other if other.startswith("quickstart") else f"{tmp_path}/{other}"
+        assert not recipes.added_to(name)
+
+
 @pytest.mark.parametrize("text", ["- a list", "a: [", ""])
 def test_a_file_that_is_no_recipe_is_named(tmp_path, text):
     with pytest.raises(RecipeError, match=r"r\.yaml"):

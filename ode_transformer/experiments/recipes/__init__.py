@@ -26,7 +26,7 @@ from ... import plugins
 from ...paths import ROOT  # noqa: F401  others read recipes.ROOT
 from . import checks, files
 from .checks import OWN_FLAGS  # noqa: F401  this room's interface, as the following
-from .files import CONFIGS, group, groups, is_there, listed, names  # noqa: F401
+from .files import CONFIGS, added_to, group, groups, is_there, listed, names  # noqa: F401
 from .schema import (  # noqa: F401
     PRECISIONS,
     SCALES,

@@ -99,6 +99,32 @@ def find(name: str) -> tuple[Path, str, str]:
     )
 
 
+def added_to(name: str) -> str:
+    """What a row of a file elsewhere has from the row of that name in a file that this one extends; empty if nothing.
+
+    Args:
+        name: of the recipe, as ``load`` takes it.
+    """
+    path, _, row = find(name)
+    tree = plain_yaml.read(path)
+    if path.is_relative_to(CONFIGS) or row not in tree.get("rows", {}):
+        return ""
+    theirs = _extended({"extends": tree.get("extends", [])}, path, ()).get("rows", {}).get(row, {})
+    own = _leaves(_extended(tree["rows"][row], path, ()))
+    rest = {key: value for key, value in _leaves(theirs).items() if key not in own}
+    found = [key if isinstance(value, list) else f"{key} {value}" for key, value in rest.items()]
+    said = f"{path}: row {row} is added to the row of that name that the file extends, and has from it "
+    return said + ", ".join(found) if found else ""
+
+
+def _leaves(tree: Mapping, prefix: str = "") -> dict[str, Any]:
+    """The values of nested mappings by their keys, joined by points."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
+
+
 def small(tree: dict, path: Path) -> dict:
     """The rehearsal of a recipe, as the file ``_small-TASK.yaml`` describes it, or ``_small.yaml`` for translation."""
     task = tree.get("task", "translation")

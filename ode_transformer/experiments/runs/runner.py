@@ -330,7 +330,8 @@ class Run:
 
     def _check_average(self, config: Any, average: bool) -> None:
         try:
-            schedule.check_average(self.recipe, config)
+            if doubt := schedule.check_average(self.recipe, config):
+                processes.say(f"warning: {doubt}")
         except RunError as error:
             if average:
                 raise
@@ -509,6 +510,8 @@ def _wanted(names: Sequence[str], scale: str, seeds: Sequence[int]) -> list[reci
     load_plugins(names)
     found = []
     for name in names:
+        if said := recipes.added_to(name):
+            processes.say(f"warning: {said}")
         recipe = recipes.load(name, scale=scale)
         its_seeds = seeds or (recipe.seeds if scale == "full" else []) or [None]
         found += [recipes.load(name, scale=scale, seed=seed) for seed in its_seeds]

@@ -10,11 +10,14 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 
-def check_average(recipe: "recipes.Recipe", config: "DictConfig") -> None:
+def check_average(recipe: "recipes.Recipe", config: "DictConfig") -> str:
     """Check that no flag keeps training from leaving the checkpoints that are to be averaged.
 
     How many there are in the end depends on the length of an epoch, too, and on ``--patience``: a training that left
     too few is kept.
+
+    Returns:
+        what may leave fewer of them, as only training can tell; empty if nothing may.
 
     Raises:
         RunError: there will be too few, or none if the recipe averages fewer; the message names the flag.
@@ -46,3 +49,11 @@ def check_average(recipe: "recipes.Recipe", config: "DictConfig") -> None:
     for flag, left in limits.items():
         if left < needed:
             raise RunError(f"average.{kind} {count}: training would leave {left:g} of these checkpoints, by {flag}")
+    said = f"average.{kind} {count}: training may leave fewer of these checkpoints"
+    if checkpoint.patience > 0:
+        return f"{said}, if --patience {checkpoint.patience} ends it early"
+    if optimization.stop_time_hours > 0:
+        return f"{said}, if --stop-time-hours ends it early"
+    if kind == "best" and count > 1:
+        return f"{said}: fairseq writes none that is worse than those it has"
+    return ""

@@ -1,5 +1,6 @@
 """Recipes as a person reads them: what they are, and the commands of their steps."""
 
+import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
@@ -92,3 +93,5 @@ def check(files: Sequence[str] = ()) -> None:
         except command_lines.FlagError as error:
             raise recipes.RecipeError(f"{name}: {error}") from error
         print(recipe.name)
+        if said := recipes.added_to(name):
+            print(f"warning: {said}", file=sys.stderr)
