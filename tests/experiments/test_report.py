@@ -103,6 +103,14 @@ def test_the_page_has_everything_and_needs_nothing(folder, capsys):
     assert "rk2-tiny, seed 1" in page.text.split("Translations: ")[1], "whose translations they are"
 
 
+def test_the_same_as_markdown(folder, capsys, tmp_path):
+    output = tmp_path / "x.md"
+    assert cli.main(["report", str(folder), "--output", str(output)]) == 0
+    text = output.read_text()
+    assert "# 3 runs of 2 recipes in runs, " in text and "### Significance" in text and "**" in text
+    assert "<td>" not in text and "| rk2-tiny | transformer-tiny | 1 | +" in text and "```bash\nfairseq-train" in text
+
+
 def test_a_classifier_is_shown_by_class(tmp_path, capsys):
     record = json.loads((ROOT / "results" / "imdb-short" / "transformer.bf16.json").read_text())
     found = record["scores"]["imdb_test"]["accuracy"]

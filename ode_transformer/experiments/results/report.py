@@ -1,9 +1,9 @@
-"""``ode-transformer report``: one self-contained page, in HTML, of all finished runs below a folder.
+"""``ode-transformer report``: one self-contained page of all finished runs below a folder, as HTML or as Markdown.
 
 The page has, for each group of recipes: a table of scores with means and deviations over seeds, the scores of
 classifiers by class, tests of significance, training curves, translations side by side, and what was run where and by
 which command. It is made from the records and from the translations that runs leave beside theirs; it loads nothing
-from elsewhere and runs no script.
+from elsewhere and runs no script. Markdown has all but the pictures.
 """
 
 import argparse
@@ -11,13 +11,14 @@ import base64
 import difflib
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
+from ... import markdown
 from ...errors import OdeTransformerError
 from ...files import write_text
 from ..arguments import at_least, output_file
@@ -99,7 +100,7 @@ class Translated(NamedTuple):
         return significance.of_folder(str(self.folder))._replace(given="")
 
 
-def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] = ()) -> str:
+def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] = (), kind: str = "html") -> str:
     """The page of all finished runs below a folder.
 
     Args:
@@ -107,6 +108,7 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
         baseline: the recipe that the others of its group are tested against; by default the group's first Transformer,
             or its first recipe.
         sentences: the numbers of those that are shown of each test set; by default those that differ most, and others.
+        kind: ``html`` or ``md``.
 
     Raises:
         OdeTransformerError: there is no record of a finished run, or none of the baseline.
@@ -126,12 +128,12 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
         its = [run for run in translated if run.recipe in by_recipe]
         tested = [row for row in recorded if row.baseline in by_recipe]
         parts = [Part("", [_scores(by_recipe)]), Part("Classes", [*_classes(by_recipe)])]
-        parts += [_significance(tested, first, its), _curves(by_recipe), *_translations(its, sentences)]
+        parts += [_significance(tested, first, its), _curves(by_recipe, kind), *_translations(its, sentences)]
         parts += [Part("Runs", [_run(record) for records in by_recipe.values() for record in records])]
         groups.append(Group(name, [part for part in parts if part.tables or part.pictures]))
     count = f"{_count(sum(map(len, found.values())), 'run')} of {_count(len(found), 'recipe')}"
     title = f"{count} in {folder.resolve().name}, {date.today():%d %B %Y}".replace(" 0", " ")
-    return _html(title, groups)
+    return (_html if kind == "html" else _markdown)(title, groups)
 
 
 def _html(title: str, groups: Sequence[Group]) -> str:
@@ -140,6 +142,25 @@ def _html(title: str, groups: Sequence[Group]) -> str:
     text = resources.files(__package__).joinpath("report.html.j2").read_text(encoding="utf-8")
     template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
     return template.render(title=title, groups=groups, generated=GENERATED).lstrip()
+
+
+def _markdown(title: str, groups: Sequence[Group]) -> str:
+    lines = [GENERATED, f"# {title}"]
+    for group in groups:
+        lines.append(f"## {group.name}")
+        for part in group.parts:
+            lines += [f"### {part.title}"] * bool(part.title)
+            for table in part.tables:
+                rows = ([cell if isinstance(cell, str) else _bold(cell) for cell in row] for row in table.rows)
+                lines += [f"**{table.summary}**"] * bool(table.summary)
+                lines += [markdown.table(table.head, rows)] * bool(table.rows)
+                lines += [table.note] * bool(table.note)
+                lines += [f"```bash\n{table.commands}\n```"] * bool(table.commands)
+    return "\n\n".join(lines) + "\n"
+
+
+def _bold(words: Iterable[tuple[str, bool]]) -> str:
+    return " ".join(f"**{word}**" if marked else word for word, marked in words)
 
 
 def _count(n: int, what: str) -> str:
@@ -236,11 +257,11 @@ def _first(by_recipe: Records) -> str:
     )
 
 
-def _curves(by_recipe: Records) -> Part:
+def _curves(by_recipe: Records, kind: str) -> Part:
     """A picture per kind of curve, with a line per recipe: its first run."""
     firsts = {name: group[0] for name, group in by_recipe.items()}
     drawings = []
-    for key, label in CURVES.items():
+    for key, label in CURVES.items() if kind == "html" else ():
         named = ((name.rpartition("/")[2], record) for name, record in firsts.items())
         drawn = [
             (f"{variant_label(name, variant(record))}, seed {_seeds(record)}", points)
@@ -363,7 +384,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "directory", metavar="DIR", type=Path, help="a folder with finished runs or records, such as runs or results"
     )
     parser.add_argument(
-        "--output", type=output_file, metavar="FILE", help="the page to write (default: DIR/report.html)"
+        "--output",
+        type=output_file,
+        metavar="FILE",
+        help="FILE.html, or FILE.md for Markdown (default: DIR/report.html)",
     )
     parser.add_argument(
         "--baseline",
@@ -386,6 +410,7 @@ def main(args: argparse.Namespace) -> int:
     output = args.output or args.directory / "report.html"
     if output.exists() and GENERATED not in output.read_text(encoding="utf-8", errors="replace")[:200]:
         raise OdeTransformerError(f"--output {output}: was not written by ode-transformer report; must be another file")
-    write_text(output, page(args.directory, args.baseline, args.sentences))
+    kind = "md" if output.suffix == ".md" else "html"
+    write_text(output, page(args.directory, args.baseline, args.sentences, kind))
     print(output)
     return 0
