@@ -18,7 +18,7 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.recipes import RecipeError
 from ode_transformer.experiments.runs import command_lines, runner, training
-from ode_transformer.experiments.runs.show import show
+from ode_transformer.experiments.runs.show import _wrapped, show
 from ode_transformer.experiments.runs.training import Place
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
@@ -312,12 +312,16 @@ def test_lists_begin_with_a_prefix_and_say_what_recipes_are(capsys):
     refused(["recipe", "list", "ode/wmt41"], "no recipe begins with 'ode/wmt41'; there are .*ode/wmt14-en-de, ", capsys)
 
 
-def test_commands_are_shown_as_they_can_be_copied(capsys):
+def test_commands_are_shown_in_lines_that_a_shell_reads_as_one(capsys):
     recipe = recipes.load("ode/wmt14-en-de/rk2-learnable")
     show(recipe.given)
-    lines = capsys.readouterr().out.splitlines()
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) < 150  # words stay whole
+    lines = shown.replace(" \\\n    ", " ").splitlines()
     assert {step.line() for step in runner.steps(recipe, Place(8, precision="fp16"))} <= set(lines)
-    assert max(len(line) for line in lines if line.startswith("#")) <= 120
+    quoted = " ".join(["prog", *["--flag", "'two  words -- and '\"'\"' a quote'"] * 9])
+    wrapped = _wrapped(quoted)
+    assert wrapped.count("\n") > 1 and shlex.split(wrapped.replace("\\\n", "")) == shlex.split(quoted)
 
 
 def test_files_of_ones_own_are_checked_row_by_row(tmp_path, capsys):

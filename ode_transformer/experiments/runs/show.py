@@ -1,5 +1,6 @@
 """Recipes as a person reads them: what they are, and the commands of their steps."""
 
+import re
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -10,7 +11,8 @@ from .. import recipes
 from . import command_lines, plan, runner
 from .training import Place
 
-WIDTH = 120  # of comments that are printed
+WIDTH = 120  # of lines that are printed
+_WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")  # of a shell
 
 
 def list_recipes(prefix: str = "", paper: bool = False) -> None:
@@ -46,10 +48,24 @@ def show(
 
 
 def _wrapped(line: str) -> str:
-    """A comment in lines of at most ``WIDTH`` characters, as far as its words allow; a command as it is, to copy."""
-    if not line.startswith("#"):
+    """A comment or a command in lines of at most ``WIDTH`` characters, as far as its words allow; the shell reads the
+    lines of a command as one.
+    """
+    if line.startswith("#"):
+        return textwrap.fill(line, WIDTH, subsequent_indent="#   ", break_long_words=False, break_on_hyphens=False)
+    words = _WORD.findall(line)
+    if " ".join(words) != line:  # of several lines, or with blanks that mean something
         return line
-    return textwrap.fill(line, WIDTH, subsequent_indent="#   ", break_long_words=False, break_on_hyphens=False)
+    parts = words[:1]
+    for word in words[1:]:  # a flag stays with its values
+        parts = [*parts, word] if word.startswith(("-", "&&", ">>")) else [*parts[:-1], f"{parts[-1]} {word}"]
+    lines = parts[:1]
+    for part in parts[1:]:
+        if len(lines[-1]) + len(part) + 3 <= WIDTH:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(f"    {part}")
+    return " \\\n".join(lines)
 
 
 def _about(recipe: recipes.Recipe, devices: int, precision: str) -> list[str]:
