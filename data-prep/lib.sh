@@ -5,6 +5,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
 checksums=$share/data-prep/checksums
+[[ -z ${TOKENISER:-} ]] || die "TOKENISER=$TOKENISER: must not be set; text is tokenized by sacremoses, as Moses does"
 dry_run=0
 out='' needs=(python)
 # The work on text: `prepare` makes binarized data of a parallel corpus, `binarise` of text of one language.
