@@ -1,5 +1,6 @@
 """Logs are read into curves; what is no log, or a run without its scores, is named."""
 
+import itertools
 import json
 import math
 import re
@@ -180,17 +181,15 @@ def test_translations_are_kept_beside_a_record(tmp_path, monkeypatch, plain, lin
 
 
 def test_the_scores_on_the_page_of_results_are_those_of_records():
-    """Tokenised BLEU / sacreBLEU / chrF2, of systems with one seed."""
+    """sacreBLEU of three test sets, of systems with one seed."""
     known = set()
     for path in RECORDS:
-        for score in json.loads(path.read_text(encoding="utf-8"))["scores"].values():
-            if "tokenised" not in score:
-                continue
-            bleu, chrf = (score[kind]["bleu"] for kind in ("tokenised", "sacrebleu")), score["chrf"]["score"]
-            known.add(" / ".join([*(f"{x:.2f}" for x in bleu), f"{chrf:.1f}"]))
+        scores = json.loads(path.read_text(encoding="utf-8"))["scores"].values()
+        values = [f"{score['sacrebleu']['bleu']:.2f}" for score in scores if "sacrebleu" in score]
+        known |= {" / ".join(three) for three in itertools.permutations(values, 3)}
     page = re.sub(r"\\\*|†", "", (ROOT / "docs" / "results.md").read_text(encoding="utf-8"))
-    printed = re.findall(r"\d+\.\d\d / \d+\.\d\d / \d+\.\d\b(?! ±|\d)", page)
-    assert len(printed) > 50 and not set(printed) - known
+    printed = re.findall(r"\d+\.\d\d / \d+\.\d\d / \d+\.\d\d\b(?! ±)", page)
+    assert len(printed) > 10 and not set(printed) - known
 
 
 def test_results_hold_nothing_else_than_records_tables_and_pictures_of_them():
