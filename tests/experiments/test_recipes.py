@@ -4,6 +4,7 @@ import ast
 import functools
 import re
 import shlex
+import sys
 from dataclasses import replace
 
 import pytest
@@ -728,3 +729,10 @@ def test_flags_that_fairseq_cannot_read_are_named(flags):
     words = ["data", "--arch", "transformer", "--task", "translation", *flags]
     with pytest.raises(OdeTransformerError, match="fairseq-train refuses its flags: "):
         command_lines.configuration(words)
+
+
+def test_the_folder_of_a_plugin_may_be_named_from_anywhere(tmp_path, monkeypatch):
+    """fairseq's parsers look for ``--user-dir`` among the words of the process, from the top of the clone."""
+    monkeypatch.setattr("sys.argv", ["ode-transformer", "--user-dir", "not-there"])
+    command_lines.check(runner.steps(load(tmp_path, sound()), Place()))
+    assert sys.argv[1:] == ["--user-dir", "not-there"]

@@ -85,7 +85,7 @@ COMMANDS = {
         ".results.tables", "print tables of measured results beside the papers' numbers", group="reproduce"
     ),
     "compare": Command(".results.significance", "test whether systems differ from a baseline", group="reproduce"),
-    "report": Command(".results.report", "write an HTML page of finished runs", group="reproduce"),
+    "report": Command(".results.report", "write a page of finished runs, in HTML or Markdown", group="reproduce"),
     "dataset": Command(".tasks.command", "read a published data set", "add_dataset_arguments", group="data"),
     "text": Command(".text.command", "prepare text, and describe data that fairseq-preprocess made", group="data"),
     "bench": Command(

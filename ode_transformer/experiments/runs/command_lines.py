@@ -5,6 +5,7 @@ torch and fairseq are imported by the functions that need them.
 
 import argparse
 import contextlib
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,11 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 
     from ... import models  # noqa: F401  registers the architectures
 
-    parser = getattr(options, PARSERS[words[0]])()
+    given, sys.argv = sys.argv, sys.argv[:1]  # where fairseq would read --user-dir, which is from another folder
+    try:
+        parser = getattr(options, PARSERS[words[0]])()
+    finally:
+        sys.argv = given
 
     def error(message: str) -> None:
         raise FlagError(f"{words[0]} refuses its flags: {plain_message(message, parser)}")
