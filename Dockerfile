@@ -3,7 +3,7 @@
 # docker run -v "$PWD:/work" ode-transformer run quickstart/macaron-tiny          data-bin/ and runs/ of this folder
 FROM python:3.12-slim
 ARG INDEX=https://download.pytorch.org/whl/cpu
-RUN apt-get update && apt-get install -y --no-install-recommends curl perl xz-utils && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends curl xz-utils && rm -rf /var/lib/apt/lists/*
 COPY . /source
 RUN pip install --no-cache-dir --extra-index-url $INDEX -c /source/constraints.txt /source && rm -r /source
 WORKDIR /work

@@ -178,7 +178,7 @@ def _model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[s
     if not ours and (nested := sorted(name for name in _NESTED if stored.get(name) is not None)):
         raise CheckpointError(f"{path}: its model {model} has options that are not read here: {', '.join(nested)}")
     options = {name: value for name, value in stored.items() if name in known}
-    most = len(state["model"])  # Each layer has at least one tensor; `_opened` checks widths.
+    most = len(state["model"])  # Each layer has at least one tensor; `open_state` checks widths.
     for name, value in options.items():
         kind = next((kind for kind in typing.get_args(known[name]) if kind is not type(None)), known[name])
         if value is not None and name not in EVALUATED and not _is_plain(value, kind):

@@ -307,9 +307,9 @@ def _near_euler(after: nn.Module, outcomes: dict[str, str]) -> None:
             outcomes[f"{name}.weight"] = "new, identity"
 
 
-_UNWEIGHTED = ("fixed", "ones", "scalars")
+_CAN_BE_EULER = ("fixed", "ones", "scalars")
 _EQUAL = {
-    "coefficients": _UNWEIGHTED,  # others are never (1, 0)
+    "coefficients": _CAN_BE_EULER,  # others are never (1, 0)
     "encoder_history": ("none", "denseformer"),  # others normalize the outputs of layers, or begin as their mean
     "decoder_history": ("none", "denseformer"),
     "splitting": ("lie-trotter",),
@@ -331,7 +331,7 @@ def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Ma
     ]
     for option in ("integrator", "decoder_integrator"):
         weighted = chosen["coefficients"] == "scalars" and INTEGRATORS.named(chosen[option]).weights
-        if chosen["coefficients"] in _UNWEIGHTED and chosen[option] != "euler" and not weighted:
+        if chosen["coefficients"] in _CAN_BE_EULER and chosen[option] != "euler" and not weighted:
             reasons.append(f"{flag(option)} {chosen[option]} with --coefficients {chosen['coefficients']}")
     widths = " and ".join(dict.fromkeys(chosen[name] for name in _INNER))
     norm = "" if values["encoder_normalize_before"] else ", post-norm"

@@ -86,7 +86,7 @@ def output_file(text: str) -> Path:
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text}: is a folder, must be a file")
-    if not path.exists():
+    if not path.exists() or path.is_file():
         above = next(folder for folder in Path(os.path.realpath(path)).parents if folder.exists())
         if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
             raise argparse.ArgumentTypeError(f"{text}: cannot be written, {above} is no folder to write in")

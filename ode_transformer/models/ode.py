@@ -146,7 +146,7 @@ _LENGTH = "released code: --max-relative-length, below 1 without relative positi
 class ReleasedConfig(OdeConfig):
     """What checkpoints of the released ODE Transformer and of the released PCformer store, by its names there."""
 
-    enc_calculate_num: int = option(2, "released code: evaluations of an encoder layer")
+    enc_calculate_num: int = option(2, "released code: evaluations of an encoder layer: 1, 2 or 4; PCformer 2, 3 or 4")
     encoder_history_type: Optional[str] = option("learnable_dense", "released code: --encoder-history")
     decoder_history_type: Optional[str] = option("learnable_dense", "released code: --decoder-history")
     encoder_integration_type: str = option("avg", _INTEGRATION)
@@ -168,7 +168,7 @@ def one_of(name: str, value: Any, valid: Mapping[Any, str]) -> str:
 class ReleasedModel(OdeModel):
     """Builds the model that a checkpoint of released code holds, from the options that it stores."""
 
-    config_class: type
+    own: str  # the options of the released code that say what ours would, for messages
 
     @classmethod
     def translated(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -196,11 +196,11 @@ class ReleasedModel(OdeModel):
                     f"{name} {integration!r}: must be 'avg' with {side}_history_type 'dense', which is a mean here"
                 )
             ours.setdefault(f"{side}_history", history or "none")
-        for name in ours.keys() & values.keys():
+        for name in [name for name in ours if name in values]:
             if values[name] != (usual := getattr(OdeConfig(), name)):
                 raise OdeTransformerError(
                     f"{flag(name)} {values[name]}: must be left at {usual} in an architecture of the released code, "
-                    "whose own options say it"
+                    f"whose own options say it: {cls.own}"
                 )
         return OdeModel.build_model(OdeConfig(**values | ours), task)
 
@@ -219,6 +219,7 @@ class ReleasedOdeModel(ReleasedModel):
     """Builds the model of a checkpoint of the released ODE Transformer."""
 
     config_class = ReleasedOdeConfig
+    own = "--rk-type, --enc-calculate-num and --encoder-history-type"
 
     @classmethod
     def translated(cls, values: dict[str, Any]) -> dict[str, Any]:

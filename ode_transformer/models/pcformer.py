@@ -5,11 +5,11 @@ Li et al. 2024, "Predictor-Corrector Enhanced Transformers with Exponential Movi
 the paper. ``modules/pcformer.py`` has the equations of a layer.
 
 In terms of this package's options, the predictor P = x_l + sum_j a (1 - a)^(n - j) F_j, F_j the stages of a step from
-x_l, is any Runge-Kutta ``--integrator``, its stages are weighted by
-``--coefficients ema`` (one number for the stack; with ``--gate-sharing per-layer`` one per layer; ``ema-channels`` has
-one per channel), and the corrector is ``--encoder-history corrector``. ``--rk-norm`` adds norms, which the layers
-share: the predictor is then N_0(x_l) + sum_j a (1 - a)^(n - j) N_j(F_j), and all stages but the first start from
-N_0(x_l). The decoder takes Euler steps and has the learnable dense history. Relative positions are in the encoder only.
+x_l, is any Runge-Kutta ``--integrator``, its stages are weighted by ``--coefficients ema`` (one number for the stack;
+with ``--gate-sharing per-layer`` one per layer; ``ema-channels`` has one per channel), and the corrector is
+``--encoder-history corrector``. ``--rk-norm`` adds norms, which the layers share: the predictor is then N_0(x_l) +
+sum_j a (1 - a)^(n - j) N_j(F_j), and all stages but the first start from N_0(x_l). The decoder takes Euler steps and
+has the learnable dense history. Relative positions are in the encoder only.
 
 Where the released code differs:
 
@@ -44,7 +44,7 @@ _CORRECTOR = "rk_predicotor_multistep_corrector"
 class ReleasedPCformerConfig(ReleasedConfig):
     """The options that a checkpoint of the released PCformer stores."""
 
-    encoder_history_type: str = _CORRECTOR
+    encoder_history_type: str = option(_CORRECTOR, "released code: the corrector, under that name")
     enc_learnable_type: str = option("ema", "released code: ema, gated, or RK, the classical weights")
     alpha_type: str = option("scalar", "released code: scalar, or vector (one number per channel)")
     layer_wise: bool = option(False, "released code: whether each layer has its own alpha")
@@ -65,6 +65,7 @@ class ReleasedPCformerModel(ReleasedModel):
     """Builds the model of a checkpoint of the released PCformer."""
 
     config_class = ReleasedPCformerConfig
+    own = "--enc-calculate-num, --enc-learnable-type and --alpha-type"
 
     @classmethod
     def translated(cls, values: dict[str, Any]) -> dict[str, Any]:

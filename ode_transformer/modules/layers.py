@@ -184,7 +184,7 @@ class SplitLayer(nn.Module):
         """A step of size h from y, (T, B, C), and what the next layer needs besides.
 
         Macaron Net's equations 17 to 19 are the sub-steps in turn. The ODE Transformer's equations 12 to 19 are the
-        integrator's step, where F is the increment of the whole layer.
+        integrator's step, where F is the increment of the whole layer; its gate, 25 and 26, is a ``Coefficients``.
         """
         return split_step(self.substeps(context), y, carried, h)
 

@@ -66,6 +66,10 @@ class Flow(nn.Module):
 
     def __init__(self, dim: int, method: str = "rk4", step: float = 4.0, horizon: float = math.inf):
         super().__init__()
+        if method not in FLOW_METHODS:
+            raise ValueError(f"method {method}: must be one of {', '.join(FLOW_METHODS)}")
+        if not horizon > 0:
+            raise ValueError(f"horizon {horizon}: must be a positive number of tokens")
         if not SMALLEST_STEP <= step < math.inf:
             raise ValueError(f"step {step}: must be a number of tokens, {SMALLEST_STEP} or more")
         self.method, self.step, self.horizon = method, step, horizon

@@ -39,6 +39,9 @@ class Table(UserDict[str, T]):
             raise ValueError(f"{self.option} {name!r}: must be added before ode_transformer.models is imported")
         super().__setitem__(name, method)
 
+    def __delitem__(self, name: str) -> None:
+        raise ValueError(f"{self.option} {name!r}: cannot be removed")
+
     def choices(self) -> list[str]:
         """The names. No method can be added after this call."""
         self._closed = True

@@ -91,10 +91,10 @@ def write_graphs(folder, wrong=""):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("input", "cannot be computed: .*source"),
-        ("output", "cannot be computed: .*symbols"),
-        ("unknown", "cannot be computed: "),
-        ("grown", "is damaged, or not of this version: 'wide'"),
+        ("input", r"encoder.onnx has the inputs \['text'\], must have source"),
+        ("output", "decoder.onnx has no output symbols"),
+        ("unknown", "decoder.onnx has an input other, which nothing gives"),
+        ("grown", r"decoder.onnx has no input wide of numbers for its output wide\.next"),
         ("loop", "decoder.onnx has an operator Loop"),
         ("rows", r"its cache is of shape \[1\], must have a row per sentence"),
         ("width", r"its log_probs are of shape \(2, 1, 51\), must be \(2, 1, "),

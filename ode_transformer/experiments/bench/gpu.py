@@ -248,7 +248,7 @@ def launches(record: Mapping[str, Any]) -> str:
     rows = [
         (
             name,
-            f"{its['eager']['kernels_milliseconds']:.1f} ms",
+            f"{its['eager']['kernels_milliseconds']:.1f} ms" if "eager" in its else "",
             *(f"{its[m]['launches']:,}; {its[m]['reserved_mib']:,} MiB" if m in its else "" for m in modes),
         )
         for name, its in by_system.items()

@@ -169,20 +169,24 @@ def _count(n: int, what: str) -> str:
 
 def _scores(by_recipe: Records) -> Table:
     """A row per recipe and precision, with the papers' numbers; below it the signatures."""
-    rows, test_sets = [], dict.fromkeys(t for group in by_recipe.values() for record in group for t in record["scores"])
+    rows, notes = [], ["± is the standard deviation over seeds"]
+    test_sets = dict.fromkeys(t for group in by_recipe.values() for record in group for t in record["scores"])
     for name, group in by_recipe.items():
         for kind, mine in tables.by_variant(group).items():
             row = tables.Row(variant_label(name.rpartition("/")[2], kind), name, {}, records=mine)
             for test_set, metric in itertools.product(test_sets, METRICS):
                 cell = tables.cell(test_set, metric, mine)
                 papers = [paper["scores"].get(test_set, {}).get(metric) for paper in mine[0]["paper"]]
-                cell.paper = next((value for value in papers if value is not None), None)
+                printed = list(dict.fromkeys(value for value in papers if value is not None))
+                cell.paper = next(iter(printed), None)
+                if more := ", ".join(f"{value:g}" for value in printed[1:]):
+                    notes.append(f"{row.label}: the paper prints {more}, too, on {test_set}")
                 if cell.paper is not None or (cell.measured and metric != "transevolve"):  # which is in few tables
                     row.cells[test_set, metric] = cell
             rows.append(row)
     rows += tables.source_row(rows)
-    notes = [f"{label}: {signature}" for label, signature in tables.signatures(rows)]
-    return Table(*tables.printable(rows), "; ".join(["± is the standard deviation over seeds", *notes]) + ".")
+    notes += [f"{label}: {signature}" for label, signature in tables.signatures(rows)]
+    return Table(*tables.printable(rows), "; ".join(notes) + ".")
 
 
 def _classes(by_recipe: Records) -> Iterator[Table]:

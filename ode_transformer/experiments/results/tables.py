@@ -52,6 +52,7 @@ def mean(values: Sequence[float], seeds: int, digits: int = 2, mark: str = "") -
         digits: after the decimal point.
         mark: what stands behind the numbers.
     """
+    digits = digits or int(len(values) > 1)  # a mean of counts is no count
     spread = f" ± {deviation(values):.{digits}f}" if len(values) > 1 else ""
     some = f" ({len(values)} of {seeds} seeds)" if len(values) < seeds else ""
     return f"{statistics.mean(values):.{digits}f}{spread}{mark}{some}" if values else ""

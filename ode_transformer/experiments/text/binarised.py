@@ -65,6 +65,9 @@ def binarise(
     Raises:
         TextError: there is a dictionary already, or an existing one cannot be read.
     """
+    for lang in langs:
+        if (data / f"dict.{lang}.txt").exists():
+            raise TextError(f"{data}: holds dict.{lang}.txt already; take another folder")
     training = [text / f"{splits[0]}.{lang}" for lang in langs]
     for dictionary in dictionaries:
         symbols_of(dictionary)  # a bad one is refused before anything is written

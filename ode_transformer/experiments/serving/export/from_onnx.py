@@ -53,11 +53,27 @@ class Reader(Exported):
         self.grown = [output.name for output in self.decoder.get_outputs() if output.name.endswith(NEXT)]
         self.growing = {name.removesuffix(NEXT) for name in self.grown}
         self.inputs = {given.name: given for given in self.decoder.get_inputs()}
+        self._check_graphs()
         empty = {name: self.inputs[name] for name in self.growing - set(self.of_source)}
         self.empty = {  # before the first step: the types and the shapes, without the sentences
             name: (_TYPES[given.type], [size if isinstance(size, int) else 0 for size in given.shape[1:]])
             for name, given in empty.items()
         }
+
+    def _check_graphs(self) -> None:
+        """Check the inputs and outputs of both graphs by their names, and the types of those that begin empty."""
+        there = {output.name for output in self.decoder.get_outputs()}
+        if lacking := sorted({"log_probs", "values", "symbols"} - there):
+            raise ExportError(f"decoder.onnx has no output {lacking[0]}")
+        read = [given.name for given in self.encoder.get_inputs()]
+        if read != ["source"]:
+            raise ExportError(f"encoder.onnx has the inputs {read}, must have source")
+        if unknown := sorted(self.inputs.keys() - {"tokens", "order", "count", *self.of_source, *self.growing}):
+            raise ExportError(f"decoder.onnx has an input {unknown[0]}, which nothing gives")
+        for name in sorted(self.growing - set(self.of_source)):
+            given = self.inputs.get(name)
+            if given is None or given.type not in _TYPES or not given.shape:
+                raise ExportError(f"decoder.onnx has no input {name} of numbers for its output {name}{NEXT}")
 
     def _read(self, side: int, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
         """The numbers of the symbols of sentences; ``side`` is 0 for sources and 1 for targets."""
