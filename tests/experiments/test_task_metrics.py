@@ -432,6 +432,8 @@ def test_accuracy_and_what_becomes_of_each_class():
     assert sum(row["recall"] * row["examples"] for row in report.values()) / 8 == pytest.approx(found["value"])
     assert report["b"] == {"precision": 60.0, "recall": 75.0, "f1": pytest.approx(200 / 3), "examples": 4}
     assert report["c"]["precision"] == 0.0
+    none = accuracy.take(["a", "b"], ["b", "a"])["report"]  # right: counts stay whole numbers, which records must hold
+    assert [type(row["examples"]) for row in none.values()] == [int, int]
 
 
 LENGTHS = (3, 9, 5, 2, 7, 4)

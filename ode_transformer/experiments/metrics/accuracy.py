@@ -31,7 +31,7 @@ def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
 
     golds, taken, classes = list(golds), list(taken), sorted({*golds, *taken})
     confusion = confusion_matrix(golds, taken, labels=classes)
-    *scores, examples = precision_recall_fscore_support(golds, taken, labels=classes, zero_division=0.0)
+    *scores, _ = precision_recall_fscore_support(golds, taken, labels=classes, zero_division=0.0)
     rows = [
         dict(zip(("precision", "recall", "f1"), map(float, row), strict=True)) for row in 100 * np.transpose(scores)
     ]
@@ -41,7 +41,9 @@ def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
         "examples": len(golds),
         "classes": classes,
         "confusion": confusion.tolist(),
-        "report": {name: row | {"examples": n} for name, row, n in zip(classes, rows, examples.tolist(), strict=True)},
+        "report": {
+            name: row | {"examples": n} for name, row, n in zip(classes, rows, confusion.sum(1).tolist(), strict=True)
+        },
     }
 
 
