@@ -5,7 +5,7 @@
 .PHONY: help install demo test test-all lint docs links tables
 
 # The first that starts, which a shim of pyenv may not. There is a wheel of fairseq for 3.12; on others it is built.
-PYTHON ?= $(shell for python in python3.12 python3.11; do $$python -c '' 2>&- && echo $$python && exit; done; echo python3)
+PYTHON ?= $(shell for python in python3.12 python3.11 python3.13; do $$python -c '' 2>&- && echo $$python && exit; done; echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
@@ -15,7 +15,7 @@ help:
 
 # Where fairseq is built, it is against the installed torch; an isolated build would download a second one.
 $(VENV)/installed: setup.py constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 13) else "Python 3.11 or 3.12 is needed (PYTHON=...)")'
+	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11, 3.12 or 3.13 is needed (PYTHON=...)")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --upgrade pip
 	$(BIN)/pip install -c constraints.txt torch==2.13.0 numpy cython wheel setuptools
