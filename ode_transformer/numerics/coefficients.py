@@ -24,6 +24,9 @@ def weighted_sum(
         weights: numbers, or tensors that broadcast to the terms.
         terms: one tensor per weight, all of the same shape.
         total: where the sum begins; 0 if None.
+
+    Raises:
+        ValueError: there is nothing to sum: no total, and no term with a weight other than 0.
     """
     for weight, term in zip(weights, terms, strict=True):
         if isinstance(weight, Tensor):

@@ -62,6 +62,9 @@ class Flow(nn.Module):
         method: one of ``FLOW_METHODS``.
         step: the number of tokens, also a fraction, that one step of the solver spans; in evaluation the most of them.
         horizon: the position, in tokens, up to which the equation is solved; beyond it b continues along its tangent.
+
+    Raises:
+        ValueError: the method is unknown, the step is below ``SMALLEST_STEP``, or the horizon is not positive.
     """
 
     def __init__(self, dim: int, method: str = "rk4", step: float = 4.0, horizon: float = math.inf):
@@ -177,6 +180,9 @@ class Recurrence(nn.Module):
         dim: C, the width, even.
         layers: 1 or 2.
         input: ``scalar`` or ``vector``.
+
+    Raises:
+        ValueError: the width is odd.
     """
 
     def __init__(self, dim: int, layers: int = 1, input: str = "scalar"):

@@ -36,6 +36,9 @@ class ButcherTableau(Integrator):
         a: one row per stage; row i weights the i stages before it (beta in equation 10).
         b: the weight of each stage in the result (gamma in equation 8); they sum to 1, or the method would integrate
             another equation.
+
+    Raises:
+        ValueError: a row has the wrong length, a weight is not finite, or b does not sum to 1.
     """
 
     a: tuple[tuple[float, ...], ...]
@@ -157,6 +160,9 @@ class Polynomial(Integrator):
     For a linear f, two powers of weight 1 are the first terms of backward Euler's expansion 1 / (1 - hf) = 1 + hf +
     (hf)^2 + ..., and the order is 1. Where f(0) is not 0, the second power is an error of the size of the step, and the
     method is not consistent.
+
+    Raises:
+        ValueError: there are no weights.
     """
 
     weights: tuple[float, ...]
@@ -202,6 +208,9 @@ class Multistep(Integrator):
         increments: (t, learned) -> the weight of each F_l, l <= t, that the step uses.
         initial: depth -> the learned weights at the start of training, as nested lists; None if nothing is learned.
             ``states`` and ``increments`` receive their current values as ``learned``.
+
+    Raises:
+        ValueError: the weights of the states do not sum to 1.
     """
 
     states: Weights

@@ -46,6 +46,9 @@ class Splitting:
         fractions: one positive fraction of the step per flow; those of F sum to 1, and so do those of G, or the scheme
             would solve another equation.
         together: whether all flows are evaluated from the state at the beginning of the step, and added.
+
+    Raises:
+        ValueError: flows and fractions do not describe a consistent splitting.
     """
 
     flows: str
