@@ -136,7 +136,7 @@ def load_tensors(path: str | Path, kind: type[CheckpointError] = CheckpointError
     """The tensors of a ``.safetensors`` file, by their names.
 
     Raises:
-        CheckpointError: or that ``kind`` of it: the file is damaged, or has tensors of a type that is not for weights.
+        CheckpointError: the file is damaged, or has tensors of a type that is not for weights; of the class ``kind``.
     """
     from safetensors.torch import load_file
 

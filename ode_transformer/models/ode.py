@@ -223,11 +223,9 @@ class ReleasedOdeModel(ReleasedModel):
 
     @classmethod
     def translated(cls, values: dict[str, Any]) -> dict[str, Any]:
-        stages, kind, drops, kept = (
-            values.pop(name) for name in ("enc_calculate_num", "rk_type", "use_word_dropout", "word_dropout")
-        )
+        names = ("enc_calculate_num", "rk_type", "use_word_dropout", "word_dropout", "max_relative_length")
+        stages, kind, drops, kept, relative = map(values.pop, names)
         kinds = {"learnable": "sigmoid", "initialization": "scalars", "standard": "fixed"}
-        relative = values.pop("max_relative_length")
         return {
             "integrator": one_of("enc_calculate_num", stages, {1: "euler", 2: "heun", 4: "rk4"}),
             "coefficients": one_of("rk_type", kind, kinds),

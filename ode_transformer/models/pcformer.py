@@ -69,15 +69,10 @@ class ReleasedPCformerModel(ReleasedModel):
 
     @classmethod
     def translated(cls, values: dict[str, Any]) -> dict[str, Any]:
-        stages, kind, alpha, layer_wise, keys_only, relative = (
-            values.pop(name)
-            for name in (
-                *("enc_calculate_num", "enc_learnable_type", "alpha_type", "layer_wise", "k_only"),
-                "max_relative_length",
-            )
-        )
+        names = ("enc_calculate_num", "enc_learnable_type", "alpha_type", "layer_wise", "k_only", "max_relative_length")
+        stages, kind, alpha, layer_wise, keys_only, relative = map(values.pop, names)
         integrator = one_of("enc_calculate_num", stages, {2: "heun", 3: "kutta3", 4: "rk4"})
-        one_of("enc_learnable_type", kind, dict.fromkeys(("ema", "gated", "RK"), ""))
+        kind = one_of("enc_learnable_type", kind, {"ema": "ema", "gated": "gated", "RK": "fixed"})
         average = one_of("alpha_type", alpha, {"scalar": "ema", "vector": "ema-channels"})
         if stages == 3 and values["rk_norm"]:
             raise OdeTransformerError(

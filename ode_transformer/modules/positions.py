@@ -175,6 +175,12 @@ class BlockPositions(PositionEncoder):
         return [Place(), *places][: self.depths[side]]
 
 
+class _Kept(NamedTuple):
+    solution: Solution
+    reach: int  # how many positions can be read
+    versions: list  # of what it depends on
+
+
 class BiasPositions(PositionEncoder):
     """Biases of queries, keys and values that move with the position, q_i = W_q x_i + b_q(t_i) (FLOATER, equation 13).
 
@@ -203,7 +209,7 @@ class BiasPositions(PositionEncoder):
         self, build: Callable[[int], nn.Module], sides: Mapping[str, Any], sharing: str = "all", blocks: str = "all"
     ):
         super().__init__()
-        self._kept: Optional[tuple[Solution, int, list]] = None  # with how many positions can be read, and versions
+        self._kept: Optional[_Kept] = None
         # Plain dictionaries: the attentions are the stacks' sub-modules. Of each solver the pieces, each the attention
         # and the names of its projections; of each side and layer two (solver, piece) per attention.
         self.pieces: dict[str, list[tuple[nn.Module, Sequence[str]]]] = {}
@@ -279,18 +285,18 @@ class BiasPositions(PositionEncoder):
             self.forget()  # the update of a fused optimizer may follow, which changes no version
             return self._solve(length)
         versions = self._versions()
-        if self._kept is None or self._kept[1] < length or self._kept[2] != versions:
+        kept = self._kept
+        if kept is None or kept.reach < length or kept.versions != versions:
             solution = self._solve(max(64, 2 ** (length - 1).bit_length()))  # longer sentences may follow
-            self._kept = solution, self._reach(solution), versions
-        solution, reach, _ = self._kept
-        if reach < length:
+            kept = self._kept = _Kept(solution, self._reach(solution), versions)
+        if kept.reach < length:
             kind = self._kind()
             raise OdeTransformerError(
-                f"the position biases are too large for attention in {kind} from position {reach} on. Set "
+                f"the position biases are too large for attention in {kind} from position {kept.reach} on. Set "
                 "--flow-horizon to the length of the longest training sentence"
                 + ("" if kind == torch.float32 else ", or use float32")
             )
-        return solution
+        return kept.solution
 
     def _kind(self) -> torch.dtype:
         """The number format of attention's scores."""

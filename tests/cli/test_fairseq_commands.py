@@ -129,7 +129,7 @@ def test_averaged_checkpoints_decode_with_biases_of_the_averaged_weights(data, t
                 torch.testing.assert_close(p, (models[0][name] + models[1][name]) / 2, msg=name)
         encoder = loaded.position_encoder
         fresh = encoder._solve(64)["all"]
-        for piece, held in zip(fresh, encoder._kept[0]["all"], strict=True):
+        for piece, held in zip(fresh, encoder._kept.solution["all"], strict=True):
             assert torch.equal(piece, held)
     assert "H-0\t" in generate(data, tmp_path / "average.pt")
 

@@ -30,11 +30,11 @@ def write(layout: str, output_dir: Path, articles: int = 40, seed: int = 1) -> N
     """Write generated text in one of ``LAYOUTS``.
 
     Args:
-        layout: whose layout.
+        layout: the data set whose layout the files have.
         output_dir: where the files go.
         articles: paragraphs, articles of a level or examples of GLUE to train on; an eighth of that to validate and to
             test with.
-        seed: that of the draws.
+        seed: the seed of the draws.
     """
     kind, _, name = layout.partition("-")
     if kind == "race":

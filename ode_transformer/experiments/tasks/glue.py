@@ -205,7 +205,7 @@ def submit(
     """Write the server's file of each test set; return its path, or None for a set other than ``test`` without data.
 
     Args:
-        checkpoint: that of the trained model.
+        checkpoint: the checkpoint of the trained model.
         data: the folder of binarized data.
         task: the task of the data.
         batch_size: examples per batch.

@@ -90,10 +90,10 @@ def write(
 
     Args:
         folder: the folder for these files.
-        train, valid, test: the number of expressions of the split.
+        train, valid, test: the number of expressions of this split.
         shortest: the fewest symbols of an expression.
         longest: the most symbols of an expression.
-        seed: that of the draws.
+        seed: the seed of the draws.
 
     Raises:
         OdeTransformerError: there are too few such expressions.

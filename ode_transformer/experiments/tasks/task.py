@@ -182,7 +182,7 @@ def write_predictions(
 
     Args:
         predict: the other arguments but the last -> columns of each example.
-        checkpoint: that of the trained model.
+        checkpoint: the checkpoint of the trained model.
         data: the folder of binarized data.
         subset: the set of examples in the data.
         output: the file to write.

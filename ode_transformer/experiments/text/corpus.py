@@ -350,8 +350,8 @@ def write(
 
     Args:
         directory: the folder for these files.
-        seed: that of the draws, 0 or more.
-        train, valid, test: the number of sentences of the split, 1 to 100,000.
+        seed: the seed of the draws, 0 or more.
+        train, valid, test: the number of sentences of this split, 1 to 100,000.
 
     Raises:
         OdeTransformerError: as in :func:`generate_sentences`, before anything is written.

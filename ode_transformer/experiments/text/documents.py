@@ -80,7 +80,7 @@ def prepare(
         inputs: files, or folders of ``.txt`` files.
         output_dir: where both files go, and the model.
         valid: the text for validation.
-        held_out: without that, one document in so many is for validation.
+        held_out: without --valid, one document in so many is for validation.
         split_sentences: split lines that hold several sentences.
         like: the folder of a pretrained model, as which text is segmented.
         size: the vocabulary size of the model that is learned otherwise.

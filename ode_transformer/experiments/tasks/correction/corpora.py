@@ -156,12 +156,12 @@ def write(
 
     Args:
         output_dir: where the files go.
-        jfleg: the folder of ``dev`` and ``test``.
+        jfleg: the folder of JFLEG, with ``dev`` and ``test`` in it.
         conll14: ``official-2014.combined.m2``.
         m2: a folder of M2 files to train on, or else
         clean: correct English to make errors in, one sentence per line.
         sentences: use the first so many of these; by default all.
-        seed: that of the errors.
+        seed: the seed of the errors.
         rate: the probability of an error at a word.
 
     Returns:

@@ -190,7 +190,7 @@ def write_answers(
     """Write what :func:`predict` returns, a file for each of ``PARTS``, and print how many questions there are.
 
     Args:
-        checkpoint: that of the trained model.
+        checkpoint: the checkpoint of the trained model.
         data: the folder of binarized data.
         subset: the set of questions in the data.
         output_dir: where predictions.json and others go.
