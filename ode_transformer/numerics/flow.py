@@ -29,10 +29,11 @@ nothing changes, bit for bit.
 
 import logging
 import math
-from typing import Union
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from .coefficients import weighted_sum
 from .integrators import MIDPOINT, THREE_EIGHTHS
@@ -83,16 +84,20 @@ class Flow(nn.Module):
             self.register_parameter(f"time{layer}", nn.Parameter(weight[:, -1].clone()))
             self.register_parameter(f"bias{layer}", nn.Parameter(torch.zeros(dim)))
 
-    def _dynamics(self, dtype: torch.dtype):
+    def _dynamics(self, dtype: torch.dtype, span: float) -> tuple[Callable, Callable]:
+        """``span`` h(t, b) in two functions: what t contributes to either layer of h, and the value with that and b."""
         w1, u1, c1, w2, u2, c2 = (
             p.to(dtype) for p in (self.weight1, self.time1, self.bias1, self.weight2, self.time2, self.bias2)
         )
+        w2, u2, c2 = span * w2, span * u2, span * c2
 
-        def h(t: Union[float, Tensor], b: Tensor) -> Tensor:
-            hidden = torch.relu(b @ w1.t() + (t * u1 + c1))
-            return hidden @ w2.t() + (t * u2 + c2)
+        def contributions(t: Tensor) -> tuple[Tensor, Tensor]:
+            return t * u1 + c1, t * u2 + c2
 
-        return h
+        def h(inner: Tensor, outer: Tensor, b: Tensor) -> Tensor:
+            return _affine(torch.relu(_affine(b, w1, inner)), w2, outer)
+
+        return contributions, h
 
     def forward(self, initial: Tensor, length: int) -> Tensor:
         """b(t) - b(0) for every row and position, in single precision or better even if the model is not.
@@ -140,22 +145,31 @@ class Flow(nn.Module):
             initial = initial.to(dtype)
             moved = self._solve(initial, positions.clamp(max=self.horizon), min(length - 1, self.horizon), step)
             if inside < length:
-                slope = TIME_STEP * self._dynamics(dtype)(self.horizon * TIME_STEP, initial + moved[-1])
+                contributions, h = self._dynamics(dtype, TIME_STEP)
+                slope = h(*contributions(initial.new_full((1,), self.horizon * TIME_STEP)), initial + moved[-1])
                 beyond = (positions[inside:] - self.horizon).to(dtype)[:, None, None]
                 moved = torch.cat((moved[:inside], moved[inside:] + beyond * slope))
             return moved
 
     def _solve(self, initial: Tensor, positions: Tensor, last: float, step: float) -> Tensor:
-        h = self._dynamics(initial.dtype)
         steps = max(1, math.ceil(last / step - 1e-9))
         span = step * TIME_STEP
-        nodes = torch.arange(steps + 1, device=initial.device, dtype=initial.dtype) * span
+        contributions, h = self._dynamics(initial.dtype, span)
+        nodes = torch.arange(steps + 1, device=initial.device, dtype=initial.dtype)[:, None] * span
         method, states = FLOW_METHODS[self.method], [initial]
+        # What times contribute is computed for all steps at once, (steps, C) for each stage and layer.
+        stages = [[x.unbind() for x in contributions(nodes[:-1] + node * span)] for node in method.nodes]
         for i in range(steps):
-            times = [i * span + span * node for node in method.nodes]
-            states.append(method.step(lambda b, stage, t=times: h(t[stage], b), states[-1], h=span)[0])
+            times = [[x[i] for x in stage] for stage in stages]
+            states.append(method.step(lambda b, stage, t=times: h(*t[stage], b), states[-1])[0])
         values = torch.stack(states)
-        return _interpolate(values - initial, span * h(nodes[:, None, None], values), positions / step)
+        slopes = h(*(x[:, None] for x in contributions(nodes)), values)
+        return _interpolate(values - initial, slopes, positions / step)
+
+
+def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x W^T + c; if c is (C,), the product adds it."""
+    return F.linear(x, weight, bias) if bias.dim() == 1 else F.linear(x, weight) + bias
 
 
 def _interpolate(values: Tensor, slopes: Tensor, x: Tensor) -> Tensor:
