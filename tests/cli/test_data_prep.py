@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -27,27 +26,12 @@ from ode_transformer.experiments.text.lines import TextError
 from ode_transformer.experiments.text.pipeline import Pipeline
 from ode_transformer.experiments.text.tokenisation import Tokeniser, tokenise
 from ode_transformer.files import write_lines
+from tests.cli.data_scripts import clean, command, lines, run, sentences, twice
 from tests.helpers import ROOT, ask
 
-SCRIPT = ROOT / "data-prep" / "prepare-multi30k.sh"
 S2L = ROOT / "data-prep" / "prepare-short-to-long.sh"
+multi30k = partial(command, "multi30k")
 TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
-
-WHO = {
-    "en": ["A man", "A woman", "Two children's friends", "The old dog"],
-    "de": ["Ein Mann", "Eine Frau", "Die Freunde zweier Kinder", "Der alte Hund"],
-    "fr": ["Un homme", "Une femme", "L'ami de deux enfants", "Le vieux chien"],
-}
-DOES = {
-    "en": ["sits in the park.", 'reads "a book", slowly.', "runs across the street!", "wears a T-shirt."],
-    "de": ["sitzt im Park.", "liest langsam „ein Buch“.", "läuft über die Straße!", "trägt ein T-Shirt."],
-    "fr": ["est assis dans le parc.", "lit « un livre ».", "traverse la rue !", "porte un t-shirt."],
-}
-
-
-def sentences(lang: str, count: int) -> list[str]:
-    """Parallel sentences; the same of every language for the same count."""
-    return [f"{WHO[lang][i % 4]} {DOES[lang][i * 3 // 4 % 4]}" for i in range(count)]
 
 
 def write_raw(
@@ -67,39 +51,6 @@ def write_raw(
     return folder
 
 
-SETTINGS = {"ARCHIVES_SHA256", "CLEAN", "IMDB_DIR", "ODE_TRANSFORMER_DATA", "RAW_DIR", "ROBERTA_DIR"}
-SETTINGS |= {"TEXT_INPUT", "WIKITEXT_DIR"}
-
-
-def clean(**more) -> dict[str, str]:
-    """An environment that says nothing of the text; no test is to reach the network."""
-    kept = {k: v for k, v in os.environ.items() if k not in SETTINGS and not k.startswith("URL_")}
-    scripts = "".join(path.read_text() for path in S2L.parent.glob("*.sh"))
-    # The archive of Scaling NMT has no address: one that is named is taken for a wish for it.
-    nowhere = dict.fromkeys(re.findall(r"\bURL_(?!SCALING_NMT)\w+", scripts), "file:///nonexistent")
-    more = {k: str(v) for k, v in more.items()}
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {**kept, "PATH": path, "OMP_NUM_THREADS": "1", **nowhere, **more}
-
-
-def command(*arguments, **variables) -> list:
-    """The script on nothing but what is given here."""
-    return ["env", *(f"{k}={v}" for k, v in variables.items()), SCRIPT, *arguments]
-
-
-def run(*arguments, **variables) -> subprocess.CompletedProcess:
-    words = list(map(str, command(*arguments, **variables)))
-    return subprocess.run(words, env=clean(), capture_output=True, text=True, timeout=300)
-
-
-def lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
-
-
-def times(folder: Path) -> dict[str, int]:
-    return {str(p.relative_to(folder)): p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file()}
-
-
 def test_lines_are_cut_to_their_first_units(tmp_path):
     """Also in place, as the targets of test sets are, of which fairseq-generate refuses long ones."""
     (tmp_path / "a").write_text("1 2@@ 3\n\n1\n1 2 3 4\n")
@@ -112,20 +63,15 @@ OWN = ("--pair", "en-de", "--segmentation", "own", "--merges", "60", "--workers"
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory):
-    """Two runs of own segmentation, on text with an empty and an over-long pair in training and validation; what the
-    first left is kept beside what the second did."""
+    """Text of own segmentation, with an empty and an over-long pair in training and validation."""
     base = tmp_path_factory.mktemp("own")
     raw = write_raw(base / "raw", ("en", "de"))
     for split in ("train", "val"):
         with (raw / f"{split}.en").open("a") as en, (raw / f"{split}.de").open("a") as de:
             en.write("Nothing here.\n" + "word " * 30 + "\n")
             de.write(" \nWort\n")
-    once = command(*OWN, "--out", base / "out", RAW_DIR=raw)
-    places = [base / "out", base / "out.text"]
-    commands = [once, ["mkdir", base / "first"], ["cp", "-a", *places, base / "first"], once]
-    done, *_, again = ask(base / "answers", commands, clean())
-    assert done.returncode == 0, done.stderr
-    return base, raw, done, again
+    (done,) = twice(base / "out", multi30k(*OWN, "--out", base / "out", RAW_DIR=raw), answers=base / "answers")
+    return base, raw, done
 
 
 def test_own_segmentation(own):
@@ -150,7 +96,7 @@ def test_own_segmentation(own):
 
 
 def test_odd_lines_are_reported_and_dropped_from_training_only(own):
-    base, _, done, _ = own
+    base, _, done = own
     work = base / "out.text"
     assert "tok/train.{en,de}: 1 pairs with an empty side (lines 49): dropped" in done.stderr
     assert "tok/train.{en,de}: 1 pairs with more than 20 tokens on a side (lines 50): dropped" in done.stderr
@@ -181,13 +127,6 @@ def test_manifest(own):
     assert Pipeline.of(base / "out").units(raw) == lines(base / "out.text" / "bpe" / "test_2016_flickr.en")
 
 
-def test_second_run_does_nothing(own):
-    base, *_, again = own
-    assert again.returncode == 0 and "is complete" in again.stderr and "tokenise" not in again.stderr
-    for name in ("out", "out.text"):
-        assert times(base / name) == times(base / "first" / name)
-
-
 WRONG_OPTIONS = [
     (["--pair", "de-fr", "--segmentation", "own"], "--pair de-fr: must be one of en-de de-en en-fr"),
     (["--pair", "en-de", "--segmentation", "published", "--cased"], "--cased are for --segmentation own"),
@@ -203,30 +142,30 @@ def refused(own, tmp_path_factory):
     """What is answered, by names, to what cannot be done, or is only to be shown; one shell has asked for all of it.
     And where that was.
     """
-    finished, raw, *_ = own
+    finished, raw, _ = own
     base = tmp_path_factory.mktemp("refused")
     asked = {
-        "settings": command(*OWN, "--cased", "--out", finished / "out", RAW_DIR=raw),
-        "text": command(*OWN, "--out", finished / "out", RAW_DIR=write_raw(base / "other", ("en", "de"))),
-        "mine": command(*OWN, "--out", base / "mine", RAW_DIR=raw),
-        "no set": command(*OWN, "--out", base / "no set", ODE_TRANSFORMER_DATA=base / "data"),
-        "not published": command("--pair", "en-de", "--segmentation", "published", "--out", base / "not published"),
-        "download": command(
+        "settings": multi30k(*OWN, "--cased", "--out", finished / "out", RAW_DIR=raw),
+        "text": multi30k(*OWN, "--out", finished / "out", RAW_DIR=write_raw(base / "other", ("en", "de"))),
+        "mine": multi30k(*OWN, "--out", base / "mine", RAW_DIR=raw),
+        "no set": multi30k(*OWN, "--out", base / "no set", ODE_TRANSFORMER_DATA=base / "data"),
+        "not published": multi30k("--pair", "en-de", "--segmentation", "published", "--out", base / "not published"),
+        "download": multi30k(
             *OWN, "--out", base / "fetched", URL_MULTI30K=f"file://{write_raw(base / 'zip', zipped=True)}"
         ),
     }
     dry_run = ("--pair", "en-fr", "--segmentation", "own", "--dry-run", "--out", base / "dry" / "out")
-    asked["dry run"] = command(*dry_run, RAW_DIR=write_raw(base / "dry" / "raw"))
-    asked["dry run without text"] = command(*dry_run)
+    asked["dry run"] = multi30k(*dry_run, RAW_DIR=write_raw(base / "dry" / "raw"))
+    asked["dry run without text"] = multi30k(*dry_run)
     elsewhere = ["bash", "-c", 'cd "$0" && "$@"', base / "data", S2L, "new data", "--dry-run", "--prepared-by"]
     asked["prepared by ours"] = [*elsewhere, "data-prep/prepare-wmt16-en-ro.sh --delight 'de light'"]
     asked["prepared by '"] = [*elsewhere, "./mine.sh 'x"]
     for folder in ("mine", "data"):
         (base / folder).mkdir()
     (write_raw(base / "short" / "raw", ("en", "de")) / "val.de").write_text("eine Zeile\n")
-    asked["short"] = command(*OWN, "--out", base / "short" / "out", RAW_DIR=base / "short" / "raw")
+    asked["short"] = multi30k(*OWN, "--out", base / "short" / "out", RAW_DIR=base / "short" / "raw")
     for words, message in WRONG_OPTIONS:
-        asked[message] = command(*words)
+        asked[message] = multi30k(*words)
     for words, message in WRONG_LIMITS:
         asked[message] = [S2L, finished / "out", "--out", base / f"s2l {message}", *words]
     return base, dict(zip(asked, ask(base / "answers", asked.values(), clean()), strict=True))
@@ -257,7 +196,7 @@ def test_published_segmentation(tmp_path):
             lower = "".join(f"{line.lower()}\n" for line in sentences(lang, count))
             (folder / f"{split}.{lang}").write_text(lower, encoding="utf-8")
     options = ("--pair", "de-en", "--segmentation", "published", "--workers", "1")
-    done = run(*options, "--out", tmp_path / "out", RAW_DIR=folder.parent)
+    done = run(multi30k(*options, "--out", tmp_path / "out", RAW_DIR=folder.parent))
     assert done.returncode == 0, done.stderr
     out = tmp_path / "out"
     assert (out / "test2.de-en.en.bin").is_file() and (out / "codes").is_file()
@@ -501,7 +440,7 @@ def prepare_real_data(segmentation: str, out: Path) -> Path:
     if not data:
         pytest.skip("ODE_TRANSFORMER_DATA is not set: a folder with multi30k/ or multi30k.tar.xz is needed")
     options = ("--pair", "en-de", "--segmentation", segmentation, "--workers", "2", "--out", out)
-    done = run(*options, ODE_TRANSFORMER_DATA=data)
+    done = run(multi30k(*options, ODE_TRANSFORMER_DATA=data))
     assert done.returncode == 0, done.stderr
     assert "warning" not in done.stderr  # all files are the published ones
     return out.parent / f"{out.name}.text" / "bpe"
@@ -523,11 +462,9 @@ def test_short_to_long(own, tmp_path):
     base, *_ = own
     words = [S2L, base / "out", "--out", tmp_path / "s2l"]
     once = [*words, "--limit", 8, "--bins", "8 10 13"]
-    commands = [once, ["cp", "-a", tmp_path / "s2l", tmp_path / "first"], once]
-    commands.append([*words, "--limit", 9, "--bins", "9 10 13"])
-    commands.append([*once, "--source", "de", "--target", "en"])
-    done, _, again, other, reverse = ask(tmp_path / "answers", commands, clean())
-    assert done.returncode == 0, done.stderr
+    reverse = [*once, "--source", "de", "--target", "en"]
+    others = ([*words, "--limit", 9, "--bins", "9 10 13"], reverse)
+    _, other, reverse = twice(tmp_path / "s2l", once, *others, answers=tmp_path / "answers")
     text_ = tmp_path / "s2l.text" / "bpe"
     lengths = {p.stem: [len(line.split()) for line in lines(p)] for p in text_.glob("*.en")}
     assert max(lengths["train"]) < 8 and max(lengths["valid"]) < 8
@@ -544,8 +481,6 @@ def test_short_to_long(own, tmp_path):
     assert (tmp_path / "s2l/dict.en.txt").read_bytes() == (base / "out/dict.en.txt").read_bytes()
     assert (tmp_path / "s2l/test2.en-de.en.bin").is_file()
     assert "@@" not in (tmp_path / "s2l/tok/test.de").read_text()
-    assert again.returncode == 0 and "is complete" in again.stderr
-    assert times(tmp_path / "s2l") == times(tmp_path / "first")
     assert other.returncode != 0 and "limit" in other.stderr
     assert reverse.returncode != 0 and "source en there, de now; target de there, en now" in reverse.stderr
 

@@ -1,7 +1,6 @@
 """The preparation of what encoders read: whose folder is whose, miniatures of the layouts, and what is damaged."""
 
 import json
-import subprocess
 import zipfile
 
 import pytest
@@ -10,16 +9,8 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments.tasks import glue
 from ode_transformer.experiments.text import segmentation
 from ode_transformer.files import sha256
-from tests.cli.test_archives import tar
-from tests.cli.test_data_prep import clean, sentences, times
-from tests.cli.test_published import members, numbers
-from tests.helpers import ROOT, ask
-
-
-def script(name: str, *words, **variables) -> subprocess.CompletedProcess:
-    """A script that starts no program."""
-    command = [ROOT / "data-prep" / f"prepare-{name}.sh", *map(str, words)]
-    return subprocess.run(command, env=clean(**variables), capture_output=True, text=True, cwd=ROOT)
+from tests.cli.data_scripts import clean, command, members, numbers, refusals, run, sentences, tar, twice
+from tests.helpers import ask
 
 
 @pytest.mark.full
@@ -34,8 +25,8 @@ def script(name: str, *words, **variables) -> subprocess.CompletedProcess:
 def test_what_is_prepared_first_has_a_folder_of_its_own(tmp_path, name, words, nested, variable):
     """RAW_DIR is of the set that is asked for, and not of the model whose symbols it gets."""
     folders = {variable: tmp_path / "other"} if variable else {}
-    words = [*words[:-1], tmp_path / words[-1]]
-    done = script(name, *words, "--out", tmp_path / "out", "--dry-run", RAW_DIR=tmp_path, **folders)
+    words = [*words[:-1], tmp_path / words[-1], "--out", tmp_path / "out", "--dry-run"]
+    done = run(command(name, *words, RAW_DIR=tmp_path, **folders))
     assert done.returncode == 0, done.stderr
     first, *others = done.stdout.splitlines()
     assert first.startswith(f"env RAW_DIR={folders.get(variable, '')} ") and nested in first
@@ -66,33 +57,25 @@ def folders(tmp_path_factory):
 
 @pytest.mark.full
 def test_end_to_end_and_again(folders, tmp_path):
-    like, text = tmp_path / "like", [ROOT / "data-prep/prepare-text.sh", "--input", folders / "text"]
-    text += ["--valid", folders / "text", "--size", 90]
+    like, other = tmp_path / "like", tmp_path / "other" / "like"
+    words = ("--input", folders / "text", "--valid", folders / "text", "--size", 90, "--out", like)
+    twice(like, command("text", *words), answers=tmp_path / "answers" / "text")
+    other.mkdir(parents=True)
+    (other / "dict.txt").write_text("a 1\n")
+    known, new = (sha256(folder / "dict.txt") for folder in (like, other))
     kinds = {
         "glue": (["cola"], folders, {"train": 12, "valid": 12, "test": 1}),
         "squad": (["--version", "2.0", "--max-symbols", 60, "--stride", 20, "--longest-question", 20],
-                  folders / "squad-2.0", None),
+                  folders / "squad-2.0", {}),
         "race": ([], folders / "archive", {"train": 48, "valid": 6, "test": 6, "test1": 3, "test2": 3}),
     }  # fmt: skip
-    asked = [[*text, "--out", like]]
-    for name, (words, raw, _) in kinds.items():
-        once = ["env", f"RAW_DIR={raw}", ROOT / f"data-prep/prepare-{name}.sh", *words, "--like", like]
-        once += ["--out", tmp_path / name]
-        other = [tmp_path / "other" / "like" if word == like else word for word in once]
-        asked += [once, ["cp", "-a", tmp_path / name, tmp_path / f"{name}.first"], once, other]
-    (tmp_path / "other" / "like").mkdir(parents=True)
-    (tmp_path / "other" / "like" / "dict.txt").write_text("a 1\n")
-    first, *answers = ask(tmp_path / "answers", asked, clean())
-    assert first.returncode == 0, first.stderr
-    known, new = (sha256(folder / "dict.txt") for folder in (like, tmp_path / "other" / "like"))
-    for (name, (_, _, counts)), at in zip(kinds.items(), range(0, 12, 4), strict=True):
-        done, _, again, other = answers[at : at + 4]
-        assert done.returncode == 0, done.stderr
-        assert other.returncode == 1 and f"other settings (dictionary {known} there, {new} now)" in other.stderr
-        assert "is complete" in again.stderr and times(tmp_path / name) == times(tmp_path / f"{name}.first")
-        assert json.loads((tmp_path / name / "manifest.json").read_text())
-        if counts:
-            assert numbers(tmp_path / name, counts) == counts
+    for name, (words, raw, counts) in kinds.items():
+        out = tmp_path / name
+        both = (command(name, *words, "--like", one, "--out", out, RAW_DIR=raw) for one in (like, other))
+        _, refused = twice(out, *both, answers=tmp_path / "answers" / name)
+        assert refused.returncode == 1
+        assert f"other settings (dictionary {known} there, {new} now)" in refused.stderr
+        assert numbers(out, counts) == counts
     tree = json.loads((tmp_path / "squad" / "valid.questions.json").read_text())
     assert numbers(tmp_path / "squad", {"valid": 0})["valid"] == len(tree["windows"]) > len(tree["questions"]) == 8
     assert len((tmp_path / "race" / "label" / "test2.label").read_text().split()) == 3
@@ -111,27 +94,24 @@ def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
         "cut/RACE.tar.gz: could not be unpacked. If the disk is not full, it is cut off": ["race", tmp_path / "cut"],
         "RACE.tar.gz: the download from file:///nonexistent": ["race", ""],
         "train.tsv must be there": ["glue", tmp_path / "empty"],
-        "the published train-v1.1.json 3527663986b8295a": ["squad", "", f"URL_SQUAD=file://{tmp_path}/odd"],
-        f"the published RACE.tar.gz {'0' * 64}": ["race", tmp_path / "odd", f"ARCHIVES_SHA256={tmp_path}/sums"],
-        f"the published vocab.bpe {'0' * 64}": ["roberta", tmp_path / "odd", f"ARCHIVES_SHA256={tmp_path}/sums"],
+        "the published train-v1.1.json 3527663986b8295a": ["squad", "", ("URL_SQUAD", f"file://{tmp_path}/odd")],
+        f"the published RACE.tar.gz {'0' * 64}": ["race", tmp_path / "odd", ("ARCHIVES_SHA256", tmp_path / "sums")],
+        f"the published vocab.bpe {'0' * 64}": ["roberta", tmp_path / "odd", ("ARCHIVES_SHA256", tmp_path / "sums")],
     }
     for name in ("roberta.base.tar.gz", "encoder.json", "vocab.bpe"):
         (tmp_path / "odd" / name).write_text("x")
     (tmp_path / "sums").write_text("".join(f"{'0' * 64}  {name}\n" for name in ("RACE.tar.gz", "vocab.bpe")))
-    commands = [
-        ["env", f"RAW_DIR={raw}", *more, ROOT / f"data-prep/prepare-{name}.sh", *["rte"] * (name == "glue"),
-         *(["--like", tmp_path / "like"] if name != "roberta" else []), "--out", tmp_path / "out" / str(i)]
-        for i, (name, raw, *more) in enumerate(asked.values())
-    ]  # fmt: skip
     segmentation.learn(sentences("en", 60), 60, 1, tmp_path / "like" / segmentation.OWN[0])
-    for message, done in zip(asked, ask(tmp_path / "answers", commands, clean()), strict=True):
-        assert done.returncode == 1 and message in done.stderr, (message, done.stderr)
+    for message, (name, raw, *more) in asked.items():
+        words = ["rte"] * (name == "glue") + ["--like", tmp_path / "like"] * (name != "roberta")
+        asked[message] = command(name, *words, RAW_DIR=raw, **dict(more))
+    refusals(asked, tmp_path / "out", tmp_path / "answers")
     out = tmp_path / "out" / "99"  # what was downloaded stays, and would be taken again
-    done = script("race", "--like", tmp_path / "like", "--out", out, URL_RACE=f"file://{tmp_path}/cut/RACE.tar.gz")
+    address = f"file://{tmp_path}/cut/RACE.tar.gz"
+    done = run(command("race", "--like", tmp_path / "like", "--out", out, URL_RACE=address))
     assert done.returncode == 1
     assert f"{out}.text/download/RACE.tar.gz: could not be unpacked" in done.stderr
     assert "cut off or damaged: remove it and start again" in done.stderr
-    assert not [path for path in (tmp_path / "out").iterdir() if path.name.isdecimal()]
 
 
 @pytest.mark.full
@@ -158,15 +138,15 @@ def test_glue_is_downloaded_compared_with_its_sum_and_unpacked(tmp_path):
     addresses = {f"URL_{name}": f"file://{web}" for name in ("GLUE", "MRPC")}
     addresses |= {"ARCHIVES_SHA256": tmp_path / "sums", "URL_WIKITEXT": f"file://{web}/wikitext-103-raw-v1.zip"}
     for task, counts in (("rte", {"train": 4, "valid": 4, "test": 4}), ("mrpc", {"train": 4, "valid": 2, "test": 6})):
-        done = script("glue", task, "--like", like, "--out", tmp_path / task, **addresses)
+        done = run(command("glue", task, "--like", like, "--out", tmp_path / task, **addresses))
         assert done.returncode == 0, done.stderr
         assert numbers(tmp_path / task, counts) == counts
-    done = script("wikitext-103", "--out", tmp_path / "wiki", **addresses)
+    done = run(command("wikitext-103", "--out", tmp_path / "wiki", **addresses))
     assert "/wikitext-103-raw: has no wiki.valid.raw" in done.stderr  # it was fetched, and lacks a file
     (tmp_path / "sums").write_text(f"{'0' * 64}  RTE.zip\n")
-    done = script("glue", "rte", "--like", like, "--out", tmp_path / "other", **addresses)
+    done = run(command("glue", "rte", "--like", like, "--out", tmp_path / "other", **addresses))
     assert done.returncode == 1 and f"has SHA-256 {known['RTE.zip']}, the published RTE.zip {'0' * 64}" in done.stderr
-    done = script("glue", "rte", "--like", like, "--out", tmp_path / "third")
+    done = run(command("glue", "rte", "--like", like, "--out", tmp_path / "third"))
     assert done.returncode == 1 and "RTE.zip: the download from file:///nonexistent" in done.stderr
 
 

@@ -237,10 +237,7 @@ def test_hydra(data, tmp_path, hydra_train, capsys):
 RECIPES = {"optimizer": "fused_adam", "criterion": "chunked_label_smoothed_cross_entropy"}  # as our recipes have them
 
 
-PARALLEL = [
-    {"arch": "macaron_tiny"},
-    {"arch": "floater_tiny"} | RECIPES,
-]
+PARALLEL = [{"arch": "macaron_tiny"}, {"arch": "floater_tiny"} | RECIPES]
 UPDATES = 4
 TRAIN_ALL = """
 import json, sys

@@ -1,22 +1,18 @@
 """The papers' other tasks: each preparation on a miniature of the real layout, twice, and on what is damaged."""
 
-import json
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.cli.test_archives import tar
-from tests.cli.test_data_prep import clean, lines, sentences, times
+from tests.cli import data_scripts
+from tests.cli.data_scripts import lines, members, numbers, refusals, sentences, tar, twice
 from tests.experiments.test_datasets import M2, email, write_reviews, write_stories
-from tests.helpers import ROOT, ask
+from tests.helpers import ROOT
 
 pytestmark = pytest.mark.full
-
-
-def members(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def write_imdb(folder: Path) -> None:
@@ -90,15 +86,7 @@ COUNTS = {
 
 
 def command(name: str, *more, **variables) -> list:
-    words = [ROOT / "data-prep" / f"prepare-{name}.sh", "--workers", 1, *WORDS[name], *more]
-    return ["env", *(f"{k}={v}" for k, v in variables.items()), *words]
-
-
-def numbers(out: Path, counts: dict[str, int]) -> dict[str, int]:
-    """How many examples each split of binarised data has, by the index of its source."""
-    prefix = "input0/{}" if (out / "input0").is_dir() else "{}.source-target.source"
-    heads = {split: (out / f"{prefix.format(split)}.idx").read_bytes()[18:26] for split in counts}
-    return {split: int.from_bytes(head, "little") for split, head in heads.items()}
+    return data_scripts.command(name, "--workers", 1, *WORDS[name], *more, **variables)
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +100,9 @@ def folders(tmp_path_factory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def env(folders) -> dict[str, str]:
+def env(folders) -> dict[str, Path]:
     """No archive is the real one."""
-    return clean(ARCHIVES_SHA256=folders["tests"] / "none.sha256")
+    return {"ARCHIVES_SHA256": folders["tests"] / "none.sha256"}
 
 
 @pytest.mark.parametrize("name", WRITE)
@@ -122,25 +110,16 @@ def test_end_to_end_and_again(folders, env, tmp_path, name):
     out, data = tmp_path / "out", {"RAW_DIR": folders[name], "ODE_TRANSFORMER_DATA": folders["tests"]}
     once = command(name, "--out", out, **data)
     other = command(name, "--size" if "--size" in WORDS[name] else "--merges", 41, "--out", out, **data)
-    keep = ["cp", "-a", out, f"{out}.text", tmp_path / "first"]
-    done, _, _, again, other = ask(tmp_path / "a", [once, ["mkdir", tmp_path / "first"], keep, once, other], env)
-    assert done.returncode == 0, done.stderr
+    done, other = twice(out, once, other, answers=tmp_path / "a", **env)
     assert numbers(out, COUNTS[name]) == COUNTS[name]
-    assert not Path(f"{out}.part").exists()
-    assert again.returncode == 0 and "is complete" in again.stderr and "+ " not in again.stderr
-    for folder in ("out", "out.text"):
-        assert times(tmp_path / folder) == times(tmp_path / "first" / folder)
     assert other.returncode == 1 and re.search("(size|merges) 40|60 there, 41 now", other.stderr)
     assert "published" in done.stderr, "how many examples are published is said"
     if name in ("imdb", "agnews"):  # what is held out counts, however many that are
         total = COUNTS[name]["train"] + COUNTS[name]["valid"]
         assert re.search(f"training and validation .*: {total} lines, published", done.stderr)
-    assert json.loads((out / "manifest.json").read_text())
     if name == "aeslc":
-        assert (
-            max(len(line.replace("@@ ", "").split()) for line in lines(tmp_path / "out.text" / "bpe" / "train.source"))
-            == 6
-        )
+        train = lines(tmp_path / "out.text" / "bpe" / "train.source")
+        assert max(len(line.replace("@@ ", "").split()) for line in train) == 6
         assert len(lines(out / "tok" / "test.source")[0].split()) > 6, "the lead is that of the whole e-mail"
     if name == "cnndm":
         assert lines(out / "tok" / "test.target") == ['rain at http : / / dm / 1 . " wet "'.replace('"', "&quot;")]
@@ -152,17 +131,15 @@ def test_end_to_end_and_again(folders, env, tmp_path, name):
 
 def test_generated_errors_and_characters(folders, env, tmp_path):
     """The other kinds of data of these scripts; a seed makes other errors."""
-    data = {"ODE_TRANSFORMER_DATA": folders["tests"]}
-    words = [ROOT / "data-prep" / "prepare-gec.sh", "--errors", "generated", "--merges", 40, "--workers", 1]
-    made = [["env", *(f"{k}={v}" for k, v in data.items()), *words, "--sentences", 50, "--seed", i] for i in (1, 2)]
-    characters = command("imdb", "--level", "characters", "--out", tmp_path / "c", RAW_DIR=folders["imdb"])
     folder = tmp_path / "test0"  # as the first test set is not called
-    asked = [[*made[0], "--out", folder / "g1"], [*made[1], "--out", folder / "g2"], characters]
-    *first_times, again, characters_again = ask(tmp_path / "a", [*asked, asked[0], characters], env)
-    for done in first_times:
-        assert done.returncode == 0, done.stderr
-    for done in (again, characters_again):
-        assert done.returncode == 0 and "is complete" in done.stderr and "+ " not in done.stderr
+    words = ("--errors", "generated", "--merges", 40, "--workers", 1, "--sentences", 50)
+    for seed in (1, 2):
+        generated = data_scripts.command(
+            "gec", *words, "--seed", seed, "--out", folder / f"g{seed}", ODE_TRANSFORMER_DATA=folders["tests"]
+        )
+        twice(folder / f"g{seed}", generated, answers=tmp_path / f"a{seed}", **env)
+    characters = command("imdb", "--level", "characters", "--out", tmp_path / "c", RAW_DIR=folders["imdb"])
+    twice(tmp_path / "c", characters, answers=tmp_path / "a", **env)
     first, second = (lines(folder / f"g{i}.text" / "tok" / "train.source") for i in (1, 2))
     assert len(first) == len(second) == 50 and first != second
     assert first != lines(folder / "g1.text" / "tok" / "train.target")
@@ -172,29 +149,25 @@ def test_generated_errors_and_characters(folders, env, tmp_path):
 
 
 def test_the_text_of_imdb_is_downloaded(folders, env, tmp_path):
-    words = [ROOT / "data-prep" / "prepare-text.sh", "--imdb", "--size", 60, "--out", tmp_path / "out"]
-    words += ["--valid", folders["tests"] / "deen_mix" / "train.en"]
-    words = ["env", f"URL_IMDB=file://{folders['imdb']}/aclImdb_v1.tar.gz", *words]
-    done, again = ask(tmp_path / "a", [words, words], env)
-    assert done.returncode == 0, done.stderr
-    assert {f"{split}.{kind}" for split in ("train", "valid") for kind in ("bin", "idx")} | {
-        "dict.txt", "manifest.json", "sentencepiece.model"
-    } == {path.name for path in (tmp_path / "out").iterdir()}  # fmt: skip
-    assert again.returncode == 0 and "is complete" in again.stderr
+    words = ["--imdb", "--size", 60, "--valid", folders["tests"] / "deen_mix" / "train.en", "--out", tmp_path / "out"]
+    address = f"file://{folders['imdb']}/aclImdb_v1.tar.gz"
+    twice(tmp_path / "out", data_scripts.command("text", *words, URL_IMDB=address), answers=tmp_path / "a", **env)
+    expected = {f"{split}.{kind}" for split in ("train", "valid") for kind in ("bin", "idx")}
+    expected |= {"dict.txt", "manifest.json", "sentencepiece.model"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == expected
 
 
 def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
     cut = tmp_path / "cut"
-    for name, archive in (("imdb", "aclImdb_v1.tar.gz"),):
-        home = shutil.copytree(folders[name], cut / archive)
-        content = (home / archive).read_bytes()
-        (home / archive).write_bytes(content[: len(content) // 2])
+    home = shutil.copytree(folders["imdb"], cut / "aclImdb_v1.tar.gz")
+    content = (home / "aclImdb_v1.tar.gz").read_bytes()
+    (home / "aclImdb_v1.tar.gz").write_bytes(content[: len(content) // 2])
     (shutil.copytree(folders["cnndm"], cut / "list") / "all_val.txt").unlink()
     (cut / "empty").mkdir()
     tar(cut / "other" / "ag_news_csv.tgz", {"else/train.csv": b"x"})
     tar(cut / "other" / "AESLC.tar.gz", {"AESLC-master/README.md": b"x"})
     tests = {"ODE_TRANSFORMER_DATA": folders["tests"]}
-    generated = [ROOT / "data-prep" / "prepare-gec.sh", "--errors", "generated"]
+    generated = partial(data_scripts.command, "gec", "--errors", "generated")
     correct = folders["tests"] / "deen_mix" / "train.en"
     for name, files in (("damaged", {"gec/x": b"x" * 9999}), ("without", {"gec/jfleg/dev/dev.src": b"One .\n"})):
         tar(cut / name / "gec.tar.xz", files)
@@ -209,20 +182,13 @@ def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
         ),
         "ag_news_csv.tgz: holds no ag_news_csv": command("agnews", RAW_DIR=cut / "other"),
         "holds no all_val.txt": command("cnndm", RAW_DIR=cut / "list"),
-        "gec.tar.xz: could not be unpacked": [
-            *("env", f"ODE_TRANSFORMER_DATA={cut / 'damaged'}", f"CLEAN={correct}", *generated)
-        ],
-        "jfleg/test/test.src: No such file": [
-            *("env", f"ODE_TRANSFORMER_DATA={cut / 'without'}", f"CLEAN={correct}", *generated)
-        ],
+        "gec.tar.xz: could not be unpacked": generated(ODE_TRANSFORMER_DATA=cut / "damaged", CLEAN=correct),
+        "jfleg/test/test.src: No such file": generated(ODE_TRANSFORMER_DATA=cut / "without", CLEAN=correct),
         "NUCLE and Lang-8 cannot be downloaded": command("gec", **tests),
         "or conll13st-preprocessed; holds none": command("gec", RAW_DIR=cut / "empty", **tests),
-        "--errors is needed": [ROOT / "data-prep" / "prepare-gec.sh"],
-        "deen_mix: RAW_DIR is not set, ODE_TRANSFORMER_DATA is not set": generated,
-        "--percent 100: must be below 100": [*generated, "--percent", 100],
+        "--errors is needed": data_scripts.command("gec"),
+        "deen_mix: RAW_DIR is not set, ODE_TRANSFORMER_DATA is not set": generated(),
+        "--percent 100: must be below 100": generated("--percent", 100),
         "--level words: must be one of subword characters": command("imdb", "--level", "words"),
     }
-    commands = [[*words, "--out", tmp_path / "out" / str(i)] for i, words in enumerate(asked.values())]
-    for message, done in zip(asked, ask(tmp_path / "answers", commands, env), strict=True):
-        assert done.returncode == 1 and message in done.stderr, (message, done.stderr)
-    assert not [path for path in (tmp_path / "out").iterdir() if path.name.isdecimal()]
+    refusals(asked, tmp_path / "out", tmp_path / "answers", **env)

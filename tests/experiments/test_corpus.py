@@ -18,15 +18,6 @@ from ode_transformer.experiments import cli
 from ode_transformer.experiments.text import corpus
 from tests.helpers import refused
 
-NOUNS = {noun[1]: noun for noun in corpus.NOUNS}
-VERBS = {verb[0].replace("|", ""): verb for verb in corpus.VERBS}
-GENDERS = defaultdict(set)  # of each form of a noun: "m", "f", "n" and "p" for plural
-FORMS = {}  # of nouns, and their singulars
-for article, singular, plural, *_ in corpus.NOUNS:
-    for form, gender in ((singular, "mfn"[corpus.ARTICLES.index(article)]), (plural, "p"), (plural + "n", "p")):
-        GENDERS[form].add(gender)
-        FORMS.setdefault(form, singular)
-
 
 @pytest.fixture(scope="module")
 def sentences():

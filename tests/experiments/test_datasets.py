@@ -114,10 +114,7 @@ def email(body, subject, more=""):
 
 
 def test_aeslc(tmp_path):
-    texts = {
-        "a": email("Hello.", "Hi there"),
-        "b": email("Dear all,\nplease  come.", "Lunch", "\n\n@ann0\nfood\n"),
-    }
+    texts = {"a": email("Hello.", "Hi there"), "b": email("Dear all,\nplease  come.", "Lunch", "\n\n@ann0\nfood\n")}
     for part, (name, text) in itertools.product(("train", "dev", "test"), texts.items()):
         write_text(tmp_path / part / f"{name}.subject", text)
     found = {name: list(pairs) for name, pairs in summarisation.read_aeslc(tmp_path).items()}

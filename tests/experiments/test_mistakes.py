@@ -1,7 +1,5 @@
 """Common mistakes end in a sentence that names what was given, in every command, and never in a traceback."""
 
-import argparse
-
 import pytest
 import yaml
 
@@ -126,12 +124,3 @@ def test_damaged_data_are_not_read(recipe, tmp_path, monkeypatch, capsys):
 def test_what_is_asked_for_is_named(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     refused(words, message, capsys)
-
-
-def every(parser, words=()):
-    """A parser and those of its sub-commands, each with the words that reach it."""
-    yield words, parser
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, inner in action.choices.items():
-                yield from every(inner, (*words, name))

@@ -122,10 +122,7 @@ def test_a_run_of_another_file_of_the_same_name_is_not_taken_for_this_one(tmp_pa
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        (
-            {"recipe": "quickstart/rk2-tiny", "scale": "full"},
-            "a run of quickstart/rk2-tiny, not of quickstart/mac",
-        ),
+        ({"recipe": "quickstart/rk2-tiny", "scale": "full"}, "a run of quickstart/rk2-tiny, not of quickstart/mac"),
         ({"recipe": "quickstart/macaron-tiny", "scale": "small"}, "quickstart/macaron-tiny --scale small, not of "),
     ],
 )
