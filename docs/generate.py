@@ -749,10 +749,15 @@ def _comparisons() -> list[comparisons.Compared]:
 
 
 @functools.cache
+def _of_today() -> list[comparisons.Compared]:
+    return comparisons.of_today(_comparisons(), _records())
+
+
+@functools.cache
 def _by_run(baseline: str, system: str) -> dict[tuple[int, str], dict[str, comparisons.Compared]]:
     """A recipe compared with another in the same precision by sacreBLEU: by seed and precision, then by test set."""
     found: dict[tuple[int, str], dict[str, comparisons.Compared]] = {}
-    for one in comparisons.of_today(_comparisons(), _records()):
+    for one in _of_today():
         if (one.baseline, one.system, one.metric) == (baseline, system, "sacrebleu") and len({*one.precisions}) == 1:
             found.setdefault((one.seed, one.precisions[0]), {})[one.test_set] = one
     return found
@@ -816,8 +821,8 @@ def significant(group: str, *which: str) -> str:
     differ = [f"`{one.system.rpartition('/')[2]}` on {one.test_set}" for one in chosen if one.differs()]
     baselines = " or ".join(dict.fromkeys(f"`{one.baseline.rpartition('/')[2]}`" for one in chosen))
     return (
-        f"Comparisons with {baselines}: {len(chosen)}. Significant: {', '.join(differ) or 'none'}. The smallest "
-        f"adjusted p: {min(one.adjusted for one in chosen):.3f} ({_notes(group, chosen)})."
+        f"Differences from {baselines} that are significant: {', '.join(differ) or 'none'} of {len(chosen)}. The "
+        f"smallest adjusted p: {min(one.adjusted for one in chosen):.3f} ({_notes(group, chosen)})."
     )
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import copy
+import functools
 import importlib.util
 import re
 from xml.etree import ElementTree
@@ -31,7 +32,6 @@ PAGES = {
     if path.name != HISTORY
 }
 TEXT = "\n".join(PAGES.values())
-BY_RECORDS = ("results", "beyond", "tasks", "encoders", "scoring")  # pages with nothing but recorded numbers
 
 # Flags of pip, git, make, Slurm, torchrun, nbconvert and of fairseq's other programs.
 OTHERS = {
@@ -40,6 +40,7 @@ OTHERS = {
 }
 
 
+@functools.cache
 def generated():
     """docs/generate.py, which is no part of the package."""
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
@@ -74,19 +75,11 @@ def test_a_record_that_changes_changes_the_sentences(monkeypatch):
         record["scores"]["test_2016_flickr"]["sacrebleu"]["bleu"] -= 9
     for record in changed["ptb/rk4-1"]:
         record["scores"]["ptb_test"]["perplexity"]["value"] += 1
-    generate = generated()
+    generate = generated.__wrapped__()
     monkeypatch.setattr(generate, "_records", lambda: changed)
     after = {kind: generate.KINDS[kind](*arguments) for kind, arguments in words.items()}
     assert not [kind for kind in words if after[kind] == before[kind]]
     assert "`rk2-tiny`, bf16, test_2016_flickr" in after["spread"] and "`rk2-tiny` (by" not in after["leads"]
-
-
-def test_scores_and_p_values_are_not_written_by_hand():
-    """They would be wrong after the next run: a page has them between markers, from the records."""
-    for path in (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in BY_RECORDS)):
-        prose = re.sub(r"<!-- results: .+? -->\n.*?<!-- end of results -->", "", PAGES[path], flags=re.S)
-        found = re.findall(r"\bp [=<≥>]=? ?[01]?\.\d+|\d\.\d+ (?:BLEU|points)|\bby (?:up to )?\d\.\d+", prose)
-        assert not found, f"{path.name}: {found}"
 
 
 def test_files_are_there():
