@@ -17,6 +17,7 @@ from tests.test_readme import PAGES, generated
 
 g = generated()
 PAGE = {path.stem: text for path, text in PAGES.items()}
+PAGE |= {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in ROOT.glob("configs/**/*.yaml")}
 EN_DE, EN_FR, FULL = "multi30k-short", "multi30k-short-en-fr", "multi30k-full"
 RK2, DEEPER = ("rk2", "rk2-learnable", "rk2-second-order", "rk2-ema"), ("residual-8", "residual-12", "residual-20")
 EPYC = "bench/amd-epyc-5"  # the processor whose numbers the text names
@@ -164,6 +165,11 @@ def per_layer(system):
     return [(later - before) / (more - few) for (few, before), (more, later) in pairwise(seconds)]
 
 
+def memory_for_symbols(criterion):
+    its = g._results("bench/vocabulary")["systems"]
+    return its[f"{criterion} 40000"]["step_mib"] - its[f"{criterion} 5000"]["step_mib"]
+
+
 def equation_9():
     rows = [row["seconds"] for row in g._results("bench/lengths-cpu")["rows"] if "equation-9" in row["seconds"]]
     return [its["materialised"] / its["equation-9"] for its in rows]
@@ -244,6 +250,21 @@ def order(*names):
 def steps_are_larger():
     its = [(name, layer) for name, layers in g._results("lab/orders")["layers"].items() for layer in layers]
     return all((layer["increment"] > 1) == (name != "macaron-rk2-tiny") for name, layer in its)
+
+
+def symbols_of_an_update(name):
+    """Target symbols with the ends of sentences, by the data and the epochs of a training."""
+    (record,) = g._records()[name]
+    train, (*_, last) = record["data"]["counts"]["train"], record["training"]["curve"]
+    symbols = train["lines"] + list(train["tokens"].values())[1]
+    return symbols * int(last["epoch"]) / last["num_updates"]
+
+
+def have_twins(folder, *prefixes):
+    """Whether rows of a file have one in the released form, but for those with these prefixes."""
+    names = {name for name in recipes.names() if name.startswith(folder)}
+    alone = (name for name in names if f"{name}-released" not in names and not name.endswith("-released"))
+    return len(names) > 1 and all(name.removeprefix(folder).startswith(prefixes) for name in alone)
 
 
 # fmt: off
@@ -378,6 +399,8 @@ CLAIMS = {
         "An additional layer costs about the same at any depth.": lambda:
             all(max(per_layer(f"{name}_tiny")) < 1.5 * min(per_layer(f"{name}_tiny"))
                 for name in ("macaron", "ode_residual", "rk2", "rk4")),
+        "and hardly any more memory": lambda:
+            memory_for_symbols("in chunks") < 0.1 * memory_for_symbols("stock criterion"),
         "it is slower than the fused one": lambda:
             all(row["speed_of_evolving_over"]["fused"] < 1 for row in g._results("bench/lengths-cpu")["rows"]),
         "slower for short sentences, about as the paper reports for long ones": lambda:
@@ -412,6 +435,30 @@ CLAIMS = {
             == [3, 2, 2],
         "With the dense history a step is larger than that state": steps_are_larger,
     },
+    "configs/aeslc.yaml": {
+        "An update sees about 160 target symbols": lambda: 155 < symbols_of_an_update("aeslc/rk2-tiny") < 165,
+        "has 3,500.": lambda: 3450 < symbols_of_an_update("deen-mix/rk2-tiny") < 3550,
+        "the rate is .00064": lambda: 0.000635 < 0.003 * (
+            symbols_of_an_update("aeslc/rk2-tiny") / symbols_of_an_update("deen-mix/rk2-tiny")) ** 0.5 < 0.000645,
+    },
+    "configs/gec-generated.yaml": {
+        "trained on {},000 sentences": lambda:
+            (g._records()["gec-generated/rk2-tiny"][0]["data"]["counts"]["train"]["lines"] // 1000,),
+    },
+    "configs/multi30k-base.yaml": {
+        "each takes about half an hour": lambda:
+            all(1200 < r["training"]["seconds"] < 2400
+                for name, its in g._records().items() if name.startswith("multi30k-base/") for r in its),
+    },
+    "configs/ode/_pcformer.yaml": {
+        "Each row exists twice": lambda: all(have_twins(f"ode/wmt14-{pair}/pcformer") for pair in ("en-de", "en-fr")),
+    },
+    "configs/ode/wmt14-en-fr.yaml": {
+        "Every row whose steps have several stages exists twice": lambda: have_twins("ode/wmt14-en-fr/", "residual"),
+    },
+    "configs/ode/wmt16-en-ro.yaml": {
+        "Rows whose steps have several stages exist twice": lambda: have_twins("ode/wmt16-en-ro/", "residual"),
+    },
 }
 # fmt: on
 """By page and words, whether they are true of the records, or the numbers that stand in them."""
@@ -438,12 +485,30 @@ def test_sentences_are_true_of_the_records(page):
     assert not [text[max(0, m.start() - 60) : m.end() + 40] for m in re.finditer(TELLS, text)]
 
 
-def test_a_record_that_changes_makes_a_sentence_false(monkeypatch):
+def test_a_record_that_changes_changes_what_is_said(monkeypatch):
+    """Sentences between markers, too: seeds, who is higher, who is ahead, and by how much."""
+    made = {
+        "spread": (EN_DE,),
+        "leads": (EN_DE, "ode-residual", "rk2", "rk4"),
+        "comparison": ("ode-residual", "bf16", EN_DE,
+                       "amd-epyc-5/tiny-beyond.cpu-bf16,amd-epyc-5/tiny-beyond-plain.cpu-bf16"),
+        "gap": ("ptb", "residual-1", "rk4-1"),
+    }  # fmt: skip
+    before = {kind: g.KINDS[kind](*words) for kind, words in made.items()}
     changed = copy.deepcopy(g._records())
-    for record in changed[f"{EN_FR}/denseformer-tiny"]:
-        record["scores"]["test_2016_flickr"]["sacrebleu"]["bleu"] -= 9
+    for name, seed in (("rk2", 2), ("denseformer", 1)):
+        for record in (r for r in changed[f"{EN_DE}/{name}-tiny"] if (r["precision"], r["seeds"]) == ("bf16", [seed])):
+            record["scores"]["test_2016_flickr"]["sacrebleu"]["bleu"] -= 9
+    for record in changed["ptb/rk4-1"]:
+        record["scores"]["ptb_test"]["perplexity"]["value"] += 100
     fresh = generated.__wrapped__()
     monkeypatch.setattr(fresh, "_records", lambda: changed)
+    monkeypatch.setattr(fresh, "_comparisons", g._comparisons)
+    after = {kind: fresh.KINDS[kind](*words) for kind, words in made.items()}
+    assert not [kind for kind in made if after[kind] == before[kind]]
+    assert "`rk2-tiny`, bf16, test_2016_flickr" in after["spread"]
+    assert "`rk2-tiny` (by 0.14 to 0.23)" in before["leads"] and "`rk2-tiny` (by" not in after["leads"]
     monkeypatch.setattr(sys.modules[__name__], "g", fresh)
-    false = [words for words, found in CLAIMS["beyond"].items() if not found()]
-    assert len(false) > 2 and all("DenseFormer" in words or "higher" in words for words in false)
+    false = {page: [words for words, found in CLAIMS[page].items() if not found()] for page in ("results", "beyond")}
+    assert false["results"] == ["All perplexities are lower than the paper's"]
+    assert len(false["beyond"]) > 2 and all("DenseFormer" in words or "higher" in words for words in false["beyond"])
