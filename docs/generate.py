@@ -334,7 +334,7 @@ def _seeds(row: tables.Row) -> str:
 
 
 def _pair(group: str) -> str:
-    data = _data(group)
+    data = _first(group).data
     return "-".join(filter(None, (data.source, data.target)))
 
 
@@ -419,7 +419,7 @@ def _baselines(group: str) -> dict[str, dict[str, str]]:
         "first-symbol": "baseline: the most frequent class by the first symbol",
         "bag-of-symbols": "baseline: a linear model of the bag of subwords",
     }[record["kind"]]
-    subsets = recipes.load(next(name for name in recipes.names() if name.rpartition("/")[0] == group)).subsets
+    subsets = _first(group).subsets
     found = {label: {name: f"{record['scores'][subset]['value']:.2f}" for subset, name in subsets.items()}}
     if "model" in record:
         followed = "the Transformer's most frequent answer by the first symbol, the same in "
@@ -524,9 +524,10 @@ def spread(*groups: str) -> str:
     return f"Seeds of one system differ by {' and by '.join(found)}."
 
 
-def _data(group: str) -> recipes.schema.Data:
-    """The data of a group's first recipe."""
-    return recipes.load(next(name for name in recipes.names() if name.rpartition("/")[0] == group)).data
+@functools.cache
+def _first(group: str) -> recipes.Recipe:
+    """The first recipe of a group."""
+    return recipes.load(f"{group}/{next(iter(recipes.group(group)['rows']))}")
 
 
 @functools.cache
@@ -1040,7 +1041,7 @@ KINDS: dict[str, Callable[..., str]] = {
 @functools.cache
 def rehearsals() -> str:
     """How many of the papers' rows were rehearsed."""
-    rows = [name for name in recipes.names() if recipes.load(name).paper]
+    rows = recipes.listed(paper=True)
     rehearsed = _results("rehearsal")["rehearsed"]
     return f"{sum(name in rehearsed for name in rows)} of {len(rows)}"
 
