@@ -388,6 +388,23 @@ def write_parallel(directory: Path, splits=(("train", 60), ("valid", 12), ("test
     return directory
 
 
+def own_quickstart(path: Path, more: str = "") -> Path:
+    """The recipes of quickstart, and more lines, as a file of one's own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = (ROOT / "configs" / "quickstart.yaml").read_text().replace("extends: ", f"extends: {ROOT}/configs/")
+    path.write_text(text + more)
+    return path
+
+
+def write_generated(path: Path, hyps: Sequence[str], refs: Sequence[str] | None = None, sources: str = "") -> Path:
+    """What fairseq-generate leaves of hypotheses; sources are told by their number alone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [f"S-{i}\t{sources} {i}" for i in range(len(hyps))] if sources else []
+    rows += [f"T-{i}\t{ref}\nH-{i}\t-0.1\t{hyp}" for i, (hyp, ref) in enumerate(zip(hyps, refs or hyps, strict=True))]
+    path.write_text("\n".join([*rows, "Generate test with beam=5: BLEU4 = 1.0\n"]))
+    return path
+
+
 def preprocess(folder: Path, dictionary: Path | None = None, **texts: Path) -> None:
     """Binarise texts of one side by their splits into a folder, with a dictionary of their own if none is given."""
     words = ["--only-source", "--destdir", str(folder), *(f"--{split}pref={text}" for split, text in texts.items())]

@@ -371,21 +371,21 @@ def test_an_index_beyond_two_gibibytes(tmp_path):
 
 def test_binarised_text_that_is_not_the_text(tmp_path):
     prefix = written_by_fairseq(tmp_path, [3, 1, 4])
+    text, index = Path(f"{prefix}.bin"), Path(f"{prefix}.idx")
     assert unknown(prefix, 3)[1] == 5
-    with pytest.raises(TextError, match=r"fr\.idx: has 3 sentences, must have those of the text, 4"):
-        unknown(prefix, 4)
-    whole = Path(f"{prefix}.bin").read_bytes()
-    Path(f"{prefix}.bin").write_bytes(whole[:-1])
-    with pytest.raises(TextError, match=r"fr\.bin: has 15 bytes, which do not fit 8 symbols"):
-        unknown(prefix, 3)
-    Path(f"{prefix}.idx").write_bytes(Path(f"{prefix}.idx").read_bytes()[:-1])
-    with pytest.raises(TextError, match=r"fr\.idx: is cut off"):
-        unknown(prefix, 3)
-    Path(f"{prefix}.idx").write_bytes(b"x" * 100)
-    with pytest.raises(TextError, match=r"fr\.idx: is not an index of fairseq"):
-        unknown(prefix, 3)
-    with pytest.raises(TextError, match=r"absent\.idx: No such file"):
-        unknown(tmp_path / "absent", 3)
+
+    def refused(message, sentences=3, at=prefix):
+        with pytest.raises(TextError, match=message):
+            unknown(at, sentences)
+
+    refused(r"fr\.idx: has 3 sentences, must have those of the text, 4", 4)
+    refused(r"absent\.idx: No such file", at=tmp_path / "absent")
+    text.write_bytes(text.read_bytes()[:-1])
+    refused(r"fr\.bin: has 15 bytes, which do not fit 8 symbols")
+    index.write_bytes(index.read_bytes()[:-1])
+    refused(r"fr\.idx: is cut off")
+    index.write_bytes(b"x" * 100)
+    refused(r"fr\.idx: is not an index of fairseq")
 
 
 def test_binarised_text_of_another_dictionary(tmp_path):

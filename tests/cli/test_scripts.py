@@ -288,19 +288,8 @@ def test_checkpoints_of_another_run_are_never_averaged_with_those_of_this(finish
 def test_a_run_that_was_stopped_goes_on(finished, recipe, programs, tmp_path, capsys):
     """Killed while fairseq wrote its last checkpoint, which is a copy that is not written whole or not at all."""
     updates = checkpoints.resume_point(finished)
-    words = (
-        recipe,
-        "--run-dir",
-        tmp_path,
-        "--cpu",
-        "--until",
-        "train",
-        "--",
-        "--max-update",
-        updates,
-        "--max-epoch",
-        9,
-    )
+    words = (recipe, "--run-dir", tmp_path, "--cpu", "--until", "train")
+    words += ("--", "--max-update", updates, "--max-epoch", 9)
     assert run(*words) == 0 and names(programs) == ["true", "fairseq-train"]
     assert run(*words) == 0 and "is trained" in capsys.readouterr().err
 
@@ -477,23 +466,26 @@ def test_a_program_that_fails_is_named(tmp_path, capsys):
         runner.execute(runner.Step("train", ["nosuchprogram"]))
 
 
+class Interrupting:
+    """A program during whose start SIGTERM comes, before anybody knows of it."""
+
+    def __init__(self, *_, **__):
+        self.pid, self.ended = 2**30, []
+        Interrupting.last = self
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def terminate(self):
+        self.ended.append("told")
+
+    def wait(self, timeout=None):
+        self.ended.append("waited for")
+
+
 def test_a_signal_that_comes_while_a_program_is_started_ends_it_too(monkeypatch):
-    ended = []
-
-    class Program:
-        def __init__(self, *_, **__):
-            os.kill(os.getpid(), signal.SIGTERM)  # before anybody knows of the program
-
-        def terminate(self):
-            ended.append("told")
-
-        def wait(self):
-            ended.append("waited for")
-
-    monkeypatch.setattr(subprocess, "Popen", Program)
+    monkeypatch.setattr(subprocess, "Popen", Interrupting)
     with processes.terminable(), pytest.raises(SystemExit):
         processes.launch(["sleep", "60"], processes.environment({}), None, -1)
-    assert ended == ["told", "waited for"]
+    assert Interrupting.last.ended == ["told", "waited for"]
 
 
 def test_data_that_changed_since_is_refused(recipe, programs, tmp_path, capsys):
@@ -534,9 +526,8 @@ def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, c
     assert all(f"== {name}, seed {seed}: train" in headings for name in ("tiny", "other") for seed in (4, 5))
     (line,) = [line for line in shown.splitlines() if line.startswith("| tiny |")]
     assert "± 0.00" in line and "| 2 |" in line
-    assert (
-        "other against tiny, seed 4, tiny: p = 1.0000 (two-sided p, by approximate randomization of sacreBLEU" in shown
-    )
+    compared = "other against tiny, seed 4, tiny: p = 1.0000 (two-sided p, by approximate randomization of sacreBLEU"
+    assert compared in shown
     assert run(two, "--run-dir", tmp_path / "z") == 1 and "--run-dir and --record" in capsys.readouterr().err
 
 
@@ -568,10 +559,7 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, t
     [
         (("multi30k",), "the nearest are: "),
         (("multi30k-full/macaron-tiny", "--devices", "3", "--dry-run"), "[1, 2]"),
-        (
-            ("multi30k-full/macaron-tiny", "--devices", "2", "--cpu"),
-            "must be 1 with --cpu, which trains in one process",
-        ),
+        (("multi30k-full/macaron-tiny", "--devices", "2", "--cpu"), "must be 1 with --cpu, which trains in one proc"),
         (("multi30k-full/macaron-tiny", "--devices", "2"), "--devices 2: this machine has no GPUs; must be at most 1"),
         (("multi30k-full/macaron-tiny", "--until", "trian"), "--until trian: must be one of prepare, train, average"),
         (
@@ -598,12 +586,7 @@ def test_bad_input_is_named(words, message, capsys):
         ({"NODE_RANK": "-1"}, 4, (), "NODE_RANK=-1: must be a whole number, 0 or more"),
         ({}, 0, ("--torchrun",), "--torchrun: needs GPUs"),
         ({"NNODES": "2"}, 4, ("--devices", 1), "--devices 1: cannot be dealt evenly to 2 nodes"),
-        (
-            {"NNODES": "2"},
-            4,
-            ("--devices", 4, "--", "--distributed-port", "20001"),
-            "--devices 4: the job has 2 x 4 GPUs, and all would train",
-        ),
+        ({"NNODES": "2"}, 4, ("--devices", 4, "--", "--distributed-port", 20001), "4: the job has 2 x 4 GPUs, and all"),
     ],
 )
 def test_a_place_where_nothing_can_train_is_named(variables, gpus, words, message, monkeypatch, capsys):
@@ -629,24 +612,19 @@ def test_what_translates_nothing_is_named(finished, recipe, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("flags", "messages"),
+    ("flags", "message"),
     [
-        (("--nonsense", 1), ["error: fairseq-train refuses its flags: --nonsense: is unknown"]),
-        (
-            ("--memory-efficient-fp16",),
-            ["error: --fp16 with --cpu: fairseq can train in fp16 on a GPU only; take fp32"],
-        ),
-        (("--dropot", 1), ["--dropot: is unknown; the nearest are --dropout"]),
-        (("--encoder-attention-heads", 3), ["error: --encoder-attention-heads 3: must divide the width 16"]),
+        (("--nonsense", 1), "error: fairseq-train refuses its flags: --nonsense: is unknown"),
+        (("--memory-efficient-fp16",), "error: --fp16 with --cpu: fairseq can train in fp16 on a GPU only; take fp32"),
+        (("--dropot", 1), "--dropot: is unknown; the nearest are --dropout"),
+        (("--encoder-attention-heads", 3), "error: --encoder-attention-heads 3: must divide the width 16"),
     ],
 )
-def test_flags_that_cannot_be_trained_with_are_named_before_training(
-    flags, messages, recipe, programs, tmp_path, capsys
-):
+def test_flags_that_cannot_be_trained_with_are_named_before_it(flags, message, recipe, programs, tmp_path, capsys):
     assert run(recipe, "--run-dir", tmp_path, "--cpu", "--", *flags) == 1
     error = capsys.readouterr().err
-    assert all(message in error for message in messages) and "fairseq-train" not in names(programs)
-    assert "usage: " not in error and ("must divide" in error or not programs), "nor are the data prepared"
+    assert message in error and "usage: " not in error and "fairseq-train" not in names(programs)
+    assert "must divide" in error or not programs, "nor are the data prepared"
 
 
 def test_a_preparation_that_fails_is_named(recipe, tmp_path, capsys):
@@ -675,17 +653,8 @@ def answers(tmp_path_factory):
     (base / "srun").chmod(0o755)
     asked = {words: [f"scripts/{words[0]}", *words[1:]] for words, _ in BAD_INPUT}
     job = ["env", f"PATH={base}:{environment()['PATH']}", "SLURM_JOB_ID=12", f"SLURM_SUBMIT_DIR={ROOT}"]
-    asked["job"] = [
-        *job,
-        "scripts/slurm/train.sh",
-        "ode/wmt14-en-de/rk2",
-        "--fp16",
-        "--seed",
-        "3",
-        "--",
-        "--max-update",
-        "7",
-    ]
+    words = "scripts/slurm/train.sh ode/wmt14-en-de/rk2 --fp16 --seed 3 -- --max-update 7"
+    asked["job"] = [*job, *words.split()]
     asked["no job"] = ["env", "SLURM_JOB_ID=", "scripts/slurm/train.sh", "ode/wmt14-en-de/rk2"]
     return dict(zip(asked, ask(base, asked.values(), environment()), strict=True))
 
@@ -738,21 +707,6 @@ def test_the_gpu_suite_prepares_no_data_of_what_is_done(tmp_path, monkeypatch):
     record.touch()
     suite.train()
     assert not executed
-
-
-class Interrupting:
-    """A program during whose start SIGTERM comes."""
-
-    def __init__(self, *_, **__):
-        self.pid, self.ended = 2**30, []
-        Interrupting.last = self
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    def terminate(self):
-        self.ended.append("told")
-
-    def wait(self, timeout=None):
-        self.ended.append("waited for")
 
 
 def test_what_interrupts_the_gpu_suite_ends_a_run_that_has_just_begun(tmp_path, monkeypatch):
@@ -860,13 +814,10 @@ def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch
     def timed(words, seconds, output):
         asked.append(words)
         first = len(asked) == 1
-        names = [
-            ("tests/gpu/test_a.py::one[x y]", "PASSED"),
-            ("tests/gpu/test_a.py::two", "FAILED" if first else "PASSED"),
-        ]
-        output.write_text(
-            "".join(f"{n} {s} [ 50%]\n{'FAILED ' + n if s == 'FAILED' else ''}\n" for n, s in names[not first :])
-        )
+        found = [("two", "FAILED" if first else "PASSED")]
+        found[:0] = [("one[x y]", "PASSED")] * first
+        lines = [f"tests/gpu/test_a.py::{name} {status} [ 50%]\n" for name, status in found]
+        output.write_text("".join([*lines, "FAILED tests/gpu/test_a.py::two\n" * first]))
         return int(first)
 
     monkeypatch.setattr(suite, "timed", timed)

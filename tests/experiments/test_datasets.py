@@ -14,10 +14,7 @@ from ode_transformer.experiments.tasks import classification, summarisation
 from ode_transformer.experiments.tasks.correction import corpora, errors
 from ode_transformer.experiments.text import m2, segmentation
 from ode_transformer.files import write_text
-
-
-def lines(path):
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
+from tests.cli.data_scripts import lines
 
 
 def sizes(splits):

@@ -9,7 +9,7 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import METRICS, Metric, register
 from ode_transformer.experiments.tasks import TASKS
-from tests.helpers import ROOT, refused
+from tests.helpers import ROOT, own_quickstart, refused
 
 
 @pytest.fixture(autouse=True)
@@ -47,9 +47,8 @@ def test_it_is_scored_and_compared_in_files(files, capsys):
 
 
 def test_it_is_a_column_of_tables_and_reports(tmp_path, capsys):
-    text = (recipes.CONFIGS / "quickstart.yaml").read_text().replace("extends: ", f"extends: {recipes.CONFIGS}/")
-    (tmp_path / "own.yaml").write_text(f"{text}score: {{metrics: [length_ratio, ter]}}\n")
-    recipe = recipes.load(str(tmp_path / "own.yaml/rk2-tiny"))
+    own = own_quickstart(tmp_path / "own.yaml", "score: {metrics: [length_ratio, ter]}\n")
+    recipe = recipes.load(f"{own}/rk2-tiny")
     (step,) = (step for step in TASKS["translation"].evaluation(recipe, "runs/x", []) if step.name == "score")
     assert "--metric ter --metric length_ratio" in " ".join(step.command)
     record = json.loads((ROOT / "results" / "quickstart" / "rk2-tiny.json").read_text())
@@ -57,7 +56,7 @@ def test_it_is_a_column_of_tables_and_reports(tmp_path, capsys):
     record["scores"]["generated"]["length_ratio"] = {"value": 1.125, "signature": "words"}
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "record.json").write_text(json.dumps(record))
-    assert cli.main(["table", str(tmp_path / "own.yaml"), "--measured", "--results", str(tmp_path / "runs")]) == 0
+    assert cli.main(["table", str(own), "--measured", "--results", str(tmp_path / "runs")]) == 0
     shown = capsys.readouterr().out
     assert "measured: generated, length ratio" in shown and "| 1.12 |" in shown and "length ratio: `words`" in shown
     assert cli.main(["report", str(tmp_path / "runs")]) == 0
@@ -74,6 +73,5 @@ def test_names_that_are_taken_or_unknown(tmp_path, files, capsys):
     refused(["compare", *words, "--metric", "comet"], "--metric comet: needs references and sources", capsys)
     refused(["compare", files["first"], files["other"], "--lowercase"], "go with --ref FILE", capsys)
     refused(["compare", *words, "--seed", "3"], "--seed go with recipes; not with --ref FILE", capsys)
-    text = (recipes.CONFIGS / "quickstart.yaml").read_text().replace("extends: ", f"extends: {recipes.CONFIGS}/")
-    (tmp_path / "own.yaml").write_text(f"{text}score: {{metrics: [lenght]}}\n")
-    refused(["recipe", "show", str(tmp_path / "own.yaml/rk2-tiny")], "score.metrics 'lenght'", capsys)
+    own = own_quickstart(tmp_path / "own.yaml", "score: {metrics: [lenght]}\n")
+    refused(["recipe", "show", f"{own}/rk2-tiny"], "score.metrics 'lenght'", capsys)

@@ -47,14 +47,11 @@ from ode_transformer.experiments.text.pipeline import Pipeline, joined
 from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.files import sha256
 from ode_transformer.modules.layers import Context
+from tests.cli.data_scripts import lines, times
 from tests.helpers import EVOLUTION, ROOT, SMALL, model, parse
 
 LANGS = ("de", "en")
 HELD_OUT = 12
-
-
-def lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def write(path: Path, found) -> Path:
@@ -104,11 +101,8 @@ def home(tmp_path_factory):
     small = {**SMALL, "max-epoch": 6, "max-tokens": 1000, "lr": 0.02, "warmup-updates": 4, "num-workers": 0}
     tree["train"]["flags"] |= {**small, "max-source-positions": 90}
     tree["average"] = {"last_epochs": 2}
-    tree["generate"] |= {
-        "beam": 3,
-        "lenpen": 0.8,
-        "flags": {"post-process": "subword_nmt", "max-len-b": 30, "num-workers": 0},
-    }
+    flags = {"post-process": "subword_nmt", "max-len-b": 30, "num-workers": 0}
+    tree["generate"] |= {"beam": 3, "lenpen": 0.8, "flags": flags}
     (home / "mine.yaml").write_text(yaml.safe_dump(tree))
     return home
 
@@ -297,8 +291,8 @@ def test_held_out_sentences_are_not_trained_on_in_other_punctuation_or_spacing(t
         assert len(read["train"]) == 30 and not read["train"] & (read["valid"] | read["test"])
 
 
-def times(folder: Path) -> dict[str, int]:
-    return {str(p.relative_to(folder)): p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file()}
+def interrupt(*_):
+    raise KeyboardInterrupt
 
 
 def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, monkeypatch, capsys):
@@ -306,12 +300,9 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     words = ["prepare", "--train", raw, "--langs", *LANGS, "--out", tmp_path / "x", "--size", 50, "--hold-out", 4]
     words = [str(word) for word in words]
 
-    def stopped(*_):
-        raise KeyboardInterrupt
-
     theirs = write(tmp_path / "x.part" / "novel", ["Call me Ishmael."])
     with monkeypatch.context() as patch:
-        patch.setattr(binarised, "_write_binarised", stopped)  # behind the first dictionary
+        patch.setattr(binarised, "_write_binarised", interrupt)  # behind the first dictionary
         assert cli.main(words) == 130
     assert not (tmp_path / "x").exists() and not (tmp_path / "x.yaml").exists()
     before = times(tmp_path / "x.text")
@@ -388,7 +379,7 @@ def test_units_are_of_the_file_that_is_there_now(tmp_path, segmentation):
         (["--hold-out", "20"], "30 pairs are too few to hold 20 out for valid and test"),
         (
             ["--langs", "en", "ja", "--tokeniser", "none"],
-            "target language ja: needs another package of sacreBLEU: pip install",
+            "language ja: needs another package of sacreBLEU: pip install",
         ),
     ],
 )
@@ -397,10 +388,6 @@ def test_what_cannot_be_prepared(tmp_path, monkeypatch, capsys, words, message):
     write_raw(tmp_path, 30)
     assert message in refused(capsys, "prepare", "--train", "my", "--langs", *LANGS, "--out", "out", *words)
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.yaml").exists()
-
-
-def interrupt(*_):
-    raise KeyboardInterrupt
 
 
 def test_what_is_left_of_another_preparation(tmp_path, capsys, monkeypatch):
@@ -470,25 +457,31 @@ def test_order_and_empty_lines_are_kept(translator, home):
 def test_standard_input_line_by_line(run, home, capsys, monkeypatch):
     sentences = lines(home / "mine" / "raw" / "test.de")[:4]
     expected = translated(capsys, run, write(home / "four.de", sentences))
-    content = "\ufeff" + "\r\n".join(
-        [*sentences[:2], "", *sentences[2:]]
-    )  # of another system, without a last line feed
+    # Of another system, without a last line feed.
+    content = "\ufeff" + "\r\n".join([*sentences[:2], "", *sentences[2:]])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
     assert translated(capsys, run, "--buffer", "1") == [*expected[:2], "", *expected[2:]]
 
 
-@pytest.mark.parametrize("bad", [b"\xff", b"\0", b"a" * (LONGEST + 1)])
-def test_lines_before_one_that_is_no_text_are_translated(run, home, capsys, monkeypatch, tmp_path, bad):
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (b"\xff", "bad: line 3 is not UTF-8 (byte 0xff"),
+        (b"\0", "bad, line 3: holds a NUL, must be text"),
+        (b"a" * (LONGEST + 1), f"bad, line 3: has {LONGEST + 1:,} characters, must have {LONGEST:,} at most"),
+    ],
+    ids=["bytes", "nul", "long"],
+)
+def test_lines_before_one_that_is_no_text_are_translated(run, home, capsys, monkeypatch, tmp_path, bad, message):
     sentences = lines(home / "mine" / "raw" / "test.de")[:2]
     expected = translated(capsys, run, write(tmp_path / "good", sentences))
     (tmp_path / "bad").write_bytes((tmp_path / "good").read_bytes() + bad + b"\nGut.\n")
     latin = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", latin)
-        assert cli.main(["translate", str(run), str(tmp_path / "bad"), "--cpu"]) == 1
+        assert message in refused(capsys, "translate", run, tmp_path / "bad", "--cpu")
     latin.flush()
     assert latin.buffer.getvalue().decode("utf-8").split("\n")[:-1] == expected
-    assert "line 3" in capsys.readouterr().err
     assert latin.encoding == "utf-8", "whatever the locale"
 
 
@@ -555,24 +548,25 @@ def test_a_prefix_begins_every_translation(run, home, translator, exported, caps
         ode_transformer.load(exported).translate(sentences, prefix=word)
 
 
-def test_samples_are_those_of_their_seed(run, home, exported, capsys):
+def test_samples_are_those_of_their_seed(run, home, translator, exported, capsys):
     file = home / "mine" / "raw" / "test.de"
     samples = [translated(capsys, run, file, "--sampling", "--seed", seed) for seed in ("1", "1", "2")]
-    assert samples[0] == samples[1] != samples[2] and samples[0] != translated(capsys, run, file)
-    best = translated(capsys, run, file, "--beam", "1")
-    assert translated(capsys, run, file, "--sampling", "--sampling-topk", "1") == best
-    assert len(translated(capsys, run, file, "--sampling", "--nbest", "3")) == 3 * len(best)
+    assert samples[0] == samples[1] != samples[2]
+    sentences = lines(file)
+    assert samples[0] != translator.translate(sentences)
+    best = translator.translate(sentences, beam=1)
+    assert translator.translate(sentences, sampling=True, sampling_topk=1) == best
+    assert {len(found) for found in translator.hypotheses(sentences, sampling=True, nbest=3)} == {3}
     for words, message in (
         (["--seed", "1"], "--seed 1: has no meaning without --sampling"),
         (["--sampling-topp", "0.5"], "--sampling-topp 0.5: has no meaning without --sampling"),
     ):
         assert message in refused(capsys, "translate", run, file, *words, "--cpu")
-    assert "cannot search with sampling True, only with beam" in refused(
-        capsys, "translate", exported, file, "--sampling", "--cpu"
-    )
+    said = refused(capsys, "translate", exported, file, "--sampling", "--cpu")
+    assert "cannot search with sampling True, only with beam, lenpen, nbest" in said
 
 
-def test_an_ensemble_of_a_model_with_itself_is_that_model(run, home, translator, capsys):
+def test_an_ensemble_of_a_model_with_itself_is_that_model(run, home, translator):
     sentences = lines(home / "mine" / "raw" / "test.de")
     both = ode_transformer.load(run, run / "average.pt")
     assert len(both.backend.models) == 2 and both.translate(sentences) == translator.translate(sentences)
@@ -598,21 +592,14 @@ def test_a_long_line_is_split_where_a_sentence_ends_and_a_word_never(translator,
     assert translator._pieces(unspaced, "x")[0][-1] == "。"
 
 
-def test_what_cannot_be_translated(run, home, tmp_path, capsys):
-    odd = {
-        "bytes": (b"Gut.\n\xff\xfe\n", "bytes: line 2 is not UTF-8 (byte 0xff"),
-        "windows": ("Gut.\n".encode("utf-16"), "windows: is UTF-16, must be UTF-8"),
-        "nul": (b"Gut.\n\0\0\n", "nul, line 2: holds a NUL, must be text"),
-        "long": (b"a" * 10**6, f"long, line 1: has 1,000,000 characters, must have {LONGEST:,} at most"),
-    }
-    for name, (content, message) in odd.items():
-        (tmp_path / name).write_bytes(content)
-        assert message in refused(capsys, "translate", run, tmp_path / name, "--cpu")
+def test_what_cannot_be_translated(run, tmp_path, capsys):
+    (tmp_path / "windows").write_bytes("Gut.\n".encode("utf-16"))
     good = write(tmp_path / "good", ["Gut."])
     for words, message in (
         ([tmp_path / "none", good], "none: no such file or folder"),
         ([tmp_path, good], "must be a run or a bundle"),
         ([run, tmp_path / "nofile"], "nofile: no such file"),
+        ([run, tmp_path / "windows"], "windows: is UTF-16, must be UTF-8"),
         ([run, good, "--beam", "0"], "--beam 0: must be from 1 to 1000"),
         ([run, good, "--data", tmp_path / "none"], "none: no such folder; name the folder of the data of"),
         ([run, good, "--data", tmp_path], "was trained with a dictionary of that name"),
@@ -729,7 +716,7 @@ def test_unknown_units_are_counted_where_text_is_read(home, run, bundle, exporte
 # Text with characters and words of the machinery.
 
 
-def test_a_translation_with_marks_of_units_is_scored(home, run, tmp_path, monkeypatch, capsys):
+def test_a_translation_with_marks_of_units_is_scored(home, run, tmp_path, monkeypatch):
     """A recipe says how its units are joined; its scorer does not look for their marks in words."""
     monkeypatch.setattr(machine, "commit", lambda: "")
     copied = shutil.copytree(run, tmp_path / "run")
@@ -768,9 +755,8 @@ def test_units_of_any_words_are_no_symbols_and_make_the_same_words_again(tmp_pat
 def test_words_that_are_symbols_are_words_for_every_kind_of_model(tmp_path, capsys):
     pytest.importorskip("ctranslate2")
     for lang in LANGS:
-        write(
-            tmp_path / f"my.{lang}", [f"{lang} <blank> foo@@ bar {i} " + "</s> x <pad>" * (i == 7) for i in range(60)]
-        )
+        odd = [f"{lang} <blank> foo@@ bar {i} " + "</s> x <pad>" * (i == 7) for i in range(60)]
+        write(tmp_path / f"my.{lang}", odd)
     words = ["--train", tmp_path / "my", "--langs", *LANGS, "--hold-out", 2, "--out", tmp_path / "x"]
     assert cli.main([str(word) for word in ("prepare", *words, "--tokeniser", "none", "--bpe", "none")]) == 0
     assert "x.text/bpe/train.de: 1 lines hold <s>, <pad>, </s> as words" in capsys.readouterr().err
@@ -985,10 +971,8 @@ def test_a_bundle_translates_anywhere(run, home, bundle, translator, tmp_path, m
     monkeypatch.chdir(tmp_path)
     loaded = ode_transformer.load("moved")
     assert loaded.search == translator.search and loaded.translate(sentences) == translator.translate(sentences)
-    for one, other in zip(
-        loaded.backend.models[0].parameters(), translator.backend.models[0].parameters(), strict=True
-    ):
-        assert torch.equal(one, other)
+    both = (one.backend.models[0].parameters() for one in (loaded, translator))
+    assert all(map(torch.equal, *both))
     names = {path.name for path in moved.iterdir()}
     assert names == {"model.safetensors", "config.json", "dict.de.txt", "dict.en.txt", "codes", "manifest.json",
                      "record.json", "README.md", "bundle.json"}  # fmt: skip
@@ -1004,7 +988,7 @@ def test_a_bundle_translates_anywhere(run, home, bundle, translator, tmp_path, m
     bundles.check(moved)  # a card may be changed
 
 
-def test_half_precision_takes_half_the_space(run, home, bundle, tmp_path, capsys):
+def test_half_precision_takes_half_the_space(run, bundle, tmp_path, capsys):
     assert cli.main(["bundle", str(run), "-o", str(tmp_path / "half"), "--fp16"]) == 0
     size = [(folder / "model.safetensors").stat().st_size for folder in (tmp_path / "half", bundle)]
     assert size[0] < 0.7 * size[1]
@@ -1144,8 +1128,6 @@ def test_an_exported_model_translates_raw_text_as_its_run_does(run, exported, tr
 
 def test_what_an_exported_model_cannot_do_is_named(exported, run, home, tmp_path, capsys):
     loaded = ode_transformer.load(exported)
-    with pytest.raises(OdeTransformerError, match="cannot search with sampling True, only with beam, lenpen, nbest"):
-        loaded.translate(["Gut."], sampling=True)
     for ask in (lambda: loaded.with_integrator("heun"), lambda: loaded.layer_states("Gut.")):
         with pytest.raises(OdeTransformerError, match="is an exported model, whose layers are fixed"):
             ask()

@@ -89,10 +89,7 @@ def test_files_are_read_and_what_is_wrong_with_one_is_named(tmp_path, published)
     for change, message in (
         (moved(3), "x.json: question train-0-0: answer .* is not at character"),
         (lambda tree, qas: qas[1].update(id=qas[0]["id"]), "question train-0-0 is there twice"),
-        (
-            lambda tree, qas: qas[1].update(answers=[]),
-            "question train-0-1 has no answer, which only version 2.0 allows",
-        ),
+        (lambda tree, qas: qas[1].update(answers=[]), "train-0-1 has no answer, which only version 2.0 allows"),
         (lambda tree, qas: qas[1].update(question="\ud800"), "surrogates not allowed"),
         (lambda tree, qas: tree.update(data=[[]]), r"data\[0\] must be a mapping"),
         (lambda tree, qas: tree.update(version="3"), "must be a file of SQuAD, whose version is one of 1.1, 2.0, v2.0"),
@@ -166,7 +163,7 @@ def dataset(data, split="valid", **more):
     return SpanPredictionTask.setup_task(cfg).load_dataset(split)
 
 
-def test_samples_hold_the_question_and_a_window_and_where_the_answer_is(data, published):
+def test_samples_hold_the_question_and_a_window_and_where_the_answer_is(data):
     tree = squad.questions(data, "valid")
     windows = dataset(data)
     symbols = Dictionary.load(str(data / "input0" / "dict.txt"))
@@ -216,9 +213,8 @@ def test_samples_that_do_not_fit_are_named(data, tmp_path, published, own):
     files = published / "train-v1.1.json", published / "dev-v2.0.json"
     with pytest.raises(OdeTransformerError, match="are of two versions"):
         squad_data.write(*files, own, tmp_path / "x", 48, 16, 20)
-    with pytest.raises(
-        OdeTransformerError, match="--stride 25: must be at most 24, the room that --max-symbols 48 leaves"
-    ):
+    message = "--stride 25: must be at most 24, the room that --max-symbols 48 leaves"
+    with pytest.raises(OdeTransformerError, match=message):
         squad_data.write(*files, own, tmp_path / "x", 48, 25, 20)
 
 
@@ -428,13 +424,10 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
     assert metric.take(golds, answers, "2.0", no_answer)["f1"]["value"] == expected
 
 
-# GLUE
-
-
 # RACE
 
 
-def test_race_is_read_as_roberta_reads_it(published, tmp_path):
+def test_race_is_read_as_roberta_reads_it(tmp_path):
     tree = {
         "article": "Tom  ran.\nHe <br> fell.\n",
         "questions": ["Tom _ home.", "Why?"],
@@ -463,11 +456,27 @@ def test_race_is_read_as_roberta_reads_it(published, tmp_path):
         race.read(tmp_path / "none", race.LEVELS)
 
 
-def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
-    """As data-prep/prepare-race.sh and a recipe's steps do; the label is the right option's number."""
-    folder = tmp_path / "symbols"
-    words = ["dataset", "race", str(published / "RACE"), "--like", str(own), "--output-dir", str(folder)]
+@pytest.fixture(scope="module")
+def ranked(published, own, tmp_path_factory):
+    """RACE as symbols and as binarised data, as data-prep/prepare-race.sh makes them, and a model of a few updates."""
+    folder = tmp_path_factory.mktemp("race")
+    symbols, data = folder / "symbols", folder / "data"
+    words = ["dataset", "race", str(published / "RACE"), "--like", str(own), "--output-dir", str(symbols)]
     assert cli.main(words) == 0
+    (data / "label").mkdir(parents=True)
+    for i in range(5):
+        texts = {split: symbols / f"{split}.input{i}" for split in ("train", "valid", "test")}
+        preprocess(data / f"input{i}", own / "dict.txt", **texts)
+    for split in ("train", "valid", "test"):
+        shutil.copy(symbols / f"{split}.label", data / "label")
+    values = {"task": "sentence_ranking", "criterion": "sentence_ranking", "num-classes": 4, "init-token": 0}
+    values |= {"separator-token": 2, "max-option-length": 20, "max-positions": 60, "shorten-method": "truncate"}
+    m, _ = train(data, **values, **{"save-dir": folder / "run"})
+    return symbols, data, m.eval(), folder / "run" / "checkpoint_last.pt"
+
+
+def test_the_label_of_race_is_the_right_options_number(published, own, ranked):
+    folder, *_ = ranked
     counts = {split: len((folder / f"{split}.label").read_text().split()) for split in race.SPLITS}
     assert counts == {"train": 48, "valid": 6, "test": 6, "test1": 3, "test2": 3}
     choices = race.read(published / "RACE" / "dev", race.LEVELS)
@@ -479,45 +488,37 @@ def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
         right = [name for name in (*reading.PLACES, *reading.THINGS) if name in choice.options[choice.right]]
         assert right[0] in choice.article and rows[1 + int(labels[i])][i] == cut(choice.options[choice.right])
 
-    data = tmp_path / "data"
-    (data / "label").mkdir(parents=True)
-    for i in range(5):
-        texts = {split: folder / f"{split}.input{i}" for split in ("train", "valid", "test")}
-        preprocess(data / f"input{i}", own / "dict.txt", **texts)
-    for split in ("train", "valid", "test"):
-        shutil.copy(folder / f"{split}.label", data / "label")
-    common = {"task": "sentence_ranking", "criterion": "sentence_ranking"}
-    more = {"num-classes": 4, "init-token": 0, "separator-token": 2, "max-option-length": 20, "max-positions": 60}
-    m, _ = train(data, **common, **more, **{"shorten-method": "truncate", "save-dir": tmp_path / "run"})
 
+def test_a_model_chooses_the_option_with_the_largest_score(published, own, ranked, tmp_path):
+    """By the steps of a recipe, and by hand, of option, end, end, article."""
+    _, data, m, checkpoint = ranked
     recipe = recipes.load("race/floater", scale="small")
     steps = TASKS["multiple_choice"].evaluation(recipe, str(tmp_path / "run"), ["--cpu"])
     assert [step.part for step in steps] == ["test", "test1", "test2"] * 2
-    checkpoint, predicted = tmp_path / "run" / "checkpoint_last.pt", tmp_path / "run" / "validate" / "test.tsv"
     chosen, scored = steps[0].words[len(OURS) :], steps[3].words[len(OURS) :]
     chosen[chosen.index("--data") + 1], chosen[chosen.index("--batch-size") + 1] = str(data), "4"
     chosen[chosen.index(f"{tmp_path}/run/average.pt")] = str(checkpoint)
     assert cli.main(chosen) == 0 and cli.main(scored) == 0
-    score = json.loads((tmp_path / "run" / "scores" / "test.json").read_text())["accuracy"]
-    low, high = score["interval"]
-    assert 0 <= low <= score["value"] <= high <= 100
-    lines = predicted.read_text().splitlines()
-    assert [line.split("\t")[0] for line in lines] == (folder / "test.label").read_text().split()
-
-    # By another way: the option with the largest score, of option, end, end, article.
-    right = 0
+    cut, its, expected = segmentation.opened(own), m.encoder.dictionary, []
     for choice in race.read(published / "RACE" / "test", race.LEVELS):
-        its = m.encoder.dictionary
         article = its.encode_line(cut(choice.article), add_if_not_exist=False).long()
         scores = []
         for option in choice.options:
             tokens = torch.cat((torch.tensor([0]), its.encode_line(cut(option), add_if_not_exist=False).long()))[:20]
             tokens = torch.cat((tokens, torch.tensor([2]), article))[:60]
-            scores.append(m.eval()(tokens[None], classification_head_name="sentence_classification_head")[0].item())
-        best = scores.index(max(scores))
-        assert lines.pop(0) == f"{choice.right}\t{best}"
-        right += best == choice.right
-    assert score["value"] == pytest.approx(100 * right / 6)
+            scores.append(m(tokens[None], classification_head_name="sentence_classification_head")[0].item())
+        expected.append((choice.right, scores.index(max(scores))))
+    lines = (tmp_path / "run" / "validate" / "test.tsv").read_text().splitlines()
+    assert lines == [f"{right}\t{best}" for right, best in expected]
+    score = json.loads((tmp_path / "run" / "scores" / "test.json").read_text())["accuracy"]
+    low, high = score["interval"]
+    assert 0 <= low <= score["value"] <= high <= 100
+    assert score["value"] == pytest.approx(100 * sum(right == best for right, best in expected) / 6)
+
+
+def test_what_cannot_choose_is_named(ranked, tmp_path):
+    _, data, _, checkpoint = ranked
+    data = shutil.copytree(data, tmp_path / "data")
 
     def changed(biases=None, **values):
         state = torch.load(checkpoint, weights_only=False)
@@ -537,7 +538,7 @@ def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
         with pytest.raises(CheckpointError, match=message):
             race.choose(changed(**change), data, "test", 2, True)
     diverged = race.choose(changed([float("nan")]), data, "test", 2, True)
-    assert [f"{right}\tnot a number" for right, _ in diverged] == [f"{right}\t{taken}" for right, taken in diverged]
+    assert {taken for _, taken in diverged} == {"not a number"}
     (data / "label" / "test.label").unlink()
     with pytest.raises(OdeTransformerError, match="data: subset test has no labels"):
         race.choose(checkpoint, data, "test", 2, True)

@@ -18,7 +18,7 @@ from ode_transformer.experiments.runs import command_lines, recording
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.text.lines import read_all
 from ode_transformer.files import sha256
-from tests.helpers import ROOT
+from tests.helpers import ROOT, own_quickstart, write_generated
 
 HEAD = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | task: TranslationTask\n"
 # The first line of a process.
@@ -88,7 +88,7 @@ def test_what_is_no_log_is_named(tmp_path, text):
         logs.read_log(tmp_path / "absent.log")
 
 
-def test_a_score_that_is_older_than_the_model_is_not_recorded(tmp_path, capsys):
+def test_a_score_that_is_older_than_the_model_is_not_recorded(tmp_path):
     recipe = recipes.load("quickstart/macaron-tiny")
     done = {"command": [], "line": "", "seconds": 1}
     (tmp_path / "steps.json").write_text(json.dumps({"average": done, "score x": done}))
@@ -108,11 +108,8 @@ def test_a_run_that_was_not_begun_or_has_no_scores_is_named(tmp_path):
 
 
 def test_a_run_of_another_file_of_the_same_name_is_not_taken_for_this_one(tmp_path):
-    text = (recipes.CONFIGS / "quickstart.yaml").read_text().replace("extends: ", f"extends: {recipes.CONFIGS}/")
-    for folder in ("one", "two"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "exp.yaml").write_text(text)
-    one, two = (recipes.load(f"{tmp_path}/{folder}/exp.yaml/macaron-tiny") for folder in ("one", "two"))
+    own = (own_quickstart(tmp_path / folder / "exp.yaml") for folder in ("one", "two"))
+    one, two = (recipes.load(f"{path}/macaron-tiny") for path in own)
     with pytest.raises(OtherRunError, match=r"a run of .*/one/exp\.yaml/mac.*, not of .*/two/exp.*the same name"):
         matching.check_file({"given": one.given}, recipes.default_run_dir(two), two)
     (tmp_path / "one" / "exp.yaml").unlink()  # as if it had been moved
@@ -162,12 +159,8 @@ def test_a_committed_record_says_what_was_run(path):
     ("plain", "line"), [(False, "a well-known man's dog."), (True, "a well @-@ known man &apos;s dog .")]
 )
 def test_translations_are_kept_beside_a_record(tmp_path, monkeypatch, plain, line):
-    recipe = recipes.load("quickstart/rk2-tiny")
-    recipe = replace(recipe, score=recipes.Score(plain=plain))
-    (tmp_path / "generate").mkdir()
-    (tmp_path / "generate" / "generate-test.txt").write_text(
-        "T-0\tx\nH-0\t-.1\ta well @-@ known man &apos;s dog .\nGenerate test with beam=5: x\n"
-    )
+    recipe = replace(recipes.load("quickstart/rk2-tiny"), score=recipes.Score(plain=plain))
+    write_generated(tmp_path / "generate" / "generate-test.txt", ["a well @-@ known man &apos;s dog ."])
     monkeypatch.setattr(recipes, "load", lambda *args, **kwargs: recipe)
     monkeypatch.setattr(recording, "record", lambda *args: {})
     output = tmp_path / "rk2.json"

@@ -5,7 +5,6 @@ import json
 import math
 import random
 import re
-import shutil
 from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +16,7 @@ from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.records import KEYS, RecordError, check_record, matching
 from ode_transformer.experiments.results.report import _chosen, marked
 from ode_transformer.experiments.serving import bundle
-from tests.helpers import ROOT
+from tests.helpers import ROOT, own_quickstart, refused, write_generated
 
 TEXT = "the a man woman dog child house street runs sits reads sees old young red blue in on with near"
 WORDS = TEXT.split()
@@ -58,20 +57,12 @@ def folder(tmp_path, monkeypatch):
     references = [" ".join(rng.choices(WORDS, k=12)) for _ in range(80)]
     for name, errors, seed in (("transformer-tiny", 0.4, 1), ("rk2-tiny", 0.1, 1), ("rk2-tiny", 0.1, 2)):
         place = tmp_path / "runs" / "quickstart" / (name if seed == 1 else f"{name}.seed-{seed}")
-        (place / "generate").mkdir(parents=True)
-        lines = []
-        for i, reference in enumerate(references):
-            words = [rng.choice(WORDS) if rng.random() < errors else word for word in reference.split()]
-            lines += [f"S-{i}\tquelle {i}", f"T-{i}\t{reference}", f"H-{i}\t-1\t{' '.join(words)}"]
-        lines.append("Generate test with beam=5: BLEU4 = 1.00")
-        (place / "generate" / "generate-test.txt").write_text("\n".join(lines) + "\n")
-        given = f"quickstart/{name}"
-        run = dict.fromkeys(KEYS) | {
-            "precision": "fp32",
-            "given": given,
-            "generate": matching.decoding(recipes.load(given)),
-        }
-        (place / "run.json").write_text(json.dumps(run))
+        words = ([rng.choice(WORDS) if rng.random() < errors else w for w in line.split()] for line in references)
+        output = place / "generate" / "generate-test.txt"
+        write_generated(output, [" ".join(line) for line in words], references, "quelle")
+        recipe = recipes.load(f"quickstart/{name}")
+        run = {"precision": "fp32", "given": recipe.given, "generate": matching.decoding(recipe)}
+        (place / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | run))
         record = json.loads((ROOT / "results" / "quickstart" / f"{name}.json").read_text())
         record |= {"seeds": [seed], "description": "<script>alert(1)</script>"}
         record["scores"]["generated"]["tokenised"]["bleu"] += seed
@@ -103,7 +94,7 @@ def test_the_page_has_everything_and_needs_nothing(folder, capsys):
     assert "rk2-tiny, seed 1" in page.text.split("Translations: ")[1], "whose translations they are"
 
 
-def test_the_same_as_markdown(folder, capsys, tmp_path):
+def test_the_same_as_markdown(folder, tmp_path):
     output = tmp_path / "x.md"
     assert cli.main(["report", str(folder), "--output", str(output)]) == 0
     text = output.read_text()
@@ -127,7 +118,7 @@ def test_a_classifier_is_shown_by_class(tmp_path, capsys):
     assert "<th>taken for &lt;pos&gt;</th>" in test and "<h3>Classes</h3>" in text
 
 
-def test_chosen_sentences_are_shown_of_every_system(folder, capsys):
+def test_chosen_sentences_are_shown_of_every_system(folder):
     """As in a case study: source, reference and what each system made of it, detokenized."""
     for path in folder.rglob("generate-test.txt"):
         path.write_text(path.read_text().replace("T-7\t", "T-7\tit &apos;s "))
@@ -153,13 +144,9 @@ def test_it_is_written_again_but_over_nothing_else(folder, capsys):
 
 def test_what_cannot_be_reported_is_named(folder, capsys, tmp_path):
     (tmp_path / "empty").mkdir()
-    for words, message in (
-        ([str(tmp_path / "empty")], "no record of a finished run"),
-        ([str(tmp_path / "nowhere")], "no record of a finished run"),
-        ([str(folder), "--baseline", "x"], "--baseline x: must be one of quickstart/"),
-    ):
-        assert cli.main(["report", *words]) == 1
-        assert message in capsys.readouterr().err
+    for name in ("empty", "nowhere"):
+        refused(["report", str(tmp_path / name)], "no record of a finished run", capsys)
+    refused(["report", str(folder), "--baseline", "x"], "--baseline x: must be one of quickstart/", capsys)
 
 
 @pytest.mark.parametrize(
@@ -218,9 +205,7 @@ def test_runs_that_cannot_be_compared_are_reported_all_the_same(folder, capsys):
 
 
 def test_runs_of_the_users_own_recipe_are_compared_but_not_with_those_in_another_precision(folder, capsys, tmp_path):
-    own = tmp_path / "own.yaml"
-    shutil.copy(ROOT / "configs" / "quickstart.yaml", own)
-    own.write_text(own.read_text().replace("extends: ", f"extends: {ROOT}/configs/"))
+    own = own_quickstart(tmp_path / "own.yaml")
     for path in folder.rglob("run.json"):
         record = json.loads((path.parent / "record.json").read_text())
         name = record["recipe"].replace("quickstart/", "own/")

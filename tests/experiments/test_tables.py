@@ -22,8 +22,8 @@ from ode_transformer.experiments.results import comparisons, significance, table
 from ode_transformer.experiments.results.files import read_records
 from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
-from ode_transformer.files import sha256
-from tests.helpers import ROOT, run_record
+from ode_transformer.files import sha256, write_json, write_text
+from tests.helpers import ROOT, own_quickstart, run_record, write_generated
 
 
 @pytest.fixture()
@@ -69,9 +69,8 @@ def test_a_table_for_programs(folder, capsys):
     assert cli.main(["table", "multi30k-short", "--csv", "--results", str(folder)]) == 0
     lines = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     assert len(lines) == len(recipes.group("multi30k-short")["rows"]) * 3 * 2  # test sets and metrics
-    (line,) = [
-        x for x in lines if (x["row"], x["test_set"], x["metric"]) == ("rk2-tiny", "test_2017_flickr", "tokenised")
-    ]
+    of = {(line["row"], line["test_set"], line["metric"]): line for line in lines}
+    line = of["rk2-tiny", "test_2017_flickr", "tokenised"]
     assert line["seeds"] == "2" and float(line["deviation"]) == pytest.approx(2**-0.5, abs=1e-4)
     assert {x["measured"] for x in lines if x["row"] == "rk4-tiny"} == {""}
     assert all("version:" in x["signature"] for x in lines if x["metric"] == "sacrebleu" and x["measured"])
@@ -107,13 +106,11 @@ def test_of_two_runs_the_one_on_a_gpu_is_named_by_its_file(folder):
 
 
 def test_a_table_of_recipes_of_ones_own(folder, tmp_path, capsys):
-    text = (recipes.CONFIGS / "quickstart.yaml").read_text().replace("extends: ", f"extends: {recipes.CONFIGS}/")
-    (tmp_path / "own.yaml").write_text(text)
     record = json.loads((folder / "multi30k-short" / "rk2-tiny.seed-2.json").read_text())
     record |= {"recipe": "own/rk2-tiny", "scores": {"generated": record["scores"]["test_2016_flickr"]}}
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "record.json").write_text(json.dumps(record))
-    words = ["table", str(tmp_path / "own.yaml"), "--measured", "--results"]
+    words = ["table", str(own_quickstart(tmp_path / "own.yaml")), "--measured", "--results"]
     assert cli.main([*words, str(tmp_path / "runs")]) == 0
     shown = capsys.readouterr().out
     assert "| rk2-tiny | " in shown and "generated, sacreBLEU" in shown
@@ -240,15 +237,10 @@ def runs(tmp_path, monkeypatch):
         monkeypatch.setattr(place, "ROOT", tmp_path)
     references = sentences(0)
     for name, errors, seed in (("transformer", 0.3, 1), ("macaron", 0.3, 1), ("rk2", 0.3, 5), ("rk4", 0.1, 3)):
-        folder = tmp_path / f"runs/quickstart/{name}-tiny/generate"
-        folder.mkdir(parents=True)
-        lines = []
-        for i, (hyp, ref) in enumerate(zip(translate(references, errors, seed), references, strict=True)):
-            lines += [f"S-{i}\tx", f"T-{i}\t{ref}", f"H-{i}\t-0.1\t{hyp}"]
-        recipe = recipes.load(f"quickstart/{name}-tiny")
+        folder, recipe = tmp_path / f"runs/quickstart/{name}-tiny", recipes.load(f"quickstart/{name}-tiny")
+        write_generated(folder / "generate/generate-test.txt", translate(references, errors, seed), references)
         run = {"given": recipe.given, "precision": "fp32", "generate": decoding(recipe)}
-        (folder.parent / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | run))
-        (folder / "generate-test.txt").write_text("\n".join([*lines, "Generate test with beam=5: BLEU4 = 1"]) + "\n")
+        (folder / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | run))
     return tmp_path
 
 
@@ -294,23 +286,16 @@ def test_translations_beside_a_record_are_compared_as_those_of_the_run(runs):
     for one in (baseline, *others):
         hyps, refs, _ = read_generate_output(one.folder / "generate/generate-test.txt")
         record = runs / f"results/{one.recipe.name}.json"
-        record.parent.mkdir(parents=True, exist_ok=True)
         beside = records.translations_beside(record, "generated")
-        beside.write_text("".join(f"{line}\n" for line in detokenise(hyps, "en")))
+        write_text(beside, "".join(f"{line}\n" for line in detokenise(hyps, "en")))
         record.write_text(json.dumps(run_record(translations={"generated": sha256(beside)})))
         shutil.rmtree(one.folder)
     baseline, *others = load("transformer", "rk2", "rk4")
-    tok = runs / "data-bin/quickstart.de-en/tok"
-    tok.mkdir(parents=True)
-    (tok / "test.en").write_text("".join(f"{line}\n" for line in refs))
+    write_text(runs / "data-bin/quickstart.de-en/tok/test.en", "".join(f"{line}\n" for line in refs))
     assert significance.compare(baseline, others, samples=100) == expected
-    beside.write_text(beside.read_text() + "one more\n")
-    with pytest.raises(OdeTransformerError, match=r"generated\.txt: must have the SHA-256 in rk4-tiny\.json"):
-        significance.compare(baseline, others)
     record.write_text(json.dumps(run_record()))
-    with pytest.raises(
-        OdeTransformerError, match=r"rk4-tiny\.json: has no SHA-256 of rk4-tiny\.generated\.txt; ode-tr"
-    ):
+    message = r"rk4-tiny\.json: has no SHA-256 of rk4-tiny\.generated\.txt; ode-tr"
+    with pytest.raises(OdeTransformerError, match=message):
         significance.compare(baseline, others)
     beside.unlink()
     with pytest.raises(OdeTransformerError, match="no such file; ode-transformer run"):
@@ -406,24 +391,32 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     run.write_text(json.dumps(json.loads(run.read_text()) | {"precision": "fp16"}))
     assert cli.main(["compare", *names, "--samples", "300", "--output", str(output)]) == 0
     assert f"the precisions of training differ: {names[0]} fp32, " in capsys.readouterr().out
-    content = json.loads(output.read_text())
-    assert content["precisions"][names[-1]] == "fp16"
-    its = content["test_sets"]["generated"]
-    for change, message in (
+    assert json.loads(output.read_text())["precisions"][names[-1]] == "fp16"
+
+
+def compared(**values):
+    """The test sets of a comparison of b with a baseline, a."""
+    return {"test_sets": {"t": {"a": {"bleu": 1, "p_value": None}, "b": values}}}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
         ({"precisions": None}, "precisions must be a mapping"),
-        ({"precisions": dict.fromkeys(names, "fp8")}, "precisions.* must be one of fp32"),
-        ({"baseline": "x"}, "test_sets.generated.x is missing"),
-        (
-            {"test_sets": {"generated": its | {names[1]: its[names[1]] | {"p_value": -1}}}},
-            ".*p_value must be a number from 0 to 1",
-        ),
-        ({"test_sets": {"generated": its | {names[0]: {"bleu": 1}}}}, ".*p_value is missing"),
-    ):
-        output.write_text(json.dumps(content | change))
-        with pytest.raises(OdeTransformerError, match=rf"quickstart\.json: {message}.*; ode-transformer compare"):
-            comparisons.read_comparison(output)
-    assert not starred("rk4-tiny")
-    assert "left out: " in (said := capsys.readouterr().err) and "p_value is missing; ode-transformer" in said
+        ({"precisions": {"a": "fp32", "b": "fp8"}}, "precisions.* must be one of fp32"),
+        ({"baseline": "x"}, "test_sets.t.x is missing"),
+        (compared(bleu=1, p_value=-1), ".*p_value must be a number from 0 to 1"),
+        (compared(bleu=1), ".*p_value is missing"),
+    ],
+)
+def test_a_damaged_comparison_is_named_and_left_out(folder, capsys, change, message):
+    content = {"baseline": "a", "seed": 1, "metric": "sacrebleu", "test": "randomisation", "signature": ""}
+    content |= {"samples": 9, "precisions": {"a": "fp32", "b": "fp32"}, **compared(bleu=1, p_value=0.5), **change}
+    path = folder / comparisons.SIGNIFICANCE / "quickstart.json"
+    write_json(path, content)
+    with pytest.raises(OdeTransformerError, match=rf"quickstart\.json: {message}.*; ode-transformer compare"):
+        comparisons.read_comparison(path)
+    assert tables.tables("quickstart", folder) and "left out: " in capsys.readouterr().err
 
 
 def test_stars_are_of_p_values_adjusted_for_all_comparisons_of_a_group(folder):
@@ -476,25 +469,17 @@ def test_endless_translations_are_counted_and_their_weight_is_measured(runs):
 
 def test_systems_of_other_training_data_are_compared_on_the_same_references(runs):
     baseline, system = load("transformer", "rk4")
-    other = system.recipe
-    elsewhere = system._replace(
-        recipe=replace(
-            other,
-            data=replace(other.data, directory="data-bin/other"),
-            generate=replace(other.generate, subsets={"test1": "generated"}),
-        )
-    )
+    its = {"generate": replace(system.recipe.generate, subsets={"test1": "generated"})}
+    other = replace(system.recipe, data=replace(system.recipe.data, directory="data-bin/other"), **its)
+    elsewhere = system._replace(recipe=other)
     output = runs / "runs/quickstart/rk4-tiny/generate/generate-test.txt"
     output.rename(output.with_name("generate-test1.txt"))
-    assert (
-        significance.compare(baseline, [elsewhere], "bootstrap", 100)["test_sets"]["generated"][other.name]["p_value"]
-        < 0.05
-    )
+    found = significance.compare(baseline, [elsewhere], "bootstrap", 100)["test_sets"]["generated"]
+    assert found[other.name]["p_value"] < 0.05
     (runs / "data-bin/other/raw").mkdir(parents=True)
     (runs / "data-bin/other/raw/test1.en").write_text("other\n" * 400)
-    with pytest.raises(
-        OdeTransformerError, match="rk4-tiny: must have the references of quickstart/transformer-tiny for generated"
-    ):
+    message = "rk4-tiny: must have the references of quickstart/transformer-tiny for generated"
+    with pytest.raises(OdeTransformerError, match=message):
         significance.compare(baseline, [elsewhere])
 
 

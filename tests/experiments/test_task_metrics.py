@@ -44,21 +44,13 @@ from ode_transformer.experiments.tasks.classification import classify, read_numb
 from ode_transformer.experiments.tasks.encoders import Encoder
 from ode_transformer.experiments.text.binarised import check_data
 from ode_transformer.files import sha256, write_lines, write_text
-from tests.helpers import FIXTURES, configure, refused, run_record
+from tests.helpers import FIXTURES, configure, refused, run_record, write_generated
 
 SOURCES = ["He go to school .", "They has a dog", "It is fine .", "a b c d e f"]
 REFERENCES = [
     ["He goes to school .", "They have a dog .", "It is fine .", "a b c d e f g"],
     ["He went to school .", "They have dogs .", "It is fine .", "a b c d e g"],
 ]
-
-
-def generated(path: Path, hypotheses: list[str]) -> Path:
-    """What fairseq-generate leaves of these."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows = [f"T-{i}\tx\nH-{i}\t-0.1\t{line}\n" for i, line in enumerate(hypotheses)]
-    path.write_text("".join([*rows, "Generate test with beam=5: BLEU4 = 0\n"]))
-    return path
 
 
 # GLEU
@@ -317,7 +309,7 @@ def test_types_of_edits(tmp_path):
 def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("M2SCORER", raising=False)
     monkeypatch.setattr(m2.shutil, "which", lambda name: None)
-    out = generated(tmp_path / "out.txt", REFERENCES[0])
+    out = write_generated(tmp_path / "out.txt", REFERENCES[0])
     names = {"source": [f"{line} " for line in SOURCES], "ref0": REFERENCES[0], "ref1": REFERENCES[1]}
     for name, texts in names.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in texts))
@@ -349,7 +341,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     assert re.search(r"^uncorrected: ERRANT F0.5 +ERRANT F0.5 = 0.00", capsys.readouterr().out, re.M)
     for more, message in (([], "either --references"), (["--references", str(out)], "has 4 sentences")):
         assert cli.main([*words, *more]) == 1 and message in capsys.readouterr().err
-    generated(out, [line.replace("school", "sch@@ ool") for line in REFERENCES[0]])
+    write_generated(out, [line.replace("school", "sch@@ ool") for line in REFERENCES[0]])
     refused([*words, "--references", *both], r"out\.txt: 1 of 4 lines hold subword units, .*give --remove-bpe", capsys)
     assert cli.main([*words, "--references", *both, "--remove-bpe", "--output", str(tmp_path / "s.json")]) == 0
     assert json.loads((tmp_path / "s.json").read_text())["gleu"] == gleu.take(SOURCES, REFERENCES[0], REFERENCES)
@@ -400,7 +392,7 @@ def test_the_sentences_of_a_reference_are_its_highlights():
 
 def test_scores_of_summaries(tmp_path, capsys):
     pytest.importorskip("rouge_score", reason="pip install 'ode-transformer[rouge]'")
-    out = generated(tmp_path / "out.txt", ["a dog barks .", "rain"])
+    out = write_generated(tmp_path / "out.txt", ["a dog barks .", "rain"])
     (tmp_path / "ref").write_text("a dog barks .\nsnow\n")
     (tmp_path / "source").write_text("a dog barks . more of it .\nrain . snow .\n")
     words = ["score", "--summaries", str(out), "--ref", str(tmp_path / "ref")]
@@ -411,7 +403,7 @@ def test_scores_of_summaries(tmp_path, capsys):
     assert METRICS["rouge2"].value(found["source"]) == 50.0 and found["source"]["label"] == "first sentence"
     assert found["sentences"] == 2 and "first sentence: ROUGE-L" in capsys.readouterr().out
     assert cli.main([*words, "--lead", "1"]) == 1 and "--lead N needs --source" in capsys.readouterr().err
-    generated(out, ["a d@@ og barks .", "rain"])
+    write_generated(out, ["a d@@ og barks .", "rain"])
     refused(words, r"out\.txt: 1 of 2 lines hold subword units, not words; give --remove-bpe subword_nmt\|", capsys)
     assert cli.main([*words, *more, "--remove-bpe"]) == 0
     assert json.loads((tmp_path / "s.json").read_text()) == found
@@ -456,7 +448,10 @@ def write_labelled(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=["transformer_small", "transevolve_small_randomff_2"])
+@pytest.fixture(
+    scope="module",
+    params=["transevolve_small_randomff_2", pytest.param("transformer_small", marks=pytest.mark.full)],
+)
 def trained(tmp_path_factory, request):
     """A classifier's checkpoint, and data for it."""
     folder = tmp_path_factory.mktemp("classifier")
@@ -775,10 +770,8 @@ def kept(folder: Path, task: str, recipe: recipes.Recipe, share: float) -> None:
             write_text(folder / "validate" / f"{subset}.tsv", "".join(rows))
             continue
         right = [f"a b c d e f g {i}" for i in range(60)]
-        generated(
-            folder / "generate" / f"generate-{subset}.txt",
-            [line if rng.random() < share else line.replace("d", "x") for line in right],
-        )
+        outputs = [line if rng.random() < share else line.replace("d", "x") for line in right]
+        write_generated(folder / "generate" / f"generate-{subset}.txt", outputs)
         for name, lines in (("target", right), ("source", ["a"] * 60), *((f"ref{i}", right) for i in range(4))):
             (raw / f"{subset}.{name}").write_text("".join(f"{line}\n" for line in lines))
     run = {"given": recipe.given, "precision": "fp32", "generate": decoding(recipe)}
