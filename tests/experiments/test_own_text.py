@@ -82,11 +82,13 @@ def in_process(words, environment, log, lock):
         stream = stack.enter_context(open(log, "a", encoding="utf-8")) if log else io.StringIO()
         handler = logging.StreamHandler(stream)
         handler.setFormatter(logging.Formatter("%(asctime)s | %(levelname)s | %(name)s | %(message)s"))
-        logging.root.handlers[:], logging.root.level = [handler], logging.INFO
+        logging.root.handlers[:] = [handler]
+        logging.root.setLevel(logging.INFO)  # which has loggers forget what they have found before
         try:
             program.main(convert_namespace_to_omegaconf(options.parse_args_and_arch(parser(), list(words[1:]))))
         finally:
-            logging.root.handlers[:], logging.root.level = handlers, level
+            logging.root.handlers[:] = handlers
+            logging.root.setLevel(level)
     return 0
 
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 import yaml
 from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
@@ -23,7 +22,7 @@ from ode_transformer.experiments.runs.show import _wrapped
 from ode_transformer.experiments.runs.training import Place
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
-from tests.helpers import ROOT, dictionary, model, own_quickstart, parse, refused
+from tests.helpers import ROOT, dictionary, model, own_quickstart, parse, refused, without_hydra
 
 MODEL_FLAGS = ("splitting", "ffn-hidden-layers", "position-encoder", "position-blocks", "encoder-ffn-embed-dim")
 
@@ -232,19 +231,18 @@ def test_a_recipe_has_its_papers_protocol(row, monkeypatch):
     name, *expected = row.split()
     recipe = recipes.load(name)
     (words,) = commands(recipe, "train")
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words[1:]))
+    args = options.parse_args_and_arch(options.get_training_parser(), words[1:])
+    model = without_hydra(args)
     ((average, checkpoints),) = recipe.average.wanted
-    lengths = {kind: cfg.optimization[f"max_{kind}"] for kind in ("update", "epoch")}
+    lengths = {"update": args.max_update, "epoch": args.max_epoch}
     ((kind, length),) = ((kind, length) for kind, length in lengths.items() if length)
-    beta = ast.literal_eval(str(cfg.optimizer.adam_betas))[1]
-    found = [cfg.optimization.lr[0], cfg.lr_scheduler.warmup_updates, beta]
-    found += [cfg.dataset.max_tokens * cfg.optimization.update_freq[0]]
-    found += [cfg.model.dropout, cfg.model.attention_dropout, cfg.model.activation_dropout, cfg.optimizer.weight_decay]
+    found = [*args.lr, args.warmup_updates, ast.literal_eval(args.adam_betas)[1], args.max_tokens * args.update_freq[0]]
+    found += [model.dropout, model.attention_dropout, model.activation_dropout, args.weight_decay]
     found += [kind, length, recipe.generate.beam, recipe.generate.lenpen]
     found += [average.removeprefix("last_"), checkpoints, "yes" if recipe.score.compound_split else "-"]
     assert list(map(str, found)) == expected
     assert recipe.generate.flags["post-process"] == "subword_nmt"
-    assert cfg.criterion.label_smoothing == 0.1 and cfg.lr_scheduler._name == "inverse_sqrt"
+    assert args.label_smoothing == 0.1 and args.lr_scheduler == "inverse_sqrt"
 
 
 PRECISION = {"macaron/": "fp32", "ode/": "fp16", "transevolve/": "fp32", "floater/": "fp32", "glue/": "fp16"}
@@ -509,7 +507,7 @@ def test_bf16_is_refused_where_fairseq_takes_it_for_a_tpu():
     ours = {arch for arch, model in ARCH_MODEL_REGISTRY.items() if model.__module__.startswith("ode_transformer.")}
     theirs = {arch for arch in ARCH_MODEL_REGISTRY if arch.startswith(("transformer", "roberta"))} - ours
     assert all(map(training.is_of_fairseq, theirs)) and not any(map(training.is_of_fairseq, ours))
-    assert {recipes.load(name).train.arch for name in NAMES} - ours <= theirs
+    assert {loaded(name).train.arch for name in NAMES} - ours <= theirs
 
 
 def test_unknown_precisions_are_named():
