@@ -333,15 +333,43 @@ def test_an_average_does_not_take_the_name_of_a_checkpoint_that_training_needs(t
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16])
 def test_numpys_numbers_are_read_as_pythons(tmp_path, kind):
-    """fairseq leaves one as the best score of a correlation; arrays and other types are refused as before."""
+    """fairseq leaves one as the best score of a correlation."""
     state = {"model": {"x": torch.ones(2)}, "extra_state": {"best": kind(81.25)}}
     torch.save(state, tmp_path / "m.pt")
     best = checkpoints.load(tmp_path / "m.pt")["extra_state"]["best"]
     assert type(best) is float and best == 81.25
-    for other in (np.array([1.5]), np.complex128(1), np.str_("x")):
-        torch.save(state | {"extra_state": {"best": other}}, tmp_path / "m.pt")
-        with pytest.raises(checkpoints.CheckpointError, match=r"m\.pt: (refused|not a readable checkpoint)"):
-            checkpoints.load(tmp_path / "m.pt")
+
+
+def test_numpys_arrays_of_numbers_are_read_and_written_as_such(tmp_path):
+    """fairseq leaves some among its meters, with ``--eval-bleu``."""
+    counts = {"a": np.arange(4), "b": np.asfortranarray(np.ones((2, 3), np.float32)), "c": np.array(True)}
+    for _ in range(2):  # what is read is saved as if NumPy had made it
+        torch.save({"model": {"x": torch.ones(2)}, "extra_state": counts}, tmp_path / "m.pt")
+        assert b"ode_transformer" not in (tmp_path / "m.pt").read_bytes()
+        found = checkpoints.load(tmp_path / "m.pt")["extra_state"]
+        for name, array in counts.items():
+            np.testing.assert_array_equal(found[name], array, strict=True)
+        counts = found
+
+
+def _of_negative_size():
+    class Array(np.ndarray):
+        def __reduce__(self):
+            make, (_, *rest), (version, _, *state) = np.ones(1).__reduce__()
+            return make, (np.ndarray, *rest), (version, (-1, -1), *state)
+
+    return np.ones(1).view(Array)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [np.complex128(1), np.str_("x"), np.array([1j]), np.array(["x"]), np.array([None]), np.zeros(1, [("a", "f8")]),
+     _of_negative_size()],
+)  # fmt: skip
+def test_other_things_of_numpys_are_refused(tmp_path, other):
+    torch.save({"model": {"x": torch.ones(2)}, "extra_state": {"best": other}}, tmp_path / "m.pt")
+    with pytest.raises(checkpoints.CheckpointError, match=r"m\.pt: (refused|not a readable checkpoint)"):
+        checkpoints.load(tmp_path / "m.pt")
 
 
 def test_a_damaged_offset_is_damage(tmp_path, monkeypatch):

@@ -6,12 +6,12 @@ import copy
 import errno
 import pickle
 import re
-import struct
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+import numpy as np
 import torch
 from fairseq.logging import meters
 from torch import Tensor
@@ -41,19 +41,40 @@ class _UnknownNumber(ValueError):
     """A number of a type that is not read, in a file that need not be damaged."""
 
 
-_KINDS = {"f8": "d", "f4": "f", "f2": "e", "i8": "q", "i4": "i", "b1": "?"}
+_KINDS = ("f8", "f4", "f2", "i8", "i4", "b1")
+
+
+class _Array(np.ndarray):
+    """What stands for ``numpy.ndarray`` in a checkpoint: an array of numbers, which is saved as one of NumPy's."""
+
+    def __setstate__(self, state: tuple) -> None:
+        _, shape, kind, by_columns, content = state
+        if kind.kind not in _KINDS:
+            raise _UnknownNumber(f"it holds a number of NumPy's type {kind.kind}, must be one of {', '.join(_KINDS)}")
+        if any(size < 0 for size in shape):
+            raise ValueError(f"an array has the shape {shape}")
+        super().__setstate__((1, shape, np.dtype(kind.order.replace("|", "=") + kind.kind), by_columns, content))
+
+    def __reduce__(self) -> tuple:
+        return np.asarray(self).__reduce__()
+
+
+def _array(*_: Any) -> _Array:
+    return np.empty(0).view(_Array)
 
 
 def _number(kind: _NumberKind, content: bytes) -> float:
-    if kind.kind not in _KINDS:
-        raise _UnknownNumber(f"it holds a number of NumPy's type {kind.kind}, must be one of {', '.join(_KINDS)}")
-    return struct.unpack(kind.order.replace("|", "=") + _KINDS[kind.kind], content)[0]
+    number = _array()
+    number.__setstate__((1, (), kind, False, content))
+    return number.item()
 
 
-# fairseq stores the best score, which is one of NumPy's numbers where SciPy has computed it, as STS-B's correlations.
-# It is read as Python's: NumPy's own functions would take any type and size that the file names.
-_SCALARS = [(_number, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
-torch.serialization.add_safe_globals([(_NumberKind, "numpy.dtype"), *_SCALARS])
+# fairseq stores the best score, which is one of NumPy's numbers where SciPy has computed it, as STS-B's correlations,
+# and with --eval-bleu arrays of counts. Numbers are read as Python's. NumPy's own functions would take any type that
+# the file names.
+_CORES = [f"numpy.{core}.multiarray" for core in ("core", "_core")]
+_NUMBERS = [(_number, f"{core}.scalar") for core in _CORES] + [(_array, f"{core}._reconstruct") for core in _CORES]
+torch.serialization.add_safe_globals([(_NumberKind, "numpy.dtype"), (_Array, "numpy.ndarray"), *_NUMBERS])
 
 # What an averaged checkpoint leaves out: it is for decoding, or for training with a fresh optimizer.
 _DROPPED = ("model", "criterion", "last_optimizer_state")
