@@ -5,8 +5,6 @@ PyYAML's safe loader runs no code, but it reads files of any length, and keeps t
 Imports neither torch nor fairseq.
 """
 
-import copy
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +34,6 @@ class _Plain(_Loader):
         return super().construct_mapping(node, deep)
 
 
-@functools.lru_cache(maxsize=128)
-def _parsed(text: str) -> Any:
-    """What a text holds; kept, since all recipes extend the same few files."""
-    return yaml.load(text, Loader=_Plain)
-
-
 def read(path: Path) -> Any:
     """The content of a YAML file.
 
@@ -59,6 +51,6 @@ def read(path: Path) -> Any:
     if "\0" in text:
         raise YamlError(f"{path}: line {text[: text.index(chr(0))].count(chr(10)) + 1} holds a NUL, must be text")
     try:
-        return copy.deepcopy(_parsed(text))
+        return yaml.load(text, Loader=_Plain)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a number of thousands of digits
         raise YamlError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
