@@ -1,5 +1,7 @@
 """What the tests share: tasks without data, models by name, tiny data, fairseq's commands in this process."""
 
+import contextlib
+import io
 import os
 import random
 import re
@@ -17,7 +19,7 @@ from typing import Any
 
 import pytest
 import torch
-from fairseq import options
+from fairseq import checkpoint_utils, options
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import (
@@ -30,6 +32,7 @@ from fairseq.models import (
 from fairseq.search import BeamSearch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_cli import preprocess as preprocess_cli
+from fairseq_cli import train as train_cli
 from omegaconf import OmegaConf
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -268,6 +271,21 @@ def model(arch: str, values: dict | None = None, symbols: int = 50):
     return build_model(configure(arch, values), task(symbols))
 
 
+def count(arch: str, values: dict, symbols: int) -> int:
+    """The number of parameters of a model, of which none is made."""
+    with torch.device("meta"):
+        return sum(p.numel() for p in model(arch, values, symbols).parameters())
+
+
+def perturbed(m, scale: float = 0.1):
+    """The same model, its parameters away from their initial values, so that none of them is without effect."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for p in m.parameters():
+            p.add_(scale * torch.randn_like(p))
+    return m
+
+
 def small(variant: str, symbols: int = 50, **more):
     """A small model of a variant, in evaluation mode, with shared embeddings unless ``more`` says otherwise."""
     values = {"arch": DEFAULT, **SMALL, "share-all-embeddings": True, **VARIANTS[variant], **more}
@@ -410,6 +428,22 @@ def preprocess(folder: Path, dictionary: Path | None = None, **texts: Path) -> N
     words = ["--only-source", "--destdir", str(folder), *(f"--{split}pref={text}" for split, text in texts.items())]
     words += ["--srcdict", str(dictionary)] if dictionary else []
     preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
+
+
+def train(data: Path, **values):
+    """Train a model on a CPU by fairseq's program, for an epoch; it and its task, from its last checkpoint."""
+    defaults = {
+        "user-dir": USER_DIR, "optimizer": "adam", "lr": 0.001, "batch-size": 8, "max-epoch": 1, "cpu": True,
+        "num-workers": 0, "required-batch-size-multiple": 1, "save-dir": f"{data}.run",
+    }  # fmt: skip
+    values = {k: v for k, v in (defaults | values).items() if v is not None}
+    with contextlib.redirect_stdout(io.StringIO()):
+        words = [str(data), *flags(values)]
+        args = options.parse_args_and_arch(options.get_training_parser(), words)
+        train_cli.main(convert_namespace_to_omegaconf(args))
+    path = f"{values['save-dir']}/checkpoint_last.pt"
+    (m,), _, its_task = checkpoint_utils.load_model_ensemble_and_task([path])
+    return m, its_task
 
 
 def unpack(archive: Path, folder: Path) -> None:

@@ -62,17 +62,16 @@ def test_a_prefix_is_left_out_as_fairseq_does():
 
 def test_no_score_for_every_symbol_of_every_token(monkeypatch):
     chosen = []
-    monkeypatch.setattr("ode_transformer.training.criterion._tokens", lambda *its: chosen.append(its) or 480)
-    m = model("macaron_tiny", {"share-all-embeddings": True}, symbols=9000).train()
-    many = sample(sizes=(60,) * 32)
+    monkeypatch.setattr("ode_transformer.training.criterion._tokens", lambda *its: chosen.append(its) or 120)
+    m, many = small("macaron", symbols=9000).train(), sample(sizes=(60,) * 8)
     sizes = {}
     for name in (NAME, "label_smoothed_cross_entropy"):
         with Kernels() as made:
             criterion(name)(m, many)[0].backward()
         sizes[name] = made.numel
-    assert set(chosen) == {(9000, 128, processors.cache())}
+    assert set(chosen) == {(9000, 16, processors.cache())}
     # Four chunks; the last target of each sentence is padding.
-    assert sizes == {NAME: 32 * 59 * 9000 / 4, "label_smoothed_cross_entropy": 32 * 60 * 9000}
+    assert sizes == {NAME: 8 * 59 * 9000 / 4, "label_smoothed_cross_entropy": 8 * 60 * 9000}
 
 
 class Distributed(nn.Module):

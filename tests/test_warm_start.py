@@ -12,7 +12,8 @@ from omegaconf import OmegaConf
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.checkpoints.warm_start import warm_start
 from ode_transformer.experiments import cli
-from tests.helpers import SMALL, batch, parse, task
+from tests.helpers import SMALL, batch, configure, parse, perturbed, task
+from tests.helpers import flags as words
 from tests.models.released import as_written, load, sizes
 
 PRE_NORM = {"encoder-normalize-before": True, "decoder-normalize-before": True}
@@ -20,18 +21,10 @@ SIZES = {k: v for k, v in SMALL.items() if "dropout" not in k}
 NO_HISTORY = ["--encoder-history", "none", "--decoder-history", "none"]
 
 
-def words(values):
-    return [word for k, v in values.items() for word in (f"--{k}", str(v))]
-
-
 @cache
 def _stock(symbols, more):
     cfg = parse("transformer", dict(more))
-    torch.manual_seed(0)
-    m = build_model(cfg.model, task(symbols))
-    with torch.no_grad():
-        for p in m.parameters():
-            p.add_(0.1 * torch.randn_like(p))
+    m = perturbed(build_model(cfg.model, task(symbols)))
     plain = OmegaConf.to_container(OmegaConf.masked_copy(cfg, [k for k in cfg if k != "model"]), enum_to_str=True)
     state = {
         "cfg": {**plain, "model": cfg.model},
@@ -187,9 +180,7 @@ def test_flags_for_training_are_said(tmp_path):
     assert not [flag for flag in report.flags if "lr" in flag or "adam" in flag]
     assert {"--share-all-embeddings", "--encoder-normalize-before", "--decoder-normalize-before"} <= set(report.flags)
     assert dict(_pairs(report.flags))["dropout"] == "0.0"  # where floater_tiny has another
-    built = build_model(
-        parse("floater_tiny", {"user-dir": "ode_transformer"} | dict(_pairs(report.flags))).model, task()
-    )
+    built = build_model(configure("floater_tiny", {"user-dir": "ode_transformer"} | dict(_pairs(report.flags))), task())
     built.load_state_dict(torch.load(tmp_path / "out.pt", weights_only=True)["model"])
 
 

@@ -12,14 +12,11 @@ from fairseq.models import build_model
 from ode_transformer.checkpoints import CheckpointError, hugging_face
 from ode_transformer.checkpoints.standalone import load, open_model, open_state
 from ode_transformer.checkpoints.warm_start import warm_start
-from tests.helpers import configure
-from tests.models.test_masked_lm import binarise, disturbed, documents, task, tokens, train, write
+from tests.helpers import configure, perturbed
+from tests.helpers import flags as words
+from tests.models.test_masked_lm import documents, prepare, task, tokens, train
 
 SIZES = {"encoder-embed-dim": 16, "encoder-ffn-embed-dim": 24, "encoder-attention-heads": 2, "encoder-layers": 2}
-
-
-def words(values):
-    return [word for k, v in values.items() for word in ([f"--{k}"] if v is True else [f"--{k}", str(v)])]
 
 
 def stock(path, arch="roberta_base", heads=(), **more):
@@ -28,7 +25,7 @@ def stock(path, arch="roberta_base", heads=(), **more):
     m = build_model(cfg, task())
     for name in heads:
         m.register_classification_head(name, 3)
-    disturbed(m)
+    perturbed(m)
     torch.save(
         {
             "cfg": {"model": cfg, "task": {"_name": "masked_lm", "data": "data", "tokens_per_sample": 20}},
@@ -113,9 +110,7 @@ def test_a_roberta_of_few_positions(tmp_path):
 
 def test_a_model_that_fairseq_trained(tmp_path):
     """A stock RoBERTa after a few updates of fairseq-train, then FLOATER and Euler steps: the same logits."""
-    data = tmp_path / "data"
-    write(tmp_path / "data.raw", train=documents(12), valid=documents(4, seed=1))
-    binarise(data, [""], ["train", "valid"])
+    data = prepare(tmp_path / "data", train=documents(12), valid=documents(4, seed=1))
     m, its_task = train(
         data, arch="roberta_base", task="masked_lm", criterion="masked_lm", **SIZES, **{"tokens-per-sample": 20}
     )

@@ -3,11 +3,14 @@
 import argparse
 import sys
 from collections import OrderedDict
+from pathlib import Path
 from types import ModuleType
 
 import torch
+from fairseq import checkpoint_utils
+from fairseq.models import build_model
 
-from tests.helpers import FIXTURES
+from tests.helpers import FIXTURES, task, without_hydra
 
 # fairseq of then had its meters in a module that is gone, and its trainer saved them with every checkpoint.
 meters = sys.modules["fairseq.meters"] = ModuleType("fairseq.meters")
@@ -23,6 +26,13 @@ for kind in FIELDS:
 def load(name: str) -> dict:
     """A fixture: configuration, weights, a batch, and what the released code computed from them."""
     return torch.load(FIXTURES / f"{name}.pt", weights_only=True)
+
+
+def built(name: str, **options):
+    """The model that fairseq builds from the options of a fixture, with these others."""
+    cfg = without_hydra(argparse.Namespace(**{**load(name)["args"], **options}))
+    cfg.update({option: None for option, value in options.items() if value is None})
+    return build_model(cfg, task())
 
 
 def sizes(fixture: dict) -> dict:
@@ -57,6 +67,14 @@ def assert_same(m, fixture: dict, renamed: dict[str, str]) -> None:
             ours = norms.pop(name)
         torch.testing.assert_close(ours, torch.as_tensor(expected), atol=1e-6, rtol=1e-4, msg=name)
     assert not norms, f"parameters without a counterpart: {list(norms)}"
+
+
+def assert_loads_by_itself(fixture: dict, folder: Path):
+    """The model that fairseq loads of a file as the released code writes it; its logits have to be the fixture's."""
+    torch.save(as_written(fixture), folder / "released.pt")
+    (m,), _ = checkpoint_utils.load_model_ensemble([str(folder / "released.pt")], task=task())
+    assert_logits(m.eval(), fixture)
+    return m
 
 
 def as_written(fixture: dict) -> dict:

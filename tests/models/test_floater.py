@@ -4,20 +4,14 @@ import math
 
 import pytest
 import torch
-from fairseq import checkpoint_utils
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from ode_transformer.models.floater import RELEASED, ReleasedFloaterModel, _renamed
-from tests.helpers import SMALL, batch, model, small, task
-from tests.models.released import as_written, assert_logits, load, sizes
+from tests.helpers import SMALL, batch, count, model, small
+from tests.models.released import assert_loads_by_itself, assert_logits, load, sizes
 
 SHARED = {"share-all-embeddings": True}
 FIXTURE = {"flow-sharing": "stack", "flow-step": 0.2}
-
-
-def count(arch, values, symbols):
-    with torch.device("meta"):
-        return sum(p.numel() for p in model(arch, values, symbols).parameters())
 
 
 # Parameter counts (paper, Table 6)
@@ -78,11 +72,7 @@ def test_our_grid_computes_the_same():
 
 
 def test_the_released_file_loads_by_itself(tmp_path):
-    fixture = load("floater")
-    torch.save(as_written(fixture), tmp_path / "released.pt")
-    (m,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "released.pt")], task=task())
-    assert isinstance(m, ReleasedFloaterModel)
-    assert_logits(m.eval(), fixture)
+    assert isinstance(assert_loads_by_itself(load("floater"), tmp_path), ReleasedFloaterModel)
 
 
 def test_released_names():
@@ -132,19 +122,3 @@ def test_cross_attention_knows_the_source_position():
         for p in m.position_encoder.solvers["source"].parameters():
             p.zero_()
     assert (m.decoder(prev, encoder_out)[0] - moved).abs().max() > 1e-5
-
-
-# Half precision
-
-
-@pytest.mark.parametrize("arch", ["floater_tiny", "rk2_learnable_tiny"])
-def test_bf16(arch):
-    src, lengths, prev = batch()
-    m = small(arch if arch == "floater_tiny" else "rk2-learnable-floater")
-    expected = m(src, lengths, prev)[0]
-    m.bfloat16().train()
-    logits = m(src, lengths, prev)[0]
-    logits.float().log_softmax(-1)[..., 7].sum().backward()
-    assert logits.dtype == torch.bfloat16
-    torch.testing.assert_close(logits[prev != 1].float(), expected[prev != 1], atol=0.3, rtol=0.1)
-    assert all(p.grad.dtype == p.dtype and p.grad.isfinite().all() for p in m.parameters())

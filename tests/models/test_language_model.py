@@ -12,13 +12,23 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import FairseqLanguageModel, build_model
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 from fairseq_cli import eval_lm as eval_lm_cli
-from fairseq_cli import preprocess as preprocess_cli
 from fairseq_cli import train as train_cli
 
 from ode_transformer import checkpoints
 from ode_transformer.experiments import cli
 from ode_transformer.models.language_model import OdeLanguageModel
-from tests.helpers import ROOT, USER_DIR, architectures, configure, dictionary, environment, flags, parse
+from tests.helpers import (
+    ROOT,
+    USER_DIR,
+    architectures,
+    configure,
+    dictionary,
+    environment,
+    flags,
+    parse,
+    perturbed,
+    preprocess,
+)
 
 TINY = {"decoder-embed-dim": 16, "decoder-ffn-embed-dim": 24, "decoder-attention-heads": 2, "dropout": 0.0}
 VARIANTS = {
@@ -61,12 +71,7 @@ def test_options_mean_what_they_mean_elsewhere():
 
 @pytest.fixture(params=VARIANTS)
 def m(request):
-    built = language_model(**TINY | VARIANTS[request.param])
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for p in built.parameters():
-            p.add_(0.1 * torch.randn_like(p))
-    return built.eval()
+    return perturbed(language_model(**TINY | VARIANTS[request.param])).eval()
 
 
 def tokens(length=9, count=3, symbols=50):
@@ -151,9 +156,7 @@ def data(tmp_path_factory):
     for split, count in (("train", 300), ("valid", 40), ("test", 30)):
         lines = (" ".join(rng.choice("abcdefgh") * 2 for _ in range(rng.randint(3, 9))) for _ in range(count))
         (folder / split).write_text("".join(f"{line}\n" for line in lines))
-    words = ["--only-source", "--destdir", str(folder / "bin")]
-    words += [w for split in ("train", "valid", "test") for w in (f"--{split}pref", str(folder / split))]
-    preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
+    preprocess(folder / "bin", **{split: folder / split for split in ("train", "valid", "test")})
     return folder / "bin"
 
 

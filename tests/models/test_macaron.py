@@ -4,14 +4,13 @@ from dataclasses import fields
 
 import pytest
 import torch
-from fairseq import checkpoint_utils
 from torch.nn import functional
 
 from ode_transformer.experiments import recipes
 from ode_transformer.models.macaron import ARCHITECTURES, MacaronConfig
 from ode_transformer.modules import dropout
-from tests.helpers import POST_NORM, SMALL, VARIANTS, batch, model, small, task
-from tests.models.released import as_written, assert_logits, assert_same, load, sizes
+from tests.helpers import POST_NORM, SMALL, VARIANTS, batch, count, model, small
+from tests.models.released import assert_loads_by_itself, assert_logits, assert_same, load, sizes
 
 SHARED = {"share-all-embeddings": True}
 STOCK_TINY = {
@@ -19,11 +18,6 @@ STOCK_TINY = {
     **{f"{side}-{k}": v for side in ("encoder", "decoder") for k, v in {
         "embed-dim": 128, "ffn-embed-dim": 256, "layers": 4, "attention-heads": 4}.items()},
 }  # fmt: skip
-
-
-def count(arch, values, symbols):
-    with torch.device("meta"):
-        return sum(p.numel() for p in model(arch, values, symbols).parameters())
 
 
 # Parameter counts (counted on the released code)
@@ -125,9 +119,7 @@ def test_pre_norm_checkpoints_from_before_the_final_norm_are_loaded_without_it(r
 
 
 def test_a_file_as_the_released_code_writes_it_is_loaded_by_fairseq_itself(released, tmp_path):
-    torch.save(as_written(released), tmp_path / "released.pt")
-    (m,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "released.pt")], task=task(50))
-    assert_logits(m.eval(), released)
+    assert_loads_by_itself(released, tmp_path)
 
 
 # Stock flags
@@ -144,16 +136,6 @@ def test_the_decoders_first_ffn_takes_the_decoders_inner_size():
     m = small("macaron", **{"decoder-ffn-embed-dim": 40})
     assert m.decoder.layers[0].macaron_fc1.out_features == 40
     assert m.encoder.layers[0].macaron_fc1.out_features == SMALL["encoder-ffn-embed-dim"]
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_other_precisions(dtype):
-    src, lengths, prev = batch()
-    m = small("macaron")
-    reference, _ = m(src, lengths, prev)
-    logits, _ = m.to(dtype)(src, lengths, prev)
-    tolerance = 0.1 if dtype is torch.bfloat16 else 1e-5
-    torch.testing.assert_close(logits[prev != 1].float(), reference[prev != 1], atol=tolerance, rtol=tolerance)
 
 
 def test_training_after_inference_mode():

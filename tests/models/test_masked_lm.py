@@ -1,24 +1,19 @@
 """Masked language models: RoBERTa where they are one, what options do, sizes, and fairseq's tasks."""
 
-import contextlib
-import io
 import random
 
 import numpy as np
 import pytest
 import torch
-from fairseq import checkpoint_utils, options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import build_model
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
-from fairseq_cli import preprocess as preprocess_cli
-from fairseq_cli import train as train_cli
 from torch import nn
 from torch.nn import functional as F
 
 from ode_transformer.models.masked_lm import ARCHITECTURES
 from ode_transformer.training.next_sentence import MaskedLMPairsCriterion, MaskedLMPairsTask
-from tests.helpers import USER_DIR, configure, dictionary, flags
+from tests import helpers
+from tests.helpers import configure, dictionary, perturbed, preprocess
 from tests.helpers import task as translation
 
 SMALL = {
@@ -44,15 +39,6 @@ def built(symbols=50, arch="floater_roberta_tiny", **values):
     return build_model(configure(arch, {**SMALL, **values}), task(symbols)).eval()
 
 
-def disturbed(m):
-    """Weights without the symmetries of the first ones."""
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for p in m.parameters():
-            p.add_(0.1 * torch.randn_like(p))
-    return m
-
-
 def tokens(sizes=(12, 7, 1)):
     x = torch.randint(4, 50, (len(sizes), max(sizes) + 2), generator=torch.Generator().manual_seed(1))
     for row, size in zip(x, sizes, strict=True):
@@ -62,13 +48,13 @@ def tokens(sizes=(12, 7, 1)):
 
 @pytest.fixture(params=VARIANTS)
 def m(request):
-    return disturbed(built(**VARIANTS[request.param])).eval()
+    return perturbed(built(**VARIANTS[request.param])).eval()
 
 
 @pytest.mark.parametrize("stock", ["roberta_base", "roberta_prenorm"])
 def test_without_a_method_of_ours_it_is_roberta(stock):
     norms = {"encoder-normalize-before": True, "no-layernorm-embedding": True} if "prenorm" in stock else {}
-    theirs = disturbed(build_model(configure(stock, SMALL), task()).eval())
+    theirs = perturbed(build_model(configure(stock, SMALL), task()).eval())
     theirs.register_classification_head("h", 3)
     ours = built(**NO_FLOW, **norms)
     ours.register_classification_head("h", 3)
@@ -98,11 +84,8 @@ def test_every_parameter_gets_a_gradient(m):
 
 
 def test_words_are_dropped_in_training():
-    stack, tokens = (
-        built(**{"word-dropout": 0.5, "max-positions": 200}).train().encoder.sentence_encoder,
-        torch.full((1, 200), 9),
-    )
-    _, words = stack.forward_embedding(tokens)
+    m = built(**{"word-dropout": 0.5, "max-positions": 200}).train()
+    _, words = m.encoder.sentence_encoder.forward_embedding(torch.full((1, 200), 9))
     assert 0.3 < (words == 0).all(-1).float().mean() < 0.7
 
 
@@ -127,7 +110,7 @@ def test_the_flow_and_the_first_weights_are_drawn_as_elsewhere():
 
 
 def test_sentences_are_told_apart_by_the_first_end():
-    m = disturbed(built(arch="macaron_bert_tiny")).eval()
+    m = perturbed(built(arch="macaron_bert_tiny")).eval()
     x = torch.tensor([[0, 5, 6, 2, 7, 8, 2, 1]])
     seen = []
     m.encoder.segments.register_forward_hook(lambda module, inputs, out: seen.append(inputs[0].tolist()))
@@ -205,16 +188,6 @@ def test_freezing_by_name():
 # fairseq's tasks
 
 
-def binarise(folder, parts, splits):
-    """Files FOLDER.raw/SPLIT.PART -> FOLDER/PART; a part without a name goes into FOLDER itself."""
-    for part in parts:
-        words = ["--only-source", "--destdir", str(folder / part)]
-        words += [w for s in splits for w in (f"--{s}pref", f"{folder}.raw/{s}.{part}".rstrip("."))]
-        if part != parts[0] and part.startswith("input"):
-            words += ["--srcdict", str(folder / parts[0] / "dict.txt")]
-        preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
-
-
 def write(folder, **lines):
     folder.mkdir(parents=True)
     for name, rows in lines.items():
@@ -234,26 +207,19 @@ def documents(count, seed=0):
 
 
 def train(data, **values):
-    defaults = {
-        "user-dir": USER_DIR, "arch": "floater_roberta_tiny", **SMALL, "optimizer": "adam", "lr": 0.001,
-        "batch-size": 8, "max-epoch": 1, "cpu": True, "num-workers": 0, "required-batch-size-multiple": 1,
-        "save-dir": f"{data}.run",
-    }  # fmt: skip
-    values = {k: v for k, v in (defaults | values).items() if v is not None}
-    with contextlib.redirect_stdout(io.StringIO()):
-        args = options.parse_args_and_arch(options.get_training_parser(), [str(data), *flags(values)])
-        train_cli.main(convert_namespace_to_omegaconf(args))
-    path = f"{values['save-dir']}/checkpoint_last.pt"
-    (m,), _, its_task = checkpoint_utils.load_model_ensemble_and_task([path])
-    return m, its_task
+    return helpers.train(data, **{"arch": "floater_roberta_tiny", **SMALL, **values})
+
+
+def prepare(folder, **lines):
+    """Sentences of splits, written and binarised into a folder."""
+    write(folder.with_name(f"{folder.name}.raw"), **lines)
+    preprocess(folder, **{split: folder.with_name(f"{folder.name}.raw") / split for split in lines})
+    return folder
 
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("text") / "data"
-    write(folder.with_name("data.raw"), train=documents(12), valid=documents(4, seed=1))
-    binarise(folder, [""], ["train", "valid"])
-    return folder
+    return prepare(tmp_path_factory.mktemp("text") / "data", train=documents(12), valid=documents(4, seed=1))
 
 
 def test_masked_lm_trains_the_flow_alone_at_the_tasks_length(text):
@@ -277,11 +243,8 @@ def test_pretraining_then_classification(text, tmp_path):
     lines = [f"{a} {b} {a}" for a, b in zip("abcdefgh" * 3, "hgfedcba" * 3, strict=True)]
     labels = [i % 2 for i in range(24)]
     write(tmp_path / "data.raw", train_input0=lines, train_label=labels, valid_input0=lines[:6], valid_label=labels[:6])
-    (data / "input0").mkdir(parents=True)
-    words = ["--only-source", "--srcdict", str(text / "dict.txt"), "--destdir", str(data / "input0")]
-    words += ["--trainpref", f"{data}.raw/train.input0", "--validpref", f"{data}.raw/valid.input0"]
-    preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
-    binarise(data, ["label"], ["train", "valid"])
+    for part, words in (("input0", text / "dict.txt"), ("label", None)):
+        preprocess(data / part, words, **{s: tmp_path / "data.raw" / f"{s}.{part}" for s in ("train", "valid")})
     m, _ = train(
         data, task="sentence_prediction", criterion="sentence_prediction",
         **{"num-classes": 2, "init-token": 0, "freeze": "^position_encoder",
@@ -345,7 +308,7 @@ def test_blocks_of_several_sentences_have_one_end_each(text):
 
 def test_the_loss_is_the_sum_of_both_means(pairs):
     its_task, dataset = pairs
-    m = disturbed(build_model(configure("macaron_bert_tiny", SMALL), its_task)).eval()
+    m = perturbed(build_model(configure("macaron_bert_tiny", SMALL), its_task)).eval()
     sample = dataset.collater([dataset[i] for i in range(6)])
     criterion = MaskedLMPairsCriterion(its_task)
     loss, size, _ = criterion(m, sample)
@@ -367,9 +330,8 @@ def test_macaron_bert_trains_on_pairs(text):
 
 
 def test_text_without_documents_is_named(tmp_path):
-    write(tmp_path / "data.raw", train=["a b c", ""] * 8, valid=["a b c", ""] * 4)
-    binarise(tmp_path / "data", [""], ["train", "valid"])
-    its_task = MaskedLMPairsTask.setup_task(MaskedLMConfig(data=str(tmp_path / "data"), tokens_per_sample=20))
+    data = prepare(tmp_path / "data", train=["a b c", ""] * 8, valid=["a b c", ""] * 4)
+    its_task = MaskedLMPairsTask.setup_task(MaskedLMConfig(data=str(data), tokens_per_sample=20))
     with pytest.raises(ValueError, match="no document has two blocks"):
         its_task.load_dataset("train")
 
@@ -389,7 +351,7 @@ def test_the_classifier_of_transevolves_work_takes_position_encoders():
     sizes = {k: v for k, v in SMALL.items() if "encoder" in k} | {"max-positions": 20}
     m = build_model(configure("transformer_small", {**sizes, "position-encoder": "floater"}), task())
     m.register_classification_head("h", 3)
-    disturbed(m).eval()
+    perturbed(m).eval()
     x = tokens()[:, 1:]
     together = m(x, classification_head_name="h")[0]
     alone = m(x[1:2, :8], classification_head_name="h")[0]

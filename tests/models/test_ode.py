@@ -1,27 +1,24 @@
 """ODE Transformer: counts, the released code's checkpoints, memory, half precision, and what is refused."""
 
-import argparse
-
 import pytest
 import torch
 from fairseq import checkpoint_utils
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models import ARCH_MODEL_REGISTRY, build_model
+from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 from torch.nn import functional
 
 from ode_transformer.models.ode import ARCHITECTURES, RELEASED, SIZES, SYSTEMS, OdeModel, ReleasedOdeModel
 from ode_transformer.modules import dropout
-from tests.helpers import SMALL, batch, model, saved_bytes, small, task
-from tests.models.released import as_written, assert_logits, assert_same, load, sizes
+from tests import helpers
+from tests.helpers import SMALL, batch, model, perturbed, saved_bytes, small, task
+from tests.models.released import as_written, assert_logits, assert_same, built, load, sizes
 
 SHARED = {"share-all-embeddings": True}
 PLAIN = {"relative-positions": "none", "encoder-history": "none", "decoder-history": "none"}
 
 
 def count(arch, symbols=34_040, **more):
-    with torch.device("meta"):
-        return sum(p.numel() for p in model(arch, SHARED | more, symbols).parameters())
+    return helpers.count(arch, SHARED | more, symbols)
 
 
 # Sizes (counted on the released code)
@@ -130,26 +127,22 @@ def test_a_file_as_the_released_code_writes_it_is_loaded_by_fairseq_itself(name,
     ],
 )
 def test_options_of_the_released_code_are_translated(stored, expected):
-    args = argparse.Namespace(**{**load("ode_rk2_learnable")["args"], **stored})
-    m = build_model(convert_namespace_to_omegaconf(args).model, task(50))
+    m = built("ode_rk2_learnable", **stored)
     assert {k: getattr(m.cfg, k) for k in expected} == expected
     assert str(m.cfg.ode_residual) == "released"
 
 
 def test_a_model_that_the_released_code_could_not_train_is_refused():
-    args = argparse.Namespace(**{**load("ode_rk2_learnable")["args"], "enc_calculate_num": 3})
     with pytest.raises(ValueError, match=r"enc_calculate_num 3.*1, 2, 4"):
-        build_model(convert_namespace_to_omegaconf(args).model, task(50))
+        built("ode_rk2_learnable", enc_calculate_num=3)
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 def test_a_sum_of_layers_is_refused(side):
     """The released code reads it for the dense history alone; with others it is there and has no effect."""
-    options = {f"{side}_history_type": "dense", f"{side}_integration_type": "sum"}
-    args = argparse.Namespace(**{**load("ode_rk2_learnable")["args"], **options})
     message = f"{side}_integration_type 'sum': must be 'avg' with {side}_history_type 'dense'"
     with pytest.raises(ValueError, match=message):
-        build_model(convert_namespace_to_omegaconf(args).model, task(50))
+        built("ode_rk2_learnable", **{f"{side}_history_type": "dense", f"{side}_integration_type": "sum"})
 
 
 # The whole model
@@ -205,11 +198,7 @@ def momentum_by_hand(stack, x, v, source=None):
 
 def test_nesterovs_momentum_in_a_whole_model():
     """Encoder and decoder, from an embedding of the velocity's own."""
-    m = small("nesterov", **{**PLAIN, "dropout": 0.3})
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for p in m.parameters():
-            p.add_(0.2 * torch.randn_like(p))
+    m = perturbed(small("nesterov", **{**PLAIN, "dropout": 0.3}), 0.2)
     src, _, prev = batch(sizes=(6, 6, 6))
 
     def embedded(stack, tokens):
@@ -335,28 +324,24 @@ def test_momentum_from_rest_learns_all_numbers_but_beta_and_mu_of_the_first_fiel
 # Half precision
 
 FP16_MAX = 65504
-BEYOND = (
-    "pcformer_tiny",
-    "pcformer-rk4-released",
-    "nesterov",
-    "momentum-from-rest",
-    "denseformer",
-    "attention-history",
-)
+FORMS = ("paper", "paper-without-history", "released")
+BEYOND = ("pcformer_tiny", "pcformer-rk4-released", "nesterov", "momentum-from-rest", "denseformer",
+          "attention-history")  # fmt: skip
 
 
-@pytest.mark.parametrize("layers", [24, pytest.param(48, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "form",
+    ("form", "layers", "updates"),
     [
-        "paper",
-        pytest.param("paper-without-history", marks=pytest.mark.full),
-        "released",
-        *(pytest.param(name, marks=pytest.mark.full) for name in BEYOND),
+        *((form, 24, 5) for form in ("paper", "released")),
+        *(
+            pytest.param(form, layers, 50, marks=mark)
+            for form in (*FORMS, *BEYOND)
+            for layers, mark in ((24, pytest.mark.full), (48, pytest.mark.slow))
+        ),
     ],
 )
-def test_deep_models_stay_finite_in_half_precision(form, layers):
-    """Activations at initialization and through 50 updates in bfloat16, within the range of fp16 as well."""
+def test_deep_models_stay_finite_in_half_precision(form, layers, updates):
+    """Activations at initialization and through updates in bfloat16, within the range of fp16 as well."""
     values = {"encoder-layers": layers, "decoder-layers": 1, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 64}
     if form == "released":
         values["ode-residual"] = "released"
@@ -374,7 +359,7 @@ def test_deep_models_stay_finite_in_half_precision(form, layers):
         layer.register_forward_hook(watch)
     optimiser = torch.optim.Adam(m.parameters(), lr=2e-3, betas=(0.9, 0.997))
     src, lengths, prev = batch()
-    for update in range(51):
+    for update in range(updates + 1):
         loss = torch.nn.functional.cross_entropy(m(src, lengths, prev)[0].float().transpose(1, 2), prev, ignore_index=1)
         assert torch.isfinite(loss), f"update {update}"
         optimiser.zero_grad()

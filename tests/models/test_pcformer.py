@@ -1,18 +1,14 @@
 """PCformer: the released code's checkpoints, its layer by the equations, counts, and what is refused."""
 
-import argparse
-
 import pytest
 import torch
-from fairseq import checkpoint_utils
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models import ARCH_MODEL_REGISTRY, build_model
+from fairseq.models import ARCH_MODEL_REGISTRY
 
 from ode_transformer.models.pcformer import RELEASED, ReleasedPCformerModel
 from ode_transformer.modules.layers import Context
 from ode_transformer.numerics.integrators import HEUN, RK4
-from tests.helpers import batch, model, small, task
-from tests.models.released import as_written, assert_logits, assert_same, load, sizes
+from tests.helpers import batch, model, perturbed, small
+from tests.models.released import assert_loads_by_itself, assert_same, built, load, sizes
 
 FIXTURES = {"pcformer_rk2_ema": {"relative-positions": "none"}, "pcformer_rk4_ema_rpr": {"integrator": "rk4"}}
 RENAMED = {
@@ -40,15 +36,11 @@ def test_the_released_checkpoint_gives_the_released_logits_and_gradients(name):
 
 @pytest.mark.parametrize("name", FIXTURES)
 def test_a_file_as_the_released_code_writes_it_is_loaded_by_fairseq_itself(name, tmp_path):
-    released = load(name)
-    torch.save(as_written(released), tmp_path / "released.pt")
-    (m,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "released.pt")], task=task(50))
-    assert_logits(m.eval(), released)
+    assert_loads_by_itself(load(name), tmp_path)
 
 
 def stored(**options):
-    args = argparse.Namespace(**{**load("pcformer_rk2_ema")["args"], **options})
-    return build_model(convert_namespace_to_omegaconf(args).model, task(50))
+    return built("pcformer_rk2_ema", **options)
 
 
 @pytest.mark.parametrize(
@@ -137,10 +129,7 @@ def released_layout(state, depth):
     ],
 )
 def test_the_released_layout_of_other_options_is_loaded(options):
-    before, after = stored(**options), stored(**options)
-    with torch.no_grad():
-        for p in before.parameters():
-            p.add_(0.1 * torch.randn_like(p))
+    before, after = perturbed(stored(**options)), stored(**options)
     layout = released_layout(before.state_dict(), depth=3)
     assert any(name.startswith(("encoder.alpha", "encoder.gate_linear")) for name in layout)
     after.load_state_dict(layout)
@@ -171,18 +160,9 @@ def test_relative_positions_are_of_keys_and_values_unless_of_keys_alone():
 def test_the_encoder_by_its_equations(integrator, tableau, norm, released):
     """With a layer's increment read off the layer itself, by a step of Euler's from any state."""
     form = {"integrator": integrator, "rk-norm": norm or None, "ode-residual": "released" if released else "paper"}
-    m = small("pcformer_tiny", **form).double()
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for p in m.parameters():
-            p.add_(0.2 * torch.randn_like(p))
-    plain = small("ode_residual_tiny").double()
-    plain.load_state_dict(
-        {
-            **plain.state_dict(),
-            **{k: v for k, v in m.state_dict().items() if k in plain.state_dict() and "history" not in k},
-        }
-    )
+    m, plain = perturbed(small("pcformer_tiny", **form).double(), 0.2), small("ode_residual_tiny").double()
+    own = plain.state_dict()
+    plain.load_state_dict(own | {k: v for k, v in m.state_dict().items() if k in own and "history" not in k})
     src, _, _ = batch(sizes=(6, 6, 6))
     h, a, norms = m.encoder.history, m.encoder.coefficients.weight, m.encoder.stage_norms
     n = tableau.stages

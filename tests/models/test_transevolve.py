@@ -1,38 +1,30 @@
 """TransEvolve: counts, the released code's outputs, the classifier, what is refused."""
 
-import contextlib
 import copy
-import io
 import math
 from collections import Counter
 
 import pytest
 import torch
-from fairseq import checkpoint_utils, options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import FairseqEncoderModel, build_model
-from fairseq_cli import preprocess as preprocess_cli
-from fairseq_cli import train as train_cli
 
 from ode_transformer.models.classification import ClassificationHead, EncoderClassifier
-from ode_transformer.models.transevolve import (
-    SinusoidalPositions,
-)
+from ode_transformer.models.transevolve import SinusoidalPositions
 from ode_transformer.modules.dropout import Dropout
 from ode_transformer.modules.feed_forward import RandomProjection
 from ode_transformer.modules.layers import Context
 from tests.helpers import (
-    USER_DIR,
     Kernels,
     architectures,
     batch,
     configure,
-    flags,
     model,
     parse,
+    preprocess,
     saved_bytes,
     small,
     task,
+    train,
 )
 from tests.models.released_transevolve import load, state_dict
 
@@ -315,20 +307,10 @@ def test_the_task_trains_it_at_its_length(tmp_path, arch):
         (tmp_path / "raw" / f"{split}.input0").write_text("".join(" ".join(row) + "\n" for row in rows))
         (tmp_path / "raw" / f"{split}.label").write_text("".join(f"{i % 2}\n" for i in range(count)))
     for part in ("input0", "label"):
-        words = ["--only-source", "--destdir", str(tmp_path / part)]
-        words += [w for s in ("train", "valid") for w in (f"--{s}pref", f"{tmp_path}/raw/{s}.{part}")]
-        preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
-    values = {
-        "user-dir": USER_DIR, "task": "sentence_prediction", "criterion": "sentence_prediction", "num-classes": 2,
-        "arch": arch, "encoder-embed-dim": 16, "encoder-attention-heads": 2,
-        "encoder-ffn-embed-dim": 32, "optimizer": "adam", "lr": 0.001, "max-positions": 700, "batch-size": 8,
-        "max-epoch": 1, "cpu": True, "save-dir": tmp_path / "run", "num-workers": 0, "required-batch-size-multiple": 1,
-    }  # fmt: skip
-    with contextlib.redirect_stdout(io.StringIO()):
-        words = [str(tmp_path), *flags(values)]
-        args = options.parse_args_and_arch(options.get_training_parser(), words)
-        train_cli.main(convert_namespace_to_omegaconf(args))
-    (m,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "run" / "checkpoint_last.pt")])
+        preprocess(tmp_path / part, **{s: tmp_path / "raw" / f"{s}.{part}" for s in ("train", "valid")})
+    values = {"encoder-embed-dim": 16, "encoder-attention-heads": 2, "encoder-ffn-embed-dim": 32, "num-classes": 2}
+    values |= {"max-positions": 700, "save-dir": tmp_path / "run"}
+    m, _ = train(tmp_path, arch=arch, task="sentence_prediction", criterion="sentence_prediction", **values)
     assert m.max_positions() == 700
     assert "sentence_classification_head" in m.classification_heads
 

@@ -13,10 +13,10 @@ from tests.helpers import batch, small
 
 
 @pytest.fixture
-def backend(monkeypatch):
-    """Traces of layers, forward and backward, without the code that a compiler would make of them."""
+def backend(request, monkeypatch):
+    """Traces of layers, of the backward pass too ("aot_eager"), without the code that a compiler would make of them."""
     torch._dynamo.reset()
-    found = CompileCounterWithBackend("aot_eager")
+    found = CompileCounterWithBackend(request.param)
     traced = torch.compile(compilation._call, dynamic=True, backend=found, fullgraph=True)
     monkeypatch.setattr(compilation, "_compiled", lambda: traced)
     with torch._dynamo.config.patch(recompile_limit=64):
@@ -31,13 +31,15 @@ def step(m, src, lengths, prev):
     return [x[prev != 1], *(p.grad for p in m.parameters() if p.grad is not None)]
 
 
+FAMILIES = ("macaron", "rk2_learnable_tiny", "ode_residual_tiny", "rk4_tiny", "floater_tiny", "decoder-multistep",
+            "transevolve_fullff_2_tiny", "parallel")  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "variant",
-    ["macaron", *(pytest.param(v, marks=pytest.mark.full) for v in (
-        "rk2_learnable_tiny", "ode_residual_tiny", "rk4_tiny", "floater_tiny", "transevolve_fullff_2_tiny",
-        "decoder-multistep", "parallel",
-    ))],
-)  # fmt: skip
+    ("variant", "backend"),
+    [("macaron", "eager"), *(pytest.param(v, "aot_eager", marks=pytest.mark.full) for v in FAMILIES)],
+    indirect=["backend"],
+)
 def test_compiled_layers_are_whole_graphs_with_the_results_of_eager_mode(variant, backend):
     torch.manual_seed(0)
     m = small(variant, **{"compile-layers": True}).train()

@@ -10,7 +10,7 @@ from torch import nn
 
 from ode_transformer.modules import positions
 from ode_transformer.modules.positions import BiasPositions, BlockPositions, token_positions
-from tests.helpers import Kernels, batch, configure, model, small
+from tests.helpers import Kernels, batch, configure, model, perturbed, small
 
 
 def logits(m, seed=0, **more):
@@ -86,12 +86,12 @@ def test_sentences_of_any_length():
 
 def test_step_by_step_far_out():
     m = small("floater_tiny")
-    src, lengths, prev = batch(sizes=(300,))
+    src, lengths, prev = batch(sizes=(140,))  # beyond two lengths that solutions are kept of
     with torch.no_grad():
         encoder_out = m.encoder(src, lengths)
         at_once = m.decoder(prev, encoder_out)[0]
         state = {}
-        for t in range(300):
+        for t in range(140):
             step = m.decoder(prev[:, : t + 1], encoder_out, incremental_state=state)[0]
     torch.testing.assert_close(step[:, -1], at_once[:, -1], atol=1e-5, rtol=0)
 
@@ -195,36 +195,54 @@ def test_the_solution_is_in_no_checkpoint(m):
     ]
 
 
-@pytest.mark.parametrize("how", ["load", "in place", "optimiser", "cast", "forget"])
-def test_the_solution_follows_the_weights(m, how):
-    other = small("floater_tiny")
-    with torch.no_grad():
-        for p in other.parameters():
-            p.add_(0.1 * torch.randn_like(p))
+def write(m, past_autograd=False):
+    """Weights that change in place; or as an optimizer of fairseq's writes them."""
+    for p in m.parameters():
+        (p.data if past_autograd else p).add_(0.1 * torch.randn_like(p))
+
+
+def train_past_autograd(m, passes=0):
+    m.train()
+    for _ in range(passes):
         logits(m)
-        if how == "load":
-            m.load_state_dict(other.state_dict())
-        elif how == "in place":
-            for p, q in zip(m.parameters(), other.parameters(), strict=True):
-                p.copy_(q)
-        elif how == "optimiser":  # as fairseq's write, past autograd; training lies between two evaluations
-            m.train()
-            for p, q in zip(m.parameters(), other.parameters(), strict=True):
-                p.data.copy_(q.data)
-            m.eval()
-        elif how == "cast":
-            m.load_state_dict(other.state_dict())
-            m.double().float()
-        else:
-            for p, q in zip(m.parameters(), other.parameters(), strict=True):
-                p.data.copy_(q.data)
-            m.position_encoder.forget()
-        torch.testing.assert_close(logits(m), logits(other), atol=1e-6, rtol=0)
+    write(m, past_autograd=True)
+    m.eval()
+
+
+def train_in_evaluation_mode(m):
+    """With an optimizer that changes weights without a change of their versions."""
+    optimizer = torch.optim.AdamW(m.parameters(), lr=0.1, fused=True)
+    with torch.enable_grad():
+        loss_of(m).backward()
+    optimizer.step()
+
+
+CHANGES = {
+    "loaded": lambda m: m.load_state_dict(perturbed(small("floater_tiny")).state_dict()),
+    "loaded and cast": lambda m: (m.load_state_dict(perturbed(small("floater_tiny")).state_dict()), m.double().float()),
+    "in place": write,
+    "biases that it starts from": lambda m: [bias.add_(1.0) for bias in m.position_encoder.initial("all")],
+    "training": train_past_autograd,
+    "training after a pass without gradients": lambda m: train_past_autograd(m, passes=1),
+    "training in evaluation mode": train_in_evaluation_mode,
+    "forgotten": lambda m: (write(m, past_autograd=True), m.position_encoder.forget()),
+}
+
+
+@pytest.mark.parametrize("how", CHANGES)
+@torch.no_grad()
+def test_the_solution_follows_the_weights(m, how):
+    before = logits(m)
+    CHANGES[how](m)
+    other = small("floater_tiny")
+    other.load_state_dict(m.state_dict())
+    torch.testing.assert_close(logits(m), logits(other), atol=1e-5, rtol=0)
+    assert (logits(m) - before).abs().max() > 1e-3
 
 
 def test_loading_discards_solutions_whatever_the_versions_of_weights():
     """As of weights that inference mode made, which have no versions."""
-    other = changed_floater()
+    other = perturbed(small("floater_tiny"))
     with torch.inference_mode():
         built = small("floater_tiny")
         logits(built)
@@ -232,62 +250,11 @@ def test_loading_discards_solutions_whatever_the_versions_of_weights():
         torch.testing.assert_close(logits(built), logits(other), atol=1e-5, rtol=0)
 
 
-def test_the_solution_follows_the_biases_that_it_starts_from(m):
-    with torch.no_grad():
-        before = logits(m)
-        for bias in m.position_encoder.initial("all"):
-            bias.add_(1.0)
-        after = logits(m)
-        m.position_encoder.forget()
-        torch.testing.assert_close(logits(m), after, atol=1e-5, rtol=0)
-        assert (after - before).abs().max() > 1e-3
-
-
-def test_a_solution_of_a_pass_without_gradients_in_training_ends_with_the_training(m):
-    with torch.no_grad():
-        logits(m.train())
-        for p in m.parameters():
-            p.data.add_(0.1)  # as an optimizer does
-        after = logits(m.eval())
-        m.position_encoder.forget()
-        torch.testing.assert_close(logits(m), after, atol=1e-5, rtol=0)
-
-
-def changed_floater():
-    other = small("floater_tiny")
-    with torch.no_grad():
-        for p in other.parameters():
-            p.add_(0.1 * torch.randn_like(p))
-    return other
-
-
-def test_activations_that_are_computed_again_have_the_same_gradients():
-    again, once = small("floater_tiny", **{"checkpoint-activations": True}).train(), small("floater_tiny").train()
-    once.load_state_dict(again.state_dict())
-    for each in (again, once):
-        logits(each).log_softmax(-1)[..., 7].sum().backward()
-    for (name, a), b in zip(again.named_parameters(), once.parameters(), strict=True):
-        assert torch.equal(a.grad, b.grad), name
-
-
 def test_gradients_in_evaluation_mode_are_not_those_of_a_cache(m):
     with torch.no_grad():
         logits(m)
     loss_of(m.eval()).backward()
     assert m.position_encoder.solvers["all"].weight1.grad.norm() > 0
-
-
-def test_training_in_evaluation_mode_with_a_fused_optimizer_leaves_no_old_solution(m):
-    """Which changes weights without a change of their versions."""
-    optimizer = torch.optim.AdamW(m.parameters(), lr=0.1, fused=True)
-    with torch.no_grad():
-        before = logits(m.eval())
-    loss_of(m).backward()
-    optimizer.step()
-    other = small("floater_tiny")
-    other.load_state_dict(m.state_dict())
-    with torch.no_grad():
-        assert torch.equal(logits(m), logits(other)) and not torch.equal(logits(m), before)
 
 
 def test_half_precision_ends_with_an_error_before_attention_does(m):

@@ -257,8 +257,11 @@ def test_learned_multistep_schemes_start_as_the_residual_network(scheme):
 
 
 def test_polynet_is_table_7():
-    y = torch.randn(5)
+    """And with coefficients, the sum of its powers with them."""
+    y, weights = torch.randn(5), (0.3, 0.7)
     torch.testing.assert_close(POLYNET.step(logistic, y)[0], y + logistic(y) + logistic(logistic(y)))
+    found, _ = POLYNET.step(logistic, y, learned=Learned(combine=Scalars(torch.tensor(weights))))
+    torch.testing.assert_close(found, y + 0.3 * logistic(y) + 0.7 * logistic(logistic(y)))
 
 
 # Bad input
@@ -302,12 +305,6 @@ def test_a_weighted_sum_is_one(weights, tensors, begun):
             weighted_sum(given_, terms, start)
     else:
         torch.testing.assert_close(weighted_sum(given_, terms, start), expected)
-
-
-def test_polynet_with_coefficients():
-    y, weights = torch.randn(5), (0.3, 0.7)
-    found, _ = POLYNET.step(logistic, y, learned=Learned(combine=Scalars(torch.tensor(weights))))
-    torch.testing.assert_close(found, y + 0.3 * logistic(y) + 0.7 * logistic(logistic(y)))
 
 
 @pytest.mark.parametrize("name", INTEGRATORS)

@@ -18,7 +18,6 @@ from ode_transformer.numerics.splitting import (
     PARALLEL,
     SPLITTINGS,
     STRANG,
-    STRANG_SWAPPED,
     Splitting,
     increment,
     split_step,
@@ -61,9 +60,6 @@ def local_order(splitting, step):
 @pytest.mark.parametrize(
     ("splitting", "step", "order"),
     [
-        (LIE_TROTTER, exact, 2),
-        (STRANG, exact, 3),
-        (STRANG_SWAPPED, exact, 3),
         (LIE_TROTTER, euler, 2),  # the Transformer
         (STRANG, euler, 2),  # the Macaron Net: the commutator is gone, the terms of Euler's method stay
         (STRANG, heun, 3),
@@ -98,16 +94,14 @@ def test_flows_that_are_taken_together_have_their_fractions():
     """Two halves of G are one G, and unequal parts of F one F, however many fields there are."""
     y, (a, b) = torch.tensor(Y0), torch.tensor(np.stack((A, B)))
     fields = {"F": lambda y, stage: a @ y, "G": lambda y, stage: b @ y}
-    for flows, fractions in (("GFG", (0.5, 1.0, 0.5)), ("FGFG", (0.25, 0.5, 0.75, 0.5))):
-        ((_, together, part),) = Splitting(flows, fractions, together=True).substeps(fields, EULER.step)
+    others = [Splitting(*each, together=True) for each in (("GFG", (0.5, 1, 0.5)), ("FGFG", (0.25, 0.5, 0.75, 0.5)))]
+    for splitting in (PARALLEL, *others):
+        ((_, together, part),) = splitting.substeps(fields, EULER.step)
         assert part == 1.0 and torch.allclose(together(y, 0), (a + b) @ y)
 
 
 def test_the_substeps_of_a_splitting():
-    y, (a, b) = torch.tensor(Y0), torch.tensor(np.stack((A, B)))
-    fields = {"F": lambda y, stage: a @ y, "G": lambda y, stage: b @ y}
-    ((_, together, part),) = PARALLEL.substeps(fields, EULER.step)
-    assert part == 1.0 and torch.allclose(together(y, 0), (a + b) @ y)
+    fields = {"F": object(), "G": object()}
     expected = [(EULER.step, fields["G"], 0.5), (EULER.step, fields["F"], 1.0), (EULER.step, fields["G"], 0.5)]
     assert STRANG.substeps(fields, EULER.step) == expected
 
