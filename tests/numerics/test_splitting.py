@@ -18,6 +18,7 @@ from ode_transformer.numerics.splitting import (
     PARALLEL,
     SPLITTINGS,
     STRANG,
+    STRANG_SWAPPED,
     Splitting,
     increment,
     split_step,
@@ -60,6 +61,7 @@ def local_order(splitting, step):
 @pytest.mark.parametrize(
     ("splitting", "step", "order"),
     [
+        (STRANG_SWAPPED, exact, 3),
         (LIE_TROTTER, euler, 2),  # the Transformer
         (STRANG, euler, 2),  # the Macaron Net: the commutator is gone, the terms of Euler's method stay
         (STRANG, heun, 3),
