@@ -17,7 +17,7 @@ from ode_transformer import config
 from ode_transformer.checkpoints.standalone import model_options, open_state
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.models import floater, macaron, ode, pcformer, transevolve
-from tests.helpers import ROOT, model, parse, task
+from tests.helpers import ROOT, SMALL, configure, model, task
 
 
 def test_every_stock_flag_is_there():
@@ -63,12 +63,8 @@ def test_a_flag_reaches_the_module(flag, value, read):
     ],
 )
 def test_the_old_name_of_activation_dropout_counts_where_the_new_one_is_not_given(values, expected):
-    assert (
-        model("macaron", {"encoder-layers": 1, "decoder-layers": 1, **values})
-        .encoder.layers[0]
-        .activation_dropout_module.p
-        == expected
-    )
+    sizes = {name: size for name, size in SMALL.items() if "dropout" not in name}
+    assert model("macaron", {**sizes, **values}).encoder.layers[0].activation_dropout_module.p == expected
 
 
 def test_the_decoder_follows_the_encoders_sizes_as_in_fairseq():
@@ -101,8 +97,11 @@ def test_hydra_with_the_name_of_an_architecture_is_told_what_to_say(arch):
     words = str(refused.value).rpartition("Under hydra say ")[2].split()
     said = OmegaConf.from_dotlist([word.removeprefix("+model.") for word in words])
     composed = OmegaConf.merge(OmegaConf.structured(config_class()), said)
-    on_the_command_line = OmegaConf.to_container(parse(arch).model)
-    assert OmegaConf.to_container(composed) == {**on_the_command_line, "_name": model_name, "arch": None}
+    assert OmegaConf.to_container(composed) == {
+        **OmegaConf.to_container(configure(arch)),
+        "_name": model_name,
+        "arch": None,
+    }
 
 
 def test_unknown_and_missing_fields_are_named():
@@ -127,7 +126,8 @@ def test_the_version_stands_in_one_place(monkeypatch):
 
 
 def test_a_checkpoint_from_before_a_field_was_there_has_its_default():
-    cfg = OmegaConf.create({k: v for k, v in vars(macaron.MacaronConfig()).items() if k != "ffn_hidden_layers"})
+    stored = vars(macaron.MacaronConfig(encoder_layers=1, decoder_layers=1))
+    cfg = OmegaConf.create({k: v for k, v in stored.items() if k != "ffn_hidden_layers"})
     assert macaron.MacaronModel.build_model(cfg, task()).cfg.ffn_hidden_layers == 1
 
 
@@ -145,7 +145,7 @@ def test_a_checkpoint_with_an_option_that_is_gone_opens(name):
     [("decoder_layerdrop", 0.1, 0), ("offload_activations", True, False), ("flow_method", "heun3", "rk4")],
 )
 def test_a_checkpoint_with_a_choice_of_training_that_is_gone_opens(name, stored, opened):
-    cfg = floater.FloaterConfig(encoder_layers=1, decoder_layers=1)
+    cfg = floater.FloaterConfig(encoder_layers=1, decoder_layers=1, encoder_embed_dim=16, decoder_embed_dim=16)
     options = {**config.plain(cfg), "_name": "floater", name: stored}
     state = {"cfg": {"model": options}, "model": floater.FloaterModel.build_model(cfg, task()).state_dict()}
     assert model_options(state, "checkpoint.pt")[1][name] == opened
@@ -165,7 +165,7 @@ def test_a_checkpoint_of_an_architecture_that_is_gone_opens_but_none_is_trained(
     m = build_model(OmegaConf.create(stored), task(), from_checkpoint=True)
     open_state({"cfg": {"model": stored}, "model": m.state_dict()}, "checkpoint.pt")
     with pytest.raises(OdeTransformerError, match=f"{name}: is gone; take {instead}"):
-        parse(name)
+        configure(name)
 
 
 @pytest.mark.parametrize("field", ["adaptive_softmax_cutoff", "encoder_xformers_att_config"])

@@ -54,11 +54,11 @@ def open_(path, symbols=50):
     return m.eval(), cfg
 
 
-def assert_equal(path, m, tolerance=1e-6):
+def difference(path, m):
+    """The largest difference of a logit of a checkpoint's model and of another."""
     src, lengths, prev = batch()
     ours, _ = open_(path)
-    difference = (ours(src, lengths, prev)[0] - m(src, lengths, prev)[0])[prev != 1].abs().max()
-    assert difference <= tolerance
+    return (ours(src, lengths, prev)[0] - m(src, lengths, prev)[0])[prev != 1].abs().max()
 
 
 @pytest.mark.parametrize("norm", [{}, PRE_NORM], ids=["post-norm", "pre-norm"])
@@ -68,7 +68,7 @@ def test_floater_is_its_transformer(tmp_path, arch, shared, norm):
     m = stock(tmp_path / "stock.pt", shared=shared, **norm)
     report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, words(SIZES))
     assert report.difference < 1e-6
-    assert_equal(tmp_path / "out.pt", m, tolerance=0)
+    assert difference(tmp_path / "out.pt", m) == 0
 
 
 def test_the_old_layout(tmp_path):
@@ -97,7 +97,7 @@ def test_the_old_layout_before_norms_keeps_its_last_norm(tmp_path):
                 old[f"{stem}in_proj_{part}"] = torch.cat([old.pop(f"{stem}{x}_proj.{part}") for x in "qkv"])
     torch.save({**state, "model": old}, tmp_path / "old.pt")
     warm_start(tmp_path / "old.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES))
-    assert_equal(tmp_path / "out.pt", m)
+    assert difference(tmp_path / "out.pt", m) < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_other_families_where_they_can_be_equal(tmp_path, arch, more, norm):
     m = stock(tmp_path / "stock.pt", **norm)
     report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, [*words(SIZES), *more])
     assert report.difference < 1e-6
-    assert_equal(tmp_path / "out.pt", m, tolerance=5e-6)  # in single precision
+    assert difference(tmp_path / "out.pt", m) < 5e-6  # in single precision
 
 
 @pytest.mark.parametrize(
@@ -147,10 +147,7 @@ def test_what_cannot_be_equal_is_refused(tmp_path, arch, more, norm, reason):
     assert "--approximate" in str(error.value)
     assert not (tmp_path / "out.pt").exists()
     report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, flags, approximate=True)
-    assert report.difference > 1e-5
-    open_(tmp_path / "out.pt")
-    with pytest.raises(AssertionError):
-        assert_equal(tmp_path / "out.pt", m)
+    assert report.difference > 1e-5 and difference(tmp_path / "out.pt", m) > 1e-6
 
 
 def test_gates_and_histories_begin_near_eulers_step(tmp_path):

@@ -12,7 +12,7 @@ from fairseq.modules.fairseq_dropout import FairseqDropout
 from fairseq.sequence_generator import SequenceGenerator
 
 from ode_transformer.modules.dropout import Dropout
-from tests.helpers import VARIANTS, Ends, OnTheDevice, batch, model, perturbed, sample, small, task
+from tests.helpers import VARIANTS, Ends, OnTheDevice, batch, distance, model, perturbed, sample, small, task
 
 
 @cache
@@ -54,8 +54,7 @@ def trains_in_half_precision(m, context, expected, real):
     with context:
         logits = m.train()(*batch())[0]
         logits.float().log_softmax(-1)[..., 7].sum().backward()
-    distance = (logits[real].float() - expected).norm() / expected.norm()
-    assert distance < 0.02, "bf16 has a relative error of .004, and a model of these depths .003 to .01"
+    assert distance(logits[real], expected) < 0.02, "models of these depths have .003 to .01"
     assert logits.dtype == torch.bfloat16
     assert all(p.grad.dtype == p.dtype and p.grad.isfinite().all() for p in m.parameters() if p.grad is not None)
 
@@ -80,8 +79,9 @@ ALONE = ["ode_transformer_lm_ptb_2l", "floater_roberta_tiny", "macaron_bert_tiny
 def test_a_training_pass_asks_the_device_nothing_and_copies_nothing_to_it(variant, monkeypatch):
     """So that the host never waits, and that the pass can be captured as a graph."""
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which the device "meta" does not have
-    if variant in VARIANTS:
-        m, inputs = small(variant, **{"dropout": 0.1}), batch()
+    if variant in VARIANTS:  # one layer less than elsewhere, since operations on that device are slow
+        fewer = {} if "evolution-depth" in VARIANTS[variant] else {"decoder-layers": 1}
+        m, inputs = small(variant, **{"dropout": 0.1, **fewer}), batch()
     else:
         m, inputs = model(variant, {"dropout": 0.1}), batch()[:1]
     m, inputs = m.to("meta").train(), [x.to("meta") for x in inputs]
