@@ -6,6 +6,7 @@ import os
 import pickle
 import resource
 import shutil
+import tempfile
 import zipfile
 from pathlib import Path
 from unittest.mock import Mock
@@ -28,12 +29,14 @@ def write(path, model=None, **more):
     return path
 
 
+def at(path, updates, **more):
+    """A checkpoint that training can go on from."""
+    return write(path, optimizer_history=[{"num_updates": updates}], last_optimizer_state={}, **more)
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.lists(st.floats(-1e3, 1e3, width=32), min_size=4, max_size=4), min_size=1, max_size=6))
 def test_the_average_is_the_mean(rows):
-    import tempfile
-    from pathlib import Path
-
     with tempfile.TemporaryDirectory() as directory:
         paths = [write(Path(directory) / f"{i}.pt", {"w": torch.tensor(row)}) for i, row in enumerate(rows)]
         checkpoints.average(paths, Path(directory) / "average.pt")
@@ -224,8 +227,8 @@ def test_selection_when_more_is_better(tmp_path):
 def test_a_last_checkpoint_that_was_cut_short_is_replaced_by_the_newest_whole_one(tmp_path):
     assert checkpoints.resume_point(tmp_path) == 0
     for i in (2, 10):
-        write(tmp_path / f"checkpoint{i}.pt", optimizer_history=[{"num_updates": 7 * i}], last_optimizer_state={})
-    write(tmp_path / "checkpoint_last.pt", optimizer_history=[{"num_updates": 71}], last_optimizer_state={})
+        at(tmp_path / f"checkpoint{i}.pt", 7 * i)
+    at(tmp_path / "checkpoint_last.pt", 71)
     assert checkpoints.resume_point(tmp_path) == 71
     (tmp_path / "checkpoint_last.pt").write_bytes(b"PK half a file")
     (tmp_path / "checkpoint11.pt").write_bytes(b"and another")
@@ -242,10 +245,8 @@ def test_a_last_checkpoint_that_was_cut_short_is_replaced_by_the_newest_whole_on
 
 def test_checkpoints_of_updates_and_the_best_serve_too(tmp_path):
     for name, updates in (("_1_20", 20), ("_1_40", 40), ("_best", 30), (".best_loss_3.1", 35), ("1", 33)):
-        write(tmp_path / f"checkpoint{name}.pt", optimizer_history=[{"num_updates": updates}], last_optimizer_state={})
-    write(
-        tmp_path / "checkpoint_avg.pt", optimizer_history=[{"num_updates": 50}], last_optimizer_state={}
-    )  # not one to go on from
+        at(tmp_path / f"checkpoint{name}.pt", updates)
+    at(tmp_path / "checkpoint_avg.pt", 50)  # not one to go on from
     (tmp_path / "checkpoint_last.pt").write_bytes(b"PK half a file")
     assert checkpoints.resume_point(tmp_path) == 40
     assert checkpoints.resume_point(tmp_path) == 40
@@ -260,7 +261,7 @@ def test_a_cut_last_checkpoint_with_no_other_is_moved_aside(tmp_path):
 def test_a_last_checkpoint_that_is_not_damaged_stays(tmp_path, monkeypatch):
     """One that only cannot be read now, or that is refused, is no reason to train on from an older one."""
     for name, updates in (("checkpoint1.pt", 7), ("checkpoint_last.pt", 14)):
-        write(tmp_path / name, optimizer_history=[{"num_updates": updates}], last_optimizer_state={})
+        at(tmp_path / name, updates)
     last = tmp_path / "checkpoint_last.pt"
     whole = last.read_bytes()
 
@@ -275,7 +276,7 @@ def test_a_last_checkpoint_that_is_not_damaged_stays(tmp_path, monkeypatch):
             with pytest.raises(CheckpointError, match=rf"checkpoint_last\.pt: cannot be read: .*{error.args[-1]}"):
                 checkpoints.resume_point(tmp_path)
         assert last.read_bytes() == whole
-    write(last, optimizer_history=[{"num_updates": 14}], last_optimizer_state={}, more=Path("x"))
+    at(last, 14, more=Path("x"))
     with pytest.raises(CheckpointError, match=r"checkpoint_last\.pt: refused, it holds more than tensors"):
         checkpoints.resume_point(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint1.pt", "checkpoint_last.pt"]
@@ -294,7 +295,7 @@ def test_archives_that_unfold_and_tensors_that_are_not_plain_are_refused(tmp_pat
 
 
 def test_a_repair_that_fails_leaves_the_last_checkpoint_as_it_was(tmp_path, monkeypatch):
-    write(tmp_path / "checkpoint1.pt", optimizer_history=[{"num_updates": 7}], last_optimizer_state={})
+    at(tmp_path / "checkpoint1.pt", 7)
     (tmp_path / "checkpoint_last.pt").write_bytes(b"PK half a file")
 
     def cut(source, file):

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.checkpoints.warm_start import warm_start
 from ode_transformer.experiments import cli
-from tests.helpers import SMALL, batch, configure, parse, perturbed, task
+from tests.helpers import SMALL, as_trained, batch, configure, parse, perturbed, task
 from tests.helpers import flags as words
 from tests.models.released import as_written, load, sizes
 
@@ -26,17 +26,7 @@ def _stock(symbols, more):
     cfg = parse("transformer", dict(more))
     m = perturbed(build_model(cfg.model, task(symbols)))
     plain = OmegaConf.to_container(OmegaConf.masked_copy(cfg, [k for k in cfg if k != "model"]), enum_to_str=True)
-    state = {
-        "cfg": {**plain, "model": cfg.model},
-        "args": None,
-        "model": m.state_dict(),
-        "criterion": {},
-        "optimizer_history": [{"num_updates": 70, "criterion_name": "x", "optimizer_name": "FairseqAdam",
-                               "lr_scheduler_state": {"best": 1.0}}],
-        "extra_state": {"train_iterator": {"epoch": 9, "iterations_in_epoch": 3}, "best": 1.0},
-        "last_optimizer_state": {"state": {}},
-    }  # fmt: skip
-    torch.save(state, content := io.BytesIO())
+    torch.save(as_trained({**plain, "model": cfg.model}, m), content := io.BytesIO())
     return m.eval(), content.getvalue()
 
 

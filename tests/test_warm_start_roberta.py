@@ -12,7 +12,7 @@ from fairseq.models import build_model
 from ode_transformer.checkpoints import CheckpointError, hugging_face
 from ode_transformer.checkpoints.standalone import load, open_model, open_state
 from ode_transformer.checkpoints.warm_start import warm_start
-from tests.helpers import configure, perturbed
+from tests.helpers import as_trained, configure, perturbed
 from tests.helpers import flags as words
 from tests.models.test_masked_lm import documents, prepare, task, tokens, train
 
@@ -26,18 +26,8 @@ def stock(path, arch="roberta_base", heads=(), **more):
     for name in heads:
         m.register_classification_head(name, 3)
     perturbed(m)
-    torch.save(
-        {
-            "cfg": {"model": cfg, "task": {"_name": "masked_lm", "data": "data", "tokens_per_sample": 20}},
-            "args": None,
-            "model": m.state_dict(),
-            "optimizer_history": [{"num_updates": 70, "criterion_name": "x", "optimizer_name": "FairseqAdam",
-                                   "lr_scheduler_state": {"best": 1.0}}],
-            "extra_state": {"train_iterator": {"epoch": 9, "iterations_in_epoch": 3}},
-            "last_optimizer_state": {"state": {}},
-        },
-        path,
-    )  # fmt: skip
+    its_task = {"_name": "masked_lm", "data": "data", "tokens_per_sample": 20}
+    torch.save(as_trained({"model": cfg, "task": its_task}, m), path)
     return m.eval()
 
 
