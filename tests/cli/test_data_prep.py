@@ -85,10 +85,8 @@ def test_own_segmentation(own):
         assert lines(out / "tok" / f"{name}.de") == lines(work / "tok" / f"{split}.de")
     assert (out / "dict.de.txt").read_bytes() == (out / "dict.en.txt").read_bytes()
     assert (out / "codes").read_text().startswith("#version: 0.2\n") and not (base / "out.part").exists()
-    assert (
-        lines(work / "tok" / "test_2016_flickr.en")[2]
-        == "two children &apos;s friends reads &quot; a book , &quot; slowly ."
-    )
+    tokens = "two children &apos;s friends reads &quot; a book , &quot; slowly ."
+    assert lines(work / "tok" / "test_2016_flickr.en")[2] == tokens
     assert lines(work / "tok" / "test_2016_flickr.de")[1] == "eine frau sitzt im park ."
     segmented = lines(work / "bpe" / "train.de")
     assert any("@@ " in line for line in segmented)
@@ -108,14 +106,8 @@ def test_odd_lines_are_reported_and_dropped_from_training_only(own):
 def test_manifest(own):
     base, *_ = own
     manifest = json.loads((base / "out" / "manifest.json").read_text())
-    assert manifest["splits"] == {
-        "train": "train",
-        "valid": "val",
-        "test": "test_2016_flickr",
-        "test1": "test_2017_flickr",
-        "test2": "test_2017_mscoco",
-        "test3": "test_2018_flickr",
-    }
+    names = dict(zip(("test", "test1", "test2", "test3"), (*TESTS, "test_2018_flickr"), strict=True))
+    assert manifest["splits"] == {"train": "train", "valid": "val", **names}
     assert (manifest["source_lang"], manifest["target_lang"], manifest["settings"]["cased"]) == ("en", "de", "no")
     assert manifest["settings"]["segmentation"] == "own" and manifest["source"] == "RAW_DIR"
     assert manifest["counts"]["train"]["lines"] == 48 and manifest["counts"]["test"]["tokens"]["de"] > 40

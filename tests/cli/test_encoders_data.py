@@ -157,9 +157,8 @@ def test_the_published_mrpc_is_split_by_its_list(tmp_path):
     rows = [f"{i % 2}\t{i}\t{i + 9}\tA {i}.\tB {i}.\r\n" for i in range(6)]
     (folder / "msr_paraphrase_train.txt").write_text("".join([head, *rows]), newline="")
     task = glue.GLUE["mrpc"]
-    with pytest.raises(
-        OdeTransformerError, match=r"train: .*train.tsv or .*msr_paraphrase_train.txt and .*mrpc_dev_ids.tsv"
-    ):
+    message = r"train: .*train.tsv or .*msr_paraphrase_train.txt and .*mrpc_dev_ids.tsv"
+    with pytest.raises(OdeTransformerError, match=message):
         list(glue.examples(task, folder, "train"))
     (folder / "mrpc_dev_ids.tsv").write_text("#1 ID\t#2 ID\r\n2\t11\r\n5\t14\r\n5\t9\r\n", newline="")
     found = {

@@ -175,9 +175,8 @@ def test_the_command_lists_its_files_and_reports_errors(tmp_path, capsys):
         str(tmp_path / f"{split}.{language}") for split in ("train", "valid", "test") for language in ("de", "en")
     ]
     assert len((tmp_path / "valid.en").read_text("utf-8").splitlines()) == 3
-    refused(
-        ["corpus", str(tmp_path / "x"), "--test", "0"], f"--test 0: must be from 1 to {corpus.MAX_SENTENCES}", capsys
-    )
+    message = f"--test 0: must be from 1 to {corpus.MAX_SENTENCES}"
+    refused(["corpus", str(tmp_path / "x"), "--test", "0"], message, capsys)
     (tmp_path / "file").touch()
     refused(["corpus", str(tmp_path / "file"), *few], "file", capsys)
     assert not (tmp_path / "x").exists()

@@ -216,10 +216,7 @@ class Session:
         from ode_transformer.experiments.serving.export.from_onnx import _value
 
         tensors = {name: torch.from_numpy(value.numpy().copy()) for name, value in given.items()}
-        inputs, caches = (
-            [tensors[name] for name in ("source", "tokens", "order") if name in given],
-            self.graph.module.caches,
-        )
+        inputs, caches = [tensors[n] for n in ("source", "tokens", "order") if n in given], self.graph.module.caches
         if "source" not in given:
             inputs += [[tensors[name] for name in names] for names in (caches.of_source, caches.growing)]
         with self.traceable():
@@ -256,14 +253,9 @@ def by_torch(to_onnx, monkeypatch, files):
             decoder.inputs.append(Given(name, shape, kinds[x.dtype]))
         sessions = {"encoder.onnx": encoder, "decoder.onnx": decoder}
         monkeypatch.setattr(from_onnx, "_session", lambda path: sessions[path.name])
-        described = {
-            "source_lang": "xx",
-            "target_lang": "yy",
-            "longest": {"source": 64, "target": 64},
-            "format": "onnx",
-        }
+        its = json.loads(described("onnx", longest={"source": 64, "target": 64}))
         # What makes modules traceable is of the process, not of a thread.
-        return from_onnx.Reader(files[0].parent, described, 1, "cpu")
+        return from_onnx.Reader(files[0].parent, its, 1, "cpu")
 
     return build
 
@@ -331,9 +323,8 @@ def test_onnx_computes_and_searches_the_same(tmp_path, variant, files, to_onnx):
         expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.models[0], sources(), search)]
         for translator in translators:
             assert_same(translator.translate(sources(), search), expected)
-    with pytest.raises(
-        OdeTransformerError, match="a sentence of 71 subword units, its end included: must have 64 at most"
-    ):
+    message = "a sentence of 71 subword units, its end included: must have 64 at most"
+    with pytest.raises(OdeTransformerError, match=message):
         translator.translate([["w5"] * 70], Search())
     to_onnx.quantize(model, tmp_path / "out")
     with pytest.raises(ExportError, match=r"decoder\.onnx: has changed since the model was exported"):

@@ -17,8 +17,13 @@ from tests.helpers import ROOT, batch, refused, small
 
 
 @pytest.fixture(scope="module")
-def measured():
-    return {row["method"]: row for row in orders.measure()["methods"]}
+def record():
+    return orders.measure()
+
+
+@pytest.fixture(scope="module")
+def measured(record):
+    return {row["method"]: row for row in record["methods"]}
 
 
 @pytest.mark.parametrize("method", orders.methods())
@@ -28,7 +33,7 @@ def test_orders_are_as_in_theory(measured, method):
     assert row["global"] == pytest.approx(row["theory"] - 1, abs=0.1)
 
 
-def test_the_grid_of_a_flow_is_measured(tmp_path, capsys, monkeypatch):
+def test_the_grid_of_a_flow_is_measured(monkeypatch):
     """The error of the biases that a model computes in training, and none where the steps are the same."""
     monkeypatch.setattr(flow, "STEPS", (4.0, flow.RELEASED_STEP))
     torch.manual_seed(1)
@@ -169,40 +174,36 @@ def sentences(tmp_path):
     return ["--text", str(tmp_path / "text"), "--dictionary", str(tmp_path / "dict.txt")]
 
 
-def test_the_command(tmp_path, sentences, measured, capsys):
-    path, record = write(tmp_path / "rk2.pt", "rk2_tiny"), tmp_path / "orders.json"
+def test_the_command(tmp_path, sentences, record, monkeypatch, capsys):
+    monkeypatch.setattr(orders, "measure", lambda: record)
+    path, output = write(tmp_path / "rk2.pt", "rk2_tiny"), tmp_path / "orders.json"
     other = write(tmp_path / "rk4.pt", "rk4_tiny")
-    words = ["lab", "orders", path, other, *sentences, "--output", record]
-    assert cli.main([*map(str, words)]) == 0
+    assert cli.main(["lab", "orders", path, other, *sentences, "--output", str(output)]) == 0
     shown = capsys.readouterr().out
     assert "| rk4 | 5 | 5.0" in shown and "encoder 2" in shown and "These have no order:" in shown
-    content = json.loads(record.read_text())
-    assert len(content["methods"]) == len(measured) and len(content["layers"][tmp_path.name]) == 2
+    content = json.loads(output.read_text())
+    assert content["methods"] == record["methods"] and len(content["layers"][tmp_path.name]) == 2
     assert set(content["layers"]) == {tmp_path.name, other}
     assert (content["text"], content["sentences"]) == (str(tmp_path / "text"), 3)
     picture = tmp_path / "orders.png"
-    assert cli.main(["plot", "orders", str(record), "--output", str(picture)]) == 0
+    assert cli.main(["plot", "orders", str(output), "--output", str(picture)]) == 0
     assert picture.stat().st_size > 5000
-    picture.with_suffix(".json").write_text('{"methods": [{"method": "x"}], "layers": {}}')
-    refused(
-        ["plot", "orders", str(picture.with_suffix(".json")), "--output", str(picture)], "methods.*is missing", capsys
-    )
+    output.write_text('{"methods": [{"method": "x"}], "layers": {}}')
+    refused(["plot", "orders", str(output), "--output", str(picture)], "methods.*is missing", capsys)
 
 
-def test_decoders_are_measured_where_they_read_text(tmp_path, sentences, capsys):
-    text, dictionary, record = sentences[1], sentences[3], tmp_path / "orders.json"
-    paths = [
-        write(tmp_path / "translates.pt", "decoder-rk2-learnable"),
-        write(tmp_path / "lm.pt", **LANGUAGE_MODEL),
-        write(tmp_path / "masked.pt", arch="ode_roberta_tiny"),
-    ]
-    assert cli.main(["lab", "orders", *paths, *sentences, "--output", str(record)]) == 0
-    layers = json.loads(record.read_text())["layers"].values()
+def test_decoders_are_measured_where_they_read_text(tmp_path, sentences, record, monkeypatch, capsys):
+    monkeypatch.setattr(orders, "measure", lambda: record)
+    text, dictionary, output = sentences[1], sentences[3], tmp_path / "orders.json"
+    paths = [write(tmp_path / "translates.pt", "decoder-rk2-learnable"), write(tmp_path / "lm.pt", **LANGUAGE_MODEL)]
+    paths.append(write(tmp_path / "masked.pt", arch="ode_roberta_tiny"))
+    assert cli.main(["lab", "orders", *paths, *sentences, "--output", str(output)]) == 0
+    layers = json.loads(output.read_text())["layers"].values()
     names = [{row["layer"].partition(" ")[0] for row in rows} for rows in layers]
     assert names == [{"encoder"}, {"decoder"}, {"encoder"}]
     target = ["--target", text, dictionary]
-    assert cli.main(["lab", "orders", paths[0], *sentences, *target, "--output", str(record)]) == 0
-    content = json.loads(record.read_text())
+    assert cli.main(["lab", "orders", paths[0], *sentences, *target, "--output", str(output)]) == 0
+    content = json.loads(output.read_text())
     rows = content["layers"][tmp_path.name]
     assert [row["layer"] for row in rows] == ["encoder 1", "encoder 2", "decoder 1", "decoder 2"]
     assert content["target"] == text

@@ -112,10 +112,7 @@ def test_damaged_data_are_not_read(recipe, tmp_path, monkeypatch, capsys):
     [
         (["run", "quickstart/macaron-tiny", "--cpu", "--seed", "-1"], "--seed -1: must be 0 or more"),
         (["run", "quickstart/macaron-tiny", "--cpu", "--seeds", "1", "1"], "--seeds: 1 is given twice"),
-        (
-            ["run", "quickstart/macaron-tiny", "--cpu", "--", "--update-freq=2"],
-            "--update-freq: is set by train.batches",
-        ),
+        (["run", "quickstart/macaron-tiny", "--cpu", "--", "--update-freq=2"], "--update-freq: is set by train.batch"),
         (["run", "quickstart/macaron-tiny", "--cpu", "--", "--seed=5"], "-- --seed: is set by --seed, before the --"),
         (["recipe", "show", "quickstart"], r"name one of its rows, as quickstart/ROW: transformer-tiny"),
         (["table", "quickstart", "--results", "none"], "--results none: no such folder"),

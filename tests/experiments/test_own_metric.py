@@ -67,9 +67,8 @@ def test_names_that_are_taken_or_unknown(tmp_path, files, capsys):
     with pytest.raises(OdeTransformerError, match="metric rouge: there is one of that name already"):
         register(Metric("rouge", "mine"))
     words = [files["first"], files["other"], "--ref", files["ref"]]
-    refused(
-        ["compare", *words, "--metric", "lenght"], "--metric lenght: must be one of sacrebleu, .*length_ratio", capsys
-    )
+    message = "--metric lenght: must be one of sacrebleu, .*length_ratio"
+    refused(["compare", *words, "--metric", "lenght"], message, capsys)
     refused(["compare", *words, "--metric", "comet"], "--metric comet: needs references and sources", capsys)
     refused(["compare", files["first"], files["other"], "--lowercase"], "go with --ref FILE", capsys)
     refused(["compare", *words, "--seed", "3"], "--seed go with recipes; not with --ref FILE", capsys)

@@ -48,7 +48,7 @@ from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.files import sha256
 from ode_transformer.modules.layers import Context
 from tests.cli.data_scripts import lines, times
-from tests.helpers import EVOLUTION, ROOT, SMALL, model, parse
+from tests.helpers import EVOLUTION, ROOT, SMALL, configure, model
 
 LANGS = ("de", "en")
 HELD_OUT = 12
@@ -845,7 +845,7 @@ def saved(data: Path, to: Path, arch: str, **sizes) -> Path:
     values = {name: v for name, v in {**SMALL, "share-all-embeddings": True, **sizes}.items() if v is not None}
     torch.manual_seed(1)
     weights = model(arch, values, len(lines(data / "dict.en.txt")) + 4).state_dict()
-    torch.save({"cfg": {"model": dict(parse(arch, values).model)}, "args": None, "model": weights}, to / "model.pt")
+    torch.save({"cfg": {"model": dict(configure(arch, values))}, "args": None, "model": weights}, to / "model.pt")
     return to / "model.pt"
 
 

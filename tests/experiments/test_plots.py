@@ -13,26 +13,20 @@ from ode_transformer.experiments.results import model_plots, plots
 from ode_transformer.experiments.results.model_plots import position_vectors
 from ode_transformer.files import read_json
 from ode_transformer.modules.layers import Context
-from tests.helpers import SMALL, VARIANTS, batch, dictionary, parse, refused, run_record, small, task
+from tests.helpers import SMALL, VARIANTS, batch, configure, dictionary, refused, run_record, small, task
 
 LANGUAGE_MODEL = {
-    "arch": "ode_transformer_lm_ptb_1l",
-    "task": "language_modeling",
-    "tokens-per-sample": 5,
-    "decoder-embed-dim": 16,
-    "decoder-ffn-embed-dim": 24,
-    "decoder-attention-heads": 2,
-    "decoder-integrator": "heun",
-    "decoder-history": "none",
+    "arch": "ode_transformer_lm_ptb_1l", "task": "language_modeling", "tokens-per-sample": 5, "decoder-embed-dim": 16,
+    "decoder-ffn-embed-dim": 24, "decoder-attention-heads": 2, "decoder-integrator": "heun", "decoder-history": "none",
     "coefficients": "sigmoid",
-}
+}  # fmt: skip
 
 
 def write(path, variant="floater_tiny", **values):
     """A checkpoint of a small model of a variant, or of these options, as fairseq writes them."""
     values = values or {"arch": "macaron_tiny", **SMALL, "share-all-embeddings": True, **VARIANTS[variant]}
     arch = values.pop("arch")
-    config = parse(arch, {k: v for k, v in values.items() if v is not None}).model
+    config = configure(arch, {k: v for k, v in values.items() if v is not None})
     torch.save({"cfg": {"model": dict(config)}, "args": None, "model": build_model(config, task()).state_dict()}, path)
     return str(path)
 

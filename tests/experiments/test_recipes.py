@@ -613,9 +613,8 @@ def test_a_recipe_cannot_start_from_itself(tmp_path, monkeypatch, start):
     tree["rows"] |= {name: {"train": {"start": {"recipe": other}}} for name, other in start.items()}
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(tree))
     for name in ("r/two", str(tmp_path / "r.yaml/two")):
-        with pytest.raises(
-            RecipeError, match=r"train\.start: recipes must not start from each other in a circle: .*two -> .*two$"
-        ):
+        message = r"train\.start: recipes must not start from each other in a circle: .*two -> .*two$"
+        with pytest.raises(RecipeError, match=message):
             recipes.load(name)
 
 

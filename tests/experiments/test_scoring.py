@@ -367,9 +367,8 @@ def test_every_reference_that_is_given_is_read(tmp_path, capsys):
         assert found["transevolve"]["bleu"] == pytest.approx(100) and "nrefs:2" in found["sacrebleu"]["signature"]
     assert "the raw references" in scoring.report(found)
     short = write(tmp_path / "short", "one\n")
-    refused(
-        ["score", *words, "--reference", refs[0], "--reference", short], f"{hyp} has 2 sentences, {short} 1", capsys
-    )
+    both = ["--reference", refs[0], "--reference", short]
+    refused(["score", *words, *both], f"{hyp} has 2 sentences, {short} 1", capsys)
     refused(["score", *words, "--ref", refs[0]], "--ref: must be given once, is given twice", capsys)
     words = ["score", "--corrections", "c", "--source", "s", "--references", "a", "--references", "b"]
     refused(words, "--references: must be given once, with all its values, is given twice", capsys)

@@ -62,6 +62,8 @@ def test_gleu_of_what_can_be_counted_by_hand():
     assert row.tolist() == [[3, 3, 2, 3, 1, 2, 0, 1, 0, 0]]
     (row,) = gleu.counts(["a b c"], ["a b c"], [["a b e"]])
     assert row.tolist() == [[3, 3, 1, 3, 0, 2, 0, 1, 0, 0]], "c is the source's, and wrong"
+    short = gleu.take(["x"], ["a b c d"], [["a b c d e"]])["gleu"]
+    assert short == pytest.approx(100 * math.exp(1 - 5 / 4)), "a short correction loses by its brevity"
     assert gleu.take(*[["a b c d e"]] * 2, [["a b c d e"]] * 2)["line"] == ["1.000000", "0.000000", "(1.000,1.000)"]
 
 
@@ -322,12 +324,9 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     assert METRICS["gleu"].value(found) > METRICS["gleu"].value(found["source"])
     assert "uncorrected" in capsys.readouterr().out
     refused([*words, "--references", *both, "--own-edits", "x.m2"], "--own-edits: goes with --edits", capsys)
-    for own in ("gold.m2", "x/../gold.m2"):
-        refused(
-            [*words, "--edits", str(tmp_path / "gold.m2"), "--own-edits", str(tmp_path / own)], "would replace", capsys
-        )
-    people, ours = str(tmp_path / "x.gold.m2"), str(tmp_path / "x.m2")
-    refused([*words, "--edits", people, "--own-edits", ours], "--own-edits .*x.m2: would replace --edits", capsys)
+    for people, ours in (("gold.m2", "gold.m2"), ("gold.m2", "x/../gold.m2"), ("x.gold.m2", "x.m2")):
+        files = ["--edits", str(tmp_path / people), "--own-edits", str(tmp_path / ours)]
+        refused([*words, *files], rf"--own-edits .*{ours}: would replace --edits", capsys)
     assert cli.main([*words, "--edits", str(tmp_path / "gold.m2")]) == 0
     said = capsys.readouterr()
     assert "M2SCORER is not set" in said.err and "errant_parallel" in said.err and "F0.5" not in said.out
@@ -424,6 +423,7 @@ def test_accuracy_and_what_becomes_of_each_class():
     assert sum(row["recall"] * row["examples"] for row in report.values()) / 8 == pytest.approx(found["value"])
     assert report["b"] == {"precision": 60.0, "recall": 75.0, "f1": pytest.approx(200 / 3), "examples": 4}
     assert report["c"]["precision"] == 0.0
+    assert accuracy.take(["x", "nan"], ["x", "nan"])["value"] == 100, "a class may be called so"
     none = accuracy.take(["a", "b"], ["b", "a"])["report"]  # right: counts stay whole numbers, which records must hold
     assert [type(row["examples"]) for row in none.values()] == [int, int]
 
@@ -499,11 +499,8 @@ def test_classification_from_a_checkpoint_to_a_picture(trained, tmp_path, capsys
     picture = tmp_path / "confusion.svg"
     assert cli.main(["plot", "confusion", str(tmp_path / "record.json"), "--output", str(picture)]) == 0
     assert picture.stat().st_size > 5000
-    refused(
-        ["plot", "confusion", str(tmp_path / "record.json"), "--of", "x", "--output", str(picture)],
-        "--of x: must be one of imdb_test",
-        capsys,
-    )
+    other = ["plot", "confusion", str(tmp_path / "record.json"), "--of", "x", "--output", str(picture)]
+    refused(other, "--of x: must be one of imdb_test", capsys)
     refused([*words, "--subset", "none"], "has no subset none", capsys)
     refused([*words, "--batch-size", "0"], "--batch-size: 0: must be a whole number, 1 or more", capsys)
 
@@ -603,7 +600,7 @@ def test_numbers_to_predict_are_one_for_each_example(tmp_path):
             read_numbers(labels, prefix)
 
 
-def test_a_diverged_classifier_has_no_accuracy(trained, tmp_path, capsys):
+def test_a_diverged_classifier_has_no_accuracy(trained, tmp_path):
     """Its examples are of no class; of old, they were of the first."""
     path, data, _ = trained
     state = checkpoints.load(path)
@@ -729,11 +726,7 @@ def test_an_exchange_of_one_prediction_exchanges_two_systems():
     assert resampling.p_value(one, other, metric.score, "randomisation", 200) == 1.0
 
 
-def test_a_class_may_be_called_nan():
-    assert accuracy.take(["x", "nan"], ["x", "nan"])["value"] == 100
-
-
-def test_systems_of_a_task_are_compared_by_its_metric(tmp_path, monkeypatch, capsys):
+def test_systems_of_a_task_are_compared_by_its_metric(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     loaded = {name: recipes.load(name, seed=1) for name in ("imdb/transformer", "imdb/fullff-1")}
     for place in (paths, recipes):
@@ -827,11 +820,6 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
 def test_a_task_without_outputs_keeps_none(capsys):
     words = ["record", "ptb/residual-1", "--output", "x.json", "--translations"]
     refused(words, "--translations: ptb/residual-1 is of task language_modeling; must be one of translation, ", capsys)
-
-
-def test_a_short_correction_loses_by_its_brevity():
-    found = gleu.take(["x"], ["a b c d"], [["a b c d e"]])
-    assert found["gleu"] == pytest.approx(100 * math.exp(1 - 5 / 4))
 
 
 def test_a_value_that_is_not_there_has_no_signature():
