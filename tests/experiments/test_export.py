@@ -303,6 +303,7 @@ def test_sentences_that_are_done_leave_the_search(by_torch, monkeypatch):
 
 
 ONNX = [
+    "two-hidden-layers",  # of the fewest sub-layers: to trace one takes seconds
     *("macaron", "decoder-rk2-learnable", "decoder-rk4-floater", "transevolve_randomff_1_tiny"),
     *("denseformer", "attention-history", "pcformer-decoder", "nesterov"),
 ]
@@ -311,7 +312,7 @@ ONNX = [
 @pytest.mark.parametrize("variant", [ONNX[0], *(pytest.param(name, marks=pytest.mark.full) for name in ONNX[1:])])
 def test_onnx_computes_and_searches_the_same(tmp_path, variant, files, to_onnx):
     few = {"evolution-depth": 1} if "transevolve" in variant else {"encoder-layers": 1, "decoder-layers": 1}
-    few |= {"max-source-positions": 64, "max-target-positions": 64}  # tracing a layer takes seconds
+    few |= {"max-source-positions": 64, "max-target-positions": 64}
     model = trained(small(variant, **few))
     ends_early(model.models[0])
     found = writing.write(model, "onnx", tmp_path / "out", files=files)
