@@ -533,13 +533,13 @@ def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, c
 
 def test_a_dry_run_prints_what_would_be_run(capsys):
     """On the devices asked for, with the flags behind --; and so the stage before it, but for those flags."""
-    words = ("--cpu", "--fp16", "--seed", "3", "--dry-run", "--", "--max-tokens", "77")
+    words = ("--cpu", "--fp32", "--seed", "3", "--dry-run", "--", "--max-tokens", "77")
     assert run("floater/wmt14-en-de/floater-base", *words) == 0
     lines = capsys.readouterr().out.splitlines()
     (first,) = (line for line in lines if "ode_transformer run floater/wmt14-en-de/transformer-base --seed 3" in line)
-    assert {"--cpu", "--fp16"} <= set(first.split()) and "77" not in first
+    assert {"--cpu", "--fp32"} <= set(first.split()) and "77" not in first
     (train,) = (line for line in lines if "fairseq-train" in line)
-    assert {"--cpu", "--fp16", "77"} <= set(train.split())
+    assert {"--cpu", "77"} <= set(train.split())
     assert "runs/floater/wmt14-en-de/floater-base.seed-3/record.json" in lines[-1]
     assert run("ode/wmt14-en-de/rk2", "--devices", 8, "--seed", 1, "--dry-run") == 0
     assert "--distributed-world-size 8 --update-freq 2" in capsys.readouterr().out
@@ -559,6 +559,10 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, t
     [
         (("multi30k",), "the nearest are: "),
         (("multi30k-full/macaron-tiny", "--devices", "3", "--dry-run"), "[1, 2]"),
+        (
+            ("multi30k-full/macaron-tiny", "--cpu", "--dry-run", "--", "--sparkle", "3"),
+            "fairseq-train refuses its flags",
+        ),
         (("multi30k-full/macaron-tiny", "--devices", "2", "--cpu"), "must be 1 with --cpu, which trains in one proc"),
         (("multi30k-full/macaron-tiny", "--devices", "2"), "--devices 2: this machine has no GPUs; must be at most 1"),
         (("multi30k-full/macaron-tiny", "--until", "trian"), "--until trian: must be one of prepare, train, average"),

@@ -468,20 +468,24 @@ def test_standard_input_line_by_line(run, home, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (b"\xff", "bad: line 3 is not UTF-8 (byte 0xff"),
-        (b"\0", "bad, line 3: holds a NUL, must be text"),
-        (b"a" * (LONGEST + 1), f"bad, line 3: has {LONGEST + 1:,} characters, must have {LONGEST:,} at most"),
+        (b"\xff", ": line 3 is not UTF-8 (byte 0xff"),
+        (b"\0", ", line 3: holds a NUL, must be text"),
+        (b"a" * (LONGEST + 1), f", line 3: has {LONGEST + 1:,} characters, must have {LONGEST:,} at most"),
     ],
     ids=["bytes", "nul", "long"],
 )
 def test_lines_before_one_that_is_no_text_are_translated(run, home, capsys, monkeypatch, tmp_path, bad, message):
+    """Of a stream; a file is refused at once."""
     sentences = lines(home / "mine" / "raw" / "test.de")[:2]
     expected = translated(capsys, run, write(tmp_path / "good", sentences))
     (tmp_path / "bad").write_bytes((tmp_path / "good").read_bytes() + bad + b"\nGut.\n")
     latin = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", latin)
-        assert message in refused(capsys, "translate", run, tmp_path / "bad", "--cpu")
+        assert f"bad{message}" in refused(capsys, "translate", run, tmp_path / "bad", "--cpu")
+        assert not latin.buffer.getvalue()
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "bad").read_bytes())))
+        assert f"standard input{message}" in refused(capsys, "translate", run, "--cpu")
     latin.flush()
     assert latin.buffer.getvalue().decode("utf-8").split("\n")[:-1] == expected
     assert latin.encoding == "utf-8", "whatever the locale"
@@ -632,6 +636,8 @@ def test_other_dictionaries_and_manifests_are_refused(run, home, tmp_path, capsy
     ):
         data = change(home / "mine", tmp_path / name, **values)
         assert message in refused(capsys, "translate", run, good, "--data", data, "--cpu")
+        words = ("--format", "onnx", "-o", tmp_path / "exported", "--data", data)
+        assert message in refused(capsys, "export", run, *words)
     other = change(home / "mine", tmp_path / "other")
     words = ["translate", run, good, "--data", other, "--cpu"]
     (other / "codes").unlink()

@@ -14,7 +14,7 @@ import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -202,8 +202,7 @@ class Run:
                 keys = [step.key for step in self.steps() if step.name in chosen and step.name != "train"]
                 stamps = {key: stamp for key, stamp in stamps.items() if key not in keys}
                 write_json(self.folder / "steps.json", stamps)
-            if "train" in chosen and not trained and not _begun(self.folder):  # before the data are prepared, too
-                command_lines.check(step for step in self.steps() if step.name in chosen)
+            self.check_flags(chosen, trained)  # before the data are prepared, too
             for step in self.steps():
                 if step.name not in chosen or (not self.place.alone and step.name != "train"):
                     continue
@@ -244,6 +243,15 @@ class Run:
         stamps[step.key] = {**self._identity(step), "line": step.line(), "seconds": round(seconds, 1)}
         if self.place.rank == 0:
             write_json(self.folder / "steps.json", stamps)
+
+    def check_flags(self, chosen: Collection[str], trained: bool) -> None:
+        """Check the flags of the chosen steps, if they begin a training.
+
+        Raises:
+            FlagError: a program refuses them.
+        """
+        if "train" in chosen and not trained and not _begun(self.folder):
+            command_lines.check(step for step in self.steps() if step.name in chosen)
 
     def check_own(self, trained: bool = False) -> None:
         """Check that what is in the folder is of this run.
@@ -448,7 +456,7 @@ def run(
         run_dir: the folder of a single run.
         record: the file of a single run's record.
         jobs: how many runs go on at a time.
-        dry_run: print the commands only.
+        dry_run: check the flags and print the commands only.
         flags: of fairseq-train, besides the recipes'.
         place: what :func:`.training.place_here` takes: ``devices``, ``cpu``, ``precision`` and ``torchrun``.
 
@@ -482,7 +490,9 @@ def run(
     with contextlib.chdir(recipes.ROOT), processes.terminable():
         if dry_run:
             for one in found:
-                print(printed((s for s in one.steps() if s.name in one.chosen(first, last)), f"{one.title}: "))
+                chosen = one.chosen(first, last)
+                one.check_flags(chosen, trained)
+                print(printed((step for step in one.steps() if step.name in chosen), f"{one.title}: "))
             return []
         if len(found) == 1:
             found[0].go(first, last, trained)

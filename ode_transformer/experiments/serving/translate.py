@@ -28,7 +28,8 @@ def translate_files(
 ) -> None:
     """Translate files, one sentence per line, and write what :meth:`.Translator.hypotheses` finds.
 
-    Lines before one that cannot be translated are translated and written before its error is raised.
+    Files are checked as a whole before anything is translated. A stream can only be read once: its lines before one
+    that cannot be translated are translated and written before the error is raised.
 
     Args:
         translator: the model.
@@ -44,6 +45,8 @@ def translate_files(
     """
     if STANDARD_INPUT in files and sys.stdin is None:
         raise OdeTransformerError("standard input is closed; name a file")
+    for line in _numbered([file for file in files if Path(file).is_file()]):  # which /dev/fd/63 of a shell is not
+        check_sentence(line.name, line.text)
     prompt = list(files) == [STANDARD_INPUT] and sys.stdin.isatty()
     if prompt:
         print(f"{translator!r}\none sentence per line; Ctrl-D ends", file=sys.stderr)

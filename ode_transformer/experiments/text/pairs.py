@@ -17,6 +17,7 @@ from .manifest import read_mapping
 COMMAS = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
 DIACRITICS = str.maketrans("\u0218\u0219\u021a\u021b\u0102\u0103\u00c2\u00e2\u00ce\u00ee", "SsTtAaAaIi")
 NOT_UTF8 = "that are not UTF-8"
+MOST_NOT_UTF8 = 0.1  # of the training pairs of a file; more are not faults of some lines, but another encoding
 ROMANIAN = ("raw", "normalised", "stripped")
 
 
@@ -60,6 +61,7 @@ def gather(
     """Join files of corpora into SPLIT.LANGUAGE; reads text, .gz, segments of .sgm and .xml, and TED's train.tags.
 
     Training pairs that are not UTF-8, or hold a NUL, are dropped and reported; in other splits they are an error.
+    So is a training text with more than one pair in ten that is not UTF-8.
 
     Args:
         files: a split, and two files whose pairs go to it; any number of these.
@@ -85,6 +87,11 @@ def gather(
                 print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
                 hint = f"; {PERHAPS}" if NOT_UTF8 in faults.counts else ""
                 faults.report(f"{source}, {target}", f"dropped{hint}")
+                if (bad := faults.counts[NOT_UTF8]) > MOST_NOT_UTF8 * number:
+                    raise TextError(
+                        f"{source}, {target}: {bad:,} of {number:,} pairs are not UTF-8, which may be one in ten at "
+                        f"most; {PERHAPS}"
+                    )
                 if faults.counts and not count:
                     raise TextError(f"{source}, {target}: no pair of text is left")
 

@@ -19,9 +19,11 @@ import torch
 
 from .... import machine
 from ....files import sha256, whole_folder, write_json
+from ...text.pipeline import Pipeline
 from ..backend import Backend, Search
 from ..finding import find
 from ..pytorch import PyTorch, open_models
+from ..translator import Translator
 from . import DESCRIPTION, FORMATS, ExportError, load_module, open_exported
 
 TOLERANCE = 1e-4
@@ -50,11 +52,13 @@ def export(
         The content of ``export.json`` in the folder.
 
     Raises:
-        OdeTransformerError: the model cannot be found or opened, or as :func:`write`.
+        OdeTransformerError: the model cannot be found or opened, its data are of other languages, or as :func:`write`.
     """
     load_module(format, "writer")  # before the model is opened
     origin = find(path, data)
     model = open_models([origin], "cpu")
+    if (origin.data / "manifest.json").is_file():
+        Translator(model, Pipeline.of(origin.data), origin.search)  # refuses what `translate` would
     return write(model, format, output, quantization, origin.files(model.languages), origin.search)
 
 
