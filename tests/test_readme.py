@@ -34,18 +34,9 @@ TEXT = "\n".join(PAGES.values())
 
 # Flags of pip, git, make, Slurm, torchrun, nbconvert and of fairseq's other programs.
 OTHERS = {
-    *("--no-build-isolation", "--no-deps", "--nodes", "--gpus-per-node", "--config-dir"),
-    *(
-        "--joined-dictionary",
-        "--srcdict",
-        "--tgtdict",
-        "--num-batch-buckets",
-        "--to",
-        "--execute",
-        "--inplace",
-        "--sentence-bleu",
-        "--sacrebleu",
-    ),
+    *("--no-build-isolation", "--no-deps", "--nodes", "--gpus-per-node", "--config-dir", "--to", "--execute"),
+    *("--joined-dictionary", "--srcdict", "--tgtdict", "--num-batch-buckets", "--sentence-bleu", "--sacrebleu"),
+    "--inplace",
 }
 
 
