@@ -10,7 +10,7 @@ import pytest
 from ode_transformer.experiments import arguments, cli
 from tests.helpers import refused
 
-TAKING = (".metrics.command", ".tasks.command", ".text.command")
+TAKING = (".metrics.command", ".runs.command", ".tasks.command", ".text.command")
 """Where commands have the arguments of the functions that they call."""
 
 

@@ -33,7 +33,7 @@ def check_folder(path: str | Path) -> None:
         raise RunError(f"{path}: a run's folder must hold no colon, backslash or $, which fairseq interprets")
 
 
-def folder_of(path: str) -> str:
+def folder_of(path: str | Path) -> str:
     """A folder as the commands of a run name it: from the top of the repository if it lies there, else absolute."""
     absolute = Path(os.path.abspath(path))  # without .., so that it does not depend on a folder beside the way
     return str(absolute.relative_to(recipes.ROOT)) if absolute.is_relative_to(recipes.ROOT) else str(absolute)

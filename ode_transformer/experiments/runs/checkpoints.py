@@ -24,12 +24,12 @@ def average(
     """Average the newest or the best checkpoints of a training, and print which.
 
     Args:
-        folder: the ``--save-dir`` of fairseq-train.
+        folder: the folder that fairseq-train calls ``--save-dir``.
         output: the file to write.
-        last_epochs: how many of ``checkpointE.pt``.
-        last_updates: how many of ``checkpoint_E_U.pt``.
-        best: how many of ``--keep-best-checkpoints``; 1 is ``checkpoint_best.pt``.
-        fewer: average those that are there, if they are fewer.
+        last_epochs: how many of the newest ``checkpointE.pt``.
+        last_updates: how many of the newest ``checkpoint_E_U.pt``.
+        best: how many of the best, those of ``--keep-best-checkpoints``; 1 is ``checkpoint_best.pt``.
+        fewer: average those that are there, if they are fewer than that.
 
     Raises:
         OdeTransformerError: the output would be taken for a checkpoint of the training.
@@ -51,7 +51,11 @@ def average(
 
 
 def resume(folder: str | Path) -> None:
-    """Prepare a training folder for resuming, and print how many updates were done."""
+    """Prepare a training folder for resuming, and print how many updates were done.
+
+    Args:
+        folder: the folder that fairseq-train calls ``--save-dir``.
+    """
     if not Path(folder).is_dir():
         raise OdeTransformerError(f"{folder}: no such folder")
     from ... import checkpoints
@@ -60,7 +64,12 @@ def resume(folder: str | Path) -> None:
 
 
 def check(paths: Sequence[str | Path], data: str | Path) -> None:
-    """Check that checkpoints are intact, of a known architecture, and match the dictionaries of some binarized data."""
+    """Check that checkpoints are intact, of a known architecture, and match the dictionaries of some binarized data.
+
+    Args:
+        paths: the checkpoints to check.
+        data: the folder of binarized data.
+    """
     if not Path(data).is_dir():
         raise OdeTransformerError(f"--data {data}: no such folder")
     from ... import checkpoints
@@ -85,11 +94,11 @@ def warm_start(
     """Turn a Transformer's checkpoint into one of our architectures, and print what became of it.
 
     Args:
-        checkpoint: of a Transformer or RoBERTa of stock fairseq, of any version, or ``model.safetensors``.
-        output: the file to write.
+        checkpoint: that of a Transformer or RoBERTa of stock fairseq, of any version, or ``model.safetensors``.
+        output: the file to write, for ``--finetune-from-model`` or ``--restore-file``.
         arch: one of our architectures, of the checkpoint's size.
         flags: of fairseq-train, besides.
-        data: binarized data, whose dictionaries have to be of the checkpoint's sizes.
+        data: the folder of binarized data, whose dictionaries have to be of the checkpoint's sizes.
         approximate: also write a model that cannot equal its source exactly.
         verbose: print what became of every tensor.
     """

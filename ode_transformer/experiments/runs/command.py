@@ -2,11 +2,14 @@
 
 import argparse
 import inspect
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from .. import recipes
-from ..arguments import Once, at_least, output_file
+from ..arguments import Once, at_least, call, output_file, take_arguments
+from . import checkpoints, recording
 
 NAMED = "a name that `ode-transformer recipe list` prints; or a YAML file, FILE.yaml or FILE.yaml/ROW"
 PLACE = ("devices", "cpu", "precision", "torchrun")
@@ -14,7 +17,7 @@ PLACE = ("devices", "cpu", "precision", "torchrun")
 
 def main(args: argparse.Namespace) -> Any:
     """Run a command; what its function returns."""
-    return args.function(args)
+    return args.step(args)
 
 
 def _call(parser: argparse.ArgumentParser, module: str, function: str, *more: str) -> None:
@@ -32,7 +35,15 @@ def _call(parser: argparse.ArgumentParser, module: str, function: str, *more: st
         names = {*inspect.signature(called).parameters, *more}
         return called(**{name: value for name, value in vars(args).items() if name in names})
 
-    parser.set_defaults(function=step)
+    parser.set_defaults(step=step)
+
+
+def _take_recipe(parser: argparse.ArgumentParser, function: Callable, **more: Any) -> None:
+    """Let a command call a function of a recipe's run, with the arguments that its docstring explains."""
+    more |= {"name": {"metavar": "RECIPE"}, "scale": None, "seed": None, "flags": None}
+    take_arguments(parser, function, "name", **more)
+    recipes.add_variant(parser)
+    call(parser, function)
 
 
 def _add_folder(parser: argparse.ArgumentParser, what: str) -> None:
@@ -130,16 +141,10 @@ def add_grid(parser: argparse.ArgumentParser) -> None:
 
 def add_generate(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer generate``."""
-    parser.add_argument("name", metavar="RECIPE", help="a translation recipe")
-    recipes.add_variant(parser)
-    _add_folder(parser, "where average.pt is")
-    parser.add_argument("--checkpoint", metavar="CHECKPOINT", help="another checkpoint, or an ensemble a.pt:b.pt")
-    parser.add_argument(
-        "--output", metavar="DIR", required=True, help="the folder for the translations; it must not exist yet"
-    )
-    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
+    from .runner import generate
+
+    _take_recipe(parser, generate, checkpoint={"metavar": "CHECKPOINT"}, output={"type": Path, "metavar": "DIR"})
     parser.epilog = "Words after -- are passed on to fairseq-generate."
-    _call(parser, "runner", "generate")
 
 
 def add_recipe(parser: argparse.ArgumentParser) -> None:
@@ -168,70 +173,33 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
 
 def add_average(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer average``."""
-    parser.add_argument("folder", metavar="DIR", help="the --save-dir of fairseq-train")
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--last-epochs", type=int, metavar="N", help="the newest N of checkpointE.pt")
-    which.add_argument("--last-updates", type=int, metavar="N", help="the newest N of checkpoint_E_U.pt")
-    which.add_argument(
-        "--best", type=int, metavar="N", help="the best N of --keep-best-checkpoints; 1 is checkpoint_best.pt"
-    )
-    parser.add_argument("--fewer", action="store_true", help="average those that are there, if they are fewer than N")
-    parser.add_argument("--output", type=output_file, metavar="FILE", required=True, help="the file to write")
-    _call(parser, "checkpoints", "average")
+    which = dict.fromkeys(("last_epochs", "last_updates", "best"))
+    take_arguments(parser, checkpoints.average, "folder", **which)
+    others = dict.fromkeys(inspect.signature(checkpoints.average).parameters.keys() - which.keys())
+    take_arguments(parser.add_mutually_exclusive_group(required=True), checkpoints.average, **others)
+    call(parser, checkpoints.average)
 
 
 def add_resume(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer resume``."""
-    parser.add_argument("folder", metavar="DIR", help="the --save-dir of fairseq-train")
-    _call(parser, "checkpoints", "resume")
+    take_arguments(parser, checkpoints.resume, "folder")
+    call(parser, checkpoints.resume)
 
 
 def add_check(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer check``."""
-    parser.add_argument("paths", nargs="+", metavar="CHECKPOINT", help="the checkpoints to check")
-    parser.add_argument("--data", required=True, metavar="DIR", help="the folder of binarized data")
-    _call(parser, "checkpoints", "check")
+    take_arguments(parser, checkpoints.check, "paths", paths={"nargs": "+", "metavar": "CHECKPOINT"})
+    call(parser, checkpoints.check)
 
 
 def add_warm_start(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer warm-start``; what follows ``--`` are ``flags``."""
     parser.usage = "%(prog)s CHECKPOINT --arch ARCH --output FILE [options] [-- flags of fairseq-train]"
-    parser.add_argument(
-        "checkpoint",
-        metavar="CHECKPOINT",
-        help="a checkpoint of a Transformer or RoBERTa of stock fairseq, of any version, or model.safetensors",
-    )
-    parser.add_argument(
-        "--arch", metavar="ARCH", required=True, help="one of our architectures, of the checkpoint's size"
-    )
-    parser.add_argument(
-        "--output",
-        type=output_file,
-        metavar="FILE",
-        required=True,
-        help="the file to write, for --finetune-from-model or --restore-file",
-    )
-    parser.add_argument(
-        "--data", metavar="DIR", help="binarized data; the sizes of its dictionaries have to match the checkpoint"
-    )
-    parser.add_argument(
-        "--approximate", action="store_true", help="also write a model that cannot equal its source exactly"
-    )
-    parser.add_argument("--verbose", action="store_true", help="print what became of every tensor")
-    _call(parser, "checkpoints", "warm_start")
+    more = {"checkpoint": {"metavar": "CHECKPOINT"}, "arch": {"metavar": "ARCH"}, "flags": None}
+    take_arguments(parser, checkpoints.warm_start, "checkpoint", **more)
+    call(parser, checkpoints.warm_start)
 
 
 def add_record(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer record``."""
-    parser.add_argument("name", metavar="RECIPE", help="the recipe of a finished run")
-    recipes.add_variant(parser)
-    _add_folder(parser, "the run's folder")
-    parser.add_argument("--output", type=output_file, metavar="FILE", required=True, help="the JSON file to write")
-    parser.add_argument(
-        "--translations",
-        action="store_true",
-        help="also write the system's output for each test set beside the record, one text file per test set, which "
-        "`ode-transformer compare` reads when the run has been deleted: detokenized translations, summaries, "
-        "corrections or predictions",
-    )
-    _call(parser, "recording", "write_record")
+    _take_recipe(parser, recording.write_record)

@@ -29,10 +29,11 @@ from ..recipes import plain_yaml
 from ..tasks.task import OURS
 from ..text.binarised import test_names
 from ..text.dividing import HELD_OUT, LONGEST, PART, Reading, divide
+from ..text.joining import SEGMENTATIONS
 from ..text.lines import TextError, read_lines
 from ..text.manifest import check_settings, held_settings, read_mapping, versioned
 from ..text.pairs import Limits, gather
-from ..text.pipeline import MODELS, Pipeline
+from ..text.pipeline import Pipeline
 from ..text.preparation import SIZES, Preparation, once
 from ..text.tokenisation import is_unspaced, languages, options
 from . import folder_of
@@ -64,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="normalize punctuation before tokenization",
     )
     add("--lowercase", action="store_true", help="lower-case the text (default: keep it as it is)")
-    add("--bpe", choices=MODELS, help="how words are segmented (default: subword-nmt; sentencepiece without a "
+    add("--bpe", choices=SEGMENTATIONS, help="how words are segmented (default: subword-nmt; sentencepiece without a "
         "tokenizer)")  # fmt: skip
     add("--size", type=at_least(1), metavar="N", help="merges of BPE, or vocabulary size of SentencePiece (default: "
         + ", ".join(f"{size:,}" for _, size in SIZES) + ", by the size of the text)")  # fmt: skip
@@ -393,7 +394,7 @@ class OwnText:
             share=share,
             epochs=epochs,
             warmup=min(4000, max(1, per_epoch * epochs // 4)),
-            post_process=self.segmentation.replace("-", "_"),
+            post_process=SEGMENTATIONS[self.segmentation].post_process[0],
             lowercase=str(self.lowercase).lower(),
             plain=str(self.plain).lower(),
         )

@@ -110,12 +110,14 @@ def write_record(
     """Write the record of a finished run, and print its file.
 
     Args:
-        name: of the run's recipe.
+        name: the recipe of a finished run.
         output: the JSON file to write.
-        run_dir: the run's folder; by default the recipe's.
+        run_dir: the run's folder, by default ``runs/RECIPE``.
         scale: of the recipe.
         seed: of the run.
-        translations: also write the system's output for each test set beside the record, a text file each.
+        translations: also write the system's output for each test set beside the record, a text file each, which
+            ``ode-transformer compare`` reads when the run has been deleted: detokenized translations, summaries,
+            corrections or predictions.
     """
     recipe = recipes.load(name, scale=scale, seed=seed)
     folder = Path(run_dir or recipes.ROOT / recipes.default_run_dir(recipe))

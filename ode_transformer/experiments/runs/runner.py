@@ -608,7 +608,7 @@ def generate(
     name: str,
     output: str | Path,
     *,
-    run_dir: Optional[str] = None,
+    run_dir: Optional[str | Path] = None,
     checkpoint: Optional[str] = None,
     cpu: bool = False,
     scale: str = "full",
@@ -618,11 +618,11 @@ def generate(
     """Translate a recipe's test sets with other checkpoints or flags than its own, and print the files.
 
     Args:
-        name: of a translation recipe.
+        name: a translation recipe.
         output: the folder for the translations, which must not exist yet.
-        run_dir: where ``average.pt`` is; by default the recipe's folder.
+        run_dir: the folder where ``average.pt`` is, by default ``runs/RECIPE``.
         checkpoint: another checkpoint, or an ensemble ``a.pt:b.pt``.
-        cpu: whether no GPU is to be used.
+        cpu: do not use a GPU.
         scale: of the recipe.
         seed: of the recipe.
         flags: of fairseq-generate, besides the recipe's.

@@ -11,7 +11,7 @@ from typing import Any, Optional
 from ...errors import OdeTransformerError
 from ...paths import ROOT
 from .. import records
-from ..text.manifest import MODEL_FILES
+from ..text.joining import MODEL_FILES
 from .export import is_exported
 
 

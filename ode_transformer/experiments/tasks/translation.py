@@ -14,6 +14,7 @@ from ...files import write_lines
 from ..metrics import METRICS, Examples
 from ..metrics.scoring import references_in, score_file
 from ..text.fairseq_output import read_generate_output
+from ..text.joining import SEGMENTATIONS
 from ..text.lines import read_all
 from .task import Recipe, Step, Task, evaluated, flags, further_metrics, step_of_ours
 
@@ -79,12 +80,11 @@ def check_units(recipe: Recipe) -> None:
 
     folder = paths.ROOT / recipe.data.directory
     held = read_mapping(folder / "manifest.json").get("sha256", {}) if (folder / "manifest.json").is_file() else {}
-    joined = {"codes": ("subword_nmt", "@@ ", "@@"), "sentencepiece.model": ("sentencepiece",)}
-    for model, known in joined.items():
-        if model in held and (found := post_process(recipe)) not in known:
+    for its in SEGMENTATIONS.values():
+        if its.model in held and (found := post_process(recipe)) not in its.post_process:
             raise OdeTransformerError(
-                f"{recipe.name}: generate.flags.post-process is {found}, must be {known[0]}, by which the text of "
-                f"{recipe.data.directory} is segmented"
+                f"{recipe.name}: generate.flags.post-process is {found}, must be {its.post_process[0]}, by which the "
+                f"text of {recipe.data.directory} is segmented"
             )
     langs = recipe.data.source, recipe.data.target
     pairs = ("-".join(langs), "-".join(langs[::-1]))  # as fairseq looks for them

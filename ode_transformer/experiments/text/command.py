@@ -11,8 +11,9 @@ from typing import Any
 from ..arguments import at_least, call, new_folder, take_arguments
 from . import binarised, checksums, corpus, documents, manifest, pairs
 from .describe import describe
+from .joining import SEGMENTATIONS
 from .lines import TextError
-from .pipeline import MODELS, Pipeline
+from .pipeline import Pipeline
 from .preparation import COUNTED, DEFAULT_LIMITS, STARTS, Preparation, parts_of, prepare_monolingual
 from .segmentation import OWN
 from .tokenisation import LOWERCASE, Tokeniser
@@ -125,7 +126,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         tokenise=flags | {"help": "flags of describe, as one argument", "default": None},
         tokenise_train=flags | {"help": "others for the training text"}, symbols={"type": at_least(5)},
         romanian={"choices": pairs.ROMANIAN}, start={"choices": STARTS}, counted={"choices": COUNTED},
-        segmentation={"choices": MODELS}, dictionaries={"nargs": 2}, **langs, **splits, **beside,
+        segmentation={"choices": SEGMENTATIONS}, dictionaries={"nargs": 2}, **langs, **splits, **beside,
     )  # fmt: skip
     sub.add_argument(
         "--add", nargs=3, action="append", default=[], metavar=("SPLIT", "FILE", "FILE"), dest="files",

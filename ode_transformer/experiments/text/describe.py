@@ -7,9 +7,9 @@ from typing import Any
 
 from ...files import write_json
 from . import binarised
+from .joining import MODEL_FILES, SEGMENTATIONS
 from .lines import TextError
-from .manifest import MODEL_FILES, NEEDED, hashes_in
-from .pipeline import MODELS, joined
+from .manifest import NEEDED, hashes_in
 from .subwords import segmented
 from .tokenisation import languages
 
@@ -55,8 +55,9 @@ def _check_units(folder: Path, langs: Sequence[str]) -> None:
     Raises:
         TextError: more than 1 in 100 sentences differ, or there are no codes for the units in the dictionary.
     """
-    segmentation = next((name for name, file in MODELS.items() if file and (folder / file).is_file()), "none")
-    model = folder / (MODELS[segmentation] or "")
+    found = (name for name, its in SEGMENTATIONS.items() if its.model and (folder / its.model).is_file())
+    segmentation = next(found, "none")
+    model, join = folder / SEGMENTATIONS[segmentation].model, SEGMENTATIONS[segmentation].join
     for lang in langs:
         if segmentation == "none":
             _check_words(folder / f"dict.{lang}.txt")
@@ -66,7 +67,7 @@ def _check_units(folder: Path, langs: Sequence[str]) -> None:
         for prefix in sorted(prefixes, key=lambda prefix: prefix.name.startswith("train"))[:1]:
             text = binarised.text_of(prefix, folder / f"dict.{lang}.txt")
             known = [line for line in itertools.islice(text, COMPARED) if "<unk>" not in line.split()]
-            again = segmented([joined(line, segmentation) for line in known], segmentation, model)
+            again = segmented([join(line) for line in known], segmentation, model)
             differ = [pair for pair in zip(known, again, strict=True) if pair[0] != pair[1]]
             if len(differ) > len(known) / 100:
                 there, here = differ[0]

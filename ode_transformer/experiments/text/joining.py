@@ -5,6 +5,7 @@ Imports neither torch nor fairseq.
 
 import sys
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ...errors import OdeTransformerError
 
@@ -17,8 +18,23 @@ def _join_pieces(line: str) -> str:
     return line.replace(" ", "").replace("\u2581", " ").strip(" ")
 
 
-JOIN: dict[str, Callable[[str], str]] = {"subword_nmt": _join_subwords, "sentencepiece": _join_pieces, "none": str}
-"""Segmentations, and what joins the subword units of a line to words."""
+class Segmentation(NamedTuple):
+    """A way to segment words: the file beside the data for what it learned, what joins the units of a line to words,
+    and the values of fairseq's ``--post-process`` that join them, too.
+    """
+
+    model: str
+    join: Callable[[str], str]
+    post_process: tuple[str, ...]
+
+
+SEGMENTATIONS = {
+    "subword-nmt": Segmentation("codes", _join_subwords, ("subword_nmt", "@@ ", "@@")),
+    "sentencepiece": Segmentation("sentencepiece.model", _join_pieces, ("sentencepiece",)),
+    "none": Segmentation("", str, ("none",)),
+}
+MODEL_FILES = tuple(its.model for its in SEGMENTATIONS.values() if its.model)
+JOIN = {its.post_process[0]: its.join for its in SEGMENTATIONS.values()}  # by the value of --remove-bpe
 
 
 def is_segmented(lines: Sequence[str], segmentation: str) -> bool:

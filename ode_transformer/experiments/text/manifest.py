@@ -13,10 +13,10 @@ from ...schema import count, lacks
 from ...version import installed
 from . import binarised
 from .binarised import numbered
+from .joining import JOIN, MODEL_FILES
 from .lines import TextError, count_lines, read_lines
 
 PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
-MODEL_FILES = ("codes", "sentencepiece.model")  # of what subword-nmt learned, and SentencePiece
 NEEDED = ("dict.*.txt", *MODEL_FILES)  # what translating takes of binarized data
 VERSION = "3"  # the version of the prepared text; data of another version are refused
 
@@ -101,7 +101,7 @@ def keep_references(text: Path, data: Path, splits: Sequence[str], langs: Sequen
             copy_file(words, data / "tok" / f"{name}.{target}")
         else:
             units = read_lines(text / "bpe" / f"{split}.{target}")
-            write_lines(data / "tok" / f"{name}.{target}", (re.sub("@@( |$)", "", line) for line in units))
+            write_lines(data / "tok" / f"{name}.{target}", map(JOIN["subword_nmt"], units))
         for lang in langs:
             raw = text / "raw" / f"{split}.{lang}"
             if not raw.parent.exists():

@@ -11,19 +11,11 @@ from typing import Any
 
 from ...files import sha256
 from .detokenisation import detokenise
-from .joining import JOIN
+from .joining import SEGMENTATIONS
 from .lines import TextError
-from .manifest import MODEL_FILES, read_manifest
+from .manifest import read_manifest
 from .subwords import segmented
 from .tokenisation import LOWERCASE, Tokeniser
-
-MODELS = {"subword-nmt": MODEL_FILES[0], "sentencepiece": MODEL_FILES[1], "none": None}
-"""The file of the model that a segmentation learned, by the name of the segmentation."""
-
-
-def joined(units: str, segmentation: str) -> str:
-    """The words that a line of units makes, by one of ``MODELS``."""
-    return JOIN[segmentation.replace("-", "_")](units)
 
 
 @dataclass(frozen=True)
@@ -33,7 +25,7 @@ class Pipeline:
     Args:
         tokeniser: the tokenizer of the source language.
         target: the target language.
-        segmentation: one of ``MODELS``.
+        segmentation: one of ``SEGMENTATIONS``.
         model: the file of the model that the segmentation learned.
     """
 
@@ -75,10 +67,10 @@ class Pipeline:
         for name, value in options.items():
             if type(value) is not known.get(name) or (name == "lowercase" and value not in LOWERCASE):
                 raise TextError(f"{path}: tokenise.{name} {value!r}: is not an option of this version's tokenizer")
-        found = [name for name, file in MODELS.items() if file in manifest["sha256"]]
-        segmentation = found[0] if found else "none"
-        model = folder / MODELS[segmentation] if found else None
-        return cls(Tokeniser(source, **options), target, segmentation, model)
+        found = (name for name, its in SEGMENTATIONS.items() if its.model in manifest["sha256"])
+        segmentation = next(found, "none")
+        file = SEGMENTATIONS[segmentation].model
+        return cls(Tokeniser(source, **options), target, segmentation, folder / file if file else None)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -96,7 +88,7 @@ class Pipeline:
 
     def plain(self, lines: Sequence[str]) -> list[str]:
         """Subword units separated by spaces -> text to read."""
-        words = [joined(line, self.segmentation) for line in lines]
+        words = [SEGMENTATIONS[self.segmentation].join(line) for line in lines]
         return words if self.tokeniser.plain else detokenise(words, self.target)
 
     def ends_word(self, units: Sequence[str], i: int) -> bool:

@@ -16,10 +16,10 @@ from typing import Any
 
 from ...files import copy_file
 from .binarised import binarise, binarise_files, numbered
+from .joining import SEGMENTATIONS
 from .lines import Faults, count_lines, read_lines
 from .manifest import keep_references, read_mapping, write_manifest
 from .pairs import Limits, clean, first_words, gather, hold_out, names_of
-from .pipeline import MODELS
 from .subwords import apply, learn
 from .tokenisation import Tokeniser, options, tokenise
 
@@ -192,7 +192,7 @@ class Preparation:
         if self.segmentation == "none":
             once(units, lambda part: shutil.copytree(folder, part))
         else:
-            files, model = [folder / name for name in names([train])], text / MODELS[self.segmentation]
+            files, model = [folder / name for name in names([train])], text / SEGMENTATIONS[self.segmentation].model
             size = self.size or next(size for most, size in SIZES if count_lines(files[0]) <= most)
             once(model, lambda part: learn(self.segmentation, files, size, part, self.workers))
             apply(self.segmentation, folder, units, names(self.splits), model, self.workers)

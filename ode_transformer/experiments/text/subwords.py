@@ -61,8 +61,8 @@ def _count_words(lines: list[str]) -> Counter[str]:
 
 def apply(segmentation: str, folder: Path, output: Path, names: Iterable[str], model: Path, workers: int = 1) -> None:
     """Segment files of a folder into another folder with what was learned, as :func:`process` does it."""
-    work = {"subword-nmt": _units, "sentencepiece": _sentencepieces}[segmentation]
-    process(f"segment by {segmentation}", folder, output, names, partial(work, model), workers)
+    work = partial(segmented, segmentation=segmentation, model=model)
+    process(f"segment by {segmentation}", folder, output, names, work, workers)
 
 
 def _units(codes: Path, lines: list[str]) -> list[str]:
