@@ -32,7 +32,7 @@ from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics.scoring import score as score_texts
 from ode_transformer.experiments.runs import prepare, processes, runner
 from ode_transformer.experiments.runs.training import Place
-from ode_transformer.experiments.serving import finding, translate
+from ode_transformer.experiments.serving import opening, translate
 from ode_transformer.experiments.serving.backend import Search
 from ode_transformer.experiments.serving.pytorch import PyTorch
 from ode_transformer.experiments.serving.translator import LONGEST
@@ -42,8 +42,9 @@ from ode_transformer.experiments.text import binarised, dividing, subwords
 from ode_transformer.experiments.text.corpus import Grammar
 from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
+from ode_transformer.experiments.text.joining import SEGMENTATIONS
 from ode_transformer.experiments.text.lines import read_pair
-from ode_transformer.experiments.text.pipeline import Pipeline, joined
+from ode_transformer.experiments.text.pipeline import Pipeline
 from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.files import sha256
 from ode_transformer.modules.layers import Context
@@ -440,7 +441,7 @@ def test_what_run_says_comes_next_can_be_done_anywhere(run, home, capsys, monkey
     *_, title, command = capsys.readouterr().err.rstrip().split("\n")
     assert title == "Next:" and command == f"ode-transformer translate {run} FILE"
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(finding, "ROOT", run.parent)
+    monkeypatch.setattr(opening, "ROOT", run.parent)
     file = home / "mine" / "raw" / "test.de"
     assert translated(capsys, run.name, file) == translated(capsys, run, file)
 
@@ -756,7 +757,7 @@ def test_units_of_any_words_are_no_symbols_and_make_the_same_words_again(tmp_pat
     subwords.learn(segmentation, [tmp_path / "words"], 90, model)
     units = subwords.segmented(text, segmentation, model)
     assert not set(binarised.SPECIAL) & set(" ".join(units).split())
-    assert [joined(line, segmentation) for line in units] == text
+    assert list(map(SEGMENTATIONS[segmentation].join, units)) == text
     assert subwords.segmented(["bar </s>"], "none", None) == ["bar <unk>"]
 
 
@@ -1130,7 +1131,7 @@ def test_an_exported_model_translates_raw_text_as_its_run_does(run, exported, tr
     found = [json.loads(line) for line in translated(capsys, exported, file, "--json", "--beam", "2")]
     assert [each["source"] for each in found] == ["", *sentences[:2]]
     assert "ctranslate2, fp32" in repr(loaded) and "de to en" in repr(loaded)
-    monkeypatch.setattr(finding, "ROOT", exported.parent)
+    monkeypatch.setattr(opening, "ROOT", exported.parent)
     assert translated(capsys, exported.name, file) == best, "as a run's folder is found in the repository"
 
 
