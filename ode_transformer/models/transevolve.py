@@ -256,6 +256,18 @@ class TransEvolveModel(EncoderDecoder):
     config_class, encoder_class, decoder_class = TransEvolveConfig, TransEvolveEncoder, TransEvolveDecoder
     nested = _nested
 
+    def make_generation_fast_(self, need_attn: Any = False, **options: Any) -> None:
+        """As in fairseq.
+
+        Raises:
+            OdeTransformerError: the weights of attention are asked for, which the blocks do not compute.
+        """
+        if need_attn:
+            raise OdeTransformerError(
+                "--print-alignment: must not be given with TransEvolve, whose blocks compute no weights of attention"
+            )
+        super().make_generation_fast_(need_attn=need_attn, **options)
+
 
 @dataclass
 class TransEvolveClassifierConfig(TransEvolveConfig):

@@ -423,7 +423,7 @@ def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch
         manifest.setting(tmp_path / "x" / "manifest.json", "merges")
     held = manifest.VERSION
     monkeypatch.setattr(manifest, "VERSION", "next")
-    with pytest.raises(TextError, match=f"text_version {held} there, next now"):
+    with pytest.raises(TextError, match=f"text_version was {held}, is next"):
         manifest.check_settings(file, {"merges": "9"})
 
 

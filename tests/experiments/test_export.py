@@ -491,6 +491,16 @@ def test_damaged_models_are_named(tmp_path, files, format):
         open_exported(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "option", [{"sampling_topp": p} for p in (1.5, 0.0, -3.0)] + [{"sampling_topk": k} for k in (0, -7)]
+)
+def test_limits_of_sampling_without_meaning_are_named(option):
+    ((name, value),) = option.items()
+    with pytest.raises(OdeTransformerError, match=f"--{name.replace('_', '-')} {value}: must be "):
+        Search().but(sampling=True, **option)
+    assert Search(sampling=True, sampling_topk=-1, sampling_topp=1.0)
+
+
 def test_the_options_of_a_search_are_fairseqs():
     theirs = {field.name: (field.type, field.default) for field in fields(GenerationConfig)}
     assert all(theirs[field.name] == (field.type, field.default) for field in fields(Search))

@@ -319,10 +319,12 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     assert cli.main(words) == 0 and "is complete" in capsys.readouterr().err
     assert times(tmp_path) == before, "the recipe is the user's"
     assert cli.main([*words, "--workers", "2"]) == 0 and "x.yaml is there already, and left" in capsys.readouterr().err
-    assert "lowercase first now" in refused(capsys, *words, "--lowercase")
+    assert "--lowercase was not given, is --lowercase first);" in refused(capsys, *words, "--lowercase")
     with raw.with_suffix(".de").open("a") as file:
         file.write("Noch ein Satz.\n")
-    assert "made with other settings (train 0 de " in refused(capsys, *words)
+    assert "made with other settings (--train 0 de is another file than then); take" in refused(capsys, *words)
+    said = refused(capsys, *words, "--size", 60, "--valid", raw)
+    assert "(--size was 50, is 60; --valid was not given, is my; --train 0 de is another file than then);" in said
     for path in raw.parent.iterdir():
         path.unlink()
     assert cli.main(words) == 0, "the text is not needed any more"
@@ -454,7 +456,21 @@ def test_order_and_empty_lines_are_kept(translator, home):
     translator.batch_size = 3
     assert translator.translate(mixed) == [each.get(sentence, "") for sentence in mixed]
     translator.batch_size = 128
-    assert translator.translate([]) == []
+    assert translator.translate([]) == [] and translator.translate(iter([sentences[0]])) == [each[sentences[0]]]
+    for bad, message in (
+        ("Gut.", "got one string"),
+        (None, "got NoneType"),
+        ([None], "sentence 1: must be text"),
+        ([b"x"], "got bytes"),
+    ):
+        with pytest.raises(OdeTransformerError, match=message):
+            translator.translate(bad)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cpu:9"])
+def test_devices_that_are_not_there_are_named(run, device):
+    with pytest.raises(OdeTransformerError, match=f"device '{device}': must be cpu, cuda or cuda:N of this machine"):
+        ode_transformer.load(run, device=device)
 
 
 def test_standard_input_line_by_line(run, home, capsys, monkeypatch):
@@ -567,6 +583,7 @@ def test_samples_are_those_of_their_seed(run, home, translator, exported, capsys
     for words, message in (
         (["--seed", "1"], "--seed 1: has no meaning without --sampling"),
         (["--sampling-topp", "0.5"], "--sampling-topp 0.5: has no meaning without --sampling"),
+        (["--sampling", "--sampling-topk", "9999"], "--sampling-topk 9999: must be "),
     ):
         assert message in refused(capsys, "translate", run, file, *words, "--cpu")
     said = refused(capsys, "translate", exported, file, "--sampling", "--cpu")

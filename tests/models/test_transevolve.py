@@ -3,6 +3,7 @@
 import copy
 import math
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -323,6 +324,12 @@ def test_a_decoder_is_not_asked_to_look_ahead():
     m = small("transevolve_fullff_1_tiny")
     with pytest.raises(ValueError, match="full_context_alignment: must be false"):
         m.decoder(previous, m.encoder(tokens, lengths), full_context_alignment=True)
+
+
+def test_alignments_are_refused_before_anything_is_translated():
+    asked = SimpleNamespace(generation=SimpleNamespace(print_alignment="hard"))
+    with pytest.raises(ValueError, match="--print-alignment: must not be given with TransEvolve"):
+        small("transevolve_fullff_1_tiny").prepare_for_inference_(asked)
 
 
 def test_a_decoder_needs_the_encoder():

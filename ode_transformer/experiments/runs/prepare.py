@@ -83,6 +83,13 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
+OPTIONS = {"tokeniser": "--tokenizer", "tokenise": "--tokenizer, --normalize and --lowercase"}
+OPTIONS |= {name: f"--{name.replace('_', '-')}" for name in ("langs", "bpe", "size", "max_tokens", "max_ratio")}
+OPTIONS |= {"hold_out": "--hold-out", "dictionaries": "--separate-dictionaries"}
+OPTIONS |= {name: f"--{name}" for name in ("train", "valid", "test")}
+"""The options of ``ode-transformer prepare`` that give the settings."""
+
+
 @dataclass
 class OwnText:
     """A user's parallel text, with the options of ``ode-transformer prepare``, whose help describes them.
@@ -224,7 +231,7 @@ class OwnText:
     def _prepare(self) -> None:
         complete, manifest = self.data.exists(), self.data / "manifest.json"
         if complete:
-            check_settings(manifest, self.settings(held_settings(manifest)))
+            check_settings(manifest, self.settings(held_settings(manifest)), options=OPTIONS)
             say(f"{self.data} is complete")
         self.check_recipe()  # before hours of work
         if not complete:

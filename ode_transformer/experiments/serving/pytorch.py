@@ -110,7 +110,17 @@ class PyTorch(Backend):
         self.symbols = self.dictionaries[0].symbols, self.dictionaries[1].symbols
         positions = zip(*(model.max_positions() for model in self.models), strict=True)
         self.longest = dict(zip(("source", "target"), map(min, positions), strict=True))
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            self.device = torch.device(device)
+            torch.empty(0, device=self.device)
+            if self.device.type == "cpu" and self.device.index:
+                raise RuntimeError("there is one CPU")
+        except (RuntimeError, AssertionError, TypeError) as error:
+            said = str(error).splitlines()[0]
+            raise OdeTransformerError(
+                f"device {device!r}: must be cpu, cuda or cuda:N of this machine: {said}"
+            ) from error
         for model in self.models:
             model.make_generation_fast_(beamable_mm_beam_size=None, need_attn=False)
             model.to(self.device)

@@ -9,7 +9,7 @@ Imports neither torch nor fairseq: exported models translate on machines that ha
 import copy
 import math
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -104,7 +104,7 @@ class Translator:
         ((best, *_),) = self.hypotheses([sentence])
         return self.backend.layer_states(source, best.units.split())
 
-    def translate(self, sentences: Sequence[str], *, prefix: str = "", **search: Any) -> list[str]:
+    def translate(self, sentences: Iterable[str], *, prefix: str = "", **search: Any) -> list[str]:
         """The best translation of each sentence, in order.
 
         Args:
@@ -116,13 +116,11 @@ class Translator:
             OdeTransformerError: a sentence has more than ``LONGEST`` characters or is not text, a flag is unknown, or
                 the prefix has units that the model does not know or is longer than a translation may be.
         """
-        if isinstance(sentences, str):
-            raise OdeTransformerError("translate takes a list of sentences, got one string")
         return [best.text for best, *_ in self.hypotheses(sentences, prefix=prefix, **search)]
 
     def hypotheses(
         self,
-        sentences: Sequence[str],
+        sentences: Iterable[str],
         *,
         prefix: str = "",
         names: Optional[Sequence[str]] = None,
@@ -141,6 +139,10 @@ class Translator:
         Raises:
             OdeTransformerError: as in :meth:`translate`.
         """
+        if isinstance(sentences, str) or not isinstance(sentences, Iterable):
+            what = "one string" if isinstance(sentences, str) else type(sentences).__name__
+            raise OdeTransformerError(f"translate takes a list of sentences, got {what}")
+        sentences = list(sentences)
         chosen = self.search.but(**search)
         names = names or [f"sentence {i + 1}" for i in range(len(sentences))]
         for name, sentence in zip(names, sentences, strict=True):
@@ -251,6 +253,8 @@ def check_sentence(name: str, sentence: str) -> None:
     Raises:
         OdeTransformerError: it is too long, or no text.
     """
+    if not isinstance(sentence, str):
+        raise OdeTransformerError(f"{name}: must be text, got {type(sentence).__name__}")
     if len(sentence) > LONGEST:
         raise OdeTransformerError(
             f"{name}: has {len(sentence):,} characters, must have {LONGEST:,} at most; put one sentence per line"

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ...files import copy_file, read_json, sha256, write_json, write_lines
@@ -52,8 +53,16 @@ def held_settings(file: Path) -> dict[str, str]:
     return settings
 
 
-def check_settings(file: Path, settings: Mapping[str, str], required: bool = False) -> None:
+def check_settings(
+    file: Path, settings: Mapping[str, str], required: bool = False, options: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Compare settings with those in a ``settings.json`` or ``manifest.json``; write them if there is no file.
+
+    Args:
+        file: the settings of what is there.
+        settings: those of now, as text; a file's is its SHA-256.
+        required: whether there must be a file.
+        options: what messages call the settings, by the first word of their names.
 
     Raises:
         TextError: there is no file that is ``required``, or settings differ; the message names them.
@@ -63,14 +72,26 @@ def check_settings(file: Path, settings: Mapping[str, str], required: bool = Fal
         write_json(file, wanted)
         return
     held = held_settings(file)
-    differ = [
-        f"{k} {held.get(k)} there, {wanted.get(k)} now" for k in {**held, **wanted} if held.get(k) != wanted.get(k)
-    ]
-    if differ:
+    different = [name for name in {**held, **wanted} if held.get(name) != wanted.get(name)]
+    if different:
+        differ = [
+            _difference(options.get(name.split()[0], name.split()[0]), name, held.get(name), wanted.get(name))
+            for name in different
+            if name.split()[0] == name or name.split()[0] not in different  # whose files are others, of course
+        ]
         raise TextError(
             f"{file.parent} was made with other settings ({'; '.join(differ)}); take another --out, or remove it "
             "(all but its folder download, if there is one)"
         )
+
+
+def _difference(option: str, name: str, then: str | None, now: str | None) -> str:
+    """How a setting differs, in words; a file is not described by its hash."""
+    if any(value and re.fullmatch("[0-9a-f]{64}", value) for value in (then, now)):
+        _, *which = name.split()
+        return f"{' '.join([option, *which])} is another file than then"
+    was, is_ = (value if value not in ("", None) else "not given" for value in (then, now))
+    return f"{option} was {was}, is {is_}"
 
 
 def versioned(settings: Mapping[str, str]) -> dict[str, str]:
