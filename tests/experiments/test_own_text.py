@@ -32,7 +32,7 @@ from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics.scoring import score as score_texts
 from ode_transformer.experiments.runs import prepare, processes, runner
 from ode_transformer.experiments.runs.training import Place
-from ode_transformer.experiments.serving import opening, translate
+from ode_transformer.experiments.serving import finding, translate
 from ode_transformer.experiments.serving.backend import Search
 from ode_transformer.experiments.serving.pytorch import PyTorch
 from ode_transformer.experiments.serving.translator import LONGEST
@@ -443,7 +443,7 @@ def test_what_run_says_comes_next_can_be_done_anywhere(run, home, capsys, monkey
     *_, title, command = capsys.readouterr().err.rstrip().split("\n")
     assert title == "Next:" and command == f"ode-transformer translate {run} FILE"
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(opening, "ROOT", run.parent)
+    monkeypatch.setattr(finding, "ROOT", run.parent)
     file = home / "mine" / "raw" / "test.de"
     assert translated(capsys, run.name, file) == translated(capsys, run, file)
 
@@ -1148,7 +1148,7 @@ def test_an_exported_model_translates_raw_text_as_its_run_does(run, exported, tr
     found = [json.loads(line) for line in translated(capsys, exported, file, "--json", "--beam", "2")]
     assert [each["source"] for each in found] == ["", *sentences[:2]]
     assert "ctranslate2, fp32" in repr(loaded) and "de to en" in repr(loaded)
-    monkeypatch.setattr(opening, "ROOT", exported.parent)
+    monkeypatch.setattr(finding, "ROOT", exported.parent)
     assert translated(capsys, exported.name, file) == best, "as a run's folder is found in the repository"
 
 

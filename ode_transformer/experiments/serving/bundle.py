@@ -14,7 +14,8 @@ from ...files import read_json, sha256
 from ...version import __version__
 from .. import records
 from ..metrics import METRICS
-from .opening import Origin, find, open_origins
+from .finding import Origin, find
+from .opening import open_origins
 from .translator import Translator
 
 CARD = """\

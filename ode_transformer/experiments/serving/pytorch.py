@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 import torch
 from fairseq.data import Dictionary
@@ -21,9 +21,7 @@ from ...files import regular, sha256
 from ...numerics.integrators import INTEGRATORS
 from ..text.manifest import read_manifest
 from .backend import Backend, Found, LayerStates, Search
-
-if TYPE_CHECKING:
-    from .opening import Origin
+from .finding import Origin
 
 
 @dataclass(frozen=True)
@@ -221,7 +219,7 @@ class PyTorch(Backend):
         )
 
 
-def open_models(origins: "Sequence[Origin]", device: str | torch.device | None = None) -> PyTorch:
+def open_models(origins: Sequence[Origin], device: str | torch.device | None = None) -> PyTorch:
     """Open a model, or an ensemble of several.
 
     Args:
@@ -254,7 +252,7 @@ def open_models(origins: "Sequence[Origin]", device: str | torch.device | None =
     return PyTorch(opened, task, device)
 
 
-def _languages(origin: "Origin", state: dict[str, Any]) -> tuple[str, str]:
+def _languages(origin: Origin, state: dict[str, Any]) -> tuple[str, str]:
     """The languages of a checkpoint; those of its data if it does not say them, as that of a bundle."""
     names = "source_lang", "target_lang"
     where, said = origin.model, checkpoints.options(state, "task")

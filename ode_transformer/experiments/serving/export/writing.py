@@ -21,7 +21,7 @@ from .... import machine
 from ....files import sha256, whole_folder, write_json
 from ...text.pipeline import Pipeline
 from ..backend import Backend, Search
-from ..opening import find
+from ..finding import find
 from ..pytorch import PyTorch, open_models
 from ..translator import Translator
 from . import DESCRIPTION, FORMATS, ExportError, load_module, open_exported
