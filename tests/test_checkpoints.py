@@ -254,6 +254,8 @@ def test_checkpoints_of_updates_and_the_best_serve_too(tmp_path):
 
 def test_a_cut_last_checkpoint_with_no_other_is_moved_aside(tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes(b"")
+    with pytest.raises(checkpoints.DamagedError, match="the file is empty"):
+        checkpoints.load(tmp_path / "checkpoint_last.pt")
     assert checkpoints.resume_point(tmp_path) == 0
     assert [p.name for p in tmp_path.iterdir()] == ["checkpoint_last.pt.damaged"]
 

@@ -138,6 +138,8 @@ def load(path: str | Path) -> dict[str, Any]:
             # We cut PyTorch's advice to disable the check: it is unsafe for files of others.
             first = str(error).split("\n")[0].partition(" Re-running")[0].partition(" In PyTorch")[0]
             reason = f"not a readable checkpoint, truncated or damaged? ({type(error).__name__}: {first})"
+            if isinstance(error, EOFError) and not path.stat().st_size:
+                reason = "the file is empty"
             kind = DamagedError
         raise kind(f"{path}: {reason}") from error
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):

@@ -71,6 +71,14 @@ def test_names_that_are_taken_or_unknown(tmp_path, files, capsys):
     refused(["compare", *words, "--metric", "lenght"], message, capsys)
     refused(["compare", *words, "--metric", "comet"], "--metric comet: needs references and sources", capsys)
     refused(["compare", files["first"], files["other"], "--lowercase"], "go with --ref FILE", capsys)
+    for name, message in (
+        (tmp_path / "nope", "nope: is no folder; give"),
+        (tmp_path, "holds no run.json, so it is no"),
+    ):
+        refused(["compare", str(name), files["other"]], message, capsys)
+    (tmp_path / "generated").write_text("S-0\ta\nH-0\t-0.1\tb\n")
+    words_of = [str(tmp_path / "generated"), *words[1:]]
+    refused(["compare", *words_of], "generated: is an output of fairseq-generate, must be text", capsys)
     refused(["compare", *words, "--seed", "3"], "--seed go with recipes; not with --ref FILE", capsys)
     own = own_quickstart(tmp_path / "own.yaml", "score: {metrics: [lenght]}\n")
     refused(["recipe", "show", f"{own}/rk2-tiny"], "score.metrics 'lenght'", capsys)

@@ -5,6 +5,7 @@ statistics of any metric.
 """
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
@@ -191,6 +192,10 @@ def compare_files(
         OdeTransformerError: a file cannot be read, or has another number of lines; or there is no such test or metric.
     """
     its, first = _metric(metric, test), read_all(files[0])
+    if any(re.match(r"H-\d+\t", line) for line in first):
+        raise OdeTransformerError(
+            f"{files[0]}: is an output of fairseq-generate, must be text, a sentence in each line"
+        )
     right = [lines_of(path, len(first), files[0]) for path in references]
     sources = lines_of(source, len(first), files[0]) if source else ()
     examples = Examples(right, sources, labels=right[0], lang=lang, lowercase=lowercase)
@@ -369,12 +374,21 @@ def main(args: argparse.Namespace) -> int:
     elif args.source or args.target_lang or args.lowercase:
         raise OdeTransformerError("--source, --target-lang and --lowercase go with --ref FILE; a recipe says them")
     else:
-        systems = [
-            of_folder(name)
-            if Path(name, "run.json").is_file()
-            else system(recipes.load(name, scale=args.scale, seed=args.seed), args.precision)
-            for name in names
-        ]
+        systems = []
+        for name in names:
+            if Path(name, "run.json").is_file():
+                systems.append(of_folder(name))
+                continue
+            try:
+                recipe = recipes.load(name, scale=args.scale, seed=args.seed)
+            except recipes.RecipeError as error:
+                if recipes.is_there(name):
+                    raise
+                kind = "holds no run.json, so it is no run" if Path(name).is_dir() else "is no folder"
+                raise OdeTransformerError(
+                    f"{name}: {kind}; give the folder of a run, a recipe, or files of text with --ref FILE ({error})"
+                ) from error
+            systems.append(system(recipe, args.precision))
         content = compare(systems[0], systems[1:], args.test, args.samples, args.metric)
     print(report(content))
     if args.output:
