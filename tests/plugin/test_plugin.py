@@ -53,9 +53,8 @@ def test_an_integrator_goes_from_a_recipe_to_a_bundle(tmp_path, capsys):
     name, run, bundle = f"{tmp_path}/methods.yaml/ssp3", str(tmp_path / "run"), str(tmp_path / "bundle")
     (tmp_path / "new.xx").write_text("a b c\n")
 
-    assert "needs the plugin my_methods: give --user-dir" in refused(
-        capsys, "recipe", "check", f"{tmp_path}/methods.yaml"
-    )
+    said = refused(capsys, "recipe", "check", f"{tmp_path}/methods.yaml")
+    assert "/methods.yaml: its user_dir is" in said and "needs the plugin my_methods: give --user-dir" in said
     commands = [
         ["run", name, "--run-dir", run, "--cpu"],
         ["table", f"{tmp_path}/methods.yaml", "--results", run],

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Optional
 
+from ... import plugins
 from .. import recipes
+from ..recipes.files import find
 from . import command_lines, plan, runner
 from .training import Place
 
@@ -104,6 +106,11 @@ def check(files: Sequence[str] = ()) -> None:
     """
     for name in recipes.names(files):
         recipe = recipes.load(name)
+        if recipe.user_dir and (plugin := plugins.missing(recipe.user_dir)):  # of the file, and so of all its rows
+            file, _, _ = find(name)
+            raise recipes.RecipeError(
+                f"{file}: its user_dir is {recipe.user_dir}, it needs the plugin {plugin}: give --user-dir, its folder"
+            )
         try:
             command_lines.check(runner.steps(recipe, Place()))
         except command_lines.FlagError as error:
