@@ -166,7 +166,7 @@ def refused(own, tmp_path_factory):
 def test_other_settings_and_other_text_are_refused(refused):
     _, answers = refused
     for name, message in (
-        ("settings", "other settings (cased no there, yes now)"),
+        ("settings", "other settings (cased was no, is yes)"),
         ("text", "train.en is not what it was"),
         ("mine", "was not made, or not finished, by this command"),
     ):
@@ -474,7 +474,7 @@ def test_short_to_long(own, tmp_path):
     assert (tmp_path / "s2l/test2.en-de.en.bin").is_file()
     assert "@@" not in (tmp_path / "s2l/tok/test.de").read_text()
     assert other.returncode != 0 and "limit" in other.stderr
-    assert reverse.returncode != 0 and "source en there, de now; target de there, en now" in reverse.stderr
+    assert reverse.returncode != 0 and "source was en, is de; target was de, is en" in reverse.stderr
 
 
 def test_short_to_long_prepares_elsewhere(refused):
