@@ -12,7 +12,7 @@ that it took from others. ``user_dir`` is the folder of a plugin, relative to th
 The form is the dataclasses of :mod:`.schema`; :mod:`.runner` makes the steps of a recipe.
 
 A recipe is code, like a Makefile: ``data.prepare`` is a command, flags name files to read and folders to write, and
-``scripts/reproduce.sh`` runs them all. Read a stranger's before you run it. Listing, checking and showing recipes runs
+``ode-transformer run`` runs them all. Read a stranger's before you run it. Listing, checking and showing recipes runs
 nothing.
 
 Imports neither torch nor fairseq.

@@ -87,15 +87,10 @@ def read_run(run_dir: str | Path) -> Optional[dict[str, Any]]:
     """What ``run.json`` says, or None where no training began.
 
     Raises:
-        RunError: it cannot be read, or an older version of this package trained there.
+        RunError: it cannot be read.
     """
     folder = Path(run_dir)
     if not (folder / "run.json").exists():
-        if (folder / "train.command").exists():
-            raise RunError(
-                f"{run_dir} was made by an older version of this package: it has train.command and no run.json. Finish "
-                "it with that version, or take another --run-dir"
-            )
         return None
     run = read_json(folder / "run.json", RunError)
     if wrong := lacks(run, _RUN):

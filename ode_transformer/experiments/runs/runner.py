@@ -27,7 +27,7 @@ from ...paths import shipped
 from .. import recipes, records, runs
 from ..records import OtherRunError, RunError, logs, matching
 from ..tasks import TASKS
-from ..tasks.task import OURS, Step, flags
+from ..tasks.task import OURS, Step, flags, step_of_ours
 from ..tasks.translation import check_units
 from ..text import binarised
 from ..text.manifest import read_manifest
@@ -70,18 +70,18 @@ def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "", record: str =
 
 
 def _average_step(recipe: recipes.Recipe, run_dir: str) -> Step:
-    ((kind, count),) = recipe.average.wanted
-    output, fewer = f"{run_dir}/average.pt", recipe.average.fewer
-    words = [*OURS, "average", run_dir, f"--{kind.replace('_', '-')}", str(count), "--output", output]
-    call = partial(checkpoints.average, run_dir, output, **{kind: count}, fewer=fewer)
-    return Step("average", [*words, *["--fewer"] * fewer], [f"{run_dir}/checkpoint_last.pt"], [output], call=call)
+    output = f"{run_dir}/average.pt"
+    about = {"": run_dir, **dict(recipe.average.wanted), "output": output, "fewer": recipe.average.fewer}
+    files = {"inputs": [f"{run_dir}/checkpoint_last.pt"], "outputs": [output]}
+    return step_of_ours("average", "", ["average"], checkpoints.average, about, **files)
 
 
 def _record_step(recipe: recipes.Recipe, run_dir: str, output: str) -> Step:
-    words = [*OURS, "record", recipe.given, *recipes.variant(recipe), "--run-dir", run_dir, "--output", output]
-    seed = recipes.variant_seed(recipe)
-    call = partial(recording.write_record, recipe.given, output, run_dir=run_dir, scale=recipe.scale, seed=seed)
-    return Step("record", words, [f"{run_dir}/run.json", f"{run_dir}/scores"], [output], call=call)
+    scale = recipe.scale if recipe.scale != "full" else None
+    about = {"": recipe.given, "scale": scale, "seed": recipes.variant_seed(recipe)}
+    about |= {"run-dir": run_dir, "output": output}
+    files = {"inputs": [f"{run_dir}/run.json", f"{run_dir}/scores"], "outputs": [output]}
+    return step_of_ours("record", "", ["record"], recording.write_record, about, **files)
 
 
 def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Step]:

@@ -208,7 +208,6 @@ class Translator:
 
         Each begins with the units that its piece has in ``begins``. Batches are of like lengths.
         """
-        self.backend.check(search)
         found: list[list[Hypothesis]] = [[] for _ in pieces]
         cut = set()
         for batch in self._batches(pieces, begins):

@@ -75,10 +75,6 @@ def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
     take_arguments(sub, glue.submit, "checkpoint", **task, **BATCH, **FILLED)
     call(sub, glue.submit, show_files)
 
-    sub = actions.add_parser("wnli", help="write the server's file of WNLI, the more frequent class, as papers do")
-    take_arguments(sub, glue.submit_wnli, **FILLED)
-    call(sub, glue.submit_wnli, lambda args, path: print(path))
-
 
 def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer squad``."""

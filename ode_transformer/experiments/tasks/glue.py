@@ -97,10 +97,6 @@ GLUE = {
 }  # fmt: skip
 
 
-WNLI = 146
-"""Examples of the test set of WNLI, GLUE's ninth task, for which papers send the more frequent class."""
-
-
 def examples(task: GlueTask, folder: Path, split: str) -> Iterator[tuple[list[str], str]]:
     """Yield the sentences of each example of a split and its label, which is empty in a test set.
 
@@ -224,17 +220,6 @@ def submit(
         if there:
             write_lines(written[subset], predict(checkpoint, data, task, subset, batch_size, cpu))
     return written
-
-
-def submit_wnli(output_dir: Path) -> Path:
-    """Write the server's file of WNLI, of the more frequent class, and return its path.
-
-    Args:
-        output_dir: where WNLI.tsv goes.
-    """
-    path = output_dir / "WNLI.tsv"
-    write_lines(path, ["index\tprediction", *(f"{i}\t0" for i in range(WNLI))])
-    return path
 
 
 _REPORTED = {
