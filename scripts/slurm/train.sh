@@ -23,11 +23,8 @@ case ${1:-} in
 '') echo "error: a recipe is needed; see --help" >&2; exit 1 ;;
 -*) echo "error: unknown option $1; the recipe comes first; see --help" >&2; exit 1 ;;
 esac
-[[ -n ${SLURM_JOB_ID:-} ]] || { echo "error: to be run with sbatch; ode-transformer run needs no Slurm" >&2; exit 1; }
+[[ -n ${SLURM_JOB_ID:-} ]] || { echo "error: to be run with sbatch; scripts/reproduce.sh runs without Slurm" >&2; exit 1; }
 cd "${SLURM_SUBMIT_DIR:-.}"
-# shellcheck source=scripts/lib.sh
-source scripts/lib.sh
-program=("$(type -P python || type -P python3)" -m ode_transformer run)
 
 # One task per machine, which starts a process per GPU; fairseq reads the job's machines from Slurm's variables.
 port=$((20000 + SLURM_JOB_ID % 20000))
@@ -39,7 +36,7 @@ for i in "${!options[@]}"; do
     fi
 done
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-}
-srun --kill-on-bad-exit=1 "${program[@]}" "${options[@]}" --until train -- --distributed-port "$port" "${flags[@]}"
+srun --kill-on-bad-exit=1 scripts/train.sh "${options[@]}" -- --distributed-port "$port" "${flags[@]}"
 
-# The same command finds the training done, and does the rest.
-srun --nodes=1 --ntasks=1 "${program[@]}" "${options[@]}" --trained
+# scripts/reproduce.sh finds the training done, and does the rest.
+srun --nodes=1 --ntasks=1 scripts/reproduce.sh "${options[@]}" --trained

@@ -635,8 +635,12 @@ def test_a_preparation_that_fails_is_named(recipe, tmp_path, capsys):
 
 
 BAD_INPUT = [
-    (("slurm/train.sh",), "a recipe is needed"),
-    (("slurm/train.sh", "--device"), "unknown option --device; the recipe comes first"),
+    (("train.sh",), "a recipe is needed"),
+    (("train.sh", "--device"), "a recipe is needed first, got --device"),
+    (("average.sh",), "a recipe or a folder is needed"),
+    (("score.sh",), "nothing to score"),
+    (("reproduce.sh", "nothing"), "no recipe 'nothing' in configs/. "),
+    (("generate.sh", "multi30k-full/macaron-tiny", "--", "--beam", "9"), "--output"),
     (("gpu-suite.sh", "--precisions", "fp8"), "--precisions fp8: must be one of fp32, fp16, bf16, amp"),
     (("gpu-suite.sh", "--", "--max-update", "1"), "need --runs and --out"),
 ]
@@ -667,10 +671,10 @@ def test_the_scripts_name_bad_input(answers, words, message):
 def test_slurm_starts_the_training_and_then_the_rest(answers):
     done = answers["job"]
     assert done.returncode == 0, done.stderr
-    assert re.sub(r"\S*/python3?", "python", done.stdout).splitlines() == [
-        "srun --kill-on-bad-exit=1 python -m ode_transformer run ode/wmt14-en-de/rk2 --fp16 --seed 3 --until train "
-        "-- --distributed-port 20012 --max-update 7",
-        "srun --nodes=1 --ntasks=1 python -m ode_transformer run ode/wmt14-en-de/rk2 --fp16 --seed 3 --trained",
+    assert done.stdout.splitlines() == [
+        "srun --kill-on-bad-exit=1 scripts/train.sh ode/wmt14-en-de/rk2 --fp16 --seed 3 -- --distributed-port 20012 "
+        "--max-update 7",
+        "srun --nodes=1 --ntasks=1 scripts/reproduce.sh ode/wmt14-en-de/rk2 --fp16 --seed 3 --trained",
     ]
     done = answers["no job"]
     assert done.returncode == 1 and "to be run with sbatch" in done.stderr

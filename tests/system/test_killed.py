@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -43,8 +42,7 @@ def write_recipe(folder):
 
 
 def start(folder):
-    words = [sys.executable, "-m", "ode_transformer", "run", f"{folder}/killed.yaml/short"]
-    words += ["--run-dir", str(folder / "run"), "--cpu"]
+    words = ["scripts/reproduce.sh", f"{folder}/killed.yaml/short", "--run-dir", str(folder / "run"), "--cpu"]
     with (folder / "log").open("a") as log:
         return subprocess.Popen(
             words, cwd=ROOT, env=environment(), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
