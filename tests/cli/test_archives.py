@@ -154,7 +154,7 @@ def test_end_to_end_and_again(archives, tmp_path, script, options, counts):
     assert names and all((archives / name).is_file() for name in names)
     published = "wmt16" in options
     assert other.returncode == 1
-    assert ("--merges: have no meaning for --version wmt16" if published else "merges was 60, is 61") in other.stderr
+    assert ("--merges: have no meaning for --version wmt16" if published else "merges: 60 then, 61 now") in other.stderr
     assert manifest["settings"]["merges"] == ("32000" if published else "60")
 
 

@@ -166,7 +166,7 @@ def refused(own, tmp_path_factory):
 def test_other_settings_and_other_text_are_refused(refused):
     _, answers = refused
     for name, message in (
-        ("settings", "other settings (cased was no, is yes)"),
+        ("settings", "other settings (cased: no then, yes now)"),
         ("text", "train.en is not what it was"),
         ("mine", "was not made, or not finished, by this command"),
     ):
@@ -423,7 +423,7 @@ def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch
         manifest.setting(tmp_path / "x" / "manifest.json", "merges")
     held = manifest.VERSION
     monkeypatch.setattr(manifest, "VERSION", "next")
-    with pytest.raises(TextError, match=f"text_version was {held}, is next"):
+    with pytest.raises(TextError, match=f"text_version: {held} then, next now"):
         manifest.check_settings(file, {"merges": "9"})
 
 
@@ -474,7 +474,7 @@ def test_short_to_long(own, tmp_path):
     assert (tmp_path / "s2l/test2.en-de.en.bin").is_file()
     assert "@@" not in (tmp_path / "s2l/tok/test.de").read_text()
     assert other.returncode != 0 and "limit" in other.stderr
-    assert reverse.returncode != 0 and "source was en, is de; target was de, is en" in reverse.stderr
+    assert reverse.returncode != 0 and "source: en then, de now; target: de then, en now" in reverse.stderr
 
 
 def test_short_to_long_prepares_elsewhere(refused):

@@ -112,7 +112,7 @@ def test_end_to_end_and_again(folders, env, tmp_path, name):
     other = command(name, "--size" if "--size" in WORDS[name] else "--merges", 41, "--out", out, **data)
     done, other = twice(out, once, other, answers=tmp_path / "a", **env)
     assert numbers(out, COUNTS[name]) == COUNTS[name]
-    assert other.returncode == 1 and re.search("(size|merges) was (40|60), is 41", other.stderr)
+    assert other.returncode == 1 and re.search("(size|merges): (40|60) then, 41 now", other.stderr)
     assert "published" in done.stderr, "how many examples are published is said"
     if name in ("imdb", "agnews"):  # what is held out counts, however many that are
         total = COUNTS[name]["train"] + COUNTS[name]["valid"]

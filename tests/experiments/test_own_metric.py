@@ -72,7 +72,7 @@ def test_names_that_are_taken_or_unknown(tmp_path, files, capsys):
     refused(["compare", *words, "--metric", "comet"], "--metric comet: needs references and sources", capsys)
     refused(["compare", files["first"], files["other"], "--lowercase"], "go with --ref FILE", capsys)
     for name, message in (
-        (tmp_path / "nope", "nope: is no folder; give"),
+        (tmp_path / "nope", "nope: is no run and no recipe; give"),
         (tmp_path, "holds no run.json, so it is no"),
     ):
         refused(["compare", str(name), files["other"]], message, capsys)

@@ -384,9 +384,11 @@ def main(args: argparse.Namespace) -> int:
             except recipes.RecipeError as error:
                 if recipes.is_there(name):
                     raise
-                kind = "holds no run.json, so it is no run" if Path(name).is_dir() else "is no folder"
+                if "/" not in name:
+                    raise
+                kind = "holds no run.json, so it is no run" if Path(name).is_dir() else "is no run and no recipe"
                 raise OdeTransformerError(
-                    f"{name}: {kind}; give the folder of a run, a recipe, or files of text with --ref FILE ({error})"
+                    f"{name}: {kind}; give the folder of a run, a recipe, or files of text with --ref FILE"
                 ) from error
             systems.append(system(recipe, args.precision))
         content = compare(systems[0], systems[1:], args.test, args.samples, args.metric)

@@ -29,7 +29,7 @@ def average(
         last_epochs: how many of the newest ``checkpointE.pt``.
         last_updates: how many of the newest ``checkpoint_E_U.pt``.
         best: how many of the best, those of ``--keep-best-checkpoints``; 1 is ``checkpoint_best.pt``.
-        fewer: average those that are there, if they are fewer than that.
+        fewer: average those that are there, if they are fewer.
 
     Raises:
         OdeTransformerError: the output would be taken for a checkpoint of the training.
@@ -94,7 +94,7 @@ def warm_start(
     """Turn a Transformer's checkpoint into one of our architectures, and print what became of it.
 
     Args:
-        checkpoint: that of a Transformer or RoBERTa of stock fairseq, of any version, or ``model.safetensors``.
+        checkpoint: the checkpoint of stock fairseq's Transformer or RoBERTa, of any version, or ``model.safetensors``.
         output: the file to write, for ``--finetune-from-model`` or ``--restore-file``.
         arch: one of our architectures, of the checkpoint's size.
         flags: of fairseq-train, besides.

@@ -116,7 +116,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="where the record of a single run goes (default: record.json in its folder)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the commands only")
+    parser.add_argument("--dry-run", action="store_true", help="check the flags, and print the commands only")
     _add_place(parser)
     parser.epilog = "Words after -- are passed on to fairseq-train. Several recipes or seeds end in a table."
     _call(parser, "runner", "run", *PLACE)
@@ -174,9 +174,9 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
 def add_average(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer average``."""
     which = dict.fromkeys(("last_epochs", "last_updates", "best"))
-    take_arguments(parser, checkpoints.average, "folder", **which)
     others = dict.fromkeys(inspect.signature(checkpoints.average).parameters.keys() - which.keys())
     take_arguments(parser.add_mutually_exclusive_group(required=True), checkpoints.average, **others)
+    take_arguments(parser, checkpoints.average, "folder", **which)
     call(parser, checkpoints.average)
 
 

@@ -83,7 +83,7 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-OPTIONS = {"tokeniser": "--tokenizer", "tokenise": "--tokenizer, --normalize and --lowercase"}
+OPTIONS = {"tokeniser": "--tokenizer", "tokenise": "how text is treated (--normalize, --lowercase)"}
 OPTIONS |= {name: f"--{name.replace('_', '-')}" for name in ("langs", "bpe", "size", "max_tokens", "max_ratio")}
 OPTIONS |= {"hold_out": "--hold-out", "dictionaries": "--separate-dictionaries"}
 OPTIONS |= {name: f"--{name}" for name in ("train", "valid", "test")}

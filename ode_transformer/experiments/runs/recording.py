@@ -112,12 +112,11 @@ def write_record(
     Args:
         name: the recipe of a finished run.
         output: the JSON file to write.
-        run_dir: the run's folder, by default ``runs/RECIPE``.
+        run_dir: the run's folder (default: ``runs/RECIPE``).
         scale: of the recipe.
         seed: of the run.
-        translations: also write the system's output for each test set beside the record, a text file each, which
-            ``ode-transformer compare`` reads when the run has been deleted: detokenized translations, summaries,
-            corrections or predictions.
+        translations: also write the system's output for each test set beside the record, a text file each, for
+            comparisons when the run has been deleted: detokenized translations, summaries, corrections or predictions.
     """
     recipe = recipes.load(name, scale=scale, seed=seed)
     folder = Path(run_dir or recipes.ROOT / recipes.default_run_dir(recipe))

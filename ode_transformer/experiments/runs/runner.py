@@ -620,7 +620,7 @@ def generate(
     Args:
         name: a translation recipe.
         output: the folder for the translations, which must not exist yet.
-        run_dir: the folder where ``average.pt`` is, by default ``runs/RECIPE``.
+        run_dir: the folder where ``average.pt`` is (default: ``runs/RECIPE``).
         checkpoint: another checkpoint, or an ensemble ``a.pt:b.pt``.
         cpu: do not use a GPU.
         scale: of the recipe.

@@ -75,11 +75,10 @@ class Search:
         for name, least, most in (("beam", 1, MOST_HYPOTHESES), ("nbest", 1, MOST_HYPOTHESES), ("min_len", 0, 10**9)):
             if not least <= (value := getattr(self, name)) <= most:
                 raise OdeTransformerError(f"--{name.replace('_', '-')} {value}: must be from {least} to {most}")
-        off = {field.name: field.default for field in fields(self)}
-        if self.sampling_topk < 1 and self.sampling_topk != off["sampling_topk"]:
-            raise OdeTransformerError(f"--sampling-topk {self.sampling_topk}: must be 1 or more")
-        if not 0 < self.sampling_topp <= 1 and self.sampling_topp != off["sampling_topp"]:
-            raise OdeTransformerError(f"--sampling-topp {self.sampling_topp}: must be above 0, and 1 at most")
+        if self.sampling_topk < -1:
+            raise OdeTransformerError(f"--sampling-topk {self.sampling_topk}: must be 1 or more, or 0 or -1 for all")
+        if not (0 <= self.sampling_topp <= 1 or self.sampling_topp == -1):
+            raise OdeTransformerError(f"--sampling-topp {self.sampling_topp}: must be from 0 to 1, or -1 for all")
         if self.nbest > self.beam:
             raise OdeTransformerError(f"--nbest {self.nbest}: must be at most --beam, {self.beam}")
 

@@ -45,7 +45,8 @@ def translate_files(
     """
     if STANDARD_INPUT in files and sys.stdin is None:
         raise OdeTransformerError("standard input is closed; name a file")
-    for line in _numbered([file for file in files if Path(file).is_file()]):  # which /dev/fd/63 of a shell is not
+    # Not standard input, and not /dev/fd/63 of a shell, which can be read once.
+    for line in _numbered([file for file in files if file != STANDARD_INPUT and Path(file).is_file()]):
         check_sentence(line.name, line.text)
     prompt = list(files) == [STANDARD_INPUT] and sys.stdin.isatty()
     if prompt:

@@ -72,10 +72,12 @@ def check_settings(
         write_json(file, wanted)
         return
     held = held_settings(file)
+    if not all(isinstance(value, str) for value in held.values()):
+        raise TextError(f"{file.parent} was not made by this command; take another --out")
     different = [name for name in {**held, **wanted} if held.get(name) != wanted.get(name)]
     if different:
         differ = [
-            _difference(options.get(name.split()[0], name.split()[0]), name, held.get(name), wanted.get(name))
+            _difference(_option(name, options), name, held.get(name), wanted.get(name))
             for name in different
             if name.split()[0] == name or name.split()[0] not in different  # whose files are others, of course
         ]
@@ -85,13 +87,19 @@ def check_settings(
         )
 
 
+def _option(name: str, options: Mapping[str, str]) -> str:
+    """What messages call a setting; ``test1`` is a second test set."""
+    word = name.split()[0]
+    return options.get(word.rstrip("0123456789"), word)
+
+
 def _difference(option: str, name: str, then: str | None, now: str | None) -> str:
     """How a setting differs, in words; a file is not described by its hash."""
     if any(value and re.fullmatch("[0-9a-f]{64}", value) for value in (then, now)):
         _, *which = name.split()
-        return f"{' '.join([option, *which])} is another file than then"
-    was, is_ = (value if value not in ("", None) else "not given" for value in (then, now))
-    return f"{option} was {was}, is {is_}"
+        return f"{' '.join([option, *which[-1:]])}: another file than then"
+    was, is_ = (value if value not in ("", "None", None) else "not given" for value in (then, now))
+    return f"{option}: {was} then, {is_} now"
 
 
 def versioned(settings: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ import torch
 
 from .... import machine
 from ....files import sha256, whole_folder, write_json
+from ...text.manifest import read_manifest
 from ...text.pipeline import Pipeline
 from ..backend import Backend, Search
 from ..finding import find
@@ -57,7 +58,8 @@ def export(
     load_module(format, "writer")  # before the model is opened
     origin = find(path, data)
     model = open_models([origin], "cpu")
-    if (origin.data / "manifest.json").is_file():
+    # Data of segmented text have no way from raw text to units, which an export need not have.
+    if (origin.data / "manifest.json").is_file() and read_manifest(origin.data).get("tokenise") is not None:
         Translator(model, Pipeline.of(origin.data), origin.search)  # refuses what `translate` would
     return write(model, format, output, quantization, origin.files(model.languages), origin.search)
 
