@@ -62,7 +62,6 @@ def test_end_to_end_and_again(folders, tmp_path):
     twice(like, command("text", *words), answers=tmp_path / "answers" / "text")
     other.mkdir(parents=True)
     (other / "dict.txt").write_text("a 1\n")
-    known, new = (sha256(folder / "dict.txt") for folder in (like, other))
     kinds = {
         "glue": (["cola"], folders, {"train": 12, "valid": 12, "test": 1}),
         "squad": (["--version", "2.0", "--max-symbols", 60, "--stride", 20, "--longest-question", 20],
