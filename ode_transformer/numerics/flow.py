@@ -85,7 +85,7 @@ class Flow(nn.Module):
             self.register_parameter(f"bias{layer}", nn.Parameter(torch.zeros(dim)))
 
     def _dynamics(self, dtype: torch.dtype, span: float) -> tuple[Callable, Callable]:
-        """``span`` h(t, b) in two functions: what t contributes to either layer of h, and the value with that and b."""
+        """The increment ``span`` h(t, b), in two functions: t -> terms in both layers; these, b -> the increment."""
         w1, u1, c1, w2, u2, c2 = (
             p.to(dtype) for p in (self.weight1, self.time1, self.bias1, self.weight2, self.time2, self.bias2)
         )
@@ -94,10 +94,10 @@ class Flow(nn.Module):
         def contributions(t: Tensor) -> tuple[Tensor, Tensor]:
             return t * u1 + c1, t * u2 + c2
 
-        def h(inner: Tensor, outer: Tensor, b: Tensor) -> Tensor:
+        def increment(inner: Tensor, outer: Tensor, b: Tensor) -> Tensor:
             return _affine(torch.relu(_affine(b, w1, inner)), w2, outer)
 
-        return contributions, h
+        return contributions, increment
 
     def forward(self, initial: Tensor, length: int) -> Tensor:
         """b(t) - b(0) for every row and position, in single precision or better even if the model is not.
@@ -145,8 +145,8 @@ class Flow(nn.Module):
             initial = initial.to(dtype)
             moved = self._solve(initial, positions.clamp(max=self.horizon), min(length - 1, self.horizon), step)
             if inside < length:
-                contributions, h = self._dynamics(dtype, TIME_STEP)
-                slope = h(*contributions(initial.new_full((1,), self.horizon * TIME_STEP)), initial + moved[-1])
+                contributions, increment = self._dynamics(dtype, TIME_STEP)
+                slope = increment(*contributions(initial.new_full((1,), self.horizon * TIME_STEP)), initial + moved[-1])
                 beyond = (positions[inside:] - self.horizon).to(dtype)[:, None, None]
                 moved = torch.cat((moved[:inside], moved[inside:] + beyond * slope))
             return moved
@@ -154,16 +154,16 @@ class Flow(nn.Module):
     def _solve(self, initial: Tensor, positions: Tensor, last: float, step: float) -> Tensor:
         steps = max(1, math.ceil(last / step - 1e-9))
         span = step * TIME_STEP
-        contributions, h = self._dynamics(initial.dtype, span)
+        contributions, increment = self._dynamics(initial.dtype, span)  # so that the size of a step is 1
         nodes = torch.arange(steps + 1, device=initial.device, dtype=initial.dtype)[:, None] * span
         method, states = FLOW_METHODS[self.method], [initial]
         # What times contribute is computed for all steps at once, (steps, C) for each stage and layer.
         stages = [[x.unbind() for x in contributions(nodes[:-1] + node * span)] for node in method.nodes]
         for i in range(steps):
             times = [[x[i] for x in stage] for stage in stages]
-            states.append(method.step(lambda b, stage, t=times: h(*t[stage], b), states[-1])[0])
+            states.append(method.step(lambda b, stage, t=times: increment(*t[stage], b), states[-1])[0])
         values = torch.stack(states)
-        slopes = h(*(x[:, None] for x in contributions(nodes)), values)
+        slopes = increment(*(x[:, None] for x in contributions(nodes)), values)
         return _interpolate(values - initial, slopes, positions / step)
 
 

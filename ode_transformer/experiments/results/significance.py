@@ -382,9 +382,7 @@ def main(args: argparse.Namespace) -> int:
             try:
                 recipe = recipes.load(name, scale=args.scale, seed=args.seed)
             except recipes.RecipeError as error:
-                if recipes.is_there(name):
-                    raise
-                if "/" not in name:
+                if recipes.is_there(name) or "/" not in name:
                     raise
                 kind = "holds no run.json, so it is no run" if Path(name).is_dir() else "is no run and no recipe"
                 raise OdeTransformerError(

@@ -158,7 +158,7 @@ class Backend:
                 f"{self.name}: cannot search with {lacking[0]} {getattr(search, lacking[0])}, only with "
                 f"{', '.join(self.options)}; translate with its run or bundle"
             )
-        if search.sampling_topk > 0 and search.sampling_topk > (size := len(self.symbols[1])):
+        if search.sampling_topk > (size := len(self.symbols[1])):
             raise OdeTransformerError(
                 f"--sampling-topk {search.sampling_topk}: must be {size} at most, the size of the target's dictionary"
             )

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ...files import copy_file, read_json, sha256, write_json, write_lines
@@ -54,7 +53,7 @@ def held_settings(file: Path) -> dict[str, str]:
 
 
 def check_settings(
-    file: Path, settings: Mapping[str, str], required: bool = False, options: Mapping[str, str] = MappingProxyType({})
+    file: Path, settings: Mapping[str, str], required: bool = False, options: Mapping[str, str] = {}
 ) -> None:
     """Compare settings with those in a ``settings.json`` or ``manifest.json``; write them if there is no file.
 
@@ -77,7 +76,7 @@ def check_settings(
     different = [name for name in {**held, **wanted} if held.get(name) != wanted.get(name)]
     if different:
         differ = [
-            _difference(_option(name, options), name, held.get(name), wanted.get(name))
+            _difference(name, held.get(name), wanted.get(name), options)
             for name in different
             if name.split()[0] == name or name.split()[0] not in different  # whose files are others, of course
         ]
@@ -87,16 +86,11 @@ def check_settings(
         )
 
 
-def _option(name: str, options: Mapping[str, str]) -> str:
-    """What messages call a setting; ``test1`` is a second test set."""
-    word = name.split()[0]
-    return options.get(word.rstrip("0123456789"), word)
-
-
-def _difference(option: str, name: str, then: str | None, now: str | None) -> str:
+def _difference(name: str, then: str | None, now: str | None, options: Mapping[str, str]) -> str:
     """How a setting differs, in words; a file is not described by its hash."""
+    word, *which = name.split()
+    option = options.get(word.rstrip("0123456789"), word)  # test1 is a second test set
     if any(value and re.fullmatch("[0-9a-f]{64}", value) for value in (then, now)):
-        _, *which = name.split()
         return f"{' '.join([option, *which[-1:]])}: another file than then"
     was, is_ = (value if value not in ("", "None", None) else "not given" for value in (then, now))
     return f"{option}: {was} then, {is_} now"
