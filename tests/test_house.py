@@ -9,7 +9,7 @@ from tests.helpers import ROOT
 
 PACKAGE = ROOT / "ode_transformer"
 ROOMS = (
-    *("numerics", "modules", "models", "training", "checkpoints"),
+    *("numerics", "training", "modules", "models", "checkpoints"),
     *("experiments.text", "experiments.metrics", "experiments.recipes", "experiments.records"),
     *("experiments.tasks", "experiments.runs"),
     *("experiments.results", "experiments.serving", "experiments.bench", "experiments.lab", "experiments.cli"),

@@ -35,15 +35,14 @@ from torch import Tensor, nn
 
 from ..config import FlatTransformerConfig, option, register_architectures
 from ..errors import OdeTransformerError
-from ..modules import compilation
 from ..modules.dropout import Dropout
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
 from ..modules.layers import Context
-from ..modules.recomputation import recompute
 from ..modules.rules import flag, of_all_models, refuse
 from ..modules.stacks import PlainDecoder, PlainEncoder
 from ..numerics.sinusoids import sinusoids
+from ..training import passes
 from .classification import LONGEST, EncoderClassifier
 from .transformer import EncoderDecoder, nested, size
 
@@ -141,7 +140,7 @@ class Block(nn.Module):
         for i in range(len(self.feed_forward)):
             # With a cache there is nothing to recompute: a second pass would append to the cache again.
             recomputed = self.checkpointed and incremental_state is None
-            x = recompute(recomputed, self._layer, i, x, state, source, incremental_state)
+            x = passes.recompute(recomputed, self._layer, i, x, state, source, incremental_state)
         return self.layer_norm(x)
 
     def _layer(
@@ -202,7 +201,7 @@ class _Evolving:
         """As in ``PlainDecoder``, without weights: fused attention has none to return."""
         states = [x]
         for block in self.layers:
-            states.append(compilation.run(self, block, states[-1], context))
+            states.append(passes.run(self, block, states[-1], context))
         return states, None
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:

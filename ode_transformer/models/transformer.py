@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from ..config import HasFlags, to_transformer_config
 from ..errors import OdeTransformerError
-from ..modules.graphs import TrainingGraphs
 from ..modules.options import SplitTransformerConfig
 from ..modules.positions import build_position_encoder
 from ..modules.rules import check, check_alone
 from ..modules.stacks import Decoder, Encoder, SplitStack
 from ..numerics.splitting import SPLITTINGS
+from ..training.graphs import TrainingGraphs
 
 
 def size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more: Any) -> dict[str, Any]:

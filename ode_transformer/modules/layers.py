@@ -22,13 +22,12 @@ from fairseq.modules import LayerNorm, MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from ..numerics.integrators import EULER
-from ..numerics.protocol import Field, Learned
+from ..numerics.integrators import EULER, Field, Learned
 from ..numerics.splitting import Solver, Substep, increment, split_step
+from ..training.passes import recompute
 from .attention import RelativeAttention, StagedAttention
 from .options import Options
 from .positions import Biases
-from .recomputation import recompute
 
 
 @dataclass

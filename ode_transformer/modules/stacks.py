@@ -17,8 +17,8 @@ from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
-from ..numerics.protocol import Learned
-from . import compilation
+from ..numerics.integrators import Learned
+from ..training import passes
 from .attention import relative_distances
 from .dropout import replace_dropout
 from .layers import Context, DecoderLayer, EncoderLayer
@@ -77,7 +77,7 @@ class SplitStack(Velocities, nn.Module):
         for i, (layer, place) in enumerate(zip(self.layers, self._places(tokens, context, solution), strict=True)):
             need = i == alignment_layer
             told = replace(context, biases=place.biases, need_head_weights=need)
-            y, carried, of_layer = compilation.run(self, layer, place.add(x), told, carried)
+            y, carried, of_layer = passes.run(self, layer, place.add(x), told, carried)
             kept.append(self.history.keep(kept, y))
             states.append(x := self.history.mix(kept))
             if need:

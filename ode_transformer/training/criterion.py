@@ -1,6 +1,6 @@
 """``--criterion chunked_label_smoothed_cross_entropy``: fairseq's label-smoothed cross-entropy in less memory and time.
 
-The decoder's features are projected onto the vocabulary chunk by chunk within the loss (``numerics/losses.py``), so
+The decoder's features are projected onto the vocabulary chunk by chunk within the loss (``losses.py``), so
 that no tensor of tokens x symbols is held, unless all tokens fit into one chunk. Values, gradients, options and logs
 are those of ``label_smoothed_cross_entropy``.
 """
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from .. import processors
 from ..errors import OdeTransformerError
-from ..numerics.losses import projected_cross_entropy
+from .losses import projected_cross_entropy
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.bench import gpu, lengths, suite, systems, turns
 from ode_transformer.experiments.bench.systems import STOCK, Setting, System
-from ode_transformer.numerics.losses import projected_cross_entropy
+from ode_transformer.training.losses import projected_cross_entropy
 from tests.helpers import ROOT, USER_DIR, Kernels, refused, without_hydra, write_parallel
 
 TINY = Setting(sentences=3, tokens=5, shortest=2, symbols=60, rounds=3)

@@ -8,7 +8,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.modules import compilation
+from ode_transformer.training import passes
 from tests.helpers import batch, small
 
 
@@ -17,8 +17,8 @@ def backend(request, monkeypatch):
     """Traces of layers, of the backward pass too ("aot_eager"), without the code that a compiler would make of them."""
     torch._dynamo.reset()
     found = CompileCounterWithBackend(request.param)
-    traced = torch.compile(compilation._call, dynamic=True, backend=found, fullgraph=True)
-    monkeypatch.setattr(compilation, "_compiled", lambda: traced)
+    traced = torch.compile(passes._call, dynamic=True, backend=found, fullgraph=True)
+    monkeypatch.setattr(passes, "_compiled", lambda: traced)
     with torch._dynamo.config.patch(recompile_limit=64):
         yield found
     torch._dynamo.reset()
@@ -60,7 +60,7 @@ def test_compiled_layers_are_whole_graphs_with_the_results_of_eager_mode(variant
 @pytest.mark.parametrize(("device", "missing"), [("cuda", "Triton"), ("cpu", "C.. compiler")])
 def test_a_compiler_that_is_missing_is_named(device, missing, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    compilation.check_compiler.cache_clear()
+    passes.check_compiler.cache_clear()
     nothing = torch._inductor.config.patch({"cpp.cxx": ("no-such-compiler",)})
     with nothing, pytest.raises(OdeTransformerError, match=f"needs (a )?{missing}"):
-        compilation.check_compiler(device)
+        passes.check_compiler(device)

@@ -9,8 +9,8 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from torch import nn
 
 from ode_transformer import processors
-from ode_transformer.numerics.losses import projected_cross_entropy
 from ode_transformer.training.criterion import NAME, _tokens
+from ode_transformer.training.losses import projected_cross_entropy
 from tests.helpers import Kernels, batch, model, small, task
 
 VARIANTS = ["macaron", "rk2_learnable_tiny", "floater_tiny", "transevolve_fullff_2_tiny"]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.modules import graphs
+from ode_transformer.training import graphs
 from tests.helpers import VARIANTS, batch, sample, small
 from tests.models.test_language_model import language_model
 

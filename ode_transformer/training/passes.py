@@ -1,4 +1,4 @@
-"""Layers compiled by ``torch.compile``, for ``--compile-layers``."""
+"""How a layer runs in training: compiled (``--compile-layers``), or computed again in the backward pass."""
 
 import functools
 import importlib.util
@@ -7,10 +7,23 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ..errors import OdeTransformerError
 
 _VARIANTS = 64  # of the layers of a model: encoder's and decoder's, for some kinds of sizes each
+
+
+def recompute(asked: bool, function: Callable, *args: Any) -> Any:
+    """The result of a function; if asked, only its arguments are kept, and the backward pass calls it again.
+
+    fairseq's checkpointing runs a backward pass within the backward pass. There distributed training receives the
+    gradient of a parameter that layers share, such as a gate, once per layer, and stops. PyTorch's non-reentrant
+    checkpointing has no such inner pass.
+    """
+    if not (asked and torch.is_grad_enabled()):
+        return function(*args)
+    return checkpoint(function, *args, use_reentrant=False)
 
 
 def run(stack: nn.Module, layer: nn.Module, x: Tensor, context: Any, *more: Any) -> Any:

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.overrides import TorchFunctionMode
 
-from ode_transformer.numerics import losses
-from ode_transformer.numerics.losses import projected_cross_entropy
+from ode_transformer.training import losses
+from ode_transformer.training.losses import projected_cross_entropy
 from tests.helpers import Kernels
 
 PAD = 1
