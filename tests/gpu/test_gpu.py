@@ -10,8 +10,8 @@ from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.sequence_generator import SequenceGenerator
 
 from ode_transformer.config import PRESETS
-from ode_transformer.numerics import losses
 from ode_transformer.numerics.flow import Flow
+from ode_transformer.training import losses
 from ode_transformer.training.criterion import NAME
 from tests.helpers import (
     OWN_SIZES,
