@@ -170,7 +170,8 @@ def take_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any]
         parser: the parser.
         function: the function, or class.
         first: the parameters that are no options.
-        more: by parameter, further options of ``add_argument``, or None for no argument.
+        more: by parameter, further options of ``add_argument``, ``option``, a list of names of the option that is not
+            called as the parameter is, or None for no argument.
     """
     about = _described(getattr(function, "func", function))
     for name, parameter in inspect.signature(function).parameters.items():
@@ -178,6 +179,7 @@ def take_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any]
             continue
         kinds, default = {parameter.annotation, *typing.get_args(parameter.annotation)}, parameter.default
         options: dict[str, Any] = {"help": about.get(name, "").replace("%", "%%")} | own
+        names = options.pop("option", [f"--{name.replace('_', '-')}"])
         if bool in kinds:
             options["action"] = "store_true"
         else:
@@ -189,12 +191,12 @@ def take_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any]
             options |= {} if "choices" in options or "metavar" in options else {"metavar": metavar}
             if default not in (parameter.empty, None) and "default" not in options:
                 options["default"] = default
-            if options.get("default") not in (None, 0, "", (), []):
+            if (shown := options.get("default")) and isinstance(shown, (str, int, float)):
                 options["help"] += " (default: %(default)s)"
         if name not in first:
             required = default is parameter.empty and "default" not in options and bool not in kinds
-            options, name = {"required": required} | options, f"--{name.replace('_', '-')}"
-        parser.add_argument(name, **options)
+            options = {"required": required, "dest": name} | options
+        parser.add_argument(*([name] if name in first else names), **options)
 
 
 def _described(function: Callable[..., Any]) -> dict[str, str]:
@@ -209,10 +211,18 @@ def _described(function: Callable[..., Any]) -> dict[str, str]:
 def call(
     parser: argparse.ArgumentParser,
     function: Callable[..., Any],
-    show: Callable[[argparse.Namespace, Any], None] = lambda args, found: None,
+    show: Callable[[argparse.Namespace, Any], Any] = lambda args, found: None,
+    *more: str,
 ) -> None:
-    """Let a command call a function with the arguments that are named as its parameters, and show what it returns."""
-    names = inspect.signature(function).parameters
+    """Let a command call a function with the arguments that are named as its parameters, and show what it returns.
+
+    Args:
+        parser: of the command.
+        function: what is called.
+        show: given all arguments and what the function returns; what this returns is the command's exit status.
+        more: further arguments, which the function hands on.
+    """
+    names = {*inspect.signature(function).parameters, *more}
     parser.set_defaults(
-        step=lambda args: show(args, function(**{name: value for name, value in vars(args).items() if name in names}))
+        run=lambda args: show(args, function(**{name: value for name, value in vars(args).items() if name in names}))
     )

@@ -323,18 +323,13 @@ def test_a_full_disk_is_named_and_what_was_done_stays_done(finished, recipe, pro
     assert run(recipe, "--run-dir", folder, "--cpu") == 0 and "fairseq-train" not in names(programs)
 
 
-def test_what_a_step_needs_is_named(recipe, tmp_path, capsys):
-    assert run(recipe, "--run-dir", tmp_path, "--cpu", "--from", "generate") == 1
-    assert "generate test: needs" in capsys.readouterr().err
-
-
 def test_of_several_processes_the_first_writes(recipe, programs, tmp_path, monkeypatch):
     """As Slurm starts them, a task per GPU: all train, and none waits for another."""
     monkeypatch.setenv("SLURM_NTASKS", "2")
     words = (recipe, "--run-dir", tmp_path, "--until", "train", "--dry-run")
     monkeypatch.setenv("SLURM_PROCID", "1")
     place = Place(devices=2, rank=1, alone=False)
-    runner.Run(recipes.load(str(recipe)), place, str(tmp_path)).go(last="train")
+    runner.Run(recipes.load(str(recipe)), place, str(tmp_path), last="train").go()
     assert names(programs) == ["fairseq-train"] and not (tmp_path / "steps.json").exists()
     assert not (tmp_path / "run.json").exists() and not (tmp_path / ".lock").exists()
     assert run(*words) == 0
@@ -618,6 +613,8 @@ def test_what_translates_nothing_is_named(finished, recipe, tmp_path, monkeypatc
         (("--nonsense", 1), "error: fairseq-train refuses its flags: --nonsense: is unknown"),
         (("--memory-efficient-fp16",), "error: --fp16 with --cpu: fairseq can train in fp16 on a GPU only; take fp32"),
         (("--dropot", 1), "--dropot: is unknown; the nearest are --dropout"),
+        (("--lr", "0,001"), "error: fairseq-train refuses its flags: "),
+        (("--memory-efficient-fp16", "--memory-efficient-bf16"), "error: fairseq-train refuses its flags: "),
         (("--encoder-attention-heads", 3), "error: --encoder-attention-heads 3: must divide the width 16"),
     ],
 )
@@ -628,10 +625,12 @@ def test_flags_that_cannot_be_trained_with_are_named_before_it(flags, message, r
     assert "must divide" in error or not programs, "nor are the data prepared"
 
 
-def test_a_preparation_that_fails_is_named(recipe, tmp_path, capsys):
+def test_a_preparation_that_fails_and_what_a_step_needs_are_named(recipe, tmp_path, capsys):
     other = changed(recipe, tmp_path / "x", lambda tree: tree["data"].update(prepare="false"))
     assert run(other, "--run-dir", tmp_path / "run", "--cpu") == 1
     assert "error: prepare: false ended with status 1" in capsys.readouterr().err
+    assert run(recipe, "--run-dir", tmp_path / "run", "--cpu", "--from", "generate") == 1
+    assert "generate test: needs" in capsys.readouterr().err
 
 
 BAD_INPUT = [
@@ -691,31 +690,6 @@ def test_the_gpu_suite_says_what_it_would_run(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert "results/gpu/ptb/rk2-unit-2-released.seed-3.fp16.json " in lines[-1]
     assert lines[-1].startswith("python -m ode_transformer run ptb/rk2-unit-2-released --seed 3 --run-dir ")
-
-
-def suite_of(folder, names):
-    """A suite of three trainings at a time on GPUs."""
-    trainings = gpu_suite.trainings(names, ["fp32"], [1], folder / "runs", folder / "out")
-    return gpu_suite.Suite(trainings, folder / "out", 9, at_once=3)
-
-
-def test_the_gpu_suite_prepares_no_data_of_what_is_done(tmp_path, monkeypatch):
-    executed = []
-    monkeypatch.setattr(runner, "execute", executed.append)
-    suite = suite_of(tmp_path, ["multi30k-full/rk2-tiny"])
-    record = Path(suite.trainings[0].record)
-    record.parent.mkdir(parents=True)
-    record.touch()
-    suite.train()
-    assert not executed
-
-
-def test_what_interrupts_the_gpu_suite_ends_a_run_that_has_just_begun(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "execute", lambda step: 0)
-    monkeypatch.setattr(gpu_suite.subprocess, "Popen", Interrupting)
-    with pytest.raises(SystemExit), processes.terminable():
-        suite_of(tmp_path, ["multi30k-full/rk2-tiny"]).train()
-    assert Interrupting.last.ended == ["told", "waited for"]
 
 
 @pytest.mark.full
@@ -809,8 +783,7 @@ def test_runs_on_a_cpu_share_the_cores_and_a_run_of_another_is_not_begun(monkeyp
 
 
 def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch):
-    suite, asked = suite_of(tmp_path, []), []
-    suite.out.mkdir()
+    suite, asked = gpu_suite.Suite(out=tmp_path), []
 
     def timed(words, seconds, output):
         asked.append(words)
@@ -823,7 +796,7 @@ def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch
 
     monkeypatch.setattr(suite, "timed", timed)
     suite.check()
-    listed = suite.out / "gpu-checks.txt"
+    listed = tmp_path / "gpu-checks.txt"
     assert suite.failed and listed.read_text() == "tests/gpu/test_a.py::one[x y]\n"
     suite.check()
     assert asked[1][asked[1].index("--deselect") + 1] == "tests/gpu/test_a.py::one[x y]"

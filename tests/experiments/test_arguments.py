@@ -81,9 +81,7 @@ def test_every_command_is_in_the_help_and_in_the_completion(capsys):
     shown = capsys.readouterr().out
     described = [name for name in cli.COMMANDS if f"\n  {name} " in shown and cli.COMMANDS[name].help in shown]
     last = shown.partition("called by recipes and scripts")[2].replace(",", "").split()
-    assert described == [name for name in cli.COMMANDS if cli.COMMANDS[name].group] and last == [
-        name for name in cli.COMMANDS if not cli.COMMANDS[name].group
-    ]
+    assert [*described, *last] == list(cli.COMMANDS) and last == list(cli.GROUPS["called by recipes and scripts"])
     assert cli.main(["completion"]) == 0
     script = capsys.readouterr().out
     assert f'words="{" ".join(cli.COMMANDS)}"' in script
@@ -116,7 +114,7 @@ def test_a_command_has_the_arguments_of_its_function(capsys):
     arguments.take_arguments(parser, measured, "model", sizes={"nargs": "+"})
     arguments.call(parser, measured, lambda args, found: print(found))
     args = parser.parse_args(["m", "--folder", "d", "--sizes", "2", "3", "--cpu"])
-    args.step(args)
+    args.run(args)
     assert capsys.readouterr().out == f"{(Path('m'), Path('d'), [2, 3], 0.5, True, None)}\n"
     said = " ".join(parser.format_help().split())
     assert "--folder DIR where it is" in said and "that of x, 100%" in said and "(default: 0.5)" in said

@@ -21,11 +21,11 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
         monkeypatch.setattr(place, "ROOT", tmp_path)
     done = {}
 
-    def go(run, first, last, trained):
+    def go(run):
         given = dict(zip(run.place.flags[::2], run.place.flags[1::2], strict=True))
         seed, rate, batch = run.recipe.trained_seed, given["--lr"], int(given["--batch-size"])
         done[rate, batch, seed] = (given.get("--total-num-update"), given.get("--warmup-updates"))
-        assert run.place.cpu and last == "score" and run.recipe.given == "macaron/glue/macaron-cola"
+        assert run.place.cpu and run.last == "score" and run.recipe.given == "macaron/glue/macaron-cola"
         value = 50 + 1e6 * float(rate) + batch / 16 + seed
         (run.folder / "scores").mkdir(parents=True)
         if (rate, seed) == ("5e-05", 2):

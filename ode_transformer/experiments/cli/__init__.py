@@ -17,16 +17,6 @@ from ...quiet import tidy
 from ...version import __version__
 from ..arguments import check_outputs, plain_message, reached
 
-GROUPS = {
-    "use": "translate, with a model of your own or another's",
-    "reproduce": "recipes, from data to tables",
-    "data": "text and published data sets",
-    "study": "measure and look inside",
-    "develop": "parts of runs",
-    "": "called by recipes and scripts",
-}
-"""The groups of commands in the help; the last one's are named and not described."""
-
 
 class Command(NamedTuple):
     """A sub-command: where it is, and what it does."""
@@ -34,105 +24,89 @@ class Command(NamedTuple):
     module: str  # relative to ode_transformer.experiments
     help: str
     arguments: str = "add_arguments"  # a function of the module: parser -> None
-    run: str = "main"  # a function of the module: namespace -> exit status, or None
+    run: str = "main"  # a function of the module, unless the former sets another: namespace -> exit status, or None
     takes_flags: bool = False  # words after -- are flags of fairseq's own: namespace.flags
-    group: str = ""
     after: str = ""  # a module whose function ``after`` is given what the command returned, and prints more
 
 
-def _of_runs(name: str, help_: str, group: str = "", takes_flags: bool = False, after: str = "") -> Command:
-    return Command(".runs.command", help_, f"add_{name}", takes_flags=takes_flags, group=group, after=after)
+def _of_serving(name: str, help_: str) -> Command:
+    return Command(".serving.command", help_, f"add_{name}", name)
 
 
-COMMANDS = {
-    "quickstart": Command(
-        ".runs.quickstart", "train a small system on a generated corpus and show what it translates", group="use"
-    ),
-    "prepare": Command(".runs.prepare", "make data and a recipe from your own parallel text", group="use"),
-    "translate": Command(
-        ".serving.command", "translate raw text with a trained model", "add_translate", "translate", group="use"
-    ),
-    "bundle": Command(
-        ".serving.command",
-        "put a trained model and all that it needs to translate into a folder",
-        "add_bundle",
-        "bundle",
-        group="use",
-    ),
-    "export": Command(
-        ".serving.command",
-        "write a trained model for serving with CTranslate2 or ONNX",
-        "add_export",
-        "export",
-        group="use",
-    ),
-    "doctor": Command(
-        ".cli.doctor", "print what is installed and found here, and what each unavailable feature lacks", group="use"
-    ),
-    "recipe": _of_runs("recipe", "list, check and show recipes", "reproduce"),
-    "run": _of_runs(
-        "run", "run recipes from data to a record; compare several in a table", "reproduce", True, ".results.tables"
-    ),
-    "grid": _of_runs("grid", "train over a search space, as that of a paper", "reproduce", True),
-    "generate": _of_runs(
-        "generate", "translate with other checkpoints or flags than a recipe's", "reproduce", takes_flags=True
-    ),
-    "score": Command(
-        ".metrics.command", "score translations, summaries, corrections or predictions", group="reproduce"
-    ),
-    "record": _of_runs("record", "write the record of a finished run", "reproduce"),
-    "table": Command(
-        ".results.tables", "print tables of measured results beside the papers' numbers", group="reproduce"
-    ),
-    "compare": Command(".results.significance", "test whether systems differ from a baseline", group="reproduce"),
-    "report": Command(".results.report", "write a page of finished runs, in HTML or Markdown", group="reproduce"),
-    "dataset": Command(".tasks.command", "read a published data set", "add_dataset_arguments", group="data"),
-    "text": Command(".text.command", "prepare text, and describe data that fairseq-preprocess made", group="data"),
-    "bench": Command(
-        ".bench.command", "measure speed and memory, several systems in one run", takes_flags=True, group="study"
-    ),
-    "lab": Command(
-        ".lab.command",
-        "measure orders of convergence, the grid of a flow, and steps inside trained models",
-        group="study",
-    ),
-    "plot": Command(".results.plot_command", "draw pictures", group="study"),
-    "average": _of_runs("average", "average checkpoints", "develop"),
-    "warm-start": _of_runs(
-        "warm_start", "turn a Transformer's checkpoint into one of our architectures", "develop", takes_flags=True
-    ),
-    "gpu-suite": Command(
-        ".runs.gpu_suite", "run checks, the benchmark and trainings on a GPU", takes_flags=True, group="develop"
-    ),
-    "completion": Command(".cli.completion", "print a script that completes commands in bash or zsh", group="develop"),
-    "path": Command(
-        ".cli.doctor", "print the folder to give to fairseq's --user-dir", "add_path_arguments", "path_main"
-    ),
-    "resume": _of_runs("resume", "prepare a training folder for resuming, and print how many updates were done"),
-    "check": _of_runs(
-        "check", "check that checkpoints are intact, of a known architecture, and match the dictionaries of some data"
-    ),
-    "classify": Command(".tasks.command", "predict the class of each example of a test set", "add_classify_arguments"),
-    "baseline": Command(
-        ".tasks.command",
-        "classify a test set by its first symbols, or by a linear model of them",
-        "add_baseline_arguments",
-    ),
-    "choose": Command(
-        ".tasks.command", "choose an option for each question of a test set, as RACE's", "add_choose_arguments"
-    ),
-    "corpus": Command(".text.command", "write the generated German-English corpus", "add_corpus_arguments"),
-    "listops": Command(".tasks.command", "write generated ListOps expressions", "add_listops_arguments"),
-    "documents": Command(
-        ".text.command",
-        "write plain text as documents for masked language models",
-        "add_documents_arguments",
-    ),
-    "glue": Command(".tasks.command", "prepare, validate, score and predict GLUE's tasks", "add_glue_arguments"),
-    "squad": Command(
-        ".tasks.command", "answer the questions of SQuAD with a trained model, and score answers", "add_squad_arguments"
-    ),
+def _of_runs(name: str, help_: str, takes_flags: bool = False, after: str = "") -> Command:
+    return Command(".runs.command", help_, f"add_{name}", takes_flags=takes_flags, after=after)
+
+
+def _of_tasks(name: str, help_: str) -> Command:
+    return Command(".tasks.command", help_, f"add_{name}_arguments")
+
+
+GROUPS = {
+    "use: translate, with a model of your own or another's": {
+        "quickstart": Command(
+            ".runs.quickstart", "train a small system on a generated corpus and show what it translates"
+        ),
+        "prepare": Command(".runs.prepare", "make data and a recipe from your own parallel text"),
+        "translate": _of_serving("translate", "translate raw text with a trained model"),
+        "bundle": _of_serving("bundle", "put a trained model and all that it needs to translate into a folder"),
+        "export": _of_serving("export", "write a trained model for serving with CTranslate2 or ONNX"),
+        "doctor": Command(
+            ".cli.doctor", "print what is installed and found here, and what each unavailable feature lacks"
+        ),
+    },
+    "reproduce: recipes, from data to tables": {
+        "recipe": _of_runs("recipe", "list, check and show recipes"),
+        "run": _of_runs(
+            "run", "run recipes from data to a record; compare several in a table", True, ".results.tables"
+        ),
+        "grid": _of_runs("grid", "train over a search space, as that of a paper", True),
+        "generate": _of_runs("generate", "translate with other checkpoints or flags than a recipe's", True),
+        "score": Command(".metrics.command", "score translations, summaries, corrections or predictions"),
+        "record": _of_runs("record", "write the record of a finished run"),
+        "table": Command(".results.tables", "print tables of measured results beside the papers' numbers"),
+        "compare": Command(".results.significance", "test whether systems differ from a baseline"),
+        "report": Command(".results.report", "write a page of finished runs, in HTML or Markdown"),
+    },
+    "data: text and published data sets": {
+        "dataset": _of_tasks("dataset", "read a published data set"),
+        "text": Command(".text.command", "prepare text, and describe data that fairseq-preprocess made"),
+    },
+    "study: measure and look inside": {
+        "bench": Command(".bench.command", "measure speed and memory, several systems in one run", takes_flags=True),
+        "lab": Command(
+            ".lab.command", "measure orders of convergence, the grid of a flow, and steps inside trained models"
+        ),
+        "plot": Command(".results.plot_command", "draw pictures"),
+    },
+    "develop: parts of runs": {
+        "average": _of_runs("average", "average checkpoints"),
+        "warm-start": _of_runs("warm_start", "turn a Transformer's checkpoint into one of our architectures", True),
+        "gpu-suite": Command(".runs.gpu_suite", "run checks, the benchmark and trainings on a GPU", takes_flags=True),
+        "completion": Command(".cli.completion", "print a script that completes commands in bash or zsh"),
+    },
+    "called by recipes and scripts": {  # which the help names and does not describe
+        "path": Command(
+            ".cli.doctor", "print the folder to give to fairseq's --user-dir", "add_path_arguments", "path_main"
+        ),
+        "resume": _of_runs("resume", "prepare a training folder for resuming, and print how many updates were done"),
+        "check": _of_runs(
+            "check",
+            "check that checkpoints are intact, of a known architecture, and match the dictionaries of some data",
+        ),
+        "classify": _of_tasks("classify", "predict the class of each example of a test set"),
+        "baseline": _of_tasks("baseline", "classify a test set by its first symbols, or by a linear model of them"),
+        "choose": _of_tasks("choose", "choose an option for each question of a test set, as RACE's"),
+        "corpus": Command(".text.command", "write the generated German-English corpus", "add_corpus_arguments"),
+        "listops": _of_tasks("listops", "write generated ListOps expressions"),
+        "documents": Command(
+            ".text.command", "write plain text as documents for masked language models", "add_documents_arguments"
+        ),
+        "glue": _of_tasks("glue", "prepare, validate, score and predict GLUE's tasks"),
+        "squad": _of_tasks("squad", "answer the questions of SQuAD with a trained model, and score answers"),
+    },
 }
+"""The commands in the groups of the help."""
+COMMANDS = {name: command for its in GROUPS.values() for name, command in its.items()}
 
 MOVED = {("glue", "grid"): ("grid",)}
 """The first words of commands that have other names now; the old ones work for one more version."""
@@ -183,7 +157,8 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
         if name == chosen:
             module = _module(command.module)
             getattr(module, command.arguments)(sub)
-            sub.set_defaults(run=getattr(module, command.run))
+            if run := getattr(module, command.run, None):
+                sub.set_defaults(run=run)
     return top
 
 
@@ -194,13 +169,11 @@ def _module(name: str) -> Any:
 def _grouped() -> str:
     """The commands by group, as the help shows them."""
     lines = []
-    for group, title in GROUPS.items():
-        its = {name: command.help for name, command in COMMANDS.items() if command.group == group}
-        lines += [f"{group}: {title}".removeprefix(": ")]
-        if group:
-            lines += [f"  {name:<12}{help_}" for name, help_ in its.items()] + [""]
+    for title, its in GROUPS.items():
+        if ":" in title:
+            lines += [title, *(f"  {name:<12}{command.help}" for name, command in its.items()), ""]
         else:
-            lines += textwrap.wrap(", ".join(its), 76, initial_indent="  ", subsequent_indent="  ")
+            lines += [title, *textwrap.wrap(", ".join(its), 76, initial_indent="  ", subsequent_indent="  ")]
     return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ budget on Multi30k. It needs no network, but the data: prepared in ``data-bin``,
 
 import argparse
 import contextlib
+import functools
 import os
 import re
 import shlex
@@ -16,18 +17,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Optional
 
 from ... import files
 from ...paths import ROOT
 from .. import recipes
-from ..arguments import at_least
+from ..arguments import call, take_arguments
 from ..records import RunError
-from . import processes, runner
+from . import processes, runner, training
 from .runner import Run
-from .training import Place, gpu_count, is_of_fairseq
+from .training import Place
 
 TIMED_OUT = 124  # what timeout(1) and this module call a command whose time was over
 NO_TESTS = 5  # pytest's exit status
@@ -35,79 +37,84 @@ NO_TESTS = 5  # pytest's exit status
 CHECKS, CONTEST = 0.2, 0.4
 """The shares of checks and contest in the time; trainings have the rest."""
 
-OURS = (sys.executable, "-m", "ode_transformer")
-
 
 def usual() -> list[str]:
-    """The recipes that are trained by default."""
+    """Return the recipes that are trained by default."""
     data = Path(os.environ.get("ODE_TRANSFORMER_DATA") or os.devnull)
     treebank = any(path.exists() for path in (ROOT / "data-bin" / "ptb", data / "ptb", data / "ptb.tar.xz"))
     groups = ("ptb", "multi30k-full") if treebank else ("multi30k-full",)
     return [n for g in groups for n in recipes.names() if n.startswith(f"{g}/") and not recipes.load(n).train.start]
 
 
-def trainings(
-    names: Sequence[str],
-    precisions: Sequence[str],
-    seeds: Sequence[int],
-    folder: Path,
-    out: Path,
-    *,
-    cpu: bool = False,
-    flags: Sequence[str] = (),
-) -> list[Run]:
-    """The runs of recipes, with their folders below ``folder`` and their records below ``out``.
-
-    A record is NAME.json, with seed and precision before the suffix where they are not usual. fairseq takes ``--bf16``
-    with its own models for a TPU, so that these are left out.
-    """
-    found = []
-    for precision in precisions:
-        for name in names:
-            recipe = recipes.load(name)
-            if precision == "bf16" and is_of_fairseq(recipe.train.arch):
-                continue
-            for one in [recipes.load(name, seed=seed) for seed in seeds] if recipe.seeds else [recipe]:
-                place = Place(precision=precision, cpu=cpu, flags=tuple(flags))
-                seed = "" if one.seed is None else f".seed-{one.seed}"
-                run_dir = folder.absolute() / f"{one.name.replace('/', '.')}{seed}.{precision}"
-                suffix = "" if precision == "fp32" else f".{precision}"
-                record = out.absolute() / f"{one.name}{seed}{suffix}.json"
-                found.append(Run(one, place, str(run_dir), str(record)))
-    return found
-
-
 @dataclass
 class Suite:
-    """The suite, with a limit on its time: so many ``minutes`` from now on."""
+    """The suite, whose time begins now.
 
-    trainings: Sequence[Run]
-    out: Path
-    minutes: float
-    at_once: int = 1
+    Args:
+        minutes: stop after N minutes; call again to continue.
+        jobs: trainings at the same time.
+        runs: folder for checkpoints (default: runs/gpu).
+        out: folder for the small files of results (default: results/gpu, apart from records of runs on CPUs).
+        systems: recipes to train (default: all of multi30k-full that start from no checkpoint, and ptb).
+        precisions: precisions to train in (default: bf16).
+        seeds: seeds to train with (default: 1).
+        cpu: rehearse the suite without a GPU.
+        dry_run: print the commands of the trainings.
+        flags: of fairseq-train, for all trainings.
+    """
+
+    minutes: int = 9
+    jobs: int = 4
+    runs: Optional[Path] = None
+    out: Optional[Path] = None
+    systems: Sequence[str] = ()
+    precisions: Sequence[str] = ("bf16",)
+    seeds: Sequence[int] = (1,)
     cpu: bool = False
-    failed: bool = False
-    began: float = field(default_factory=time.monotonic)
+    dry_run: bool = False
+    flags: Sequence[str] = ()
+
+    def __post_init__(self):
+        """Begin."""
+        self.ends, self.failed = time.monotonic() + 60 * self.minutes, False
+        self.results = (self.out or ROOT / "results" / "gpu").absolute()
+
+    @functools.cached_property
+    def trainings(self) -> list[Run]:
+        """The runs of all systems, with a folder and a record each.
+
+        A record is NAME.json, with seed and precision before the suffix where they are not usual. fairseq takes
+        ``--bf16`` with its own models for a TPU, so that these are left out.
+        """
+        folder, found = (self.runs or ROOT / "runs" / "gpu").absolute(), []
+        for precision, name in product(self.precisions, self.systems or usual()):
+            recipe = recipes.load(name)
+            if precision == "bf16" and training.is_of_fairseq(recipe.train.arch):
+                continue
+            for one in [recipes.load(name, seed=seed) for seed in self.seeds] if recipe.seeds else [recipe]:
+                title = one.name if one.seed is None else f"{one.name}.seed-{one.seed}"
+                run_dir = folder / f"{title.replace('/', '.')}.{precision}"
+                record = self.results / f"{title}{'' if precision == 'fp32' else f'.{precision}'}.json"
+                place = Place(precision=precision, cpu=self.cpu, flags=tuple(self.flags))
+                found.append(Run(one, place, str(run_dir), str(record)))
+        return found
+
+    def waiting(self) -> list[Run]:
+        """Return the trainings that have no record."""
+        return [one for one in self.trainings if not Path(one.record).is_file()]
 
     def left(self) -> float:
-        """The seconds that are left."""
-        return self.began + 60 * self.minutes - time.monotonic()
+        """Return the seconds that are left."""
+        return self.ends - time.monotonic()
 
     def timed(self, words: Sequence[str], seconds: float, output: Optional[Path] = None) -> int:
         """Run a command for so many seconds at most, or until the time is over; its exit status."""
         process = None
-        with contextlib.ExitStack() as stack:
-            where = stack.enter_context(open(output, "wb")) if output else None
+        with open(output, "wb") if output else contextlib.nullcontext() as file:
+            options = {"cwd": ROOT, "env": processes.environment({}), "stdout": file, "start_new_session": True}
             try:
                 with processes.signals_wait():  # until it is known which process to end
-                    process = subprocess.Popen(
-                        words,
-                        cwd=ROOT,
-                        env=processes.environment({}),
-                        stdout=where,
-                        stderr=where and subprocess.STDOUT,
-                        start_new_session=True,
-                    )
+                    process = subprocess.Popen(words, stderr=file and subprocess.STDOUT, **options)
                 return process.wait(timeout=max(min(self.left(), seconds), 1))
             except subprocess.TimeoutExpired:
                 return TIMED_OUT
@@ -117,9 +124,9 @@ class Suite:
                         os.killpg(process.pid, signal.SIGKILL)
 
     def check(self) -> None:
-        """The tests that need a GPU and have not passed yet; those that pass are listed, by name."""
+        """Run the tests that need a GPU and have not passed yet; those that pass are listed, by name."""
         processes.say("== checks")
-        listed, log = self.out / "gpu-checks.txt", self.out / "gpu-checks.log"
+        listed, log = self.results / "gpu-checks.txt", self.results / "gpu-checks.log"
         passed = set(listed.read_text().split("\n")) - {""} if listed.is_file() else set()
         words = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--tb", "short", "tests/gpu"]
         words += [word for name in sorted(passed) for word in ("--deselect", name)]
@@ -132,30 +139,38 @@ class Suite:
         self.failed |= bool(failed) or status not in (0, NO_TESTS, TIMED_OUT)
 
     def contest(self) -> None:
-        """Training in every mode beside stock fairseq, unless there is a record."""
-        record, data = self.out / "contest.json", ROOT / "data-bin" / "multi30k-own.en-de"
+        """Train in every mode beside stock fairseq, unless there is a record."""
+        record, data = self.results / "contest.json", ROOT / "data-bin" / "multi30k-own.en-de"
         if record.is_file():
             return
         processes.say("== contest")
         minutes = CONTEST * self.minutes
-        words = [*OURS, "bench", "gpu", "--output", str(record), "--minutes", f"{minutes:.2f}"]
-        words += ["--device", "cpu" if self.cpu else "cuda", *(["--data", str(data)] if data.is_dir() else [])]
+        words = [sys.executable, "-m", "ode_transformer", "bench", "gpu", "--output", str(record)]
+        words += ["--minutes", f"{minutes:.2f}", "--device", "cpu" if self.cpu else "cuda"]
+        words += ["--data", str(data)] if data.is_dir() else []
         self.failed |= self.timed(words, 60 * minutes + 90) not in (0, TIMED_OUT)
 
     def train(self) -> None:
-        """All trainings, some at a time, spread over the GPUs; the next call resumes those that have not ended."""
-        failed = runner.several(self.waiting(), self.at_once, seconds_left=self.left)
+        """Train all, some at a time, spread over the GPUs; the next call resumes those that have not ended."""
+        failed = runner.several(self.waiting(), self.jobs, self.left)
         for folder, error in failed.items():
             processes.say(f"failed: {folder}: {error}")
         self.failed |= bool(failed)
 
-    def waiting(self) -> list[Run]:
-        """The trainings that have no record."""
-        return [one for one in self.trainings if not Path(one.record).is_file()]
-
     def run(self) -> int:
-        """Run all parts, and print what is done and what is left; the exit status is 1 if something failed."""
-        self.out.mkdir(parents=True, exist_ok=True)
+        """Run all parts, and print what is done and what is left; the exit status is 1 if something failed.
+
+        Raises:
+            RunError: there is no GPU, or a rehearsal would be written among results.
+        """
+        if (self.flags or (self.cpu and not self.dry_run)) and not (self.runs and self.out):
+            raise RunError("--cpu and flags after -- need --runs and --out: a rehearsal is not a result")
+        if self.dry_run:
+            print(*(shlex.join(one.words()) for one in self.waiting()), sep="\n")
+            return 0
+        if not self.cpu and training.gpu_count() == 0:
+            raise RunError("no GPU is there; rehearse with --cpu")
+        self.results.mkdir(parents=True, exist_ok=True)
         with contextlib.chdir(ROOT), processes.terminable():
             self.check()
             self.contest()
@@ -173,44 +188,12 @@ class Suite:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer gpu-suite``."""
-    add = parser.add_argument
-    help_ = "stop after N minutes; call again to continue (default: %(default)s)"
-    add("--minutes", type=at_least(1), default=9, metavar="N", help=help_)
-    add("--jobs", type=at_least(1), default=4, metavar="N", help="trainings at the same time (default: %(default)s)")
-    add("--runs", type=Path, metavar="DIR", help="folder for checkpoints (default: runs/gpu)")
-    help_ = "folder for the small files of results (default: results/gpu, apart from records of runs on CPUs)"
-    add("--out", type=Path, metavar="DIR", help=help_)
-    help_ = "recipes to train (default: all of multi30k-full that start from no checkpoint, and ptb)"
-    add("--systems", nargs="+", metavar="RECIPE", help=help_)
-    help_ = "precisions to train in (default: bf16)"
-    add("--precisions", nargs="+", choices=recipes.PRECISIONS, default=["bf16"], help=help_)
-    add("--seeds", nargs="+", type=at_least(1), default=[1], metavar="N", help="seeds to train with (default: 1)")
-    add("--cpu", action="store_true", help="rehearse the suite without a GPU")
-    add("--dry-run", action="store_true", help="print the commands of the trainings")
+    several = {"nargs": "+"}
+    more = {"systems": several | {"metavar": "RECIPE"}, "precisions": several | {"choices": recipes.PRECISIONS}}
+    take_arguments(parser, Suite, seeds=several, flags=None, **more)
     parser.epilog = (
         "Words after -- are passed on to fairseq-train, such as `-- --max-update 20`; they and --cpu need --runs and "
         "--out, because such a run is a rehearsal. --out gets gpu-checks.txt, contest.json and a record of every "
         "finished training; what is there is not done again."
     )
-
-
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer gpu-suite``; the exit status."""
-    if (args.flags or (args.cpu and not args.dry_run)) and not (args.runs and args.out):
-        raise RunError("--cpu and flags after -- need --runs and --out: a rehearsal is not a result")
-    if not args.cpu and not args.dry_run and gpu_count() == 0:
-        raise RunError("no GPU is there; rehearse with --cpu")
-    runs, out = args.runs or ROOT / "runs" / "gpu", args.out or ROOT / "results" / "gpu"
-    where = {"folder": runs, "out": out, "cpu": args.cpu, "flags": args.flags}
-    suite = Suite(
-        trainings(args.systems or usual(), args.precisions, args.seeds, **where),
-        out.absolute(),
-        args.minutes,
-        args.jobs,
-        args.cpu,
-    )
-    if args.dry_run:
-        for one in suite.waiting():
-            print(shlex.join(one.words()))
-        return 0
-    return suite.run()
+    call(parser, Suite, lambda args, suite: suite.run())

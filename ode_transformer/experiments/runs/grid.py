@@ -34,7 +34,7 @@ def selection(recipe: recipes.Recipe) -> tuple[str, ...]:
 
 
 def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str]:
-    """A row's learning rate schedule, adapted to a point of a grid.
+    """Return the flags of a row's learning rate schedule that change at a point of a grid.
 
     Larger batches make fewer updates of the same examples, and more epochs make more; the warm-up stays the same
     fraction of all updates. Values that the point itself gives are kept.
@@ -43,64 +43,26 @@ def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str
         row: flags of the row.
         chosen: flags of the point.
 
-    Returns:
-        ``total-num-update`` and ``warmup-updates``, where they change.
-
     Raises:
         OdeTransformerError: a value is not a number, or is not positive.
     """
-
-    def number(flag: str) -> float:
-        try:
-            value = float(chosen[flag])
-        except ValueError:
-            value = 0.0
-        if not 0 < value < math.inf:
-            raise OdeTransformerError(f"--values {flag} {chosen[flag]}: must be a positive number")
-        return value
-
-    before = row.get("total-num-update")
-    if not before:
+    if not (before := row.get("total-num-update")):
         return {}
-    total = before
-    if "total-num-update" in chosen:
-        total = number("total-num-update")
-    elif row.get("max-epoch"):  # else a row trains for so many updates, whatever their size
-        if "batch-size" in chosen and row.get("batch-size"):
-            total = total * row["batch-size"] / number("batch-size")
-        if "max-epoch" in chosen:
-            total = total * number("max-epoch") / row["max-epoch"]
+    given = {}
+    for flag in {"total-num-update", "batch-size", "max-epoch"} & chosen.keys():
+        try:
+            given[flag] = float(chosen[flag])
+        except ValueError:
+            given[flag] = 0.0
+        if not 0 < given[flag] < math.inf:
+            raise OdeTransformerError(f"--values {flag} {chosen[flag]}: must be a positive number")
+    total = given.get("total-num-update", before)
+    if "total-num-update" not in given and row.get("max-epoch"):  # else it is so many updates, whatever their size
+        if row.get("batch-size"):
+            total *= row["batch-size"] / given.get("batch-size", row["batch-size"])
+        total *= given.get("max-epoch", row["max-epoch"]) / row["max-epoch"]
     new = {"total-num-update": total, "warmup-updates": row.get("warmup-updates", 0) * total / before}
     return {flag: str(round(n)) for flag, n in new.items() if flag not in chosen and round(n) != row.get(flag, 0)}
-
-
-def chosen_space(
-    recipe: recipes.Recipe, given: Sequence[Sequence[str]] = (), seeds: Sequence[int] = ()
-) -> recipes.Search:
-    """The search space that the options give; what they leave out comes from the recipe.
-
-    Args:
-        recipe: whose own space is taken otherwise.
-        given: flags, each with its values.
-        seeds: of every point.
-
-    Raises:
-        OdeTransformerError: a flag is there twice, or has no value; or no option gives a space, and the recipe has
-            neither a search nor several seeds.
-    """
-    values = {flag: of for flag, *of in given}
-    for flag, *of in given:
-        if not of:
-            raise OdeTransformerError(f"--values {flag}: must name one value or more")
-    if len(values) < len(given):
-        raise OdeTransformerError("--values: every flag must be given once, with all its values")
-    own = recipe.search or recipes.Search({})
-    seeds = seeds or own.seeds or recipe.seeds
-    if not (values or own.values or seeds):
-        raise OdeTransformerError(
-            f"{recipe.name}: has no search; must be given --values FLAG VALUE ... or --seeds SEED ..."
-        )
-    return recipes.Search(values or own.values, seeds or [recipe.own_seed])
 
 
 def _spelt(value: Any) -> str:
@@ -113,7 +75,7 @@ def _spelt(value: Any) -> str:
 
 
 def home_of(recipe: recipes.Recipe, place: training.Place) -> Path:
-    """The folder of the runs of a grid; rehearsals and precisions other than the recipe's have folders of their own."""
+    """Return the folder of the runs of a grid; rehearsals and precisions other than the recipe's have their own."""
     name = Path(recipes.default_run_dir(recipe)).relative_to("runs")
     suffix = "" if place.precision == recipe.train.precision else f".{place.precision}"
     return recipes.ROOT / "runs" / "grids" / f"{name}{suffix}"
@@ -137,19 +99,19 @@ def train(recipe: recipes.Recipe, space: recipes.Search, place: training.Place, 
         OdeTransformerError: a run failed for another reason.
     """
     points, found = [], []
+    of_seeds = [recipes.load(recipe.given, scale=recipe.scale, seed=seed) for seed in space.seeds]
     for chosen in itertools.product(*space.values.values()):
         flags = dict(zip(space.values, map(_spelt, chosen), strict=True))
         follows = schedule(recipe.train.flags, flags)
-        where = ",".join(f"{flag}={value}" for flag, value in flags.items()) or "point"
+        where = home_of(recipe, place) / (",".join(f"{flag}={value}" for flag, value in flags.items()) or "point")
         more = [word for flag, value in (flags | follows).items() for word in (f"--{flag}", value)]
         its = replace(place, flags=(*place.flags, *more))
-        folders = [home_of(recipe, place) / where / f"seed-{seed}" for seed in space.seeds]
-        for seed, folder in zip(space.seeds, folders, strict=True):
-            of_seed = recipes.load(recipe.given, scale=recipe.scale, seed=seed)
-            found.append(runner.Run(of_seed, its, runs.folder_of(str(folder))))
+        folders = [where / f"seed-{seed}" for seed in space.seeds]
+        for of_seed, folder in zip(of_seeds, folders, strict=True):
+            found.append(runner.Run(of_seed, its, runs.folder_of(folder), last="score"))
         points.append({"flags": flags, "schedule": follows, "seeds": list(space.seeds), "folders": folders})
     with contextlib.chdir(recipes.ROOT), processes.terminable():
-        for run_dir, error in runner.several(found, jobs, last="score").items():
+        for run_dir, error in runner.several(found, jobs).items():
             if isinstance(error, OtherRunError) or not _diverged(recipes.ROOT / run_dir):
                 raise OdeTransformerError(f"{run_dir}: {error}") from error
     for point in points:
@@ -219,12 +181,13 @@ def search(
     """Train over a search space; print the medians over seeds and the best run.
 
     Args:
-        name: of a recipe of the task ``glue``.
-        values: flags of fairseq-train, without dashes, each with its values; by default the recipe's search.
-        seeds: of every point; by default the recipe's.
+        name: a recipe of the task glue.
+        values: a flag of fairseq-train, without dashes, and its values; repeat for a grid (default: the recipe's).
+        seeds: the seeds of every point (default: the recipe's).
         output: a JSON file for all scores.
-        scale: of the recipe.
-        jobs: how many runs go on at a time.
+        scale: small: a rehearsal.
+        jobs: runs that go on at a time, each with GPUs of its own (--devices, by default its share), or with a share
+            of the cores.
         flags: of fairseq-train, which all runs have.
         place: what :func:`.training.place_here` takes.
 
@@ -235,7 +198,18 @@ def search(
     recipe = recipes.load(name, scale=scale)
     if recipe.task != "glue":
         raise OdeTransformerError(f"{name}: has task {recipe.task}, must have task glue")
-    space = chosen_space(recipe, values, seeds)
+    given = {flag: its for flag, *its in values}
+    if empty := [flag for flag, *its in values if not its]:
+        raise OdeTransformerError(f"--values {empty[0]}: must name one value or more")
+    if len(given) < len(values):
+        raise OdeTransformerError("--values: every flag must be given once, with all its values")
+    own = recipe.search or recipes.Search({})
+    space = recipes.Search(given or own.values, seeds or own.seeds or recipe.seeds)
+    if not (space.values or space.seeds):
+        raise OdeTransformerError(
+            f"{recipe.name}: has no search; must be given --values FLAG VALUE ... or --seeds SEED ..."
+        )
+    space = replace(space, seeds=space.seeds or [recipe.own_seed])
     count = f"{space.trainings // len(space.seeds)} points, {len(space.seeds)} seeds: {space.trainings} trainings"
     processes.say(f"{recipe.name}: {count}, less those that are done")
     processes.say(plan.line([recipe] * space.trainings, jobs))

@@ -12,8 +12,8 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import yaml
 from ... import processors
 from ...errors import OdeTransformerError
 from ...files import sha256, write_json, write_text
-from ..arguments import at_least
+from ..arguments import at_least, call
 from ..metrics import METRICS, Examples
 from ..metrics.bleu import check_language
 from ..recipes import plain_yaml
@@ -76,17 +76,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "as long as the other")  # fmt: skip
     add("--workers", type=at_least(1), metavar="N", help="processes (default: one per processor)")
 
-
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer prepare``; the exit status."""
-    OwnText(**{field.name: getattr(args, field.name) for field in fields(OwnText)}).prepare()
-    return 0
+    call(parser, OwnText, lambda args, text: text.prepare())
 
 
-OPTIONS = {"tokeniser": "--tokenizer", "tokenise": "how text is treated (--normalize, --lowercase)"}
-OPTIONS |= {name: f"--{name.replace('_', '-')}" for name in ("langs", "bpe", "size", "max_tokens", "max_ratio")}
-OPTIONS |= {"hold_out": "--hold-out", "dictionaries": "--separate-dictionaries"}
-OPTIONS |= {name: f"--{name}" for name in ("train", "valid", "test")}
+NAMED_AS = ("train", "valid", "test", "langs", "bpe", "size", "max_tokens", "max_ratio", "hold_out")
+OPTIONS = {name: f"--{name.replace('_', '-')}" for name in NAMED_AS} | {
+    "tokeniser": "--tokenizer",
+    "tokenise": "how text is treated (--normalize, --lowercase)",
+    "dictionaries": "--separate-dictionaries",
+}
 """The options of ``ode-transformer prepare`` that give the settings."""
 
 
@@ -128,52 +126,54 @@ class OwnText:
         self.given |= {f"test{i or ''}": [prefix] for i, prefix in enumerate(self.test)}
         self.splits = ("train", "valid", *(test_names(len(self.test)) if self.test else ["test"]))
         self.limits = Limits(self.max_tokens, self.max_ratio)
-        self._check()
+        if wrong := next(self._wrong(), ""):
+            raise TextError(wrong)
+        check_language(self.langs[1])  # before hours of training
 
-    def _check(self) -> None:
+    def _wrong(self) -> Iterator[str]:
+        """What is wrong with the options."""
+        unknown = [lang for lang in self.langs if not self.plain and lang not in languages()]
+        unspaced = [lang for lang in self.langs if not self.plain and is_unspaced(lang)]
         if {",", ":"} & set(str(self.out)):
-            raise TextError(f"--out {self.out}: must hold no comma and no colon, at which fairseq splits it")
+            yield f"--out {self.out}: must hold no comma and no colon, at which fairseq splits it"
         for option, name in (f"--out {self.out}", self.data.name), (f"--recipe {self.recipe}", self.recipe_file.stem):
             if not re.fullmatch(NAME, name):
-                raise TextError(f"{option}: its name must be letters, digits, blanks and .=+-_, {name!r} is not")
+                yield f"{option}: its name must be letters, digits, blanks and .=+-_, {name!r} is not"
         if self.recipe_file.suffix != ".yaml":
-            raise TextError(f"--recipe {self.recipe}: must end in .yaml")
+            yield f"--recipe {self.recipe}: must end in .yaml"
         if self.langs[0] == self.langs[1]:
-            raise TextError(
-                f"--langs {' '.join(self.langs)}: must be two different languages; rename the files of one side"
-            )
+            yield f"--langs {' '.join(self.langs)}: must be two different languages; rename the files of one side"
         for lang in self.langs:
             if not re.fullmatch(r"[\w-]+", lang):
-                raise TextError(f"--langs {lang}: must be letters, digits, - and _")
+                yield f"--langs {lang}: must be letters, digits, - and _"
         if self.plain and self.normalise:
-            raise TextError("--normalize: cannot be combined with --tokenizer none, which takes text as it is")
-        check_language(self.langs[1])  # before hours of training
-        if not self.plain:
-            if unknown := [lang for lang in self.langs if lang not in languages()]:
-                raise TextError(
-                    f"--langs {unknown[0]}: sacremoses does not know it; it knows {', '.join(sorted(languages()))}. "
-                    "--tokenizer none is for any language"
-                )
-            if unspaced := [lang for lang in self.langs if is_unspaced(lang)]:
-                raise TextError(
-                    f"--langs {unspaced[0]}: is written without spaces, which sacremoses needs; must be prepared with "
-                    "--tokenizer none"
-                )
+            yield "--normalize: cannot be combined with --tokenizer none, which takes text as it is"
+        if unknown:
+            known = ", ".join(sorted(languages()))
+            yield (
+                f"--langs {unknown[0]}: sacremoses does not know it; it knows {known}. --tokenizer none is for any "
+                "language"
+            )
+        if unspaced:
+            yield (
+                f"--langs {unspaced[0]}: is written without spaces, which sacremoses needs; must be prepared with "
+                "--tokenizer none"
+            )
         if self.size is not None and self.bpe == "none":
-            raise TextError(f"--size {self.size}: cannot be combined with --bpe none, which learns nothing")
+            yield f"--size {self.size}: cannot be combined with --bpe none, which learns nothing"
 
     def files(self, prefix: str) -> list[Path]:
-        """The two files of a prefix, plain or ``.gz``.
+        """Return the two files of a prefix, plain or ``.gz``.
 
         Raises:
             TextError: one is missing.
         """
         found = []
         for lang in self.langs:
-            plain, zipped = (Path(f"{prefix}.{lang}{end}") for end in ("", ".gz"))
-            if not plain.is_file() and not zipped.is_file():
-                raise TextError(f"{plain}: no such file, nor {zipped}; --langs is what the names of files end in")
-            found.append(plain if plain.is_file() else zipped)
+            both = [Path(f"{prefix}.{lang}{end}") for end in ("", ".gz")]
+            if not (there := [path for path in both if path.is_file()]):
+                raise TextError(f"{both[0]}: no such file, nor {both[1]}; --langs is what the names of files end in")
+            found.append(there[0])
         return found
 
     def settings(self, held: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -241,7 +241,7 @@ class OwnText:
         else:
             write_text(self.recipe_file, self.recipe_text())
             say(f"{self.recipe_file} is a recipe to start from. Next:")
-            say(f"ode-transformer run {shlex.quote(folder_of(str(self.recipe_file)))}/macaron-tiny")
+            say(f"ode-transformer run {shlex.quote(folder_of(self.recipe_file))}/macaron-tiny")
 
     def make(self) -> None:
         """Make the data, by steps that are done once."""
@@ -270,22 +270,18 @@ class OwnText:
     def _begin(self) -> None:
         """Resume a preparation with these settings; one with other settings is started again."""
         file, settings = self.text / "settings.json", self.settings()
-        if self.text.exists() and not file.is_file():
-            raise TextError(f"{self.text}: is there already, and no preparation made it; take another --out")
-        if file.is_file() and "hold_out" not in read_mapping(file):
-            raise TextError(f"{self.text}: belongs to another command that prepares text; take another --out")
         if file.is_file():
+            if "hold_out" not in read_mapping(file):
+                raise TextError(f"{self.text}: belongs to another command that prepares text; take another --out")
             try:
                 check_settings(file, settings)
+                return
             except TextError:
                 say(f"{self.text} belongs to a preparation with other settings or other text, and is started again")
-                for path in self.text.iterdir():
-                    if path.is_dir():
-                        shutil.rmtree(path)
-                    elif path != file:  # which says whose the folder is, should this be stopped
-                        path.unlink()
-            else:
-                return
+                for path in set(self.text.iterdir()) - {file}:  # which says whose the folder is, should this be stopped
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+        elif self.text.exists():
+            raise TextError(f"{self.text}: is there already, and no preparation made it; take another --out")
         write_json(file, versioned(settings))
 
     def _gather(self, part: Path) -> None:
@@ -377,7 +373,7 @@ class OwnText:
                 words += [f"--{option.replace('_', '-')}", str(value)]
         for option in ("normalise", "lowercase", "separate_dictionaries"):
             words += [f"--{option.replace('_', '-')}"] if getattr(self, option) else []
-        return shlex.join([*words, "--recipe", folder_of(str(self.recipe_file))])
+        return shlex.join([*words, "--recipe", folder_of(self.recipe_file)])
 
     def recipe_text(self) -> str:
         """The recipe: the systems to start from, with a schedule by the size of the text."""
@@ -385,22 +381,18 @@ class OwnText:
         source, target = self.langs
         per_epoch = max(1, round(counts["train"]["tokens"][target] / 3500))  # batches of 4,096 tokens are never full
         epochs = min(max(round(3000 / per_epoch), 10), 60)
-        share = "share-decoder-input-output-embed" if self.separate_dictionaries else "share-all-embeddings"
-        values = {
-            "command": _quoted(self.command()),
-            "folder": _quoted(folder_of(str(self.data))),
-            "name": shlex.quote(folder_of(str(self.recipe_file))),
-            "sets": _quoted(self.test_sets()),
-            "pairs": f"{counts['train']['lines']:,}",
-            "langs": f"{source}-{target}",
-        }
         return RECIPE.format(
-            **values,
+            langs=f"{source}-{target}",
+            pairs=f"{counts['train']['lines']:,}",
+            name=shlex.quote(folder_of(self.recipe_file)),
+            command=_quoted(self.command()),
+            folder=_quoted(folder_of(self.data)),
             source=_quoted(source),
             target=_quoted(target),
-            share=share,
-            epochs=epochs,
+            share="share-decoder-input-output-embed" if self.separate_dictionaries else "share-all-embeddings",
             warmup=min(4000, max(1, per_epoch * epochs // 4)),
+            epochs=epochs,
+            sets=_quoted(self.test_sets()),
             post_process=SEGMENTATIONS[self.segmentation].post_process[0],
             lowercase=str(self.lowercase).lower(),
             plain=str(self.plain).lower(),

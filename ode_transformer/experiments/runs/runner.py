@@ -8,13 +8,14 @@ hold it. A step is a process of its own, or a command of this package, called in
 """
 
 import contextlib
+import functools
 import itertools
 import math
 import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -51,48 +52,43 @@ def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "", record: str =
         RecipeError: an unknown precision; a number of devices that does not divide the recipe's batches.
     """
     run_dir = run_dir or recipes.default_run_dir(recipe)
-    record = record or f"{run_dir}/record.json"
+    model, record = f"{run_dir}/average.pt", record or f"{run_dir}/record.json"
     program, *words = shlex.split(recipe.data.prepare)
-    environment = processors.KEEP_FREED_MEMORY if place.cpu else {}
+    starts = _start_steps(recipe, place, run_dir)
     evaluation = TASKS[recipe.task].evaluation(recipe, run_dir, ["--cpu"] if place.cpu else [])
+    environment = processors.KEEP_FREED_MEMORY if place.cpu else {}
+    average = {"": run_dir, **dict(recipe.average.wanted), "output": model, "fewer": recipe.average.fewer}
+    which = {"scale": recipe.scale if recipe.scale != "full" else None, "seed": recipes.variant_seed(recipe)}
+    recorded = {"": recipe.given, **which, "run-dir": run_dir, "output": record}
     found = [
         Step("prepare", [shipped(program), *words], outputs=[recipe.data.directory]),
-        *_start_steps(recipe, place, run_dir),
-        training.step(recipe, place, run_dir, _start_files(recipe, run_dir)[1] if recipe.train.start else ""),
-        _average_step(recipe, run_dir),
+        *starts,
+        training.step(recipe, place, run_dir, starts[-1].outputs[0] if starts else ""),
+        step_of_ours("average", "", ["average"], checkpoints.average, average,
+                     inputs=[f"{run_dir}/checkpoint_last.pt"], outputs=[model]),
         *(replace(step, environment=environment if step.where else {}) for step in evaluation),
-        _record_step(recipe, run_dir, record),
-    ]
+        step_of_ours("record", "", ["record"], recording.write_record, recorded,
+                     inputs=[f"{run_dir}/run.json", f"{run_dir}/scores"], outputs=[record]),
+    ]  # fmt: skip
     if not recipe.user_dir:
         return found
     apart = ("prepare", "start train")  # commands of a recipe's own, and of another recipe
     return [step if step.key in apart else step.using(recipe.user_dir) for step in found]
 
 
-def _average_step(recipe: recipes.Recipe, run_dir: str) -> Step:
-    output = f"{run_dir}/average.pt"
-    about = {"": run_dir, **dict(recipe.average.wanted), "output": output, "fewer": recipe.average.fewer}
-    files = {"inputs": [f"{run_dir}/checkpoint_last.pt"], "outputs": [output]}
-    return step_of_ours("average", "", ["average"], checkpoints.average, about, **files)
-
-
-def _record_step(recipe: recipes.Recipe, run_dir: str, output: str) -> Step:
-    scale = recipe.scale if recipe.scale != "full" else None
-    about = {"": recipe.given, "scale": scale, "seed": recipes.variant_seed(recipe)}
-    about |= {"run-dir": run_dir, "output": output}
-    files = {"inputs": [f"{run_dir}/run.json", f"{run_dir}/scores"], "outputs": [output]}
-    return step_of_ours("record", "", ["record"], recording.write_record, about, **files)
-
-
 def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Step]:
-    """Train the recipe that this one starts from, in its usual place; turn its checkpoint into this architecture."""
+    """Train the recipe that this one starts from, in its usual place; turn its checkpoint into this architecture.
+
+    The output of the last step is the checkpoint that training begins from.
+    """
     start = recipe.train.start
     if start is None:
         return []
-    source, output = _start_files(recipe, run_dir)
     other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.start_seed)
-    folder = recipes.ROOT / Path(source).parent
-    if "train" in records.read_stamps(folder) and (finished := records.read_run(folder)):
+    folder = recipes.default_run_dir(other)
+    source, output = f"{folder}/{start.checkpoint}", f"{run_dir}/start.pt"
+    finished = records.read_run(recipes.ROOT / folder)
+    if finished and "train" in records.read_stamps(recipes.ROOT / folder):
         place = replace(place, precision=finished["precision"])  # a finished training serves, whatever its precision
     elif place.precision == "bf16" and training.is_of_fairseq(other.train.arch):
         place = replace(place, precision="fp32")  # fairseq would take bf16 for a TPU
@@ -111,29 +107,28 @@ def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Ste
     return found
 
 
-def _start_files(recipe: recipes.Recipe, run_dir: str) -> tuple[str, str]:
-    """The checkpoint of the other recipe, and the one that training begins from."""
-    start = recipe.train.start
-    other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.start_seed)
-    source = f"{recipes.default_run_dir(other)}/{start.checkpoint}"
-    return source, f"{run_dir}/start.pt" if start.warm_start else source
-
-
-@dataclass
+@dataclass(frozen=True)
 class Run:
-    """A run of a recipe in a folder.
+    """A run of a recipe in a folder, and which of its steps are to be done.
 
     Args:
         recipe: what to do.
         place: where training goes on.
         run_dir: the folder, absolute or from the top of the repository.
         record: the record's file, if it is not ``record.json`` in the folder.
+        first: the step to begin with; it and the later ones are done again, the earlier ones are not looked at. A
+            finished training is kept, since another one belongs in another folder.
+        last: the step to end with.
+        trained: keep the training that is there, even if its flags were others.
     """
 
     recipe: recipes.Recipe
     place: Place
     run_dir: str
     record: str = ""
+    first: Optional[str] = None
+    last: Optional[str] = None
+    trained: bool = False
 
     @property
     def folder(self) -> Path:
@@ -145,81 +140,81 @@ class Run:
         """The recipe and the seed, for headings."""
         return f"{self.recipe.name}, seed {self.recipe.trained_seed}"
 
-    def words(self, *options: str) -> list[str]:
-        """The command that does this run, with more options of ``ode-transformer run``."""
-        words = [*OURS, "run", self.recipe.given, *recipes.variant(self.recipe), "--run-dir", self.run_dir]
-        words += ["--record", self.record] if self.record else []
-        words += ["--user-dir", self.recipe.user_dir] if self.recipe.user_dir else []
-        return [*words, *options, *self.place.options, *(["--", *self.place.flags] if self.place.flags else [])]
+    @property
+    def begun(self) -> bool:
+        """Whether the folder holds files of a training that must not be mixed with another's."""
+        return any(self.folder.glob("checkpoint*.pt")) or "train" in records.read_stamps(self.folder)
+
+    def words(self) -> list[str]:
+        """The command that does this run."""
+        options = {"--run-dir": self.run_dir, "--record": self.record, "--user-dir": self.recipe.user_dir}
+        options |= {"--from": self.first, "--until": self.last}
+        words = [*OURS, "run", self.recipe.given, *recipes.variant(self.recipe)]
+        words += [word for option, value in options.items() if value for word in (option, value)]
+        words += [*["--trained"] * self.trained, *self.place.options]
+        return [*words, "--", *self.place.flags] if self.place.flags else words
 
     def steps(self) -> list[Step]:
-        """The steps, in order."""
+        """All steps, in order."""
         return steps(self.recipe, self.place, self.run_dir, self.record)
 
-    def chosen(self, first: Optional[str], last: Optional[str]) -> set[str]:
-        """The names of steps from one to another.
+    @functools.cached_property
+    def chosen(self) -> list[str]:
+        """The names of the steps from ``first`` to ``last``.
 
         Raises:
             RunError: there is no such step, or the last is before the first.
         """
         names = list(dict.fromkeys(step.name for step in self.steps()))
-        for option, name in (("--from", first), ("--until", last)):
+        for option, name in (("--from", self.first), ("--until", self.last)):
             if name is not None and name not in names:
                 raise RunError(f"{option} {name}: must be one of {', '.join(names)}")
-        found = names[names.index(first or names[0]) : names.index(last or names[-1]) + 1]
+        found = names[names.index(self.first or names[0]) : names.index(self.last or names[-1]) + 1]
         if not found:
-            raise RunError(f"--from {first} --until {last}: the first step must not come after the last")
-        return set(found)
+            raise RunError(f"--from {self.first} --until {self.last}: the first step must not come after the last")
+        return found
 
-    def go(self, first: Optional[str] = None, last: Optional[str] = None, trained: bool = False) -> None:
-        """Do the steps that are not done yet.
-
-        Args:
-            first: the step to begin with; it and the later ones are done again, the earlier ones are not looked at. A
-                finished training is kept, since another one belongs in another folder.
-            last: the step to end with.
-            trained: keep the training that is there, even if its flags were others.
+    def go(self) -> None:
+        """Do the chosen steps that are not done yet.
 
         Raises:
             RunError: a step failed, or the folder holds another run.
         """
-        chosen = self.chosen(first, last)
-        if not self.place.alone and ("average" in chosen or "train" not in chosen):
+        if not self.place.alone and ("average" in self.chosen or "train" not in self.chosen):
             raise RunError(
                 "several tasks of one job can only train: give them --until train, then run once, alone, with --trained"
             )
         try:
-            self._go(chosen, first, trained)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # Of the tasks of one job the first holds the lock.
+            with processes.alone_in(self.folder) if self.place.rank == 0 else contextlib.nullcontext(-1) as lock:
+                self._go(lock)
         except OSError as error:  # a full disk, a folder that is not the user's
             raise RunError(f"{self.run_dir}: {error}") from error
 
-    def _go(self, chosen: set[str], first: Optional[str], trained: bool) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        # Of the tasks of one job the first holds the lock.
-        with processes.alone_in(self.folder) if self.place.rank == 0 else contextlib.nullcontext(-1) as lock:
-            stamps = records.read_stamps(self.folder)
-            if first:
-                keys = [step.key for step in self.steps() if step.name in chosen and step.name != "train"]
-                stamps = {key: stamp for key, stamp in stamps.items() if key not in keys}
-                write_json(self.folder / "steps.json", stamps)
-            self.check_flags(chosen, trained)  # before the data are prepared, too
-            for step in self.steps():
-                if step.name not in chosen or (not self.place.alone and step.name != "train"):
-                    continue
-                if step.name == "train":
-                    self._train(step, stamps, trained, "average" in chosen, lock)
-                elif not self._is_done(step, stamps):
-                    if step.name in EVALUATION and (self.folder / "average.pt").is_file():
-                        check([self.folder / "average.pt"], self.recipe, step.part)
-                    processes.say(f"\n== {self.title}: {step.key}")
-                    do = {"average": self._average, **dict.fromkeys(EVALUATION, self._compute)}.get(step.name, execute)
-                    seconds = do(step, lock)
-                    if step.name == "generate":  # what translates with this model later searches as its scores did
-                        runs.note_decoding(self.folder, self.recipe)
-                    self._stamp(step, stamps, seconds)
+    def _go(self, lock: int) -> None:
+        stamps = records.read_stamps(self.folder)
+        wanted = [step for step in self.steps() if step.name in self.chosen]
+        if self.first:
+            again = [step.key for step in wanted if step.name != "train"]
+            stamps = {key: stamp for key, stamp in stamps.items() if key not in again}
+            write_json(self.folder / "steps.json", stamps)
+        self.check_flags()  # before the data are prepared, too
+        for step in wanted:
+            if step.name == "train":
+                self._train(step, stamps, lock)
+            elif self.place.alone and not self._is_done(step, stamps):
+                if step.name in EVALUATION and (self.folder / "average.pt").is_file():
+                    check([self.folder / "average.pt"], self.recipe, step.part)
+                processes.say(f"\n== {self.title}: {step.key}")
+                do = {"average": self._average, **dict.fromkeys(EVALUATION, self._compute)}.get(step.name, execute)
+                seconds = do(step, lock)
+                if step.name == "generate":  # what translates with this model later searches as its scores did
+                    runs.note_decoding(self.folder, self.recipe)
+                self._stamp(step, stamps, seconds)
 
     def _is_done(self, step: Step, stamps: Mapping[str, Any]) -> bool:
-        if step.name == "start" and _begun(self.folder):
+        if step.name == "start" and self.begun:
             return True
         stamp = stamps.get(step.key)
         there = all((recipes.ROOT / path).exists() for path in step.outputs)
@@ -244,59 +239,58 @@ class Run:
         if self.place.rank == 0:
             write_json(self.folder / "steps.json", stamps)
 
-    def check_flags(self, chosen: Collection[str], trained: bool) -> None:
+    def check_flags(self) -> None:
         """Check the flags of the chosen steps, if they begin a training.
 
         Raises:
             FlagError: a program refuses them.
         """
-        if "train" in chosen and not trained and not _begun(self.folder):
-            command_lines.check(step for step in self.steps() if step.name in chosen)
+        if "train" in self.chosen and not self.trained and not self.begun:
+            command_lines.check(step for step in self.steps() if step.name in self.chosen)
 
-    def check_own(self, trained: bool = False) -> None:
+    def check_own(self) -> None:
         """Check that what is in the folder is of this run.
-
-        Args:
-            trained: a training with other flags may be there.
 
         Raises:
             OtherRunError: it is of another one.
         """
-        name, run, begun = self.run_dir, records.read_run(self.folder), _begun(self.folder)
-        if begun and run is None:
+        name, run = self.run_dir, records.read_run(self.folder)
+        if self.begun and run is None:
             raise OtherRunError(
                 f"{name} holds checkpoints and no run.json, so they belong to another run; take another --run-dir"
             )
         if run is None and self.place.rank == 0 and (self.folder / "train.log").exists():
             raise OtherRunError(f"{name} holds another run's train.log, without run.json; take another --run-dir")
-        if not begun:
+        if not self.begun:
             return
         matching.check_recipe(run, name, self.recipe)
         if name == recipes.default_run_dir(self.recipe):
             matching.check_file(run, name, self.recipe)
         (command,) = (step.command for step in self.steps() if step.name == "train")
-        if not trained and (others := command_lines.differing(run["command"], command)):
+        if not self.trained and (others := command_lines.differing(run["command"], command)):
             line = shlex.join(run["command"])
             raise OtherRunError(f"{name} holds another run, {others}; take another --run-dir. It was made by:\n{line}")
 
-    def _train(self, step: Step, stamps: dict[str, Any], trained: bool, average: bool, lock: int) -> None:
+    def _train(self, step: Step, stamps: dict[str, Any], lock: int) -> None:
         """Train once, or resume an interrupted training."""
-        name, data = self.run_dir, recipes.ROOT / self.recipe.data.directory
-        run, begun = records.read_run(self.folder), _begun(self.folder)
-        if trained and "train" not in stamps:
+        from ... import checkpoints
+
+        name, data, writes = self.run_dir, recipes.ROOT / self.recipe.data.directory, self.place.rank == 0
+        run, begun, done = records.read_run(self.folder), self.begun, "train" in stamps
+        if self.trained and not done:
             raise RunError(f"--trained: {name} holds no finished training")
-        self.check_own(trained)
-        if (data / "manifest.json").is_file() and self.place.rank == 0:
+        self.check_own()
+        if writes and (data / "manifest.json").is_file():
             read_manifest(data)
-        if self.place.rank == 0 and self.recipe.generate:
+        if writes and self.recipe.generate:
             check_units(self.recipe)
-        if self.place.rank == 0 and "train" not in stamps:
+        if writes and not done:
             binarised.check_data(data)
         if begun and data.is_dir() and runs.dictionaries(data) != run["dictionaries"]:
             raise OtherRunError(
                 f"{name} was trained with other dictionaries than {data} holds now; take another --run-dir"
             )
-        if "train" in stamps:
+        if done:
             processes.say(f"{name} is trained")
             return
         for start in step.inputs[1:]:
@@ -305,45 +299,37 @@ class Run:
                 raise RunError(f"{start}: not there; on several nodes it has to be made before, by:\n{lines}")
         if not data.is_dir():
             raise RunError(f"{data}: no such folder; this should have made it: {self.recipe.data.prepare}")
-        updates, enough = self._begin(step, run if begun else None, average)
-        if enough:
+        config = command_lines.configuration([*step.command[1:], *step.where])
+        updates = checkpoints.resume_point(self.folder, mend=writes)
+        if config.optimization.max_update and updates >= config.optimization.max_update:
             processes.say(f"{name} has its {updates} updates")
             self._stamp(step, stamps, 0)
             return
+        if writes:
+            if not begun:
+                self._check_average(config)
+                (self.folder / "train.log").unlink(missing_ok=True)  # of nothing that is left
+                start, more = next(iter(step.inputs[1:]), None), training.split(self.place.flags)[1]
+                run = runs.describe(self.recipe, step.command, config, start, more)
+            runs.begin(self.folder, run, self.place.devices, step.where)
         processes.say(f"\n== {self.title}: train")
         self._stamp(step, stamps, self._compute(step, lock))
+
+    def _check_average(self, config: Any) -> None:
+        """Say what training may not leave for the average; that it cannot is an error where averaging is asked for."""
+        try:
+            doubt = schedule.check_average(self.recipe, config)
+        except RunError as error:
+            if "average" in self.chosen:
+                raise
+            doubt = str(error)
+        if doubt:
+            processes.say(f"warning: {doubt}")
 
     def _compute(self, step: Step, lock: int) -> float:
         """Execute a step that trains, translates or validates; on a CPU, a program gets as many threads as are free."""
         alone = self.place.cpu and step.call is None  # a function runs in this process
         return execute(on_free_cores(step) if alone else step, lock)
-
-    def _begin(self, step: Step, run: Optional[dict[str, Any]], average: bool) -> tuple[int, bool]:
-        """Check that training can begin or resume, and note it; the updates that are done, and whether they are all."""
-        from ... import checkpoints
-
-        config = command_lines.configuration([*step.command[1:], *step.where])
-        updates = checkpoints.resume_point(self.folder, mend=self.place.rank == 0)
-        if config.optimization.max_update and updates >= config.optimization.max_update:
-            return updates, True
-        if self.place.rank == 0:
-            if run is None:
-                self._check_average(config, average)
-                (self.folder / "train.log").unlink(missing_ok=True)  # of nothing that is left
-                start = next(iter(step.inputs[1:]), None)
-                more = training.split(self.place.flags)[1]
-                run = runs.describe(self.recipe, step.command, config, start, more)
-            runs.begin(self.folder, run, self.place.devices, step.where)
-        return updates, False
-
-    def _check_average(self, config: Any, average: bool) -> None:
-        try:
-            if doubt := schedule.check_average(self.recipe, config):
-                processes.say(f"warning: {doubt}")
-        except RunError as error:
-            if average:
-                raise
-            processes.say(f"warning: {error}")
 
     def _average(self, step: Step, lock: int) -> float:
         """Average; a training that left fewer checkpoints than that takes is kept, and the user told what to change."""
@@ -360,13 +346,8 @@ class Run:
             ) from error
 
 
-def _begun(folder: Path) -> bool:
-    """Whether the folder holds files of a training that must not be mixed with another's."""
-    return any(folder.glob("checkpoint*.pt")) or "train" in records.read_stamps(folder)
-
-
 def on_free_cores(step: Step) -> Step:
-    """A step that computes on a CPU, with as many threads as there are free cores; the user is told how many."""
+    """Return a step that computes on a CPU, with as many threads as there are free cores; the user is told how many."""
     variables, chosen = processors.threads(os.environ)
     processes.say(chosen)
     return replace(step, environment={**step.environment, **variables})
@@ -389,8 +370,7 @@ def execute(step: Step, lock: int = -1) -> float:
         step.call()
     else:
         path = recipes.ROOT / step.log if step.log else None
-        status = processes.launch(step.words, processes.environment(step.environment), path, lock)
-        if status:
+        if status := processes.launch(step.words, processes.environment(step.environment), path, lock):
             if path and (diverged := logs.divergence(path)):
                 raise RunError(f"{step.key}: {diverged}. What it said is in {step.log}")
             more = f"; what it said is in {step.log}" if step.log else ""
@@ -400,25 +380,6 @@ def execute(step: Step, lock: int = -1) -> float:
         with contextlib.suppress(OSError):  # there are others
             (recipes.ROOT / source).parent.rmdir()
     return time.monotonic() - began
-
-
-def prepare(wanted: Sequence[Run]) -> dict[str, OdeTransformerError]:
-    """Prepare the data of runs, those of several once, before several need them at a time.
-
-    Returns:
-        the error of each run whose data could not be prepared, by its folder.
-    """
-    found: dict[tuple[str, ...], tuple[Step, list[str]]] = {}
-    for one in wanted:
-        step = one.steps()[0]
-        found.setdefault(tuple(step.command), (step, []))[1].append(one.run_dir)
-    failed: dict[str, OdeTransformerError] = {}
-    for step, folders in found.values():
-        try:
-            execute(step)
-        except OdeTransformerError as error:
-            failed |= dict.fromkeys(folders, error)
-    return failed
 
 
 def check(models: Sequence[Path], recipe: recipes.Recipe, subset: str = "") -> None:
@@ -435,28 +396,29 @@ def run(
     first: Optional[str] = None,
     last: Optional[str] = None,
     trained: bool = False,
-    scale: str = "full",
     seeds: Sequence[int] = (),
-    run_dir: Optional[str] = None,
-    record: Optional[str] = None,
-    jobs: int = 1,
+    run_dir: Optional[str | Path] = None,
+    record: Optional[str | Path] = None,
     dry_run: bool = False,
+    scale: str = "full",
+    jobs: int = 1,
     flags: Sequence[str] = (),
     **place: Any,
 ) -> list[Run]:
     """Run recipes from data to a record.
 
     Args:
-        names: of recipes.
-        first: the step to begin with, see :meth:`Run.go`.
-        last: the step to end with.
-        trained: keep the training that is there, even if its flags were others.
-        scale: of the recipes.
-        seeds: one run for each; by default those of the recipe.
-        run_dir: the folder of a single run.
-        record: the file of a single run's record.
-        jobs: how many runs go on at a time.
-        dry_run: check the flags and print the commands only.
+        names: a name that ``ode-transformer recipe list`` prints; or a YAML file, FILE.yaml or FILE.yaml/ROW.
+        first: begin with this step; it and the steps after it are done again, except a training.
+        last: end with this step: prepare, start, train, average, generate or validate, score, record.
+        trained: keep the finished training in the folder, even if it was trained with other flags than those given now.
+        seeds: seeds of the training, one run for each (default: the recipe's).
+        run_dir: where the files of a single run go (default: runs/RECIPE).
+        record: where the record of a single run goes (default: record.json in its folder).
+        dry_run: check the flags, and print the commands only.
+        scale: small: a rehearsal.
+        jobs: runs that go on at a time, each with GPUs of its own (--devices, by default its share), or with a share
+            of the cores.
         flags: of fairseq-train, besides the recipes'.
         place: what :func:`.training.place_here` takes: ``devices``, ``cpu``, ``precision`` and ``torchrun``.
 
@@ -472,39 +434,38 @@ def run(
             f"--run-dir and --record: must be given for a single run, not for {len(wanted)}; give one recipe and one "
             "--seed"
         )
-    found: list[Run] = []
+    file, found = str(Path(record).absolute()) if record else "", []
     for recipe in wanted:
         folder = runs.folder_of(run_dir) if run_dir else recipes.default_run_dir(recipe)
         runs.check_folder(folder)
         if folder in (other.run_dir for other in found):
             raise RunError(f"{recipe.given}: would share {folder} with another run; run it by itself, with --run-dir")
-        one = Run(recipe, Place(), folder, str(Path(record).absolute()) if record else "")
-        trains = "train" in one.chosen(first, last) and not trained
+        one = Run(recipe, Place(), folder, file, first, last, trained)
+        trains = "train" in one.chosen and not trained
         if flags and not trains:
             raise RunError(
                 f"-- {shlex.join(flags)}: are flags of fairseq-train, and this trains nothing; to translate with "
                 "other flags, use ode-transformer generate"
             )
-        one.place = training.place_here(recipe, trains=trains, jobs=jobs, flags=flags, dry_run=dry_run, **place)
-        found.append(one)
+        its = training.place_here(recipe, trains=trains, jobs=jobs, flags=flags, dry_run=dry_run, **place)
+        found.append(replace(one, place=its))
     with contextlib.chdir(recipes.ROOT), processes.terminable():
         if dry_run:
             for one in found:
-                chosen = one.chosen(first, last)
-                one.check_flags(chosen, trained)
-                print(printed((step for step in one.steps() if step.name in chosen), f"{one.title}: "))
+                one.check_flags()
+                print(printed((step for step in one.steps() if step.name in one.chosen), f"{one.title}: "))
             return []
         if len(found) == 1:
-            found[0].go(first, last, trained)
+            found[0].go()
         else:
             processes.say(plan.line([one.recipe for one in found], jobs))
-            if failed := several(found, jobs, first, last, trained):
+            if failed := several(found, jobs):
                 each = [f"{folder}: {error}" for folder, error in failed.items()]
                 raise RunError("\n".join([f"{len(failed)} of {len(found)} runs failed:", *each]))
-        if not all("record" in one.chosen(first, last) for one in found):
+        if not all("record" in one.chosen for one in found):
             return []
         for one in found:
-            if own_text(one.recipe):
+            if one.recipe.generate and "ode_transformer prepare " in one.recipe.data.prepare:  # raw text is translated
                 plugin = ["--user-dir", one.recipe.user_dir] if one.recipe.user_dir else []
                 processes.say(f"Next:\n{shlex.join(['ode-transformer', 'translate', *plugin, one.run_dir])} FILE")
     return found
@@ -529,12 +490,7 @@ def _wanted(names: Sequence[str], scale: str, seeds: Sequence[int]) -> list[reci
 
 
 def several(
-    found: Sequence[Run],
-    jobs: int = 1,
-    first: Optional[str] = None,
-    last: Optional[str] = None,
-    trained: bool = False,
-    seconds_left: Optional[Callable[[], float]] = None,
+    found: Sequence[Run], jobs: int = 1, seconds_left: Optional[Callable[[], float]] = None
 ) -> dict[str, OdeTransformerError]:
     """Do runs, one after another in this process or some at a time, each in a process with GPUs or cores of its own.
 
@@ -545,32 +501,36 @@ def several(
         the error of each run that failed, by its folder.
     """
     failed: dict[str, OdeTransformerError] = {}
-    able, here = [], jobs == 1 and seconds_left is None
+    here, preparations = jobs == 1 and seconds_left is None, {}
     for one in found:
         try:
             if here:
-                one.go(first, last, trained)
-            elif not trained and "train" in one.chosen(first, last):
+                one.go()
+                continue
+            if "train" in one.chosen and not one.trained:
                 one.check_own()
-            able.append(one)
+            if "prepare" in one.chosen:  # once for all that need it
+                step = one.steps()[0]
+                preparations.setdefault(tuple(step.command), (step, []))[1].append(one.run_dir)
         except OdeTransformerError as error:
             failed[one.run_dir] = error
-    if here or not able:
+    if here:
         return failed
-    failed |= prepare([one for one in able if "prepare" in one.chosen(first, last)])
-    if not (able := [one for one in able if one.run_dir not in failed]):
-        return failed
-    share, gpus = max(one.place.devices for one in able), training.visible_gpus()
-    steps_ = [*["--from", first] * bool(first), *["--until", last] * bool(last), *["--trained"] * trained]
+    for step, folders in preparations.values():
+        try:
+            execute(step)
+        except OdeTransformerError as error:
+            failed |= dict.fromkeys(folders, error)
+    able = [one for one in found if one.run_dir not in failed]
+    share, gpus = max((one.place.devices for one in able), default=1), training.visible_gpus()
 
     def start(one: Run, place: int) -> subprocess.Popen:
-        words = one.words(*steps_)
         if one.place.cpu or not gpus:
             variables = {processors.VARIABLE: str(max(1, processors.usable() // jobs))}
         else:
             chosen = (gpus[(place * share + i) % len(gpus)] for i in range(one.place.devices))
             variables = {"CUDA_VISIBLE_DEVICES": ",".join(chosen)}
-        log = one.folder / "run.log"
+        words, log = one.words(), one.folder / "run.log"
         processes.say(f"+ {shlex.join(words)} >>{shlex.quote(str(log))}")
         return processes.start(words, processes.environment(variables), log)
 
@@ -589,11 +549,6 @@ def load_plugins(names: Iterable[str]) -> None:
     """Load the plugins of recipes, which are code like the recipes themselves, before the models are imported."""
     for user_dir in dict.fromkeys(filter(None, map(recipes.user_dir, names))):
         plugins.load(recipes.ROOT / user_dir)
-
-
-def own_text(recipe: recipes.Recipe) -> bool:
-    """Whether ``ode-transformer prepare`` makes the data of a recipe, so that raw text can be translated."""
-    return recipe.generate is not None and "ode_transformer prepare " in recipe.data.prepare
 
 
 def printed(found: Iterable[Step], title: str = "") -> str:

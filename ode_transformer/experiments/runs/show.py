@@ -3,8 +3,9 @@
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Optional
 
 from ... import plugins
@@ -18,7 +19,12 @@ _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")  # of a 
 
 
 def list_recipes(prefix: str = "", paper: bool = False) -> None:
-    """Print the names of recipes, and what they are; arguments are those of :func:`.recipes.listed`."""
+    """Print the names of recipes, and what they are.
+
+    Args:
+        prefix: how their names begin (default: all).
+        paper: only those that reproduce a row of a paper.
+    """
     found = recipes.listed(prefix, paper=paper)
     width = max(map(len, found))
     print("\n".join(f"{name:{width}}  {description}" for name, description in found.items()))
@@ -30,23 +36,24 @@ def show(
     seed: Optional[int] = None,
     devices: Optional[int] = None,
     precision: Optional[str] = None,
-    run_dir: Optional[str] = None,
+    run_dir: Optional[str | Path] = None,
 ) -> None:
-    """Print a recipe as a person reads it: what it is, the paper's numbers, what runs take, and all commands."""
+    """Print a recipe as a person reads it: what it is, the paper's numbers, what runs take, and all commands.
+
+    Args:
+        name: its name, as ``ode-transformer recipe list`` prints it; or a YAML file, FILE.yaml or FILE.yaml/ROW.
+        scale: of the recipe.
+        seed: of training.
+        devices: devices that train together (default: as many as the paper's).
+        precision: of training (default: the paper's).
+        run_dir: where the run's files go (default: runs/RECIPE).
+    """
     recipe = recipes.load(name, scale=scale, seed=seed)
     # On the paper's GPUs, unless others are asked for.
     devices = devices or (recipe.devices if recipe.scale == "full" else None) or 1
     place = Place(devices=devices, precision=precision or recipe.train.precision)
-    lines = [f"# {recipe.name}: {recipe.description}"]
-    if recipe.scale == "small":
-        lines.append(
-            "# A rehearsal on little text, of the same architecture and depth but narrow: no result of the paper."
-        )
-    else:
-        lines += _about(recipe, place.devices, place.precision)
-        lines.append(f"# plan: {plan.line([recipe] * max(1, len(recipe.seeds)))}")
-    lines += runner.printed(runner.steps(recipe, place, run_dir or "")).splitlines()
-    print("\n".join(map(_wrapped, lines)))
+    steps = runner.printed(runner.steps(recipe, place, str(run_dir or "")))
+    print("\n".join(map(_wrapped, [*(f"# {line}" for line in _about(recipe, place)), *steps.splitlines()])))
 
 
 def _wrapped(line: str) -> str:
@@ -70,36 +77,41 @@ def _wrapped(line: str) -> str:
     return " \\\n".join(lines)
 
 
-def _about(recipe: recipes.Recipe, devices: int, precision: str) -> list[str]:
-    """The paper's numbers and hardware, the size of an update, and what we chose."""
-    lines = []
+def _about(recipe: recipes.Recipe, place: Place) -> Iterator[str]:
+    """What a recipe is: the paper's numbers and hardware, the size of an update, what we chose, and what runs take."""
+    yield f"{recipe.name}: {recipe.description}"
+    if recipe.scale == "small":
+        yield "A rehearsal on little text, of the same architecture and depth but narrow: no result of the paper."
+        return
     for paper in recipe.paper:
-        scores = [f"{value} {metric} on {t}" for t, found in paper.scores.items() for metric, value in found.items()]
-        details = [
-            paper.parameters and f"{paper.parameters} parameters",
-            paper.updates and f"trained for {paper.updates}",
-        ]
-        lines.append(f"# paper: {', '.join(filter(None, [*scores, *details]))} ({paper.table}, {paper.row})")
+        found = [f"{value} {metric} on {t}" for t, scores in paper.scores.items() for metric, value in scores.items()]
+        found += [f"{paper.parameters} parameters"] if paper.parameters else []
+        found += [f"trained for {paper.updates}"] if paper.updates else []
+        yield f"paper: {', '.join(found)} ({paper.table}, {paper.row})"
     if recipe.hardware:
-        lines.append(f"# hardware: {recipe.hardware}")
-    size = [f"up to {recipe.train.flags[k]:,} {unit}" for k, unit in
-            (("max-tokens", "tokens"), ("batch-size", "examples")) if recipe.train.flags.get(k)]  # fmt: skip
-    lines.append(
-        f"# an update: {recipe.train.batches} batch{'es' * (recipe.train.batches > 1)} of {' and '.join(size)}; "
-        f"on {devices} GPU{'s' * (devices > 1)} each takes {recipe.train.batches / devices:g}, in {precision}"
+        yield f"hardware: {recipe.hardware}"
+    batches, units = recipe.train.batches, {"max-tokens": "tokens", "batch-size": "examples"}
+    sizes = [f"up to {recipe.train.flags[k]:,} {unit}" for k, unit in units.items() if recipe.train.flags.get(k)]
+    yield (
+        f"an update: {batches} batch{'es' * (batches > 1)} of {' and '.join(sizes)}; on {place.devices} "
+        f"GPU{'s' * (place.devices > 1)} each takes {batches / place.devices:g}, in {place.precision}"
     )
     if recipe.seeds:
-        lines.append(f"# seeds: {', '.join(map(str, recipe.seeds))}")
+        yield f"seeds: {', '.join(map(str, recipe.seeds))}"
     if recipe.search:
         space = replace(recipe.search, seeds=recipe.search.seeds or recipe.seeds or [recipe.own_seed])
         parts = {**space.values, "seeds": space.seeds}
         said = "; ".join(f"{name} {', '.join(map(str, values))}" for name, values in parts.items())
-        lines.append(f"# search: {said} ({space.trainings} trainings, `ode-transformer grid {recipe.given}`)")
-    return lines + [f"# note: {line}" for line in recipe.note.splitlines()]
+        yield f"search: {said} ({space.trainings} trainings, `ode-transformer grid {recipe.given}`)"
+    yield from (f"note: {line}" for line in recipe.note.splitlines())
+    yield f"plan: {plan.line([recipe] * max(1, len(recipe.seeds)))}"
 
 
 def check(files: Sequence[str] = ()) -> None:
     """Read every recipe of this package, or of files elsewhere, and its flags; print their names.
+
+    Args:
+        files: files of recipes of your own, instead of this package's.
 
     Raises:
         RecipeError: one is not sound.

@@ -95,10 +95,13 @@ def place_here(
         recipe: what is run.
         trains: whether training is among the steps.
         jobs: how many runs go on at a time, each with devices of its own.
-        devices: how many train together; by default as many as are here and divide the recipe's batches.
-        cpu: whether no GPU is to be used.
+        devices: GPUs that train together; the update frequency follows from it, so that an update sees as much text on
+            any number of GPUs (default: as many of this machine's as divide the batches; under Slurm or with NNODES
+            all of the job's).
+        cpu: do not use GPUs.
         precision: by default the recipe's on GPUs, fp32 on a CPU.
-        torchrun: whether torchrun starts the processes.
+        torchrun: start the processes with torchrun instead of fairseq; for several machines, variables NNODES,
+            NODE_RANK (or Slurm's), MASTER_ADDR and MASTER_PORT.
         flags: of fairseq-train, besides the recipe's.
         dry_run: whether commands are printed only, for a machine that may be another.
 

@@ -21,12 +21,6 @@ SEED = {"seed": {"type": int}}
 FILLED = {"output_dir": {"type": Path}}  # which may hold other files
 
 
-def main(args: argparse.Namespace) -> int:
-    """Run a command; the exit status."""
-    args.step(args)
-    return 0
-
-
 def _show_counts(args: argparse.Namespace, counts: Mapping[str, int]) -> None:
     for name, count in counts.items():
         print(f"{name}: {count:,} examples", file=sys.stderr)

@@ -114,7 +114,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     def command(name: str, run: Callable[[argparse.Namespace], None], what: str = "") -> argparse.ArgumentParser:
         found = commands.add_parser(name, help=what or run.__doc__, description=what or run.__doc__)
-        found.set_defaults(step=run)
+        found.set_defaults(run=run)
         return found
 
     take_arguments(sub := command("describe", _describe), describe, "data", tokenise=None, **langs)
@@ -170,12 +170,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub = command(name, lambda args: None, inspect.getdoc(function).partition("\n\n")[0])
         take_arguments(sub, function, first, **langs, **more, **filled)
         call(sub, function)
-
-
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer text``; the exit status."""
-    args.step(args)
-    return 0
 
 
 def add_corpus_arguments(parser: argparse.ArgumentParser) -> None:
