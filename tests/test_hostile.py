@@ -323,44 +323,6 @@ def test_plain_yaml_is_yaml(tmp_path):
         assert plain_yaml.read(path) == yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
-RECIPE = {
-    "description": "x",
-    "data": {"prepare": "true", "directory": "data-bin/x", "source": "de", "target": "en"},
-    "train": {"arch": "macaron_tiny", "batches": 1},
-    "average": {"best": 1},
-    "generate": {"subsets": {"test": "test"}, "beam": 1, "lenpen": 1.0},
-}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"train": {"arch": "x", "batches": 99_999_999_999}}, "train.batches must be at least 1 and at most 100000"),
-        ({"name": "../../x"}, r"name '\.\.'"),
-        ({"generate": RECIPE["generate"] | {"subsets": {"../test": "t"}}}, r"subsets '\.\./test'"),
-        ({"train": {"arch": "x", "batches": 1, "start": {"recipe": "a", "checkpoint": "../x.pt"}}}, "start.checkpoint"),
-        ({"data": 5}, "data must be a mapping"),
-    ],
-)
-def test_values_of_recipes_without_bounds(tmp_path, change, message):
-    path = tmp_path / "recipe.yaml"
-    path.write_text(yaml.safe_dump(RECIPE))
-    recipes.load(str(path))
-    path.write_text(yaml.safe_dump({**RECIPE, **change}))
-    for scale in recipes.SCALES if "data" in change and change["data"] == 5 else ("full",):
-        with pytest.raises(recipes.RecipeError, match=message):
-            recipes.load(str(path), scale=scale)
-
-
-def test_chains_have_an_end(tmp_path):
-    rows = {f"r{i}": {"train": {"start": {"recipe": f"r{i + 1}"}}} for i in range(12)} | {"r12": {}}
-    (tmp_path / "starts.yaml").write_text(yaml.safe_dump({**RECIPE, "rows": rows}))
-    with pytest.raises(recipes.RecipeError, match="a chain of more than 8 recipes"):
-        recipes.load(str(tmp_path / "starts.yaml/r0"))
-    with pytest.raises(recipes.RecipeError, match="must be a name below configs/"):
-        recipes.load("../setup")
-
-
 # Records
 
 

@@ -382,15 +382,17 @@ def printed(scores):
     return lambda tree: tree.update(paper=[{"table": "T", "row": "r", "scores": scores}])
 
 
-def load(tmp_path, tree):
+def load(tmp_path, tree, **which):
     (tmp_path / "r.yaml").write_text(tree if isinstance(tree, str) else yaml.safe_dump(tree))
-    return recipes.load(str(tmp_path / "r.yaml"))
+    return recipes.load(str(tmp_path / "r.yaml"), **which)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda t: t.update(trian={}), r"unknown key trian; known: .*train"),
+        (lambda t: t.update(name="../../x"), r"name '\.\.'"),
+        (lambda t: t.update(data=5), "data must be a mapping"),
         (lambda t: t["data"].pop("source"), r"data\.source is missing"),
         (lambda t: t["data"].update(directory="~/bin"), r"data: ~/bin: no shell reads the ~ here"),
         (lambda t: t.update(task="parsing"), r"task 'parsing': must be one of translation, language_modeling"),
@@ -402,7 +404,9 @@ def load(tmp_path, tree):
             r"train\.flags\.update-freq: is set by train\.batches",
         ),
         (lambda t: t["average"].update(best=1), r"average needs one of last_epochs, last_updates, best"),
-        (lambda t: t["train"].update(batches=0), r"train\.batches must be at least 1"),
+        (lambda t: t["train"].update(batches=99_999_999_999), r"train\.batches must be at least 1 and at most 100000"),
+        (lambda t: t["train"].update(start={"recipe": "a", "checkpoint": "../x.pt"}), r"start\.checkpoint"),
+        (lambda t: t["generate"].update(subsets={"../test": "t"}), r"subsets '\.\./test'"),
         (lambda t: t["train"].update(precision="fp8"), r"train\.precision 'fp8': must be one of fp32"),
         (lambda t: t.update(extends="x.yaml"), r"'x\.yaml': there is neither .*/x\.yaml nor .*/configs/x\.yaml$"),
         (lambda t: t.update(extends="r.yaml"), r"extends itself"),
@@ -465,10 +469,13 @@ def test_a_row_that_is_added_to_another_says_so(tmp_path, capsys):
         assert not recipes.added_to(name)
 
 
-@pytest.mark.parametrize("text", ["- a list", "a: [", ""])
+@pytest.mark.parametrize("text", ["- a list", "a: [", "", "data: 5"])
 def test_a_file_that_is_no_recipe_is_named(tmp_path, text):
-    with pytest.raises(RecipeError, match=r"r\.yaml"):
-        load(tmp_path, text)
+    for scale in recipes.SCALES:
+        with pytest.raises(RecipeError, match=r"r\.yaml"):
+            load(tmp_path, text, scale=scale)
+    with pytest.raises(RecipeError, match="must be a name below configs/"):
+        recipes.load("../setup")
 
 
 def test_a_path_into_the_recipes_is_the_recipe_of_that_name(monkeypatch):
@@ -594,6 +601,10 @@ def test_a_recipe_cannot_start_from_itself(tmp_path, monkeypatch, start):
         message = r"train\.start: recipes must not start from each other in a circle: .*two -> .*two$"
         with pytest.raises(RecipeError, match=message):
             recipes.load(name)
+    chain = {f"r{i}": {"train": {"start": {"recipe": f"r{i + 1}"}}} for i in range(12)} | {"r12": {}}
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(sound() | {"rows": chain}))
+    with pytest.raises(RecipeError, match="a chain of more than 8 recipes"):
+        recipes.load("r/r0")
 
 
 # Symbols of the papers' vocabularies, source and target; none where a table counts something else.

@@ -84,7 +84,7 @@ def user_dir(name: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _load(name: str, scale: str, seed: Optional[int], _before: tuple[str, ...]) -> Recipe:
+def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -> Recipe:
     path, title, row = files.find(name)
     tree = files.read(path)
     rows = tree.pop("rows", {"": {}})
@@ -106,32 +106,22 @@ def _load(name: str, scale: str, seed: Optional[int], _before: tuple[str, ...]) 
     tree["user_dir"] = tree.get("user_dir") or plugins.current()
     tree |= {"given": given, "scale": scale, "seed": seed}
     recipe = build(Recipe, {"name": title, **tree}, str(path), "")
-    if recipe.train.start and "/" not in recipe.train.start.recipe:
-        start = replace(recipe.train.start, recipe=f"{given.rpartition('/')[0]}/{recipe.train.start.recipe}")
-        recipe = replace(recipe, train=replace(recipe.train, start=start))
     checks.check(recipe, str(path))
-    if recipe.train.start:
-        _check_start(recipe, recipe.train.start, str(path), (*_before, given))
+    if start := recipe.train.start:
+        named = start.recipe if "/" in start.recipe else f"{given.rpartition('/')[0]}/{start.recipe}"
+        chain = (*before, given)  # of recipes that start from each other
+        if named in chain:
+            circle = " -> ".join((*chain, named))
+            raise RecipeError(f"{path}: train.start: recipes must not start from each other in a circle: {circle}")
+        if len(chain) > LONGEST_CHAIN:
+            raise RecipeError(
+                f"{path}: train.start: a chain of more than {LONGEST_CHAIN} recipes, {' -> '.join(chain)}"
+            )
+        recipe = replace(recipe, train=replace(recipe.train, start=replace(start, recipe=named)))
+        other = load(named, scale=scale, seed=recipe.start_seed, _before=chain)
+        if other.data != recipe.data and not start.other_data:
+            raise RecipeError(f"{path}: train.start.recipe {named!r} uses other data")
     return replace(recipe, seed=None) if seed == recipe.own_seed else recipe
-
-
-def _check_start(recipe: Recipe, start: Start, path: str, before: tuple[str, ...]) -> None:
-    """Check the recipe that another starts from.
-
-    Args:
-        recipe: the latter.
-        start: the former.
-        path: the file of the latter, for errors.
-        before: the recipes that start from each other, up to the latter.
-    """
-    if start.recipe in before:
-        circle = " -> ".join((*before, start.recipe))
-        raise RecipeError(f"{path}: train.start: recipes must not start from each other in a circle: {circle}")
-    if len(before) > LONGEST_CHAIN:
-        raise RecipeError(f"{path}: train.start: a chain of more than {LONGEST_CHAIN} recipes, {' -> '.join(before)}")
-    other = load(start.recipe, scale=recipe.scale, seed=recipe.start_seed, _before=before)
-    if other.data != recipe.data and not start.other_data:
-        raise RecipeError(f"{path}: train.start.recipe {start.recipe!r} uses other data")
 
 
 def variant(recipe: Recipe) -> list[str]:
