@@ -337,15 +337,25 @@ def test_of_several_processes_the_first_writes(recipe, programs, tmp_path, monke
         runner.Run(recipes.load(str(recipe)), place, str(tmp_path)).go()
 
 
+def configuration(recipe, *flags):
+    """What fairseq makes of a recipe's training."""
+    _, step, *_ = runner.steps(recipe, Place(flags=tuple(map(str, flags))))
+    return command_lines.configuration(step.words[1:])
+
+
 def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_path, capsys):
     def said(change, *flags):
-        path = changed(recipe, tmp_path / "x", change)
-        assert run(path, "--run-dir", tmp_path / "run", "--cpu", "--until", "average", "--", *flags) == 1
-        return capsys.readouterr().err
+        its = recipes.load(str(changed(recipe, tmp_path / "x", change)))
+        try:
+            return schedule.check_average(its, configuration(its, *flags))
+        except RunError as error:
+            return f"error: {error}"
 
-    per_epoch = schedule.updates_per_epoch(command_lines.configuration(
-        runner.steps(recipes.load(str(recipe)), Place())[1].words[1:]))  # fmt: skip
-    assert "average.last_epochs 3: training would leave 2" in said(lambda t: t.update(average={"last_epochs": 3}))
+    per_epoch = schedule.updates_per_epoch(configuration(recipes.load(str(recipe))))
+    three = changed(recipe, tmp_path / "x", lambda tree: tree.update(average={"last_epochs": 3}))
+    assert run(three, "--run-dir", tmp_path / "run", "--cpu", "--until", "average") == 1
+    assert "error: average.last_epochs 3: training would leave 2" in capsys.readouterr().err
+    assert "fairseq-train" not in names(programs)
     assert "by --keep-last-epochs" in said(lambda t: None, "--keep-last-epochs", "1")
     error = said(lambda t: None, "--max-update", 2 * per_epoch - 1)
     assert f"by --max-update {2 * per_epoch - 1}, " in error and f"with epochs of {per_epoch} update" in error
@@ -358,7 +368,6 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
 
     assert "by --keep-interval-updates" in last_updates(1, "--keep-interval-updates", 1)
     assert "leave 0 of these checkpoints" in last_updates(per_epoch), "of those that end an epoch there are none"
-    assert "fairseq-train" not in names(programs)
     assert "may leave only 1 of" in said(lambda t: t.update(average={"best": 2}), "--keep-best-checkpoints", 2)
 
 
@@ -394,7 +403,7 @@ def test_a_training_that_ended_early_is_averaged_in_the_end(recipe, programs, tm
 )
 def test_the_checkpoints_are_those_that_fairseq_writes(flags, recipe, tmp_path, monkeypatch):
     """Its own loop, of epochs with five updates, without the training: each validation is better, or none is."""
-    config = command_lines.configuration(runner.steps(recipes.load(str(recipe)), Place())[1].words[1:])
+    config = configuration(recipes.load(str(recipe)))
     flags = {"max_epoch": 7, "keep_best_checkpoints": 100, "save_dir": str(tmp_path), **flags}
     for section in (config.checkpoint, config.dataset, config.optimization):
         section.update({name: value for name, value in flags.items() if name in section})
@@ -420,7 +429,7 @@ def test_the_checkpoints_are_those_that_fairseq_writes(flags, recipe, tmp_path, 
 
 
 def test_an_epoch_has_the_updates_that_fairseq_counts(finished, recipe):
-    config = command_lines.configuration(runner.steps(recipes.load(str(recipe)), Place())[1].words[1:])
+    config = configuration(recipes.load(str(recipe)))
     counted = json.loads((finished / "record.json").read_text())["training"]["curve"]
     assert [entry["num_updates"] for entry in counted] == [schedule.updates_per_epoch(config) * n for n in (1, 2)]
 
