@@ -304,7 +304,7 @@ def _translations(translated: Sequence[Translated], sentences: Sequence[int], ea
         outputs: dict[str, Sequence[str]] = {}
         examples = None
         for run, (lines, its) in readable(
-            there, lambda run, test_set=test_set: significance.read(systems[run], test_set)
+            there, lambda run, test_set=test_set: systems[run].read(test_set)
         ):
             examples = examples or its
             if its.references[:1] == examples.references[:1]:

@@ -8,14 +8,14 @@ import argparse
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from ... import machine, markdown
 from ...errors import OdeTransformerError
 from ...files import sha256, write_json
 from .. import recipes, records
 from ..arguments import at_least, output_file
-from ..metrics import METRICS, Examples, Metric
+from ..metrics import METRICS, Examples
 from ..metrics.resampling import TESTS, bootstrap, interval, p_value
 from ..metrics.scoring import is_endless
 from ..records import matching
@@ -23,10 +23,10 @@ from ..tasks import TASKS
 from ..text.lines import lines_of, read_all
 from . import comparisons
 
-if TYPE_CHECKING:
-    import numpy as np
-
 TRANSLATIONS_BY = "sacrebleu"  # the metric of comparisons that do not say theirs
+
+Outputs = tuple[Sequence[str], Examples]
+"""What a system made of a test set, and the examples that it is of."""
 
 
 class System(NamedTuple):
@@ -41,6 +41,63 @@ class System(NamedTuple):
     def name(self) -> str:
         """The name in a comparison."""
         return self.given or self.recipe.name
+
+    def subset(self, test_set: str) -> str:
+        """The name of a test set in the system's data."""
+        return next(subset for subset, name in self.recipe.subsets.items() if name == test_set)
+
+    def outputs(self, test_set: str) -> Sequence[str]:
+        """The outputs of a test set, as its task has them: those of the run, or beside its record if it is gone.
+
+        Raises:
+            OdeTransformerError: there are none, or they are not those of the record.
+        """
+        if self.record is None:
+            return TASKS[self.recipe.task].outputs(self.recipe, self.folder, self.subset(test_set))
+        path = records.translations_beside(self.record, test_set)
+        if not path.is_file():
+            raise OdeTransformerError(f"{path}: no such file; ode-transformer run {self.recipe.name} makes it again")
+        known = records.read_record(self.record).get("translations", {}).get(test_set)
+        if known is None:
+            raise OdeTransformerError(
+                f"{self.record}: has no SHA-256 of {path.name}; ode-transformer record --translations writes both"
+            )
+        if known != sha256(path):
+            raise OdeTransformerError(f"{path}: must have the SHA-256 in {self.record.name}, {known}")
+        return read_all(path)
+
+    def read(self, test_set: str) -> Outputs:
+        """The outputs of a test set, and the examples that they are of."""
+        examples, folder = TASKS[self.recipe.task].examples, None if self.record else self.folder
+        return examples(self.recipe, self.outputs(test_set), self.subset(test_set), folder)
+
+    def precision(self) -> str:
+        """The precision of the training, once the run is found to be of the recipe as it is now.
+
+        Raises:
+            OdeTransformerError: there is no run, or it is of another recipe, was decoded with other settings, or has
+                scores that are older than its outputs.
+        """
+        if self.record:
+            return records.read_record(self.record)["precision"]
+        records.check_scores(self.recipe, self.folder)
+        run, given = records.read_run(self.folder), self.recipe.given
+        if run is None:
+            raise OdeTransformerError(f"{self.folder}: must hold a run; ode-transformer run {given} makes it")
+        matching.check_file(run, self.folder, self.recipe)
+        if run["generate"] != matching.decoding(self.recipe):
+            raise OdeTransformerError(
+                f"{self.folder}: was decoded with other settings than {given} has now; decode again with "
+                f"ode-transformer run {given} and the same options"
+            )
+        return run["precision"]
+
+    def scores(self, test_set: str) -> Mapping[str, Any]:
+        """What the run or its record says of a test set; empty if that is nothing."""
+        if self.record:
+            return records.read_record(self.record)["scores"].get(test_set, {})
+        path = self.folder / "scores" / f"{self.subset(test_set)}.json"
+        return records.read_scores(path) if path.is_file() else {}
 
 
 def of_folder(folder: str) -> System:
@@ -77,15 +134,13 @@ def system(recipe: recipes.Recipe, precision: Optional[str] = None) -> System:
     plain = record.with_name(f"{record.name}.json")
     others = (record.with_name(f"{record.name}.{kind}.json") for kind in recipes.PRECISIONS)
     found = {records.read_record(path)["precision"]: path for path in (*others, plain) if path.is_file()}
-    if precision is not None:
-        if precision not in found:
-            raise OdeTransformerError(f"{recipe.name}: has no run or record in {precision}, --precision")
-        return System(recipe, folder, found[precision])
-    if plain.is_file():
+    if precision is not None and precision not in found:
+        raise OdeTransformerError(f"{recipe.name}: has no run or record in {precision}, --precision")
+    if precision is None and plain.is_file():
         return System(recipe, folder, plain)
-    if len(found) > 1:
+    if precision is None and len(found) > 1:
         raise OdeTransformerError(f"{recipe.name}: has records in {' and '.join(found)}; choose one with --precision")
-    return System(recipe, folder, next(iter(found.values()), None))
+    return System(recipe, folder, found.get(precision or next(iter(found), "")))
 
 
 def comparable(*systems: System) -> bool:
@@ -117,55 +172,31 @@ def compare(
         metric: by default that by which the task compares its systems.
 
     Returns:
-        ``baseline``, its ``seed``, the ``precisions`` in which the systems were trained, ``test``, ``samples``,
-        ``metric``, ``signature``, ``two_sided``, true, and for each test set and system what :func:`tested` returns. Of
-        translations also ``endless``, the number of sentences whose translation is endless in the system or in the
-        baseline, and ``difference_without``, by how much the system's score is higher on all other sentences.
+        What :func:`tested` returns, with ``baseline``, its ``seed``, and the ``precisions`` of the trainings.
 
     Raises:
         OdeTransformerError: a test set has no outputs, in a run or beside the record of one that is gone; the scores of
             a run are older than its outputs; test sets or references differ; or there is no such test or metric.
     """
-    everyone, name, task = (baseline, *systems), baseline.name, TASKS[baseline.recipe.task]
-    if task.examples is None:
-        raise OdeTransformerError(f"{name}: runs of the task {baseline.recipe.task} cannot be compared")
-    its = _metric(metric or task.metrics(baseline.recipe)[-1], test)
-    names = [one.name for one in everyone]
-    if twice := [other for other in names if names.count(other) > 1]:
-        raise OdeTransformerError(f"{twice[0]}: must be given once")
+    everyone, recipe = (baseline, *systems), baseline.recipe
+    if TASKS[recipe.task].examples is None:
+        raise OdeTransformerError(f"{baseline.name}: runs of the task {recipe.task} cannot be compared")
     for other in systems:
         if not comparable(baseline, other):
-            raise OdeTransformerError(f"{other.name}: must have the task, metric, test sets and letter case of {name}")
-    for one in everyone:
-        if one.record is None:
-            _check_run(one)
-            records.check_scores(one.recipe, one.folder)
-    trained_in = {one.name: _precision(one) for one in everyone}
-    found, signature = {}, ""
-    for test_set in baseline.recipe.subsets.values():
-        both = {one.name: read(one, test_set) for one in everyone}
-        outputs, examples = both[name]
-        if not its.fits(examples):
-            continue
-        for other, (_, others) in both.items():
-            if _compared_with(others) != _compared_with(examples):
-                raise OdeTransformerError(f"{other}: must have the references of {name} for {test_set}")
-        signature = its.quoted(outputs, examples)
-        statistics = {other: its.of_each(*one) for other, one in both.items()}
-        values = tested(its, statistics, test, samples)
-        for one in everyone:
-            values[one.name][its.key] = _recorded(one, test_set, its, signature, values[one.name][its.key])
-            if one is not baseline and baseline.recipe.task == "translation":
-                texts = outputs, both[one.name][0], examples.references[0]
-                values[one.name] |= _without_endless(its, statistics[name], statistics[one.name], *texts)
-        found[test_set] = values
-    if not found:
-        raise OdeTransformerError(
-            f"--metric {its.name}: {name} has no test set ({', '.join(baseline.recipe.subsets.values())}) with "
-            f"{its.needed}, which it needs"
-        )
-    about = {"baseline": name, "seed": baseline.recipe.trained_seed, "precisions": trained_in}
-    return about | _described(its, test, samples, signature) | {"test_sets": found}
+            raise OdeTransformerError(
+                f"{other.name}: must have the task, metric, test sets and letter case of {baseline.name}"
+            )
+    about = {"baseline": baseline.name, "seed": recipe.trained_seed}
+    about["precisions"] = {one.name: one.precision() for one in everyone}
+    sets = {test_set: [(one.name, one.read(test_set)) for one in everyone] for test_set in recipe.subsets.values()}
+    found = tested(sets, metric or TASKS[recipe.task].metrics(recipe)[-1], test, samples)
+    its = METRICS[found["metric"]]
+    for test_set, values in found["test_sets"].items():
+        for one in everyone:  # a run's own value is preferred, as of GLEU, which is drawn at random
+            scores = one.scores(test_set)
+            if its.value(scores) is not None and its.recorded_signature(scores) == found["signature"]:
+                values[one.name][its.key] = its.value(scores)
+    return about | found
 
 
 def compare_files(
@@ -191,7 +222,7 @@ def compare_files(
     Raises:
         OdeTransformerError: a file cannot be read, or has another number of lines; or there is no such test or metric.
     """
-    its, first = _metric(metric, test), read_all(files[0])
+    first = read_all(files[0])
     if any(re.match(r"H-\d+\t", line) for line in first):
         raise OdeTransformerError(
             f"{files[0]}: is an output of fairseq-generate, must be text, a sentence in each line"
@@ -199,140 +230,71 @@ def compare_files(
     right = [lines_of(path, len(first), files[0]) for path in references]
     sources = lines_of(source, len(first), files[0]) if source else ()
     examples = Examples(right, sources, labels=right[0], lang=lang, lowercase=lowercase)
-    if not its.fits(examples):
-        raise OdeTransformerError(f"--metric {metric}: needs {its.needed}")
-    texts = {path: lines_of(path, len(first), files[0]) for path in files}
-    if len(texts) < len(files):
-        raise OdeTransformerError("every file must be given once")
-    values = tested(its, {path: its.of_each(lines, examples) for path, lines in texts.items()}, test, samples)
+    outputs = [(path, (lines_of(path, len(first), files[0]), examples)) for path in files]
     about = {"baseline": files[0], "seed": None, "precisions": {}}
-    about |= _described(its, test, samples, its.quoted(first, examples))
-    return about | {"test_sets": {", ".join(references): values}}
+    return about | tested({", ".join(references): outputs}, metric, test, samples)
 
 
-def tested(
-    metric: Metric, statistics: Mapping[str, "np.ndarray"], test: str, samples: int
-) -> dict[str, dict[str, Any]]:
+def tested(sets: Mapping[str, Sequence[tuple[str, Outputs]]], metric: str, test: str, samples: int) -> dict[str, Any]:
     """Test whether systems differ from the first one.
 
     Args:
-        metric: what they are compared by.
-        statistics: :meth:`.Metric.of_each` of each system, of the same examples.
-        test, samples: as those of :func:`compare`.
+        sets: for each test set the systems, and what they made of it.
+        metric, test, samples: as those of :func:`compare`.
 
     Returns:
-        of each system the metric's value, under its key; its 95 percent ``interval``; ``p_value``, two-sided, and the
-        ``interval_of_difference`` from the first; both are None for the first. A score that is not a number has no p.
+        ``test``, ``samples``, ``metric``, ``signature``, ``two_sided``, true, ``versions``, and in ``test_sets``, for
+        each that has what the metric needs and each system, the metric's value, under its key; its 95 percent
+        ``interval``; ``p_value``, two-sided, and the ``interval_of_difference`` from the first; both are None for the
+        first. A score that is not a number has no p. Of translations also ``endless``, the number of sentences whose
+        translation is endless in the system or in the first, and ``difference_without``, by how much the system's score
+        is higher on all other sentences.
+
+    Raises:
+        OdeTransformerError: there is no such test or metric, no test set has what it needs, systems were given twice
+            or have other references.
     """
-    baseline = next(iter(statistics.values()))
-    base, found = bootstrap(baseline, metric.score), {}
-    for name, its in statistics.items():
-        scores, first = bootstrap(its, metric.score), its is baseline
-        found[name] = {
-            metric.key: float(metric.score(its.sum(0))),
-            "interval": interval(scores),
-            "p_value": None if first else p_value(baseline, its, metric.score, test, samples),
-            "interval_of_difference": None if first else interval(scores - base),
-        }
-    return found
-
-
-def _metric(name: str, test: str) -> Metric:
-    if test not in TESTS:
-        raise OdeTransformerError(f"--test {test}: must be one of {', '.join(TESTS)}")
-    if name not in METRICS or METRICS[name].statistics is None:
-        known = ", ".join(metric.name for metric in METRICS.values() if metric.statistics)
-        raise OdeTransformerError(f"--metric {name}: must be one of {known}")
-    return METRICS[name]
-
-
-def _described(metric: Metric, test: str, samples: int, signature: str) -> dict[str, Any]:
-    about = {"test": test, "samples": samples, "metric": metric.name, "signature": signature, "two_sided": True}
-    return about | {"versions": machine.versions()}
-
-
-def _compared_with(examples: Examples) -> tuple:
-    """What must be equal for systems that are compared."""
-    return examples.references, examples.labels, examples.questions, examples.edits and read_all(examples.edits)
-
-
-def read(one: System, test_set: str) -> tuple[Sequence[str], Examples]:
-    """The outputs of a system, and the examples that they are of."""
-    examples = TASKS[one.recipe.task].examples
-    if examples is None:
-        raise OdeTransformerError(f"{one.name}: the task {one.recipe.task} keeps no outputs")
-    return examples(one.recipe, _outputs(one, test_set), _subset(one, test_set), None if one.record else one.folder)
-
-
-def _without_endless(
-    metric: Metric,
-    baseline: "np.ndarray",
-    system: "np.ndarray",
-    ours: Sequence[str],
-    theirs: Sequence[str],
-    references: Sequence[str],
-) -> dict[str, Any]:
-    """How far two systems differ on the sentences that neither of them translates without end."""
     import numpy as np
 
-    texts = zip(ours, theirs, references, strict=True)
-    kept = np.array([not (is_endless(a, reference) or is_endless(b, reference)) for a, b, reference in texts])
-    before, after = (metric.score(its[kept].sum(0)) for its in (baseline, system))
-    return {"endless": int((~kept).sum()), "difference_without": float(after - before)}
+    if test not in TESTS:
+        raise OdeTransformerError(f"--test {test}: must be one of {', '.join(TESTS)}")
+    if metric not in METRICS or METRICS[metric].statistics is None:
+        known = ", ".join(one.name for one in METRICS.values() if one.statistics)
+        raise OdeTransformerError(f"--metric {metric}: must be one of {known}")
+    its, signature, found = METRICS[metric], "", {}
+    for test_set, systems in sets.items():
+        (first, (lines, examples)), *_ = systems
+        if not its.fits(examples):
+            continue
+        values = found[test_set] = {}
+        for name, (outputs, others) in systems:
+            if name in values:
+                raise OdeTransformerError(f"{name}: must be given once")
+            if _right(others) != _right(examples):
+                raise OdeTransformerError(f"{name}: must have the references of {first} for {test_set}")
+            ours = its.of_each(outputs, others)
+            scores = bootstrap(ours, its.score)
+            values[name] = {its.key: float(its.score(ours.sum(0))), "interval": interval(scores)}
+            if name == first:
+                theirs, before, signature = ours, scores, its.quoted(lines, examples)
+                values[name] |= {"p_value": None, "interval_of_difference": None}
+                continue
+            values[name]["p_value"] = p_value(theirs, ours, its.score, test, samples)
+            values[name]["interval_of_difference"] = interval(scores - before)
+            if examples.lang:
+                texts = zip(lines, outputs, examples.references[0], strict=True)
+                ends = np.array([not (is_endless(a, right) or is_endless(b, right)) for a, b, right in texts])
+                without = its.score(ours[ends].sum(0)) - its.score(theirs[ends].sum(0))
+                values[name] |= {"endless": int((~ends).sum()), "difference_without": float(without)}
+    if not found:
+        raise OdeTransformerError(f"--metric {metric}: needs {its.needed}, which no test set has: {', '.join(sets)}")
+    about = {"test": test, "samples": samples, "metric": metric, "signature": signature, "two_sided": True}
+    return about | {"versions": machine.versions(), "test_sets": found}
 
 
-def _recorded(one: System, test_set: str, metric: Metric, signature: str, otherwise: float) -> float:
-    """The value that the run reports with this signature, as GLEU's, which is drawn at random; or ``otherwise``."""
-    path = one.folder / "scores" / f"{_subset(one, test_set)}.json"
-    if one.record:
-        scores = records.read_record(one.record)["scores"].get(test_set, {})
-    else:
-        scores = records.read_scores(path) if path.is_file() else {}
-    value = metric.value(scores)
-    return value if value is not None and metric.recorded_signature(scores) == signature else otherwise
-
-
-def _check_run(one: System) -> None:
-    """Check that a run is of the recipe's file, and was decoded as the recipe says now."""
-    run = records.read_run(one.folder)
-    if run is None:
-        return
-    matching.check_file(run, one.folder, one.recipe)
-    if run["generate"] != matching.decoding(one.recipe):
-        raise OdeTransformerError(
-            f"{one.folder}: was decoded with other settings than {one.recipe.given} has now; decode again with "
-            f"ode-transformer run {one.recipe.given} and the same options"
-        )
-
-
-def _precision(one: System) -> str:
-    """The precision of a run, from its ``run.json`` or its record."""
-    run = records.read_record(one.record) if one.record else records.read_run(one.folder)
-    if run is None:
-        raise OdeTransformerError(f"{one.folder}: must hold a run; ode-transformer run {one.recipe.given} makes it")
-    return run["precision"]
-
-
-def _subset(one: System, test_set: str) -> str:
-    """The name of a test set in the system's data."""
-    return next(subset for subset, name in one.recipe.subsets.items() if name == test_set)
-
-
-def _outputs(one: System, test_set: str) -> list[str]:
-    """What a system made of a test set: translations, or what its task has for them."""
-    if one.record is None:
-        return TASKS[one.recipe.task].outputs(one.recipe, one.folder, _subset(one, test_set))
-    path = records.translations_beside(one.record, test_set)
-    if not path.is_file():
-        raise OdeTransformerError(f"{path}: no such file; ode-transformer run {one.recipe.name} makes it again")
-    known = records.read_record(one.record).get("translations", {}).get(test_set)
-    if known is None:
-        raise OdeTransformerError(
-            f"{one.record}: has no SHA-256 of {path.name}; ode-transformer record --translations writes both"
-        )
-    if known != sha256(path):
-        raise OdeTransformerError(f"{path}: must have the SHA-256 in {one.record.name}, {known}")
-    return read_all(path)
+def _right(examples: Examples) -> tuple:
+    """What must be equal for systems that are compared."""
+    return examples.references, examples.labels, examples.questions, examples.edits and read_all(examples.edits)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -364,37 +326,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer compare``; the exit status."""
-    names = (args.baseline, *args.system)
+    names, of_files = (args.baseline, *args.system), (args.source, args.target_lang, args.lowercase)
     if args.ref:
         if args.precision or args.scale != "full" or args.seed is not None:
             raise OdeTransformerError("--precision, --scale and --seed go with recipes; not with --ref FILE")
-        how = args.source, args.target_lang, args.lowercase
         metric = args.metric or TRANSLATIONS_BY
-        content = compare_files(names, args.ref, args.test, args.samples, metric, *how)
-    elif args.source or args.target_lang or args.lowercase:
+        content = compare_files(names, args.ref, args.test, args.samples, metric, *of_files)
+    elif any(of_files):
         raise OdeTransformerError("--source, --target-lang and --lowercase go with --ref FILE; a recipe says them")
     else:
-        systems = []
-        for name in names:
-            if Path(name, "run.json").is_file():
-                systems.append(of_folder(name))
-                continue
-            try:
-                recipe = recipes.load(name, scale=args.scale, seed=args.seed)
-            except recipes.RecipeError as error:
-                if recipes.is_there(name) or "/" not in name:
-                    raise
-                kind = "holds no run.json, so it is no run" if Path(name).is_dir() else "is no run and no recipe"
-                raise OdeTransformerError(
-                    f"{name}: {kind}; give the folder of a run, a recipe, or files of text with --ref FILE"
-                ) from error
-            systems.append(system(recipe, args.precision))
-        content = compare(systems[0], systems[1:], args.test, args.samples, args.metric)
+        baseline, *others = (_named(name, args.scale, args.seed, args.precision) for name in names)
+        content = compare(baseline, others, args.test, args.samples, args.metric)
     print(report(content))
     if args.output:
         write_json(args.output, content)
         print(args.output)
     return 0
+
+
+def _named(name: str, scale: str, seed: Optional[int], precision: Optional[str]) -> System:
+    if Path(name, "run.json").is_file():
+        return of_folder(name)
+    try:
+        return system(recipes.load(name, scale=scale, seed=seed), precision)
+    except recipes.RecipeError as error:
+        if recipes.is_there(name) or "/" not in name:
+            raise
+        kind = "holds no run.json, so it is no run" if Path(name).is_dir() else "is no run and no recipe"
+        raise OdeTransformerError(
+            f"{name}: {kind}; give the folder of a run, a recipe, or files of text with --ref FILE"
+        ) from error
 
 
 def report(comparison: Mapping[str, Any]) -> str:
