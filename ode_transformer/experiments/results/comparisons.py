@@ -100,34 +100,26 @@ def _among(value: float, measured: Sequence[float]) -> bool:
 
 def rows(comparison: Mapping[str, Any], file: Optional[Path] = None) -> list[Compared]:
     """The rows of what ``ode-transformer compare`` found."""
-    first, metric, test = (comparison[key] for key in ("baseline", "metric", "test"))
-    doubled = metric == "sacrebleu" and test == "bootstrap" and not comparison.get("two_sided")
-    found = []
-    for test_set, systems in comparison["test_sets"].items():
-        for name, values in systems.items():
-            if name == first:
-                continue
-            p = values["p_value"]
-            found.append(
-                Compared(
-                    baseline=first,
-                    system=name,
-                    seed=comparison["seed"],
-                    precisions=tuple(comparison["precisions"].get(one, "") for one in (first, name)),
-                    test_set=test_set,
-                    metric=metric,
-                    baseline_value=systems[first][METRICS[metric].key],
-                    value=values[METRICS[metric].key],
-                    p_value=min(1.0, 2 * p) if doubled and p is not None else p,
-                    test=test,
-                    samples=comparison["samples"],
-                    signature=comparison["signature"],
-                    doubled=doubled,
-                    values=values,
-                    file=file,
-                )
-            )
-    return found
+    first, its, precisions = comparison["baseline"], METRICS[comparison["metric"]], comparison["precisions"]
+    of_all = {key: comparison[key] for key in ("baseline", "seed", "metric", "test", "samples", "signature")}
+    doubled = its.name == "sacrebleu" and comparison["test"] == "bootstrap" and not comparison.get("two_sided")
+    return [
+        Compared(
+            **of_all,
+            system=name,
+            precisions=(precisions.get(first, ""), precisions.get(name, "")),
+            test_set=test_set,
+            baseline_value=systems[first][its.key],
+            value=values[its.key],
+            p_value=min(1.0, 2 * values["p_value"]) if doubled and values["p_value"] is not None else values["p_value"],
+            doubled=doubled,
+            values=values,
+            file=file,
+        )
+        for test_set, systems in comparison["test_sets"].items()
+        for name, values in systems.items()
+        if name != first
+    ]
 
 
 def adjust(compared: Iterable[Compared]) -> list[Compared]:
@@ -160,9 +152,8 @@ def of_today(compared: Iterable[Compared], records: Mapping[str, Sequence[Mappin
     def known(name: str, value: float, row: Compared) -> bool:
         return _among(value, METRICS[row.metric].values(records.get(name, []), row.test_set))
 
-    return [
-        row for row in compared if known(row.baseline, row.baseline_value, row) and known(row.system, row.value, row)
-    ]
+    rows_ = (row for row in compared if known(row.baseline, row.baseline_value, row))
+    return [row for row in rows_ if known(row.system, row.value, row)]
 
 
 def read_comparison(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from elsewhere and runs no script. Markdown has all but the pictures.
 
 import argparse
 import base64
+import contextlib
 import difflib
 import itertools
 from collections import Counter
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple, Optional
 from ... import markdown
 from ...errors import OdeTransformerError
 from ...files import write_text
-from ..arguments import at_least, output_file
+from ..arguments import at_least, take_arguments
 from ..metrics import METRICS
 from ..records import curve_points, read_record
 from . import comparisons, pictures, significance, tables
@@ -62,24 +63,11 @@ class Table:
 
 @dataclass
 class Part:
-    """A part of a group: its title, tables, and pictures, each a caption and an SVG in base 64."""
+    """A part of a group of recipes: its title, tables, and pictures, each a caption and an SVG in base 64."""
 
     title: str
     tables: list[Table]
     pictures: list[tuple[str, str]] = field(default_factory=list)
-
-
-@dataclass
-class Group:
-    """A group of recipes on the page."""
-
-    name: str
-    parts: list[Part]
-
-    @property
-    def anchor(self) -> str:
-        """Its place on the page."""
-        return "group-" + "".join(c if c.isalnum() else "-" for c in self.name)
 
 
 class Translated(NamedTuple):
@@ -93,7 +81,7 @@ class Translated(NamedTuple):
     @property
     def label(self) -> str:
         """What it is called on the page."""
-        return f"{variant_label(self.recipe.rpartition('/')[2], self.variant)}, seed {self.seed}"
+        return _label(self.recipe, self.variant, self.seed)
 
     def system(self) -> significance.System:
         """The run, named as tables name it."""
@@ -122,7 +110,7 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
     for name, its in found.items():
         by_group.setdefault(name.rpartition("/")[0] or name, {})[name] = its
     translated, recorded = _translated(folder), comparisons.of_today(comparisons.read(folder), found)
-    groups = []
+    groups: dict[str, list[Part]] = {}
     for name, by_recipe in by_group.items():
         first = baseline if baseline in by_recipe else _first(by_recipe)
         its = [run for run in translated if run.recipe in by_recipe]
@@ -130,13 +118,13 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
         parts = [Part("", [_scores(by_recipe)]), Part("Classes", [*_classes(by_recipe)])]
         parts += [_significance(tested, first, its), _curves(by_recipe, kind), *_translations(its, sentences)]
         parts += [Part("Runs", [_run(record) for records in by_recipe.values() for record in records])]
-        groups.append(Group(name, [part for part in parts if part.tables or part.pictures]))
+        groups[name] = [part for part in parts if part.tables or part.pictures]
     count = f"{_count(sum(map(len, found.values())), 'run')} of {_count(len(found), 'recipe')}"
     title = f"{count} in {folder.resolve().name}, {date.today():%d %B %Y}".replace(" 0", " ")
     return (_html if kind == "html" else _markdown)(title, groups)
 
 
-def _html(title: str, groups: Sequence[Group]) -> str:
+def _html(title: str, groups: Mapping[str, Sequence[Part]]) -> str:
     from jinja2 import Environment
 
     text = resources.files(__package__).joinpath("report.html.j2").read_text(encoding="utf-8")
@@ -144,11 +132,11 @@ def _html(title: str, groups: Sequence[Group]) -> str:
     return template.render(title=title, groups=groups, generated=GENERATED).lstrip()
 
 
-def _markdown(title: str, groups: Sequence[Group]) -> str:
+def _markdown(title: str, groups: Mapping[str, Sequence[Part]]) -> str:
     lines = [GENERATED, f"# {title}"]
-    for group in groups:
-        lines.append(f"## {group.name}")
-        for part in group.parts:
+    for name, parts in groups.items():
+        lines.append(f"## {name}")
+        for part in parts:
             lines += [f"### {part.title}"] * bool(part.title)
             for table in part.tables:
                 rows = ([cell if isinstance(cell, str) else _bold(cell) for cell in row] for row in table.rows)
@@ -167,21 +155,26 @@ def _count(n: int, what: str) -> str:
     return f"{n} {what}{'s' * (n != 1)}"
 
 
+def _label(recipe: str, variant: tuple[str, ...], *seeds: int) -> str:
+    """What a run is called on the page."""
+    label = variant_label(recipe.rpartition("/")[2], variant)
+    return f"{label}, seed {', '.join(map(str, seeds))}" if seeds else label
+
+
 def _scores(by_recipe: Records) -> Table:
     """A row per recipe and precision, with the papers' numbers; below it the signatures."""
     rows, notes = [], ["± is the standard deviation over seeds"]
     test_sets = dict.fromkeys(t for group in by_recipe.values() for record in group for t in record["scores"])
     for name, group in by_recipe.items():
         for kind, mine in tables.by_variant(group).items():
-            row = tables.Row(variant_label(name.rpartition("/")[2], kind), name, {}, records=mine)
+            row = tables.Row(_label(name, kind), name, {}, records=mine)
             for test_set, metric in itertools.product(test_sets, METRICS):
-                cell = tables.cell(test_set, metric, mine)
                 papers = [paper["scores"].get(test_set, {}).get(metric) for paper in mine[0]["paper"]]
                 printed = list(dict.fromkeys(value for value in papers if value is not None))
-                cell.paper = next(iter(printed), None)
+                cell = tables.Cell(test_set, metric, mine, next(iter(printed), None))
                 if more := ", ".join(f"{value:g}" for value in printed[1:]):
                     notes.append(f"{row.label}: the paper prints {more}, too, on {test_set}")
-                if cell.paper is not None or (cell.measured and metric != "transevolve"):  # which is in few tables
+                if printed or (cell.measured and metric != "transevolve"):  # which is in few tables
                     row.cells[test_set, metric] = cell
             rows.append(row)
     rows += tables.source_row(rows)
@@ -191,21 +184,25 @@ def _scores(by_recipe: Records) -> Table:
 
 def _classes(by_recipe: Records) -> Iterator[Table]:
     """Of each classifier and test set the scores by class, and the confusion matrix."""
-    for name, records in by_recipe.items():
-        for record in records:
-            system = variant_label(name.rpartition("/")[2], variant(record))
-            for test_set, scores in record["scores"].items():
-                its = scores.get("accuracy") or {}
-                if "report" not in its:
-                    continue
-                head = ["class", "precision", "recall", "F1", "examples"]
-                head += [f"taken for {other}" for other in its["classes"]]
-                rows = []
-                for label, row in zip(its["classes"], its["confusion"], strict=True):
-                    of_class = its["report"][label]
-                    values = [f"{of_class[key]:.2f}" for key in ("precision", "recall", "f1")]
-                    rows.append([label, *values, f"{of_class['examples']:,}", *(f"{count:,}" for count in row)])
-                yield Table(head, rows, summary=f"{system}, seed {_seeds(record)}: {test_set}")
+    for name, record in ((name, record) for name, records in by_recipe.items() for record in records):
+        for test_set, scores in record["scores"].items():
+            its = scores.get("accuracy") or {}
+            if "report" not in its:
+                continue
+            head = [
+                "class",
+                "precision",
+                "recall",
+                "F1",
+                "examples",
+                *(f"taken for {label}" for label in its["classes"]),
+            ]
+            rows = []
+            for label, row in zip(its["classes"], its["confusion"], strict=True):
+                of_class = its["report"][label]
+                values = [f"{of_class[key]:.2f}" for key in ("precision", "recall", "f1")]
+                rows.append([label, *values, f"{of_class['examples']:,}", *(f"{count:,}" for count in row)])
+            yield Table(head, rows, summary=f"{_label(name, variant(record), *record['seeds'])}: {test_set}")
 
 
 def _significance(recorded: Sequence[Compared], baseline: str, translated: Sequence[Translated]) -> Part:
@@ -229,10 +226,8 @@ def _significance(recorded: Sequence[Compared], baseline: str, translated: Seque
     columns = list(dict.fromkeys(column for its in by_run.values() for column in its))
     cells = []
     for (system, first, seed, precisions), its in by_run.items():
-        of_first, of_system = precisions
-        names = [variant_label(system.rpartition("/")[2], (of_system,))]
-        names += [variant_label(first.rpartition("/")[2], (of_first,)), str(seed)]
-        cells.append([*names, *(_difference(its.get(column)) for column in columns)])
+        named = [_label(system, precisions[1:]), _label(first, precisions[:1]), str(seed)]
+        cells.append([*named, *(_difference(its.get(column)) for column in columns)])
     head = ["system", "compared with", "seed"]
     head += [f"{test_set}, {METRICS[metric].label}" for test_set, metric in columns]
     if found:
@@ -256,22 +251,16 @@ def _difference(row: Optional[Compared]) -> str:
 
 def _first(by_recipe: Records) -> str:
     """The baseline if nobody names one: fairseq's own Transformer where it is among them."""
-    return next(
-        (name for name in by_recipe if name.rpartition("/")[2].startswith("transformer")), next(iter(by_recipe))
-    )
+    stock = (name for name in by_recipe if name.rpartition("/")[2].startswith("transformer"))
+    return next(stock, next(iter(by_recipe)))
 
 
 def _curves(by_recipe: Records, kind: str) -> Part:
     """A picture per kind of curve, with a line per recipe: its first run."""
-    firsts = {name: group[0] for name, group in by_recipe.items()}
+    firsts = {_label(name, variant(its[0]), *its[0]["seeds"]): its[0]["training"] for name, its in by_recipe.items()}
     drawings = []
     for key, label in CURVES.items() if kind == "html" else ():
-        named = ((name.rpartition("/")[2], record) for name, record in firsts.items())
-        drawn = [
-            (f"{variant_label(name, variant(record))}, seed {_seeds(record)}", points)
-            for name, record in named
-            if (points := curve_points(record["training"], key))
-        ]
+        drawn = [(name, points) for name, training in firsts.items() if (points := curve_points(training, key))]
         for start in range(0, len(drawn), LINES):
             picture = pictures.curve_picture(dict(drawn[start : start + LINES]), label, key in LOGARITHMIC)
             drawings.append((f"{label} against updates", base64.b64encode(picture).decode()))
@@ -282,13 +271,11 @@ def _translated(folder: Path) -> list[Translated]:
     """Runs that left translations beside their records: the first of each recipe, variant and seed."""
     found: dict[tuple, Translated] = {}
     for path in json_files(folder, "record.json"):
-        try:
+        with contextlib.suppress(OdeTransformerError):  # it was named when the records were read
             record = read_record(path)
-        except OdeTransformerError:  # it was named when the records were read
-            continue
-        if record["scale"] == "full" and any((path.parent / "generate").glob("generate-*.txt")):
-            run = Translated(record["recipe"], variant(record), record["seeds"][0], path.parent)
-            found.setdefault(run[:-1], run)
+            if record["scale"] == "full" and any((path.parent / "generate").glob("generate-*.txt")):
+                run = Translated(record["recipe"], variant(record), record["seeds"][0], path.parent)
+                found.setdefault(run[:-1], run)
     return list(found.values())
 
 
@@ -301,16 +288,13 @@ def _translations(translated: Sequence[Translated], sentences: Sequence[int], ea
     systems = dict(readable(firsts, Translated.system))
     for test_set in dict.fromkeys(name for one in systems.values() for name in one.recipe.subsets.values()):
         there = [run for run in systems if test_set in systems[run].recipe.subsets.values()]
-        outputs: dict[str, Sequence[str]] = {}
-        examples = None
-        for run, (lines, its) in readable(
-            there, lambda run, test_set=test_set: systems[run].read(test_set)
-        ):
-            examples = examples or its
-            if its.references[:1] == examples.references[:1]:
-                outputs[run.label] = lines
+        read = dict(readable(there, lambda run, test_set=test_set: systems[run].read(test_set)))
+        examples = next((its for _, its in read.values()), None)
         if examples is None or not examples.references:
             continue
+        outputs = {
+            run.label: lines for run, (lines, its) in read.items() if its.references[:1] == examples.references[:1]
+        }
         references = [line.split() for line in examples.references[0]]
         words = {label: [line.split() for line in lines] for label, lines in outputs.items()}
         note = "Words that the reference does not have in that place are marked."
@@ -339,25 +323,20 @@ def _chosen(references: list[list[str]], by_system: dict[str, list[list[str]]], 
     def f1(words: list[str], reference: list[str]) -> float:
         return 2 * sum((Counter(words) & Counter(reference)).values()) / max(len(words) + len(reference), 1)
 
-    spread = []
+    spread = {}
     for i, reference in enumerate(references):
         values = [f1(words[i], reference) for words in by_system.values()]
-        spread.append((max(values) if len(values) > 1 else 1.0) - min(values))
-    most = sorted((i for i in range(len(spread)) if spread[i] > 0), key=lambda i: -spread[i])[:each]
+        spread[i] = (max(values) if len(values) > 1 else 1.0) - min(values)
+    most = sorted((i for i in spread if spread[i] > 0), key=lambda i: -spread[i])[:each]
     others = range(0, len(references), max(len(references) // each, 1))
     return [*most, *(i for i in others if i not in most)][: 2 * each]
 
 
 def marked(words: list[str], reference: list[str]) -> list[tuple[str, bool]]:
     """The words of a translation, each with whether it does not match the reference."""
-    kept: set[int] = set()
-    for block in difflib.SequenceMatcher(None, words, reference, autojunk=False).get_matching_blocks():
-        kept.update(range(block.a, block.a + block.size))
+    blocks = difflib.SequenceMatcher(None, words, reference, autojunk=False).get_matching_blocks()
+    kept = {i for block in blocks for i in range(block.a, block.a + block.size)}
     return [(word, i not in kept) for i, word in enumerate(words)]
-
-
-def _seeds(record: Mapping[str, Any]) -> str:
-    return ", ".join(map(str, record["seeds"]))
 
 
 def _run(record: dict[str, Any]) -> Table:
@@ -372,7 +351,7 @@ def _run(record: dict[str, Any]) -> Table:
         ["versions", ", ".join(f"{name} {version}" for name, version in record["versions"].items())],
     ]
     commands = "\n".join([record["command"], *(step["command"] for step in record.get("commands", []))])
-    summary = f"{record['recipe']}, seed {_seeds(record)}"
+    summary = f"{record['recipe']}, seed {', '.join(map(str, record['seeds']))}"
     return Table(["", ""], rows, text=True, summary=summary, commands=commands)
 
 
@@ -382,39 +361,35 @@ def _machine(hardware: dict[str, Any]) -> str:
     return ", ".join([*found, f"{hardware.get('cores')} cores of {hardware.get('processor')}"])
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer report``."""
-    parser.add_argument(
-        "directory", metavar="DIR", type=Path, help="a folder with finished runs or records, such as runs or results"
-    )
-    parser.add_argument(
-        "--output",
-        type=output_file,
-        metavar="FILE",
-        help="FILE.html, or FILE.md for Markdown (default: DIR/report.html)",
-    )
-    parser.add_argument(
-        "--baseline",
-        metavar="RECIPE",
-        help="what the other systems of its group are tested against (default: the group's first Transformer)",
-    )
-    parser.add_argument(
-        "--sentences",
-        nargs="+",
-        type=at_least(0),
-        default=[],
-        metavar="N",
-        help="the numbers, from 0, of the sentences that are shown of each test set with every system's translation, "
-        "summary or correction (default: those that differ most, and others)",
-    )
+def write(
+    directory: Path, output: Optional[Path] = None, baseline: Optional[str] = None, sentences: Sequence[int] = ()
+) -> None:
+    """Write the page of all finished runs below a folder.
 
+    Args:
+        directory: a folder with finished runs or records, such as runs or results.
+        output: FILE.html, or FILE.md for Markdown (default: DIR/report.html).
+        baseline: what the other systems of its group are tested against (default: the group's first Transformer).
+        sentences: the numbers, from 0, of the sentences that are shown of each test set with every system's
+            translation, summary or correction (default: those that differ most, and others).
 
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer report``; the exit status."""
-    output = args.output or args.directory / "report.html"
+    Raises:
+        OdeTransformerError: there is no record of a finished run, or none of the baseline; or the file is another's.
+    """
+    output = output or directory / "report.html"
     if output.exists() and GENERATED not in output.read_text(encoding="utf-8", errors="replace")[:200]:
         raise OdeTransformerError(f"--output {output}: was not written by ode-transformer report; must be another file")
-    kind = "md" if output.suffix == ".md" else "html"
-    write_text(output, page(args.directory, args.baseline, args.sentences, kind))
+    write_text(output, page(directory, baseline, sentences, "md" if output.suffix == ".md" else "html"))
     print(output)
-    return 0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer report``."""
+    numbers = {"nargs": "+", "type": at_least(0), "metavar": "N", "default": []}
+    more = {"directory": {"metavar": "DIR"}, "baseline": {"metavar": "RECIPE"}, "sentences": numbers}
+    take_arguments(parser, write, "directory", **more)
+
+
+def main(args: argparse.Namespace) -> None:
+    """Run ``ode-transformer report``."""
+    write(args.directory, args.output, args.baseline, args.sentences)

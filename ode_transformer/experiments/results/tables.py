@@ -7,11 +7,10 @@ are several.
 
 import argparse
 import csv
-import io
 import math
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -60,21 +59,24 @@ def mean(values: Sequence[float], seeds: int, digits: int = 2, mark: str = "") -
 
 @dataclass
 class Cell:
-    """A cell of a table: the value of a metric on a test set, the paper's and ours, one per seed."""
+    """A cell of a table: the value of a metric on a test set, the paper's, and those of the records, one per seed."""
 
     test_set: str
     metric: str
+    records: Sequence[Mapping[str, Any]]
     paper: Optional[float] = None
-    measured: list[float] = field(default_factory=list)
-    seeds: int = 0  # how many there are, of which some may lack a value
-    signatures: set[str] = field(default_factory=set)  # of the measured values
     compared: Optional[Compared] = None  # with the baseline of the group
     left_out: bool = False  # of this comparison
+
+    @property
+    def measured(self) -> list[float]:
+        """The values that were measured, of which a seed may have none."""
+        return METRICS[self.metric].values(self.records, self.test_set)
 
     def text(self) -> str:
         """Mean, and deviation over several seeds; a star where the difference to the baseline is significant."""
         mark = "*" if self.differs() else "†" if self.left_out else ""
-        return mean(self.measured, self.seeds, METRICS[self.metric].digits, mark)
+        return mean(self.measured, len(self.records), METRICS[self.metric].digits, mark)
 
     def differs(self) -> bool:
         """Whether the difference to the baseline is significant."""
@@ -93,13 +95,13 @@ class Row:
 
     def numbers(self, what: str) -> str:
         """``parameters`` or ``updates``, the paper's and ours."""
-        theirs = getattr(self.paper, what, "")
-        found = {
-            "parameters": [r["training"]["parameters"] for r in self.records],
-            "updates": [max(e.get("num_updates", 0) for e in r["training"]["curve"]) for r in self.records],
-        }[what]
+        theirs, trained = getattr(self.paper, what, ""), [record["training"] for record in self.records]
+        if what == "parameters":
+            found = {its["parameters"] for its in trained}
+        else:
+            found = {max(entry.get("num_updates", 0) for entry in its["curve"]) for its in trained}
         ours = " to ".join(f"{number:,}" for number in sorted({min(found), max(found)})) if found else ""
-        return f"{theirs} / {ours}" if theirs and ours else theirs or ours
+        return " / ".join(filter(None, (theirs, ours)))
 
 
 def tables(
@@ -131,25 +133,24 @@ def tables(
     today = {(row.system, row.precisions[1], row.test_set): row for row in comparisons.of_today(its, records)}
     # The baseline and its precision are compared with themselves, as it were.
     known = {(row.baseline, row.precisions[0]) for row in today.values()}
-    title = tree.get("description", group)
     found: dict[str, list[Row]] = {}
     for paper in recipes.quoted(group):
         found.setdefault(paper.table, []).append(Row(paper.row, "", _cells(paper, [], None), paper))
     for name in tree.get("rows", [""]):
         recipe = recipes.load(f"{group}/{name}" if name else group)
         for paper in recipe.paper or [None]:
+            title = paper.table if paper else tree.get("description", group)
             label = paper.row if paper else recipe.name.rpartition("/")[2]
             if paper and recipe.train.flags.get("ode-residual") == "released" and "released" not in label:
                 label += ", released form"  # the paper does not tell the two forms apart
-            rows = found.setdefault(paper.table if paper else title, [])
             for kind, mine in by_variant(records.get(recipe.name, [])).items():
                 cells = _cells(paper, mine, recipe)
-                for (test_set, metric), cell in cells.items():
-                    if known and metric == its[0].metric and (recipe.name, *kind) not in known:
-                        one = today.get((recipe.name, *kind, test_set))
+                for cell in cells.values():
+                    if known and cell.metric == its[0].metric and (recipe.name, *kind) not in known:
+                        one = today.get((recipe.name, *kind, cell.test_set))
                         cell.compared = one if one and one.of(cell.measured) else None
                         cell.left_out = cell.compared is None
-                rows.append(Row(variant_label(label, kind), recipe.name, cells, paper, mine))
+                found.setdefault(title, []).append(Row(variant_label(label, kind), recipe.name, cells, paper, mine))
     return {title: [*rows, *source_row(rows)] for title, rows in found.items()}
 
 
@@ -159,26 +160,18 @@ def of_group(group: str, folder: Path, compared: Sequence[Compared]) -> list[Com
     return [row for row in compared if row.file == folder / SIGNIFICANCE / f"{name}.json"]
 
 
-def of_source(records: Sequence[dict]) -> tuple[str, dict[str, dict]]:
-    """What the source of each test set scores without a system: its first sentences, or itself uncorrected.
+def source_row(rows: Sequence[Row]) -> list[Row]:
+    """What the source of each test set scores without a system, its first sentences or itself uncorrected, as a row of
+    a table with these rows; none if that was not measured.
 
     It is the same for all systems, and is taken from the first of the records that has it.
-
-    Returns:
-        its label and its scores by test set; both are empty for other tasks.
     """
     found: dict[str, dict] = {}
-    for record in records:
-        for test_set, scores in record["scores"].items():
-            if "source" in scores:
-                found.setdefault(test_set, scores["source"])
-    return next((scores["label"] for scores in found.values()), ""), found
-
-
-def source_row(rows: Sequence[Row]) -> list[Row]:
-    """The row of :func:`of_source` for a table with these rows, if anything of it was measured."""
-    label, scores = of_source([record for row in rows for record in row.records])
-    cells = {key: cell(*key, [{"scores": scores}]) for key in dict.fromkeys(key for row in rows for key in row.cells)}
+    for test_set, scores in ((t, s) for row in rows for r in row.records for t, s in r["scores"].items()):
+        if "source" in scores:
+            found.setdefault(test_set, scores["source"])
+    cells = {key: Cell(*key, [{"scores": found}]) for row in rows for key in row.cells}
+    label = next((scores["label"] for scores in found.values()), "")
     return [Row(label, "", cells)] if any(cell.measured for cell in cells.values()) else []
 
 
@@ -201,53 +194,41 @@ def _cells(
     if recipe:
         metrics = [*TASKS[recipe.task].metrics(recipe), *further_metrics(recipe)]
         wanted += [(t, metric) for t in recipe.subsets.values() for metric in metrics]
-    cells = {}
-    for test_set, metric in wanted:
-        found = cells[test_set, metric] = cell(test_set, metric, records)
-        found.paper = paper.scores.get(test_set, {}).get(metric) if paper else None
-    return cells
-
-
-def cell(test_set: str, metric: str, records: Sequence[dict[str, Any]]) -> Cell:
-    """What several runs measured."""
-    its = METRICS[metric]
-    measured, signatures = its.values(records, test_set), its.signatures(records, test_set)
-    return Cell(test_set, metric, measured=measured, seeds=len(records), signatures=signatures)
+    theirs = paper.scores if paper else {}
+    return {(t, metric): Cell(t, metric, records, theirs.get(t, {}).get(metric)) for t, metric in wanted}
 
 
 def section(title: str, rows: Sequence[Row], baseline: str = "") -> str:
     """A table for people, with what its numbers need to be comparable below it; ``baseline`` explains a star."""
-    by = ", ".join({METRICS[cell.metric].label for row in rows for cell in row.cells.values() if cell.differs()})
-    measured = [cell for row in rows for cell in row.cells.values() if cell.measured]
+    cells = [cell for row in rows for cell in row.cells.values()]
     lines = [f"### {title}", "", markdown.table(*printable(rows)), ""]
     lines += [f"{label}: `{signature}`" for label, signature in signatures(rows)]
-    if baseline and any(cell.differs() for cell in measured):
-        lines.append(f"\\* {by} differs from {baseline}")
-    if baseline and any(cell.left_out for cell in measured):
+    if baseline and (starred := {METRICS[cell.metric].label for cell in cells if cell.differs()}):
+        lines.append(f"\\* {', '.join(starred)} differs from {baseline}")
+    if baseline and any(cell.left_out and cell.measured for cell in cells):
         lines.append("† not compared")
     return "\n".join(lines).rstrip() + "\n"
 
 
 def signatures(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """The labels of the metrics that were measured, each with a signature of it."""
-    cells = [cell for row in rows for cell in row.cells.values() if cell.measured]
-    return sorted({(METRICS[cell.metric].label, signature) for cell in cells for signature in cell.signatures})
+    cells = ((METRICS[cell.metric], cell) for row in rows for cell in row.cells.values())
+    return sorted({(its.label, text) for its, cell in cells for text in its.signatures(cell.records, cell.test_set)})
 
 
 def printable(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """The head of a table and its cells as texts: the papers' numbers, what was measured, and sizes."""
-    columns = list(dict.fromkeys(key for row in rows for key in row.cells))
-    printed = [key for key in columns if any(row.cells.get(key) and row.cells[key].paper is not None for row in rows)]
-    ran = [key for key in columns if any(row.cells.get(key) and row.cells[key].measured for row in rows)]
+    cells = [(key, cell) for row in rows for key, cell in row.cells.items()]
+    there = {key for key, cell in cells if cell.paper is not None}, {key for key, cell in cells if cell.measured}
+    printed, ran = ([key for key in dict.fromkeys(key for key, _ in cells) if key in keys] for keys in there)
     head = ["system", *(f"paper: {t}, {METRICS[m].label}" for t, m in printed)]
     head += [*(f"measured: {t}, {METRICS[m].label}" for t, m in ran), "seeds", "parameters", "updates"]
     found = []
     for row in rows:
-        theirs = [row.cells[k].paper if k in row.cells else None for k in printed]
+        theirs = [row.cells[key].paper if key in row.cells else None for key in printed]
         values = [row.label, *("" if value is None else f"{value:g}" for value in theirs)]
-        values += [row.cells[k].text() if k in row.cells else "" for k in ran]
-        values += [str(len(row.records) or ""), row.numbers("parameters"), row.numbers("updates")]
-        found.append(values)
+        values += [row.cells[key].text() if key in row.cells else "" for key in ran]
+        found.append([*values, str(len(row.records) or ""), row.numbers("parameters"), row.numbers("updates")])
     return head, found
 
 
@@ -263,25 +244,19 @@ def baseline(group: str, folder: Path = RESULTS, compared: Optional[Sequence[Com
     return f"{one.baseline} at p < {LEVEL:g}, adjusted for {number} comparisons ({how})"
 
 
-def comma_separated(group: str, found: dict[str, list[Row]]) -> str:
-    """The same for programs, one line per number, without the header ``COLUMNS``."""
-    text = io.StringIO()
-    write = csv.writer(text, lineterminator="\n").writerow
-    for table, rows in found.items():
-        for row in rows:
-            for cell in row.cells.values():
-                average = f"{statistics.mean(cell.measured):.4f}" if cell.measured else ""
-                p_value = cell.compared.p_value if cell.compared else None
-                spread = f"{deviation(cell.measured):.4f}" if len(cell.measured) > 1 else ""
-                seeds = len(cell.measured) if row.recipe else 0
-                write(
-                    [
-                        *(group, table, row.label, row.recipe, cell.test_set, cell.metric, _blank(cell.paper)),
-                        *(average, spread, seeds or "", _blank(p_value), "; ".join(sorted(cell.signatures))),
-                        *(row.numbers("parameters"), row.numbers("updates")),
-                    ]
-                )
-    return text.getvalue()
+def for_programs(rows: Sequence[Row]) -> Iterator[tuple]:
+    """The numbers of a table, as ``COLUMNS`` says after the first two; what is not there is None or empty."""
+    for row in rows:
+        for cell in row.cells.values():
+            measured, signatures = cell.measured, METRICS[cell.metric].signatures(cell.records, cell.test_set)
+            yield (
+                *(row.label, row.recipe, cell.test_set, cell.metric, cell.paper),
+                f"{statistics.mean(measured):.4f}" if measured else "",
+                f"{deviation(measured):.4f}" if len(measured) > 1 else "",
+                len(measured) if measured and row.recipe else "",
+                *(cell.compared and cell.compared.p_value, "; ".join(sorted(signatures))),
+                *(row.numbers("parameters"), row.numbers("updates")),
+            )
 
 
 def after(found: Sequence["Run"]) -> int:
@@ -330,10 +305,6 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
     return "\n".join(lines)
 
 
-def _blank(value: Optional[float]) -> Any:
-    return "" if value is None else value
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer table``."""
     parser.add_argument("group", metavar="GROUP", nargs="*", help="files of recipes, such as ode/wmt14-en-de, or "
@@ -347,19 +318,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer table``; the exit status."""
+    write = csv.writer(sys.stdout, lineterminator="\n")
     if args.csv:
-        print(",".join(COLUMNS))
+        write.writerow(COLUMNS)
     records, compared, measured = read_records(args.results), comparisons.read(args.results), False
     for group in args.group or recipes.groups():
         found = tables(group, args.results, records, compared)
         if args.measured:
             found = {title: rows for title, rows in found.items() if any(row.records for row in rows)}
         measured = measured or bool(found)
-        if args.csv:
-            print(comma_separated(group, found), end="")
-            continue
         for title, rows in found.items():
-            print(section(title, rows, baseline(group, args.results, compared)))
+            if args.csv:
+                write.writerows((group, title, *values) for values in for_programs(rows))
+            else:
+                print(section(title, rows, baseline(group, args.results, compared)))
     if not measured:
         others = f"; its records are of {', '.join(records)}" if records else ""
         print(
