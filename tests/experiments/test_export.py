@@ -201,8 +201,8 @@ class Given:
 class Session:
     """What ONNX Runtime does with a graph, done by PyTorch."""
 
-    def __init__(self, graph, traceable):
-        self.graph, self.traceable = graph, traceable
+    def __init__(self, graph, caches, traceable):
+        self.graph, self.caches, self.traceable = graph, caches, traceable
         self.inputs = [*map(Given, graph.names[0])]
 
     def get_inputs(self):
@@ -216,11 +216,11 @@ class Session:
         from ode_transformer.experiments.serving.export.from_onnx import _value
 
         tensors = {name: torch.from_numpy(value.numpy().copy()) for name, value in given.items()}
-        inputs, caches = [tensors[n] for n in ("source", "tokens", "order") if n in given], self.graph.module.caches
+        inputs = [tensors[n] for n in ("source", "tokens", "order") if n in given]
         if "source" not in given:
-            inputs += [[tensors[name] for name in names] for names in (caches.of_source, caches.growing)]
+            inputs += [[tensors[name] for name in names] for names in (self.caches.of_source, self.caches.growing)]
         with self.traceable():
-            out = self.graph.module(*inputs)
+            out = self.graph(*inputs)
         found = dict(zip(self.graph.names[1], out, strict=True))
         if "count" in tensors:
             found["values"], found["symbols"] = found["log_probs"].topk(int(tensors["count"]))
@@ -236,22 +236,16 @@ def by_torch(to_onnx, monkeypatch, files):
         exported = copy.deepcopy(model)
         exported.make_generation_fast_(need_attn=False)
         traceable = partial(to_onnx._traceable, exported)
-        source = torch.full((3, 6), DICTIONARY.unk())
         with traceable():
-            told = to_onnx.told_of_positions(exported, 64)
-            module = to_onnx.EncoderGraph(exported, DICTIONARY.eos(), told)
-            module.caches = caches = to_onnx.Caches(exported, module.first_step(source))
-        encoder = Session(to_onnx.encoder_graph(module, source), traceable)
-        tokens = torch.full((3, 4, 5), DICTIONARY.unk())
-        decoder = Session(to_onnx.decoder_graph(to_onnx.DecoderGraph(exported, caches, told), tokens, 7), traceable)
+            graphs, caches = to_onnx.graphs(exported, DICTIONARY, 64)
+        sessions = {f"{name}.onnx": Session(graph, caches, traceable) for name, graph in graphs.items()}
         kinds = {torch.float32: "tensor(float)", torch.bool: "tensor(bool)"}
+        decoder, growing = sessions["decoder.onnx"], caches.growing
         decoder.inputs = [Given(name) for name in ("tokens", "order", "count", *caches.of_source)]
-        for name in caches.growing:
-            x = caches.example(name)
+        for name, x, axis in zip(growing, caches.take(growing), caches.axes(growing), strict=True):
             shape = ["rows", *x.shape[1:]]
-            shape[caches.axis(name)] = "length"
+            shape[axis] = "length"
             decoder.inputs.append(Given(name, shape, kinds[x.dtype]))
-        sessions = {"encoder.onnx": encoder, "decoder.onnx": decoder}
         monkeypatch.setattr(from_onnx, "_session", lambda path: sessions[path.name])
         its = json.loads(described("onnx", longest={"source": 64, "target": 64}))
         # What makes modules traceable is of the process, not of a thread.
@@ -419,11 +413,10 @@ def test_what_is_another_model_leaves_nothing(tmp_path, saved, monkeypatch, ctra
 
 @pytest.mark.parametrize("format", export.FORMATS)
 def test_a_missing_library_is_named_with_its_extra(tmp_path, saved, monkeypatch, format, capsys):
-    for name in export.FORMATS[format].libraries:
+    for name in export.FORMATS[format]:
         monkeypatch.setitem(sys.modules, name, None)
-    for name in ("writer", "reader"):
-        module = f"{export.__name__}{getattr(export.FORMATS[format], name)}"
-        monkeypatch.delitem(sys.modules, module, raising=False)
+    for which in ("to", "from"):
+        monkeypatch.delitem(sys.modules, f"{export.__name__}.{which}_{format}", raising=False)
     assert cli.main(["export", str(saved), "--format", format, "-o", str(tmp_path / "out")]) == 1
     message = capsys.readouterr().err
     assert re.search(rf"--format {format}: .* is not installed; .* pip install .* -e '\.\[{format}\]'", message)

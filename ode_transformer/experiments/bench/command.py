@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from ...errors import OdeTransformerError
 from ...files import read_json, write_json
 from ...paths import ROOT
 from .. import recipes
-from ..arguments import at_least, output_file
+from ..arguments import at_least, output_file, take_arguments
 from ..text.lines import read_lines
 from . import gpu, lengths, serving, suite, systems
 from .systems import STOCK, Setting, System, stock_like
@@ -34,11 +34,6 @@ def record_of(what: str, measured: Mapping[str, Any]) -> dict[str, Any]:
         "capability": torch.backends.cpu.get_cpu_capability(),
     }
     return {"what": what, "hardware": hardware, "versions": machine.versions(), **measured}
-
-
-def contest(of: Mapping[str, System], setting: Setting, memory: bool = True) -> dict[str, Any]:
-    """The record of systems in training or decoding."""
-    return record_of(setting.what, systems.measure(of, setting, memory))
 
 
 def rendered(name: str, record: Mapping[str, Any]) -> str:
@@ -65,10 +60,14 @@ def _show(name: str, record: Mapping[str, Any], output: str | Path | None = None
 # The commands.
 
 
+def _contest(of: Mapping[str, System], setting: Setting, memory: bool) -> dict[str, Any]:
+    return record_of(setting.what, systems.measure(of, setting, memory))
+
+
 def _quick(args: argparse.Namespace) -> None:
     for name, chosen in suite.QUICK.items():
         every, setting = suite.SUITE[name].systems(), replace(suite.SUITE[name].setting, rounds=3)
-        _show(name, contest({system: every[system] for system in chosen}, setting, memory=False))
+        _show(name, _contest({system: every[system] for system in chosen}, setting, False))
 
 
 def _suite(args: argparse.Namespace) -> None:
@@ -83,7 +82,7 @@ def _suite(args: argparse.Namespace) -> None:
             continue
         setting = replace(setting, precision=args.precision, rounds=args.rounds or setting.rounds)
         memory = args.memory and setting.what == "training"
-        _show(name, contest(suite.SUITE[name].systems(), setting, memory), output)
+        _show(name, _contest(suite.SUITE[name].systems(), setting, memory), output)
 
 
 def _compare(args: argparse.Namespace) -> None:
@@ -94,7 +93,7 @@ def _compare(args: argparse.Namespace) -> None:
     compared = {"stock": stock, args.arch: ours}
     if args.what == "training":
         compared[f"{args.arch}, stock criterion"] = replace(ours, criterion=STOCK)
-    _show("-", contest(compared, setting, args.memory), args.output)
+    _show("-", _contest(compared, setting, args.memory), args.output)
 
 
 def _lengths(args: argparse.Namespace) -> None:
@@ -103,7 +102,7 @@ def _lengths(args: argparse.Namespace) -> None:
 
 
 def _serving(args: argparse.Namespace) -> None:
-    text, reference = (path and list(read_lines(Path(path))) for path in (args.text, args.reference))
+    text, reference = (path and list(read_lines(path)) for path in (args.text, args.reference))
     options = {name: getattr(args, name) for name in ("batch", "rounds", "beam", "lenpen")}
     _show("serving", record_of("serving", serving.measure(args.models, text, reference, **options)), args.output)
 
@@ -145,90 +144,67 @@ def main(args: argparse.Namespace) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer bench``."""
     kinds = parser.add_subparsers(dest="what", required=True)
+    output, several = {"type": output_file, "metavar": "FILE"}, {"type": at_least(1), "metavar": "N"}
+    record, devices = "JSON file for the record", {"choices": ["cpu", "cuda"]}
 
-    def add(name: str, go: Callable, help_: str, usage: str = "[options]", **device: str) -> argparse.ArgumentParser:
+    def add(name: str, go: Callable, help_: str, usage: str = "[options]") -> argparse.ArgumentParser:
         kind = kinds.add_parser(name, help=help_, description=help_, usage=f"%(prog)s {usage}")
         kind.set_defaults(go=go)
-        for default in device.values():
-            help_ = "where to measure (default: %(default)s)"
-            kind.add_argument("--device", choices=["cpu", "cuda"], default=default, help=help_)
         return kind
-
-    def output(kind: argparse.ArgumentParser, **required: bool) -> None:
-        kind.add_argument("--output", type=output_file, metavar="FILE", help="JSON file for the record", **required)
-
-    def of_contests(kind: argparse.ArgumentParser, precisions: Sequence[str]) -> None:
-        help_ = "precision of the arithmetic (default: %(default)s)"
-        kind.add_argument("--precision", choices=precisions, default="fp32", help=help_)
-        kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
 
     add("quick", _quick, "measure a few tiny systems in two to three minutes on a CPU, without a record")
 
     kind = add("suite", _suite, "run contests on a CPU, and write a record of each", "[CONTEST...] [options]")
     help_ = f"one of {', '.join(suite.SUITE)} (default: all); a contest that has a record is skipped"
     kind.add_argument("contests", nargs="*", metavar="CONTEST", help=help_)
-    of_contests(kind, ["fp32", "bf16"])
-    kind.add_argument("--rounds", type=at_least(1), metavar="N", help="timed rounds (default: the contest's)")
-    where = ROOT / "results" / "bench"
-    help_ = "folder for the records (default: results/bench of the clone)"
+    help_ = "precision of the arithmetic (default: %(default)s)"
+    kind.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help=help_)
+    kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
+    kind.add_argument("--rounds", **several, help="timed rounds (default: the contest's)")
+    where, help_ = ROOT / "results" / "bench", "folder for the records (default: results/bench of the clone)"
     kind.add_argument("--directory", type=Path, default=where, metavar="DIR", help=help_)
 
-    for name, step in (("training", "training step"), ("decoding", "beam search")):
+    for name, step, others in (("training", "training step", ["beam"]), ("decoding", "beam search", ["data"])):
         help_ = f"compare the {step} of an architecture with that of the stock Transformer of its shape"
-        usage = "--arch ARCH [options] [-- model flags of fairseq-train]"
-        kind = add(name, _compare, help_, usage, device="cpu")
+        kind = add(name, _compare, help_, "--arch ARCH [options] [-- model flags of fairseq-train]")
         kind.add_argument("--arch", required=True, metavar="ARCH", help="one of our architectures")
-        _numbers(
-            kind,
-            ("sentences", 1, Setting, "sentences per batch"),
-            ("tokens", 1, Setting, "tokens of the longest sentence"),
-            ("shortest", 0, Setting, "tokens of the shortest sentence, or 0: all are as long as the longest"),
-            ("symbols", 5, Setting, "vocabulary size, including four special symbols"),
-            *([("beam", 1, Setting, "beam size")] if name == "decoding" else []),
-            ("rounds", 1, Setting, "timed rounds"),
-        )
-        of_contests(kind, recipes.PRECISIONS)
-        output(kind)
-        if name == "training":
-            help_ = "folder of binarized data, for real batches instead of random ones"
-            kind.add_argument("--data", default="", metavar="DIR", help=help_)
+        more: dict[str, Any] = {
+            "device": devices,
+            "precision": {"choices": recipes.PRECISIONS},
+            "data": {"metavar": "DIR"},
+        }
+        more |= {name: {"type": at_least(least)} for name, least in (("shortest", 0), ("symbols", 5))}
+        take_arguments(kind, Setting, **more | dict.fromkeys(["what", "batches", *others]))
+        kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
+        kind.add_argument("--output", **output, help=record)
 
-    kind = add("lengths", _lengths, "measure training steps of encoders against sentence length", device="cpu")
+    kind = add("lengths", _lengths, "measure training steps of encoders against sentence length")
     lengths_, help_ = [512, 1024, 2048, 4096, 8192, 16384], "tokens per sentence (default: 512 1024 ... 16384)"
-    kind.add_argument("--lengths", type=at_least(1), nargs="+", default=lengths_, metavar="N", help=help_)
-    _numbers(kind, ("rounds", 1, 3, "timed rounds"))
-    output(kind)
+    kind.add_argument("--lengths", **several, nargs="+", default=lengths_, help=help_)
+    wanted = ("rounds", "device")
+    take_arguments(kind, Setting, device=devices, **{f.name: None for f in fields(Setting) if f.name not in wanted})
+    kind.add_argument("--output", **output, help=record)
 
     help_ = "compare speed, translations and BLEU of trained models on raw text, on a CPU; the first is the baseline"
     kind = add("serving", _serving, help_, "MODEL... --text FILE [options]")
     help_ = "a run, a checkpoint, a bundle or an exported model"
     kind.add_argument("models", nargs="+", metavar="MODEL", help=help_)
-    kind.add_argument("--text", required=True, metavar="FILE", help="raw text, one sentence per line")
-    kind.add_argument("--reference", metavar="FILE", help="its translations, to print BLEU")
-    _numbers(
-        kind,
-        ("batch", 1, 64, "sentences per batch"),
-        ("beam", 1, None, "beam size (default: the recipe's)"),
-        ("rounds", 1, 3, "timed rounds"),
-    )
+    kind.add_argument("--text", type=Path, required=True, metavar="FILE", help="raw text, one sentence per line")
+    kind.add_argument("--reference", type=Path, metavar="FILE", help="its translations, to print BLEU")
+    kind.add_argument("--batch", **several, default=64, help="sentences per batch (default: %(default)s)")
+    kind.add_argument("--beam", **several, help="beam size (default: the recipe's)")
+    kind.add_argument("--rounds", **several, default=3, help="timed rounds (default: %(default)s)")
     kind.add_argument("--lenpen", type=float, metavar="P", help="length penalty (default: the recipe's)")
-    output(kind)
+    kind.add_argument("--output", **output, help=record)
 
     help_ = "compare training in eager mode, with compiled layers and with CUDA graphs with stock fairseq"
-    kind = add("gpu", _gpu, help_, "--output FILE [options]", device="cuda")
+    kind = add("gpu", _gpu, help_, "--output FILE [options]")
+    kind.add_argument("--device", **devices, default="cuda", help="where to measure (default: %(default)s)")
     help_ = "folder of binarized data, to train on its batches as well"
     kind.add_argument("--data", default="", metavar="DIR", help=help_)
     help_ = "begin no round after N minutes (default: %(default)s)"
     kind.add_argument("--minutes", type=at_least(0, float), default=4, metavar="N", help=help_)
-    output(kind, required=True)
+    kind.add_argument("--output", **output, required=True, help=record)
 
     kind = add("table", _table, "print records as tables", "RECORD...")
     kind.add_argument("records", nargs="+", metavar="RECORD", help="a JSON file that `bench` wrote")
-
-
-def _numbers(kind: argparse.ArgumentParser, *options: tuple[str, int, Any, str]) -> None:
-    """Add whole numbers: their names, least values, defaults (those of a class if it is one) and helps."""
-    for name, least, default, help_ in options:
-        default = getattr(default, name) if isinstance(default, type) else default
-        shown = "" if default is None else " (default: %(default)s)"
-        kind.add_argument(f"--{name}", type=at_least(least), default=default, metavar="N", help=help_ + shown)

@@ -58,10 +58,20 @@ class System:
 
 @dataclass(frozen=True)
 class Setting:
-    """A way to measure systems: ``what`` is training or decoding; sentences of ``shortest`` to ``tokens`` tokens.
+    """A way to measure systems.
 
-    ``data`` is a folder of binarized data, of which training takes so many ``batches`` a turn in place of random
-    sentences.
+    Args:
+        what: ``training`` or ``decoding``.
+        sentences: sentences per batch.
+        tokens: tokens of the longest sentence.
+        shortest: tokens of the shortest sentence, or 0: all are as long as the longest.
+        symbols: vocabulary size, including four special symbols.
+        beam: beam size.
+        rounds: timed rounds.
+        device: where to measure.
+        precision: precision of the arithmetic.
+        data: folder of binarized data, for real batches instead of random ones.
+        batches: how many of these training takes in a turn.
 
     Raises:
         OdeTransformerError: these values exclude each other.

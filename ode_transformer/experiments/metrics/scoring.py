@@ -187,7 +187,7 @@ def translations(
         raise OdeTransformerError(
             f"--target-lang is needed: one of {', '.join(sorted(languages()))}, or any with --plain"
         )
-    beside, name = {}, f"{subset or 'test'}.{target_lang}"
+    beside, name, read = {}, f"{subset or 'test'}.{target_lang}", generate_output or hyp
     if data:
         if not Path(data).is_dir():
             raise OdeTransformerError(f"--data {data}: no such folder")
@@ -198,17 +198,12 @@ def translations(
     tokenised = ref or beside.get("tok")
     if hyp and not tokenised:
         raise OdeTransformerError(f"--data {data}: has no tok/{name}; give the tokenized references as --ref FILE")
-    read, refs = generate_output or hyp, None
-    if generate_output:
-        hyps, refs, _ = read_generate_output(generate_output)
-    else:
-        hyps = read_all(hyp)
+    hyps, refs, _ = read_generate_output(generate_output) if generate_output else (read_all(hyp), None, None)
     if tokenised:
         refs = lines_of(tokenised, len(hyps), read)
     if refs is None:
         raise OdeTransformerError(f"{read}: no line T-<id>; give the tokenized references as --ref FILE")
-    files = reference or ([beside["raw"]] if "raw" in beside else [])
-    raw = [lines_of(path, len(hyps), read) for path in files]
+    raw = [lines_of(path, len(hyps), read) for path in reference or filter(None, [beside.get("raw")])]
     hyps = words(hyps, read, remove_bpe)
     if ref or not tokenised:  # those beside the data are words, as its preparation knows
         refs = words(refs, tokenised or read, remove_bpe)
@@ -222,17 +217,9 @@ def translations(
         )
     if raw and not lowercase and "".join(hyps).islower() and not "".join(raw[0]).islower():
         print("warning: the translations hold no capital letter, the raw references do: --lowercase?", file=sys.stderr)
-    return score(
-        hyps,
-        refs,
-        target_lang,
-        raw_refs=raw,
-        sources=lines_of(source, len(hyps), read) if source else (),
-        lowercase=lowercase,
-        compound_split=compound_split,
-        plain=plain,
-        metrics=metric,
-    )
+    sources = lines_of(source, len(hyps), read) if source else ()
+    how = {"lowercase": lowercase, "compound_split": compound_split, "plain": plain, "metrics": metric}
+    return score(hyps, refs, target_lang, raw_refs=raw, sources=sources, **how)
 
 
 def summaries(
@@ -372,11 +359,8 @@ def report(result: dict[str, Any]) -> str:
         rows.append(("sentences", f"{result['sentences']}{more}"))
     lines = [f"{label:<29}{value}" for label, value in rows]
     if "report" in (result.get("accuracy") or {}):
-        head = ("class", "precision", "recall", "F1", "examples")
-        by_class = result["accuracy"]["report"].items()
-        cells = (
-            (name, *(f"{its[k]:.2f}" for k in head[1:3]), f"{its['f1']:.2f}", its["examples"]) for name, its in by_class
-        )
+        head, by_class = ("class", "precision", "recall", "F1", "examples"), result["accuracy"]["report"].items()
+        cells = ((name, *(f"{its[key.lower()]:.2f}" for key in head[1:4]), its["examples"]) for name, its in by_class)
         lines.append(f"\n{markdown.table(head, cells)}")
     return "\n".join(lines)
 
@@ -403,8 +387,7 @@ def score_file(*, output: Optional[str] = None, as_json: bool = False, **options
     Raises:
         OdeTransformerError: as that function, or it does not read one of the options.
     """
-    others = [option for option in KINDS if option != "generate_output" and option in options]
-    kind = others[0] if others else "generate_output"
+    kind = next((one for one in KINDS if one != "generate_output" and one in options), "generate_output")
     named = "hyp" if kind == "generate_output" and "hyp" in options else kind
     read = inspect.signature(KINDS[kind]).parameters
     if wrong := [option for option in options if option not in read]:

@@ -11,14 +11,12 @@ import re
 import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from ...errors import OdeTransformerError
 from . import glue
 from .metric import Examples, Metric, percent
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 class Compared(NamedTuple):
@@ -70,47 +68,48 @@ def compare(golds: Mapping[str, Sequence[str]], answers: Mapping[str, str], vers
     return found
 
 
-def counted(
-    compared: Mapping[str, Compared], answers: Mapping[str, str], no_answer: Mapping[str, float] | None, metric: str
-) -> tuple[dict[str, float], float | None]:
-    """The score of each question, and the no-answer score above which questions are left unanswered to give the best
-    sum.
+def scored(
+    metric: str,
+    golds: Mapping[str, Sequence[str]],
+    answers: Mapping[str, str],
+    version: str,
+    no_answer: Mapping[str, float] | None = None,
+) -> tuple[list[float], float | None, str]:
+    """The score of each question, with unanswered those whose no-answer score is above the best threshold.
 
     Questions are taken in the order of their no-answer scores, those of one score in that of ``no_answer``. As in the
     official script, the threshold is 0 where it is best to leave all of them, and an answer to a question that has none
     counts 0 there even if it is only an article.
 
     Args:
-        compared, answers: of :func:`compare`.
-        no_answer: of version 2.0, as in :func:`take`; without it all answers count as they are.
         metric: ``exact_match`` or ``f1``.
+        golds, answers, version: as those of :func:`compare`.
+        no_answer: of version 2.0, how much each question looks as if it had no answer; without it the answers count as
+            they are.
 
     Returns:
-        values from 0 to 1, in the order of ``compared``; and the threshold, if there is one.
+        values from 0 to 1, in the order of ``golds``; the threshold, if there is one; and their signature.
 
     Raises:
-        OdeTransformerError: a question has no no-answer score.
+        OdeTransformerError: a question is not answered, or has no no-answer score.
     """
-    if no_answer is None:
-        return {name: getattr(one, metric) for name, one in compared.items()}, None
+    compared = compare(golds, answers, version)
+    quoted = f"percent; SQuAD {version}, {len(compared)} questions"
+    if version != "2.0" or no_answer is None:
+        return [getattr(one, metric) for one in compared.values()], None, quoted
     if missing := [name for name in compared if name not in no_answer]:
         raise OdeTransformerError(f"question {missing[0]}: has no no-answer score")
     order = sorted((name for name in no_answer if name in compared), key=lambda name: no_answer[name])
     left = {name: float(not one.answerable) for name, one in compared.items()}
     taken = {n: getattr(one, metric) if one.answerable else float(not answers[n]) for n, one in compared.items()}
     score = best = sum(left.values())
-    count, where = 0, 0.0
+    count, threshold = 0, 0.0
     for i, name in enumerate(order, 1):
         score += taken[name] - left[name]
         if score > best:
-            best, count, where = score, i, no_answer[name]
-    return left | {name: taken[name] for name in order[:count]}, where
-
-
-def signature(version: str, questions: int, threshold: float | None) -> str:
-    """The signature of a value; ``threshold`` is that of :func:`counted`."""
-    best = "" if threshold is None else ", best threshold"
-    return f"percent; SQuAD {version}, {questions} questions{best}"
+            best, count, threshold = score, i, no_answer[name]
+    values = left | {name: taken[name] for name in order[:count]}
+    return [*values.values()], threshold, f"{quoted}, best threshold"
 
 
 def take(
@@ -122,67 +121,53 @@ def take(
     """Score answers.
 
     Args:
-        golds, answers, version: as in :func:`compare`.
-        no_answer: of version 2.0, how much each question looks as if it had no answer; without it the answers count as
-            they are.
+        golds, answers, version, no_answer: as those of :func:`scored`.
 
     Returns:
         ``exact_match`` and ``f1``, each with ``value``, in percent, and ``signature``, with a threshold also
         ``threshold``; and ``questions``, how many there are.
 
     Raises:
-        OdeTransformerError: a question is not answered, or has no no-answer score.
+        OdeTransformerError: as :func:`scored`.
     """
-    compared = compare(golds, answers, version)
-    found: dict[str, Any] = {"questions": len(compared)}
+    found: dict[str, Any] = {"questions": len(golds)}
     for name in ("exact_match", "f1"):
-        values, where = counted(compared, answers, no_answer if version == "2.0" else None, name)
-        value = 100 * sum(values.values()) / len(compared)
-        found[name] = {"value": value, "signature": signature(version, len(compared), where)}
-        if where is not None:
-            found[name]["threshold"] = where
+        values, threshold, quoted = scored(name, golds, answers, version, no_answer)
+        found[name] = {"value": 100 * sum(values) / len(values), "signature": quoted}
+        if threshold is not None:
+            found[name]["threshold"] = threshold
     return found
 
 
-def _counted(outputs: Sequence[str], examples: Examples, metric: str) -> tuple[list[float], str]:
-    """The scores of the questions, and their signature; outputs are ``[question, answer, no-answer score or null]``."""
+def _read(metric: str, outputs: Sequence[str], examples: Examples) -> tuple[list[float], float | None, str]:
+    """As :func:`scored`, of outputs ``[question, answer, no-answer score or null]``."""
     version, golds = examples.questions
     rows = [json.loads(line) for line in outputs]
-    answers = {name: answer for name, answer, _ in rows}
     no_answer = {name: score for name, _, score in rows if score is not None} or None
-    compared = compare(golds, answers, version)
-    values, threshold = counted(compared, answers, no_answer if version == "2.0" else None, metric)
-    return list(values.values()), signature(version, len(golds), threshold)
+    return scored(metric, golds, {name: answer for name, answer, _ in rows}, version, no_answer)
 
 
-def _exact_matches(outputs: Sequence[str], examples: Examples) -> list[tuple[float, int]]:
-    return [(value, 1) for value in _counted(outputs, examples, "exact_match")[0]]
-
-
-def _f1s(outputs: Sequence[str], examples: Examples) -> Any:
-    """Those of the answers to questions; of labels what :mod:`.glue` has."""
+def _statistics(metric: str, outputs: Sequence[str], examples: Examples) -> Any:
+    """Those of the answers to questions; of labels what :mod:`.glue` has for F1."""
     if examples.questions is None:
         return glue.cells(outputs, examples)
-    return [(value, 1) for value in _counted(outputs, examples, "f1")[0]]
+    return [(value, 1) for value in _read(metric, outputs, examples)[0]]
 
 
-def _f1_score(sums: "np.ndarray") -> float:
-    return percent(sums) if len(sums) == 2 else glue.f1(sums)
+def _signature(metric: str, outputs: Sequence[str], examples: Examples) -> str:
+    return _read(metric, outputs, examples)[2] if examples.questions else glue.SIGNATURE
 
 
-EXACT_MATCH = Metric(
-    "exact_match",
-    "exact match",
-    needs=("questions",),
-    statistics=_exact_matches,
-    score=percent,
-    signature=lambda outputs, examples: _counted(outputs, examples, "exact_match")[1],
-)
-F1 = Metric(
-    "f1",
-    "F1",
-    needs=("labels|questions",),
-    statistics=_f1s,
-    score=_f1_score,
-    signature=lambda outputs, examples: _counted(outputs, examples, "f1")[1] if examples.questions else glue.SIGNATURE,
-)
+def _metric(name: str, label: str, needs: str) -> Metric:
+    return Metric(
+        name,
+        label,
+        needs=(needs,),
+        statistics=partial(_statistics, name),
+        score=lambda sums: percent(sums) if len(sums) == 2 else glue.f1(sums),
+        signature=partial(_signature, name),
+    )
+
+
+EXACT_MATCH = _metric("exact_match", "exact match", "questions")
+F1 = _metric("f1", "F1", "labels|questions")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from ....errors import OdeTransformerError, install
 from ....files import read_json, sha256
@@ -28,26 +28,10 @@ class ExportError(OdeTransformerError):
     """A model that cannot be exported, or an exported model that cannot be used; the message gives the reason."""
 
 
-class Format(NamedTuple):
-    """A format: the modules here that write it and read it, the extra of this package that it needs, and its library.
+FORMATS = {"ctranslate2": ("ctranslate2",), "onnx": ("onnx", "onnxruntime", "onnxscript", "onnx_ir")}
+"""The formats, each with the libraries that the extra of its name installs. ``to_FORMAT`` writes it, with functions
+``write(model, folder)`` and ``quantize(model, folder)``; ``from_FORMAT`` has a ``Reader``, a kind of ``Exported``."""
 
-    Args:
-        writer: has ``write(model, folder)`` and ``quantize(model, folder)``.
-        reader: has ``Reader``, a kind of :class:`Exported`.
-        extra: of ``setup.py``.
-        libraries: that the extra installs.
-    """
-
-    writer: str
-    reader: str
-    extra: str
-    libraries: tuple[str, ...]
-
-
-FORMATS = {
-    "ctranslate2": Format(".to_ctranslate2", ".from_ctranslate2", "ctranslate2", ("ctranslate2",)),
-    "onnx": Format(".to_onnx", ".from_onnx", "onnx", ("onnx", "onnxruntime", "onnxscript", "onnx_ir")),
-}
 QUANTIZATIONS = ("int8",)
 
 
@@ -74,8 +58,7 @@ class Exported(Backend):
     Args:
         folder: the folder.
         description: the content of its ``export.json``.
-        threads: how many parts of a batch are translated at the same time on a CPU; 0 for one per processor.
-        device: ``cpu``, ``cuda`` or ``cuda:N``; a GPU if the library can use one if None.
+        threads, device: as those of :func:`open_exported`.
     """
 
     options = ("beam", "lenpen", "nbest", "max_len_a", "max_len_b", "min_len")
@@ -116,23 +99,22 @@ class Exported(Backend):
         return super().translate(sentences, search)
 
 
-def load_module(format: str, which: str) -> Any:
+def load_module(which: str, format: str) -> Any:
     """The module that writes or reads a format.
 
     Args:
+        which: ``to`` or ``from``.
         format: one of ``FORMATS``.
-        which: ``writer`` or ``reader``.
 
     Raises:
         ExportError: the library of the format is not installed.
     """
-    found = FORMATS[format]
     try:
-        return import_module(getattr(found, which), __package__)
+        return import_module(f".{which}_{format}", __package__)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in found.libraries:
+        if error.name is None or error.name.partition(".")[0] not in FORMATS[format]:
             raise
-        raise ExportError(f"--format {format}: {error.name} is not installed; {install(found.extra)}") from error
+        raise ExportError(f"--format {format}: {error.name} is not installed; {install(format)}") from error
 
 
 def is_exported(folder: str | Path) -> bool:
@@ -173,4 +155,4 @@ def open_exported(folder: str | Path, threads: int = 0, device: Optional[str] = 
             raise ExportError(f"{folder / name}: is missing from its folder; export the model again")
         if sha256(folder / name) != digest:
             raise ExportError(f"{folder / name}: has changed since the model was exported; export it again")
-    return load_module(description["format"], "reader").Reader(folder, description, threads, device)
+    return load_module("from", description["format"]).Reader(folder, description, threads, device)

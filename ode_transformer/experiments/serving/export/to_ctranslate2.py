@@ -12,10 +12,9 @@ All other models are refused, and the message names the option: histories, other
 the blocks, and TransEvolve.
 """
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 import numpy as np
 from ctranslate2.converters import Converter, utils
@@ -23,7 +22,7 @@ from ctranslate2.specs import attention_spec, common_spec, model_spec, transform
 from torch import Tensor, nn
 
 from ....modules.attention import RelativeAttention
-from ....modules.layers import SplitLayer, Sublayer
+from ....modules.layers import Sublayer
 from ....modules.stacks import SplitStack
 from ....numerics.coefficients import Ones
 from ....numerics.integrators import EULER, HEUN
@@ -39,29 +38,25 @@ ACTIVATIONS = {
     "tanh": common_spec.Activation.Tanh,
 }
 
-Step = tuple[SplitLayer, Sublayer]
-"""A layer, and one of its sub-layers, which takes an Euler step."""
-
 
 def _refuse(what: str) -> ExportError:
     return ExportError(f"--format ctranslate2: has no layer for {what}; --format onnx has")
 
 
-def steps(stack: nn.Module, options: Any, integrator: str, shared: Optional[nn.Module]) -> Iterator[Step]:
-    """The Euler steps of a stack.
+def steps(stack: nn.Module, integrator: str) -> Iterator[Sublayer]:
+    """The sub-layers of an encoder or a decoder, each of which takes an Euler step.
 
     Args:
-        stack: an encoder or a decoder.
-        options: the :class:`Options` of its side.
+        stack: the encoder or decoder.
         integrator: the option that chose its integrator, with its value.
-        shared: the coefficients that its layers share.
 
     Raises:
         ExportError: the stack has steps of another kind.
     """
+    options = stack.layers[0].options
     for layer in stack.layers:
-        combine = shared if layer.coefficients is None else layer.coefficients
-        rows, twice = layer.sublayers(), options.integrator == HEUN and isinstance(combine, Ones)
+        combine = stack.coefficients if layer.coefficients is None else layer.coefficients
+        twice = options.integrator == HEUN and isinstance(combine, Ones)
         if options.integrator != EULER and not twice:
             raise _refuse(f"{integrator} with --coefficients {options.coefficients}")
         if not twice and combine is not None:
@@ -70,28 +65,22 @@ def steps(stack: nn.Module, options: Any, integrator: str, shared: Optional[nn.M
             raise _refuse("stages of --ode-residual released")
         if twice and options.rk_norm:
             raise _refuse("stages that --rk-norm normalizes")
-        if not twice:
-            taken = rows
-        elif options.integrated_flows is None:
-            taken = rows * 2
-        else:
-            taken = itertools.chain.from_iterable(
-                [row] * (2 if row.flow in options.integrated_flows else 1) for row in rows
-            )
-        yield from ((layer, row) for row in taken)
+        again = (options.integrated_flows or ()) if twice else ()
+        rows = [row for row in layer.sublayers() for _ in range(2 if row.flow in again else 1)]
+        yield from rows * (2 if twice and options.integrated_flows is None else 1)
 
 
-def layers(taken: Iterator[Step], places: str) -> list[dict[str, Step]]:
+def layers(taken: Iterable[Sublayer], places: str) -> list[dict[str, Sublayer]]:
     """Cut steps into layers of CTranslate2, each with its steps by flow.
 
     Args:
         taken: the steps, in order.
         places: the flows of a layer, in order: FG or FCG.
     """
-    found: list[dict[str, Step]] = []
+    found: list[dict[str, Sublayer]] = []
     last = len(places)
     for step in taken:
-        place = places.index(step[1].flow)
+        place = places.index(step.flow)
         if place <= last:
             found.append({})
         found[-1][places[place]] = step
@@ -132,23 +121,20 @@ class OurConverter(Converter):
     def _load(self) -> transformer_spec.TransformerSpec:
         (model,) = self.model.models
         _check(model)
-        stacks = [_stack(getattr(model, side), model.cfg, side) for side in ("encoder", "decoder")]
-        spec = transformer_spec.TransformerSpec(*stacks)
-        for dictionary, register in zip(
-            self.model.dictionaries, (spec.register_source_vocabulary, spec.register_target_vocabulary), strict=True
-        ):
-            register(renamed(dictionary.symbols))
+        spec = transformer_spec.TransformerSpec(*(_stack(model, side) for side in ("encoder", "decoder")))
+        source, target = (renamed(dictionary.symbols) for dictionary in self.model.dictionaries)
+        spec.register_source_vocabulary(source)
+        spec.register_target_vocabulary(target)
         spec.config.add_source_eos, spec.config.decoder_start_token = True, spec.config.eos_token
         return spec
 
 
-def _stack(stack: nn.Module, cfg: Any, side: str) -> model_spec.LayerSpec:
+def _stack(model: nn.Module, side: str) -> model_spec.LayerSpec:
     """The specification of an encoder or a decoder."""
-    part, decoder = getattr(cfg, side), side == "decoder"
-    places = "FCG" if decoder else "FG"
-    options = stack.layers[0].options
+    cfg, stack, decoder = model.cfg, getattr(model, side), side == "decoder"
+    part, options, places = getattr(cfg, side), stack.layers[0].options, "FCG" if decoder else "FG"
     integrator = f"--decoder-integrator {cfg.decoder_integrator}" if decoder else f"--integrator {cfg.integrator}"
-    cut = layers(steps(stack, options, integrator, stack.coefficients), places)
+    cut = layers(steps(stack, integrator), places)
     relative = options.relative_positions != "none"
     # CTranslate2 adds positions to the input unless its first layer has relative ones.
     if relative and stack.embed_positions is not None:
@@ -156,24 +142,22 @@ def _stack(stack: nn.Module, cfg: Any, side: str) -> model_spec.LayerSpec:
     if not part.normalize_before and any(set(layer) != set(places) for layer in cut):
         what = "relative positions beside others" if relative else f"--splitting {cfg.splitting}"
         raise _refuse(f"{what} in a post-norm {side}, whose norms act on sums")
-    common = {
-        "pre_norm": part.normalize_before,
-        "no_final_norm": stack.layer_norm is None,
-        "activation": ACTIVATIONS[cfg.activation_fn],
-        "layernorm_embedding": stack.layernorm_embedding is not None,
-    }
+    projected = decoder and (stack.project_in_dim is not None or stack.project_out_dim is not None)
+    kind = transformer_spec.TransformerDecoderSpec if decoder else transformer_spec.TransformerEncoderSpec
+    spec = kind(
+        len(cut),
+        part.attention_heads,
+        pre_norm=part.normalize_before,
+        no_final_norm=stack.layer_norm is None,
+        activation=ACTIVATIONS[cfg.activation_fn],
+        layernorm_embedding=stack.layernorm_embedding is not None,
+        **({"project_in_out": projected} if decoder else {}),
+    )
     if decoder:
-        projected = stack.project_in_dim is not None or stack.project_out_dim is not None
-        spec = transformer_spec.TransformerDecoderSpec(
-            len(cut), part.attention_heads, project_in_out=projected, **common
-        )
         _linear(spec.projection, stack.output_projection)
-        if projected:
-            width = stack.embed_tokens.embedding_dim
-            _linear(spec.project_in, stack.project_in_dim, identity=width)
-            _linear(spec.project_out, stack.project_out_dim, identity=stack.output_projection.in_features)
-    else:
-        spec = transformer_spec.TransformerEncoderSpec(len(cut), part.attention_heads, **common)
+    if projected:
+        _linear(spec.project_in, stack.project_in_dim, identity=stack.embed_tokens.embedding_dim)
+        _linear(spec.project_out, stack.project_out_dim, identity=stack.output_projection.in_features)
     embeddings = spec.embeddings if decoder else spec.embeddings[0]
     embeddings.weight = _numpy(stack.embed_tokens.weight)
     spec.scale_embeddings = stack.embed_scale
@@ -181,16 +165,15 @@ def _stack(stack: nn.Module, cfg: Any, side: str) -> model_spec.LayerSpec:
     for name in ("layer_norm", "layernorm_embedding"):
         if getattr(stack, name) is not None:
             _norm(getattr(spec, name), getattr(stack, name))
+    names = {"F": "self_attention", "C": "attention", "G": "ffn"}
     for into, layer in zip(spec.layer, cut, strict=True):
-        for flow, place in zip("FCG", ("self_attention", "attention", "ffn"), strict=True):
-            if flow not in places:
-                continue
+        for flow in places:
             if flow == "F" and flow in layer and relative:
                 into.self_attention = attention_spec.MultiHeadAttentionSpec(self_attention=True, relative_position=True)
             if flow in layer:
-                _sublayer(getattr(into, place), layer[flow][1])
+                _sublayer(getattr(into, names[flow]), layer[flow])
             else:
-                _fill_with_zeros(getattr(into, place), part.embed_dim, cfg.encoder.embed_dim)
+                _fill_with_zeros(getattr(into, names[flow]), part.embed_dim, cfg.encoder.embed_dim)
     return spec
 
 

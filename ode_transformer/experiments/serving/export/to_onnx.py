@@ -13,13 +13,14 @@ import contextlib
 import copy
 import logging
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import onnx
 import onnxscript  # noqa: F401  of which PyTorch's exporter is made
 import torch
+from fairseq.data import Dictionary
 from fairseq.modules import LearnedPositionalEmbedding, SinusoidalPositionalEmbedding
 from onnx import TensorProto, helper
 from onnxruntime import quantization
@@ -65,13 +66,6 @@ def _traceable(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def told_of_positions(model: nn.Module, longest: int) -> dict[str, Any]:
-    """What encoder and decoder are told of all positions below ``longest``: arguments of both."""
-    if (encoder := getattr(model, "position_encoder", None)) is None:
-        return {}
-    return {"solution": encoder.solve(longest)}
-
-
 class Caches:
     """The tensors of an ``incremental_state``, by name and in order.
 
@@ -96,136 +90,113 @@ class Caches:
         self.of_source = [name for name, (key, _) in self.names.items() if "hypotheses" in state[key]]
         self.growing = [name for name in self.names if name not in self.of_source]
 
-    def example(self, name: str) -> Tensor:
-        """A tensor of the example."""
-        key, part = self.names[name]
-        return self.state[key][part]
+    def take(self, names: list[str], state: Optional[dict[str, dict[str, Any]]] = None) -> list[Tensor]:
+        """The tensors with these names in a state, by default that of the example."""
+        return [(state or self.state)[key][part] for key, part in map(self.names.get, names)]
 
-    def axis(self, name: str) -> int:
-        """The axis of the positions: the third of (B, H, S, d), the second of (B, S)."""
-        return 2 if self.example(name).dim() == 4 else 1
+    def axes(self, names: list[str]) -> list[int]:
+        """The axes of the positions: the third of (B, H, S, d), the second of (B, S)."""
+        return [2 if x.dim() == 4 else 1 for x in self.take(names)]
 
-    def take(self, state: dict[str, dict[str, Any]], names: list[str]) -> list[Tensor]:
-        """The tensors with these names in a state."""
-        return [state[key][part] for key, part in map(self.names.get, names)]
-
-    def make(self, tensors: dict[str, Tensor]) -> dict[str, dict[str, Any]]:
+    def make(self, names: list[str], tensors: list[Tensor]) -> dict[str, dict[str, Any]]:
         """A state with these tensors; everything else in it is as in the example."""
         state = {key: dict(cache) for key, cache in self.state.items()}
-        for name, tensor in tensors.items():
+        for name, tensor in zip(names, tensors, strict=True):
             key, part = self.names[name]
             state[key][part] = tensor
         return state
 
 
-class EncoderGraph(nn.Module):
-    """Sources (B, S) -> the caches of the source.
+class Graph(nn.Module):
+    """What is computed in a graph, and the arguments of PyTorch's exporter for it.
 
     Args:
-        model: the model.
-        end: the symbol that ends a sentence, and begins a translation.
-        told: as ``told_of_positions`` says.
-    """
-
-    def __init__(self, model: nn.Module, end: int, told: dict[str, Any]):
-        super().__init__()
-        self.model, self.end, self.told = model, end, told
-        self.caches: Optional[Caches] = None
-
-    def first_step(self, source: Tensor) -> dict[str, dict[str, Any]]:
-        """The state after the first decoding step."""
-        state: dict[str, dict[str, Any]] = {}
-        out = self.model.encoder(source, None, **self.told)
-        begin = source.new_full((source.size(0), 1), self.end)
-        self.model.decoder(begin, out, incremental_state=state, **self.told)
-        return state
-
-    def forward(self, source: Tensor) -> list[Tensor]:
-        return self.caches.take(self.first_step(source), self.caches.of_source)
-
-
-class DecoderGraph(nn.Module):
-    """A step: symbols (B, n, T), order (B, n) and caches -> log-probabilities (B, n, V), and the growing caches."""
-
-    def __init__(self, model: nn.Module, caches: Caches, told: dict[str, Any]):
-        super().__init__()
-        self.model, self.caches, self.told = model, caches, told
-
-    def forward(self, tokens: Tensor, order: Tensor, of_source: list[Tensor], growing: list[Tensor]) -> list[Tensor]:
-        caches, order = self.caches, order.flatten()
-        tensors = dict(zip(caches.of_source, of_source, strict=True))
-        tensors |= {name: x.index_select(0, order) for name, x in zip(caches.growing, growing, strict=True)}
-        state = caches.make(tensors)
-        tokens, shape = tokens.flatten(0, 1), tokens.shape[:2]
-        # Without a source cross-attention would be left out; its keys and values are in the state.
-        source = self.model.encoder.embed_tokens.weight.new_zeros(1, tokens.size(0), self.model.cfg.encoder.embed_dim)
-        encoder_out = {"encoder_out": [source], "encoder_padding_mask": []}
-        out = self.model.decoder(tokens, encoder_out, incremental_state=state, **self.told)
-        log_probs = self.model.get_normalized_probs((out[0][:, -1:], None), log_probs=True)
-        return [log_probs.unflatten(0, shape)[:, :, 0], *caches.take(state, caches.growing)]
-
-
-class Graph(NamedTuple):
-    """The arguments of PyTorch's exporter for a graph.
-
-    Args:
-        module: the module that computes it.
-        inputs: the inputs of an example.
+        model: whose weights it has.
+        compute: tensors -> tensors.
+        inputs: those of an example.
         axes: for each input, the axes whose sizes may vary.
         names: the names of the inputs and of the outputs.
     """
 
-    module: nn.Module
-    inputs: tuple
-    axes: tuple
-    names: tuple[list[str], list[str]]
+    def __init__(
+        self,
+        model: nn.Module,
+        compute: Callable[..., list[Tensor]],
+        inputs: tuple,
+        axes: tuple,
+        names: tuple[list[str], list[str]],
+    ):
+        super().__init__()
+        self.model, self.compute, self.inputs, self.axes, self.names = model, compute, inputs, axes, names
 
-    def trace(self) -> torch.export.ExportedProgram:
-        """The graph in PyTorch's form, traced by running the Python code once, so that it contains no dictionaries."""
-        return torch.export.export(self.module, self.inputs, dynamic_shapes=self.axes, strict=False)
-
-    def write(self, program: torch.export.ExportedProgram, path: Path) -> None:
-        """Write the graph as ONNX, in one file."""
-        torch.onnx.export(
-            program,
-            f=str(path),
-            input_names=self.names[0],
-            output_names=self.names[1],
-            opset_version=OPSET,
-            dynamo=True,
-            external_data=False,
-            verbose=False,
-        )
+    def forward(self, *inputs: Any) -> list[Tensor]:
+        return self.compute(*inputs)
 
 
 def _free(*axes: int) -> dict[int, Any]:
     return dict.fromkeys(axes, Dim.DYNAMIC)
 
 
-def encoder_graph(module: EncoderGraph, source: Tensor) -> Graph:
-    """The graph of the encoder, from an example (B, S)."""
-    return Graph(module, (source,), (_free(0, 1),), (["source"], module.caches.of_source))
+def graphs(model: nn.Module, dictionary: Dictionary, longest: int) -> tuple[dict[str, Graph], Caches]:
+    """The graphs of a model by name, and the caches that go through them.
 
+    - ``encoder``: sources (B, S) -> the caches of the source.
+    - ``decoder``, a step: symbols (B, n, T), order (B, n) and caches -> log-probabilities (B, n, V), and the growing
+      caches.
 
-def decoder_graph(module: DecoderGraph, tokens: Tensor, rows: int) -> Graph:
-    """The graph of the decoder, from an example (B, n, T) whose previous step had ``rows`` rows."""
-    caches = module.caches
-    sentences, hypotheses, columns = tokens.shape
-    order = torch.arange(sentences * hypotheses).view(sentences, hypotheses) % rows
-    growing = [
-        x.new_zeros([rows, *x.shape[1:]]).repeat_interleave(columns - 1, caches.axis(name))
-        for name, x in zip(caches.growing, caches.take(caches.state, caches.growing), strict=True)
+    Args:
+        model: the model, in a context of :func:`_traceable`.
+        dictionary: of the target.
+        longest: how many positions the model can have.
+    """
+    positions = getattr(model, "position_encoder", None)
+    told = {} if positions is None else {"solution": positions.solve(longest)}
+
+    def first_step(source: Tensor) -> dict[str, dict[str, Any]]:
+        state: dict[str, dict[str, Any]] = {}
+        out = model.encoder(source, None, **told)
+        begin = source.new_full((source.size(0), 1), dictionary.eos())
+        model.decoder(begin, out, incremental_state=state, **told)
+        return state
+
+    def step(tokens: Tensor, order: Tensor, of_source: list[Tensor], growing: list[Tensor]) -> list[Tensor]:
+        order = order.flatten()
+        kept = [x.index_select(0, order) for x in growing]
+        state = caches.make([*caches.of_source, *caches.growing], [*of_source, *kept])
+        tokens, shape = tokens.flatten(0, 1), tokens.shape[:2]
+        # Without a source cross-attention would be left out; its keys and values are in the state.
+        source = model.encoder.embed_tokens.weight.new_zeros(1, tokens.size(0), model.cfg.encoder.embed_dim)
+        encoder_out = {"encoder_out": [source], "encoder_padding_mask": []}
+        out = model.decoder(tokens, encoder_out, incremental_state=state, **told)
+        log_probs = model.get_normalized_probs((out[0][:, -1:], None), log_probs=True)
+        return [log_probs.unflatten(0, shape)[:, :, 0], *caches.take(caches.growing, state)]
+
+    # The sizes differ from each other and from 0 and 1, or PyTorch would take them for constants.
+    source, tokens, rows = *(torch.full(size, dictionary.unk()) for size in ((3, 6), (3, 4, 5))), 7
+    source[:, -1] = dictionary.eos()
+    caches = Caches(model, first_step(source))
+    of_source, growing = caches.of_source, caches.growing
+    grown = [  # of a previous step that had so many rows
+        x.new_zeros([rows, *x.shape[1:]]).repeat_interleave(tokens.size(2) - 1, axis)
+        for x, axis in zip(caches.take(growing), caches.axes(growing), strict=True)
     ]
-    return Graph(
-        module,
-        (tokens, order, caches.take(caches.state, caches.of_source), growing),
-        (_free(0, 1, 2), _free(0, 1), *([_free(0, caches.axis(name)) for name in names]
-                                        for names in (caches.of_source, caches.growing))),
-        (
-            ["tokens", "order", *caches.of_source, *caches.growing],
-            ["log_probs", *(name + NEXT for name in caches.growing)],
+    free = ([_free(0, axis) for axis in caches.axes(names)] for names in (of_source, growing))
+    return {
+        "encoder": Graph(
+            model,
+            lambda source: caches.take(of_source, first_step(source)),
+            (source,),
+            (_free(0, 1),),
+            (["source"], of_source),
         ),
-    )  # fmt: skip
+        "decoder": Graph(
+            model,
+            step,
+            (tokens, torch.arange(12).view(3, 4) % rows, caches.take(of_source), grown),
+            (_free(0, 1, 2), _free(0, 1), *free),
+            (["tokens", "order", *of_source, *growing], ["log_probs", *(name + NEXT for name in growing)]),
+        ),
+    }, caches
 
 
 def write(model: PyTorch, folder: Path) -> None:
@@ -234,21 +205,27 @@ def write(model: PyTorch, folder: Path) -> None:
     Raises:
         ExportError: PyTorch's exporter cannot make graphs of the model.
     """
-    (network,), dictionary = copy.deepcopy(model.models), model.dictionaries[1]
-    # The sizes differ from each other and from 0 and 1, or PyTorch would take them for constants.
-    source, tokens = (torch.full(size, dictionary.unk()) for size in ((3, 6), (3, 4, 5)))
-    source[:, -1] = dictionary.eos()
+    (network,) = copy.deepcopy(model.models)
     try:
         with _traceable(network):
-            told = told_of_positions(network, max(model.finite.values()))
-            encoder = EncoderGraph(network, dictionary.eos(), told)
-            encoder.caches = caches = Caches(network, encoder.first_step(source))
-            decoder = DecoderGraph(network, caches, told)
-            graphs = {"encoder": encoder_graph(encoder, source), "decoder": decoder_graph(decoder, tokens, 7)}
-            programs = {name: graph.trace() for name, graph in graphs.items()}
+            found, _ = graphs(network, model.dictionaries[1], max(model.finite.values()))
+            # By running the Python code once, so that the graphs contain no dictionaries.
+            programs = {
+                name: torch.export.export(graph, graph.inputs, dynamic_shapes=(graph.axes,), strict=False)
+                for name, graph in found.items()
+            }
         with _quiet():
-            for name, graph in graphs.items():
-                graph.write(programs[name], folder / f"{name}.onnx")
+            for name, graph in found.items():
+                torch.onnx.export(
+                    programs[name],
+                    f=str(folder / f"{name}.onnx"),
+                    input_names=graph.names[0],
+                    output_names=graph.names[1],
+                    opset_version=OPSET,
+                    dynamo=True,
+                    external_data=False,
+                    verbose=False,
+                )
     except (OSError, OdeTransformerError):
         raise
     except Exception as error:  # the exporter raises errors of many kinds

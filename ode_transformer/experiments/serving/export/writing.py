@@ -43,19 +43,14 @@ def export(
     """Write a run, a checkpoint or a bundle for serving.
 
     Args:
-        path: the model, as for :func:`.opening.find`.
-        format: one of ``FORMATS``.
-        output: the folder, which appears when everything in it has been written and compared.
-        quantization: one of ``QUANTIZATIONS``; None for single precision.
+        path: the model, as for :func:`.finding.find`.
+        format, output, quantization: as those of :func:`write`, which is what it returns.
         data: the folder of binarized data, if the data are neither where the run had them nor beside the checkpoint.
-
-    Returns:
-        The content of ``export.json`` in the folder.
 
     Raises:
         OdeTransformerError: the model cannot be found or opened, its data are of other languages, or as :func:`write`.
     """
-    load_module(format, "writer")  # before the model is opened
+    load_module("to", format)  # before the model is opened
     origin = find(path, data)
     model = open_models([origin], "cpu")
     # Data of segmented text have no way from raw text to units, which an export need not have.
@@ -89,7 +84,7 @@ def write(
         ExportError: the folder exists, the format's library is not installed or cannot express the model, or the
             exported model differs from the checkpoint.
     """
-    output, writer = Path(output), load_module(format, "writer")
+    output, writer = Path(output), load_module("to", format)
     if os.path.lexists(output):
         raise ExportError(f"-o {output}: exists already; an export takes a new folder")
     if (reach := min(model.finite.values())) < 2:
@@ -99,11 +94,8 @@ def write(
         )
     for side, longest in model.finite.items():
         if longest < model.longest[side]:
-            print(
-                f"a {side} can have at most {longest} subword units, its end included; beyond that, the position "
-                "biases overflow",
-                file=sys.stderr,
-            )
+            units = f"a {side} can have at most {longest} subword units, its end included"
+            print(f"{units}; beyond that, the position biases overflow", file=sys.stderr)
     batch_size = search.get("batch-size", search.get("batch_size"))
     description = {
         "format": format,
@@ -113,7 +105,7 @@ def write(
         "target_lang": model.languages[1],
         "longest": model.finite,
         "search": Search.of(search).given() | ({} if batch_size is None else {"batch_size": batch_size}),
-        "versions": machine.versions() | {name: version(name) for name in FORMATS[format].libraries},
+        "versions": machine.versions() | {name: version(name) for name in FORMATS[format]},
     }
     if hasattr(writer, "OPSET"):
         description["opset"] = writer.OPSET
