@@ -1,6 +1,5 @@
 """Tables set the right numbers beside each other, and say what was not run; comparisons find what differs."""
 
-import copy
 import csv
 import json
 import math
@@ -8,7 +7,6 @@ import random
 import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -45,6 +43,13 @@ def row(found, label):
     return next(row for rows in found.values() for row in rows if row.label == label)
 
 
+def again(folder, name, other, **changes):
+    """Write a record of multi30k-short under another path below the folder, with changes."""
+    path = folder / other
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(json.loads((folder / "multi30k-short" / f"{name}.json").read_text()) | changes))
+
+
 def test_measured_numbers_are_means_over_seeds(folder):
     found = tables.tables("multi30k-short", folder)
     first = json.loads((folder / "multi30k-short" / "rk2-tiny.json").read_text())
@@ -76,40 +81,30 @@ def test_a_table_for_programs(folder, capsys):
     assert all("version:" in x["signature"] for x in lines if x["metric"] == "sacrebleu" and x["measured"])
 
 
-def test_precisions_stand_apart(folder, capsys):
-    record = json.loads((folder / "multi30k-short" / "transformer-tiny.json").read_text())
-    (folder / "multi30k-short" / "transformer-tiny.fp16.json").write_text(json.dumps({**record, "precision": "fp16"}))
-    found = tables.tables("multi30k-short", folder)
-    assert [len(row(found, label).records) for label in ("transformer-tiny", "transformer-tiny, fp16")] == [1, 1]
+def test_what_tells_runs_of_a_recipe_apart_is_in_their_rows_labels(folder, capsys):
+    """Precision, flags of the user, or the file of the record; of the latter the one in the fewest folders is first."""
+    again(folder, "transformer-tiny", "multi30k-short/transformer-tiny.fp16.json", precision="fp16")
+    again(folder, "transformer-tiny", "again/record.json")
+    again(folder, "rk2-tiny", "gpu/multi30k-short/rk2-tiny.json")  # though its folder comes first by name
+    again(folder, "rk2-tiny.seed-2", "multi30k-short/dropout.json", flags=["--dropout", "0.5"])
+    (rows,) = tables.tables("multi30k-short", folder).values()
+    assert [(r.label, len(r.records)) for r in rows if r.records] == [
+        ("transformer-tiny", 1),
+        ("transformer-tiny, fp16", 1),
+        ("transformer-tiny, in multi30k-short/transformer-tiny.json", 1),
+        ("rk2-tiny", 2),
+        ("rk2-tiny, in gpu/multi30k-short/rk2-tiny.json", 1),
+        ("rk2-tiny, --dropout 0.5", 1),
+    ]
     assert cli.main(["table", "multi30k-short", "multi30k-full", "--csv", "--results", str(folder)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("group,table") for line in lines) == 1
     assert any("1,000" in line for line in lines)
 
 
-def test_a_run_in_another_folder_is_a_row_of_its_own(folder):
-    record = (folder / "multi30k-short" / "transformer-tiny.json").read_text()
-    (folder / "again").mkdir()
-    (folder / "again" / "record.json").write_text(record)
-    found = tables.tables("multi30k-short", folder)
-    labels = [r.label for rows in found.values() for r in rows if r.label.startswith("transformer-tiny")]
-    assert labels == ["transformer-tiny", "transformer-tiny, in multi30k-short/transformer-tiny.json"]
-
-
-def test_of_two_runs_the_one_on_a_gpu_is_named_by_its_file(folder):
-    """Though its folder comes first by name."""
-    path = Path("multi30k-short", "transformer-tiny.json")
-    (folder / "gpu" / path).parent.mkdir(parents=True)
-    (folder / "gpu" / path).write_text((folder / path).read_text())
-    found = read_records(folder)["multi30k-short/transformer-tiny"]
-    assert [record.get("file") for record in found] == [None, f"gpu/{path}"]
-
-
 def test_a_table_of_recipes_of_ones_own(folder, tmp_path, capsys):
-    record = json.loads((folder / "multi30k-short" / "rk2-tiny.seed-2.json").read_text())
-    record |= {"recipe": "own/rk2-tiny", "scores": {"generated": record["scores"]["test_2016_flickr"]}}
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "record.json").write_text(json.dumps(record))
+    score = json.loads((folder / "multi30k-short" / "rk2-tiny.json").read_text())["scores"]["test_2016_flickr"]
+    again(folder, "rk2-tiny", tmp_path / "runs" / "record.json", recipe="own/rk2-tiny", scores={"generated": score})
     words = ["table", str(own_quickstart(tmp_path / "own.yaml")), "--measured", "--results"]
     assert cli.main([*words, str(tmp_path / "runs")]) == 0
     shown = capsys.readouterr().out
@@ -129,48 +124,29 @@ def test_other_files_below_the_folder_are_left_alone(folder, capsys):
     assert f"left out: {folder / 'translated.json'}: cannot be read" in capsys.readouterr().err
 
 
-def test_a_seed_that_diverged_makes_the_mean_no_number(folder, capsys):
-    path = folder / "multi30k-short" / "rk2-tiny.seed-2.json"
-    record = json.loads(path.read_text())
-    record["scores"]["test_2016_flickr"]["tokenised"]["bleu"] = math.nan
-    path.write_text(json.dumps(record))
-    cell = row(tables.tables("multi30k-short", folder), "rk2-tiny").cells["test_2016_flickr", "tokenised"]
-    assert cell.text() == "nan ± nan"
+def test_means_say_which_seeds_have_no_number(folder, capsys):
+    """That of a model that diverged makes the mean none; one that lacks a test set is left out."""
+    scores = json.loads((folder / "multi30k-short" / "rk2-tiny.seed-2.json").read_text())["scores"]
+    scores["test_2016_flickr"]["tokenised"]["bleu"] = math.nan
+    del scores["test_2017_flickr"]
+    again(folder, "rk2-tiny.seed-2", "multi30k-short/rk2-tiny.seed-2.json", scores=scores)
+    cells = row(tables.tables("multi30k-short", folder), "rk2-tiny").cells
+    assert cells["test_2016_flickr", "tokenised"].text() == "nan ± nan"
+    assert cells["test_2017_flickr", "sacrebleu"].text().endswith("(1 of 2 seeds)")
+    assert "seeds" not in cells["test_2016_flickr", "sacrebleu"].text()
     assert cli.main(["table", "multi30k-short", "--csv", "--results", str(folder)]) == 0
     assert ",nan,nan,2," in capsys.readouterr().out
 
 
-def test_runs_with_flags_of_the_user_are_rows_of_their_own(folder):
-    path = folder / "multi30k-short" / "rk2-tiny.seed-2.json"
-    record = json.loads(path.read_text())
-    path.with_name("dropout.json").write_text(json.dumps(record | {"flags": ["--dropout", "0.5"]}))
-    (rows,) = tables.tables("multi30k-short", folder).values()
-    labels = {row.label: len(row.records) for row in rows if row.recipe == "multi30k-short/rk2-tiny"}
-    assert len(labels) == 2 and labels["rk2-tiny, --dropout 0.5"] == 1
-
-
 def test_a_rehearsal_does_not_stand_beside_the_papers_number(folder, tmp_path):
-    record = json.loads((folder / "multi30k-short" / "rk2-tiny.json").read_text())
     recipe = replace(recipes.load("ode/wmt14-en-de/rk2"), seed=1)
     for scale, precision, label, printed in (
         ("small", "bf16", "ode/wmt14-en-de/rk2, rehearsal, bf16", False),
         ("full", "fp32", "ode/wmt14-en-de/rk2", True),
     ):
-        text = json.dumps({**record, "scale": scale, "precision": precision, "seeds": [1]})
-        (tmp_path / "record.json").write_text(text)
+        again(folder, "rk2-tiny", tmp_path / "record.json", scale=scale, precision=precision, seeds=[1])
         shown = tables.sweep([(recipe, tmp_path)])
         assert f"| {label} |" in shown and ("28.67" in shown) == printed, shown
-
-
-def test_a_mean_over_some_of_the_seeds_says_so(folder):
-    path = folder / "multi30k-short" / "rk2-tiny.seed-2.json"
-    record = json.loads(path.read_text())
-    record["scores"].pop("test_2017_flickr")
-    path.write_text(json.dumps(record))
-    (rows,) = tables.tables("multi30k-short", folder).values()
-    its = row({"": rows}, "rk2-tiny")
-    assert its.cells["test_2017_flickr", "sacrebleu"].text().endswith("(1 of 2 seeds)")
-    assert "seeds" not in its.cells["test_2016_flickr", "sacrebleu"].text()
 
 
 def test_perplexities_stand_in_a_table_like_any_other(capsys):
@@ -185,7 +161,6 @@ def test_perplexities_stand_in_a_table_like_any_other(capsys):
 
 def test_what_the_source_scores_is_a_row_of_tables_and_reports(folder, tmp_path, capsys):
     """The first sentences beside summaries, the sentences as they are beside corrections; once, for all systems."""
-    some = json.loads((folder / "multi30k-short" / "rk2-tiny.json").read_text())
     rouge = {"rouge1": 30.0, "rouge2": 10.0, "rougeLsum": 25.0, "signature": "of rouge"}
     gleu, lead = {"gleu": 55.0, "signature": "of gleu"}, rouge | {"rouge1": 7.25}
     written = {
@@ -196,10 +171,8 @@ def test_what_the_source_scores_is_a_row_of_tables_and_reports(folder, tmp_path,
         },
     }
     for group, scores in written.items():
-        (folder / group).mkdir()
         for name in ("transformer-tiny", "rk2-tiny"):
-            record = {**some, "recipe": f"{group}/{name}", "scores": scores, "seeds": [1]}
-            (folder / group / f"{name}.json").write_text(json.dumps(record))
+            again(folder, "rk2-tiny", f"{group}/{name}.json", recipe=f"{group}/{name}", scores=scores, seeds=[1])
     assert cli.main(["table", *written, "--results", str(folder)]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert "| first 2 sentences | 7.25 | 10.00 | 25.00 |  |  |  |" in shown
@@ -322,11 +295,12 @@ def test_what_is_compared_are_the_scores(runs):
 def test_the_table_of_runs_made_together_survives_what_cannot_be_compared(runs, folder, monkeypatch):
     """After days of training, it is all that is printed."""
     systems = load("transformer", "rk2", "rk4")
-    record = json.loads((folder / "multi30k-short" / "rk2-tiny.json").read_text())
-    score = next(iter(record["scores"].values()))
+    scores = {
+        "generated": json.loads((folder / "multi30k-short" / "rk2-tiny.json").read_text())["scores"]["test_2016_flickr"]
+    }
     for system in systems:
-        text = json.dumps({**record, "recipe": system.recipe.name, "scores": {"generated": score}, "seeds": [1]})
-        (runs / system.folder / "record.json").write_text(text)
+        path = runs / system.folder / "record.json"
+        again(folder, "rk2-tiny", path, recipe=system.recipe.name, scores=scores, seeds=[1])
     made = [(replace(system.recipe, seed=1), runs / system.folder) for system in systems]
     compare = significance.compare
 
@@ -351,15 +325,13 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     names = [f"quickstart/{name}-tiny" for name in ("transformer", "rk2", "rk4")]
     assert cli.main(["compare", *names, "--samples", "300", "--output", str(output)]) == 0
     assert "baseline" in capsys.readouterr().out
-    record = json.loads((folder / "multi30k-short" / "rk2-tiny.json").read_text())
     compared = json.loads(output.read_text())["test_sets"]["generated"]
-    scores = copy.deepcopy(next(iter(record["scores"].values())))
-    (folder / "quickstart").mkdir()
+    scores = json.loads((folder / "multi30k-short" / "rk2-tiny.json").read_text())["scores"]["test_2016_flickr"]
 
     def write(name, bleu, **changes):
         its = {"generated": {**scores, "sacrebleu": {**scores["sacrebleu"], "bleu": bleu}}}
-        path = folder / "quickstart" / f"{name}{'.fp16' if changes else ''}.json"
-        path.write_text(json.dumps({**record, "recipe": f"quickstart/{name}", "scores": its, **changes}))
+        path = f"quickstart/{name}{'.fp16' if changes else ''}.json"
+        again(folder, "rk2-tiny", path, recipe=f"quickstart/{name}", scores=its, **changes)
 
     for name in ("transformer-tiny", "rk2-tiny", "rk4-tiny", "macaron-tiny"):
         write(name, compared.get(f"quickstart/{name}", {}).get("bleu", 50.0))

@@ -13,6 +13,7 @@ from typing import Any, Optional
 
 import torch
 from fairseq import options, tasks
+from fairseq.data.language_pair_dataset import collate
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
 from fairseq.models import build_model
@@ -142,23 +143,15 @@ def stock_like(arch: str, flags: tuple[str, ...] = ()) -> System:
 
 
 def sentences(count: int, tokens: int, shortest: int, symbols: int) -> dict[str, Any]:
-    """A batch of random pairs of ``shortest`` to ``tokens`` tokens, as fairseq collates it: sources are padded on the
-    left, targets on the right.
-    """
+    """A batch of random pairs of ``shortest`` to ``tokens`` tokens, as fairseq collates it."""
     g = torch.Generator().manual_seed(1)
     lengths = torch.randint(shortest or tokens, tokens + 1, (count,), generator=g)
     lengths[0] = tokens
     source, target = torch.randint(4, symbols, (2, count, tokens), generator=g)
-    columns = torch.arange(tokens)
-    source[columns < tokens - lengths[:, None]] = 1
-    target[columns >= lengths[:, None]] = 1
     source[:, -1] = 2
-    prev = target.roll(1, dims=1)
-    prev[:, 0] = 2
-    prev[columns >= lengths[:, None]] = 1
-    net_input = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": prev}
-    ids = torch.arange(count)
-    return {"id": ids, "nsentences": count, "ntokens": int(lengths.sum()), "net_input": net_input, "target": target}
+    pairs = enumerate(zip(source, target, lengths.tolist(), strict=True))
+    rows = [{"id": i, "source": ours[-n:], "target": theirs[:n]} for i, (ours, theirs, n) in pairs]
+    return collate(rows, pad_idx=1, eos_idx=2)
 
 
 def samples(system: System, setting: Setting) -> tuple[FairseqTask, list[dict[str, Any]]]:

@@ -11,7 +11,6 @@ import math
 import multiprocessing
 import os
 import re
-import statistics
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...errors import OdeTransformerError
@@ -201,13 +201,9 @@ def speed(baseline: Sequence[float], own: Sequence[float]) -> dict[str, Any]:
     Returns:
         The baseline's seconds divided by its own: ``median``, lower and upper ``quartiles``, and ``all``, sorted.
     """
-    ratios = sorted(theirs / its for theirs, its in zip(baseline, own, strict=True))
-    quartiles = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
-    return {
-        "median": round(statistics.median(ratios), 4),
-        "quartiles": [round(quartiles[0], 4), round(quartiles[2], 4)],
-        "all": [round(ratio, 4) for ratio in ratios],
-    }
+    ratios = np.sort(np.divide(baseline, own))
+    low, median, high = np.quantile(ratios, (0.25, 0.5, 0.75)).round(4).tolist()
+    return {"median": median, "quartiles": [low, high], "all": ratios.round(4).tolist()}
 
 
 def median_and_quartiles(speed: Mapping[str, Any]) -> str:

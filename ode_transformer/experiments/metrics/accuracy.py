@@ -54,12 +54,7 @@ def read(path: str) -> tuple[list[str], list[str]]:
 
 
 def columns(path: str, count: int, form: str) -> list[list[str]]:
-    """The columns of a file of predictions.
-
-    Args:
-        path: a file with columns between tabs.
-        count: how many columns it must have.
-        form: what they are, for the message.
+    """So many columns of a file of predictions, between tabs; ``form`` is what they are, for the message.
 
     Raises:
         OdeTransformerError: a line has another number of columns; there is no such file, or it is empty or not UTF-8.

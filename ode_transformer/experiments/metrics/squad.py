@@ -118,17 +118,11 @@ def take(
     version: str,
     no_answer: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Score answers.
-
-    Args:
-        golds, answers, version, no_answer: as those of :func:`scored`.
+    """Score answers; arguments and errors are those of :func:`scored`.
 
     Returns:
         ``exact_match`` and ``f1``, each with ``value``, in percent, and ``signature``, with a threshold also
         ``threshold``; and ``questions``, how many there are.
-
-    Raises:
-        OdeTransformerError: as :func:`scored`.
     """
     found: dict[str, Any] = {"questions": len(golds)}
     for name in ("exact_match", "f1"):

@@ -52,11 +52,11 @@ def position_vectors(model: nn.Module, length: int) -> dict[str, Tensor]:
     return found
 
 
-def positions(paths: list[str], of: str | None, length: int, output: str | Path) -> None:
+def positions(files: Sequence[str], of: str | None, length: int, output: str | Path) -> None:
     """Draw position x dimension as colors, one panel per checkpoint, each on its own symmetric scale.
 
     Args:
-        paths: checkpoints.
+        files: checkpoints.
         of: which vectors, a name of ``position_vectors``; None: the encoder's first queries where a flow or a
             recurrent network moves them, else what is added to the encoder's embeddings; without an encoder the
             decoder's.
@@ -69,7 +69,7 @@ def positions(paths: list[str], of: str | None, length: int, output: str | Path)
     """
     pyplot = pyplot_for(output)
     panels = []
-    for path in paths:
+    for path in files:
         found = position_vectors(open_model(path), length)
         if bad := [name for name, vectors in found.items() if not vectors.isfinite().all()]:
             raise CheckpointError(f"{path}: {', '.join(bad[:4])} are not finite within {length} positions")
@@ -141,13 +141,17 @@ def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[s
 
 
 def coefficients(
-    paths: list[str], files: Sequence[tuple[str, str]], count: int, output: str | Path, record: str | Path | None = None
+    files: Sequence[str],
+    read: Sequence[tuple[str, str]],
+    sentences: int,
+    output: str | Path,
+    record: str | Path | None = None,
 ) -> None:
     """Draw and print how learned coefficients weight the stages of each layer's step, one panel per checkpoint.
 
     Args:
-        paths: checkpoints.
-        files, count: what they read, as in :func:`.inputs.read_texts`, for gates depend on it.
+        files: checkpoints.
+        read, sentences: what they read, as in :func:`.inputs.read_texts`, for gates depend on it.
         output: the file of the picture; its suffix is the format.
         record: a JSON file for the numbers.
 
@@ -156,9 +160,9 @@ def coefficients(
         OdeTransformerError: an unknown format.
     """
     pyplot = pyplot_for(output)
-    texts, layers = read_texts(files, count), {}
-    for path in paths:
-        for _, dictionary in files:
+    texts, layers = read_texts(read, sentences), {}
+    for path in files:
+        for _, dictionary in read:
             check_dictionaries(path, dictionary)
         with named(f"{path}: cannot read the sentences"):
             model = open_model(path)
@@ -191,5 +195,5 @@ def coefficients(
     save(figure, output)
     if record:
         content = {"what": "coefficients", "versions": machine.versions(), "layers": layers}
-        write_json(record, content | what_was_read(files, texts))
+        write_json(record, content | what_was_read(read, texts))
         print(record)

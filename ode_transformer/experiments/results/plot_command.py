@@ -1,6 +1,8 @@
 """``ode-transformer plot``: pictures of records, logs and models."""
 
 import argparse
+import inspect
+from importlib import import_module
 
 from ..arguments import add_text_arguments, at_least, output_file, texts_of
 from .pictures import FORMATS
@@ -34,34 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drawn.add_argument("--of", metavar="TEST", help="the test set (default: the first of the record)")
     drawn = kinds.add_parser("edits", help="corrections by type: people's and those of systems")
     drawn.add_argument("files", nargs="+", metavar="M2", help="the human edits, then one file per system")
+    help_ = f"the file to write, {', '.join(FORMATS)}"
     for drawn in kinds.choices.values():
-        drawn.add_argument(
-            "--output",
-            type=output_file,
-            metavar="FILE",
-            required=True,
-            help=f"the file to write, {', '.join(FORMATS)}",
-        )
+        drawn.add_argument("--output", type=output_file, metavar="FILE", required=True, help=help_)
 
 
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer plot``; the exit status."""
-    from . import plots
-
-    if args.kind in ("positions", "coefficients"):
-        from . import model_plots  # which needs torch and fairseq
-
-        if args.kind == "positions":
-            model_plots.positions(args.files, args.of, args.length, args.output)
-        else:
-            model_plots.coefficients(args.files, texts_of(args), args.sentences, args.output, args.record)
-    elif args.kind == "confusion":
-        plots.confusion(args.file, args.of, args.output)
-    elif args.kind == "orders":
-        plots.orders(args.file, args.output)
-    elif args.kind == "edits":
-        plots.edits(args.files, args.output)
-    else:
-        {"training": plots.training, "costs": plots.costs}[args.kind](args.files, args.output)
+def main(args: argparse.Namespace) -> None:
+    """Run ``ode-transformer plot``."""
+    of_models = args.kind in ("positions", "coefficients")  # which need torch and fairseq
+    draw = getattr(import_module(".model_plots" if of_models else ".plots", __package__), args.kind)
+    if args.kind == "coefficients":
+        args.read = texts_of(args)
+    draw(**{name: getattr(args, name) for name in inspect.signature(draw).parameters})
     print(args.output)
-    return 0

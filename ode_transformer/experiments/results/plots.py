@@ -68,7 +68,7 @@ def exponent(points: Points) -> float:
     return math.log(y1 / y0) / math.log(x1 / x0)
 
 
-def costs(paths: Sequence[str], output: str | Path) -> None:
+def costs(files: Sequence[str], output: str | Path) -> None:
     """Draw time and memory of a step against sentence length, depth or vocabulary size, one row per record.
 
     Raises:
@@ -76,7 +76,7 @@ def costs(paths: Sequence[str], output: str | Path) -> None:
         OdeTransformerError: a file cannot be read, or an unknown format.
     """
     pyplot = pyplot_for(output)
-    found = [cost_lines(path) for path in paths]
+    found = [cost_lines(path) for path in files]
     figure, axes = pyplot.subplots(len(found), 2, figsize=(11, 4 * len(found)), squeeze=False, layout="constrained")
     for row, (name, lines) in zip(axes, found, strict=True):
         for axis, (kind, systems) in zip(row, lines.items(), strict=True):
@@ -109,11 +109,11 @@ def training_of(path: Path) -> dict[str, Any]:
     return {"curve": log["curve"], "progress": log["training"], "validation": log["validation"]}
 
 
-def training(paths: Sequence[str], output: str | Path) -> None:
+def training(files: Sequence[str], output: str | Path) -> None:
     """Draw training and validation perplexity and the gradient norm against updates, one line per log.
 
     Args:
-        paths: logs of ``fairseq-train --log-format json``, or records of runs.
+        files: logs of ``fairseq-train --log-format json``, or records of runs.
         output: the file; its suffix is the format.
 
     Raises:
@@ -121,7 +121,7 @@ def training(paths: Sequence[str], output: str | Path) -> None:
     """
     pyplot = pyplot_for(output)
     curves = {}
-    for path in map(Path, paths):
+    for path in map(Path, files):
         its = training_of(path)
         found = {key: records.curve_points(its, key) for key in CURVES}
         if not any(found.values()):
@@ -135,20 +135,20 @@ def training(paths: Sequence[str], output: str | Path) -> None:
     save(figure, output)
 
 
-def orders(path: str | Path, output: str | Path) -> None:
+def orders(file: str | Path, output: str | Path) -> None:
     """Draw local errors against the step size, one line per method; and errors by layer, one line per model.
 
     Args:
-        path: a record of ``ode-transformer lab orders``.
+        file: a record of ``ode-transformer lab orders``.
         output: the file to write.
 
     Raises:
         RecordError: it is no such record.
         OdeTransformerError: it cannot be read, or an unknown format.
     """
-    record, pyplot = read_json(path), pyplot_for(output)
+    record, pyplot = read_json(file), pyplot_for(output)
     if wrong := lacks(record, _ORDERS):
-        raise records.RecordError(f"{path}: no record of orders of convergence: {wrong}")
+        raise records.RecordError(f"{file}: no record of orders of convergence: {wrong}")
     from matplotlib import ticker
 
     methods, layers = record["methods"], record["layers"]
@@ -181,11 +181,11 @@ def orders(path: str | Path, output: str | Path) -> None:
     save(figure, output)
 
 
-def confusion(path: str, of: Optional[str], output: str | Path) -> None:
+def confusion(file: str | Path, of: Optional[str], output: str | Path) -> None:
     """Draw how many examples of each class a classifier takes for which, of a run's record.
 
     Args:
-        path: the record.
+        file: the record.
         of: a test set; by default the record's first.
         output: the file to write.
 
@@ -195,13 +195,13 @@ def confusion(path: str, of: Optional[str], output: str | Path) -> None:
     """
     import numpy as np
 
-    scores = records.read_record(Path(path))["scores"]
+    scores = records.read_record(Path(file))["scores"]
     test_set = of or next(iter(scores), "")
     if test_set not in scores:
-        raise records.RecordError(f"{path}: --of {test_set}: must be one of {', '.join(scores)}")
+        raise records.RecordError(f"{file}: --of {test_set}: must be one of {', '.join(scores)}")
     found = scores[test_set].get("accuracy") or {}
     if "confusion" not in found:
-        raise records.RecordError(f"{path}: no record of a classifier's {test_set}")
+        raise records.RecordError(f"{file}: no record of a classifier's {test_set}")
     rows, classes = np.array(found["confusion"]), found["classes"]
     pyplot = pyplot_for(output)
     size = 2 + 0.6 * len(classes)
@@ -218,13 +218,13 @@ def confusion(path: str, of: Optional[str], output: str | Path) -> None:
     save(figure, output)
 
 
-def edits(paths: Sequence[str], output: str | Path) -> None:
+def edits(files: Sequence[str], output: str | Path) -> None:
     """Draw how many edits of each type M2 files hold (ODE Transformer, Figure 7), a color for each file.
 
     Files are named without the folder that they have in common.
 
     Args:
-        paths: M2 files, people's first; its most frequent types are drawn, at most ``TYPES``.
+        files: M2 files, people's first; its most frequent types are drawn, at most ``TYPES``.
         output: the file to write.
 
     Raises:
@@ -232,15 +232,15 @@ def edits(paths: Sequence[str], output: str | Path) -> None:
     """
     from ..metrics.m2 import types
 
-    if len(paths) > len(COLOURS):
-        raise OdeTransformerError(f"{len(paths)} files: at most {len(COLOURS)} can be told apart")
-    found = [types(Path(path)) for path in paths]
+    if len(files) > len(COLOURS):
+        raise OdeTransformerError(f"{len(files)} files: at most {len(COLOURS)} can be told apart")
+    found = [types(Path(path)) for path in files]
     names = [name for name, _ in found[0].most_common(TYPES)]
     if not names:
-        raise OdeTransformerError(f"{paths[0]}: holds no edit")
+        raise OdeTransformerError(f"{files[0]}: holds no edit")
     pyplot = pyplot_for(output)
     figure, axis = pyplot.subplots(figsize=(2 + 0.5 * len(names), 4), layout="constrained")
-    width, absolute = 0.8 / len(found), list(map(os.path.abspath, paths))
+    width, absolute = 0.8 / len(found), list(map(os.path.abspath, files))
     home = os.path.commonpath(map(os.path.dirname, absolute))
     for i, (path, counts) in enumerate(zip(absolute, found, strict=True)):
         places = [place + (i - (len(found) - 1) / 2) * width for place in range(len(names))]

@@ -14,7 +14,7 @@ from ... import machine, markdown
 from ...errors import OdeTransformerError
 from ...files import sha256, write_json
 from .. import recipes, records
-from ..arguments import at_least, output_file
+from ..arguments import output_file, take_arguments
 from ..metrics import METRICS, Examples
 from ..metrics.resampling import TESTS, bootstrap, interval, p_value
 from ..metrics.scoring import is_endless
@@ -201,23 +201,25 @@ def compare(
 
 def compare_files(
     files: Sequence[str],
-    references: Sequence[str],
+    ref: Sequence[str],
     test: str = "randomisation",
     samples: int = 1000,
-    metric: str = TRANSLATIONS_BY,
+    metric: Optional[str] = None,
     source: Optional[str] = None,
-    lang: str = "",
+    target_lang: str = "",
     lowercase: bool = False,
 ) -> dict[str, Any]:
     """Test whether outputs in files differ from those in the first, as :func:`compare` does.
 
     Args:
         files: of plain text, or of labels, an output in each line.
-        references: files of what is right, as many as there are references.
-        test, samples, metric: as those of :func:`compare`.
-        source: a file of what was translated, for metrics that read it.
-        lang: the language of translations, for metrics that tokenize by it.
-        lowercase: whether letter case is ignored.
+        ref: of such files, the references; may be repeated.
+        test: approximate randomization, or paired bootstrap.
+        samples: resamplings, or trials.
+        metric: what to compare by (default: the task's main one; translations and files: sacrebleu).
+        source: of files, what was translated, for --metric comet.
+        target_lang: of files, the language, for the tokenization of zh, ja and ko.
+        lowercase: of files, ignore case.
 
     Raises:
         OdeTransformerError: a file cannot be read, or has another number of lines; or there is no such test or metric.
@@ -227,12 +229,12 @@ def compare_files(
         raise OdeTransformerError(
             f"{files[0]}: is an output of fairseq-generate, must be text, a sentence in each line"
         )
-    right = [lines_of(path, len(first), files[0]) for path in references]
+    right = [lines_of(path, len(first), files[0]) for path in ref]
     sources = lines_of(source, len(first), files[0]) if source else ()
-    examples = Examples(right, sources, labels=right[0], lang=lang, lowercase=lowercase)
+    examples = Examples(right, sources, labels=right[0], lang=target_lang, lowercase=lowercase)
     outputs = [(path, (lines_of(path, len(first), files[0]), examples)) for path in files]
     about = {"baseline": files[0], "seed": None, "precisions": {}}
-    return about | tested({", ".join(references): outputs}, metric, test, samples)
+    return about | tested({", ".join(ref): outputs}, metric or TRANSLATIONS_BY, test, samples)
 
 
 def tested(sets: Mapping[str, Sequence[tuple[str, Outputs]]], metric: str, test: str, samples: int) -> dict[str, Any]:
@@ -301,42 +303,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer compare``."""
     parser.add_argument("baseline", metavar="BASELINE", help="the recipe or the folder of a finished run; or a file")
     parser.add_argument("system", metavar="SYSTEM", nargs="+", help="others with the same test sets; or files")
-    parser.add_argument(
-        "--test", choices=TESTS, default="randomisation", help="approximate randomization, or paired bootstrap"
-    )
-    parser.add_argument(
-        "--metric", metavar="NAME", help="what to compare by (default: the task's main one; translations: sacrebleu)"
-    )
-    parser.add_argument(
-        "--samples", metavar="N", type=at_least(1), default=1000, help="resamplings, or trials (default: 1000)"
-    )
+    ref = {"action": "append", "required": False, "metavar": "FILE"}
+    more = {"test": {"choices": TESTS}, "source": {"metavar": "FILE"}, "target_lang": {"metavar": "LANG"}}
+    take_arguments(parser, compare_files, files=None, ref=ref, **more)
     parser.add_argument(
         "--output", metavar="FILE", type=output_file, help="JSON file to write, such as results/significance/GROUP.json"
     )
     parser.add_argument(
         "--precision", choices=recipes.PRECISIONS, help="of all trainings (default: that of the run, or of its record)"
     )
-    files = parser.add_argument_group("files of plain text, a translation in each line")
-    files.add_argument("--ref", metavar="FILE", action="append", help="their references; may be repeated")
-    files.add_argument("--source", metavar="FILE", help="what was translated, for --metric comet")
-    files.add_argument("--target-lang", metavar="LANG", default="", help="for the tokenization of zh, ja and ko")
-    files.add_argument("--lowercase", action="store_true", help="ignore case")
     recipes.add_variant(parser)
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer compare``; the exit status."""
-    names, of_files = (args.baseline, *args.system), (args.source, args.target_lang, args.lowercase)
+    names, how = (args.baseline, *args.system), (args.test, args.samples, args.metric)
+    of_files = args.source, args.target_lang, args.lowercase
     if args.ref:
         if args.precision or args.scale != "full" or args.seed is not None:
             raise OdeTransformerError("--precision, --scale and --seed go with recipes; not with --ref FILE")
-        metric = args.metric or TRANSLATIONS_BY
-        content = compare_files(names, args.ref, args.test, args.samples, metric, *of_files)
+        content = compare_files(names, args.ref, *how, *of_files)
     elif any(of_files):
         raise OdeTransformerError("--source, --target-lang and --lowercase go with --ref FILE; a recipe says them")
     else:
         baseline, *others = (_named(name, args.scale, args.seed, args.precision) for name in names)
-        content = compare(baseline, others, args.test, args.samples, args.metric)
+        content = compare(baseline, others, *how)
     print(report(content))
     if args.output:
         write_json(args.output, content)
