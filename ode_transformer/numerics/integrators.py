@@ -197,6 +197,8 @@ RALSTON = ButcherTableau(((), (2 / 3,)), (1 / 4, 3 / 4))  # the smallest error b
 # The released code has F_2 in place of F_1 in the third stage, which lowers the order to 2.
 KUTTA3 = ButcherTableau(((), (1 / 2,), (-1.0, 2.0)), (1 / 6, 4 / 6, 1 / 6))
 RK4 = ButcherTableau(((), (1 / 2,), (0.0, 1 / 2), (0.0, 0.0, 1.0)), (1 / 6, 2 / 6, 2 / 6, 1 / 6))  # (15 to 19)
+# Four steps of Euler's method, the control of equal cost for RK4: up to the scale of F, four layers that share weights.
+EULER_4 = ButcherTableau(tuple((1 / 4,) * i for i in range(4)), (1 / 4,) * 4)
 THREE_EIGHTHS = ButcherTableau(((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)), (1 / 8, 3 / 8, 3 / 8, 1 / 8))
 
 
@@ -450,6 +452,7 @@ INTEGRATORS: Table[Integrator] = Table(
     "integrator",
     {
         "euler": EULER,
+        "euler-4": EULER_4,
         "heun": HEUN,
         "midpoint": MIDPOINT,
         "ralston": RALSTON,

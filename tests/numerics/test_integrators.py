@@ -30,7 +30,7 @@ from ode_transformer.numerics.integrators import (
 from tests.helpers import rk_step
 
 TABLEAUX = {name: method for name, method in INTEGRATORS.items() if isinstance(method, ButcherTableau)}
-ORDERS = {"euler": 1, "heun": 2, "midpoint": 2, "ralston": 2, "kutta3": 3, "rk4": 4, "three-eighths": 4}
+ORDERS = {"euler": 1, "euler-4": 1, "heun": 2, "midpoint": 2, "ralston": 2, "kutta3": 3, "rk4": 4, "three-eighths": 4}
 
 
 def logistic(y, stage=0):
