@@ -40,7 +40,7 @@ from torch.utils._pytree import tree_leaves
 import ode_transformer.models  # noqa: F401  registers the architectures
 from ode_transformer import config
 from ode_transformer.experiments import cli
-from ode_transformer.numerics.integrators import Learned
+from ode_transformer.numerics.protocol import Learned
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = Path(__file__).resolve().parent / "fixtures"

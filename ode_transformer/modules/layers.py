@@ -22,7 +22,8 @@ from fairseq.modules import LayerNorm, MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from ..numerics.integrators import EULER, Field, Learned
+from ..numerics.integrators import EULER
+from ..numerics.protocol import Field, Learned
 from ..numerics.splitting import Solver, Substep, increment, split_step
 from ..training.passes import recompute
 from .attention import RelativeAttention, StagedAttention

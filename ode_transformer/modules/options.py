@@ -16,7 +16,9 @@ from torch import nn
 from ..config import FlatTransformerConfig, option
 from ..numerics.coefficients import COEFFICIENTS, Coefficients
 from ..numerics.flow import FLOW_METHODS
-from ..numerics.integrators import EULER, INTEGRATORS, Integrator, Momentum, Released, initial_scalars
+from ..numerics.integrators import EULER, INTEGRATORS, Released, initial_scalars
+from ..numerics.momentum import Momentum
+from ..numerics.protocol import Integrator
 from ..numerics.splitting import SPLITTINGS
 from .attention import RELATIVE_POSITIONS
 from .history import HISTORIES, History, SchemeWeights

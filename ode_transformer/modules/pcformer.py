@@ -21,7 +21,8 @@ from typing import Optional
 from fairseq.modules import LayerNorm
 from torch import Tensor, nn
 
-from ..numerics.integrators import EULER, NOTHING, Field, Integrator, Learned
+from ..numerics.integrators import EULER
+from ..numerics.protocol import NOTHING, Field, Integrator, Learned
 from .history import HISTORIES, History, means, mixture
 
 

@@ -12,7 +12,8 @@ from fairseq.models.transformer import TransformerConfig
 from ..config import plain
 from ..errors import OdeTransformerError
 from ..numerics.coefficients import COEFFICIENTS
-from ..numerics.integrators import EULER, HEUN, INTEGRATORS, Momentum
+from ..numerics.integrators import EULER, HEUN, INTEGRATORS
+from ..numerics.momentum import Momentum
 from .options import NEEDS, UNWEIGHTED, Options
 
 logger = logging.getLogger(__name__)

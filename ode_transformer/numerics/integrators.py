@@ -1,18 +1,16 @@
 """Integrators: how one layer, or several, step along dy/dt = f(y).
 
-An integrator turns a state into the next one. What it keeps from step to step besides the state, a velocity or earlier
-states, is its own: everybody else hands it on unread. A method is data and one loop, its ``step``:
+A method is data and one loop, its ``step`` (``protocol.py``):
 
 - ``ButcherTableau``, an explicit Runge-Kutta method: all evaluations are within one layer;
 - ``Polynomial``, PolyNet's powers of one residual function: its evaluations are within one layer, too;
 - ``Multistep``, a scheme that carries earlier states and increments, in a network those of earlier layers;
-- ``Momentum``, a method that carries a velocity.
+- ``Momentum``, a method that carries a velocity (``momentum.py``).
 
 States are tensors of any shape, which f keeps. The tests measure the orders of convergence. To add a method, add an
 entry to ``INTEGRATORS``.
 
-Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butcher 2016 for the tableaux; for momentum
-"YuriiFormer: A Suite of Nesterov-Accelerated Transformers" (arXiv 2601.23236), in the form of a reproduction's code.
+Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butcher 2016 for the tableaux.
 """
 
 import math
@@ -22,74 +20,12 @@ from typing import Any, Optional, Union
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
-from .coefficients import Coefficients, weighted_sum
+from .coefficients import weighted_sum
+from .momentum import NESTEROV, TRIPLE
+from .protocol import NOTHING, Field, Integrator, Learned, scaled
 from .table import Table
-
-Field = Callable[[Tensor, int], Tensor]
-"""A vector field f: (y, the stage of the step in which it is evaluated, from 0) -> f(y), of the shape of y."""
-
-
-@dataclass(frozen=True)
-class Learned:
-    """What a network has learned for its steps; a method reads its own part.
-
-    Args:
-        combine: what weights the stages of a Runge-Kutta method or of a polynomial; None for the method's own weights.
-        norms: the norms of the state and of each stage of a Runge-Kutta step; None for no norms.
-        own: what only one kind of method learns: a velocity's numbers, or the weights of earlier layers.
-    """
-
-    combine: Optional[Coefficients] = None
-    norms: Optional[Sequence[Callable[[Tensor], Tensor]]] = None
-    own: Any = None
-
-
-NOTHING = Learned()
-
-
-class Integrator:
-    """A method of solving dy/dt = f(y), one step at a time."""
-
-    stages: int = 1
-    """Evaluations of f per step."""
-
-    weights: tuple[float, ...] = ()
-    """The weights of its stages, if coefficients can take their place."""
-
-    spans_layers: bool = False
-    """Whether a step reads earlier ones, in a network earlier layers."""
-
-    takes_norms: bool = False
-    """Whether its stages can be normalized."""
-
-    def learns(self, embed_dim: int) -> Optional[nn.Module]:
-        """What is learned for each field that it solves, of width C, for ``Learned.own``; None for nothing."""
-        return None
-
-    def step(
-        self, f: Field, y: Tensor, carried: Any = None, h: float = 1.0, learned: Learned = NOTHING
-    ) -> tuple[Tensor, Any]:
-        """One step.
-
-        Args:
-            f: the field.
-            y: the state.
-            carried: what the previous step has returned besides the state; None in the first step.
-            h: the size of the step.
-            learned: what a network has learned for it.
-
-        Returns:
-            The state after the step, and what the next step needs besides.
-        """
-        raise NotImplementedError
-
-
-def scaled(h: float, slope: Tensor) -> Tensor:
-    """h times a slope; the slope itself for a whole step."""
-    return slope if h == 1.0 else h * slope
 
 
 @dataclass(frozen=True)
@@ -372,80 +308,6 @@ DLCL = Multistep(_first, _all, _triangle_of_ones)
 """y_{t+1} = y_0 + sum_{l <= t} W_tl F_l, where W is learned and starts at 1, the residual network. Wang et al. 2019 in
 the form of Table 7. The released code gives this name to a weighted sum of normalized layer outputs, which is our
 ``learnable_dense`` (``modules/history.py``)."""
-
-
-class Velocity(nn.Module):
-    """What a step with momentum learns: beta, mu, gamma and perhaps nu, and the norm of the velocity.
-
-    A reproduction's code keeps nu positive, as the softplus of a number that starts at 0.5413; here nu is any number.
-    There the norm of the velocity has no bias; here it has one.
-
-    In the first field of a stack that starts at rest, beta and mu multiply a velocity of 0, so that their gradient
-    is 0. There the norm also removes the size of gamma f(y), so that the gradient of gamma is 0 up to the norm's eps.
-
-    Args:
-        embed_dim: C, the width of a velocity.
-        learns_nu: whether nu is learned; otherwise it is 1.
-    """
-
-    def __init__(self, embed_dim: int, learns_nu: bool):
-        super().__init__()
-        self.raw = nn.Parameter(torch.zeros(3))  # of beta, mu and gamma
-        self.nu = nn.Parameter(torch.ones(())) if learns_nu else None
-        self.norm = nn.LayerNorm(embed_dim)
-
-    def numbers(self) -> tuple[Tensor, Tensor, Tensor, Union[float, Tensor]]:
-        """beta and mu, between 0 and 1, initially 1/2; gamma, positive, initially log 2; nu, initially 1."""
-        beta, mu, gamma = self.raw
-        return beta.sigmoid(), mu.sigmoid(), F.softplus(gamma), 1.0 if self.nu is None else self.nu
-
-
-@dataclass(frozen=True)
-class Momentum(Integrator):
-    """A method that carries a velocity v besides the state. The norm N is a layer norm in a network::
-
-        v' = N(beta v + gamma h f(y + mu v)),     y' = y + nu v'
-
-    beta damps the velocity, mu is how far ahead f is evaluated, gamma is the size of the step, and nu is how far the
-    velocity moves the state. Without the norm, with beta = 1 - c h, mu = beta and h gamma in place of gamma, nu v / h
-    is the speed y', and this is a method of order 1 for the second-order equation y'' + c y' = nu gamma f(y). The norm
-    keeps the size of the velocity constant, and then there is no such equation.
-
-    Args:
-        learns_nu: whether nu is learned, starting at 1 (triple momentum); otherwise it is 1.
-    """
-
-    learns_nu: bool = False
-
-    def learns(self, embed_dim: int) -> Velocity:
-        """As in ``Integrator``."""
-        return Velocity(embed_dim, self.learns_nu)
-
-    def step(
-        self, f: Field, y: Tensor, carried: Optional[Tensor] = None, h: float = 1.0, learned: Learned = NOTHING
-    ) -> tuple[Tensor, Tensor]:
-        """As in ``Integrator``: v is carried, and ``learned.own`` has the numbers and the norm, as ``Velocity`` has.
-
-        The first step starts at rest.
-
-        Raises:
-            ValueError: there are no numbers; the method has none of its own.
-        """
-        if learned.own is None:
-            raise ValueError("a step with momentum needs its numbers beta, mu, gamma and nu")
-        v = torch.zeros_like(y) if carried is None else carried
-        beta, mu, gamma, nu = learned.own.numbers()
-        slope = scaled(h, f(weighted_sum([mu], [v], y), 0))
-        v = weighted_sum([beta, gamma], [v, slope])
-        v = v if learned.own.norm is None else learned.own.norm(v)
-        return weighted_sum([nu], [v], y), v
-
-
-NESTEROV = Momentum()
-"""Nesterov's method: the field is evaluated ahead of the state. A layer of two sub-layers learns six numbers."""
-
-TRIPLE = Momentum(learns_nu=True)
-"""Triple momentum: Nesterov's method with a learned nu."""
 
 
 INTEGRATORS: Table[Integrator] = Table(

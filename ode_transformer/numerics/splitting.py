@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from .coefficients import weighted_sum
-from .integrators import Field
+from .protocol import Field
 from .table import Table
 
 Solver = Callable[[Any, Any, Any, float], tuple[Any, Any]]

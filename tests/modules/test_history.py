@@ -6,7 +6,8 @@ from torch import nn
 
 from ode_transformer.modules.history import HISTORIES, History, LearnableDense, SchemeWeights, mixture
 from ode_transformer.modules.pcformer import PredictorCorrector
-from ode_transformer.numerics.integrators import DLCL, EULER, LEAPFROG, LINEAR_MULTISTEP, Learned
+from ode_transformer.numerics.integrators import DLCL, EULER, LEAPFROG, LINEAR_MULTISTEP
+from ode_transformer.numerics.protocol import Learned
 
 DEPTH, SIZE = 3, 8
 

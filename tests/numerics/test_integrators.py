@@ -16,17 +16,14 @@ from ode_transformer.numerics.integrators import (
     INTEGRATORS,
     LEAPFROG,
     LINEAR_MULTISTEP,
-    NESTEROV,
     POLYNET,
     RK4,
-    TRIPLE,
     ButcherTableau,
-    Learned,
-    Momentum,
     Multistep,
     Polynomial,
-    Velocity,
 )
+from ode_transformer.numerics.momentum import NESTEROV, TRIPLE, Momentum, Velocity
+from ode_transformer.numerics.protocol import Learned
 from tests.helpers import rk_step
 
 TABLEAUX = {name: method for name, method in INTEGRATORS.items() if isinstance(method, ButcherTableau)}

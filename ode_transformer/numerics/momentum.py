@@ -1,0 +1,89 @@
+"""Methods with momentum, which carry a velocity from step to step.
+
+Source: "YuriiFormer: A Suite of Nesterov-Accelerated Transformers" (arXiv 2601.23236), in the form of a reproduction's
+code.
+"""
+
+from dataclasses import dataclass
+from typing import Optional, Union
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .coefficients import weighted_sum
+from .protocol import NOTHING, Field, Integrator, Learned, scaled
+
+
+class Velocity(nn.Module):
+    """What a step with momentum learns: beta, mu, gamma and perhaps nu, and the norm of the velocity.
+
+    A reproduction's code keeps nu positive, as the softplus of a number that starts at 0.5413; here nu is any number.
+    There the norm of the velocity has no bias; here it has one.
+
+    In the first field of a stack that starts at rest, beta and mu multiply a velocity of 0, so that their gradient
+    is 0. There the norm also removes the size of gamma f(y), so that the gradient of gamma is 0 up to the norm's eps.
+
+    Args:
+        embed_dim: C, the width of a velocity.
+        learns_nu: whether nu is learned; otherwise it is 1.
+    """
+
+    def __init__(self, embed_dim: int, learns_nu: bool):
+        super().__init__()
+        self.raw = nn.Parameter(torch.zeros(3))  # of beta, mu and gamma
+        self.nu = nn.Parameter(torch.ones(())) if learns_nu else None
+        self.norm = nn.LayerNorm(embed_dim)
+
+    def numbers(self) -> tuple[Tensor, Tensor, Tensor, Union[float, Tensor]]:
+        """beta and mu, between 0 and 1, initially 1/2; gamma, positive, initially log 2; nu, initially 1."""
+        beta, mu, gamma = self.raw
+        return beta.sigmoid(), mu.sigmoid(), F.softplus(gamma), 1.0 if self.nu is None else self.nu
+
+
+@dataclass(frozen=True)
+class Momentum(Integrator):
+    """A method that carries a velocity v besides the state. The norm N is a layer norm in a network::
+
+        v' = N(beta v + gamma h f(y + mu v)),     y' = y + nu v'
+
+    beta damps the velocity, mu is how far ahead f is evaluated, gamma is the size of the step, and nu is how far the
+    velocity moves the state. Without the norm, with beta = 1 - c h, mu = beta and h gamma in place of gamma, nu v / h
+    is the speed y', and this is a method of order 1 for the second-order equation y'' + c y' = nu gamma f(y). The norm
+    keeps the size of the velocity constant, and then there is no such equation.
+
+    Args:
+        learns_nu: whether nu is learned, starting at 1 (triple momentum); otherwise it is 1.
+    """
+
+    learns_nu: bool = False
+
+    def learns(self, embed_dim: int) -> Velocity:
+        """As in ``Integrator``."""
+        return Velocity(embed_dim, self.learns_nu)
+
+    def step(
+        self, f: Field, y: Tensor, carried: Optional[Tensor] = None, h: float = 1.0, learned: Learned = NOTHING
+    ) -> tuple[Tensor, Tensor]:
+        """As in ``Integrator``: v is carried, and ``learned.own`` has the numbers and the norm, as ``Velocity`` has.
+
+        The first step starts at rest.
+
+        Raises:
+            ValueError: there are no numbers; the method has none of its own.
+        """
+        if learned.own is None:
+            raise ValueError("a step with momentum needs its numbers beta, mu, gamma and nu")
+        v = torch.zeros_like(y) if carried is None else carried
+        beta, mu, gamma, nu = learned.own.numbers()
+        slope = scaled(h, f(weighted_sum([mu], [v], y), 0))
+        v = weighted_sum([beta, gamma], [v, slope])
+        v = v if learned.own.norm is None else learned.own.norm(v)
+        return weighted_sum([nu], [v], y), v
+
+
+NESTEROV = Momentum()
+"""Nesterov's method: the field is evaluated ahead of the state. A layer of two sub-layers learns six numbers."""
+
+TRIPLE = Momentum(learns_nu=True)
+"""Triple momentum: Nesterov's method with a learned nu."""

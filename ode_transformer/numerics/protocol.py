@@ -1,0 +1,76 @@
+"""The protocol of integrators: how one layer, or several, step along dy/dt = f(y).
+
+An integrator turns a state into the next one. What it keeps from step to step besides the state, a velocity or earlier
+states, is its own: everybody else hands it on unread.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from torch import Tensor, nn
+
+from .coefficients import Coefficients
+
+Field = Callable[[Tensor, int], Tensor]
+"""A vector field f: (y, the stage of the step in which it is evaluated, from 0) -> f(y), of the shape of y."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a network has learned for its steps; a method reads its own part.
+
+    Args:
+        combine: what weights the stages of a Runge-Kutta method or of a polynomial; None for the method's own weights.
+        norms: the norms of the state and of each stage of a Runge-Kutta step; None for no norms.
+        own: what only one kind of method learns: a velocity's numbers, or the weights of earlier layers.
+    """
+
+    combine: Optional[Coefficients] = None
+    norms: Optional[Sequence[Callable[[Tensor], Tensor]]] = None
+    own: Any = None
+
+
+NOTHING = Learned()
+
+
+class Integrator:
+    """A method of solving dy/dt = f(y), one step at a time."""
+
+    stages: int = 1
+    """Evaluations of f per step."""
+
+    weights: tuple[float, ...] = ()
+    """The weights of its stages, if coefficients can take their place."""
+
+    spans_layers: bool = False
+    """Whether a step reads earlier ones, in a network earlier layers."""
+
+    takes_norms: bool = False
+    """Whether its stages can be normalized."""
+
+    def learns(self, embed_dim: int) -> Optional[nn.Module]:
+        """What is learned for each field that it solves, of width C, for ``Learned.own``; None for nothing."""
+        return None
+
+    def step(
+        self, f: Field, y: Tensor, carried: Any = None, h: float = 1.0, learned: Learned = NOTHING
+    ) -> tuple[Tensor, Any]:
+        """One step.
+
+        Args:
+            f: the field.
+            y: the state.
+            carried: what the previous step has returned besides the state; None in the first step.
+            h: the size of the step.
+            learned: what a network has learned for it.
+
+        Returns:
+            The state after the step, and what the next step needs besides.
+        """
+        raise NotImplementedError
+
+
+def scaled(h: float, slope: Tensor) -> Tensor:
+    """h times a slope; the slope itself for a whole step."""
+    return slope if h == 1.0 else h * slope
