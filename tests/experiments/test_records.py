@@ -11,7 +11,7 @@ import pytest
 from ode_transformer.experiments import cli, recipes, records, runs
 from ode_transformer.experiments.bench.command import rendered
 from ode_transformer.experiments.metrics import METRICS
-from ode_transformer.experiments.records import OtherRunError, RecordError, logs, matching
+from ode_transformer.experiments.records import OtherRunError, RecordError, logs
 from ode_transformer.experiments.results import comparisons, significance, tables
 from ode_transformer.experiments.results.files import read_records
 from ode_transformer.experiments.runs import command_lines, recording
@@ -111,9 +111,9 @@ def test_a_run_of_another_file_of_the_same_name_is_not_taken_for_this_one(tmp_pa
     own = (own_quickstart(tmp_path / folder / "exp.yaml") for folder in ("one", "two"))
     one, two = (recipes.load(f"{path}/macaron-tiny") for path in own)
     with pytest.raises(OtherRunError, match=r"a run of .*/one/exp\.yaml/mac.*, not of .*/two/exp.*the same name"):
-        matching.check_file({"given": one.given}, recipes.default_run_dir(two), two)
+        records.check_file({"given": one.given}, recipes.default_run_dir(two), two)
     (tmp_path / "one" / "exp.yaml").unlink()  # as if it had been moved
-    matching.check_file({"given": one.given}, recipes.default_run_dir(two), two)
+    records.check_file({"given": one.given}, recipes.default_run_dir(two), two)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from ode_transformer import machine, paths
 from ode_transformer.experiments import cli, recipes
-from ode_transformer.experiments.records import KEYS, RecordError, check_record, matching
+from ode_transformer.experiments.records import KEYS, RecordError, check_record, decoding
 from ode_transformer.experiments.results.report import _chosen, marked
 from ode_transformer.experiments.serving import bundle
 from tests.helpers import ROOT, own_quickstart, refused, write_generated
@@ -61,7 +61,7 @@ def folder(tmp_path, monkeypatch):
         output = place / "generate" / "generate-test.txt"
         write_generated(output, [" ".join(line) for line in words], references, "quelle")
         recipe = recipes.load(f"quickstart/{name}")
-        run = {"precision": "fp32", "given": recipe.given, "generate": matching.decoding(recipe)}
+        run = {"precision": "fp32", "given": recipe.given, "generate": decoding(recipe)}
         (place / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | run))
         record = json.loads((ROOT / "results" / "quickstart" / f"{name}.json").read_text())
         record |= {"seeds": [seed], "description": "<script>alert(1)</script>"}

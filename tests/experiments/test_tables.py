@@ -14,8 +14,7 @@ from ode_transformer import paths
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, records
 from ode_transformer.experiments.metrics import scoring
-from ode_transformer.experiments.records import KEYS
-from ode_transformer.experiments.records.matching import decoding
+from ode_transformer.experiments.records import KEYS, decoding
 from ode_transformer.experiments.results import comparisons, significance, tables
 from ode_transformer.experiments.results.files import read_records
 from ode_transformer.experiments.text.detokenisation import detokenise

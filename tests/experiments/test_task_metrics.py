@@ -35,8 +35,7 @@ from ode_transformer.experiments.metrics import (
     rouge,
 )
 from ode_transformer.experiments.metrics.metric import mean
-from ode_transformer.experiments.records import KEYS
-from ode_transformer.experiments.records.matching import decoding
+from ode_transformer.experiments.records import KEYS, decoding
 from ode_transformer.experiments.results import significance
 from ode_transformer.experiments.runs import recording
 from ode_transformer.experiments.tasks import TASKS

@@ -12,7 +12,7 @@ from ...errors import OdeTransformerError
 from ...files import read_json
 from ...schema import count, lacks, one_of
 from ..metrics import METRICS
-from ..recipes import PRECISIONS, Recipe
+from ..recipes import PRECISIONS, Recipe, is_there
 
 _RUN = {
     **dict.fromkeys(("recipe", "given", "task", "scale", "data"), (None, str)),
@@ -105,6 +105,41 @@ def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
     if wrong := lacks(stamps, {str: {"command": [str], "line": str, "seconds": float}}):
         raise RunError(f"{path}: is not what ode-transformer run writes: {wrong}")
     return stamps
+
+
+def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> None:
+    """Check that a folder's run is one of this recipe, under its name and of its scale.
+
+    Raises:
+        OtherRunError: it is of another one.
+    """
+
+    both = ((run["recipe"], run["scale"]), (recipe.name, recipe.scale))
+    trained, asked = (f"{name} --scale small" if scale == "small" else name for name, scale in both)
+    if trained != asked:
+        raise OtherRunError(
+            f"{run_dir} holds a run of {trained}, not of {asked}; name the former, or take another --run-dir"
+        )
+
+
+def check_file(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> None:
+    """Check that the run in a folder named after a recipe is of that recipe's file, not of one of the same name.
+
+    A file that is no longer where it was may have been moved, and is not taken for another.
+
+    Raises:
+        OtherRunError: it is of another file.
+    """
+    if run["given"] != recipe.given and is_there(run["given"]):
+        raise OtherRunError(
+            f"{run_dir} holds a run of {run['given']}, not of {recipe.given}, which has the same name; rename a file, "
+            "or take another --run-dir"
+        )
+
+
+def decoding(recipe: Recipe) -> Optional[dict[str, Any]]:
+    """How a recipe decodes, as flags of ``fairseq-generate``; None for a task that does not translate."""
+    return recipe.generate and {**recipe.generate.flags, "beam": recipe.generate.beam, "lenpen": recipe.generate.lenpen}
 
 
 def check_scores(recipe: Recipe, run_dir: Path) -> None:

@@ -18,7 +18,6 @@ from ..arguments import output_file, take_arguments
 from ..metrics import METRICS, Examples
 from ..metrics.resampling import TESTS, bootstrap, interval, p_value
 from ..metrics.scoring import is_endless
-from ..records import matching
 from ..tasks import TASKS
 from ..text.lines import lines_of, read_all
 from . import comparisons
@@ -84,8 +83,8 @@ class System(NamedTuple):
         run, given = records.read_run(self.folder), self.recipe.given
         if run is None:
             raise OdeTransformerError(f"{self.folder}: must hold a run; ode-transformer run {given} makes it")
-        matching.check_file(run, self.folder, self.recipe)
-        if run["generate"] != matching.decoding(self.recipe):
+        records.check_file(run, self.folder, self.recipe)
+        if run["generate"] != records.decoding(self.recipe):
             raise OdeTransformerError(
                 f"{self.folder}: was decoded with other settings than {given} has now; decode again with "
                 f"ode-transformer run {given} and the same options"

@@ -17,26 +17,28 @@ from ... import machine, plugins
 from ...errors import OdeTransformerError
 from ...files import sha256, write_json
 from .. import recipes, records
-from ..records import RunError, matching
+from ..records import RunError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 
-def check_folder(path: str | Path) -> None:
-    """Refuse a folder whose path fairseq takes apart or interprets.
-
-    Raises:
-        RunError: the path holds such a character.
-    """
-    if {":", "\\", "$"} & set(str(path)):
-        raise RunError(f"{path}: a run's folder must hold no colon, backslash or $, which fairseq interprets")
-
-
 def folder_of(path: str | Path) -> str:
-    """A folder as the commands of a run name it: from the top of the repository if it lies there, else absolute."""
+    """Return a folder as commands of a run name it: from the top of the repository if it lies there, else absolute."""
     absolute = Path(os.path.abspath(path))  # without .., so that it does not depend on a folder beside the way
     return str(absolute.relative_to(recipes.ROOT)) if absolute.is_relative_to(recipes.ROOT) else str(absolute)
+
+
+def run_dir_of(recipe: "recipes.Recipe", given: Optional[str | Path]) -> str:
+    """Return the folder of a recipe's run, by default its usual one.
+
+    Raises:
+        RunError: its path holds a character at which fairseq takes it apart or which it interprets.
+    """
+    folder = folder_of(given) if given else recipes.default_run_dir(recipe)
+    if {":", "\\", "$"} & set(folder):
+        raise RunError(f"{folder}: a run's folder must hold no colon, backslash or $, which fairseq interprets")
+    return folder
 
 
 def dictionaries(data: str | Path) -> dict[str, str]:
@@ -61,8 +63,8 @@ def model_options(config: "DictConfig") -> dict[str, Any]:
 def note_decoding(run_dir: str | Path, recipe: "recipes.Recipe") -> None:
     """Note in ``run.json`` the search that made the translations, if the recipe's has changed since training."""
     run = records.read_run(run_dir)
-    if run is not None and run["generate"] != matching.decoding(recipe):
-        write_json(Path(run_dir) / "run.json", {**run, "generate": matching.decoding(recipe)})
+    if run is not None and run["generate"] != records.decoding(recipe):
+        write_json(Path(run_dir) / "run.json", {**run, "generate": records.decoding(recipe)})
 
 
 def describe(
@@ -93,7 +95,7 @@ def describe(
         "start": start and {"file": start, "sha256": sha256(recipes.ROOT / start)},
         "data": recipe.data.directory,  # from the top of the repository
         "flags": list(flags),
-        "generate": matching.decoding(recipe),  # flags of fairseq-generate, as `ode-transformer translate` takes them
+        "generate": records.decoding(recipe),  # flags of fairseq-generate, as `ode-transformer translate` takes them
         "dictionaries": dictionaries(recipes.ROOT / recipe.data.directory),
         # through JSON, since fairseq's enumerations are strings of its own
         "parameters": parameters(config),

@@ -2,10 +2,8 @@
 
 import argparse
 import time
-from pathlib import Path
 
 from ...files import read_json
-from .. import recipes
 from ..metrics.scoring import report
 from ..tasks.translation import translations
 from ..text.fairseq_output import read_generate_output
@@ -24,15 +22,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Run ``ode-transformer quickstart``."""
     began = time.monotonic()
-    recipe = recipes.load(RECIPE, seed=args.seed)
-    folder = Path(args.run_dir).absolute() if args.run_dir else recipes.ROOT / recipes.default_run_dir(recipe)
-    seeds = [] if args.seed is None else [args.seed]
-    runner.run([RECIPE], seeds=seeds, run_dir=str(folder), cpu=not training.gpu_count())  # where it is meant to run
-    ours, right, sources = read_generate_output(translations(str(folder), "test"))
+    seeds, cpu = [] if args.seed is None else [args.seed], not training.gpu_count()  # where it is meant to run
+    (done,) = runner.run([RECIPE], seeds=seeds, run_dir=args.run_dir, cpu=cpu)
+    ours, right, sources = read_generate_output(translations(str(done.folder), "test"))
     print("\nTen held-out sentences, their translations, and what is right:")
     for i in range(SHOWN):
         print(f"\nsource  {sources[i]}\nours    {ours[i]}\nright   {right[i]}")
-    score = read_json(folder / "scores" / "test.json")
+    score = read_json(done.folder / "scores" / "test.json")
     seconds = round(time.monotonic() - began)
-    print(f"\nOf {score['sentences']} held-out sentences, one training with seed {recipe.trained_seed}:")
+    print(f"\nOf {score['sentences']} held-out sentences, one training with seed {done.recipe.trained_seed}:")
     print(f"{report(score)}\nThis call took {seconds} seconds.")

@@ -13,7 +13,7 @@ from typing import Any, Optional
 from ... import machine, paths
 from ...files import read_json, sha256, write_json, write_lines
 from .. import recipes, records
-from ..records import RecordError, check_scores, logs, matching, read_scores, translations_beside
+from ..records import RecordError, check_scores, logs, read_scores, translations_beside
 from ..tasks import TASKS
 
 FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # that name one
@@ -38,7 +38,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
 
     run = records.read_run(run_dir)
     if run is not None:
-        matching.check_recipe(run, run_dir, recipe)
+        records.check_recipe(run, run_dir, recipe)
     check_scores(recipe, run_dir)
     if run is None:
         raise RecordError(f"{run_dir / 'run.json'}: not there; ode-transformer run writes it when training begins")

@@ -26,7 +26,7 @@ from ...errors import OdeTransformerError
 from ...files import sha256, whole_folder, write_json
 from ...paths import shipped
 from .. import recipes, records, runs
-from ..records import OtherRunError, RunError, logs, matching
+from ..records import OtherRunError, RunError, logs
 from ..tasks import TASKS
 from ..tasks.task import OURS, Step, flags, step_of_ours
 from ..tasks.translation import check_units
@@ -263,9 +263,9 @@ class Run:
             raise OtherRunError(f"{name} holds another run's train.log, without run.json; take another --run-dir")
         if not self.begun:
             return
-        matching.check_recipe(run, name, self.recipe)
+        records.check_recipe(run, name, self.recipe)
         if name == recipes.default_run_dir(self.recipe):
-            matching.check_file(run, name, self.recipe)
+            records.check_file(run, name, self.recipe)
         (command,) = (step.command for step in self.steps() if step.name == "train")
         if not self.trained and (others := command_lines.differing(run["command"], command)):
             line = shlex.join(run["command"])
@@ -436,8 +436,7 @@ def run(
         )
     file, found = str(Path(record).absolute()) if record else "", []
     for recipe in wanted:
-        folder = runs.folder_of(run_dir) if run_dir else recipes.default_run_dir(recipe)
-        runs.check_folder(folder)
+        folder = runs.run_dir_of(recipe, run_dir)
         if folder in (other.run_dir for other in found):
             raise RunError(f"{recipe.given}: would share {folder} with another run; run it by itself, with --run-dir")
         one = Run(recipe, Place(), folder, file, first, last, trained)
@@ -589,8 +588,7 @@ def generate(
     recipe = recipes.load(name, scale=scale, seed=seed)
     if recipe.generate is None:
         raise RunError(f"{name}: is of task {recipe.task}, and has nothing to translate")
-    folder = runs.folder_of(run_dir) if run_dir else recipes.default_run_dir(recipe)
-    runs.check_folder(folder)
+    folder = runs.run_dir_of(recipe, run_dir)
     if Path(output).exists():
         raise RunError(f"--output {output}: is there already")
     paths = [Path(path).absolute() for path in (checkpoint or "").split(":") if path]
