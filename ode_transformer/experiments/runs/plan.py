@@ -1,7 +1,7 @@
 """What runs will take, by records of the same recipes: updates, disk space, and hours on hardware like this."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ... import machine
@@ -9,14 +9,7 @@ from .. import recipes
 from ..records import RecordError, read_record
 
 SAME = ("processor", "cores", "gpus")  # what two machines have in common whose speeds are compared
-KEPT: dict[str, Callable[[Mapping[str, Any]], bool]] = {
-    "keep-last-epochs": lambda flags: bool(flags.get("no-epoch-checkpoints")),
-    "keep-interval-updates": lambda flags: not flags.get("save-interval-updates"),
-    "keep-best-checkpoints": lambda flags: not isinstance(flags.get("keep-best-checkpoints"), int),
-}
-"""The flags that bound the checkpoints of a kind, and by which flags there are none of that kind."""
-
-OTHERS = 2  # checkpoints beside them: the best and the last
+OTHERS = 2  # checkpoints beside those whose number flags bound: the best and the last
 BYTES = 12  # of a checkpoint per parameter: the weight and Adam's two moments, in single precision
 AVERAGED = 4  # likewise of an average, which has weights alone
 
@@ -87,11 +80,10 @@ def _records(recipe: recipes.Recipe) -> Iterator[dict[str, Any]]:
 
 def _kept(flags: Mapping[str, Any]) -> int:
     """How many checkpoints a training leaves; 0 if fairseq keeps all of a kind."""
-    count = OTHERS
-    for name, none in KEPT.items():
-        if not none(flags):
-            most = flags.get(name)
-            if not isinstance(most, int) or most < 1:
-                return 0
-            count += most
-    return count
+    there = {
+        "keep-last-epochs": not flags.get("no-epoch-checkpoints"),
+        "keep-interval-updates": flags.get("save-interval-updates"),
+        "keep-best-checkpoints": isinstance(flags.get("keep-best-checkpoints"), int),
+    }
+    most = [flags.get(flag) for flag, kind in there.items() if kind]
+    return OTHERS + sum(most) if all(isinstance(count, int) and count >= 1 for count in most) else 0
