@@ -106,7 +106,8 @@ def data() -> Iterator[str]:
     elif not Path(named).is_dir():
         yield f"PROBLEM: ODE_TRANSFORMER_DATA={named}: no such folder"
     else:
-        sets = sorted({path.name.removesuffix(".tar.xz") for path in Path(named).iterdir() if _is_set(path)})
+        found = [path for path in Path(named).iterdir() if path.is_dir() or path.name.endswith(".tar.xz")]
+        sets = sorted({path.name.removesuffix(".tar.xz") for path in found})
         yield f"ODE_TRANSFORMER_DATA={named}: {', '.join(sets) or 'holds no set'}"
     folder = ROOT / "data-bin"
     # GLUE's tasks are one level deeper, and the Penn Treebank, which is prepared in one way only, has no manifest.
@@ -114,10 +115,6 @@ def data() -> Iterator[str]:
     found = {path.parent for mark in marks for path in folder.glob(mark)}
     prepared = sorted(path.relative_to(folder).as_posix() for path in found if path.suffix != ".part")
     yield f"prepared in {folder}: {', '.join(prepared) or 'nothing'}"
-
-
-def _is_set(path: Path) -> bool:
-    return path.is_dir() or path.name.endswith(".tar.xz")
 
 
 def optional() -> Iterator[str]:

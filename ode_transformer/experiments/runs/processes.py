@@ -50,21 +50,17 @@ def alone_in(folder: Path, lock: str | Path = "") -> Iterator[int]:
             except BlockingIOError:
                 say(f"waiting for another process in {folder}")
                 fcntl.flock(file, fcntl.LOCK_EX)
-            if not _is_there(path, file.fileno()):
-                continue  # whoever had it has removed it
+            try:
+                if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    continue  # whoever had it has removed it, and there is another
+            except FileNotFoundError:
+                continue
             try:
                 yield file.fileno()
             finally:
                 if lock:
                     path.unlink(missing_ok=True)
             return
-
-
-def _is_there(path: Path, descriptor: int) -> bool:
-    """Whether an open file is the one that has this name now."""
-    with contextlib.suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    return False
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:

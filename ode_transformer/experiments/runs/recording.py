@@ -120,21 +120,15 @@ def write_record(
     """
     recipe = recipes.load(name, scale=scale, seed=seed)
     folder = Path(run_dir or recipes.ROOT / recipes.default_run_dir(recipe))
-    if translations and TASKS[recipe.task].outputs is None:
+    outputs = TASKS[recipe.task].outputs
+    if translations and outputs is None:
         kept = ", ".join(name for name, task in TASKS.items() if task.outputs)
         raise RecordError(f"--translations: {recipe.name} is of task {recipe.task}; must be one of {kept}")
     content = record(recipe, folder)
     if translations:
-        content["translations"] = _write_translations(recipe, folder, Path(output))
+        beside = {test_set: translations_beside(Path(output), test_set) for test_set in recipe.subsets.values()}
+        for subset, test_set in recipe.subsets.items():
+            write_lines(beside[test_set], outputs(recipe, folder, subset))
+        content["translations"] = {test_set: sha256(path) for test_set, path in beside.items()}
     write_json(output, content)
     print(output)
-
-
-def _write_translations(recipe: recipes.Recipe, run_dir: Path, output: Path) -> dict[str, str]:
-    """Write what the system made of every test set beside a record; the SHA-256 of each file."""
-    hashes = {}
-    for subset, test_set in recipe.subsets.items():
-        path = translations_beside(output, test_set)
-        write_lines(path, TASKS[recipe.task].outputs(recipe, run_dir, subset))
-        hashes[test_set] = sha256(path)
-    return hashes
