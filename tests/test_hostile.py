@@ -21,7 +21,7 @@ from ode_transformer.experiments.metrics import perplexity, scoring
 from ode_transformer.experiments.recipes import plain_yaml
 from ode_transformer.experiments.records import logs
 from ode_transformer.experiments.runs import recording
-from ode_transformer.experiments.text import binarised, lines, moses, pairs, segmentation, subwords
+from ode_transformer.experiments.text import binarised, lines, moses, pairs, subwords
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.experiments.text.lines import read_all, read_lines
 from ode_transformer.files import sha256, write_json
@@ -372,7 +372,7 @@ def readers(path, folder):
         "log": lambda: logs.read_log(path),
         "perplexity": lambda: perplexity.score(path, "test"),
         "roberta": lambda: hugging_face.load(linked(path, folder / "roberta", "config.json") / "x.safetensors"),
-        "sentencepiece": lambda: segmentation.sentencepiece_model(path),
+        "sentencepiece": lambda: subwords.sentencepiece_model(path),
         "codes": lambda: subwords._bpe(path, ""),
         "index": lambda: binarised.check_data(linked(path, folder / "indexed", "train.xx.idx")),
         "vocabulary": lambda: binarised.symbols_of(path),

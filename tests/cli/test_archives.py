@@ -336,7 +336,7 @@ def test_iwslt14_is_the_published_text(tmp_path, lang):
     assert len(found) == 6750 and differing(found, read_lines(published / "tok" / f"test.{lang}")) == 0
     if lang == "en":
         assert sum(len(line.split()) for line in found) == 131_156
-    units = subwords._units(published / "code", found)
+    units = subwords.segmented(found, "subword-nmt", published / "code")
     assert differing(units, read_lines(published / "bpe10k" / f"test.{lang}")) == 0
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments.tasks import glue
-from ode_transformer.experiments.text import segmentation
+from ode_transformer.experiments.text import subwords
 from ode_transformer.files import sha256
 from tests.cli.data_scripts import clean, command, members, numbers, refusals, run, sentences, tar, twice
 from tests.helpers import ask
@@ -100,7 +100,7 @@ def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
     for name in ("roberta.base.tar.gz", "encoder.json", "vocab.bpe"):
         (tmp_path / "odd" / name).write_text("x")
     (tmp_path / "sums").write_text("".join(f"{'0' * 64}  {name}\n" for name in ("RACE.tar.gz", "vocab.bpe")))
-    segmentation.learn(sentences("en", 60), 60, 1, tmp_path / "like" / segmentation.OWN[0])
+    subwords.learn_sentencepiece(sentences("en", 60), 60, 1, tmp_path / "like" / subwords.OWN[0])
     for message, (name, raw, *more) in asked.items():
         words = ["rte"] * (name == "glue") + ["--like", tmp_path / "like"] * (name != "roberta")
         asked[message] = command(name, *words, RAW_DIR=raw, **dict(more))
@@ -119,7 +119,7 @@ def test_glue_is_downloaded_compared_with_its_sum_and_unpacked(tmp_path):
     web, like = tmp_path / "web", tmp_path / "like"
     for folder in (web, like):
         folder.mkdir()
-    segmentation.learn(sentences("en", 60), 60, 1, like / segmentation.OWN[0])
+    subwords.learn_sentencepiece(sentences("en", 60), 60, 1, like / subwords.OWN[0])
     (like / "dict.txt").write_text("a 1\n")
     with zipfile.ZipFile(web / "RTE.zip", "w") as archive:
         for split in ("train", "dev", "test"):

@@ -12,7 +12,7 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.tasks import classification, summarisation
 from ode_transformer.experiments.tasks.correction import corpora, errors
-from ode_transformer.experiments.text import m2, segmentation
+from ode_transformer.experiments.text import m2, subwords
 from ode_transformer.files import write_text
 from tests.cli.data_scripts import lines
 
@@ -95,7 +95,7 @@ def test_labelled_text_as_symbols(tmp_path):
     units, characters = (text.replace(" ", "").replace(classification.BLANK, " ").strip() for text in firsts)
     assert characters == "A neg film, number 0\u2026" and all(len(symbol) == 1 for symbol in firsts[1].split())
     assert units == "a neg film, number 0..."  # NFKC
-    assert segmentation.opened(tmp_path / "subword")("\u200b") == "", "SentencePiece leaves nothing of it"
+    assert subwords.opened(tmp_path / "subword")("\u200b") == "", "SentencePiece leaves nothing of it"
     film, nothing = classification.Example("a film", "x"), classification.Example("\u200b", "x")
     for splits, level, message in (
         ({"test": [classification.Example("", "x")]}, "characters", "test: a text is empty"),

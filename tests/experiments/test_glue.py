@@ -20,7 +20,7 @@ from ode_transformer.experiments.metrics import glue as metric
 from ode_transformer.experiments.metrics.glue import LOGGED
 from ode_transformer.experiments.tasks import TASKS, classification, generated, glue
 from ode_transformer.experiments.tasks.classification import Outputs
-from ode_transformer.experiments.text import segmentation
+from ode_transformer.experiments.text import subwords
 from tests.helpers import preprocess
 from tests.models.test_masked_lm import train
 
@@ -31,8 +31,8 @@ def like(tmp_path_factory):
     folder = tmp_path_factory.mktemp("like")
     generated.write("glue-cola", folder, 40, 2)
     lines = [text for (text,), _ in glue.examples(glue.GLUE["cola"], folder / "CoLA", "train")]
-    segmentation.learn(lines, 100, 1, folder / segmentation.OWN[0])
-    (folder / "text").write_text("".join(f"{segmentation.opened(folder)(line)}\n" for line in lines))
+    subwords.learn_sentencepiece(lines, 100, 1, folder / subwords.OWN[0])
+    (folder / "text").write_text("".join(f"{subwords.opened(folder)(line)}\n" for line in lines))
     preprocess(folder, train=folder / "text")
     return folder
 

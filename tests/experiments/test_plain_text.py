@@ -6,7 +6,7 @@ import pytest
 
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.tasks.question_answering import published as squad
-from ode_transformer.experiments.text import documents, segmentation, subwords
+from ode_transformer.experiments.text import documents, subwords
 from tests.helpers import preprocess, refused
 from tests.models.test_masked_lm import write
 
@@ -18,8 +18,8 @@ TEXT = [f"The {a} {b} was {c}." for a in WORDS for b in WORDS for c in WORDS]
 def like(tmp_path_factory):
     """What cuts text, learned on some, and its dictionary."""
     folder = tmp_path_factory.mktemp("like")
-    segmentation.learn(TEXT, 60, 1, folder / segmentation.OWN[0])
-    (folder / "text").write_text("".join(f"{segmentation.opened(folder)(line)}\n" for line in TEXT))
+    subwords.learn_sentencepiece(TEXT, 60, 1, folder / subwords.OWN[0])
+    (folder / "text").write_text("".join(f"{subwords.opened(folder)(line)}\n" for line in TEXT))
     preprocess(folder, train=folder / "text")
     return folder
 
@@ -37,15 +37,15 @@ def test_documents_of_files_and_folders(tmp_path):
 @pytest.mark.parametrize(
     "use",
     [
-        segmentation.opened,
+        subwords.opened,
         squad.cutter,
-        lambda folder: subwords.segmented(["a"], "sentencepiece", folder / segmentation.OWN[0]),
+        lambda folder: subwords.segmented(["a"], "sentencepiece", folder / subwords.OWN[0]),
     ],
     ids=["plain text", "SQuAD", "parallel text"],
 )
 def test_what_is_no_sentencepiece_model_is_named(tmp_path, use):
-    (tmp_path / segmentation.OWN[0]).write_text("x")
-    with pytest.raises(segmentation.SegmentationError, match=r"sentencepiece\.model: is not a SentencePiece model"):
+    (tmp_path / subwords.OWN[0]).write_text("x")
+    with pytest.raises(subwords.SegmentationError, match=r"sentencepiece\.model: is not a SentencePiece model"):
         use(tmp_path)
 
 
@@ -63,14 +63,14 @@ def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
     words = ["documents", str(tmp_path / "text"), "--held-out", "5"]
     assert cli.main([*words, "--like", str(like), "--output-dir", str(tmp_path / "out")]) == 0
-    cut = segmentation.opened(like)
+    cut = subwords.opened(like)
     train_lines = (tmp_path / "out" / "train").read_text().splitlines()
     assert train_lines[:4] == [*map(cut, TEXT[:3]), ""] and train_lines.count("") == 16
     assert (tmp_path / "out" / "valid").read_text().splitlines()[0] == cut(TEXT[12])
     assert not (tmp_path / "out" / "sentencepiece.model").exists()
     assert cli.main([*words, "--size", "60", "--output-dir", str(tmp_path / "own")]) == 0
-    assert segmentation.files(tmp_path / "own") == segmentation.OWN
-    assert segmentation.opened(tmp_path / "own")("GOOD") == segmentation.opened(tmp_path / "own")("good")
+    assert subwords.files(tmp_path / "own") == subwords.OWN
+    assert subwords.opened(tmp_path / "own")("GOOD") == subwords.opened(tmp_path / "own")("good")
     for bad, message in (
         (
             ["documents", str(tmp_path / "absent"), "--output-dir", str(tmp_path / "x")],
@@ -90,8 +90,8 @@ def test_the_bpe_of_gpt2(tmp_path):
     symbols = [*bytes_to_unicode().values(), "lo"]
     (tmp_path / "encoder.json").write_text(json.dumps({s: i for i, s in enumerate(symbols)}))
     (tmp_path / "vocab.bpe").write_text("#version: 0.2\nl o\n")
-    assert segmentation.files(tmp_path) == segmentation.GPT2
-    numbers = segmentation.opened(tmp_path)("low")
+    assert subwords.files(tmp_path) == subwords.GPT2
+    numbers = subwords.opened(tmp_path)("low")
     assert numbers.split() == [str(symbols.index("lo")), str(symbols.index("w"))]
     numbered = {s: i for i, s in enumerate(symbols)}
     for encoder, merges, message in (
@@ -101,5 +101,5 @@ def test_the_bpe_of_gpt2(tmp_path):
     ):
         (tmp_path / "encoder.json").write_text(json.dumps(encoder))
         (tmp_path / "vocab.bpe").write_text(f"#version: 0.2\n{merges}\n")
-        with pytest.raises(segmentation.SegmentationError, match=message):
-            segmentation.opened(tmp_path)
+        with pytest.raises(subwords.SegmentationError, match=message):
+            subwords.opened(tmp_path)

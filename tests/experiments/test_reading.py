@@ -22,7 +22,7 @@ from ode_transformer.experiments.tasks import multiple_choice as race
 from ode_transformer.experiments.tasks.question_answering import answers as squad
 from ode_transformer.experiments.tasks.question_answering import published as squad_data
 from ode_transformer.experiments.tasks.task import OURS
-from ode_transformer.experiments.text import segmentation
+from ode_transformer.experiments.text import subwords
 from ode_transformer.training.span_prediction import SpanPredictionConfig, SpanPredictionCriterion, SpanPredictionTask
 from tests.helpers import preprocess, refused
 from tests.models.test_masked_lm import train
@@ -46,8 +46,8 @@ def own(tmp_path_factory, published):
     _, paragraphs = squad_data.read(published / "train-v1.1.json")
     texts = [paragraph.text for paragraph in paragraphs]
     texts += [question.text for paragraph in paragraphs for question in paragraph.questions]
-    segmentation.learn(texts, 120, 1, folder / segmentation.OWN[0])
-    (folder / "text").write_text("".join(f"{segmentation.opened(folder)(text)}\n" for text in texts))
+    subwords.learn_sentencepiece(texts, 120, 1, folder / subwords.OWN[0])
+    (folder / "text").write_text("".join(f"{subwords.opened(folder)(text)}\n" for text in texts))
     preprocess(folder, train=folder / "text")
     return folder
 
@@ -110,7 +110,7 @@ def test_symbols_know_their_characters(kind, request):
     """Symbols cover the text in order, and a span of them is the answer, be it of letters that have several bytes."""
     cut = squad_data.cutter(request.getfixturevalue(kind))
     symbols = cut(TEXT)
-    assert [symbol for symbol, *_ in symbols] == segmentation.opened(request.getfixturevalue(kind))(TEXT).split()
+    assert [symbol for symbol, *_ in symbols] == subwords.opened(request.getfixturevalue(kind))(TEXT).split()
     assert symbols[0][1] == 0 and symbols[-1][2] == len(TEXT)
     for (_, begin, end), (_, after, _) in itertools.pairwise(symbols):
         assert begin <= after <= end or TEXT[end:after].isspace()
@@ -480,7 +480,7 @@ def test_the_label_of_race_is_the_right_options_number(published, own, ranked):
     counts = {split: len((folder / f"{split}.label").read_text().split()) for split in race.SPLITS}
     assert counts == {"train": 48, "valid": 6, "test": 6, "test1": 3, "test2": 3}
     choices = race.read(published / "RACE" / "dev", race.LEVELS)
-    cut = segmentation.opened(own)
+    cut = subwords.opened(own)
     rows = [(folder / f"valid.input{i}").read_text().splitlines() for i in range(5)]
     assert rows[0] == [cut(choice.article) for choice in choices]
     labels = (folder / "valid.label").read_text().split()
@@ -499,7 +499,7 @@ def test_a_model_chooses_the_option_with_the_largest_score(published, own, ranke
     chosen[chosen.index("--data") + 1], chosen[chosen.index("--batch-size") + 1] = str(data), "4"
     chosen[chosen.index(f"{tmp_path}/run/average.pt")] = str(checkpoint)
     assert cli.main(chosen) == 0 and cli.main(scored) == 0
-    cut, its, expected = segmentation.opened(own), m.encoder.dictionary, []
+    cut, its, expected = subwords.opened(own), m.encoder.dictionary, []
     for choice in race.read(published / "RACE" / "test", race.LEVELS):
         article = its.encode_line(cut(choice.article), add_if_not_exist=False).long()
         scores = []

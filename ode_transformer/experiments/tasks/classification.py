@@ -16,7 +16,7 @@ from ...errors import OdeTransformerError
 from ...files import read_text, regular, write_lines
 from ..metrics import accuracy
 from ..metrics.scoring import score_file
-from ..text import segmentation
+from ..text import subwords
 from ..text.lines import lines_of
 from .task import Task, labelled, predicted, prediction, write_predictions
 
@@ -153,8 +153,8 @@ def write(
     output_dir.mkdir(parents=True, exist_ok=True)
     if level == "subword":
         texts = (example.text for example in splits["train"])
-        segmentation.learn(texts, size, workers, output_dir / segmentation.OWN[0])
-        cut = segmentation.opened(output_dir)
+        subwords.learn_sentencepiece(texts, size, workers, output_dir / subwords.OWN[0])
+        cut = subwords.opened(output_dir)
     else:
         cut = lambda text: " ".join(text.replace(" ", BLANK))  # noqa: E731
     units = {name: [cut(example.text) for example in examples] for name, examples in splits.items()}
@@ -254,11 +254,11 @@ def read_numbers(path: Path, prefix: Path) -> list[str] | None:
     Raises:
         OdeTransformerError: the file has another number of lines than the text sentences, or one is not a number.
     """
-    from ..text.binarised import count_sentences
+    from ..text.binarised import numbers_of
 
     if not path.exists():
         return None
-    lines = lines_of(path, count_sentences(prefix), str(prefix))
+    lines = lines_of(path, len(numbers_of(prefix)[1]), str(prefix))
     for number, line in enumerate(lines, 1):
         with suppress(ValueError):
             if math.isfinite(float(line)):

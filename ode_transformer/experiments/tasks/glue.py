@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ...errors import OdeTransformerError
 from ...files import write_json, write_lines
 from ..metrics import glue
-from ..text import segmentation
+from ..text import subwords
 from ..text.lines import read_lines
 from .classification import classify, outputs
 from .task import Recipe, Task, labelled, predicted, prediction, write_predictions
@@ -139,7 +139,7 @@ def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, 
     Raises:
         OdeTransformerError: a file of the training or validation set is not there, or is no such table.
     """
-    about, cut, counts = GLUE[task], segmentation.opened(like), {}
+    about, cut, counts = GLUE[task], subwords.opened(like), {}
     folder = source / about.folder
     output_dir.mkdir(parents=True, exist_ok=True)
     for split, (inputs, label, files, *_) in about.splits.items():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import OdeTransformerError
 from ...files import read_json, write_lines
 from ...schema import lacks, one_of
-from ..text import segmentation
+from ..text import subwords
 from ..text.lines import lines_of
 from . import glue
 from .task import Task, prediction, write_predictions
@@ -100,7 +100,7 @@ def write(folder: Path, like: Path, output_dir: Path) -> dict[str, int]:
     Raises:
         OdeTransformerError: as in :func:`read`.
     """
-    cut = segmentation.opened(like)
+    cut = subwords.opened(like)
     splits = {name: read(folder / part, levels) for name, (part, levels) in SPLITS.items()}
     for name, choices in splits.items():
         articles = {article: cut(article) for article in {choice.article for choice in choices}}
@@ -135,7 +135,7 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
     from ... import checkpoints
     from ...checkpoints import CheckpointError
     from ...checkpoints.standalone import HEAD
-    from ..text.binarised import count_sentences
+    from ..text.binarised import numbers_of
     from .encoders import Encoder, best
 
     options = [f"input{i}" for i in takewhile(lambda i: (data / f"input{i}").is_dir(), count(1))]
@@ -154,7 +154,7 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
     names = [str(i) for i in range(len(options))]
     if not path.is_file():
         raise OdeTransformerError(f"{data}: subset {subset} has no labels")
-    labels = lines_of(path, count_sentences(data / "input0" / subset), f"{data}/input0/{subset}")
+    labels = lines_of(path, len(numbers_of(data / "input0" / subset)[1]), f"{data}/input0/{subset}")
     if odd := sorted(set(labels) - set(names)):
         raise OdeTransformerError(f"{path}: {odd[0][:60]!r}: must be one of {', '.join(names)}")
     dataset = encoder.examples(task)

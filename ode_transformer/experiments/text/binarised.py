@@ -1,6 +1,7 @@
 """Dictionaries and binarized text, the same files as those of fairseq-preprocess."""
 
 import itertools
+import math
 import struct
 import sys
 from collections import Counter
@@ -11,16 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from ...files import copy_file, regular, sha256, whole, write_lines
+from .joining import SPECIAL
 from .lines import Faults, TextError, read_lines
 from .parallel import in_chunks, in_parallel
 
 NUMBERS = {3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16, 9: np.uint32}  # by fairseq's codes of the types
-SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # symbols of every dictionary, which its file leaves out
 CONTROL = frozenset(SPECIAL[:3])  # those that mean no word
 MOST_UNKNOWN = 0.01  # the share of unknown units in a text from which on a warning says so
 INDEX = struct.Struct("<9sQBQ")  # the head of fairseq's index: magic, version, code of NUMBERS, number of sentences
 MAGIC = b"MMIDIDX\0\0"
-_SENTENCES = 2**20  # of an index that are compared at a time
 
 
 def numbered(names: Sequence[str]) -> dict[str, str]:
@@ -63,14 +63,11 @@ def binarise(
         workers: the number of processes.
 
     Raises:
-        TextError: there is a dictionary already, or an existing one cannot be read.
+        TextError: an existing dictionary cannot be read.
     """
-    for lang in langs:
-        if (data / f"dict.{lang}.txt").exists():
-            raise TextError(f"{data}: holds dict.{lang}.txt already; take another folder")
     training = [text / f"{splits[0]}.{lang}" for lang in langs]
     for dictionary in dictionaries:
-        symbols_of(dictionary)  # a bad one is refused before anything is written
+        symbols_of(dictionary)  # a bad one is refused before the work
     for side, lang in enumerate(langs):
         if joined and side and not dictionaries:
             dictionaries = [data / f"dict.{langs[0]}.txt"] * 2
@@ -109,37 +106,26 @@ def binarise_files(
         symbols: the most symbols of the dictionary; all without it.
 
     Raises:
-        TextError: there is a dictionary already, or there is neither one nor training text.
+        TextError: there is neither a dictionary nor training text.
     """
     its = data / name
-    if its.exists():
-        raise TextError(f"{data}: holds {name} already; take another folder")
-    if dictionary is None and not counted and "train" not in texts:
-        raise TextError("train=FILE is missing, whose symbols make the dictionary; or give one, --dictionary FILE")
     if dictionary:
-        symbols_of(dictionary)
         copy_file(dictionary, its)
+    elif counted or "train" in texts:
+        counts: Counter[str] = Counter()
+        for file in counted or [texts["train"]]:
+            chunks = in_chunks(read_lines(file, bar=f"count symbols of {file.name}"))
+            for found in in_parallel(_count_symbols, chunks, workers):
+                counts.update(found)
+        write_lines(its, _dictionary(counts, symbols))
     else:
-        _write_dictionary(its, counted or [texts["train"]], symbols, workers)
+        raise TextError("train=FILE is missing, whose symbols make the dictionary; or give one, --dictionary FILE")
+    code = 8 if len(symbols_of(its)) < 65_500 else 9  # as fairseq chooses the type
     for split, file in texts.items():
-        _binarise_file(file, data / split, its, workers)
-
-
-def _write_dictionary(dictionary: Path, files: Iterable[Path], size: int | None, workers: int) -> None:
-    counts: Counter[str] = Counter()
-    for file in files:
-        chunks = in_chunks(read_lines(file, bar=f"count symbols of {file.name}"))
-        for found in in_parallel(_count_symbols, chunks, workers):
-            counts.update(found)
-    write_lines(dictionary, _dictionary(counts, size))
-
-
-def _binarise_file(file: Path, prefix: Path, dictionary: Path, workers: int) -> None:
-    faults = Faults("lines")
-    lines = _noting_symbols(read_lines(file, bar=f"binarise {file.name}"), faults)
-    code = _code(len(symbols_of(dictionary)))
-    _write_binarised(prefix, code, in_parallel(partial(_numbers_of, dictionary, code), in_chunks(lines), workers))
-    faults.report(file, "these words are unknown to the model")
+        faults = Faults("lines")
+        chunks = in_chunks(_noting_symbols(read_lines(file, bar=f"binarise {file.name}"), faults))
+        _write_binarised(data / split, code, in_parallel(partial(_numbers_of, its, code), chunks, workers))
+        faults.report(file, "these words are unknown to the model")
 
 
 def _noting_symbols(lines: Iterable[str], faults: Faults) -> Iterator[str]:
@@ -183,11 +169,6 @@ def symbols_of(dictionary: Path) -> list[str]:
     return symbols
 
 
-def _code(size: int) -> int:
-    """The code of the type that fairseq takes for the numbers of a dictionary of some size."""
-    return 8 if size < 65_500 else 9
-
-
 @cache
 def _numbers(dictionary: Path, digest: str) -> dict[str, int]:
     """The numbers of words by the dictionary in a file, cached while the file is the same."""
@@ -208,20 +189,18 @@ def _numbers_of(dictionary: Path, code: int, lines: list[str]) -> tuple[bytes, n
 
 def _write_binarised(prefix: Path, code: int, chunks: Iterable[tuple[bytes, np.ndarray]]) -> None:
     """Write ``PREFIX.bin``, and ``PREFIX.idx``: the sizes of all sentences, then the bytes at which they begin."""
-    sizes = []
+    found = [np.empty(0, np.int32)]
     with whole(f"{prefix}.bin", "wb") as data, whole(f"{prefix}.idx", "wb") as index:
-        index.write(bytes(INDEX.size))
-        for numbers, its_sizes in chunks:
+        for numbers, its in chunks:
             data.write(numbers)
-            index.write(its_sizes.tobytes())
-            sizes.append(its_sizes)
-        begin = 0
-        for its_sizes in sizes:  # all of them at once would take three times the memory
-            ends = begin + its_sizes.cumsum(dtype=np.int64)
-            index.write(((ends - its_sizes) * np.dtype(NUMBERS[code]).itemsize).tobytes())
-            begin = ends[-1]
-        index.seek(0)
-        index.write(INDEX.pack(MAGIC, 1, code, sum(map(len, sizes))))
+            found.append(its)
+        sizes = np.concatenate(found)
+        index.write(INDEX.pack(MAGIC, 1, code, len(sizes)) + sizes.tobytes() + _begins(sizes, code).tobytes())
+
+
+def _begins(sizes: np.ndarray, code: int) -> np.ndarray:
+    """The bytes at which sentences begin."""
+    return (sizes.cumsum(dtype=np.int64) - sizes) * np.dtype(NUMBERS[code]).itemsize
 
 
 def check_data(folder: Path, subset: str = "") -> None:
@@ -242,31 +221,19 @@ def check_data(folder: Path, subset: str = "") -> None:
         if subset not in ("", split):
             continue
         part = folder / "input0" if index.parent.name.startswith("input") else index.parent  # fairseq reads one for all
-        symbols = None
+        symbols = math.inf  # the dictionary is not known
         if len(languages) in (0, 2):
             symbols = len(symbols_of(part / ".".join(["dict", *languages[1:], "txt"])))
-        count = _check_binarised(index.with_suffix(""), symbols, index.parent.name == "label")
-        others, other = counts.setdefault((split, *languages[:1]), (count, index))
-        if count != others:
-            raise TextError(f"{index}: has {count} sentences, {other} has {others}: must be parallel")
-
-
-def _check_binarised(prefix: Path, symbols: int | None, labels: bool) -> int:
-    """Check binarized text, ``PREFIX.idx`` and ``PREFIX.bin``, and return its number of sentences.
-
-    Args:
-        prefix: the path without its ending.
-        symbols: how many the dictionary has; None if it is not known.
-        labels: each sentence is a label and the end.
-    """
-    numbers, sizes = numbers_of(prefix)
-    if not len(sizes):
-        raise TextError(f"{prefix}.idx: has no sentences")
-    if odd := [int(n) for n in (numbers.min(), numbers.max()) if symbols is not None and not 0 <= n < symbols]:
-        raise TextError(f"{prefix}.bin: holds number {odd[0]}, must be below {symbols}, the size of its dictionary")
-    if labels and not ((sizes == 2).all() and (numbers[1::2] == SPECIAL.index("</s>")).all()):
-        raise TextError(f"{prefix}.bin: each sentence must be a label and the end of the sentence")
-    return len(sizes)
+        (numbers, sizes), data = numbers_of(index.with_suffix("")), index.with_suffix(".bin")
+        if not len(sizes):
+            raise TextError(f"{index}: has no sentences")
+        if odd := [int(n) for n in (numbers.min(), numbers.max()) if not 0 <= n < symbols]:
+            raise TextError(f"{data}: holds number {odd[0]}, must be below {symbols}, the size of its dictionary")
+        if index.parent.name == "label" and not ((sizes == 2).all() and (numbers[1::2] == SPECIAL.index("</s>")).all()):
+            raise TextError(f"{data}: each sentence must be a label and the end of the sentence")
+        others, other = counts.setdefault((split, *languages[:1]), (len(sizes), index))
+        if len(sizes) != others:
+            raise TextError(f"{index}: has {len(sizes)} sentences, {other} has {others}: must be parallel")
 
 
 def unbinarise(data: Path, output_dir: Path, splits: Sequence[str], langs: Sequence[str]) -> None:
@@ -347,11 +314,6 @@ def warn_of_unknown(name: str | Path, count: int, total: int) -> None:
         )
 
 
-def count_sentences(prefix: Path) -> int:
-    """The number of sentences of binarized text by its index; raises the errors of :func:`numbers_of`."""
-    return len(_read_index(prefix)[1])
-
-
 def _read_index(prefix: Path) -> tuple[int, np.ndarray]:
     """The index of binarized text: the code of the type of its numbers, and the number of symbols of each sentence."""
     index = Path(f"{prefix}.idx")
@@ -369,14 +331,9 @@ def _read_index(prefix: Path) -> tuple[int, np.ndarray]:
                 raise TextError(f"{index}: is cut off, or damaged: must have 12 bytes for each of {count} sentences")
             if code not in NUMBERS:
                 raise TextError(f"{index}: type {code} of numbers: must be one of {[*NUMBERS]}")
-            sizes, begin = np.fromfile(file, np.int32, count), 0
-            for first in range(0, count, _SENTENCES):
-                its = sizes[first : first + _SENTENCES]
-                ends = begin + its.cumsum(dtype=np.int64) * np.dtype(NUMBERS[code]).itemsize
-                begins = np.fromfile(file, np.int64, len(its))
-                if (its < 1).any() or begins[0] != begin or (begins[1:] != ends[:-1]).any():
-                    raise TextError(f"{index}: is damaged: its sentences do not follow each other; binarize them again")
-                begin = ends[-1]
+            sizes = np.fromfile(file, np.int32, count)
+            if (sizes < 1).any() or (np.fromfile(file, np.int64, count) != _begins(sizes, code)).any():
+                raise TextError(f"{index}: is damaged: its sentences do not follow each other; binarize them again")
             return code, sizes
     except OSError as error:
         raise TextError(f"{index}: {error.strerror}") from error

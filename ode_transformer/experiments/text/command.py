@@ -15,7 +15,7 @@ from .joining import SEGMENTATIONS
 from .lines import TextError
 from .pipeline import Pipeline
 from .preparation import COUNTED, DEFAULT_LIMITS, STARTS, Preparation, parts_of, prepare_monolingual
-from .segmentation import OWN
+from .subwords import OWN
 from .tokenisation import LOWERCASE, Tokeniser
 
 
@@ -88,7 +88,7 @@ def _settings(args: argparse.Namespace) -> None:
 
 def _setting(args: argparse.Namespace) -> None:
     """Print what the file of finished data says of a setting, an empty line if nothing."""
-    print(manifest.setting(args.file, args.name))
+    print(manifest.held_settings(args.file).get(args.name, ""))
 
 
 def _binarise(args: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...errors import OdeTransformerError
 from ...files import whole
-from . import segmentation
+from . import subwords
 from .lines import read_lines
 
 # A sentence ends after a full stop and closing quotes, before a capital letter or a digit: as much as a rule can tell.
@@ -107,8 +107,8 @@ def prepare(
     output_dir.mkdir(parents=True, exist_ok=True)
     if like is None:
         lines = (line for name, document in splits() if name == "train" for line in document)
-        segmentation.learn(lines, size, workers, output_dir / segmentation.OWN[0])
-    cut = segmentation.opened(like or output_dir)
+        subwords.learn_sentencepiece(lines, size, workers, output_dir / subwords.OWN[0])
+    cut = subwords.opened(like or output_dir)
     counts = {name: [0, 0] for name in ("train", "valid")}
     with contextlib.ExitStack() as stack:
         files = {name: stack.enter_context(whole(output_dir / name)) for name in counts}

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from ...errors import OdeTransformerError
 
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # symbols of every dictionary, which its file leaves out
+
 
 def _join_subwords(line: str) -> str:
     return f"{line} ".replace("@@ ", "").rstrip(" ")

@@ -1,6 +1,5 @@
 """What describes prepared text and binarized data: their settings, and the manifest."""
 
-import hashlib
 import platform
 import re
 import sys
@@ -31,11 +30,6 @@ def read_mapping(path: Path) -> dict[str, Any]:
     if not isinstance(held, dict):
         raise TextError(f"{path}: must be a mapping; remove its folder and prepare the data again")
     return held
-
-
-def setting(file: Path, name: str) -> str:
-    """Return what the ``manifest.json`` of finished data says of a setting, empty if nothing."""
-    return held_settings(file).get(name, "")
 
 
 def held_settings(file: Path) -> dict[str, str]:
@@ -73,12 +67,12 @@ def check_settings(
     held = held_settings(file)
     if not all(isinstance(value, str) for value in held.values()):
         raise TextError(f"{file.parent} was not made by this command; take another --out")
-    different = [name for name in {**held, **wanted} if held.get(name) != wanted.get(name)]
+    different = {name: name.split() for name in {**held, **wanted} if held.get(name) != wanted.get(name)}
     if different:
         differ = [
-            _difference(name, held.get(name), wanted.get(name), options)
-            for name in different
-            if name.split()[0] == name or name.split()[0] not in different  # whose files are others, of course
+            _difference(options.get(word.rstrip("0123456789"), word), which, held.get(name), wanted.get(name))
+            for name, (word, *which) in different.items()  # test1 is a second test set
+            if not which or word not in different  # whose files are others, of course
         ]
         raise TextError(
             f"{file.parent} was made with other settings ({'; '.join(differ)}); take another --out, or remove it "
@@ -86,13 +80,11 @@ def check_settings(
         )
 
 
-def _difference(name: str, then: str | None, now: str | None, options: Mapping[str, str]) -> str:
+def _difference(option: str, which: Sequence[str], *values: str | None) -> str:
     """How a setting differs, in words; a file is not described by its hash."""
-    word, *which = name.split()
-    option = options.get(word.rstrip("0123456789"), word)  # test1 is a second test set
-    if any(value and re.fullmatch("[0-9a-f]{64}", value) for value in (then, now)):
+    if any(value and re.fullmatch("[0-9a-f]{64}", value) for value in values):
         return f"{' '.join([option, *which[-1:]])}: another file than then"
-    was, is_ = (value if value not in ("", "None", None) else "not given" for value in (then, now))
+    was, is_ = ("not given" if value in ("", "None", None) else value for value in values)
     return f"{option}: {was} then, {is_} now"
 
 
@@ -115,26 +107,18 @@ def keep_references(text: Path, data: Path, splits: Sequence[str], langs: Sequen
             copy_file(text / name, data / name)
     for folder in ("raw", "tok"):
         (data / folder).mkdir(exist_ok=True)
-    target = langs[1]
     for name, split in list(numbered(splits).items())[2:]:
-        count = count_lines(text / "bpe" / f"{split}.{target}")
+        units, words = (text / folder / f"{split}.{langs[1]}" for folder in ("bpe", "tok"))
         # References as words, because fairseq's have <<unk>> for words that its dictionary lacks.
-        words = text / "tok" / f"{split}.{target}"
-        if words.exists():
-            copy_file(words, data / "tok" / f"{name}.{target}")
-        else:
-            units = read_lines(text / "bpe" / f"{split}.{target}")
-            write_lines(data / "tok" / f"{name}.{target}", map(JOIN["subword_nmt"], units))
-        for lang in langs:
-            raw = text / "raw" / f"{split}.{lang}"
-            if not raw.parent.exists():
-                continue
+        found = read_lines(words) if words.exists() else map(JOIN["subword_nmt"], read_lines(units))
+        write_lines(data / "tok" / f"{name}.{langs[1]}", found)
+        for raw in [text / "raw" / f"{split}.{lang}" for lang in langs if (text / "raw").exists()]:
             if not raw.exists():
                 print(f"no raw text of {raw.name}: scores will use the detokenized text", file=sys.stderr)
-            elif count_lines(raw) != count:
+            elif count_lines(raw) != count_lines(units):
                 print(f"{raw} has another number of lines than the segmented text: left out", file=sys.stderr)
             else:
-                copy_file(raw, data / "raw" / f"{name}.{lang}")
+                copy_file(raw, data / "raw" / f"{name}{raw.suffix}")
 
 
 def write_manifest(
@@ -166,19 +150,19 @@ def write_manifest(
     counts, segmented = {}, {}
     for split, its in numbered(splits).items():
         files = [text / f"{its}.{lang}" for lang in langs]
-        (lines, digest), (others, other_digest) = map(_lines_and_digest, files)
+        lines, others = map(count_lines, files)
         if lines != others:
             raise TextError(f"{files[0]} has {lines} lines, {files[1]} has {others}: must be parallel")
         if not lines:
             raise TextError(f"{files[0]} and {files[1]} are empty")
-        segmented |= {f"segmented/{files[0].name}": digest, f"segmented/{files[1].name}": other_digest}
+        segmented |= {f"segmented/{file.name}": sha256(file) for file in files}
         found = {lang: binarised.unknown(data / f"{split}.{'-'.join(langs)}.{lang}", lines) for lang in langs}
         unknown, tokens = ({lang: both[i] for lang, both in found.items()} for i in (0, 1))
         counts[split] = {"lines": lines, "tokens": tokens, "unknown": unknown}
         shown = ", ".join(f"{lang} {n:,} ({unknown[lang] / max(n, 1):.2%} unknown)" for lang, n in tokens.items())
         print(f"{split:<6} {its:<18} {lines:>7,} pairs   subword units: {shown}")
-        for lang, n in tokens.items():
-            binarised.warn_of_unknown(f"{its}.{lang}", unknown[lang], n)
+        for lang in langs:
+            binarised.warn_of_unknown(f"{its}.{lang}", *found[lang])
     # The four special symbols are not in the file.
     symbols = {lang: count_lines(data / f"dict.{lang}.txt") + 4 for lang in langs}
     print(f"vocabulary, with the 4 special symbols: {', '.join(f'{k} {v:,}' for k, v in symbols.items())}")
@@ -223,14 +207,3 @@ def hashes_in(data: Path, *patterns: str) -> dict[str, str]:
     """The SHA-256 of the files of a folder that match a pattern, by their names."""
     found = sorted(path for pattern in patterns for path in data.glob(pattern))
     return {path.relative_to(data).as_posix(): sha256(path) for path in found}
-
-
-def _lines_and_digest(path: Path) -> tuple[int, str]:
-    """The number of lines of a file and its SHA-256, in one pass."""
-    count, digest, last = 0, hashlib.sha256(), b"\n"
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-            count += block.count(b"\n")
-            last = block[-1:]
-    return count + (last != b"\n"), digest.hexdigest()

@@ -1,23 +1,99 @@
-"""Subword units: BPE by subword-nmt, or SentencePiece."""
+"""Subword units: BPE by subword-nmt or SentencePiece for translation, and those of masked language models.
+
+The folder of a masked language model holds its dictionary and either ``sentencepiece.model``, with subwords learned on
+the pretraining text, or ``encoder.json`` and ``vocab.bpe``, the byte-level BPE of GPT-2 that RoBERTa was trained with.
+Folders of text to pretrain and to fine-tune on have the same files.
+"""
 
 import importlib
 import itertools
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from ...files import regular, sha256, whole
-from . import segmentation
-from .binarised import SPECIAL
+from ...errors import OdeTransformerError
+from ...files import read_json, read_text, regular, sha256, whole
+from ...schema import count, lacks
+from .joining import SPECIAL
 from .lines import TextError, read_lines
 from .parallel import in_chunks, in_parallel, process
 
+OWN = ("sentencepiece.model",)
+GPT2 = ("encoder.json", "vocab.bpe")
+LONGEST = 100_000  # bytes of a line; SentencePiece skips longer ones
+SAMPLE = 10_000_000  # lines that SentencePiece keeps in memory to learn from
 ODD = re.compile("|".join((*SPECIAL, "@@")))  # what the units of some words could be taken for
 KNOWN_WORDS = 1_000_000  # words whose segmentation a process remembers
+
+
+class SegmentationError(OdeTransformerError):
+    """A folder without a segmentation, or one that cannot be learned; the message says what is missing."""
+
+
+def files(folder: Path) -> tuple[str, ...]:
+    """The files of the segmentation in a folder.
+
+    Raises:
+        SegmentationError: there are no such files.
+    """
+    for names in (OWN, GPT2):
+        if all((folder / name).is_file() for name in names):
+            return names
+    raise SegmentationError(f"{folder}: must hold {OWN[0]}, or {' and '.join(GPT2)}")
+
+
+def sentencepiece_model(path: Path) -> Any:
+    """The SentencePiece model in a file.
+
+    Raises:
+        SegmentationError: it is none.
+    """
+    import sentencepiece
+
+    try:
+        return sentencepiece.SentencePieceProcessor(model_file=str(regular(path)))
+    except (OSError, RuntimeError) as error:
+        raise SegmentationError(f"{path}: is not a SentencePiece model: {error}") from error
+
+
+def opened(folder: Path) -> Callable[[str], str]:
+    """The function that turns a line into subwords separated by spaces.
+
+    Raises:
+        SegmentationError: the folder has no segmentation, or a file of it cannot be used.
+    """
+    names = files(folder)
+    if names == OWN:
+        pieces = sentencepiece_model(folder / OWN[0])
+        return lambda line: " ".join(pieces.encode(line, out_type=str))
+    from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
+
+    _check_gpt2(folder)
+    encoder = get_encoder(*(str(folder / name) for name in GPT2))
+    return lambda line: " ".join(map(str, encoder.encode(line)))
+
+
+def _check_gpt2(folder: Path) -> None:
+    """Check that the byte-level BPE of GPT-2 in a folder has a number for every symbol that it can make."""
+    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+
+    symbols, merges = folder / GPT2[0], folder / GPT2[1]
+    numbers = read_json(symbols, SegmentationError)
+    if wrong := lacks(numbers, {str: count}):
+        raise SegmentationError(f"{symbols}: {wrong}: must be the numbers of symbols")
+    needed = list(bytes_to_unicode().values())
+    for number, line in enumerate(read_text(merges).split("\n")[1:-1], 2):
+        if len(line.split()) != 2:
+            raise SegmentationError(f"{merges}: line {number} is {line[:60]!r}, must be two symbols")
+        needed.append("".join(line.split()))
+    if missing := [symbol for symbol in needed if symbol not in numbers]:
+        raise SegmentationError(f"{symbols}: has no number for the symbol {missing[0]!r}")
+    if len(set(numbers.values())) < len(numbers):
+        raise SegmentationError(f"{symbols}: two symbols have the same number")
 
 
 def learn(segmentation: str, files: Sequence[Path], size: int, model: Path, workers: int = 1) -> None:
@@ -30,11 +106,23 @@ def learn(segmentation: str, files: Sequence[Path], size: int, model: Path, work
         model: the file for what is learned.
         workers: the number of processes.
     """
-    {"subword-nmt": learn_bpe, "sentencepiece": learn_sentencepiece}[segmentation](files, size, model, workers)
+    if segmentation == "subword-nmt":
+        _learn_bpe(files, size, model, workers)
+        return
+    for coverage in (1.0, 0.9995):  # every character is a unit if there is room for all
+        lines = itertools.chain.from_iterable(map(read_lines, files))
+        try:
+            # The text is normalized and tokenized already; "identity" leaves its words unchanged for the scores.
+            learn_sentencepiece(lines, size, workers, model, "identity", coverage)
+            return
+        except SegmentationError as error:
+            if coverage < 1 or "required_chars" not in str(error):
+                raise
+            # SentencePiece's advice for writing systems of thousands of characters, such as the Chinese.
+            print(f"{error}; leaving out the rarest .05% of the text's characters", file=sys.stderr)
 
 
-def learn_bpe(files: Sequence[Path], size: int, model: Path, workers: int) -> None:
-    """Learn joint BPE with subword-nmt from the word counts of files."""
+def _learn_bpe(files: Sequence[Path], size: int, model: Path, workers: int) -> None:
     from tqdm import tqdm
 
     library = importlib.import_module("subword_nmt.learn_bpe")
@@ -45,18 +133,68 @@ def learn_bpe(files: Sequence[Path], size: int, model: Path, workers: int) -> No
         for found in in_parallel(_count_words, chunks, workers):
             words.update(found)
     with whole(model) as file:
-        library.learn_bpe(_taken(words), file, size, is_dict=True)
-
-
-def _taken(words: Counter[str]) -> Iterator[str]:
-    """Take every word with its count, so that subword-nmt's copy of them replaces ours; their order has no effect."""
-    while words:
-        word, count = words.popitem()
-        yield f"{word} {count}"
+        library.learn_bpe((f"{word} {times}" for word, times in words.items()), file, size, is_dict=True)
 
 
 def _count_words(lines: list[str]) -> Counter[str]:
     return Counter(word for line in lines for word in line.strip("\r ").split(" ") if word)
+
+
+def learn_sentencepiece(
+    lines: Iterable[str],
+    size: int,
+    workers: int,
+    model: Path,
+    normalisation: str = "nmt_nfkc_cf",
+    coverage: float = 0.9995,
+) -> None:
+    """Learn BPE with SentencePiece, on at most ``SAMPLE`` lines of a text.
+
+    Args:
+        lines: the text.
+        size: the largest vocabulary size.
+        workers: the number of threads.
+        model: the file to write.
+        normalisation: SentencePiece's name of a rule. The default also lower-cases, as for the BERT of Macaron Net;
+            ``identity`` leaves text as it is.
+        coverage: the share of the characters of the text, the rarest left out, that get a unit of their own.
+
+    Raises:
+        SegmentationError: SentencePiece cannot learn so many units, as where ``size`` is less than the number of
+            characters.
+    """
+    import sentencepiece
+
+    failures: list[BaseException] = []
+
+    def read() -> Iterator[str]:
+        # SentencePiece makes a RuntimeError of its own of whatever the text raises, Ctrl-C included.
+        try:
+            yield from lines
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    try:
+        with whole(model, "wb") as file:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=read(),
+                model_writer=file,
+                vocab_size=size,
+                num_threads=workers,
+                hard_vocab_limit=False,
+                model_type="bpe",
+                character_coverage=coverage,
+                normalization_rule_name=normalisation,
+                input_sentence_size=SAMPLE,
+                shuffle_input_sentence=True,  # a sample with a fixed seed
+                max_sentence_length=LONGEST,
+                minloglevel=1,
+            )
+    except RuntimeError as error:
+        if failures:
+            raise failures[0] from None
+        raise SegmentationError(f"--size {size}: SentencePiece: {error}") from error
 
 
 def apply(segmentation: str, folder: Path, output: Path, names: Iterable[str], model: Path, workers: int = 1) -> None:
@@ -65,8 +203,18 @@ def apply(segmentation: str, folder: Path, output: Path, names: Iterable[str], m
     process(f"segment by {segmentation}", folder, output, names, work, workers)
 
 
-def _units(codes: Path, lines: list[str]) -> list[str]:
-    bpe = _bpe(codes, sha256(codes))
+def segmented(lines: list[str], segmentation: str, model: Path | None) -> list[str]:
+    """Words -> subword units, by ``subword-nmt`` or ``sentencepiece`` and its model.
+
+    With ``none`` they are unchanged, except that words that are symbols of the model are unknown ones, as they were
+    when the data were binarized. Units are never symbols: one that would be is taken apart.
+    """
+    if segmentation == "none":
+        return [" ".join("<unk>" if word in SPECIAL else word for word in line.split(" ")) for line in lines]
+    if segmentation == "sentencepiece":
+        rows = _sentencepiece(model, sha256(model)).encode(lines, out_type=str)
+        return [" ".join(f"{piece[:-1]} {piece[-1]}" if piece in SPECIAL else piece for piece in row) for row in rows]
+    bpe = _bpe(model, sha256(model))
     if len(bpe.cache) > KNOWN_WORDS:
         bpe.cache.clear()
     return [
@@ -84,6 +232,12 @@ def _unambiguous(units: str) -> str:
 
 
 @cache
+def _sentencepiece(model: Path, digest: str) -> Any:
+    """The model in a file, cached while the file is the same."""
+    return sentencepiece_model(model)
+
+
+@cache
 def _bpe(codes: Path, digest: str) -> Any:
     """The codes in a file, cached while the file is the same."""
     from subword_nmt.apply_bpe import BPE
@@ -94,44 +248,3 @@ def _bpe(codes: Path, digest: str) -> Any:
             return BPE(file)
     except (ValueError, SystemExit) as error:  # subword-nmt prints the line that it cannot read, and ends
         raise TextError(f"{codes}: is not a file of subword-nmt codes") from error
-
-
-def learn_sentencepiece(files: Sequence[Path], size: int, model: Path, workers: int) -> None:
-    """Learn a SentencePiece BPE model on tokenized text; every character is a unit if there is room for all."""
-
-    def learn(coverage: float) -> None:
-        lines = itertools.chain.from_iterable(map(read_lines, files))
-        # The text is normalized and tokenized already; "identity" leaves its words unchanged for the scores.
-        segmentation.learn(lines, size, workers, model, "identity", coverage)
-
-    try:
-        learn(1.0)
-    except segmentation.SegmentationError as error:
-        if "required_chars" not in str(error):
-            raise
-        # SentencePiece's advice for writing systems of thousands of characters, such as the Chinese.
-        print(f"{error}; leaving out the rarest .05% of the text's characters", file=sys.stderr)
-        learn(0.9995)
-
-
-def _sentencepieces(model: Path, lines: list[str]) -> list[str]:
-    rows = _sentencepiece(model, sha256(model)).encode(lines, out_type=str)
-    # A piece that would be a symbol of the model is taken apart.
-    return [" ".join(f"{piece[:-1]} {piece[-1]}" if piece in SPECIAL else piece for piece in row) for row in rows]
-
-
-@cache
-def _sentencepiece(model: Path, digest: str) -> Any:
-    """The model in a file, cached while the file is the same."""
-    return segmentation.sentencepiece_model(model)
-
-
-def segmented(lines: list[str], segmentation: str, model: Path | None) -> list[str]:
-    """Words -> subword units, by ``subword-nmt`` or ``sentencepiece`` and its model.
-
-    With ``none`` they are unchanged, except that words that are symbols of the model are unknown ones, as they were
-    when the data were binarized. Units are never symbols.
-    """
-    if segmentation == "none":
-        return [" ".join("<unk>" if word in SPECIAL else word for word in line.split(" ")) for line in lines]
-    return {"subword-nmt": _units, "sentencepiece": _sentencepieces}[segmentation](model, lines)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ....errors import OdeTransformerError
 from ....files import read_json, write_lines, write_text
 from ....schema import lacks
-from ...text import segmentation
+from ...text import subwords
 
 SPECIAL = 4  # of a sample: <s> question </s> </s> window </s>
 VERSIONS = {"1.1": "1.1", "2.0": "2.0", "v2.0": "2.0"}
@@ -87,9 +87,9 @@ def cutter(folder: Path) -> Cut:
         SegmentationError: the folder does not say how, or a file in it cannot be used.
         OdeTransformerError: SentencePiece is too old.
     """
-    names = segmentation.files(folder)
-    if names == segmentation.OWN:
-        pieces = segmentation.sentencepiece_model(folder / names[0])
+    names = subwords.files(folder)
+    if names == subwords.OWN:
+        pieces = subwords.sentencepiece_model(folder / names[0])
         if not hasattr(pieces, "encode_as_offset_mapping"):
             raise OdeTransformerError("sentencepiece: does not say where symbols are; update it to 0.2.3 or newer")
 
@@ -99,7 +99,7 @@ def cutter(folder: Path) -> Cut:
 
         return cut
 
-    segmentation.opened(folder)  # which names what is wrong
+    subwords.opened(folder)  # which names what is wrong
     from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 
     encoder = get_encoder(*(str(folder / name) for name in names))
