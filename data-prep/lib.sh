@@ -1,7 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154,SC2329  # variables and functions are for the scripts that source this, and set by them
 # Shared by the data preparation: options, finding or downloading text, steps that run once. To be sourced.
-# shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
 checksums=$share/data-prep/checksums

@@ -8,7 +8,6 @@
 # RAW_DIR: enron_subject_line/ or AESLC.tar.gz, of the set's repository; ODE_TRANSFORMER_DATA: aeslc; URL_AESLC.
 # Lower-cased and tokenized. Development and test e-mails are scored against the subject that they had.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 name=aeslc source=source target=target words=400 merges=8000 workers=''

@@ -9,7 +9,6 @@
 # RAW_DIR: ag_news_csv/, with train.csv and test.csv as published, or ag_news_csv.tgz; ODE_TRANSFORMER_DATA: agnews;
 # URL_AGNEWS (default: a copy; its own address needs a browser).
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 level=subword size=16000 valid=5000 workers=''

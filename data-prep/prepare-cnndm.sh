@@ -11,7 +11,6 @@
 # The references are the highlights as published, in DIR/raw, with tabs between them. fairseq-generate is given the first
 # 1,000 units of them, since it refuses test sets with longer targets than the model has positions for.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 name=cnndm source=source target=target words=500 merges=30000 test_units=1000 workers=''

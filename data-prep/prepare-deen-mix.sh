@@ -8,7 +8,6 @@
 # Normalized, tokenized, lower-cased; pairs of 1 to 175 tokens with a ratio of at most 1.5; every 100th for validation.
 # test is IWSLT14's test set (6,750 pairs), test1 newstest2014 (3,003): neither is in the training text.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 name=deen-mix source=de target=en merges=10000

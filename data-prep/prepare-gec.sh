@@ -20,7 +20,6 @@
 # whose sentence is in CoNLL-2014 or JFLEG are left out. test is CoNLL-2014, test1 JFLEG's test set, test2 its
 # development set; their sentences, corrections and edits are in DIR/raw.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 errors='' merges='' sentences=all percent='' seed='' source=source target=target workers=''

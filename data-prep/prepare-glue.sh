@@ -14,7 +14,6 @@
 # sets together are GLUE's. MNLI's matched sets are valid and test, its mismatched ones valid1 and test1; test2 is the
 # diagnostic set, MNLI/AX.tsv or diagnostic/diagnostic.tsv. DIR is by default data-bin/glue/TASK.LIKE.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 task='' like='' generated='' workers=''

@@ -9,7 +9,6 @@
 # RAW_DIR: aclImdb/ or aclImdb_v1.tar.gz; ODE_TRANSFORMER_DATA: imdb; URL_IMDB.
 # Training reviews that a copy has put aside in aclImdb/val are training reviews again.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 level=subword size=16000 valid=2500 workers=''

@@ -8,7 +8,6 @@
 # The test set is dev2010, TEDX dev2012, tst2010, tst2011, tst2012 in this order, 6,750 pairs. Its English side has
 # 131,156 tokens, and equals the published text letter for letter, with Moses' programs and without.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 name=iwslt14.de-en source=de target=en merges=10000

@@ -8,7 +8,6 @@
 #
 # DIR is by default data-bin/listops.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 name=listops train=96000 valid=2000 test=2000 shortest=500 longest=2000 seed=1

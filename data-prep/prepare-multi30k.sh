@@ -17,7 +17,6 @@
 # test is 2016 flickr, test1 2017 flickr, test2 2017 mscoco, test3 2018 flickr if the text has it. DIR is by default
 # data-bin/multi30k-SEGMENTATION.PAIR.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 name=multi30k pair='' segmentation='' merges=10000 cased=no max_tokens=250 earlier=yes

@@ -7,7 +7,6 @@
 # from an unknown source. The corpus may not be redistributed, so it is not downloaded.
 # RAW_DIR: ptb.train.txt, ptb.valid.txt and ptb.test.txt, one sentence per line; ODE_TRANSFORMER_DATA: ptb.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 name=ptb workers=2

@@ -6,7 +6,6 @@
 #
 # The units are words, as the corpus has a closed vocabulary. DIR is by default data-bin/quickstart.de-en.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 name=quickstart.de-en source=de target=en origin=generated seed=1

@@ -10,7 +10,6 @@
 # The test set is test, its articles for middle schools alone are test1, those for high schools test2. DIR is by default
 # data-bin/race.LIKE.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 like='' generated='' workers='' needs+=(tar)

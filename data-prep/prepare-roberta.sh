@@ -8,7 +8,6 @@
 # DIR, by default data-bin/roberta.base, holds model.pt, dict.txt, encoder.json and vocab.bpe: use it as the --like of
 # other scripts, and DIR/model.pt for `ode-transformer warm-start`.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 size=base needs+=(tar sha256sum)

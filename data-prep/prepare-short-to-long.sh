@@ -13,7 +13,6 @@
 # Lengths are those of the source, in subword units. Long pairs come from PREPARED's training text, and the dictionary is
 # PREPARED's. DIR is by default PREPARED.short-to-long.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 prepared='' prepared_by='' source=en target=de limit=80 bins='80 100 120 140' workers=2

@@ -13,7 +13,6 @@
 # RAW_DIR: train-v1.1.json and dev-v1.1.json (or v2.0); ODE_TRANSFORMER_DATA: squad; URL_SQUAD. DIR is by default
 # data-bin/squad-1.1.LIKE.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 version=1.1 like='' max_symbols=512 stride=128 longest_question=64 generated='' workers=''

@@ -15,7 +15,6 @@
 # options will do. It also holds the segmentation, so that it can be the --like of another script. IMDB's reviews come from
 # where prepare-imdb.sh finds them, or downloads them from.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 input='' imdb='' valid='' split_sentences='' like='' size=16000 workers=2

@@ -8,7 +8,6 @@
 # wiki.valid.raw; URL_WIKITEXT. ROBERTA_DIR stands for RAW_DIR where RoBERTa is prepared, in data-bin/roberta.base;
 # `ode-transformer warm-start` makes floater.pt of its model.pt. DIR is by default data-bin/wikitext-103.roberta.base.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 size=base workers=2

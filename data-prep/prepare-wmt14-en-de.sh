@@ -20,7 +20,6 @@
 # that Moses has changed since may differ, and so the merges; the script warns if the numbers of pairs differ.
 # test is newstest2014 in full (3,003 sentences; 63,078 German tokens in wmt16), test1 newstest2013 (3,000).
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 source=en target=de merges=40000 version=news-commentary-v9 validation=newstest2013 no_aggressive=no clean=units

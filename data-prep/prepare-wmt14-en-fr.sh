@@ -8,7 +8,6 @@
 # training-parallel-nc-v9.tgz, training-giga-fren.tar, test-full.tgz; URL_EUROPARL, URL_COMMONCRAWL, URL_UN,
 # URL_NEWS_COMMENTARY, URL_GIGA, URL_TEST. test is newstest2014 in full, 3,003 sentences.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 name=wmt14.en-fr source=en target=fr merges=40000

@@ -12,7 +12,6 @@
 # RAW_DIR: training-parallel-ep-v8.tgz, en-ro.txt.zip (SETimes, of OPUS), dev-romanian-updated.tgz, test.tgz;
 # URL_EUROPARL, URL_SETIMES, URL_DEV, URL_TEST. test is newstest2016, 1,999 sentences.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 source=en target=ro merges=32000 romanian=normalised delight=''

@@ -6,7 +6,6 @@
 #   RECIPE             a name that `ode-transformer recipe list` prints, or a YAML file
 #   DIR                a folder of checkpoints; see `ode-transformer average --help`
 set -euo pipefail
-# shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 handed_on "a recipe or a folder" "$@"
 case " $* " in

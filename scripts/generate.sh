@@ -7,7 +7,6 @@
 #   --checkpoint FILE  another checkpoint, or an ensemble a.pt:b.pt
 #   --output FOLDER    where translations go (default: the run's own folder, which is scored)
 set -euo pipefail
-# shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 handed_on "a recipe" "$@"
 case " $* " in

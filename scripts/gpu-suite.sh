@@ -5,7 +5,6 @@
 #
 # Finished work is not repeated: call the script until it says that everything is done.
 set -euo pipefail
-# shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 handed_on "" "$@"
 tool gpu-suite "$@"

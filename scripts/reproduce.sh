@@ -7,7 +7,6 @@
 #
 # Finished steps are not repeated: a run that was interrupted continues where it was.
 set -euo pipefail
-# shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 handed_on "a recipe" "$@"
 tool run "$@"

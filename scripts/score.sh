@@ -6,7 +6,6 @@
 #
 # "tokenized BLEU" is what Moses' multi-bleu.perl prints for the same files, to the last digit.
 set -euo pipefail
-# shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 handed_on "" "$@"
 [[ $# -gt 0 ]] || die "nothing to score; see --help"

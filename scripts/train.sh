@@ -9,7 +9,6 @@
 # Under Slurm, `srun scripts/train.sh RECIPE -- --distributed-port 29500`, a task per node or a task per GPU: fairseq's
 # own engine reads the job's variables. Data must have been prepared before.
 set -euo pipefail
-# shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 handed_on "a recipe" "$@"
 tool run "$1" --until train "${@:2}"

@@ -18,7 +18,7 @@ from ..metrics import accuracy
 from ..metrics.scoring import score_file
 from ..text import subwords
 from ..text.lines import lines_of
-from .task import Task, labelled, predicted, prediction, write_predictions
+from .task import by_predictions, write_predictions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -295,11 +295,11 @@ def classify(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bo
     return list(zip(found.golds, best(found.scores, found.classes), probabilities, strict=True))
 
 
-TASK = Task(
-    name="classification",
+TASK = by_predictions(
+    "classification",
     flags=lambda recipe: ["--task", "sentence_prediction_by_length"],
-    evaluation=prediction(partial(write_predictions, classify), score_file, (["classify"], ["score"])),
     metrics=lambda recipe: ["accuracy"],
-    outputs=predicted(accuracy.read),
-    examples=labelled,
+    predict=(["classify"], partial(write_predictions, classify)),
+    score=(["score"], score_file),
+    read=accuracy.read,
 )

@@ -15,7 +15,7 @@ from ..metrics import glue
 from ..text import subwords
 from ..text.lines import read_lines
 from .classification import classify, outputs
-from .task import Recipe, Task, labelled, predicted, prediction, write_predictions
+from .task import Recipe, by_predictions, write_predictions
 
 
 class Split(NamedTuple):
@@ -254,16 +254,12 @@ def write_scores(predictions: str | Path, metrics: Sequence[str], output: str | 
         print(f"{metric:<10}{scores[metric]['value']:.2f}  [{low:.2f}, {high:.2f}]")
 
 
-TASK = Task(
-    name="glue",
+TASK = by_predictions(
+    "glue",
     flags=_flags,
-    evaluation=prediction(
-        partial(write_predictions, validate),
-        write_scores,
-        (["glue", "validate"], ["glue", "score"]),
-        lambda recipe: {"metrics": _metrics(recipe)},
-    ),
     metrics=_metrics,
-    outputs=predicted(glue.read),
-    examples=labelled,
+    predict=(["glue", "validate"], partial(write_predictions, validate)),
+    score=(["glue", "score"], write_scores),
+    read=glue.read,
+    options=lambda recipe: {"metrics": _metrics(recipe)},
 )

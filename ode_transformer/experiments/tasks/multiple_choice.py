@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import OdeTransformerError
 from ...files import read_json, write_lines
 from ...schema import lacks, one_of
+from ..metrics import glue
 from ..text import subwords
 from ..text.lines import lines_of
-from . import glue
-from .task import Task, prediction, write_predictions
+from .glue import write_scores
+from .task import by_predictions, write_predictions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -166,16 +167,12 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
     return list(zip(labels, best(encoder.scores(dataset, batch_size, forward), names), strict=True))
 
 
-TASK = Task(
-    name="multiple_choice",
+TASK = by_predictions(
+    "multiple_choice",
     flags=lambda recipe: ["--task", NAME],
-    evaluation=prediction(
-        partial(write_predictions, choose, examples="questions"),
-        glue.write_scores,
-        (["choose"], ["glue", "score"]),
-        lambda recipe: {"metrics": ["accuracy"]},
-    ),
     metrics=lambda recipe: ["accuracy"],
-    outputs=glue.TASK.outputs,
-    examples=glue.TASK.examples,
+    predict=(["choose"], partial(write_predictions, choose, examples="questions")),
+    score=(["glue", "score"], write_scores),
+    read=glue.read,
+    options=lambda recipe: {"metrics": ["accuracy"]},
 )

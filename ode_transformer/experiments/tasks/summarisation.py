@@ -15,7 +15,7 @@ from ...errors import OdeTransformerError
 from ...files import read_text
 from ..metrics import Examples
 from ..text.lines import read_all
-from .task import Recipe, Step, Task, evaluated
+from .task import Recipe, Step, Task
 from .translation import Pair, decoding, generated, scoring, task_flags, translations
 
 SUBJECT = "@subject"
@@ -118,7 +118,8 @@ def _examples(
 TASK = Task(
     name="summarisation",
     flags=task_flags,
-    evaluation=evaluated(decoding, _scoring),
+    evaluate=decoding,
+    score=_scoring,
     metrics=lambda recipe: ["rouge1", "rouge2", "rougeL"],
     outputs=generated,
     examples=_examples,

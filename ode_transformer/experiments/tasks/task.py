@@ -75,7 +75,8 @@ class Task:
     Args:
         name: its name in recipes.
         flags: recipe -> the flags of fairseq's task.
-        evaluation: (recipe, folder of the run, words such as ``--cpu``) -> the steps after averaging.
+        evaluate: (recipe, folder of the run, subset, words such as ``--cpu``) -> the step that runs the averaged model.
+        score: (recipe, folder of the run, subset) -> the step that scores what that has left.
         metrics: recipe -> its metrics, without those of :func:`further_metrics`; systems are compared by the last,
             unless another is named.
         outputs: (recipe, folder of the run, subset) -> what the system made of each example, a line each: what
@@ -86,10 +87,16 @@ class Task:
 
     name: str
     flags: Callable[[Recipe], list[str]]
-    evaluation: Callable[[Recipe, str, Sequence[str]], list[Step]]
+    evaluate: Callable[[Recipe, str, str, Sequence[str]], Step]
+    score: Callable[[Recipe, str, str], Step]
     metrics: Callable[[Recipe], list[str]]
     outputs: Optional[Callable[[Recipe, Path, str], list[str]]] = None
     examples: Optional[Callable[[Recipe, Sequence[str], str, Optional[Path]], tuple[Sequence[str], Examples]]] = None
+
+    def evaluation(self, recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
+        """Return the steps after averaging: all subsets are evaluated, then all scored."""
+        evaluations = [self.evaluate(recipe, run_dir, subset, where) for subset in recipe.subsets]
+        return evaluations + [self.score(recipe, run_dir, subset) for subset in recipe.subsets]
 
 
 def further_metrics(recipe: Recipe) -> list[str]:
@@ -102,14 +109,6 @@ def further_metrics(recipe: Recipe) -> list[str]:
     return [name for name in METRICS if name in asked]
 
 
-def labelled(
-    recipe: Recipe, lines: Sequence[str], subset: str, folder: Optional[Path]
-) -> tuple[Sequence[str], Examples]:
-    """The ``examples`` of a task whose lines are a label, the predicted label and perhaps more, with tabs between."""
-    golds, taken, *_ = map(list, zip(*(line.split("\t") for line in lines), strict=True))
-    return taken, Examples(labels=golds)
-
-
 def flags(values: Mapping[str, Any]) -> list[str]:
     """The flags of a recipe as words of a command: a flag that is true has no value; false and null are left out."""
     out = []
@@ -119,22 +118,6 @@ def flags(values: Mapping[str, Any]) -> list[str]:
         elif value is not False and value is not None:
             out += [f"--{key}", str(value)]
     return out
-
-
-def predictions(run_dir: str, subset: str) -> str:
-    """The file of predicted classes of a subset."""
-    return f"{run_dir}/validate/{subset}.tsv"
-
-
-def predicted(read: Callable[[str], Any]) -> Callable[[Recipe, Path, str], list[str]]:
-    """The ``outputs`` of a task whose classes are predicted: the lines of that file, which ``read`` checks."""
-
-    def outputs(recipe: Recipe, folder: Path, subset: str) -> list[str]:
-        path = predictions(str(folder), subset)
-        read(path)
-        return read_all(path)
-
-    return outputs
 
 
 def step_of_ours(
@@ -155,17 +138,13 @@ def step_of_ours(
     given = {key: value for key, value in about.items() if value not in (None, ()) and value is not False}
     command = [*OURS, *words]
     for key, value in given.items():
-        option = [f"--{key.replace('_', '-')}"] if key else []
-        if value is True:
-            command += option
-        elif isinstance(value, tuple):
-            command += [word for one in value for word in (*option, str(one))]
-        else:
-            command += [*option, *map(str, value if isinstance(value, list) else [value])]
-    first = [given.pop("")] if "" in given else []
-    named = {key.replace("-", "_"): value for key, value in given.items()}
+        for one in value if isinstance(value, tuple) else [value]:
+            values = one if isinstance(one, list) else [] if one is True else [one]
+            command += [*([f"--{key.replace('_', '-')}"] if key else []), *map(str, values)]
+    named = {key.replace("-", "_"): value for key, value in given.items() if key}
     cpu = {"cpu": True} if "--cpu" in files.get("where", ()) else {}
-    return Step(name, command, part=subset, call=partial(function, *first, **(named | cpu)), **files)
+    call = partial(function, *([given[""]] if "" in given else []), **named, **cpu)
+    return Step(name, command, part=subset, call=call, **files)
 
 
 def write_predictions(
@@ -195,50 +174,49 @@ def write_predictions(
     print(f"{len(found)} {examples} -> {output}")
 
 
-def evaluated(
-    evaluate: Callable[[Recipe, str, str, Sequence[str]], Step], score: Callable[[Recipe, str, str], Step]
-) -> Callable[[Recipe, str, Sequence[str]], list[Step]]:
-    """Return the ``evaluation`` of a task: a step for each subset, and then one that scores what each has left.
-
-    Args:
-        evaluate: (recipe, folder of the run, subset, words such as ``--cpu``) -> the former.
-        score: (recipe, folder of the run, subset) -> the latter.
-    """
-
-    def steps(recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
-        evaluations = [evaluate(recipe, run_dir, subset, where) for subset in recipe.subsets]
-        return evaluations + [score(recipe, run_dir, subset) for subset in recipe.subsets]
-
-    return steps
-
-
-def prediction(
-    predict: Callable[..., None],
-    score: Callable[..., None],
-    words: tuple[Sequence[str], Sequence[str]],
+def by_predictions(
+    name: str,
+    flags: Callable[[Recipe], list[str]],
+    metrics: Callable[[Recipe], list[str]],
+    predict: tuple[Sequence[str], Callable[..., None]],
+    score: tuple[Sequence[str], Callable[..., None]],
+    read: Callable[[str], Any],
     options: Callable[[Recipe], Mapping[str, Any]] = lambda recipe: {},
-) -> Callable[[Recipe, str, Sequence[str]], list[Step]]:
-    """Return the ``evaluation`` of a task whose classes are predicted for each subset, and then scored.
+) -> Task:
+    """Return a task whose labels are predicted for each subset, a line for each example, and then scored.
 
     Args:
-        predict: what predicts, :func:`write_predictions` of a function.
-        score: what scores predictions, given ``predictions``, ``output`` and the options.
-        words: the names of both commands.
-        options: recipe -> further options of the latter, each a list.
+        name, flags, metrics: those of the task.
+        predict: the words of a command, and what it calls: :func:`write_predictions` of a function.
+        score: the words of another, and what it calls with ``predictions``, ``output`` and the options.
+        read: checks a file of predictions: a label, the predicted label and perhaps more, with tabs between them.
+        options: recipe -> further options of the latter command, each a list.
     """
 
-    def predicts(recipe: Recipe, run_dir: str, subset: str, where: Sequence[str]) -> Step:
+    def predictions(run_dir: str, subset: str) -> str:
+        return f"{run_dir}/validate/{subset}.tsv"
+
+    def evaluates(recipe: Recipe, run_dir: str, subset: str, where: Sequence[str]) -> Step:
         model, output = f"{run_dir}/average.pt", predictions(run_dir, subset)
         about = {"": model, "data": recipe.data.directory, "subset": subset, "output": output, **recipe.validate.flags}
-        files = {"inputs": [model], "outputs": [output], "where": where}
-        return step_of_ours("validate", subset, words[0], predict, about, **files)
+        return step_of_ours("validate", subset, *predict, about, inputs=[model], outputs=[output], where=where)
 
     def scores(recipe: Recipe, run_dir: str, subset: str) -> Step:
-        read, output = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json"
-        about = {"predictions": read, **options(recipe), "output": output}
-        return step_of_ours("score", subset, words[1], score, about, inputs=[read], outputs=[output])
+        its, output = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json"
+        about = {"predictions": its, **options(recipe), "output": output}
+        return step_of_ours("score", subset, *score, about, inputs=[its], outputs=[output])
 
-    return evaluated(predicts, scores)
+    def outputs(recipe: Recipe, folder: Path, subset: str) -> list[str]:
+        read(predictions(str(folder), subset))
+        return read_all(predictions(str(folder), subset))
+
+    def examples(
+        recipe: Recipe, lines: Sequence[str], subset: str, folder: Optional[Path]
+    ) -> tuple[Sequence[str], Examples]:
+        golds, taken, *_ = map(list, zip(*(line.split("\t") for line in lines), strict=True))
+        return taken, Examples(labels=golds)
+
+    return Task(name, flags, evaluates, scores, metrics, outputs, examples)
 
 
 def by_perplexity(name: str, fairseq_task: str) -> Task:
@@ -257,5 +235,4 @@ def by_perplexity(name: str, fairseq_task: str) -> Task:
         about = {"validation_log": log, "subset": subset, "output": output}
         return step_of_ours("score", subset, ["score"], scoring.score_file, about, inputs=[log], outputs=[output])
 
-    steps = evaluated(validates, scores)
-    return Task(name, lambda recipe: ["--task", fairseq_task], steps, lambda recipe: ["perplexity"])
+    return Task(name, lambda recipe: ["--task", fairseq_task], validates, scores, lambda recipe: ["perplexity"])

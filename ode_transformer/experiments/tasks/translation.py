@@ -16,7 +16,7 @@ from ..metrics.scoring import references_in, score_file
 from ..text.fairseq_output import read_generate_output
 from ..text.joining import SEGMENTATIONS
 from ..text.lines import read_all
-from .task import Recipe, Step, Task, evaluated, flags, further_metrics, step_of_ours
+from .task import Recipe, Step, Task, flags, further_metrics, step_of_ours
 
 
 class Pair(NamedTuple):
@@ -173,4 +173,4 @@ def _examples(
     return lines, Examples([references], sources, lang=target, lowercase=recipe.score.lowercase)
 
 
-TASK = Task("translation", task_flags, evaluated(decoding, _scoring), _metrics, _outputs, _examples)
+TASK = Task("translation", task_flags, decoding, _scoring, _metrics, _outputs, _examples)

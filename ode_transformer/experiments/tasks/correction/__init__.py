@@ -11,7 +11,7 @@ from typing import Optional
 from .... import paths
 from ...metrics import Examples
 from ...text.lines import read_all
-from ..task import Recipe, Step, Task, evaluated
+from ..task import Recipe, Step, Task
 from ..translation import decoding, generated, scoring, task_flags, translations
 
 
@@ -39,7 +39,8 @@ def _examples(
 TASK = Task(
     name="correction",
     flags=task_flags,
-    evaluation=evaluated(decoding, _scoring),
+    evaluate=decoding,
+    score=_scoring,
     metrics=lambda recipe: ["m2", "errant", "gleu"],
     outputs=generated,
     examples=_examples,

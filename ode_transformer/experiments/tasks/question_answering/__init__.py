@@ -7,7 +7,7 @@ from typing import Optional
 
 from .... import paths
 from ...metrics import Examples
-from ..task import Recipe, Step, Task, evaluated, step_of_ours
+from ..task import Recipe, Step, Task, step_of_ours
 from . import answers
 
 
@@ -41,7 +41,8 @@ def _examples(
 TASK = Task(
     name="question_answering",
     flags=lambda recipe: ["--task", "span_prediction"],
-    evaluation=evaluated(_answering, _scoring),
+    evaluate=_answering,
+    score=_scoring,
     metrics=lambda recipe: ["exact_match", "f1"],
     outputs=_outputs,
     examples=_examples,
