@@ -19,7 +19,7 @@ from ode_transformer.experiments.metrics import squad as metric
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks import generated as reading
 from ode_transformer.experiments.tasks import multiple_choice as race
-from ode_transformer.experiments.tasks.question_answering import answers as squad
+from ode_transformer.experiments.tasks import question_answering as squad
 from ode_transformer.experiments.tasks.question_answering import published as squad_data
 from ode_transformer.experiments.tasks.task import OURS
 from ode_transformer.experiments.text import subwords
@@ -384,12 +384,12 @@ def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
     with pytest.raises(OdeTransformerError, match=r"nan.pt: its logits of question dev-0-\d are not numbers"):
         squad.predict(tmp_path / "nan.pt", data, "valid", 32, True)
     (tmp_path / "predictions.json").write_text('{"a": 1}')
-    with pytest.raises(OdeTransformerError, match="must say of every question a text"):
+    with pytest.raises(OdeTransformerError, match=r"predictions\.json: a must be a text"):
         squad.read_answers(tmp_path)
     (tmp_path / "predictions.json").write_text('{"a": "x"}')
     for text in ('{"a": NaN}', '{"a": true}', '{"a": "1"}'):
         (tmp_path / "no_answer.json").write_text(text)
-        with pytest.raises(OdeTransformerError, match=r"no_answer.json: must say of every question a number"):
+        with pytest.raises(OdeTransformerError, match=r"no_answer.json: a must be a number"):
             squad.read_answers(tmp_path)
     with pytest.raises(OdeTransformerError, match="--task span_prediction: needs a masked language model"):
         train(data, arch="transformer_tiny", task="span_prediction", criterion="span_prediction")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import OdeTransformerError
 from ...files import read_text, regular, write_lines
@@ -147,9 +147,8 @@ def write(
     Raises:
         OdeTransformerError: a split is empty, or one of its texts has no symbols.
     """
-    for name, examples in splits.items():
-        if not examples:
-            raise OdeTransformerError(f"{name}: no examples")
+    if empty := [name for name, examples in splits.items() if not examples]:
+        raise OdeTransformerError(f"{empty[0]}: no examples")
     output_dir.mkdir(parents=True, exist_ok=True)
     if level == "subword":
         texts = (example.text for example in splits["train"])
@@ -158,9 +157,8 @@ def write(
     else:
         cut = lambda text: " ".join(text.replace(" ", BLANK))  # noqa: E731
     units = {name: [cut(example.text) for example in examples] for name, examples in splits.items()}
-    for name, lines in units.items():
-        if not all(lines):
-            raise OdeTransformerError(f"{name}: a text is empty")
+    if empty := [name for name, lines in units.items() if not all(lines)]:
+        raise OdeTransformerError(f"{empty[0]}: a text is empty")
     for name, examples in splits.items():
         write_lines(output_dir / f"{name}.input0", units[name])
         write_lines(output_dir / f"{name}.label", (example.label for example in examples))
@@ -226,12 +224,11 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
             raise CheckpointError(f"{checkpoint}: has {count} classes, {labels / 'dict.txt'} {len(classes)}")
         dataset = encoder.examples(task)
         golds = _read_classes(labels / subset, known.symbols, classes)
-    scores = encoder.scores(
-        dataset,
-        batch_size,
-        lambda batch: encoder.model(batch["net_input"]["src_tokens"], classification_head_name=HEAD)[0],
-    )
-    return Outputs(scores, golds, classes)
+
+    def forward(batch: dict[str, Any]) -> "Tensor":
+        return encoder.model(batch["net_input"]["src_tokens"], classification_head_name=HEAD)[0]
+
+    return Outputs(encoder.scores(dataset, batch_size, forward), golds, classes)
 
 
 def _read_classes(prefix: Path, symbols: Sequence[str], classes: Sequence[str]) -> list[str] | None:
@@ -268,19 +265,11 @@ def read_numbers(path: Path, prefix: Path) -> list[str] | None:
 
 
 def classify(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> list[tuple[str, ...]]:
-    """Classify the examples of a set, or predict their numbers.
+    """Return of each example its class, the predicted class, and the probability of the latter.
 
-    Args:
-        checkpoint, data, subset, batch_size, cpu: as those of :func:`outputs`.
-
-    Returns:
-        For each example, in the order of the data, its class, the predicted class, and the probability of the latter;
-        where a score is not a number, ``accuracy.UNDEFINED`` and ``nan``. Of a regression the number and the predicted
-        one, or ``accuracy.UNDEFINED``.
-
-    Raises:
-        CheckpointError: as :func:`outputs`.
-        OdeTransformerError: as :func:`outputs`, or the examples have no labels.
+    Where a score is not a number these are ``accuracy.UNDEFINED`` and ``nan``. Of a regression they are the number and
+    the predicted one, or ``accuracy.UNDEFINED``. Arguments and errors are as for :func:`outputs`; besides, the examples
+    must have labels.
     """
     from .encoders import best
 

@@ -10,9 +10,9 @@ from typing import Any
 from ...files import write_json
 from ..arguments import call, new_folder, output_file, take_arguments
 from ..metrics.glue import LOGGED
-from . import baselines, classification, generated, glue, listops, multiple_choice, summarisation
+from . import baselines, classification, generated, glue, listops, multiple_choice, question_answering, summarisation
 from .correction import corpora
-from .question_answering import answers, published
+from .question_answering import published
 from .task import write_predictions
 from .translation import write_pairs
 
@@ -74,8 +74,8 @@ def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer squad``."""
     actions, subset = parser.add_subparsers(dest="action", required=True), {"subset": {"default": "valid"}}
     for name, function, first, what in (
-        ("predict", answers.write_answers, "checkpoint", "answer the questions of a data set"),
-        ("score", answers.write_scores, "folder", "take exact match and F1, as the official scripts do"),
+        ("predict", question_answering.write_answers, "checkpoint", "answer the questions of a data set"),
+        ("score", question_answering.write_scores, "folder", "take exact match and F1, as the official scripts do"),
     ):
         sub = actions.add_parser(name, help=what)
         take_arguments(sub, function, first, **subset, **FILLED)

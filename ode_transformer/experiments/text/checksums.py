@@ -28,21 +28,17 @@ def verify(
         TextError: a file is not there, damaged, unknown to the list, another one, or not what was copied.
     """
     known = {name: digest for digest, _, name in (line.partition("  ") for line in read_lines(checksums))}
-    found = {}
+    found, differ = {}, []
     for file, name in names.items():
         plain = folder / Path(name).name
-        zipped = plain.with_name(f"{plain.name}.gz")
-        source = next((path for path in (plain, zipped) if path.exists()), None)
-        if source is None:
-            raise TextError(f"{plain}: no such file, nor {zipped}")
+        source = plain if plain.exists() else plain.with_name(f"{plain.name}.gz")
+        if not source.exists():
+            raise TextError(f"{plain}: no such file, nor {source}")
         if name not in known:
             raise TextError(f"{checksums}: no checksum of {name}")
         found[file] = source, _digest(source)
-    differ = [
-        f"{found[file][0]} has SHA-256 {found[file][1]}, the published {name} {known[name]}"
-        for file, name in names.items()
-        if found[file][1] != known[name]
-    ]
+        if found[file][1] != known[name]:
+            differ.append(f"{source} has SHA-256 {found[file][1]}, the published {name} {known[name]}")
     if differ and not warn:
         raise TextError("; ".join(differ) + ": must be the published file; move it away to retry")
     if differ:

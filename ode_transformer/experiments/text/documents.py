@@ -6,6 +6,7 @@ line, followed by an empty line, as fairseq's ``masked_lm`` and our ``masked_lm_
 """
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,24 +28,16 @@ def documents(path: Path) -> Iterator[list[str]]:
         TextError: a file cannot be read.
     """
     if path.is_dir():
-        found = sorted(path.rglob("*.txt"))
-        if not found:
+        files = sorted(path.rglob("*.txt"))
+        if not files:
             raise OdeTransformerError(f"{path}: holds no .txt file")
-        for file in found:
-            if lines := [line for line in read_lines(file) if line.strip()]:
-                yield lines
-        return
-    if not path.is_file():
+        found = ([line for line in read_lines(file) if line.strip()] for file in files)
+    elif path.is_file():
+        groups = itertools.groupby(read_lines(path), lambda line: bool(line.strip()))
+        found = (list(lines) for is_text, lines in groups if is_text)
+    else:
         raise OdeTransformerError(f"{path}: no such file or folder")
-    lines: list[str] = []
-    for line in read_lines(path):
-        if line.strip():
-            lines.append(line)
-        elif lines:
-            yield lines
-            lines = []
-    if lines:
-        yield lines
+    yield from filter(None, found)
 
 
 def sentences(lines: list[str], split: bool) -> list[str]:

@@ -1,41 +1,281 @@
-"""SQuAD: spans of paragraphs that answer questions, by our ``span_prediction``; exact match and F1."""
+"""SQuAD: spans of paragraphs that answer questions, by our ``span_prediction``; exact match and F1.
+
+A model with a span head runs over all windows of all questions. As usual since BERT, candidates of a question are spans
+from one of the best first tokens to one of the best last tokens of a window, at most ``--longest`` symbols, whose first
+token has more text around it in this window than in any other; their score is the sum of both logits. The no-answer
+score of a question is the least sum of the logits of ``<s>`` in its windows, less the best candidate's score. An answer
+is the text of the paragraph from the first character to the last.
+"""
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Any, NamedTuple, Optional
 
 from .... import paths
-from ...metrics import Examples
+from ....errors import OdeTransformerError
+from ....files import read_json, write_json
+from ....schema import lacks
+from ...metrics import Examples, squad
 from ..task import Recipe, Step, Task, step_of_ours
-from . import answers
+
+PARTS = ("predictions", "no_answer", "nbest")
+_QUESTIONS = {
+    "version": lambda version: "" if version in ("1.1", "2.0") else "must be 1.1 or 2.0",
+    "paragraphs": [{"text": str, "offsets": [[int, int]]}],
+    "questions": [{"id": str, "paragraph": int, "answers": [str]}],
+    "windows": [[int, int]],
+}
+_NONE = 1e6  # the no-answer score where there is no candidate, nearly
+
+
+class Candidate(NamedTuple):
+    """A span of a paragraph, symbols first to last, and its score."""
+
+    score: float
+    first: int
+    last: int
+
+
+def questions(data: Path, subset: str) -> dict[str, Any]:
+    """Return what ``data-prep/prepare-squad.sh`` says of the questions of a subset.
+
+    Raises:
+        OdeTransformerError: it has not made these data, or not this subset.
+    """
+    path = data / f"{subset}.questions.json"
+    tree = read_json(path)
+    wrong = lacks(tree, _QUESTIONS)
+    if not wrong:
+        names = [one["id"] for one in tree["questions"]]
+        if not names or len(set(names)) < len(names):
+            wrong = "questions must be there, each once"
+        elif tree["version"] == "1.1" and not all(one["answers"] for one in tree["questions"]):
+            wrong = "questions of version 1.1 must have answers"
+        elif not all(0 <= one["paragraph"] < len(tree["paragraphs"]) for one in tree["questions"]):
+            wrong = "questions must be about one of its paragraphs"
+        elif not all(0 <= question < len(names) and begin >= 0 for question, begin in tree["windows"]):
+            wrong = "windows must be of one of its questions, and begin in its paragraph"
+    if wrong:
+        raise OdeTransformerError(f"{path}: is not what prepare-squad.sh writes: {wrong}")
+    return tree
+
+
+def most_context(spans: list[tuple[int, int]], symbol: int) -> int:
+    """Return which of the windows [begin, end) has the most text around a symbol, on the shorter side; of equals the
+    longest, and of these the first."""
+
+    def room(window: int) -> float:
+        begin, end = spans[window]
+        inside = begin <= symbol < end
+        return min(symbol - begin, end - 1 - symbol) + 0.01 * (end - begin) if inside else -math.inf
+
+    return max(range(len(spans)), key=room)
+
+
+def candidates(
+    logits: Sequence[Sequence[float]], spans: list[tuple[int, int]], window: int, best: int, longest: int
+) -> list[Candidate]:
+    """Return the candidates of a window.
+
+    Args:
+        logits: of each of its symbols those of being the first and the last of the answer.
+        spans: all windows of the question, of which this one has the number ``window``.
+        best: how many of the best first and last symbols are combined.
+        longest: symbols of a candidate.
+    """
+    (begin, _), (first, last) = spans[window], zip(*logits, strict=True)
+    firsts, lasts = (sorted(range(len(x)), key=lambda i: -x[i])[:best] for x in (first, last))
+    firsts = [i for i in firsts if most_context(spans, begin + i) == window]
+    return [Candidate(first[i] + last[j], begin + i, begin + j) for i in firsts for j in lasts if i <= j < i + longest]
+
+
+def answers(
+    text: str, offsets: list[list[int]], found: list[Candidate], null: float, best: int
+) -> tuple[list[dict[str, Any]], float]:
+    """Return the best different answers to a question, best first, and its no-answer score.
+
+    Args:
+        text: the paragraph; ``offsets`` are the characters of its symbols.
+        found: candidates of all windows.
+        null: the least score of no answer.
+        best: how many answers to return.
+    """
+    listed: dict[str, dict[str, Any]] = {}
+    for score, first, last in sorted(found, key=lambda one: (-one.score, one.first, one.last)):
+        if len(listed) == best:
+            break
+        start, end = offsets[first][0], offsets[last][1]
+        answer = text[start:end].strip()
+        if answer and answer not in listed:
+            start += len(text[start:end]) - len(text[start:end].lstrip())
+            listed[answer] = {"text": answer, "start": start, "score": score}
+    top = max((one["score"] for one in listed.values()), default=-_NONE)
+    return list(listed.values()), null - top
+
+
+def predict(
+    checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool, best: int = 20, longest: int = 30
+) -> dict[str, dict[str, Any]]:
+    """Answer the questions of a subset.
+
+    Returns:
+        By the name of a question ``predictions``, its best answer; ``no_answer``, its no-answer score; and ``nbest``,
+        answers with the characters where they start, and scores.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be opened, or has no span head.
+        OdeTransformerError: the data are not SQuAD data, or logits are not numbers.
+    """
+    import torch
+
+    from ....checkpoints import CheckpointError
+    from ....training.span_prediction import NAME, SpanPredictionConfig, SpanPredictionTask
+    from ..encoders import SPANS, Encoder
+
+    tree = questions(data, subset)
+    encoder = Encoder(checkpoint, data, subset, cpu, SPANS, [NAME], ["input0", "input1"])
+    if encoder.form["init_token"] is None:
+        raise CheckpointError(f"{checkpoint}: has no init_token, the symbol that stands for no answer")
+    longest_sample = encoder.model.max_positions()
+    options = SpanPredictionConfig(
+        data=str(data), **encoder.form, max_positions=longest_sample, no_shuffle=True, seed=1
+    )
+    dataset = encoder.examples(encoder.task(SpanPredictionTask, options))
+    sizes = [int(dataset.size(i)) - begin - 1 for i, begin in enumerate(dataset.defn["begin"].labels)]
+    if len(sizes) != len(tree["windows"]):
+        raise OdeTransformerError(
+            f"{data}: {len(sizes)} windows of {subset}, but {len(tree['windows'])} in questions.json"
+        )
+    spans: list[list[tuple[int, int]]] = [[] for _ in tree["questions"]]
+    numbers = []  # of each window among those of its question
+    for (question, begin), size in zip(tree["windows"], sizes, strict=True):
+        symbols = len(tree["paragraphs"][tree["questions"][question]["paragraph"]]["offsets"])
+        if begin + size > symbols:
+            raise OdeTransformerError(f"{data}: a window of {subset} ends behind its paragraph, of {symbols} symbols")
+        numbers.append(len(spans[question]))
+        spans[question].append((begin, begin + size))
+    found: list[list[Candidate]] = [[] for _ in tree["questions"]]
+    null = [math.inf] * len(tree["questions"])
+    for i, logits in encoder.outputs(
+        dataset, batch_size, lambda batch: encoder.model(batch["net_input"]["src_tokens"], spans=True)[0]
+    ):
+        question, _ = tree["windows"][i]
+        end = dataset.size(i) - 1  # of the window, before the symbol that ends the sample
+        row = torch.cat((logits[:1], logits[end - sizes[i] : end]))
+        if not row.isfinite().all():
+            name = tree["questions"][question]["id"]
+            raise OdeTransformerError(f"{checkpoint}: its logits of question {name} are not numbers")
+        null[question] = min(null[question], row[0].sum().item())
+        found[question] += candidates(row[1:].tolist(), spans[question], numbers[i], best, longest)
+    result: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
+    for one, its, score in zip(tree["questions"], found, null, strict=True):
+        paragraph = tree["paragraphs"][one["paragraph"]]
+        listed, no_answer = answers(paragraph["text"], paragraph["offsets"], its, score, best)
+        result["predictions"][one["id"]] = listed[0]["text"] if listed else ""
+        result["no_answer"][one["id"]] = no_answer
+        result["nbest"][one["id"]] = listed
+    return result
+
+
+def write_answers(
+    checkpoint: str | Path,
+    data: str | Path,
+    subset: str,
+    output_dir: str | Path,
+    batch_size: int = 32,
+    cpu: bool = False,
+    best: int = 20,
+    longest: int = 30,
+    threshold: float | None = None,
+) -> None:
+    """Write what :func:`predict` returns, a file for each of ``PARTS``, and print how many questions there are.
+
+    Args:
+        checkpoint: the checkpoint of the trained model.
+        data: the folder of binarized data.
+        subset: the set of questions in the data.
+        output_dir: where predictions.json and others go.
+        batch_size: windows per batch.
+        cpu: do not use a GPU.
+        best: start and end positions tried per window, and answers kept per question.
+        longest: the most symbols of an answer.
+        threshold: leave answers empty whose no-answer score is above it, as for the server of SQuAD 2.0.
+    """
+    found = predict(Path(checkpoint), Path(data), subset, batch_size, cpu, best, longest)
+    if threshold is not None:
+        left = {name: "" for name, score in found["no_answer"].items() if score > threshold}
+        found["predictions"] |= left
+    for part in reversed(PARTS):  # predictions.json, which says that a run has answered, when the others are there
+        write_json(Path(output_dir) / f"{part}.json", found[part])
+    print(f"{len(found['predictions'])} questions -> {output_dir}")
+
+
+def golds(tree: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the gold answers of every question."""
+    return {one["id"]: one["answers"] for one in tree["questions"]}
+
+
+def read_answers(folder: Path) -> tuple[dict[str, str], dict[str, float] | None]:
+    """Return the predictions and no-answer scores of a folder of ``squad predict``; the latter may be missing.
+
+    Raises:
+        OdeTransformerError: there are none, or they are no mapping of texts or numbers.
+    """
+
+    def read(part: str, form: Any) -> dict[str, Any]:
+        if wrong := lacks(tree := read_json(folder / f"{part}.json"), {str: form}):
+            raise OdeTransformerError(f"{folder / part}.json: {wrong}")
+        return tree
+
+    # NaN, which has no place in an order, is the one value that does not equal itself.
+    number = lambda value: "" if type(value) in (int, float) and value == value else "must be a number"  # noqa: E731
+    return read("predictions", str), read("no_answer", number) if (folder / "no_answer.json").exists() else None
+
+
+def write_scores(folder: str | Path, data: str | Path, subset: str, output: str | Path) -> None:
+    """Score the answers in a folder, write the scores to a JSON file, and print them.
+
+    Args:
+        folder: the folder of predictions.json, and of no_answer.json for SQuAD 2.0.
+        data: the folder of binarized data.
+        subset: the set of questions in the data.
+        output: the JSON file to write.
+    """
+    tree = questions(Path(data), subset)
+    predictions, no_answer = read_answers(Path(folder))
+    scores = squad.take(golds(tree), predictions, tree["version"], no_answer)
+    write_json(output, scores)
+    for name in ("exact_match", "f1"):
+        print(f"{name:<12}{scores[name]['value']:.2f}   ({scores[name]['signature']})")
 
 
 def _answering(recipe: Recipe, run_dir: str, subset: str, where: Sequence[str]) -> Step:
     model, folder = f"{run_dir}/average.pt", f"{run_dir}/answers/{subset}"
     about = {"": model, "data": recipe.data.directory, "subset": subset, "output_dir": folder, **recipe.validate.flags}
     files = {"inputs": [model], "outputs": [f"{folder}/predictions.json"], "where": where}
-    return step_of_ours("validate", subset, ["squad", "predict"], answers.write_answers, about, **files)
+    return step_of_ours("validate", subset, ["squad", "predict"], write_answers, about, **files)
 
 
 def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
     folder, output = f"{run_dir}/answers/{subset}", f"{run_dir}/scores/{subset}.json"
     about = {"": folder, "data": recipe.data.directory, "subset": subset, "output": output}
     files = {"inputs": [f"{folder}/predictions.json"], "outputs": [output]}
-    return step_of_ours("score", subset, ["squad", "score"], answers.write_scores, about, **files)
+    return step_of_ours("score", subset, ["squad", "score"], write_scores, about, **files)
 
 
 def _outputs(recipe: Recipe, folder: Path, subset: str) -> list[str]:
     """Of each question its name, its answer, and the score of there being none, or null: in JSON."""
-    found, no_answer = answers.read_answers(folder / "answers" / subset)
+    found, no_answer = read_answers(folder / "answers" / subset)
     return [json.dumps([name, answer, (no_answer or {}).get(name)]) for name, answer in found.items()]
 
 
 def _examples(
     recipe: Recipe, lines: Sequence[str], subset: str, folder: Optional[Path]
 ) -> tuple[Sequence[str], Examples]:
-    tree = answers.questions(paths.ROOT / recipe.data.directory, subset)
-    return lines, Examples(questions=(tree["version"], answers.golds(tree)))
+    tree = questions(paths.ROOT / recipe.data.directory, subset)
+    return lines, Examples(questions=(tree["version"], golds(tree)))
 
 
 TASK = Task(

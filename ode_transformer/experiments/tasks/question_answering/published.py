@@ -123,10 +123,7 @@ def _symbol(piece: str) -> str:
 
 def starts(length: int, room: int, stride: int) -> list[int]:
     """Return where the windows of a paragraph of ``length`` symbols begin, if each has ``room`` symbols."""
-    found = [0]
-    while found[-1] + room < length:
-        found.append(found[-1] + stride)
-    return found
+    return list(range(0, max(length - room, 0) + stride, stride))
 
 
 def span(symbols: list[tuple[str, int, int]], answer: tuple[int, str]) -> tuple[int, int]:
