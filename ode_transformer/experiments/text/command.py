@@ -174,8 +174,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_corpus_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer corpus``."""
-    whole = {name: {"type": int} for name in ("seed", "train", "valid", "test")}
-    take_arguments(parser, corpus.write, "directory", directory={"type": new_folder, "metavar": "DIRECTORY"}, **whole)
+    folder = {"type": new_folder, "metavar": "DIRECTORY"}
+    take_arguments(parser, corpus.write, "directory", directory=folder, seed={"type": at_least(0)})
     call(parser, corpus.write, lambda args, paths: print(*paths, sep="\n"))
 
 

@@ -25,7 +25,6 @@ from ...errors import OdeTransformerError
 from ...files import write_lines
 
 LANGUAGES = ("de", "en")
-MAX_SENTENCES = 100_000  # per split; more would mostly vary the numbers
 MIN_COUNT = 3  # times that a word of valid or test must occur in train
 HELD_OUT = 12  # one combination in this many is kept out of training
 TRIES = 200  # sentences drawn per wanted sentence before giving up
@@ -122,13 +121,12 @@ def adjective_ending(stem: str, case: str, column: int) -> str:
 
 
 class Phrase(NamedTuple):
-    """A noun phrase: German by case, English, whether it is plural, its noun in the singular, and that noun's kind."""
+    """A noun phrase: German by case, English, whether it is plural, and its noun in the singular."""
 
     german: dict[str, str]
     english: str
     plural: bool
     noun: str
-    kind: str
 
 
 @dataclass
@@ -234,7 +232,7 @@ class Grammar:
         words = f"{first} {translated} {head}".split()
         if words[0] == "a" and words[1][0] in "aeiou":
             words[0] = "an"
-        return Phrase(german, " ".join(words), many, singular, kind)
+        return Phrase(german, " ".join(words), many, singular)
 
     def clause(self, adverbials: Sequence[str] = ("time", "place"), negation: float = 0.2) -> Clause:
         """A clause with a verb, its subject and objects, and at times with adverbials."""
@@ -292,46 +290,32 @@ def words(sentence: Sentence) -> Iterator[tuple[str, str]]:
 def generate_sentences(
     seed: int = 1, train: int = 9000, valid: int = 500, test: int = 500
 ) -> dict[str, list[Sentence]]:
-    """Draw the splits; the same arguments give the same sentences on every Python.
-
-    Args:
-        seed: 0 or more.
-        train, valid, test: the numbers of sentences, each from 1 to ``MAX_SENTENCES``.
-
-    Returns:
-        The splits by name; no two sentences are alike within or across them.
+    """Draw the splits; the same arguments give the same sentences on every Python, and no two of them are alike.
 
     Raises:
-        OdeTransformerError: an argument is out of range, or the grammar cannot give so many sentences for valid and
-            test out of words that occur ``MIN_COUNT`` times in training.
+        OdeTransformerError: the grammar cannot give so many sentences for valid and test out of words that occur
+            ``MIN_COUNT`` times in training.
     """
-    sizes = {"train": train, "valid": valid, "test": test}
-    if seed < 0:
-        raise OdeTransformerError(f"--seed {seed}: must be 0 or more")
-    for name, size in sizes.items():
-        if not 1 <= size <= MAX_SENTENCES:
-            raise OdeTransformerError(f"--{name} {size}: must be from 1 to {MAX_SENTENCES}")
     random = Random(seed)
     grammar = Grammar(random)
     held_out = {pair for pair in all_combinations() if random.random() * HELD_OUT < 1}
-    translations: dict[str, str] = {}
+    seen: set[str] = set()
     known: set[tuple[str, str]] = set()
-    splits: dict[str, list[Sentence]] = {name: [] for name in sizes}
-    for name, split in splits.items():
-        for _ in range(TRIES * sizes[name] + 10_000):
+    splits: dict[str, list[Sentence]] = {}
+    for name, size in (("train", train), ("valid", valid), ("test", test)):
+        split = splits[name] = []
+        for _ in range(TRIES * size + 10_000):
             sentence = grammar.sentence()
             novel = not sentence.combinations.isdisjoint(held_out)
-            if sentence.source in translations:
-                if translations[sentence.source] != sentence.target:
-                    raise AssertionError(f"{sentence.source!r} has two translations")
-            elif not novel if name == "train" else novel and known.issuperset(words(sentence)):
-                translations[sentence.source] = sentence.target
+            fits = not novel if name == "train" else novel and known.issuperset(words(sentence))
+            if fits and sentence.source not in seen:
+                seen.add(sentence.source)
                 split.append(sentence)
-            if len(split) == sizes[name]:
+            if len(split) == size:
                 break
         else:
             raise OdeTransformerError(
-                f"--{name} {sizes[name]}: must be at most {len(split)} with --train {train}: the grammar gives no more "
+                f"--{name} {size}: must be at most {len(split)} with --train {train}: the grammar gives no more "
                 f"sentences whose words occur {MIN_COUNT} times in training"
             )
         if name == "train":
@@ -343,26 +327,22 @@ def generate_sentences(
 def write(
     directory: str | os.PathLike[str], seed: int = 1, train: int = 9000, valid: int = 500, test: int = 500
 ) -> list[Path]:
-    """Write ``train.de``, ``train.en``, ``valid.de`` ... ``test.en`` in UTF-8, one sentence per line.
+    """Write ``train.de``, ``train.en``, ``valid.de`` ... ``test.en``, one sentence per line, and return their paths.
 
-    Each file is written whole or not at all. A second call with the same arguments leaves the same bytes. Returns the
-    paths of the six files.
+    Each file is written whole or not at all. A second call with the same arguments leaves the same bytes.
 
     Args:
         directory: the folder for these files.
         seed: the seed of the draws, 0 or more.
-        train, valid, test: the number of sentences of this split, 1 to 100,000.
+        train, valid, test: the number of sentences of this split.
 
     Raises:
         OdeTransformerError: as in :func:`generate_sentences`, before anything is written.
         OSError: the folder cannot be made or written.
     """
-    splits = generate_sentences(seed, train, valid, test)
-    folder = Path(directory)
-    paths = []
+    splits, paths = generate_sentences(seed, train, valid, test), []
     for name, sentences in splits.items():
         for side, language in enumerate(LANGUAGES):
-            path = folder / f"{name}.{language}"
-            write_lines(path, (sentence[side] for sentence in sentences))
-            paths.append(path)
+            paths.append(Path(directory) / f"{name}.{language}")
+            write_lines(paths[-1], (sentence[side] for sentence in sentences))
     return paths
