@@ -183,14 +183,7 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
     """Return the outputs of a trained model on a set, in the order of its examples.
 
     Examples that are longer than the model accepts are truncated, as in training. Labels without a dictionary are
-    numbers, for a regression.
-
-    Args:
-        checkpoint: of the model.
-        data: the folder of data binarized for fairseq's task ``sentence_prediction``.
-        subset: the set.
-        batch_size: examples per batch.
-        cpu: do not use a GPU.
+    numbers, for a regression. See :class:`.Encoder` for the arguments.
 
     Raises:
         CheckpointError: as :class:`.Encoder` and :meth:`.Encoder.task`, or the head is one for other labels.

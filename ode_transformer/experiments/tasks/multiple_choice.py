@@ -113,18 +113,11 @@ def write(folder: Path, like: Path, output_dir: Path) -> dict[str, int]:
 
 
 def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> list[tuple[str, str]]:
-    """Choose an option for every question of a subset.
+    """Return for each question of a subset the numbers of the right and of the chosen option, from 0.
 
-    Args:
-        checkpoint: of a model that was trained with fairseq's task ``sentence_ranking``.
-        data: the folder of data binarized for it: ``input0``, the texts; ``input1`` and so on, the options; ``label``.
-        subset: the subset, such as ``test``.
-        batch_size: questions per batch.
-        cpu: do not use a GPU.
-
-    Returns:
-        For each question, in the order of the data, the numbers of the right and of the chosen option, from 0; the
-        latter is ``accuracy.UNDEFINED`` where a score is not a number. Options and texts are cut as in training.
+    The latter is ``accuracy.UNDEFINED`` where a score is not a number. Options and texts are cut as in training. In the
+    data ``input0`` has the texts, ``input1`` and so on the options; ``label`` the numbers. See :class:`.Encoder` for
+    the arguments.
 
     Raises:
         CheckpointError: as :class:`.Encoder` and :meth:`.Encoder.task`, or the head has not one output.

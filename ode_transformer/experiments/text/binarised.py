@@ -50,20 +50,16 @@ def binarise(
     symbols: int | None = None,
     workers: int = 1,
 ) -> None:
-    """Write dictionaries and binarized text, the same files as fairseq-preprocess, with all processes.
+    """Write dictionaries and binarized text of a folder of segmented text, the same files as fairseq-preprocess.
 
     Args:
-        text: the folder of the segmented text.
-        data: the folder of the binarized data.
-        splits: of the text: training, validation, test sets.
-        langs: source and target.
+        text, data: the folders of the text and of the binarized data.
+        splits: training, validation, test sets, as the names of files begin.
+        langs: source and target, as they end.
         joined: one dictionary for both languages.
-        dictionaries: existing ones, instead of those of the text.
+        dictionaries: existing ones, instead of those of the text; a ``TextError`` names one that cannot be read.
         symbols: the most symbols of a dictionary; all without it.
         workers: the number of processes.
-
-    Raises:
-        TextError: an existing dictionary cannot be read.
     """
     training = [text / f"{splits[0]}.{lang}" for lang in langs]
     for dictionary in dictionaries:
@@ -98,12 +94,9 @@ def binarise_files(
 
     Args:
         texts: the files by their names in the data: train, valid, test, test1.
-        data: the folder of the binarized data.
-        dictionary: an existing one, instead of that of the training text.
-        workers: the number of processes.
+        data, symbols, workers: as for :func:`binarise`.
+        dictionary: an existing one; otherwise it is of the text ``counted``, by default the training text.
         name: what the dictionary is called.
-        counted: the text whose symbols it has; by default the training text.
-        symbols: the most symbols of the dictionary; all without it.
 
     Raises:
         TextError: there is neither a dictionary nor training text.
@@ -142,9 +135,7 @@ def _count_symbols(lines: list[str]) -> Counter[str]:
 def _dictionary(counts: Counter[str], size: int | None) -> list[str]:
     """The lines of a dictionary: symbols from the most frequent on, and as many more as make a multiple of 8.
 
-    Args:
-        counts: of the text's symbols.
-        size: the most symbols, with the special ones; None for all.
+    With the special ones there are at most ``size`` symbols before that.
     """
     rows = sorted((item for item in counts.items() if item[0] not in SPECIAL), key=lambda item: (-item[1], item[0]))
     rows = rows if size is None else rows[: size - len(SPECIAL)]

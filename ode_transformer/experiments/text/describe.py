@@ -60,7 +60,13 @@ def _check_units(folder: Path, langs: Sequence[str]) -> None:
     model, join = folder / SEGMENTATIONS[segmentation].model, SEGMENTATIONS[segmentation].join
     for lang in langs:
         if segmentation == "none":
-            _check_words(folder / f"dict.{lang}.txt")
+            symbols = binarised.symbols_of(folder / f"dict.{lang}.txt")
+            units = [symbol for symbol in symbols if symbol.endswith("@@") or symbol.startswith("\u2581")]
+            if len(units) > len(symbols) / 100:
+                raise TextError(
+                    f"{folder}/dict.{lang}.txt: holds subword units, such as {units[0]!r}, but no model of them is "
+                    f"beside it: put subword-nmt's there as {MODEL_FILES[0]}, or SentencePiece's as {MODEL_FILES[1]}"
+                )
             continue
         prefixes = [path.with_suffix("") for path in sorted(folder.glob(f"*.{'-'.join(langs)}.{lang}.idx"))]
         # Training text comes last: it can be segmented at random.
@@ -77,14 +83,3 @@ def _check_units(folder: Path, langs: Sequence[str]) -> None:
                     "a vocabulary or glossaries of subword-nmt, which translating does not know: segment the text "
                     "without them, binarize and train again"
                 )
-
-
-def _check_words(dictionary: Path) -> None:
-    """Check that at most 1 in 100 symbols of a dictionary have the marks of subword units."""
-    symbols = binarised.symbols_of(dictionary)
-    units = [symbol for symbol in symbols if symbol.endswith("@@") or symbol.startswith("\u2581")]
-    if len(units) > len(symbols) / 100:
-        raise TextError(
-            f"{dictionary}: holds subword units, such as {units[0]!r}, but no model of them is beside it: put "
-            f"subword-nmt's there as {MODEL_FILES[0]}, or SentencePiece's as {MODEL_FILES[1]}"
-        )

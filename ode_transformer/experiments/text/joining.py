@@ -39,26 +39,22 @@ MODEL_FILES = tuple(its.model for its in SEGMENTATIONS.values() if its.model)
 JOIN = {its.post_process[0]: its.join for its in SEGMENTATIONS.values()}  # by the value of --remove-bpe
 
 
-def is_segmented(lines: Sequence[str], segmentation: str) -> bool:
-    """Whether a text is of subword units, not of words, judged by their marks.
+def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
+    """Join subword units to words; a text of words, as their marks tell, is unchanged.
 
     SentencePiece marks the beginning of almost every line, while a text of words has the mark by chance. Without this
     distinction all blanks between its words would be lost.
-    """
-    if segmentation == "sentencepiece":
-        return 2 * sum(line.startswith("\u2581") for line in lines) > sum(map(bool, lines))
-    return segmentation != "none" and any("@@ " in f"{line} " for line in lines)
-
-
-def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
-    """Join subword units to words; a text of words is unchanged.
 
     Raises:
         OdeTransformerError: the segmentation is unknown.
     """
     if segmentation not in JOIN:
         raise OdeTransformerError(f"--remove-bpe {segmentation}: must be one of {', '.join(JOIN)}")
-    return [JOIN[segmentation](line) for line in lines] if is_segmented(lines, segmentation) else list(lines)
+    if segmentation == "sentencepiece":
+        segmented = 2 * sum(line.startswith("\u2581") for line in lines) > sum(map(bool, lines))
+    else:
+        segmented = any("@@ " in f"{line} " for line in lines)
+    return [JOIN[segmentation](line) for line in lines] if segmented else list(lines)
 
 
 def words(lines: Sequence[str], name: str, segmentation: str | None) -> list[str]:

@@ -96,11 +96,7 @@ def versioned(settings: Mapping[str, str]) -> dict[str, str]:
 def keep_references(text: Path, data: Path, splits: Sequence[str], langs: Sequence[str]) -> None:
     """Copy what decoding and scoring need to binarized data: the BPE model, and the test sets, raw and tokenized.
 
-    Args:
-        text: the folder of ``raw``, ``tok`` and ``bpe``, which hold the text.
-        data: the folder of the binarized data.
-        splits: of the text: training, validation, test sets.
-        langs: source and target.
+    ``raw``, ``tok`` and ``bpe`` of the folder ``text`` hold the text.
     """
     for name in (*MODEL_FILES, "archives.sha256"):
         if (text / name).exists():
@@ -135,10 +131,7 @@ def write_manifest(
     """Check binarized data, write the manifest of their folder, its content and how it was made, and print its numbers.
 
     Args:
-        text: the folder of the segmented text.
-        data: the folder of the binarized data.
-        splits: of the text: training, validation, test sets.
-        langs: source and target.
+        text, data, splits, langs: as for :func:`.binarise`.
         name: of the data set.
         source: where the text came from, in words.
         settings: all that the data depend on.

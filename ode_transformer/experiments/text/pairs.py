@@ -51,10 +51,6 @@ def names_of(splits: Iterable[str], langs: Sequence[str]) -> list[str]:
     return [f"{split}.{lang}" for split in splits for lang in langs]
 
 
-def _files(prefix: Path, langs: Sequence[str]) -> str:
-    return f"{prefix}.{{{','.join(langs)}}}"
-
-
 def gather(
     files: Sequence[tuple[str, str | Path, str | Path]], output: Path, langs: Sequence[str], kind: str = "raw"
 ) -> None:
@@ -141,7 +137,7 @@ def clean(
                 if fault is None or split not in drop:
                     kept += 1
                     write_pair(files, pair)
-            faults.report(_files(folder / split, langs), "dropped" if split in drop else "kept")
+            faults.report(f"{folder / split}.{{{','.join(langs)}}}", "dropped" if split in drop else "kept")
             if not kept:
                 raise TextError(f"{folder / split}: no pair is left after cleaning")
 

@@ -95,7 +95,8 @@ def cutter(folder: Path) -> Cut:
 
         def cut(text: str) -> list[tuple[str, int, int]]:
             found = pieces.encode_as_offset_mapping(text)
-            return [(_symbol(piece), *place) for piece, place in zip(found["pieces"], found["offsets"], strict=True)]
+            symbols = [re.sub(r"\s", "", piece) or "<unk>" for piece in found["pieces"]]  # fairseq would cut them there
+            return [(piece, *place) for piece, place in zip(symbols, found["offsets"], strict=True)]
 
         return cut
 
@@ -114,11 +115,6 @@ def cutter(folder: Path) -> Cut:
         return found
 
     return cut_bytes
-
-
-def _symbol(piece: str) -> str:
-    """Return a symbol without white space, at which fairseq would cut it."""
-    return re.sub(r"\s", "", piece) or "<unk>"
 
 
 def starts(length: int, room: int, stride: int) -> list[int]:
