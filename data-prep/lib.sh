@@ -110,6 +110,15 @@ once() {
     run mv "$file.part" "$file"
 }
 
+# into FOLDER WORD...: make a folder, once, by a command of this package.
+into() { once "$1" python -m ode_transformer "${@:2}" --output-dir "$1.part"; }
+
+# generated_text LAYOUT N: set $folder to one with generated text in the layout of a published set.
+generated_text() {
+    folder=$text/generated
+    into "$folder" dataset reading "$1" --articles "$2"
+}
+
 # alone PATH: wait until no other process, this script's killed predecessor's included, works on PATH.
 alone() {
     if [[ $dry_run -eq 1 ]]; then return; fi
@@ -203,13 +212,11 @@ download() {
 
 # known_archive ARCHIVE: compare an archive with its published SHA-256, if one is known, and record it.
 known_archive() {
-    local list=${ARCHIVES_SHA256:-$checksums/archives.sha256} file=${1##*/} sum known='' of name
+    local list=${ARCHIVES_SHA256:-$checksums/archives.sha256} file=${1##*/} sum known
     if [[ $dry_run -eq 1 ]]; then return; fi
     [[ -f $list ]] || die "ARCHIVES_SHA256=$list: no such file"
     read -r sum _ < <(sha256sum "$1")
-    while read -r of name _ || [[ -n $of ]]; do
-        if [[ $name == "$file" && $of != - ]]; then known=$of; fi
-    done <"$list"
+    known=$(awk -v file="$file" '$2 == file && $1 != "-" { print $1 }' "$list")
     if [[ -z $known ]]; then
         echo "$file: SHA-256 $sum; no published one is known" >&2
     elif [[ $sum != "$known" ]]; then

@@ -14,7 +14,7 @@ name=aeslc source=source target=target words=400 merges=8000 workers=''
 options {words,merges,workers}=number -- "$@"
 begin words="$words" merges="$merges"
 published aeslc enron_subject_line AESLC AESLC.tar.gz https://github.com/ryanzhumich/AESLC/archive/master.tar.gz
-once "$text/raw" python -m ode_transformer dataset aeslc "$folder/enron_subject_line" --output-dir "$text/raw.part"
+into "$text/raw" dataset aeslc "$folder/enron_subject_line"
 compare "training e-mails" "$text/raw/train.target" 14436
 compare "development e-mails" "$text/raw/valid.target" 1960
 compare "test e-mails" "$text/raw/test.target" 1906

@@ -23,8 +23,7 @@ drive='https://drive.google.com/uc?export=download&id='
 published cnndm cnn/stories CNN cnn_stories.tgz "${drive}0BwmD_VLjROrfTHk4NFg2SndKcjQ"
 cnn=$folder/cnn/stories
 published cnndm dailymail/stories DAILYMAIL dailymail_stories.tgz "${drive}0BwmD_VLjROrfM1BxdkxVaTY2bWs"
-once "$text/raw" python -m ode_transformer dataset cnndm "$cnn" "$folder/dailymail/stories" --lists "$lists" \
-    --output-dir "$text/raw.part"
+into "$text/raw" dataset cnndm "$cnn" "$folder/dailymail/stories" --lists "$lists"
 compare "training stories" "$text/raw/train.target" 287226
 compare "validation stories" "$text/raw/valid.target" 13368
 compare "test stories" "$text/raw/test.target" 11490

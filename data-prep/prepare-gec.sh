@@ -51,8 +51,7 @@ else
 fi
 set_of gec "; the test sets have to be there"
 origin=$from
-once "$text/tok" python -m ode_transformer dataset gec "${train[@]}" --jfleg "$folder/jfleg" \
-    --conll14 "$folder/conll14/official-2014.combined.m2" --output-dir "$text/tok.part"
+into "$text/tok" dataset gec "${train[@]}" --jfleg "$folder/jfleg" --conll14 "$folder/conll14/official-2014.combined.m2"
 if [[ $errors == published ]]; then
     if [[ $dry_run -eq 0 ]]; then
         echo "training pairs: $(wc -l <"$text/tok/train.target"), published 827K; validation pairs:" \

@@ -24,9 +24,7 @@ like=$(absolute "${like:-$root/data-bin/text-imdb}")
 name=glue/$task${generated:+.generated}.$(basename "$like")
 begin_like task="$task" ${generated:+generated="$generated"}
 if [[ -n $generated ]]; then
-    folder=$text/generated
-    once "$folder" python -m ode_transformer dataset reading "glue-$task" --articles "$generated" \
-        --output-dir "$folder.part"
+    generated_text "glue-$task" "$generated"
 else
     find_set glue "$text/glue"
     url=${URL_GLUE:-https://dl.fbaipublicfiles.com/glue/data}
@@ -47,7 +45,6 @@ else
         fi
     fi
 fi
-once "$text/symbols" python -m ode_transformer glue prepare "$task" "$folder" --like "$like" \
-    --output-dir "$text/symbols.part"
+into "$text/symbols" glue prepare "$task" "$folder" --like "$like"
 if [[ $task == sts-b ]]; then labels=(--copy-labels); else labels=(); fi
 binarise --folder "$text/symbols" "${labels[@]}" --dictionary "$like/dict.txt"

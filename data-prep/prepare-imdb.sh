@@ -16,8 +16,7 @@ options 'level=subword|characters' {size,valid,workers}=number -- "$@"
 out=${out:-$root/data-bin/imdb-$level}
 begin level="$level" size="$size" valid="$valid"
 published_imdb
-once "$text/$level" python -m ode_transformer dataset imdb "$folder/aclImdb" --valid "$valid" --level "$level" \
-    --size "$size" --workers "$workers" --output-dir "$text/$level.part"
+into "$text/$level" dataset imdb "$folder/aclImdb" --valid "$valid" --level "$level" --size "$size" --workers "$workers"
 compare "training and validation reviews" <(cat "$text/$level"/{train,valid}.label 2>/dev/null) 25000
 compare "test reviews" "$text/$level/test.label" 25000
 binarise --folder "$text/$level"

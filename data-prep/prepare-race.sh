@@ -18,10 +18,9 @@ like=$(absolute "${like:-$root/data-bin/roberta.large}")
 name=race${generated:+.generated}.$(basename "$like")
 begin_like generated="$generated"
 if [[ -n $generated ]]; then
-    folder=$text/generated
-    once "$folder" python -m ode_transformer dataset reading race --articles "$generated" --output-dir "$folder.part"
+    generated_text race "$generated"
 else
     published race RACE RACE RACE.tar.gz https://www.cs.cmu.edu/~glai1/data/race/RACE.tar.gz
 fi
-once "$text/symbols" python -m ode_transformer dataset race "$folder/RACE" --like "$like" --output-dir "$text/symbols.part"
+into "$text/symbols" dataset race "$folder/RACE" --like "$like"
 binarise --folder "$text/symbols" --copy-labels --dictionary "$like/dict.txt"

@@ -36,8 +36,8 @@ if [[ $dry_run -eq 0 ]]; then
     done
 fi
 name=short-to-long origin=$(basename "$prepared")
-once "$text/bpe" "${text_tool[@]}" short-to-long "$prepared" --text-dir "$prepared.text" --langs "$source" "$target" \
-    --limit "$limit" --bins "${begins[@]}" --output-dir "$text/bpe.part"
+into "$text/bpe" text short-to-long "$prepared" --text-dir "$prepared.text" --langs "$source" "$target" \
+    --limit "$limit" --bins "${begins[@]}"
 tests=(test)
 for ((i = 1; i < ${#begins[@]}; i++)); do tests+=("test$i"); done
 prepare --start bpe --splits train valid "${tests[@]}" --dictionaries "$prepared"/dict.{"$source","$target"}.txt

@@ -22,9 +22,7 @@ name=squad-$version${generated:+.generated}.$(basename "$like")
 begin_like version="$version" max_symbols="$max_symbols" stride="$stride" longest_question="$longest_question" \
     generated="$generated"
 if [[ -n $generated ]]; then
-    folder=$text/generated
-    once "$folder" python -m ode_transformer dataset reading "squad-$version" --articles "$generated" \
-        --output-dir "$folder.part"
+    generated_text "squad-$version" "$generated"
 else
     find_set squad "$text/squad"
     if [[ -z $folder ]]; then
@@ -32,9 +30,8 @@ else
         for file in {train,dev}-v"$version".json; do fetch URL_SQUAD "$file" "$url/$file"; done
     fi
 fi
-once "$text/symbols" python -m ode_transformer dataset squad "$folder/train-v$version.json" \
-    "$folder/dev-v$version.json" --like "$like" --max-symbols "$max_symbols" --stride "$stride" \
-    --longest-question "$longest_question" --output-dir "$text/symbols.part"
+into "$text/symbols" dataset squad "$folder"/{train,dev}-v"$version".json --like "$like" --max-symbols "$max_symbols" \
+    --stride "$stride" --longest-question "$longest_question"
 beside=()
 for file in {train,valid}.spans valid.questions.json; do beside+=("$file=$text/symbols/$file"); done
 binarise --folder "$text/symbols" --dictionary "$like/dict.txt" --beside "${beside[@]}"

@@ -52,7 +52,7 @@ how=$text/symbols dictionary=() beside=()
 if [[ -n $like ]]; then
     how=$like more+=(--like "$like") dictionary=(--dictionary "$like/dict.txt")
 fi
-once "$text/symbols" python -m ode_transformer documents "${inputs[@]}" "${more[@]}" --output-dir "$text/symbols.part"
+into "$text/symbols" documents "${inputs[@]}" "${more[@]}"
 for file in sentencepiece.model encoder.json vocab.bpe; do
     if [[ -f $how/$file ]]; then beside+=("$file=$how/$file"); fi
 done
