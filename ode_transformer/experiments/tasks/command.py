@@ -16,7 +16,6 @@ from .question_answering import published
 from .task import write_predictions
 from .translation import write_pairs
 
-BATCH = {"batch_size": {"default": 32}}
 SEED = {"seed": {"type": int}}
 FILLED = {"output_dir": {"type": Path}}  # which may hold other files
 
@@ -26,71 +25,67 @@ def _show_counts(args: argparse.Namespace, counts: Mapping[str, int]) -> None:
         print(f"{name}: {count:,} examples", file=sys.stderr)
 
 
-def _add_prediction(
+def _serve(
+    parser: argparse.ArgumentParser,
+    function: Callable[..., Any],
+    *first: str,
+    show: Callable[[argparse.Namespace, Any], None] = lambda args, found: None,
+    **more: Any,
+) -> None:
+    """Make a parser that of the command which calls a function; for the rest see ``take_arguments`` and ``call``."""
+    take_arguments(parser, function, *first, **more)
+    call(parser, function, show)
+
+
+def _predict(
     parser: argparse.ArgumentParser, predict: Callable, columns: str, examples: str = "examples", subset: str = "test"
 ) -> None:
     """Make a parser that of the command which writes ``columns`` of each example of a subset."""
     function = partial(write_predictions, predict, examples=examples)
     output = {"help": f"the file to write, tab-separated: {columns}"}
-    take_arguments(parser, function, "checkpoint", subset={"default": subset}, output=output, examples=None)
-    call(parser, function)
+    _serve(parser, function, "checkpoint", subset={"default": subset}, output=output, examples=None)
 
 
 def add_classify_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer classify``."""
-    _add_prediction(parser, classification.classify, "class, prediction, probability")
+    _predict(parser, classification.classify, "class, prediction, probability")
 
 
 def add_choose_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer choose``."""
-    _add_prediction(parser, multiple_choice.choose, "right option, chosen option", "questions")
+    _predict(parser, multiple_choice.choose, "right option, chosen option", "questions")
 
 
 def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer glue``."""
     actions, task = parser.add_subparsers(dest="action", required=True), {"task": {"choices": glue.GLUE}}
 
-    sub = actions.add_parser("prepare", help="write a task's text in the symbols of a pretrained model")
-    take_arguments(sub, glue.prepare, "task", "source", **task)
-    call(sub, glue.prepare, _show_counts)
-
-    sub = actions.add_parser("validate", help="predict the labels of a development set")
-    _add_prediction(sub, glue.validate, "label, prediction", subset="valid")
-
-    sub = actions.add_parser("score", help="score the predictions of a development set")
-    take_arguments(sub, glue.write_scores, metrics={"nargs": "+", "choices": LOGGED})
-    call(sub, glue.write_scores)
-
     def show_files(args: argparse.Namespace, written: Mapping[str, Path | None]) -> None:
         for subset, path in written.items():
             print(path or f"{args.data}: has no {subset}, of which no file is written")
 
+    sub = actions.add_parser("prepare", help="write a task's text in the symbols of a pretrained model")
+    _serve(sub, glue.prepare, "task", "source", show=_show_counts, **task)
+    sub = actions.add_parser("validate", help="predict the labels of a development set")
+    _predict(sub, glue.validate, "label, prediction", subset="valid")
+    sub = actions.add_parser("score", help="score the predictions of a development set")
+    _serve(sub, glue.write_scores, metrics={"nargs": "+", "choices": LOGGED})
     sub = actions.add_parser("predict", help="write the files that GLUE's server takes")
-    take_arguments(sub, glue.submit, "checkpoint", **task, **BATCH, **FILLED)
-    call(sub, glue.submit, show_files)
+    _serve(sub, glue.submit, "checkpoint", show=show_files, **task, batch_size={"default": 32}, **FILLED)
 
 
 def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer squad``."""
-    actions, subset = parser.add_subparsers(dest="action", required=True), {"subset": {"default": "valid"}}
-    for name, function, first, what in (
-        ("predict", question_answering.write_answers, "checkpoint", "answer the questions of a data set"),
-        ("score", question_answering.write_scores, "folder", "take exact match and F1, as the official scripts do"),
-    ):
-        sub = actions.add_parser(name, help=what)
-        take_arguments(sub, function, first, **subset, **FILLED)
-        call(sub, function)
+    actions, more = parser.add_subparsers(dest="action", required=True), {"subset": {"default": "valid"}, **FILLED}
+    sub = actions.add_parser("predict", help="answer the questions of a data set")
+    _serve(sub, question_answering.write_answers, "checkpoint", **more)
+    sub = actions.add_parser("score", help="take exact match and F1, as the official scripts do")
+    _serve(sub, question_answering.write_scores, "folder", **more)
 
 
 def add_listops_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer listops``."""
-
-    def show(args: argparse.Namespace, sizes: Mapping[str, int]) -> None:
-        for split, size in sizes.items():
-            print(f"{size} expressions -> {args.folder}/{split}.input0, .label")
-
-    take_arguments(parser, listops.write, "folder", folder={"type": new_folder}, **SEED)
-    call(parser, listops.write, show)
+    _serve(parser, listops.write, "folder", show=_show_counts, folder={"type": new_folder}, **SEED)
 
 
 def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,9 +101,8 @@ def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
             write_json(args.output, record)
             print(args.output)
 
-    take_arguments(parser, baselines.measure, "kind", "folder", kind={"choices": baselines.KINDS})
+    _serve(parser, baselines.measure, "kind", "folder", show=show, kind={"choices": baselines.KINDS})
     parser.add_argument("--output", type=output_file, metavar="FILE", help="file for the record, as JSON")
-    call(parser, baselines.measure, show)
 
 
 def add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,48 +112,36 @@ def add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
     def add(name: str, what: str) -> argparse.ArgumentParser:
         return sets.add_parser(name, help=what, description=what)
 
-    def write(args: argparse.Namespace, splits: Mapping[str, list[classification.Example]]) -> None:
+    def write_labelled(args: argparse.Namespace, splits: Mapping[str, list[classification.Example]]) -> None:
         written = classification.write(splits, args.output_dir, args.level, args.size, args.workers)
         _show_counts(args, written)
 
-    for name, read_set, what in (
-        ("imdb", classification.read_imdb, "IMDB's reviews (Maas et al. 2011)"),
-        ("agnews", classification.read_agnews, "AG's news (Zhang et al. 2015)"),
-    ):
-        sub = add(name, what)
-        take_arguments(sub, read_set, "folder")
-        take_arguments(sub, classification.write, splits=None, level={"choices": classification.LEVELS})
-        call(sub, read_set, write)
-
     def write_texts(args: argparse.Namespace, splits: Mapping[str, Any]) -> None:
         _show_counts(args, write_pairs(splits, args.output_dir))
-
-    sub = add("aeslc", "AESLC (Zhang and Tetreault 2019): e-mails and their subject lines")
-    take_arguments(sub, summarisation.read_aeslc, "folder")
-    take_arguments(sub, write_pairs, splits=None)
-    call(sub, summarisation.read_aeslc, write_texts)
-
-    sub = add("cnndm", "CNN/DailyMail (See et al. 2017): stories and their highlights")
-    take_arguments(sub, summarisation.read_cnndm, "folders", folders={"nargs": "+", "type": Path, "metavar": "DIR"})
-    take_arguments(sub, write_pairs, splits=None)
-    call(sub, summarisation.read_cnndm, write_texts)
-
-    sub = add("gec", "sentences with errors and without: learners' corpora, or errors made in correct English")
-    take_arguments(sub, corpora.write, **SEED)
-    call(sub, corpora.write, _show_counts)
 
     def show_windows(args: argparse.Namespace, counts: Mapping[str, tuple[int, int]]) -> None:
         for split, (questions, windows) in counts.items():
             print(f"{split}: {questions:,} questions, {windows:,} windows", file=sys.stderr)
 
+    for name, read_set, what in (
+        ("imdb", classification.read_imdb, "IMDB's reviews (Maas et al. 2011)"),
+        ("agnews", classification.read_agnews, "AG's news (Zhang et al. 2015)"),
+    ):
+        _serve(sub := add(name, what), read_set, "folder", show=write_labelled)
+        take_arguments(sub, classification.write, splits=None, level={"choices": classification.LEVELS})
+
+    sub = add("aeslc", "AESLC (Zhang and Tetreault 2019): e-mails and their subject lines")
+    _serve(sub, summarisation.read_aeslc, "folder", show=write_texts)
+    take_arguments(sub, write_pairs, splits=None)
+    sub = add("cnndm", "CNN/DailyMail (See et al. 2017): stories and their highlights")
+    folders = {"nargs": "+", "type": Path, "metavar": "DIR"}
+    _serve(sub, summarisation.read_cnndm, "folders", show=write_texts, folders=folders)
+    take_arguments(sub, write_pairs, splits=None)
+    sub = add("gec", "sentences with errors and without: learners' corpora, or errors made in correct English")
+    _serve(sub, corpora.write, show=_show_counts, **SEED)
     sub = add("squad", "SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), in windows that overlap")
-    take_arguments(sub, published.write, "train", "valid")
-    call(sub, published.write, show_windows)
-
+    _serve(sub, published.write, "train", "valid", show=show_windows)
     sub = add("race", "RACE (Lai et al. 2017): questions about articles, each with four options")
-    take_arguments(sub, multiple_choice.write, "folder")
-    call(sub, multiple_choice.write, _show_counts)
-
+    _serve(sub, multiple_choice.write, "folder", show=_show_counts)
     sub = add("reading", "generated text in the layouts of SQuAD, RACE and GLUE: for rehearsals, not for results")
-    take_arguments(sub, generated.write, "layout", layout={"choices": generated.LAYOUTS}, **SEED)
-    call(sub, generated.write)
+    _serve(sub, generated.write, "layout", layout={"choices": generated.LAYOUTS}, **SEED)
