@@ -143,7 +143,7 @@ def refused(own, tmp_path_factory):
     finished, raw, _ = own
     base = tmp_path_factory.mktemp("refused")
     published = ("--segmentation", "published", "--out", base / "not published")
-    s2l = [S2L, finished / "out", "--out", base / "s2l", "--limit", "8", "--bins"]
+    s2l = [S2L, finished / "out", "--limit", "8", "--out"]
     dry_run = ("--pair", "en-fr", "--segmentation", "own", "--dry-run", "--out", base / "dry" / "out")
     elsewhere = ["bash", "-c", 'cd "$0" && "$@"', base / "data", S2L, "new data", "--dry-run", "--prepared-by"]
     for folder in ("mine", "data"):
@@ -160,8 +160,8 @@ def refused(own, tmp_path_factory):
         "short": multi30k(*OWN, "--out", base / "short" / "out", RAW_DIR=base / "short" / "raw"),
         "pair": multi30k("--pair", "de-fr", "--segmentation", "own"),
         "cased": multi30k("--pair", "en-de", *published, "--cased"),
-        "bins": [*s2l, "10 9"],
-        "length": [*s2l, "8 900"],
+        "bins": [*s2l, base / "s2l bins", "--bins", "10 9"],
+        "length": [*s2l, base / "s2l length", "--bins", "8 900"],
         "quotes": [*elsewhere, "./mine.sh 'x"],
         "dry run": multi30k(*dry_run, RAW_DIR=write_raw(base / "dry" / "raw")),
         "dry run without text": multi30k(*dry_run),
