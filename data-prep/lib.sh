@@ -40,9 +40,9 @@ print_only() {
 # word that the script takes.
 options() {
     local -A kinds=([--out]=text)
-    local _name _kind _value # as no option is called
+    local _name _kind _value _word='' # as no option is called
     while [[ $1 != -- ]]; do
-        kinds["--${1%%=*}"]=${1#*=}
+        if [[ $1 == *=word ]]; then _word=--${1%%=*}; else kinds["--${1%%=*}"]=${1#*=}; fi
         shift
     done
     shift
@@ -53,11 +53,7 @@ options() {
         esac
         [[ -n $1 ]] || die "an empty argument; see --help"
         _name=$1 _kind=${kinds[$1]:-} _value=yes
-        if [[ $1 != -* ]]; then
-            for _name in "${!kinds[@]}"; do
-                if [[ ${kinds[$_name]} == word ]]; then _kind=word _value=$1; break; fi
-            done
-        fi
+        if [[ -n $_word && $1 != -* ]]; then _name=$_word _kind=word _value=$1; fi
         case $_kind in
         '') die "unknown option $1; see --help" ;;
         switch | word) ;;

@@ -28,15 +28,10 @@ cd "${SLURM_SUBMIT_DIR:-.}"
 
 # One task per machine, which starts a process per GPU; fairseq reads the job's machines from Slurm's variables.
 port=$((20000 + SLURM_JOB_ID % 20000))
-options=("$@") flags=()
-for i in "${!options[@]}"; do
-    if [[ ${options[i]} == -- ]]; then
-        flags=("${options[@]:i+1}") options=("${options[@]:0:i}")
-        break
-    fi
-done
+options=()
+while [[ $# -gt 0 && $1 != -- ]]; do options+=("$1"); shift; done
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-}
-srun --kill-on-bad-exit=1 scripts/train.sh "${options[@]}" -- --distributed-port "$port" "${flags[@]}"
+srun --kill-on-bad-exit=1 scripts/train.sh "${options[@]}" -- --distributed-port "$port" "${@:2}"
 
 # scripts/reproduce.sh finds the training done, and does the rest.
 srun --nodes=1 --ntasks=1 scripts/reproduce.sh "${options[@]}" --trained
