@@ -115,7 +115,7 @@ def generated(path: Path, seed: int, rate: float, count: int | None = None, most
     lines = itertools.islice(read_lines(path), count)
     sentences = [tokens for line in lines if 0 < len(tokens := errors.tokenise(line)) <= most]
     words = Counter(token.lower() for tokens in sentences for token in tokens)
-    corrupter = errors.Corrupter(errors.Forms(words), seed, rate)
+    corrupter = errors.Corrupter(words, seed, rate)
     for tokens in sentences:
         if wrong := corrupter.corrupt(tokens):
             yield Pair(" ".join(wrong), " ".join(tokens))

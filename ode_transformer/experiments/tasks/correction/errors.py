@@ -62,30 +62,6 @@ def _sets(table: str) -> list[tuple[str, ...]]:
     return [tuple(row.split()) for row in table.split(";")]
 
 
-class Forms:
-    """The other forms of words, from the words of a text.
-
-    Args:
-        words: how often each is there, lower-cased.
-    """
-
-    def __init__(self, words: Counter[str]):
-        self.known = {word for word, count in words.items() if count >= FREQUENT and word.isalpha()}
-        self.verbs: dict[str, set[str]] = {}
-        self.nouns: dict[str, set[str]] = {}
-        for row in (*BE_HAVE_DO, *_sets(IRREGULAR)):
-            _join(self.verbs, row)
-        for row in _sets(IRREGULAR_NOUNS):
-            _join(self.nouns, row)
-        for word in self.known:
-            plural = next((form for form in plurals(word) if form in self.known and len(word) > 2), None)
-            verbs = [form for form in inflections(word) if form in self.known]
-            if plural:
-                _join(self.nouns, (word, plural))
-            if verbs and len(word) > 2:
-                _join(self.verbs, (word, *verbs, *([plural] if plural else [])))
-
-
 def _join(table: dict[str, set[str]], words: Sequence[str]) -> None:
     for word in words:
         table.setdefault(word, set()).update(set(words) - {word})
@@ -112,16 +88,30 @@ class Corrupter:
     """Makes errors.
 
     Args:
-        forms: the other forms of words.
+        words: how often each word is in the text, lower-cased; among them are the other forms of a word.
         seed: of chance.
         rate: the probability of an error at a word where its kind can be made; of a misspelling, ``MISSPELT`` of that.
     """
 
-    def __init__(self, forms: Forms, seed: int, rate: float):
-        self.forms, self.random, self.rate = forms, random.Random(seed), rate
+    def __init__(self, words: Counter[str], seed: int, rate: float):
+        self.random, self.rate = random.Random(seed), rate
         self.made: Counter[str] = Counter()
+        self.verbs: dict[str, set[str]] = {}
+        self.nouns: dict[str, set[str]] = {}
+        for row in (*BE_HAVE_DO, *_sets(IRREGULAR)):
+            _join(self.verbs, row)
+        for row in _sets(IRREGULAR_NOUNS):
+            _join(self.nouns, row)
+        known = {word for word, count in words.items() if count >= FREQUENT and word.isalpha()}
+        for word in known:
+            plural = [form for form in plurals(word) if form in known and len(word) > 2]
+            verbs = [form for form in inflections(word) if form in known]
+            if plural:
+                _join(self.nouns, (word, *plural))
+            if verbs and len(word) > 2:
+                _join(self.verbs, (word, *verbs, *plural))
         rows = [row for row in _sets(CONFUSED) if len(row) == 2]
-        self.confused = dict(rows) | {b: a for a, b in rows if b in forms.known}
+        self.confused = dict(rows) | {b: a for a, b in rows if b in known}
 
     def corrupt(self, tokens: Sequence[str]) -> list[str]:
         """Return the tokens of a sentence with errors, or without any; its capital letter remains at the beginning."""
@@ -147,9 +137,9 @@ class Corrupter:
         if word in PREPOSITIONS:
             return ["preposition"]
         kinds = []
-        if word in self.forms.verbs and (word not in self.forms.nouns or before in SUBJECTS or before == "to"):
+        if word in self.verbs and (word not in self.nouns or before in SUBJECTS or before == "to"):
             kinds.append("verb")
-        if word in self.forms.nouns and before not in SUBJECTS and before != "to":
+        if word in self.nouns and before not in SUBJECTS and before != "to":
             kinds += ["number", *(["article"] if before not in ARTICLES else [])]  # one may be put before a noun
         if (word.isalpha() and len(word) > 3) or word in self.confused:
             kinds.append("spelling")
@@ -169,10 +159,10 @@ class Corrupter:
         return [self.random.choice([other for other in PREPOSITIONS if other != tokens[i].lower()])]
 
     def _number(self, tokens: Sequence[str], i: int) -> list[str]:
-        return [self.random.choice(sorted(self.forms.nouns[tokens[i].lower()]))]
+        return [self.random.choice(sorted(self.nouns[tokens[i].lower()]))]
 
     def _verb(self, tokens: Sequence[str], i: int) -> list[str]:
-        return [self.random.choice(sorted(self.forms.verbs[tokens[i].lower()]))]
+        return [self.random.choice(sorted(self.verbs[tokens[i].lower()]))]
 
     def _spelling(self, tokens: Sequence[str], i: int) -> list[str]:
         word = tokens[i].lower()
