@@ -38,15 +38,9 @@ BEGINS = {operator: f"[{operator}" for operator in OPERATORS}
 
 
 def sample(rng: random.Random, limit: int, depth: int = 1) -> tuple[list[str], int]:
-    """Draw an expression.
+    """Draw an expression, of which the outermost has depth 1: its symbols and its value.
 
-    Args:
-        rng: the random number generator.
-        limit: stop beyond so many symbols; the expression is then incomplete, and longer than the limit.
-        depth: the depth of the expression; the outermost has depth 1.
-
-    Returns:
-        Its symbols and its value.
+    Beyond so many symbols as the limit it is left incomplete.
     """
     if depth >= MAX_DEPTH or rng.random() < VALUE_PROBABILITY:
         value = rng.randrange(10)
