@@ -217,11 +217,7 @@ def test_dry_run_prints_the_commands_and_does_nothing(refused):
     assert [path.name for path in (base / "dry").iterdir()] == ["raw"]
 
 
-def test_tokenised_text_holds_plain_spaces_only():
-    """What some tools take for the end of a line or token is gone, so that all count alike."""
-    tokeniser = Tokeniser("de", lowercase="first", normalise=True)
-    (line,) = tokeniser.sacremoses(["Ein\u2028Satz\x85mit\xa0allem\u3000, \x1cwas\tes  gibt.\r"])
-    assert line == "ein satz mit allem , was es gibt ."
+def test_a_language_that_sacremoses_does_not_know_is_named():
     with pytest.raises(TextError, match=r"language xx: must be one of .*de"):
         list(Tokeniser("xx").sacremoses(["a"]))
 
