@@ -134,7 +134,7 @@ def options() -> str:
     from enum import Enum
 
     from ode_transformer import models  # noqa: F401
-    from ode_transformer.config import FlatTransformerConfig, switch
+    from ode_transformer.config import FlatTransformerConfig, flag
     from ode_transformer.models.floater import FloaterConfig
     from ode_transformer.models.language_model import LanguageModelConfig
     from ode_transformer.models.macaron import MacaronConfig
@@ -153,11 +153,10 @@ def options() -> str:
             choices = ""
             if isinstance(f.type, type) and issubclass(f.type, Enum):
                 choices = ", ".join(f"`{choice.value}`" for choice in f.type)
-            flag = switch(f.name, True) if f.type is bool else "--" + f.name.replace("_", "-")
             if f.type is bool:
-                choices = f"off: `{switch(f.name, False)}`"
+                choices = f"off: `{flag(f.name, False)}`"
             meaning = (f.metadata.get(key, "") for key in ("help", "source"))
-            found.append((f"`{flag}`", choices, f"`{f.default}`", *meaning))
+            found.append((f"`{flag(f.name)}`", choices, f"`{f.default}`", *meaning))
         return found
 
     head = ("option", "values", "default", "meaning", "from")

@@ -109,7 +109,7 @@ def add_flags(parser: argparse._ActionsContainer, config: FairseqDataclass) -> N
     """
     for f in fields(config):
         if f.type is bool:
-            on, off, more = switch(f.name, True), switch(f.name, False), {"dest": f.name, "default": argparse.SUPPRESS}
+            on, off, more = flag(f.name), flag(f.name, False), {"dest": f.name, "default": argparse.SUPPRESS}
             parser.add_argument(on, action="store_true", help=f.metadata.get("help"), **more)
             parser.add_argument(off, action="store_false", help=f"turns off {on}", **more)
     # This skips the flags that exist already.
@@ -127,9 +127,9 @@ class HasFlags:
         add_flags(parser, cls.config_class())
 
 
-def switch(name: str, on: bool) -> str:
-    """The flag that turns a field on, or off."""
-    words = name.split("_")
+def flag(field: str, on: bool = True) -> str:
+    """The flag of a field; of a switch the one that turns it on, or off."""
+    words = field.split("_")
     if not on:
         words = words[1:] if words[0] == "no" else ["no", *words]
     return "--" + "-".join(words)

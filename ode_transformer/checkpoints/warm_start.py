@@ -34,10 +34,9 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from .. import checkpoints
-from ..config import PRESETS, FlatTransformerConfig, add_flags, resolve, switch
+from ..config import PRESETS, FlatTransformerConfig, add_flags, flag, resolve
 from ..models.masked_lm import MaskedLanguageModel
 from ..modules.history import LearnableDense
-from ..modules.rules import flag
 from ..numerics.coefficients import Gates, Scalars
 from ..numerics.flow import Flow
 from ..numerics.integrators import INTEGRATORS
@@ -146,7 +145,7 @@ def needed(arch: str, values: Mapping[str, Any]) -> list[str]:
             continue
         if name in ("decoder_input_dim", "decoder_output_dim") and value == values["decoder_embed_dim"]:
             continue
-        flags.append(switch(name, value) if isinstance(value, bool) else f"{flag(name)}={value}")
+        flags.append(flag(name, value) if isinstance(value, bool) else f"{flag(name)}={value}")
     return flags
 
 

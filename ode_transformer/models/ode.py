@@ -34,10 +34,9 @@ from typing import Any, NamedTuple, Optional
 
 from fairseq.models import register_model
 
-from ..config import option, plain, register_architectures, register_former
+from ..config import flag, option, plain, register_architectures, register_former
 from ..errors import OdeTransformerError
 from ..modules.options import HistoryName, RelativePositionsName, SplitTransformerConfig
-from ..modules.rules import flag
 from .transformer import SplitTransformerModel, row, size
 
 

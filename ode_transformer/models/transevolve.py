@@ -33,13 +33,13 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from ..config import FlatTransformerConfig, option, register_architectures
+from ..config import FlatTransformerConfig, flag, option, register_architectures
 from ..errors import OdeTransformerError
 from ..modules.dropout import Dropout
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
 from ..modules.layers import Context
-from ..modules.rules import flag, of_all_models, refuse
+from ..modules.rules import of_all_models, refuse
 from ..modules.stacks import PlainDecoder, PlainEncoder
 from ..numerics.sinusoids import sinusoids
 from ..training import passes
@@ -109,22 +109,8 @@ class Block(nn.Module):
         if side == "decoder":
             self.encoder_state = InitialState(width, heads, cfg.dropout)
             self.encoder_attention = nn.ModuleList(EvolvingAttention(*arguments) for arguments in attention)
-        self.feed_forward = nn.ModuleList(
-            FeedForward(
-                width,
-                part.ffn_embed_dim,
-                cfg.evolution_feed_forward,
-                cfg.activation_fn,
-                cfg.dropout,
-                cfg.activation_dropout,
-                depth_index=i,
-                depth=depth,
-                form=form,
-                # Every layer of the model has its own matrices.
-                seed=((2 + (side == "decoder")) * cfg.evolution_blocks + index) * depth + i,
-            )
-            for i in range(depth)
-        )
+        seed = ((2 + (side == "decoder")) * cfg.evolution_blocks + index) * depth  # every layer has its own matrices
+        self.feed_forward = nn.ModuleList(FeedForward(cfg, side, i, seed + i) for i in range(depth))
         self.layer_norm = nn.LayerNorm(width, eps=1e-3)
         self.form = form
         self.checkpointed = cfg.checkpoint_activations

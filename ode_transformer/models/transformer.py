@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..config import HasFlags, to_transformer_config
 from ..errors import OdeTransformerError
 from ..modules.options import SplitTransformerConfig
-from ..modules.positions import build_position_encoder
+from ..modules.positions import POSITION_ENCODERS
 from ..modules.rules import check, check_alone
 from ..modules.stacks import Decoder, Encoder, SplitStack
 from ..numerics.splitting import SPLITTINGS
@@ -79,7 +79,7 @@ def add_positions_and_freeze(model: nn.Module, cfg: TransformerConfig, **sides: 
     Raises:
         OdeTransformerError: the pattern of ``--freeze`` is not a regular expression, or matches no name.
     """
-    model.position_encoder = build_position_encoder(cfg, sides)
+    model.position_encoder = POSITION_ENCODERS.named(cfg.position_encoder)(cfg, sides)
     for stack in sides.values():
         stack.tell_positions(model.position_encoder)
     if (pattern := cfg.freeze) is None:

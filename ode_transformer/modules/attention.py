@@ -269,10 +269,7 @@ class RelativeAttention(StagedAttention):
         size = (2 * max_relative_length + 1, self.head_dim)
         self.relative_position_keys = nn.Parameter(nn.init.xavier_uniform_(torch.empty(size)))
         self.relative_position_values = nn.Parameter(nn.init.xavier_uniform_(torch.empty(size))) if values else None
-
-    @property
-    def reads_weights(self) -> bool:
-        return self.relative_position_values is not None
+        self.reads_weights = values
 
     def score_bias(self, q: Tensor, distances: Tensor) -> Tensor:
         """q_i . a_K[r(i, j)] of scaled queries (..., T, d) -> (..., T, S)."""

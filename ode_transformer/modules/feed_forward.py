@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from fairseq import utils
+from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -106,42 +107,28 @@ class FeedForward(nn.Module):
     """Layer norm, then two linear maps with an activation between them, and dropout.
 
     Args:
-        embed_dim: d, the width.
-        ffn_embed_dim: the feed-forward dimension.
-        kind: full (learned matrices) or random.
-        activation_fn: the name of the activation function.
-        dropout: the dropout of the output.
-        activation_dropout: the dropout after the activation.
-        depth_index, depth, form, seed: as in ``RandomProjection``.
+        cfg: the configuration.
+        side: ``encoder`` or ``decoder``.
+        depth_index: l - 1, from 0.
+        seed: the seed of random matrices.
     """
 
-    def __init__(
-        self,
-        embed_dim: int,
-        ffn_embed_dim: int,
-        kind: str,
-        activation_fn: str,
-        dropout: float,
-        activation_dropout: float,
-        depth_index: int,
-        depth: int,
-        form: str,
-        seed: int,
-    ):
+    def __init__(self, cfg: TransformerConfig, side: str, depth_index: int, seed: int):
         super().__init__()
-        self.layer_norm = nn.LayerNorm(embed_dim, eps=1e-3)
-        self.activation_fn = utils.get_activation_fn(activation_fn)
-        if kind == "full":
-            self.fc1, self.fc2 = nn.Linear(embed_dim, ffn_embed_dim), nn.Linear(ffn_embed_dim, embed_dim)
+        width, inner = getattr(cfg, side).embed_dim, getattr(cfg, side).ffn_embed_dim
+        self.layer_norm = nn.LayerNorm(width, eps=1e-3)
+        self.activation_fn = utils.get_activation_fn(cfg.activation_fn)
+        if cfg.evolution_feed_forward == "full":
+            self.fc1, self.fc2 = nn.Linear(width, inner), nn.Linear(inner, width)
             for linear in (self.fc1, self.fc2):
                 nn.init.xavier_uniform_(linear.weight)
                 nn.init.zeros_(linear.bias)
         else:
-            where = (depth_index, depth, form)
-            self.fc1 = RandomProjection(embed_dim, ffn_embed_dim, *where, seed=2 * seed)
-            self.fc2 = RandomProjection(ffn_embed_dim, embed_dim, *where, seed=2 * seed + 1)
-        self.activation_dropout_module = Dropout(activation_dropout, module_name=self.__class__.__name__)
-        self.dropout_module = Dropout(dropout, module_name=self.__class__.__name__)
+            where = (depth_index, cfg.evolution_depth, cfg.transevolve_form)
+            self.fc1 = RandomProjection(width, inner, *where, seed=2 * seed)
+            self.fc2 = RandomProjection(inner, width, *where, seed=2 * seed + 1)
+        self.activation_dropout_module = Dropout(cfg.activation_dropout, module_name=self.__class__.__name__)
+        self.dropout_module = Dropout(cfg.dropout, module_name=self.__class__.__name__)
 
     def forward(self, x: Tensor) -> Tensor:
         """(T, B, d) -> (T, B, d), to be added to the state."""

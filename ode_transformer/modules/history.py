@@ -39,15 +39,9 @@ from ..numerics.table import Table
 class History(nn.Module):
     """What a layer reads of earlier outputs: a mixture of what is kept of them, x_0 = y_0 being the first entry.
 
-    This base class has no weights: each layer reads the previous output.
-
-    Args:
-        depth: L, the number of layers.
+    This base class has no weights: each layer reads the previous output. Others are made of L, the number of layers; C,
+    the width; and whether the layers are pre-norm.
     """
-
-    def __init__(self, depth: int):
-        super().__init__()
-        self.depth = depth
 
     def keep(self, kept: Sequence[Tensor], y: Tensor) -> Tensor:
         """What is kept of the output y of layer l, (T, B, C); ``kept`` has an entry for each layer before, from 0."""
@@ -59,15 +53,10 @@ class History(nn.Module):
 
 
 class SchemeWeights(History):
-    """The learned weights of a multistep scheme, which a stack has in place of a history.
-
-    Args:
-        depth: L, the number of layers.
-        scheme: the scheme.
-    """
+    """The learned weights of a multistep scheme in L layers, which a stack has in place of a history."""
 
     def __init__(self, depth: int, scheme: Multistep):
-        super().__init__(depth)
+        super().__init__()
         initial = torch.tensor(scheme.initial(depth) if scheme.initial else [])
         self.weight = nn.Parameter(initial) if initial.numel() else None
 
@@ -76,7 +65,7 @@ class DenseFormer(History):
     """sum_k W[l, k] y_k, where W starts as the identity: one row per layer; the upper triangle is unused."""
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
-        super().__init__(depth)
+        super().__init__()
         self.weight = nn.Parameter(torch.eye(depth + 1)[1:])
 
     def mix(self, kept: Sequence[Tensor]) -> Tensor:
@@ -84,14 +73,10 @@ class DenseFormer(History):
 
 
 class AttentionOverLayers(History):
-    """sum_k softmax_k(w_l . RMSNorm(y_k)) y_k, where w_l starts at 0; our variant of arXiv 2603.15031.
-
-    y_k is the output of layer k, its residual included, while the paper mixes the embedding and the increments of the
-    layers. The norm has no gain, because w_l would absorb it.
-    """
+    """sum_k softmax_k(w_l . RMSNorm(y_k)) y_k; the norm has no gain, because w_l would absorb it."""
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
-        super().__init__(depth)
+        super().__init__()
         self.weight = nn.Parameter(torch.zeros(depth, embed_dim))  # w_1 to w_L
 
     def mix(self, kept: Sequence[Tensor]) -> Tensor:
@@ -134,16 +119,10 @@ def means(depth: int) -> Tensor:
 
 
 class NormedHistory(History):
-    """A history of normalized layer outputs, z_l = LN_l(y_l); in a post-norm stack the mixtures are normalized instead.
-
-    Args:
-        depth: L, the number of layers.
-        embed_dim: C, the width.
-        pre_norm: whether the layers are pre-norm.
-    """
+    """A history of normalized layer outputs, z_l = LN_l(y_l); in a post-norm stack the mixtures are normalized."""
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
-        super().__init__(depth)
+        super().__init__()
         self.pre_norm = pre_norm
         self.layer_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
 
@@ -194,7 +173,7 @@ class LearnableDense(NormedHistory):
 HISTORIES: Table[Callable[[int, int, bool], History]] = Table(
     "history",
     {
-        "none": lambda depth, embed_dim, pre_norm: History(depth),
+        "none": lambda depth, embed_dim, pre_norm: History(),
         "residual": Residual,
         "dense": Dense,
         "learnable_dense": LearnableDense,

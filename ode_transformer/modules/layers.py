@@ -94,9 +94,9 @@ class Sublayer(NamedTuple):
 class SplitLayer(nn.Module):
     """What encoder layers and decoder layers share: the sub-layers that the splitting asks for, and the step."""
 
-    def _build_sublayers(self, cfg: TransformerConfig, side: str) -> None:
+    def _build_sublayers(self, cfg: TransformerConfig) -> None:
         # The released Macaron code takes the encoder's feed-forward dimension in decoders too, a fault if they differ.
-        size, inner = self.embed_dim, getattr(cfg, side).ffn_embed_dim
+        size, inner = self.embed_dim, getattr(cfg, self.options.side).ffn_embed_dim
         self.recomputed = cfg.checkpoint_activations
         if self.options.ffn_hidden_layers == 2:
             self.fc_hidden = nn.Linear(inner, inner)
@@ -114,14 +114,12 @@ class SplitLayer(nn.Module):
         # What is learned for each field that is integrated, which only velocities are.
         self.velocities = nn.ModuleDict({name: module for name, module in learned.items() if module is not None})
 
-    def _build_attention(self, cfg: TransformerConfig, side: str, **more: Any) -> MultiheadAttention:
-        heads = getattr(cfg, side).attention_heads
-        more["dropout"] = cfg.attention_dropout
-        relative = self.options.relative_positions
-        if relative == "none" or "encoder_decoder_attention" in more:
-            return StagedAttention(self.embed_dim, heads, **more)
-        length = self.options.max_relative_length
-        return RelativeAttention(self.embed_dim, heads, length, relative == "keys-values", **more)
+    def build_self_attention(self, embed_dim: int, cfg: TransformerConfig, **unused: bool) -> MultiheadAttention:
+        heads, relative = getattr(cfg, self.options.side).attention_heads, self.options.relative_positions
+        more = {"dropout": cfg.attention_dropout, "self_attention": True}
+        if relative == "none":
+            return StagedAttention(embed_dim, heads, **more)
+        return RelativeAttention(embed_dim, heads, self.options.max_relative_length, relative == "keys-values", **more)
 
     def _reset_parameters(self) -> None:
         # As in the papers' code: biases are zero, feed-forward weights Xavier-uniform. fairseq's current layer leaves
@@ -169,24 +167,20 @@ class SplitLayer(nn.Module):
         """
         # With a cache there is nothing to recompute: a second pass would append to the cache again.
         recomputed = self.recomputed and context.incremental_state is None
-        return recompute(recomputed, self._remembering, x, context, carried, h)
+        return recompute(recomputed, self.step, x, context, carried, h)
 
-    def _remembering(self, x: Tensor, context: Context, carried: Any, h: float) -> tuple[Tensor, Any, Optional[Tensor]]:
-        # The source's keys and values are the same for every stage, so they are computed once and cached, even if
-        # nothing else is cached.
-        memory = SourceMemory(context.incremental_state)
-        if memory.state is None and self.integrator.stages > 1:
-            memory.state = {}
-        x, carried = self.step(x, replace(context, memory=memory), carried, h)
-        return x, carried, memory.weights
-
-    def step(self, y: Tensor, context: Context, carried: Any, h: float) -> tuple[Tensor, Any]:
-        """A step of size h from y, (T, B, C), and what the next layer needs besides.
+    def step(self, y: Tensor, context: Context, carried: Any, h: float) -> tuple[Tensor, Any, Optional[Tensor]]:
+        """What ``forward`` returns, a step of size h from y.
 
         Macaron Net's equations 17 to 19 are the sub-steps in turn. The ODE Transformer's equations 12 to 19 are the
         integrator's step, where F is the increment of the whole layer; its gate, 25 and 26, is a ``Coefficients``.
         """
-        return split_step(self.substeps(context), y, carried, h)
+        # The source's keys and values are the same for every stage: one cache has them, even if nothing else is cached.
+        memory = SourceMemory(context.incremental_state)
+        if memory.state is None and self.integrator.stages > 1:
+            memory.state = {}
+        y, carried = split_step(self.substeps(replace(context, memory=memory)), y, carried, h)
+        return y, carried, memory.weights
 
     def substeps(self, context: Context) -> list[Substep]:
         """What is solved in turn: each sub-layer, or the whole layer as one field, its increment f(y)."""
@@ -267,10 +261,7 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
     def __init__(self, cfg: TransformerConfig):
         self.options = Options(cfg, "encoder")
         super().__init__(cfg)
-        self._build_sublayers(cfg, "encoder")
-
-    def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> MultiheadAttention:
-        return self._build_attention(cfg, "encoder", self_attention=True)
+        self._build_sublayers(cfg)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
         """Rename the norms of old checkpoints; the released Macaron code stores that of FFN_a as ``layer_norms.2``."""
@@ -286,13 +277,8 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
     def __init__(self, cfg: TransformerConfig, no_encoder_attn: bool = False):
         self.options = Options(cfg, "decoder")
         super().__init__(cfg, no_encoder_attn)
-        self._build_sublayers(cfg, "decoder")
-
-    def build_self_attention(
-        self, embed_dim: int, cfg: TransformerConfig, add_bias_kv: bool = False, add_zero_attn: bool = False
-    ) -> MultiheadAttention:
-        return self._build_attention(cfg, "decoder", self_attention=True)
+        self._build_sublayers(cfg)
 
     def build_encoder_attention(self, embed_dim: int, cfg: TransformerConfig) -> MultiheadAttention:
-        width = cfg.encoder.embed_dim
-        return self._build_attention(cfg, "decoder", kdim=width, vdim=width, encoder_decoder_attention=True)
+        more = {"kdim": cfg.encoder.embed_dim, "vdim": cfg.encoder.embed_dim, "dropout": cfg.attention_dropout}
+        return StagedAttention(embed_dim, cfg.decoder.attention_heads, encoder_decoder_attention=True, **more)

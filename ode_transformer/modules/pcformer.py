@@ -30,15 +30,10 @@ class Corrector(History):
     """What PCformer's corrector learns, in place of a history: matrices W and W_c, which start as means, and norms.
 
     Their first rows are never used, because the first layer reads the embedding.
-
-    Args:
-        depth: L, the number of layers.
-        embed_dim: C, the width.
-        pre_norm: whether the layers are pre-norm, as they must be.
     """
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
-        super().__init__(depth)
+        super().__init__()
         self.layer_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
         self.weight, self.weight_c = (nn.Parameter(means(depth)) for _ in range(2))
         self.prediction_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))

@@ -22,7 +22,6 @@ from torch.nn import functional as F
 from ..errors import OdeTransformerError
 from ..numerics.flow import RECURRENT_INPUTS, Flow, Recurrence
 from ..numerics.table import Table
-from .padding import can_ask
 
 POSITION_BLOCKS = ("all", "input")
 FLOW_SHARING = ("all", "stack")
@@ -32,6 +31,19 @@ Solution = Mapping[str, Sequence[Tensor]]
 
 Index = Union[slice, Tensor]
 """The positions of the tokens: the first ones, one per column; a number for each token, (T, B); or ``_as_factor``."""
+
+
+def can_ask(x: Tensor) -> bool:
+    """Whether the host may ask for a value of a tensor.
+
+    On a GPU it would have to wait for the answer, and a graph that is traced or captured has to serve every batch.
+    """
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def padding_or_none(padding: Tensor) -> Optional[Tensor]:
+    """The padding, (B, T), true where there is no token; None if there is none, and the host may ask that."""
+    return None if can_ask(padding) and not padding.any() else padding
 
 
 def token_positions(padding: Tensor, columns: slice) -> Index:
@@ -147,19 +159,18 @@ class BlockPositions(PositionEncoder):
     with histories or multistep schemes between layers, only the layer itself sees it.
 
     Args:
-        cfg: the configuration.
-        learned: whether the encoding is a learned table; otherwise it is sinusoidal.
+        cfg: the configuration, whose position encoder is ``sinusoidal`` or ``learned``.
         sides: the stacks by name, encoder and decoder.
     """
 
-    def __init__(self, cfg: TransformerConfig, learned: bool, sides: Mapping[str, Any]):
+    def __init__(self, cfg: TransformerConfig, sides: Mapping[str, Any]):
         super().__init__()
         longest = {"encoder": cfg.max_source_positions, "decoder": cfg.max_target_positions}
         self.depths = {side: len(stack.layers) for side, stack in sides.items()}
         self.learned = nn.ModuleDict()
         self._sinusoids = {}  # not sub-modules: they belong to the stacks
         for side, stack in sides.items():
-            if learned:
+            if cfg.position_encoder == "learned":
                 size = (longest[side], getattr(cfg, side).embed_dim, stack.padding_idx)
                 tables = (PositionalEmbedding(*size, learned=True) for _ in range(self.depths[side] - 1))
                 self.learned[side] = nn.ModuleList(tables)
@@ -224,14 +235,11 @@ class BiasPositions(PositionEncoder):
                     parts = [(side, ["q_proj"]), ("source" if name == "encoder_attn" else side, ["k_proj", "v_proj"])]
                     for memory, projections in parts:
                         _reset_biases(attention, projections, _KINDS[memory] + len(stack.layers))
-                    if blocks == "input" and i > 0:
-                        continue
-                    self.layers[side][i][name] = []
-                    for memory, projections in parts:
-                        solver = memory if sharing == "stack" else "all"
-                        pieces = self.pieces.setdefault(solver, [])
-                        self.layers[side][i][name].append((solver, len(pieces)))
-                        pieces.append((attention, projections))
+                        if blocks == "all" or i == 0:
+                            solver = memory if sharing == "stack" else "all"
+                            pieces = self.pieces.setdefault(solver, [])
+                            self.layers[side][i].setdefault(name, []).append((solver, len(pieces)))
+                            pieces.append((attention, projections))
         if not self.pieces:
             raise OdeTransformerError("--position-encoder: must be none in a model without layers, which has no biases")
         widths = {name: sorted({bias.numel() for bias in self.initial(name)}) for name in self.pieces}
@@ -384,7 +392,7 @@ def _reset_biases(attention: nn.Module, projections: Sequence[str], rows: int) -
 
 
 def _block_positions(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
-    return BlockPositions(cfg, cfg.position_encoder == "learned", sides) if cfg.position_blocks == "all" else None
+    return BlockPositions(cfg, sides) if cfg.position_blocks == "all" else None
 
 
 def _bias_positions(cfg: TransformerConfig, sides: Mapping[str, Any]) -> PositionEncoder:
@@ -413,8 +421,3 @@ POSITION_ENCODERS: Table[Callable[[TransformerConfig, Mapping[str, Any]], Option
     },
 )
 """(configuration, stacks by name) -> the position encoder; None if there is only the stock encoding of the input."""
-
-
-def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
-    """The position encoder that a configuration asks for, of stacks by name; see ``POSITION_ENCODERS``."""
-    return POSITION_ENCODERS.named(cfg.position_encoder)(cfg, sides)

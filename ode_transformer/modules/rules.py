@@ -9,7 +9,7 @@ from typing import Any
 
 from fairseq.models.transformer import TransformerConfig
 
-from ..config import plain
+from ..config import flag, plain
 from ..errors import OdeTransformerError
 from ..numerics.coefficients import COEFFICIENTS
 from ..numerics.integrators import EULER, HEUN, INTEGRATORS
@@ -17,11 +17,6 @@ from ..numerics.momentum import Momentum
 from .options import NEEDS, UNWEIGHTED, Options
 
 logger = logging.getLogger(__name__)
-
-
-def flag(field: str) -> str:
-    """The flag of a field."""
-    return f"--{field.replace('_', '-')}"
 
 
 def refuse(broken: Iterable[str]) -> None:

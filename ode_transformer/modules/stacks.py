@@ -24,8 +24,7 @@ from .dropout import replace_dropout
 from .layers import Context, DecoderLayer, EncoderLayer
 from .momentum import Velocities
 from .options import Options
-from .padding import padding_or_none
-from .positions import Place, PositionEncoder, SinusoidalPositions, Solution
+from .positions import Place, PositionEncoder, SinusoidalPositions, Solution, padding_or_none
 
 _RELEASED_NAMES = (
     (r"gate_linear\.", "coefficients.gate."),
@@ -89,9 +88,7 @@ class SplitStack(Velocities, nn.Module):
         if self.position_encoder is None:
             return [Place()] * len(self.layers)
         padding, source, source_padding = tokens.eq(self.padding_idx), context.source, context.source_padding_mask
-        if source is None:
-            source_padding = None
-        elif source_padding is None:
+        if source is not None and source_padding is None:
             source_padding = padding.new_zeros(source.size(1), source.size(0))  # (B, S)
         more = {"incremental_state": context.incremental_state, "solution": solution}
         return self.position_encoder.places(self.side, tokens, padding, source_padding=source_padding, **more)
@@ -120,7 +117,7 @@ class SplitStack(Velocities, nn.Module):
         if weight is not None and own is not None and weight.shape != own.shape:
             raise OdeTransformerError(
                 f"{name}.history.weight has shape {tuple(weight.shape)} in the checkpoint, from another history or "
-                f"number of layers: must be {tuple(own.shape)} for this history of {self.history.depth} layers"
+                f"number of layers: must be {tuple(own.shape)} for this history of {len(self.layers)} layers"
             )
         return super().upgrade_state_dict_named(state_dict, name)
 

@@ -6,7 +6,8 @@ import math
 import pytest
 import torch
 
-from ode_transformer.modules.feed_forward import FeedForward, RandomProjection
+from ode_transformer.modules.feed_forward import RandomProjection
+from tests.helpers import small
 
 N_IN, N_OUT, L = 6, 24, 3
 
@@ -81,15 +82,14 @@ def test_folding_changes_nothing_and_training_unfolds():
     assert projection.folded is None
 
 
-def feed_forward(kind, **more):
-    where = {"depth_index": 1, "depth": L, "form": "paper", "seed": 1}
-    return FeedForward(N_IN, N_OUT, kind, "relu", 0.0, 0.0, **{**where, **more})
+def feed_forward(kind):
+    return small(f"transevolve_{kind}ff_1_tiny").decoder.layers[0].feed_forward[1]
 
 
 @pytest.mark.parametrize("kind", ["full", "random"])
 def test_a_feed_forward_is_two_maps_around_a_relu(kind):
     ff = feed_forward(kind)
-    x = torch.randn(5, 2, N_IN)
+    x = torch.randn(5, 2, 16)
     torch.testing.assert_close(ff(x), ff.fc2(torch.relu(ff.fc1(ff.layer_norm(x)))))
 
 

@@ -94,7 +94,7 @@ def started(kind, layers, x):
 
 def test_learned_histories_start_as_the_transformer_or_as_the_mean(fields):
     x, layers = torch.randn(5, 2, SIZE, dtype=torch.float64), residual(fields)
-    assert torch.equal(started("denseformer", layers, x), run(History(DEPTH), layers, x))
+    assert torch.equal(started("denseformer", layers, x), run(History(), layers, x))
     torch.testing.assert_close(started("learnable_dense", layers, x), started("dense", layers, x))
 
 
@@ -153,7 +153,7 @@ def test_a_mixture_is_its_sum_and_so_are_its_gradients(dtype):
 def test_no_history_is_none(fields):
     x = torch.randn(5, 2, SIZE, dtype=torch.float64)
     first, second, third = layers = residual(fields)
-    assert torch.equal(run(History(DEPTH), layers, x), third(second(first(x))))
+    assert torch.equal(run(History(), layers, x), third(second(first(x))))
 
 
 def test_the_parameters_of_a_history_are_those_of_the_released_code():

@@ -6,11 +6,11 @@ from dataclasses import fields
 import pytest
 from fairseq.models import build_model
 
-from ode_transformer.config import PRESETS, FlatTransformerConfig
+from ode_transformer.config import PRESETS, FlatTransformerConfig, flag
 from ode_transformer.models import transevolve
 from ode_transformer.modules import rules
 from ode_transformer.modules.options import NEEDS, Options, SplitTransformerConfig
-from ode_transformer.modules.rules import ABSENT, LIMITS, flag
+from ode_transformer.modules.rules import ABSENT, LIMITS
 from ode_transformer.numerics.splitting import SPLITTINGS, Splitting
 from tests.helpers import ROOT, SMALL, configure, task
 
