@@ -12,7 +12,6 @@ import contextlib
 import importlib.util
 import inspect
 import json
-import types
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass, make_dataclass
@@ -297,7 +296,7 @@ def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
     # A field that an older checkpoint does not know has its default; one without a value is an error: a legacy model
     # under hydra finds None there, and silently builds something else.
     values = {name: values.get(name, f.default) for name, f in known.items()}
-    missing = [name for name, f in known.items() if values[name] is None and not _is_optional(f.type)]
+    missing = [name for name, f in known.items() if values[name] is None and type(None) not in typing.get_args(f.type)]
     if missing:
         raise OdeTransformerError(f"{config_class.__name__} needs a value for {missing}, got none")
     for name, f in known.items():
@@ -312,7 +311,3 @@ def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
     values["activation_dropout"] = activation_dropout(values, known["activation_dropout"].default)
     values |= {key: literal(key, values[key]) for key in EVALUATED}
     return TransformerConfig.from_namespace(argparse.Namespace(**values))
-
-
-def _is_optional(type_: Any) -> bool:
-    return type(None) in typing.get_args(type_) or type_ is types.NoneType

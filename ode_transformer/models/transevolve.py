@@ -116,10 +116,16 @@ class Block(nn.Module):
         self.checkpointed = cfg.checkpoint_activations
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
-        """One block: (T, B, d) -> (T, B, d)."""
+        """One block: (T, B, d) -> (T, B, d).
+
+        Raises:
+            ValueError: it is a decoder's, and there is no output of an encoder.
+        """
         source, incremental_state = None, context.incremental_state
         state = self.state(x, None, context.padding_mask, incremental_state)
         if self.encoder_state is not None:
+            if context.source is None:
+                raise ValueError("TransEvolve's decoder needs the output of an encoder")
             source = self.encoder_state(x, context.source, context.source_padding_mask, incremental_state)
         if self.form == "paper" and x.size(0) > 1:
             state, source = (None if s is None else s.fitted() for s in (state, source))
@@ -142,7 +148,7 @@ class Block(nn.Module):
         """Do nothing; fairseq's encoder calls this method of its layers."""
 
 
-class SinusoidalPositions(nn.Module):
+class SinusoidsFromZero(nn.Module):
     """Sines, then cosines, of a token's index from 0 (fairseq counts from 2); padding gets zeros."""
 
     max_positions = 10**9  # there is no limit
@@ -168,7 +174,7 @@ class _Evolving:
         self._built = 0
         super().__init__(cfg, *args, **more)
         if self.embed_positions is not None:
-            self.embed_positions = SinusoidalPositions(cfg.encoder.embed_dim, self.padding_idx)
+            self.embed_positions = SinusoidsFromZero(cfg.encoder.embed_dim, self.padding_idx)
         self.dropout_module = Dropout(0.0, module_name=self.__class__.__name__)  # no dropout of embeddings
         self.compile_layers = cfg.compile_layers
         # The two forms have the same parameters, so the form is stored in checkpoints.
@@ -211,18 +217,6 @@ class TransEvolveDecoder(_Evolving, PlainDecoder):
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return self._block(cfg, "decoder")
-
-    def through(
-        self, x: Tensor, tokens: Tensor, context: Context, alignment_layer: Optional[int] = None
-    ) -> tuple[list[Tensor], None]:
-        """As in ``PlainDecoder``.
-
-        Raises:
-            ValueError: there is no output of an encoder.
-        """
-        if context.source is None:
-            raise ValueError("TransEvolve's decoder needs the output of an encoder")
-        return super().through(x, tokens, context)
 
     def extract_features(self, *args: Any, full_context_alignment: bool = False, **more: Any) -> tuple[Tensor, dict]:
         """As in ``PlainDecoder``, but attention is always causal."""

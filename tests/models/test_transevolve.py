@@ -10,7 +10,7 @@ import torch
 from fairseq.models import FairseqEncoderModel, build_model
 
 from ode_transformer.models.classification import ClassificationHead, EncoderClassifier
-from ode_transformer.models.transevolve import SinusoidalPositions
+from ode_transformer.models.transevolve import SinusoidsFromZero
 from ode_transformer.modules.dropout import Dropout
 from ode_transformer.modules.feed_forward import RandomProjection
 from ode_transformer.modules.layers import Context
@@ -155,7 +155,7 @@ def test_the_input_is_embedding_and_sinusoids_from_0_without_dropout():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_positions_are_exact_far_out_in_half_precision(dtype):
-    positions = SinusoidalPositions(16, 1)
+    positions = SinusoidsFromZero(16, 1)
     tokens = torch.full((1, 3000), 5)
     exact = positions(tokens)
     ours = copy.deepcopy(positions).to(dtype)(tokens)
@@ -346,4 +346,4 @@ def test_a_checkpoint_of_the_other_form_is_refused(ours, theirs):
 
 
 def test_padding_has_no_sinusoid():
-    assert not SinusoidalPositions(8, 1)(torch.tensor([[1, 1, 5, 6]]))[0, :2].any()
+    assert not SinusoidsFromZero(8, 1)(torch.tensor([[1, 1, 5, 6]]))[0, :2].any()
