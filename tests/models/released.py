@@ -3,11 +3,9 @@
 import argparse
 import sys
 from collections import OrderedDict
-from pathlib import Path
 from types import ModuleType
 
 import torch
-from fairseq import checkpoint_utils
 from fairseq.models import build_model
 
 from tests.helpers import FIXTURES, task, without_hydra
@@ -47,34 +45,6 @@ def assert_logits(m, fixture: dict) -> torch.Tensor:
     logits, _ = m(fixture["src_tokens"], fixture["src_lengths"], prev)
     torch.testing.assert_close(logits[prev != 1], fixture["logits"][prev != 1], atol=1e-5, rtol=0)
     return logits
-
-
-def assert_same(m, fixture: dict, renamed: dict[str, str]) -> None:
-    """The model gives the fixture's logits, encoder states and norms of gradients; ``renamed`` are parts of names."""
-    prev, logits = fixture["prev_output_tokens"], assert_logits(m, fixture)
-    weights = torch.linspace(-1, 1, logits.numel()).view_as(logits) * (prev != 1)[..., None]
-    (logits.log_softmax(-1) * weights).sum().backward()
-    real = fixture["src_tokens"].t() != 1
-    states = m.encoder(fixture["src_tokens"])["encoder_out"][0]
-    torch.testing.assert_close(states[real], fixture["encoder_out"][real], atol=1e-5, rtol=0)
-    norms = {name: p.grad.norm() for name, p in m.named_parameters()}
-    for name, expected in fixture["grad_norms"].items():
-        for old, new in renamed.items():
-            name = name.replace(old, new)
-        if "in_proj_" in name:
-            ours = torch.stack([norms.pop(name.replace("in_proj_", f"{x}_proj.")) for x in "qkv"]).norm()
-        else:
-            ours = norms.pop(name)
-        torch.testing.assert_close(ours, torch.as_tensor(expected), atol=1e-6, rtol=1e-4, msg=name)
-    assert not norms, f"parameters without a counterpart: {list(norms)}"
-
-
-def assert_loads_by_itself(fixture: dict, folder: Path):
-    """The model that fairseq loads of a file as the released code writes it; its logits have to be the fixture's."""
-    torch.save(as_written(fixture), folder / "released.pt")
-    (m,), _ = checkpoint_utils.load_model_ensemble([str(folder / "released.pt")], task=task())
-    assert_logits(m.eval(), fixture)
-    return m
 
 
 def as_written(fixture: dict) -> dict:
