@@ -150,7 +150,7 @@ class StagedAttention(MultiheadAttention):
             return q, *self._remember(incremental_state, k, v, mask, stage)
         if source := self._get_input_buffer(incremental_state, stage):
             q = self.q_proj(query)
-            q = self._heads(q if biases is None else _add(q, biases.query()))
+            q = in_heads(q if biases is None else _add(q, biases.query()), self.num_heads)
             return q, source["prev_key"], source["prev_value"], source["prev_key_padding_mask"]
         hypotheses = 1
         # A search has one query at a time; a Runge-Kutta layer keeps keys from stage to stage in training too.
@@ -184,12 +184,8 @@ class StagedAttention(MultiheadAttention):
         if biases is not None:
             moved = [x if x.size(1) == 1 else x[:, ::hypotheses] for x in biases.key_value()]
             projected = map(_add, projected, (biases.query(), *moved))
-        q, k, v = map(self._heads, projected)
+        q, k, v = (in_heads(x, self.num_heads) for x in projected)
         return q, k, v
-
-    def _heads(self, x: Tensor) -> Tensor:
-        # (T, B, C) -> (B, H, T, d)
-        return x.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0, 3)
 
     def _remember(
         self, incremental_state: dict, k: Tensor, v: Tensor, mask: Optional[Tensor], stage: int
@@ -211,6 +207,11 @@ class StagedAttention(MultiheadAttention):
             self._set_input_buffer(incremental_state, reorder(buffer, new_order), stage)
             stage += 1
         return incremental_state
+
+
+def in_heads(x: Tensor, heads: int) -> Tensor:
+    """(T, B, C) -> (B, H, T, C/H); H is ``heads``."""
+    return x.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
 
 
 def _add(projected: Tensor, bias: Tensor) -> Tensor:

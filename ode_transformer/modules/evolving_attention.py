@@ -23,7 +23,7 @@ from fairseq.incremental_decoding_utils import with_incremental_state
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .attention import fused_kernel
+from .attention import fused_kernel, in_heads
 from .dropout import Dropout
 from .incremental import append, append_padding, as_hypotheses, as_queries, once_a_sentence, reorder
 
@@ -90,11 +90,6 @@ def time_signal(weights: Tensor, depth_index: int, depth: int, form: str) -> Ten
     else:
         angle = j * depth_index * math.pi / 64
     return weights * torch.cat((angle.sin(), angle.cos())).type_as(weights)
-
-
-def _heads(x: Tensor, heads: int) -> Tensor:
-    """(T, B, X) -> (B, m, T, X/m)."""
-    return x.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
 
 
 @with_incremental_state
@@ -196,16 +191,16 @@ class InitialState(_Cached):
             padding_mask: (B, S), true where a key is padding; in incremental decoding, for the new position only.
             incremental_state: the cache of incremental decoding, with the keys of all steps, or of the source.
         """
-        q = _heads(self.dropout_module(self.query(x)), self.heads)
+        q = in_heads(self.dropout_module(self.query(x)), self.heads)
         cache = self.cached(incremental_state)
         if source is not None and cache is not None:
             return State(q, cache["keys"], cache["padding"], self.time_query, cache["values"])
         hypotheses, values, kept = 1, None, {"order": None}
         if source is not None and incremental_state is not None:
             source, padding_mask, hypotheses = once_a_sentence(source, padding_mask, self.beam_size)
-        k = _heads(self.dropout_module(self.key(x if source is None else source)), self.heads)
+        k = in_heads(self.dropout_module(self.key(x if source is None else source)), self.heads)
         if source is not None:
-            values = _heads(F.layer_norm(source, source.shape[-1:], eps=_EPS), self.heads)
+            values = in_heads(F.layer_norm(source, source.shape[-1:], eps=_EPS), self.heads)
             kept = {"hypotheses": hypotheses, "values": values}
         if cache is not None:
             order, before = cache["order"], cache["keys"].size(2)
@@ -225,9 +220,7 @@ class EvolvingAttention(_Cached):
     Args:
         embed_dim: d, the width.
         heads: m.
-        depth_index: l - 1, from 0.
-        depth: L, the number of layers of the block.
-        form: paper or released.
+        depth_index, depth, form: as in ``time_signal``.
         dropout: the dropout of the output.
     """
 
@@ -262,7 +255,7 @@ class EvolvingAttention(_Cached):
         """
         q, k, v, length = state.queries, state.keys, state.values, state.queries.size(2)
         if v is None:
-            v = _heads(self.layer_norm(values), self.heads)  # no projection of values
+            v = in_heads(self.layer_norm(values), self.heads)  # no projection of values
             if (cache := self.cached(incremental_state)) is not None:
                 v, causal = append(cache["values"], cache["order"], v), False  # no key is ahead of the newest query
             self.keep(incremental_state, values=v, order=None)

@@ -55,9 +55,7 @@ class RandomProjection(nn.Module):
     Args:
         in_features: the size of U.
         out_features: the size of V.
-        depth_index: l - 1, from 0.
-        depth: L, the number of layers.
-        form: paper or released.
+        depth_index, depth, form: as in ``rotation``.
         seed: the seed of the random matrices, which are buffers and saved in checkpoints.
     """
 
