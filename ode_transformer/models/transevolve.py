@@ -113,7 +113,7 @@ class Block(nn.Module):
         self.feed_forward = nn.ModuleList(FeedForward(cfg, side, i, seed + i) for i in range(depth))
         self.layer_norm = nn.LayerNorm(width, eps=1e-3)
         self.form = form
-        self.checkpointed = cfg.checkpoint_activations
+        self.recomputed = cfg.checkpoint_activations
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """One block: (T, B, d) -> (T, B, d).
@@ -130,9 +130,9 @@ class Block(nn.Module):
         if self.form == "paper" and x.size(0) > 1:
             state, source = (None if s is None else s.fitted() for s in (state, source))
         for i in range(len(self.feed_forward)):
-            # With a cache there is nothing to recompute: a second pass would append to the cache again.
-            recomputed = self.checkpointed and incremental_state is None
-            x = passes.recompute(recomputed, self._layer, i, x, state, source, incremental_state)
+            x = passes.recompute(
+                self.recomputed, incremental_state, self._layer, i, x, state, source, incremental_state
+            )
         return self.layer_norm(x)
 
     def _layer(

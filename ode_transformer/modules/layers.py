@@ -165,9 +165,7 @@ class SplitLayer(nn.Module):
             The new state (T, B, C); what the integrator carries on besides the state, or None; the weights of
             cross-attention in its last evaluation, (B, T, S), or (H, B, T, S) for separate heads, or None.
         """
-        # With a cache there is nothing to recompute: a second pass would append to the cache again.
-        recomputed = self.recomputed and context.incremental_state is None
-        return recompute(recomputed, self.step, x, context, carried, h)
+        return recompute(self.recomputed, context.incremental_state, self.step, x, context, carried, h)
 
     def step(self, y: Tensor, context: Context, carried: Any, h: float) -> tuple[Tensor, Any, Optional[Tensor]]:
         """What ``forward`` returns, a step of size h from y.
