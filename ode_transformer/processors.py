@@ -47,17 +47,14 @@ def cache() -> int:
     return max(int(size[:-1]) * _UNITS.get(size[-1], 0) if size[:-1].isdecimal() else 0 for size in sizes)
 
 
-def free(seconds: float = _SECONDS) -> Optional[tuple[int, int]]:
+def free() -> Optional[tuple[int, int]]:
     """How many cores are free, at least 1 and at most a container's quota, and how many there are; None if unknown.
 
     Both are of the processors that this process may run on. The processors of one core (simultaneous multithreading)
     share its arithmetic, so a core is as free as the busiest of them.
-
-    Args:
-        seconds: how long the processors are watched.
     """
     before = _times()
-    time.sleep(seconds)
+    time.sleep(_SECONDS)
     passed = {name: (idle - before[name][0], ran - before[name][1]) for name, (idle, ran) in _times().items()}
     if len(passed) != allowed() or not all(ran for _, ran in passed.values()):
         return None
