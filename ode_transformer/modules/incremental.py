@@ -11,8 +11,6 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-Cache = dict[str, Any]
-
 
 def once_a_sentence(key: Tensor, padding: Optional[Tensor], hypotheses: int) -> tuple[Tensor, Optional[Tensor], int]:
     """The source of a decoding step, without the copies for the hypotheses of a sentence.
@@ -88,7 +86,7 @@ def append_padding(
     return torch.cat((old, none[:, before:] if new is None else new), dim=1)
 
 
-def reorder(cache: Cache, new_order: Tensor) -> Cache:
+def reorder(cache: dict[str, Any], new_order: Tensor) -> dict[str, Any]:
     """The cache, reordered with the hypotheses of a beam.
 
     A growing cache follows any order. A cache of the source changes only when sentences leave the batch: like fairseq,

@@ -123,11 +123,10 @@ class SplitStack(Velocities, nn.Module):
 
 
 class PlainEncoder(TransformerEncoderBase):
-    """fairseq's Transformer encoder, whose pass has no question in it that the host must answer, and some layers."""
+    """fairseq's Transformer encoder, whose pass has no question in it that the host must answer.
 
-    def through(self, x: Tensor, tokens: Tensor, context: Context, **more: Any) -> tuple[list[Tensor], Any]:
-        """Pass through the layers, as in ``PlainDecoder``; the second result is not read."""
-        raise NotImplementedError
+    A subclass has the layers, and passes ``through`` them as in ``PlainDecoder``; the second result is not read.
+    """
 
     def forward(
         self,
