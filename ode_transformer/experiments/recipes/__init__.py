@@ -9,7 +9,7 @@ the recipe's rehearsal, in addition to those of all rehearsals of its task. ``qu
 that it took from others. ``user_dir`` is the folder of a plugin, relative to the file or to the top of the repository.
 ``search`` is the space from which the settings of a row were chosen.
 
-The form is the dataclasses of :mod:`.schema`; :mod:`.runner` makes the steps of a recipe.
+The form is the dataclasses of :mod:`.schema`; :mod:`..runs.runner` makes the steps of a recipe.
 
 A recipe is code, like a Makefile: ``data.prepare`` is a command, flags name files to read and folders to write, and
 ``ode-transformer run`` runs them all. Read a stranger's before you run it. Listing, checking and showing recipes runs

@@ -166,7 +166,8 @@ class Suite:
         if (self.flags or (self.cpu and not self.dry_run)) and not (self.runs and self.out):
             raise RunError("--cpu and flags after -- need --runs and --out: a rehearsal is not a result")
         if self.dry_run:
-            print(*(shlex.join(one.words()) for one in self.waiting()), sep="\n")
+            for one in self.waiting():
+                print(shlex.join(one.words()))
             return 0
         if not self.cpu and training.gpu_count() == 0:
             raise RunError("no GPU is there; rehearse with --cpu")
