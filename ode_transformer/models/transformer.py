@@ -85,7 +85,8 @@ def add_positions_and_freeze(model: nn.Module, cfg: TransformerConfig, **sides: 
     if (pattern := cfg.freeze) is None:
         return
     try:
-        found = [p for name, p in model.named_parameters() if re.search(pattern, name)]
+        # A matrix that is shared has several names, as in the state dict.
+        found = [p for name, p in model.named_parameters(remove_duplicate=False) if re.search(pattern, name)]
     except re.error as error:
         raise OdeTransformerError(f"--freeze {pattern!r}: must be a regular expression: {error}") from error
     if not found:

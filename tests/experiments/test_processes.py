@@ -60,7 +60,7 @@ def test_programs_that_run_when_the_time_is_over_are_ended_and_no_others_begun(n
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_what_interrupts_programs_ends_them(now, number):
+def test_what_interrupts_programs_ends_them(now, number, capsys):
     """The last of them, too, of which nobody knows yet."""
     programs = []
 
@@ -77,3 +77,4 @@ def test_what_interrupts_programs_ends_them(now, number):
     finally:
         signal.signal(signal.SIGINT, before)
     assert [program.told for program in programs] == [["to end", "waited for"]] * 2
+    assert "the same command does the rest" in capsys.readouterr().err

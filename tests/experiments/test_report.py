@@ -14,7 +14,7 @@ import pytest
 from ode_transformer import machine, paths
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.records import KEYS, RecordError, check_record, decoding
-from ode_transformer.experiments.results.report import _chosen, marked
+from ode_transformer.experiments.results.report import _chosen, _first, marked
 from ode_transformer.experiments.serving import bundle
 from tests.helpers import ROOT, own_quickstart, refused, write_generated
 
@@ -213,6 +213,14 @@ def test_runs_of_the_users_own_recipe_are_compared_but_not_with_those_in_another
     page = Page(written(folder, capsys))
     assert re.search(r"p = 0\.00\d \*", page.text) and "was not compared" not in page.text
     assert "rk2-tiny, bf16" in page.text.split("quelle")[-1]
+
+
+def test_the_baseline_is_the_transformer_whatever_its_recipe_is_called():
+    found = {"b/m": "macaron_tiny", "b/old": "transformer_wmt_en_de_macaron_v2", "b/t": "transformer_tiny"}
+    found = {name: [{"command": f"fairseq-train x --arch {arch} --lr 1"}] for name, arch in found.items()}
+    assert _first(found) == "b/t"
+    del found["b/t"]
+    assert _first(found) == "b/m"
 
 
 def test_words_that_the_reference_lacks_are_marked():

@@ -367,6 +367,12 @@ def test_every_family_can_be_frozen_by_name(arch):
     assert frozen and all("self_attn.q_proj" in name for name in frozen)
 
 
+def test_a_shared_matrix_is_frozen_by_any_of_its_names():
+    m = build_model(configure("macaron_tiny", {"freeze": "^decoder", "share-all-embeddings": True}), translation())
+    assert not m.encoder.embed_tokens.weight.requires_grad and not any(p.requires_grad for p in m.decoder.parameters())
+    assert any(p.requires_grad for p in m.encoder.layers.parameters())
+
+
 def test_masks_are_drawn_anew_in_every_epoch(pairs):
     _, dataset = pairs
     drawn = []

@@ -11,6 +11,7 @@ import base64
 import contextlib
 import difflib
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -251,8 +252,8 @@ def _difference(row: Optional[Compared]) -> str:
 
 def _first(by_recipe: Records) -> str:
     """The baseline if nobody names one: fairseq's own Transformer where it is among them."""
-    stock = (name for name in by_recipe if name.rpartition("/")[2].startswith("transformer"))
-    return next(stock, next(iter(by_recipe)))
+    stock = re.compile(r"--arch transformer(?!\w*macaron)")
+    return next((name for name, its in by_recipe.items() if stock.search(its[0]["command"])), next(iter(by_recipe)))
 
 
 def _curves(by_recipe: Records, kind: str) -> Part:

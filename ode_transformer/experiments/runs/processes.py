@@ -185,9 +185,14 @@ def signals_wait() -> Iterator[None]:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Let SIGTERM, which schedulers send, end the programs that were started as well."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    """Let SIGTERM, which schedulers send, end the programs that were started as well; the user is told how to go on."""
+    terminated = 128 + signal.SIGTERM
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(terminated))
     try:
         yield
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if isinstance(stop, KeyboardInterrupt) or stop.code == terminated:
+            say("stopped: what is finished is kept, and the same command does the rest")
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)

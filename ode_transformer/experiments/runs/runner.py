@@ -534,7 +534,7 @@ def several(
         return processes.start(words, processes.environment(variables), log)
 
     def ended(one: Run, status: int, seconds: float) -> None:
-        processes.say(f"{one.title}: {f'failed with status {status}' if status else 'done'} after {seconds:,.0f} s")
+        processes.say(f"{one.run_dir}: {f'failed with status {status}' if status else 'done'} after {seconds:,.0f} s")
         if status:
             log = one.folder / "run.log"
             said = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line] or [""]
