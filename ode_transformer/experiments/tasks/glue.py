@@ -56,13 +56,12 @@ class GlueTask:
     held_out: str = ""
 
 
-def _usual(folder: str, inputs: tuple[int, ...], label: int, test: tuple[int, ...], **more: Any) -> GlueTask:
-    splits = {
-        "train": Split(inputs, label, ("train.tsv",)),
-        "valid": Split(inputs, label, ("dev.tsv",)),
-        "test": Split(test, None, ("test.tsv",), folder),
-    }
-    return GlueTask(folder, splits, **more)
+def _usual(
+    folder: str, inputs: tuple[int, ...], label: int, test: tuple[int, ...], files: Mapping[str, Any] = {}, **more: Any
+) -> GlueTask:
+    named = {"train": ("train.tsv",), "valid": ("dev.tsv",), "test": ("test.tsv",), **files}
+    splits = {name: Split(inputs, label, named[name]) for name in ("train", "valid")}
+    return GlueTask(folder, splits | {"test": Split(test, None, named["test"], folder)}, **more)
 
 
 _LISTED = "msr_paraphrase_train.txt mrpc_dev_ids.tsv"  # MRPC as published, and GLUE's list of its development set
@@ -72,15 +71,9 @@ GLUE = {
         "valid": Split((3,), 1, ("dev.tsv", "raw/in_domain_dev.tsv raw/out_of_domain_dev.tsv"), heading=False),
         "test": Split((1,), None, ("test.tsv",), "CoLA"),
     }),
-    "sst-2": GlueTask("SST-2", {
-        "train": Split((0,), 1, ("train_full.tsv", "train.tsv")),
-        "valid": Split((0,), 1, ("dev.tsv",)),
-        "test": Split((1,), None, ("test.tsv",), "SST-2"),
-    }),
-    "mrpc": GlueTask("MRPC", {
-        "train": Split((3, 4), 0, ("train.tsv", _LISTED)),
-        "valid": Split((3, 4), 0, ("dev.tsv", _LISTED)),
-        "test": Split((3, 4), None, ("test.tsv", "msr_paraphrase_test.txt"), "MRPC"),
+    "sst-2": _usual("SST-2", (0,), 1, (1,), {"train": ("train_full.tsv", "train.tsv")}),
+    "mrpc": _usual("MRPC", (3, 4), 0, (3, 4), {
+        "train": ("train.tsv", _LISTED), "valid": ("dev.tsv", _LISTED), "test": ("test.tsv", "msr_paraphrase_test.txt"),
     }, held_out="mrpc_dev_ids.tsv"),
     "qqp": _usual("QQP", (3, 4), 5, (1, 2), columns=6),
     "sts-b": _usual("STS-B", (7, 8), 9, (7, 8), divide=5.0),

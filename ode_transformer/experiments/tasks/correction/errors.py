@@ -67,11 +67,11 @@ def _join(table: dict[str, set[str]], words: Sequence[str]) -> None:
         table.setdefault(word, set()).update(set(words) - {word})
 
 
-def plurals(word: str) -> list[str]:
-    """Return what a noun's plural may be, or a verb's third person."""
+def plural(word: str) -> str:
+    """Return a noun's plural, or a verb's third person."""
     if word.endswith(("s", "x", "z", "ch", "sh")):
-        return [f"{word}es"]
-    return [f"{word[:-1]}ies"] if re.search("[^aeiou]y$", word) else [f"{word}s"]
+        return f"{word}es"
+    return f"{word[:-1]}ies" if re.search("[^aeiou]y$", word) else f"{word}s"
 
 
 def inflections(word: str) -> list[str]:
@@ -104,12 +104,11 @@ class Corrupter:
             _join(self.nouns, row)
         known = {word for word, count in words.items() if count >= FREQUENT and word.isalpha()}
         for word in known:
-            plural = [form for form in plurals(word) if form in known and len(word) > 2]
-            verbs = [form for form in inflections(word) if form in known]
-            if plural:
-                _join(self.nouns, (word, *plural))
+            many, verbs = {plural(word)} & known, {*inflections(word)} & known
+            if many and len(word) > 2:
+                _join(self.nouns, (word, *many))
             if verbs and len(word) > 2:
-                _join(self.verbs, (word, *verbs, *plural))
+                _join(self.verbs, (word, *verbs, *many))
         rows = [row for row in _sets(CONFUSED) if len(row) == 2]
         self.confused = dict(rows) | {b: a for a, b in rows if b in known}
 
