@@ -255,6 +255,14 @@ unpack() {
     run mv "$unpacked.part" "$unpacked"
 }
 
+# add_pair SPLIT NAME FILE ADDRESS MEMBER MEMBER: let $files say that two members of an archive, of ADDRESS/FILE, are of a
+# split; for the rest see unpack.
+files=()
+add_pair() {
+    unpack "$2" "$3" "$4/$3" "$5" "$6"
+    files+=(--add "$1" "$unpacked/$5" "$unpacked/$6")
+}
+
 # published SET MEMBER NAME FILE URL: set $folder to where a set lies: in RAW_DIR or ODE_TRANSFORMER_DATA, if MEMBER is
 # in it; else in the archive FILE, of RAW_DIR or downloaded from URL, which URL_NAME replaces.
 published() {

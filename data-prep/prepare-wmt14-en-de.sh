@@ -45,11 +45,9 @@ if [[ $no_aggressive == yes ]]; then flags[0]=''; fi
 corpus version="$version" validation="$validation" clean="$clean" no-aggressive="$no_aggressive"
 
 statmt=https://www.statmt.org
-unpack TEST test-full.tgz $statmt/wmt14/test-full.tgz test-full
-files=(--add test "$unpacked"/test-full/newstest2014-deen-{src.en,ref.de}.sgm)
-unpack DEV dev.tgz $statmt/wmt14/dev.tgz dev
-files+=(--add test1 "$unpacked"/dev/newstest2013.{en,de})
-if [[ $validation == newstest2013 ]]; then files+=(--add valid "$unpacked"/dev/newstest2013.{en,de}); fi
+add_pair test TEST test-full.tgz $statmt/wmt14 test-full/newstest2014-deen-{src.en,ref.de}.sgm
+add_pair test1 DEV dev.tgz $statmt/wmt14 dev/newstest2013.{en,de}
+if [[ $validation == newstest2013 ]]; then files+=(--add valid "${files[@]: -2}"); fi
 
 if [[ $tokeniser == published ]]; then
     unpack SCALING_NMT wmt16_en_de.tar.gz "${URL_SCALING_NMT:-}"
@@ -66,19 +64,14 @@ if [[ $tokeniser == published ]]; then
     origin+=", wmt16_en_de.tar.gz"
     prepare "${files[@]}" --start bpe --splits "${splits[@]}" "${more[@]:0:2}"
 else
-    # add NAME FILE URL PREFIX: a corpus of the training text.
-    add() {
-        unpack "$1" "$2" "$3/$2" "$4".{en,de}
-        files+=(--add train "$unpacked/$4".{en,de})
-    }
-    add EUROPARL training-parallel-europarl-v7.tgz $statmt/wmt13 training/europarl-v7.de-en
-    add COMMONCRAWL training-parallel-commoncrawl.tgz $statmt/wmt13 commoncrawl.de-en
+    add_pair train EUROPARL training-parallel-europarl-v7.tgz $statmt/wmt13 training/europarl-v7.de-en.{en,de}
+    add_pair train COMMONCRAWL training-parallel-commoncrawl.tgz $statmt/wmt13 commoncrawl.de-en.{en,de}
     case $version in
     *-v9) from=$statmt/wmt14 news=training/$version ;;
     *-v12) from=https://data.statmt.org/wmt17/translation-task news=training/$version ;;
     wmt16) from=https://data.statmt.org/wmt16/translation-task news=training-parallel-nc-v11/news-commentary-v11 ;;
     esac
-    add NEWS_COMMENTARY "training-parallel-nc-${news##*-}.tgz" "$from" "$news.de-en"
+    add_pair train NEWS_COMMENTARY "training-parallel-nc-${news##*-}.tgz" "$from" "$news".de-en.{en,de}
     prepare_raw "${flags[@]}" "${files[@]}" --splits "${splits[@]}" "${more[@]}"
 fi
 compare newstest2014 "$out/tok/test.de" 3003

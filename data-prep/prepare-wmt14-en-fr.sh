@@ -15,19 +15,12 @@ corpus_options -- "$@"
 corpus protocol=fairseq
 
 statmt=https://www.statmt.org
-files=()
-# add NAME FILE URL PREFIX [SUFFIX]: a corpus of the training text.
-add() {
-    unpack "$1" "$2" "$3/$2" "$4".{en,fr}"${5:-}"
-    files+=(--add train "$unpacked/$4".{en,fr}"${5:-}")
-}
-add EUROPARL training-parallel-europarl-v7.tgz $statmt/wmt13 training/europarl-v7.fr-en
-add COMMONCRAWL training-parallel-commoncrawl.tgz $statmt/wmt13 commoncrawl.fr-en
-add UN training-parallel-un.tgz $statmt/wmt13 un/undoc.2000.fr-en
-add NEWS_COMMENTARY training-parallel-nc-v9.tgz $statmt/wmt14 training/news-commentary-v9.fr-en
-add GIGA training-giga-fren.tar $statmt/wmt10 giga-fren.release2.fixed .gz
-unpack TEST test-full.tgz $statmt/wmt14/test-full.tgz test-full
-files+=(--add test "$unpacked"/test-full/newstest2014-fren-{src.en,ref.fr}.sgm)
+add_pair train EUROPARL training-parallel-europarl-v7.tgz $statmt/wmt13 training/europarl-v7.fr-en.{en,fr}
+add_pair train COMMONCRAWL training-parallel-commoncrawl.tgz $statmt/wmt13 commoncrawl.fr-en.{en,fr}
+add_pair train UN training-parallel-un.tgz $statmt/wmt13 un/undoc.2000.fr-en.{en,fr}
+add_pair train NEWS_COMMENTARY training-parallel-nc-v9.tgz $statmt/wmt14 training/news-commentary-v9.fr-en.{en,fr}
+add_pair train GIGA training-giga-fren.tar $statmt/wmt10 giga-fren.release2.fixed.{en,fr}.gz
+add_pair test TEST test-full.tgz $statmt/wmt14 test-full/newstest2014-fren-{src.en,ref.fr}.sgm
 prepare_raw --aggressive --straight-quotes "--normalise --printable" "${files[@]}" --splits train valid test \
     --counted units --max-tokens 250 --ratio 1.5 --every 1333
 compare training "$text/bpe/train.fr" 35762532

@@ -29,15 +29,10 @@ name=wmt16.en-ro.$romanian
 corpus romanian="$romanian"
 
 wmt16=https://data.statmt.org/wmt16/translation-task
-unpack EUROPARL training-parallel-ep-v8.tgz $wmt16/training-parallel-ep-v8.tgz \
-    training-parallel-ep-v8/europarl-v8.ro-en.{en,ro}
-files=(--add train "$unpacked"/training-parallel-ep-v8/europarl-v8.ro-en.{en,ro})
-unpack SETIMES en-ro.txt.zip https://object.pouta.csc.fi/OPUS-SETIMES/v2/moses/en-ro.txt.zip
-files+=(--add train "$unpacked"/SETIMES.en-ro.{en,ro})
-unpack DEV dev-romanian-updated.tgz $wmt16/dev-romanian-updated.tgz dev
-files+=(--add valid "$unpacked"/dev/newsdev2016-enro-{src.en,ref.ro}.sgm)
-unpack TEST test.tgz $wmt16/test.tgz test
-files+=(--add test "$unpacked"/test/newstest2016-enro-{src.en,ref.ro}.sgm)
+add_pair train EUROPARL training-parallel-ep-v8.tgz $wmt16 training-parallel-ep-v8/europarl-v8.ro-en.{en,ro}
+add_pair train SETIMES en-ro.txt.zip https://object.pouta.csc.fi/OPUS-SETIMES/v2/moses SETIMES.en-ro.{en,ro}
+add_pair valid DEV dev-romanian-updated.tgz $wmt16 dev/newsdev2016-enro-{src.en,ref.ro}.sgm
+add_pair test TEST test.tgz $wmt16 test/newstest2016-enro-{src.en,ref.ro}.sgm
 prepare_raw --normalise --straight-quotes '' "${files[@]}" --romanian "$romanian" --splits train valid test \
     --max-tokens 80 --ratio 9 --separate-dictionaries
 compare newsdev2016 "$text/bpe/valid.ro" 1999
