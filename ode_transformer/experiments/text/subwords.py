@@ -66,20 +66,20 @@ def opened(folder: Path) -> Callable[[str], str]:
     Raises:
         SegmentationError: the folder has no segmentation, or a file of it cannot be used.
     """
-    names = files(folder)
-    if names == OWN:
+    if files(folder) == OWN:
         pieces = sentencepiece_model(folder / OWN[0])
         return lambda line: " ".join(pieces.encode(line, out_type=str))
-    from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
-
-    _check_gpt2(folder)
-    encoder = get_encoder(*(str(folder / name) for name in GPT2))
+    encoder = gpt2_encoder(folder)
     return lambda line: " ".join(map(str, encoder.encode(line)))
 
 
-def _check_gpt2(folder: Path) -> None:
-    """Check that the byte-level BPE of GPT-2 in a folder has a number for every symbol that it can make."""
-    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+def gpt2_encoder(folder: Path) -> Any:
+    """The byte-level BPE of GPT-2 in a folder, which must have a number for every symbol that it can make.
+
+    Raises:
+        SegmentationError: it has not, or a file cannot be used.
+    """
+    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode, get_encoder
 
     symbols, merges = folder / GPT2[0], folder / GPT2[1]
     numbers = read_json(symbols, SegmentationError)
@@ -94,6 +94,7 @@ def _check_gpt2(folder: Path) -> None:
         raise SegmentationError(f"{symbols}: has no number for the symbol {missing[0]!r}")
     if len(set(numbers.values())) < len(numbers):
         raise SegmentationError(f"{symbols}: two symbols have the same number")
+    return get_encoder(str(symbols), str(merges))
 
 
 def learn(segmentation: str, files: Sequence[Path], size: int, model: Path, workers: int = 1) -> None:

@@ -100,10 +100,7 @@ def cutter(folder: Path) -> Cut:
 
         return cut
 
-    subwords.opened(folder)  # which names what is wrong
-    from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
-
-    encoder = get_encoder(*(str(folder / name) for name in names))
+    encoder = subwords.gpt2_encoder(folder)
 
     def cut_bytes(text: str) -> list[tuple[str, int, int]]:
         character = [i for i, c in enumerate(text) for _ in c.encode("utf-8")]  # of every byte
