@@ -109,18 +109,26 @@ def test_tied_parameters_stay_tied_and_the_optimiser_stays_behind(tmp_path):
     assert (tmp_path / "average.pt").stat().st_size < 10_000
 
 
+BOTH, ONES = r"a\.pt and .*b\.pt", torch.ones(3)
+
+
 @pytest.mark.parametrize(
-    ("model", "message"),
+    ("first", "second", "message"),
     [
-        ({"w": torch.ones(3), "macaron_fc1.weight": torch.ones(1)}, r"different architectures.*macaron_fc1\.weight"),
-        ({"w": torch.ones(4)}, r"w is \(4,\).*\(3,\)"),
+        ({"w": ONES, "fc1.weight": ONES}, {"w": ONES}, rf"{BOTH} are of different architectures.*fc1\.weight"),
+        ({"w": torch.ones(4)}, {"w": ONES}, rf"{BOTH} do not match: w is \(4,\).*\(3,\)"),
+        ({"w": ONES.long()}, {"w": ONES}, rf"{BOTH} cannot be averaged: w is torch\.int64 in the first"),
+        ({"w": torch.tensor([1])}, {"w": torch.tensor([2])}, rf"{BOTH} cannot be averaged: w is torch\.int64"),
+        ({"w": torch.tensor([1.0, torch.nan])}, {"w": torch.ones(2)}, r"a\.pt: .*w has 1 values that are not finite"),
+        ({"w": torch.ones(2)}, {"w": torch.tensor([torch.inf, 1.0])}, r"b\.pt: .*w has 1 values that are not finite"),
+        ({"w": [1.0]}, {"w": ONES}, r"a\.pt: model\['w'\] is a list"),
+        ({"w": torch.ones(1).expand(10**9)}, {"w": ONES}, r"a\.pt: .*has more elements than stored values"),
     ],
 )
-def test_checkpoints_that_do_not_match_are_refused_by_name(tmp_path, model, message):
-    a, b = write(tmp_path / "a.pt", model), write(tmp_path / "b.pt")
-    with pytest.raises(CheckpointError, match=message) as error:
-        checkpoints.average([a, b], tmp_path / "average.pt")
-    assert "a.pt" in str(error.value) and "b.pt" in str(error.value)
+def test_checkpoints_without_a_mean_are_refused_by_name(tmp_path, first, second, message):
+    paths = [write(tmp_path / "a.pt", first), write(tmp_path / "b.pt", second)]
+    with pytest.raises(CheckpointError, match=message):
+        checkpoints.average(paths, tmp_path / "average.pt")
     assert not (tmp_path / "average.pt").exists()
 
 
@@ -241,6 +249,37 @@ def test_a_last_checkpoint_that_was_cut_short_is_replaced_by_the_newest_whole_on
     (tmp_path / "other").mkdir()
     write(tmp_path / "other" / "checkpoint_best.pt", optimizer_history=[{"num_updates": 9}])  # no optimizer's state
     assert checkpoints.resume_point(tmp_path / "other") == 0
+
+
+def damage(path, to):
+    """What a disk does: a block of zeros in the midst of the largest tensor."""
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 2**16] = bytes(2**16)
+    to.write_bytes(content)
+
+
+def test_a_damaged_last_checkpoint_is_replaced_and_no_average_is_made_of_one(tmp_path, capsys):
+    for i in (1, 2, 3):
+        at(tmp_path / f"checkpoint{i}.pt", 10 * i, model={"w": torch.randn(2**17)})
+    damage(tmp_path / "checkpoint3.pt", tmp_path / "checkpoint_last.pt")
+    damage(tmp_path / "checkpoint3.pt", tmp_path / "checkpoint3.pt")
+    assert torch.load(tmp_path / "checkpoint_last.pt")["optimizer_history"], "PyTorch sees nothing"
+    assert checkpoints.resume_point(tmp_path, mend=False) == 20
+    assert cli.main(["resume", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "20\n"
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == (tmp_path / "checkpoint2.pt").read_bytes()
+    assert (tmp_path / "checkpoint_last.pt.damaged").exists()
+    assert cli.main(["average", str(tmp_path), "--last-epochs", "2", "--output", str(tmp_path / "a.pt")]) == 1
+    assert "checkpoint3.pt: damaged, the checksum of" in capsys.readouterr().err
+    assert not (tmp_path / "a.pt").exists()
+
+
+@pytest.mark.parametrize("history", [None, [], [{}], 5, [{"num_updates": "x"}], [{"num_updates": -1}], [[]]])
+def test_a_history_without_updates_is_named(tmp_path, history):
+    write(tmp_path / "checkpoint_last.pt", optimizer_history=history)
+    with pytest.raises(CheckpointError, match=r"checkpoint_last\.pt: does not say in its optimizer_history"):
+        checkpoints.resume_point(tmp_path)
 
 
 def test_checkpoints_of_updates_and_the_best_serve_too(tmp_path):

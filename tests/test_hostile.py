@@ -2,7 +2,6 @@
 
 import argparse
 import gzip
-import math
 import os
 import random
 import re
@@ -161,65 +160,7 @@ def test_the_stock_transformer_is_opened_in_our_layers(whole, capsys):
     assert all(float(size) > 0 for size in steps.values())
 
 
-# Damage
-
-
-def damage(path, to):
-    """What a disk does: a block of zeros in the midst of the largest tensor."""
-    content = bytearray(path.read_bytes())
-    middle = len(content) // 2
-    content[middle : middle + 2**16] = bytes(2**16)
-    to.write_bytes(content)
-    return to
-
-
-def write(path, updates, **model):
-    torch.manual_seed(updates)
-    model = model or {"w": torch.randn(2**17)}
-    torch.save({"model": model, "optimizer_history": [{"num_updates": updates}], "last_optimizer_state": {}}, path)
-    return path
-
-
-def test_a_damaged_last_checkpoint_is_replaced_and_no_average_is_made_of_one(tmp_path, capsys):
-    for i in (1, 2, 3):
-        write(tmp_path / f"checkpoint{i}.pt", 10 * i)
-    damage(tmp_path / "checkpoint3.pt", tmp_path / "checkpoint_last.pt")
-    damage(tmp_path / "checkpoint3.pt", tmp_path / "checkpoint3.pt")
-    assert torch.load(tmp_path / "checkpoint_last.pt")["optimizer_history"], "PyTorch sees nothing"
-    assert checkpoints.resume_point(tmp_path, mend=False) == 20
-    assert cli.main(["resume", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "20\n"
-    assert (tmp_path / "checkpoint_last.pt").read_bytes() == (tmp_path / "checkpoint2.pt").read_bytes()
-    assert (tmp_path / "checkpoint_last.pt.damaged").exists()
-    assert cli.main(["average", str(tmp_path), "--last-epochs", "2", "--output", str(tmp_path / "a.pt")]) == 1
-    assert "checkpoint3.pt: damaged, the checksum of" in capsys.readouterr().err
-    assert not (tmp_path / "a.pt").exists()
-
-
-@pytest.mark.parametrize("history", [None, [], [{}], 5, [{"num_updates": "x"}], [{"num_updates": -1}], [[]]])
-def test_a_history_without_updates_is_named(tmp_path, history, capsys):
-    torch.save({"model": {"w": torch.ones(1)}, "optimizer_history": history}, tmp_path / "checkpoint_last.pt")
-    assert cli.main(["resume", str(tmp_path)]) == 1
-    assert "checkpoint_last.pt: does not say in its optimizer_history" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("models", "message"),
-    [
-        (({"w": torch.tensor([1.0, math.nan])}, {"w": torch.ones(2)}), r"checkpoint1\.pt: .*w has 1 values"),
-        (({"w": torch.ones(2)}, {"w": torch.tensor([math.inf, 1.0])}), r"checkpoint2\.pt: .*w has 1 values"),
-        (({"w": torch.ones(2, dtype=torch.long)}, {"w": torch.ones(2)}), r"w is torch\.int64 in the first"),
-        (({"w": torch.tensor([1])}, {"w": torch.tensor([2])}), r"w is torch\.int64 in the first"),
-        (({"w": [1.0]}, {"w": torch.ones(1)}), r"model\['w'\] is a list"),
-        (({"w": torch.ones(1).expand(10**9)}, {"w": torch.ones(1)}), "has more elements than stored values"),
-    ],
-)
-def test_what_has_no_mean_is_refused(tmp_path, models, message):
-    for i, found in enumerate(models, 1):
-        write(tmp_path / f"checkpoint{i}.pt", i, **found)
-    with pytest.raises(CheckpointError, match=message):
-        checkpoints.average([tmp_path / "checkpoint1.pt", tmp_path / "checkpoint2.pt"], tmp_path / "a.pt")
-    assert not (tmp_path / "a.pt").exists()
+# Averages
 
 
 def test_fairseq_loads_the_single_precision_average_of_a_half_precision_run(tmp_path):
