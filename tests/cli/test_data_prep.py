@@ -24,6 +24,7 @@ from ode_transformer.experiments.text import binarised, manifest, pairs, paralle
 from ode_transformer.experiments.text.binarised import unknown
 from ode_transformer.experiments.text.lines import TextError
 from ode_transformer.experiments.text.pipeline import Pipeline
+from ode_transformer.experiments.text.preparation import prepare_monolingual
 from ode_transformer.experiments.text.tokenisation import Tokeniser, tokenise
 from ode_transformer.files import write_lines
 from tests.cli.data_scripts import clean, command, lines, run, sentences, twice
@@ -324,6 +325,16 @@ def test_text_of_one_language_is_that_of_fairseq(tmp_path, monkeypatch, given):
             name = "valid" if split == "valid" else "train"
             binarised.binarise_files({name: tmp_path / f"x.{split}"}, tmp_path / data)
     assert not (tmp_path / "new").exists()
+
+
+def test_classes_have_the_same_numbers_in_data_that_are_prepared_anew(tmp_path):
+    """In the order of the alphabet, whichever is more frequent; fairseq has them by their counts."""
+    for name, labels in (("first", ["pos", "pos", "neg"]), ("second", ["pos", "neg", "neg"])):
+        write_lines(tmp_path / "train.label", labels)
+        prepare_monolingual(tmp_path / name, {"label": {"train": tmp_path / "train.label"}})
+        assert binarised.symbols_of(tmp_path / name / "label" / "dict.txt")[4:6] == ["neg", "pos"]
+        numbers, _ = binarised.numbers_of(tmp_path / name / "label" / "train")
+        assert numbers[::2].tolist() == [{"neg": 4, "pos": 5}[label] for label in labels]
 
 
 def test_an_index_beyond_two_gibibytes(tmp_path):

@@ -85,7 +85,7 @@ def binarise(folder, like, name):
                    "best-checkpoint-metric": "pearson_and_spearman"}, ["pearson", "spearman"]),
     ],
 )  # fmt: skip
-def test_from_tables_to_scores_and_server_files(tmp_path, like, name, more, metrics):
+def test_from_tables_to_scores_and_server_files(tmp_path, like, capsys, name, more, metrics):
     generated.write(f"glue-{name}", tmp_path / "raw", 80, 1)
     assert glue.prepare(name, tmp_path / "raw", like, tmp_path / "symbols") == {"train": 80, "valid": 10, "test": 10}
     data = binarise(tmp_path / "symbols", like, name)
@@ -95,6 +95,7 @@ def test_from_tables_to_scores_and_server_files(tmp_path, like, name, more, metr
 
     model = [str(checkpoint), "--data", str(data), "--batch-size", "7", "--cpu"]
     assert cli.main(["glue", "validate", *model, "--output", str(tmp_path / "valid.tsv")]) == 0
+    assert ("its outputs are taken for 0, 1, as in " in capsys.readouterr().err) == (name != "sts-b")
     words = ["glue", "score", "--predictions", str(tmp_path / "valid.tsv"), "--metrics", *metrics]
     assert cli.main([*words, "--output", str(tmp_path / "score.json")]) == 0
     scores = json.loads((tmp_path / "score.json").read_text())
@@ -112,8 +113,12 @@ def test_from_tables_to_scores_and_server_files(tmp_path, like, name, more, metr
     assert sent == predicted
     with pytest.raises(OdeTransformerError, match="subset test has no labels"):
         glue.validate(checkpoint, data, "test", 7, True)
-    with pytest.raises(OdeTransformerError, match="is of another task: its labels must be"):
-        glue.predict(checkpoint, data, "cola" if name == "sts-b" else "sts-b", "test", 7, True)
+    wrong = "is of another task: its labels must be contradiction, neutral, entailment, are (0, 1|numbers)$"
+    with pytest.raises(OdeTransformerError, match=wrong):
+        glue.predict(checkpoint, data, "mnli", "test", 7, True)
+    (data / "manifest.json").write_text('{"task": "rte"}')
+    with pytest.raises(OdeTransformerError, match=f"--task {name}: .* is of another task, rte$"):
+        glue.predict(checkpoint, data, name, "test", 7, True)
 
 
 @settings(max_examples=40, deadline=None)

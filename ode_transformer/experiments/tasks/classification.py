@@ -6,6 +6,7 @@ The published sets are IMDB's reviews and AG's news; their text is cut into subw
 import csv
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -183,7 +184,8 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
     """Return the outputs of a trained model on a set, in the order of its examples.
 
     Examples that are longer than the model accepts are truncated, as in training. Labels without a dictionary are
-    numbers, for a regression. See :class:`.Encoder` for the arguments.
+    numbers, for a regression. A model knows its classes by their numbers alone: where no ``run.json`` says which they
+    were in training, a warning names those of the data. See :class:`.Encoder` for the arguments.
 
     Raises:
         CheckpointError: as :class:`.Encoder` and :meth:`.Encoder.task`, or the head is one for other labels.
@@ -215,6 +217,12 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
         classes = known.symbols[known.nspecial : len(known) - 1][:count]  # the last is <mask>, which fairseq adds
         if len(classes) < count:
             raise CheckpointError(f"{checkpoint}: has {count} classes, {labels / 'dict.txt'} {len(classes)}")
+        if not encoder.known:
+            print(
+                f"warning: {checkpoint}: no run.json beside it says the order of its classes; its outputs are taken "
+                f"for {', '.join(classes)}, as in {labels / 'dict.txt'}, which must be that of its training",
+                file=sys.stderr,
+            )
         dataset = encoder.examples(task)
         golds = _read_classes(labels / subset, known.symbols, classes)
 

@@ -48,10 +48,10 @@ class Encoder:
         from ... import models  # noqa: F401  registers the architectures
         from ...checkpoints import CheckpointError, standalone
 
-        standalone.check_dictionaries(checkpoint, data)
+        trained = standalone.check_dictionaries(checkpoint, data)
         if not all((data / part / f"{subset}.idx").is_file() for part in parts):
             raise OdeTransformerError(f"{data}: has no subset {subset}")
-        self.data, self.subset = data, subset
+        self.data, self.subset, self.known = data, subset, trained
         self.state = standalone.load(checkpoint)
         model = standalone.open_state(self.state, checkpoint, heads=True).eval()
         heads = {**getattr(model, "classification_heads", {}), SPANS: getattr(model, SPANS, None)}

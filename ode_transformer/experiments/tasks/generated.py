@@ -17,12 +17,7 @@ from .multiple_choice import LETTERS, LEVELS
 NAMES = ("Anna", "Boris", "Carla", "David", "Elena", "Farid", "Greta", "Henry", "Irene", "Jakob")
 PLACES = ("Lisbon", "Oslo", "Prague", "Vienna", "Dublin", "Athens", "Warsaw", "Zürich")
 THINGS = ("tea", "chess", "rain", "jazz", "trains", "bread", "stars", "roses")
-LABELS = {
-    "sts-b": ("0.000", "2.500", "5.000"),
-    "mnli": ("contradiction", "neutral", "entailment"),
-    **dict.fromkeys(("qnli", "rte"), ("not_entailment", "entailment")),
-}
-"""Of tasks of GLUE, from no to full agreement; of the others 0 and 1."""
+NUMBERS = ("0.000", "2.500", "5.000")  # in place of labels of STS-B, from no to full agreement
 LAYOUTS = ("squad-1.1", "squad-2.0", "race", *(f"glue-{name}" for name in GLUE))
 
 
@@ -97,7 +92,7 @@ def _write_race(folder: Path, articles: int, seed: int) -> None:
 
 def _write_glue(folder: Path, name: str, examples: int, seed: int) -> None:
     """Write the files of a task of GLUE; a task of single sentences has both sentences in one text."""
-    rng, task, labels = random.Random(seed), GLUE[name], LABELS.get(name, ("0", "1"))
+    rng, task, labels = random.Random(seed), GLUE[name], GLUE[name].labels or NUMBERS
     for split, (inputs, label, files, _, heading) in task.splits.items():
         width = task.columns or max(*inputs, label or 0) + 1
         rows = [[f"column {i}" for i in range(width)]] if heading else []

@@ -14,6 +14,7 @@ from ...files import write_json, write_lines
 from ..metrics import glue
 from ..text import subwords
 from ..text.lines import read_lines
+from ..text.manifest import held_settings
 from .classification import classify, outputs
 from .task import Recipe, by_predictions, write_predictions
 
@@ -44,7 +45,8 @@ class GlueTask:
         folder: of the published archive.
         splits: by name; ``test`` and so on are test sets.
         columns: how many a line with a label must have; others are left out, as in the preparation of RoBERTa.
-        divide: labels are numbers, divided by this.
+        labels: the classes, from no to full agreement; none where labels are numbers.
+        divide: such numbers are divided by this.
         held_out: the list of the examples of the development set, by their second and third columns, where it is in one
             file with the training set.
     """
@@ -52,6 +54,7 @@ class GlueTask:
     folder: str
     splits: Mapping[str, Split]
     columns: int = 0
+    labels: tuple[str, ...] = ("0", "1")
     divide: float = 0.0
     held_out: str = ""
 
@@ -65,6 +68,7 @@ def _usual(
 
 
 _LISTED = "msr_paraphrase_train.txt mrpc_dev_ids.tsv"  # MRPC as published, and GLUE's list of its development set
+_ENTAILED = ("not_entailment", "entailment")
 GLUE = {
     "cola": GlueTask("CoLA", {  # GLUE's files, or the authors' own
         "train": Split((3,), 1, ("train.tsv", "raw/in_domain_train.tsv"), heading=False),
@@ -76,7 +80,7 @@ GLUE = {
         "train": ("train.tsv", _LISTED), "valid": ("dev.tsv", _LISTED), "test": ("test.tsv", "msr_paraphrase_test.txt"),
     }, held_out="mrpc_dev_ids.tsv"),
     "qqp": _usual("QQP", (3, 4), 5, (1, 2), columns=6),
-    "sts-b": _usual("STS-B", (7, 8), 9, (7, 8), divide=5.0),
+    "sts-b": _usual("STS-B", (7, 8), 9, (7, 8), labels=(), divide=5.0),
     "mnli": GlueTask("MNLI", {
         "train": Split((8, 9), 11, ("train.tsv",)),
         "valid": Split((8, 9), 15, ("dev_matched.tsv",)),
@@ -84,9 +88,9 @@ GLUE = {
         "test": Split((8, 9), None, ("test_matched.tsv",), "MNLI-m"),
         "test1": Split((8, 9), None, ("test_mismatched.tsv",), "MNLI-mm"),
         "test2": Split((1, 2), None, ("AX.tsv", "../diagnostic/diagnostic.tsv"), "AX"),  # the diagnostic set
-    }),
-    "qnli": _usual("QNLI", (1, 2), 3, (1, 2)),
-    "rte": _usual("RTE", (1, 2), 3, (1, 2)),
+    }, labels=("contradiction", "neutral", "entailment")),
+    "qnli": _usual("QNLI", (1, 2), 3, (1, 2), labels=_ENTAILED),
+    "rte": _usual("RTE", (1, 2), 3, (1, 2), labels=_ENTAILED),
 }  # fmt: skip
 
 
@@ -160,11 +164,13 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
         CheckpointError: as :func:`.classification.outputs`.
         OdeTransformerError: likewise; or the data are of another task, or an output is not a number.
     """
-    task, found = GLUE[name], outputs(checkpoint, data, subset, batch_size, cpu)
-    if bool(found.classes) == bool(task.divide):
-        raise OdeTransformerError(
-            f"--task {name}: {data} is of another task: its labels must be {'numbers' if task.divide else 'classes'}"
-        )
+    task, manifest = GLUE[name], data / "manifest.json"
+    if manifest.is_file() and (prepared := held_settings(manifest).get("task", name)) != name:
+        raise OdeTransformerError(f"--task {name}: {data} is of another task, {prepared}")
+    found = outputs(checkpoint, data, subset, batch_size, cpu)
+    if set(found.classes) != set(task.labels):
+        wanted, has = (", ".join(labels) or "numbers" for labels in (task.labels, found.classes))
+        raise OdeTransformerError(f"--task {name}: {data} is of another task: its labels must be {wanted}, are {has}")
     if not found.scores.isfinite().all():
         raise OdeTransformerError(
             f"{checkpoint}: its outputs on {subset} are not all numbers; the server takes no others"

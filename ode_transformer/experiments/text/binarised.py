@@ -87,6 +87,7 @@ def binarise_files(
     name: str = "dict.txt",
     counted: Sequence[Path] = (),
     symbols: int | None = None,
+    alphabetical: bool = False,
 ) -> None:
     """Write a dictionary and the binarized text of one language, the same files as fairseq-preprocess --only-source.
 
@@ -97,6 +98,7 @@ def binarise_files(
         data, symbols, workers: as for :func:`binarise`.
         dictionary: an existing one; otherwise it is of the text ``counted``, by default the training text.
         name: what the dictionary is called.
+        alphabetical: the order of a new dictionary is that of the alphabet, whatever the counts.
 
     Raises:
         TextError: there is neither a dictionary nor training text.
@@ -110,7 +112,7 @@ def binarise_files(
             chunks = in_chunks(read_lines(file, bar=f"count symbols of {file.name}"))
             for found in in_parallel(_count_symbols, chunks, workers):
                 counts.update(found)
-        write_lines(its, _dictionary(counts, symbols))
+        write_lines(its, _dictionary(counts, symbols, alphabetical))
     else:
         raise TextError("train=FILE is missing, whose symbols make the dictionary; or give one, --dictionary FILE")
     code = 8 if len(symbols_of(its)) < 65_500 else 9  # as fairseq chooses the type
@@ -132,13 +134,14 @@ def _count_symbols(lines: list[str]) -> Counter[str]:
     return Counter(itertools.chain.from_iterable(map(str.split, lines)))
 
 
-def _dictionary(counts: Counter[str], size: int | None) -> list[str]:
+def _dictionary(counts: Counter[str], size: int | None, alphabetical: bool) -> list[str]:
     """The lines of a dictionary: symbols from the most frequent on, and as many more as make a multiple of 8.
 
     With the special ones there are at most ``size`` symbols before that.
     """
     rows = sorted((item for item in counts.items() if item[0] not in SPECIAL), key=lambda item: (-item[1], item[0]))
     rows = rows if size is None else rows[: size - len(SPECIAL)]
+    rows = sorted(rows) if alphabetical else rows
     known = {symbol for symbol, _ in rows}
     more = ((name, 0) for i in itertools.count() if (name := f"madeupword{i:04d}") not in known)
     rows += itertools.islice(more, -(len(rows) + len(SPECIAL)) % 8)

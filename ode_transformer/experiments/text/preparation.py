@@ -82,7 +82,9 @@ def prepare_monolingual(
                 for split, file in texts.items():
                     copy_file(file, data / part / f"{split}.label")
             else:
-                binarise_files(texts, data / part, None if part == "label" else dictionary, workers)
+                # A model knows its classes by their numbers alone, which must be those of data that are prepared anew.
+                labels = part == "label"
+                binarise_files(texts, data / part, None if labels else dictionary, workers, alphabetical=labels)
         for name, file in beside.items():
             copy_file(file, data / name)
         if (text / "settings.json").exists():
