@@ -187,6 +187,7 @@ VARIANTS |= {
         "--gate-sharing per-layer --ode-residual released --position-encoder floater"
     ),
     "rk4-rk4": typed("--arch rk4_tiny --decoder-integrator rk4 --splitting strang-swapped --relative-positions none"),
+    "euler-4-euler-4": typed("--arch rk4_tiny --integrator euler-4 --decoder-integrator euler-4"),
     "euler-euler": typed(
         "--no-encoder-normalize-before --no-decoder-normalize-before --splitting lie-trotter "
         "--ffn-hidden-layers 2 --encoder-learned-pos --decoder-learned-pos"
