@@ -11,7 +11,6 @@ from functools import cache, partial
 import pytest
 import torch
 from fairseq.dataclass.configs import GenerationConfig
-from fairseq.sequence_generator import SequenceGenerator
 
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
@@ -71,7 +70,10 @@ REFUSED = {
 
 
 def trained(model) -> PyTorch:
-    """A model opened without a file; its parameters are moved from where they begin, so that each has an effect."""
+    """A model opened without a file, which fairseq's generator searches.
+
+    Its parameters are moved from where they begin, so that each has an effect.
+    """
     torch.manual_seed(0)
     with torch.no_grad():
         for p in model.parameters():
@@ -95,25 +97,6 @@ def ends_early(model) -> None:
     with torch.no_grad():
         weight = model.decoder.output_projection.weight
         weight[DICTIONARY.eos()] = 0.4 * weight[5:17].sum(0)
-
-
-def by_fairseq(model, sources, search: Search) -> list:
-    """The hypotheses of fairseq's generator, (symbols, score), for each sentence."""
-    rows = [torch.tensor([*(DICTIONARY.index(word) for word in source), DICTIONARY.eos()]) for source in sources]
-    tokens = torch.full((len(rows), max(map(len, rows))), DICTIONARY.pad())
-    for place, row in zip(tokens, rows, strict=True):
-        place[len(place) - len(row) :] = row
-    generator = SequenceGenerator(
-        [model], DICTIONARY, search.beam, search.max_len_a, search.max_len_b, min_len=search.min_len,
-        len_penalty=search.lenpen,
-    )  # fmt: skip
-    lengths = tokens.ne(DICTIONARY.pad()).sum(1)
-    found = generator.generate([model], {"net_input": {"src_tokens": tokens, "src_lengths": lengths}})
-    model.set_beam_size(1)
-    return [
-        [([DICTIONARY[i] for i in hypothesis["tokens"][:-1]], float(hypothesis["score"])) for hypothesis in sentence]
-        for sentence in found
-    ]
 
 
 def assert_same(found, expected) -> None:
@@ -152,7 +135,7 @@ def test_ctranslate2_searches_as_fairseq(tmp_path, files, name, ctranslate2):
     ends_early(model.models[0])
     writing.write(model, "ctranslate2", tmp_path / "out", files=files)
     search = Search(4, 0.6, max_len_b=40, min_len=0)
-    expected = [sentence[:1] for sentence in by_fairseq(model.models[0], sources(), search)]
+    expected = model.translate(sources(), search)
     for threads in (1, 3):  # the whole batch in one part, and in two
         assert_same(open_exported(tmp_path / "out", threads).translate(sources(), search), expected)
 
@@ -263,7 +246,7 @@ def test_the_graphs_compute_and_search_the_same(variant, by_torch):
     found = writing.compare(model, translator, 1e-5)
     assert found["symbols"] == 45
     search = SEARCHES[len(variant) % len(SEARCHES)]
-    expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.models[0], sources(), search)]
+    expected = model.translate(sources(), search)
     assert_same(translator.translate(sources(), search), expected)
 
 
@@ -289,10 +272,10 @@ def test_sentences_that_are_done_leave_the_search(by_torch, monkeypatch):
             found = translator.translate(sources(), search)
         if batches[-1] < 4:
             break
-    assert_same(found, by_fairseq(model.models[0], sources(), search))
+    assert_same(found, model.translate(sources(), search))
     assert batches[0] == 4 > batches[-1] and batches == sorted(batches, reverse=True)
     for search in SEARCHES:
-        expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.models[0], sources(), search)]
+        expected = model.translate(sources(), search)
         assert_same(translator.translate(sources(), search), expected)
 
 
@@ -315,7 +298,7 @@ def test_onnx_computes_and_searches_the_same(tmp_path, variant, files, to_onnx):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out"]
     translators = [open_exported(tmp_path / "out", threads) for threads in (1, 3)]
     for search in SEARCHES:
-        expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.models[0], sources(), search)]
+        expected = model.translate(sources(), search)
         for translator in translators:
             assert_same(translator.translate(sources(), search), expected)
     message = "a sentence of 71 subword units, its end included: must have 64 at most"

@@ -6,7 +6,7 @@ all of them, and :func:`register` adds others: ``score``, ``record``, ``table``,
 """
 
 from ...errors import OdeTransformerError
-from . import accuracy, bleu, chrf, comet, errant, gleu, glue, m2, perplexity, rouge, squad
+from . import accuracy, bleu, comet, errant, gleu, glue, m2, perplexity, rouge, squad
 from .metric import Examples, Metric
 
 __all__ = ["METRICS", "Examples", "Metric", "register"]
@@ -14,7 +14,7 @@ __all__ = ["METRICS", "Examples", "Metric", "register"]
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        *(*bleu.METRICS, *chrf.METRICS, comet.METRIC),
+        *(*bleu.METRICS, comet.METRIC),
         Metric("endless", "endless translations", "sentences", digits=0),
         *(perplexity.METRIC, accuracy.METRIC, squad.EXACT_MATCH, *rouge.METRICS),
         *(gleu.METRIC, *m2.METRICS, errant.METRIC, glue.MATTHEWS, squad.F1, *glue.CORRELATIONS),

@@ -62,11 +62,15 @@ def check_language(lang: str) -> None:
     _bleu(Examples(lang=lang))
 
 
-def _bleu(examples: Examples) -> "SacreMetric":
-    from sacrebleu.metrics import BLEU
+def _made(kind: str, **options: Any) -> "SacreMetric":
+    from sacrebleu import metrics
 
+    return getattr(metrics, kind)(**options)
+
+
+def _bleu(examples: Examples) -> "SacreMetric":
     try:
-        return BLEU(lowercase=examples.lowercase, trg_lang=examples.lang)
+        return _made("BLEU", lowercase=examples.lowercase, trg_lang=examples.lang)
     except RuntimeError as error:
         raise OdeTransformerError(
             f"target language {examples.lang}: needs another package of sacreBLEU: pip install "
@@ -75,9 +79,7 @@ def _bleu(examples: Examples) -> "SacreMetric":
 
 
 def _transevolve(examples: Examples) -> "SacreMetric":
-    from sacrebleu.metrics import BLEU
-
-    return BLEU(lowercase=True, tokenize="none", smooth_method="exp", force=True)
+    return _made("BLEU", lowercase=True, tokenize="none", smooth_method="exp", force=True)
 
 
 def _entry(make: Callable[[Examples], "SacreMetric"]) -> Callable[[Sequence[str], Examples], dict[str, Any]]:
@@ -94,10 +96,8 @@ def multi_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str
 
     An empty corpus of hypotheses, for which that program divides by zero, scores 0.
     """
-    from sacrebleu.metrics import BLEU
-
     both = _protect_blanks([*hypotheses, *references])
-    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    metric = _made("BLEU", tokenize="none", smooth_method="none", force=True)
     result = metric.corpus_score(both[: len(hypotheses)], [both[len(hypotheses) :]])
     # 100 * (c / t) and not 100 * c / t, because the order of operations can change the last printed digit.
     precisions = [100 * (c / t) if t else 0.0 for c, t in zip(result.counts, result.totals, strict=True)]
@@ -145,4 +145,6 @@ METRICS = (
     Metric("compound_split", "compounds split", "bleu"),
     by_sacrebleu("sacrebleu", "sacreBLEU", "bleu", _bleu, whole=_entry(_bleu)),
     by_sacrebleu("transevolve", "TransEvolve's BLEU", "bleu", _transevolve, whole=_entry(_transevolve)),
+    by_sacrebleu("chrf", "chrF2", "score", lambda examples: _made("CHRF", lowercase=examples.lowercase)),
+    by_sacrebleu("ter", "TER", "score", lambda examples: _made("TER")),  # which ignores case, as it usually is quoted
 )

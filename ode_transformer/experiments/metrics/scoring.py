@@ -22,8 +22,6 @@ from ..text.tokenisation import languages
 from . import METRICS, Examples, Metric, accuracy, errant, gleu, m2, perplexity, rouge
 from .bleu import multi_bleu, split_compounds
 
-COMPOUND_LANGUAGES = ("de",)
-UNCORRECTED = "uncorrected"
 OF_TRANSLATIONS = ("sacrebleu", "chrf")  # that need not be asked for
 
 
@@ -68,10 +66,9 @@ def score(
             f"--target-lang {target_lang}: must be one of {', '.join(sorted(languages()))}, or any with --plain, for "
             "text that is not tokenized"
         )
-    if compound_split and target_lang not in COMPOUND_LANGUAGES:
+    if compound_split and target_lang != "de":
         raise OdeTransformerError(
-            f"--compound-split: for German targets only (--target-lang {', '.join(COMPOUND_LANGUAGES)}), "
-            f"got --target-lang {target_lang}"
+            f"--compound-split: for German targets only (--target-lang de), got --target-lang {target_lang}"
         )
     if not hyp_tok:
         raise OdeTransformerError("the hypothesis is empty")
@@ -293,7 +290,7 @@ def corrections(
     sources, *others = (lines_of(path, len(texts), corrections) for path in (source, *(references or [])))
     result: dict[str, Any] = {"sentences": len(texts)}
     result["changed"] = sum(a.split() != b.split() for a, b in zip(sources, texts, strict=True))
-    result["source"] = {"label": UNCORRECTED}
+    result["source"] = {"label": "uncorrected"}
     for scores, lines, kept in ((result, texts, own_edits), (result["source"], sources, None)):
         if references:
             scores["gleu"] = gleu.take(sources, lines, others)

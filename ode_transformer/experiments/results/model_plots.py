@@ -1,5 +1,8 @@
 """Pictures of what is inside a model: what positions look like to it (FLOATER, Figure 3), and how the stages of each
 layer are weighted.
+
+A ``CheckpointError`` names a checkpoint that cannot be used or has nothing of the kind, an ``OdeTransformerError`` an
+unknown format.
 """
 
 import math
@@ -61,11 +64,7 @@ def positions(files: Sequence[str], of: str | None, length: int, output: str | P
             recurrent network moves them, else what is added to the encoder's embeddings; without an encoder the
             decoder's.
         length: positions, 2 or more.
-        output: the file; its suffix is the format.
-
-    Raises:
-        CheckpointError: a checkpoint that cannot be used, or has no vectors of that name.
-        OdeTransformerError: an unknown format.
+        output: the file to write.
     """
     pyplot = pyplot_for(output)
     panels = []
@@ -152,12 +151,8 @@ def coefficients(
     Args:
         files: checkpoints.
         read, sentences: what they read, as in :func:`.inputs.read_texts`, for gates depend on it.
-        output: the file of the picture; its suffix is the format.
+        output: the file of the picture.
         record: a JSON file for the numbers.
-
-    Raises:
-        CheckpointError: a checkpoint that cannot be used, or has no learned coefficients.
-        OdeTransformerError: an unknown format.
     """
     pyplot = pyplot_for(output)
     texts, layers = read_texts(read, sentences), {}

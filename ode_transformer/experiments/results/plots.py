@@ -1,6 +1,9 @@
 """Pictures of records and logs: training (ODE Transformer, Figures 5 and 6); what systems cost; which classes a
 classifier takes for which; corrections by type (there, Figure 7).
 
+Each function draws files into ``output``, whose suffix is the format. It raises a ``RecordError`` for a file that is no
+such record, and an ``OdeTransformerError`` for one that cannot be read, and for an unknown format.
+
 Those of what is inside a model are in :mod:`.model_plots`, which needs torch and fairseq.
 """
 
@@ -69,12 +72,7 @@ def exponent(points: Points) -> float:
 
 
 def costs(files: Sequence[str], output: str | Path) -> None:
-    """Draw time and memory of a step against sentence length, depth or vocabulary size, one row per record.
-
-    Raises:
-        RecordError: a file is not such a record.
-        OdeTransformerError: a file cannot be read, or an unknown format.
-    """
+    """Draw time and memory of a step against sentence length, depth or vocabulary size, one row per record."""
     pyplot = pyplot_for(output)
     found = [cost_lines(path) for path in files]
     figure, axes = pyplot.subplots(len(found), 2, figsize=(11, 4 * len(found)), squeeze=False, layout="constrained")
@@ -110,14 +108,11 @@ def training_of(path: Path) -> dict[str, Any]:
 
 
 def training(files: Sequence[str], output: str | Path) -> None:
-    """Draw training and validation perplexity and the gradient norm against updates, one line per log.
+    """Draw training and validation perplexity and the gradient norm against updates, one line per file.
 
     Args:
         files: logs of ``fairseq-train --log-format json``, or records of runs.
-        output: the file; its suffix is the format.
-
-    Raises:
-        OdeTransformerError: a file is neither, or has no such curve; or an unknown format.
+        output: the file to write.
     """
     pyplot = pyplot_for(output)
     curves = {}
@@ -141,10 +136,6 @@ def orders(file: str | Path, output: str | Path) -> None:
     Args:
         file: a record of ``ode-transformer lab orders``.
         output: the file to write.
-
-    Raises:
-        RecordError: it is no such record.
-        OdeTransformerError: it cannot be read, or an unknown format.
     """
     record, pyplot = read_json(file), pyplot_for(output)
     if wrong := lacks(record, _ORDERS):
@@ -182,16 +173,12 @@ def orders(file: str | Path, output: str | Path) -> None:
 
 
 def confusion(file: str | Path, of: Optional[str], output: str | Path) -> None:
-    """Draw how many examples of each class a classifier takes for which, of a run's record.
+    """Draw how many examples of each class a classifier takes for which.
 
     Args:
-        file: the record.
+        file: the record of a run.
         of: a test set; by default the record's first.
         output: the file to write.
-
-    Raises:
-        RecordError: it is not a record of a classifier.
-        OdeTransformerError: it cannot be read, or an unknown format.
     """
     import numpy as np
 
@@ -226,9 +213,6 @@ def edits(files: Sequence[str], output: str | Path) -> None:
     Args:
         files: M2 files, people's first; its most frequent types are drawn, at most ``TYPES``.
         output: the file to write.
-
-    Raises:
-        OdeTransformerError: a file is no M2 file, the first holds no edit, or there are more files than colors.
     """
     from ..metrics.m2 import types
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Optional
 from ... import markdown
 from ...errors import OdeTransformerError
 from ...files import write_text
-from ..arguments import at_least, take_arguments
+from ..arguments import at_least, call, take_arguments
 from ..metrics import METRICS
 from ..records import curve_points, read_record
 from . import comparisons, pictures, significance, tables
@@ -389,8 +389,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     numbers = {"nargs": "+", "type": at_least(0), "metavar": "N", "default": []}
     more = {"directory": {"metavar": "DIR"}, "baseline": {"metavar": "RECIPE"}, "sentences": numbers}
     take_arguments(parser, write, "directory", **more)
-
-
-def main(args: argparse.Namespace) -> None:
-    """Run ``ode-transformer report``."""
-    write(args.directory, args.output, args.baseline, args.sentences)
+    call(parser, write)

@@ -282,7 +282,7 @@ def tested(sets: Mapping[str, Sequence[tuple[str, Outputs]]], metric: str, test:
                 continue
             values[name]["p_value"] = p_value(theirs, ours, its.score, test, samples)
             values[name]["interval_of_difference"] = interval(scores - before)
-            if examples.lang:
+            if examples.lang and examples.references:
                 texts = zip(lines, outputs, examples.references[0], strict=True)
                 ends = np.array([not (is_endless(a, right) or is_endless(b, right)) for a, b, right in texts])
                 without = its.score(ours[ends].sum(0)) - its.score(theirs[ends].sum(0))
