@@ -158,18 +158,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="instead, the folder of the parts of examples, SPLIT.input0 and so on, SPLIT.label",
     )  # fmt: skip
 
-    for name, function, first, more in (
-        ("unbinarise", binarised.unbinarise, "data", splits),
-        (
-            "short-to-long",
-            pairs.short_to_long,
-            "prepared",
-            {"limit": {"type": int}, "bins": {"type": int, "nargs": "+"}},
-        ),
-    ):
+    def calling(name: str, function: Callable[..., None], first: str, **more: Any) -> None:
         sub = command(name, lambda args: None, inspect.getdoc(function).partition("\n\n")[0])
         take_arguments(sub, function, first, **langs, **more, **filled)
         call(sub, function)
+
+    calling("unbinarise", binarised.unbinarise, "data", **splits)
+    bins = {"type": int, "nargs": "+"}
+    calling("short-to-long", pairs.short_to_long, "prepared", limit={"type": int}, bins=bins)
 
 
 def add_corpus_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .lines import TextError, read_pair, whole_pair, write_pair
+from .lines import TextError, read_pair, whole_pair
 from .pairs import Limits
 
 HELD_OUT = 2_000  # the most pairs of a validation or test set that is held out
@@ -77,16 +77,16 @@ def divide(
     held = _held_out(given / "train", reading, wanted, count, limits) if wanted else {}
     for split in splits[1:]:
         pairs = (pair for _, pair in held[split]) if split in held else _pairs(given / split, langs)
-        with whole_pair(output / split, langs) as files:
+        with whole_pair(output / split, langs) as write:
             for pair in pairs:
-                write_pair(files, pair)
+                write(pair)
     numbers = {number for pairs in held.values() for number, _ in pairs}
     sides = [{reading.key(pair[side], side) for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
     seen = {split: set(map(reading.keys, _pairs(output / split, langs))) for split in splits[1:]}
     again: dict[str, set[Pair]] = {split: set() for split in seen}
     sources = {split: {source for source, _ in pairs} for split, pairs in seen.items()}
     left = left_out = 0
-    with whole_pair(output / "train", langs) as files:
+    with whole_pair(output / "train", langs) as write:
         for number, pair in enumerate(_pairs(given / "train", langs, "divide train"), 1):
             if number in numbers:
                 continue
@@ -95,7 +95,7 @@ def divide(
                 left_out += 1
                 continue
             left += 1
-            write_pair(files, pair)
+            write(pair)
             for split, found in again.items():
                 if keys[0] in sources[split]:
                     found.add(keys)

@@ -7,7 +7,7 @@ import os
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
@@ -146,16 +146,16 @@ def count_lines(path: Path) -> int:
 
 
 @contextmanager
-def whole_pair(prefix: Path, langs: Sequence[str]) -> Iterator[list[IO[str]]]:
-    """Open the two files of parallel text, ``PREFIX.LANG``, for writing, as :func:`whole` opens a file."""
+def whole_pair(prefix: Path, langs: Sequence[str]) -> Iterator[Callable[[Sequence[str]], None]]:
+    """A function that writes a pair of lines to the files of parallel text, ``PREFIX.LANG``, each :func:`whole`."""
     with ExitStack() as stack:
-        yield [stack.enter_context(whole(f"{prefix}.{lang}")) for lang in langs]
+        files = [stack.enter_context(whole(f"{prefix}.{lang}")) for lang in langs]
 
+        def write(pair: Sequence[str]) -> None:
+            for file, line in zip(files, pair, strict=True):
+                file.write(f"{line}\n")
 
-def write_pair(files: Sequence[IO[str]], pair: Sequence[str]) -> None:
-    """Write a pair of lines, each to its file."""
-    for file, line in zip(files, pair, strict=True):
-        file.write(f"{line}\n")
+        yield write
 
 
 def read_pair(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[tuple[str, str]]:

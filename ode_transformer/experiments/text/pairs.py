@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...files import copy_file, write_lines
 from .binarised import test_names
-from .lines import PERHAPS, Faults, TextError, parallel, read_lines, read_pair, whole_pair, write_pair
+from .lines import PERHAPS, Faults, TextError, parallel, read_lines, read_pair, whole_pair
 from .manifest import read_mapping
 
 # Romanian's s and t have commas below; older text has cedillas, which look the same.
@@ -66,7 +66,7 @@ def gather(
         kind: of Romanian text, one of ``ROMANIAN``.
     """
     for split in dict.fromkeys(split for split, _, _ in files):
-        with whole_pair(output / split, langs) as written:
+        with whole_pair(output / split, langs) as write:
             for source, target in ((Path(one), Path(other)) for name, one, other in files if name == split):
                 count, faults = 0, Faults()
                 errors = "surrogateescape" if split == "train" else "strict"
@@ -79,7 +79,7 @@ def gather(
                         continue
                     count += 1
                     both = zip(pair, langs, strict=True)
-                    write_pair(written, [romanian(line, kind) if lang == "ro" else line for line, lang in both])
+                    write([romanian(line, kind) if lang == "ro" else line for line, lang in both])
                 print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
                 hint = f"; {PERHAPS}" if NOT_UTF8 in faults.counts else ""
                 faults.report(f"{source}, {target}", f"dropped{hint}")
@@ -130,13 +130,13 @@ def clean(
     """
     for split in splits:
         faults, kept = Faults(), 0
-        with whole_pair(output / split, langs) as files:
+        with whole_pair(output / split, langs) as write:
             for number, pair in enumerate(read_pair(folder / split, langs, f"clean {split}"), 1):
                 if fault := limits.fault(pair):
                     faults.add(fault, number)
                 if fault is None or split not in drop:
                     kept += 1
-                    write_pair(files, pair)
+                    write(pair)
             faults.report(f"{folder / split}.{{{','.join(langs)}}}", "dropped" if split in drop else "kept")
             if not kept:
                 raise TextError(f"{folder / split}: no pair is left after cleaning")
@@ -155,7 +155,8 @@ def hold_out(
     with whole_pair(output / "train", langs) as train, whole_pair(output / valid, langs) as held:
         number = 0
         for number, pair in enumerate(read_pair(folder / "train", langs, "hold-out train"), 1):
-            write_pair(train if number % every else held, pair)
+            write = train if number % every else held
+            write(pair)
         if number < every:
             raise TextError(f"{folder}/train: {number} pairs, of which every {every}th cannot be held out")
 
@@ -194,7 +195,7 @@ def short_to_long(
         raise TextError(f"{path}: does not name the splits of a text, as the manifest of prepared data does")
     text = text_dir / "bpe" if (text_dir / "bpe").is_dir() else text_dir
     with ExitStack() as stack:
-        files = {name: stack.enter_context(whole_pair(output_dir / name, langs)) for name in counts}
+        write = {name: stack.enter_context(whole_pair(output_dir / name, langs)) for name in counts}
         for split in ("train", "valid"):
             for pair in read_pair(text / splits[split], langs):
                 length = len(pair[0].split())
@@ -205,7 +206,7 @@ def short_to_long(
                 else:
                     continue
                 counts[name] += 1
-                write_pair(files[name], pair)
+                write[name](pair)
         for name, count in counts.items():
             if not count:
                 raise TextError(f"{given}: no pairs for {name}")
