@@ -204,10 +204,8 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
     if numbers != (count == 1):
         needed = "one for the numbers" if numbers else "one for each of the classes"
         raise CheckpointError(f"{checkpoint}: has {count} outputs, must have {needed} in {labels}")
-    options = SentencePredictionConfig(
-        data=str(data), num_classes=count, **encoder.form, no_shuffle=True, shorten_method="truncate",
-        max_positions=encoder.model.max_positions(), regression_target=numbers, classification_head_name=HEAD, seed=1,
-    )  # fmt: skip
+    more = {"num_classes": count, "regression_target": numbers, "classification_head_name": HEAD}
+    options = SentencePredictionConfig(**encoder.options, **more, shorten_method="truncate")
     task = encoder.task(SentencePredictionTask, options)
     if numbers:
         classes, golds = [], read_numbers(labels / f"{subset}.label", data / "input0" / subset)

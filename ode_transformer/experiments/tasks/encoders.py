@@ -58,7 +58,8 @@ class Encoder:
         if heads.get(head) is None:
             raise CheckpointError(f"{checkpoint}: has no {head}, which --task {tasks[0]} trains")
         self.head = heads[head]
-        self.form = standalone.pair_form(self.state, checkpoint, *tasks)
+        self.options = {"data": str(data), "max_positions": model.max_positions(), "no_shuffle": True, "seed": 1}
+        self.options |= standalone.pair_form(self.state, checkpoint, *tasks)
         self.model = model.cuda() if torch.cuda.is_available() and not cpu else model
 
     def task(self, kind: type["FairseqTask"], options: Any) -> "FairseqTask":

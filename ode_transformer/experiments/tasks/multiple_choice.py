@@ -139,11 +139,8 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
     longest = checkpoints.options(encoder.state, "task").get("max_option_length")
     if longest is not None and not (type(longest) is int and longest > 0):
         raise CheckpointError(f"{checkpoint}: its option max_option_length is {longest!r}, must be a positive number")
-    given = SimpleNamespace(
-        data=str(data), criterion=NAME, num_classes=len(options), **encoder.form, no_shuffle=True,
-        shorten_method="truncate", shorten_data_split_list="", max_option_length=longest, dataset_impl=None,
-        max_positions=encoder.model.max_positions(), seed=1,
-    )  # fmt: skip
+    more = {"criterion": NAME, "num_classes": len(options), "max_option_length": longest, "dataset_impl": None}
+    given = SimpleNamespace(**encoder.options, **more, shorten_method="truncate", shorten_data_split_list="")
     task, path = encoder.task(SentenceRankingTask, given), data / "label" / f"{subset}.label"
     names = [str(i) for i in range(len(options))]
     if not path.is_file():

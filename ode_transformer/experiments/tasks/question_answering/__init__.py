@@ -136,13 +136,9 @@ def predict(
 
     tree = questions(data, subset)
     encoder = Encoder(checkpoint, data, subset, cpu, SPANS, [NAME], ["input0", "input1"])
-    if encoder.form["init_token"] is None:
+    if encoder.options["init_token"] is None:
         raise CheckpointError(f"{checkpoint}: has no init_token, the symbol that stands for no answer")
-    longest_sample = encoder.model.max_positions()
-    options = SpanPredictionConfig(
-        data=str(data), **encoder.form, max_positions=longest_sample, no_shuffle=True, seed=1
-    )
-    dataset = encoder.examples(encoder.task(SpanPredictionTask, options))
+    dataset = encoder.examples(encoder.task(SpanPredictionTask, SpanPredictionConfig(**encoder.options)))
     sizes = [int(dataset.size(i)) - begin - 1 for i, begin in enumerate(dataset.defn["begin"].labels)]
     if len(sizes) != len(tree["windows"]):
         raise OdeTransformerError(
