@@ -184,11 +184,11 @@ def test_every_tensor_is_reported(tmp_path, capsys):
     short = capsys.readouterr().out
     assert cli.main([*arguments, "--verbose", "--", *words(SIZES)]) == 0
     out = capsys.readouterr().out
-    assert out.endswith(short) and short.startswith(f"{len(m.state_dict())} tensors copied, ")
+    assert out.endswith(short) and short.startswith(f"tensors: {len(m.state_dict())} copied; ")
     copied = [line.split()[1] for line in out.splitlines() if line.startswith("    copied")]
     assert {name for name, _ in m.named_parameters()} <= set(copied)
     assert "new, zero  position_encoder.solvers.all.weight2  (16, 16)" in out
-    assert "3 tensors new, 3 tensors new, zero, 0 unused" in out
+    assert "; 3 new; 3 new, zero; 0 unused" in out
     (needed,) = (line for line in out.splitlines() if line.startswith("fairseq-train needs: "))
     assert "--share-all-embeddings" in needed and "quant" not in needed and "put-dim" not in needed
     assert "largest difference of a logit" in out

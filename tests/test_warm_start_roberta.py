@@ -89,7 +89,8 @@ def test_what_it_computes_is_what_roberta_computes(tmp_path, kind, published):
     assert difference(m, tmp_path / "out.pt") < 1e-6
     changed = torch.load(tmp_path / "out.pt", weights_only=True)["model"]
     assert set(m.state_dict()) <= set(changed)
-    assert "--max-positions=20" in " ".join(report.flags)
+    assert "--max-positions=20" in report.flags
+    assert not any("decoder" in flag or "target-positions" in flag for flag in report.flags)
 
 
 def test_a_roberta_of_few_positions(tmp_path):

@@ -69,7 +69,8 @@ class Report:
 
     def __str__(self) -> str:
         kinds = Counter(what for _, _, what in self.tensors)
-        lines = [", ".join(f"{count} tensors {what}" for what, count in kinds.items()) + f", {len(self.unused)} unused"]
+        kinds["unused"] = len(self.unused)
+        lines = [f"tensors: {'; '.join(f'{count} {what}' for what, count in kinds.items())}"]
         lines.append(f"largest difference of a logit from the source's, on random sentences: {self.difference:.1e}")
         if self.flags:
             lines.append(f"fairseq-train needs: {shlex.join(self.flags)}")
@@ -137,10 +138,13 @@ def needed(arch: str, values: Mapping[str, Any]) -> list[str]:
         arch: one of our architectures.
         values: the options of the model, as a checkpoint of a warm start holds them under ``cfg.model``.
     """
-    _, config_class, preset = PRESETS[arch]
+    model, config_class, preset = PRESETS[arch]
     usual = resolve(preset, config_class)
+    alone = issubclass(MODEL_REGISTRY[model], MaskedLanguageModel)  # without a decoder; --max-positions is its length
     flags = []
     for name, value in values.items():
+        if alone and re.match("decoder_|max_(source|target)_positions", name):
+            continue
         if name in ("arch", "_name") or value is None or value == usual[name] or str(value) == str(usual[name]):
             continue
         if name in ("decoder_input_dim", "decoder_output_dim") and value == values["decoder_embed_dim"]:

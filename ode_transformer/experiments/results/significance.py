@@ -212,7 +212,7 @@ def compare_files(
 
     Args:
         files: of plain text, or of labels, an output in each line.
-        ref: of such files, the references; may be repeated.
+        ref: of files, the references; may be repeated.
         test: approximate randomization, or paired bootstrap.
         samples: resamplings, or trials.
         metric: what to compare by (default: the task's main one; translations and files: sacrebleu).
