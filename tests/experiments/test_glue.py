@@ -21,7 +21,7 @@ from ode_transformer.experiments.metrics.glue import LOGGED
 from ode_transformer.experiments.tasks import TASKS, classification, generated, glue
 from ode_transformer.experiments.tasks.classification import Outputs
 from ode_transformer.experiments.text import subwords
-from tests.helpers import preprocess
+from tests.helpers import preprocess, refused
 from tests.models.test_masked_lm import train
 
 
@@ -212,6 +212,18 @@ def test_the_server_gets_a_file_of_every_test_set_that_is_there(tmp_path, monkey
     assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["MNLI-m.tsv", "MNLI-mm.tsv"]
     files = {path.name: path.read_text() for path in (tmp_path / "three").iterdir()}
     assert files == {"MNLI-m.tsv": "mnli test\n", "MNLI-mm.tsv": "mnli test1\n", "AX.tsv": "mnli test2\n"}
+
+
+def test_predictions_of_a_development_set_are_scored_and_taken_for_nothing_else(tmp_path, capsys):
+    file, golds = tmp_path / "rte.tsv", tmp_path / "golds"
+    file.write_text("1\t1\n0\t1\n")
+    golds.write_text("1\n0\n")
+    assert cli.main(["glue", "score", "--predictions", str(file), "--metrics", "accuracy"]) == 0
+    assert capsys.readouterr().out.startswith("accuracy  50.00")
+    message = "line 1: must be a class, the predicted class .*; ode-transformer glue score reads labels"
+    refused(["score", "--predictions", str(file)], message, capsys)
+    words = ["compare", str(golds), str(file), "--metric", "accuracy"]
+    refused([*words, "--ref", str(golds)], "rte.tsv: line 1 has a tab, must be a label alone", capsys)
 
 
 def test_a_diverged_model_predicts_nothing(tmp_path, monkeypatch):

@@ -534,17 +534,19 @@ def test_scores_and_several_hypotheses(run, home, capsys):
     file = write(home / "two.de", [lines(home / "mine" / "raw" / "test.de")[0], ""])
     best = translated(capsys, run, file)
     rows = [line.split("\t") for line in translated(capsys, run, file, "--nbest", "3", "--scores")]
-    assert [row[0] for row in rows] == ["1", "1", "1", "2"] and rows[0][2] == best[0]
+    assert [row[0] for row in rows] == [*["1"] * 3, *["2"] * 3] and rows[0][2] == best[0]
     assert float(rows[0][1]) >= float(rows[1][1]) >= float(rows[2][1])
     file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
     found = [json.loads(line) for line in translated(capsys, run, file, file, "--nbest", "3", "--json")]
     assert [(each["file"], each["line"]) for each in found] == [(str(file), 1), (str(file), 2)] * 2
     del found[2:]
     assert [each["source"] for each in found] == [lines(home / "mine" / "raw" / "test.de")[0], ""]
-    assert [[t["text"] for t in each["translations"]] for each in found] == [[row[2] for row in rows[:3]], [""]]
+    assert [[t["text"] for t in each["translations"]] for each in found] == [[row[2] for row in rows[:3]], [""] * 3]
     of_fairseq = [line for line in lines(run / "generate" / "generate-test.txt") if line.startswith("H-0\t")]
     assert float(rows[0][1]) == pytest.approx(float(of_fairseq[0].split("\t")[1]), abs=2e-4)
     assert "--nbest 4: must be at most --beam, 3" in refused(capsys, "translate", run, file, "--nbest", "4", "--cpu")
+    said = "--max-len-b 0: the longest translation would have 0 units, must have 1 at least, as the shortest"
+    assert said in refused(capsys, "translate", run, file, "--max-len-b", "0", "--cpu")
 
 
 def test_translations_go_to_a_file_that_is_whole_or_not_there(run, home, capsys, tmp_path):
@@ -590,7 +592,7 @@ def test_samples_are_those_of_their_seed(run, home, translator, exported, capsys
     ):
         assert message in refused(capsys, "translate", run, file, *words, "--cpu")
     said = refused(capsys, "translate", exported, file, "--sampling", "--cpu")
-    assert "cannot search with sampling True, only with beam, lenpen, nbest" in said
+    assert "cannot search with --sampling, only with --beam, --lenpen, --nbest" in said
 
 
 def test_an_ensemble_of_a_model_with_itself_is_that_model(run, home, translator):
@@ -1151,8 +1153,8 @@ def test_an_exported_model_translates_raw_text_as_its_run_does(run, exported, tr
     file = write(home / "three.de", ["", *sentences[:2]])
     best = translated(capsys, exported, file)
     rows = [line.split("\t") for line in translated(capsys, exported, "--nbest", "3", "--scores", file)]
-    assert [row[0] for row in rows] == ["1", *["2"] * 3, *["3"] * 3]
-    assert [rows[i][2] for i in (0, 1, 4)] == best and float(rows[1][1]) >= float(rows[2][1]) >= float(rows[3][1])
+    assert [row[0] for row in rows] == [number for number in "123" for _ in range(3)]
+    assert [row[2] for row in rows[::3]] == best and float(rows[3][1]) >= float(rows[4][1]) >= float(rows[5][1])
     found = [json.loads(line) for line in translated(capsys, exported, file, "--json", "--beam", "2")]
     assert [each["source"] for each in found] == ["", *sentences[:2]]
     assert "ctranslate2, fp32" in repr(loaded) and "de to en" in repr(loaded)

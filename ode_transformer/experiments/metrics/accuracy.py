@@ -49,7 +49,8 @@ def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
 
 def read(path: str) -> tuple[list[str], list[str]]:
     """The classes and predicted classes that ``ode-transformer classify`` wrote; errors as :func:`columns`."""
-    golds, taken, _ = columns(path, 3, "a class, the predicted class and a probability, separated by tabs")
+    form = "a class, the predicted class and a probability, separated by tabs"
+    golds, taken, _ = columns(path, 3, f"{form}; ode-transformer glue score reads labels and predictions alone")
     return golds, taken
 
 

@@ -329,8 +329,9 @@ TITLES = {
     "tokenised": "tokenized BLEU (multi-bleu)",
     "compound_split": "  after compound splitting",
     "sacrebleu": "sacreBLEU (detokenized)",
+    "rouge": "ROUGE",
 }
-"""Of entries whose metric's label is too short where they are printed one below the other."""
+"""Of entries whose last metric's label says too little where they are printed one below the other."""
 
 
 def report(result: dict[str, Any]) -> str:

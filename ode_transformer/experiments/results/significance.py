@@ -221,7 +221,8 @@ def compare_files(
         lowercase: of files, ignore case.
 
     Raises:
-        OdeTransformerError: a file cannot be read, or has another number of lines; or there is no such test or metric.
+        OdeTransformerError: a file cannot be read, or has another number of lines, or more than a label in a line for a
+            metric of labels; or there is no such test or metric.
     """
     first = read_all(files[0])
     if any(re.match(r"H-\d+\t", line) for line in first):
@@ -232,6 +233,13 @@ def compare_files(
     sources = lines_of(source, len(first), files[0]) if source else ()
     examples = Examples(right, sources, labels=right[0], lang=target_lang, lowercase=lowercase)
     outputs = [(path, (lines_of(path, len(first), files[0]), examples)) for path in files]
+    if metric in METRICS and any("labels" in need for need in METRICS[metric].needs):
+        for path, lines in ((ref[0], right[0]), *((path, found) for path, (found, _) in outputs)):
+            if number := next((number for number, line in enumerate(lines, 1) if "\t" in line), None):
+                raise OdeTransformerError(
+                    f"{path}: line {number} has a tab, must be a label alone for --metric {metric}; cut -f 1 and -f 2 "
+                    "take labels and predictions of a file of ode-transformer glue validate"
+                )
     about = {"baseline": files[0], "seed": None, "precisions": {}}
     return about | tested({", ".join(ref): outputs}, metric or TRANSLATIONS_BY, test, samples)
 

@@ -21,6 +21,11 @@ Found = tuple[list[str], float]
 """A translation as its symbols, without the end, and its score: the log-probability / length ** lenpen."""
 
 
+def as_option(name: str) -> str:
+    """Return what commands call an option of a search."""
+    return f"--{name.replace('_', '-')}"
+
+
 @dataclass(frozen=True)
 class LayerStates:
     """The inputs of all layers of a model for a sentence, and the output of the last layer before the final norm.
@@ -74,7 +79,7 @@ class Search:
                 raise OdeTransformerError(f"{field.name} {value!r}: must be {what}")
         for name, least, most in (("beam", 1, MOST_HYPOTHESES), ("nbest", 1, MOST_HYPOTHESES), ("min_len", 0, 10**9)):
             if not least <= (value := getattr(self, name)) <= most:
-                raise OdeTransformerError(f"--{name.replace('_', '-')} {value}: must be from {least} to {most}")
+                raise OdeTransformerError(f"{as_option(name)} {value}: must be from {least} to {most}")
         if self.sampling_topk < -1:
             raise OdeTransformerError(f"--sampling-topk {self.sampling_topk}: must be 1 or more, or 0 or -1 for all")
         if not (0 <= self.sampling_topp <= 1 or self.sampling_topp == -1):
@@ -99,6 +104,11 @@ class Search:
             raise OdeTransformerError(f"{unknown[0]}: is no flag of a search, must be one of {', '.join(names)}")
         return replace(self, **{name: value for name, value in options.items() if value is not None})
 
+    def flag(self, name: str) -> str:
+        """Return an option with its value, as commands are given it."""
+        value = getattr(self, name)
+        return as_option(name) if value is True else f"{as_option(name)} {value}"
+
     def given(self) -> dict[str, Any]:
         """Return the options that have other values than fairseq's defaults."""
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
@@ -115,7 +125,11 @@ class Search:
         """
         most = min(int(self.max_len_a * source + self.max_len_b), longest - 1)
         if most < self.min_len:
-            raise OdeTransformerError(f"min_len {self.min_len}: must be {most} at most, the longest translation")
+            names = [name for name in ("max_len_a", "max_len_b", "min_len") if name in self.given()]
+            raise OdeTransformerError(
+                f"{', '.join(self.flag(name) for name in names) or 'the model'}: the longest translation would have "
+                f"{most} units, must have {self.min_len} at least, as the shortest"
+            )
         return most
 
     def __str__(self) -> str:
@@ -155,8 +169,8 @@ class Backend:
         """
         if lacking := [name for name in search.given() if name not in self.options]:
             raise OdeTransformerError(
-                f"{self.name}: cannot search with {lacking[0]} {getattr(search, lacking[0])}, only with "
-                f"{', '.join(self.options)}; translate with its run or bundle"
+                f"{self.name}: cannot search with {search.flag(lacking[0])}, only with "
+                f"{', '.join(map(as_option, self.options))}; translate with its run or bundle"
             )
         if search.sampling_topk > (size := len(self.symbols[1])):
             raise OdeTransformerError(

@@ -127,7 +127,7 @@ class Translator:
         progress: Callable[[int], Any] = lambda n: None,
         **search: Any,
     ) -> list[list[Hypothesis]]:
-        """The best ``nbest`` translations of each sentence, best first; an empty sentence has one, which is empty.
+        """The best ``nbest`` translations of each sentence, best first; those of an empty sentence are empty.
 
         Args:
             sentences: raw text.
@@ -165,7 +165,7 @@ class Translator:
                 file=sys.stderr,
             )
         progress(sum(not parts for parts in found.values()))
-        return [self._join(found[i]) for i in range(len(sentences))]
+        return [self._join(found[i]) or [Hypothesis("", 0.0, "")] * chosen.nbest for i in range(len(sentences))]
 
     def _prefix(self, prefix: str) -> list[str]:
         """The units of a prefix."""
@@ -233,8 +233,6 @@ class Translator:
 
     def _join(self, parts: list[list[Hypothesis]]) -> list[Hypothesis]:
         """The hypotheses of a sentence from those of its pieces: the best are joined, the second best, and so on."""
-        if not parts:
-            return [Hypothesis("", 0.0, "")]
         if len(parts) == 1:
             return parts[0]
         space = "" if is_unspaced(self.pipeline.target) else " "

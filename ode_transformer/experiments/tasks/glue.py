@@ -238,8 +238,8 @@ def _metrics(recipe: Recipe) -> list[str]:
     return reported[0] if reported else ["accuracy"]
 
 
-def write_scores(predictions: str | Path, metrics: Sequence[str], output: str | Path) -> None:
-    """Score the predictions of a development set, write the scores to a JSON file, and print them.
+def write_scores(predictions: str | Path, metrics: Sequence[str], output: str | Path | None = None) -> None:
+    """Score the predictions of a development set, print the scores, and write them to a JSON file if one is named.
 
     Args:
         predictions: the output of ode-transformer glue validate.
@@ -247,7 +247,8 @@ def write_scores(predictions: str | Path, metrics: Sequence[str], output: str | 
         output: the JSON file to write.
     """
     scores = glue.score(*glue.read(predictions), metrics)
-    write_json(output, scores)
+    if output:
+        write_json(output, scores)
     for metric in metrics:
         low, high = scores[metric]["interval"]
         print(f"{metric:<10}{scores[metric]['value']:.2f}  [{low:.2f}, {high:.2f}]")
