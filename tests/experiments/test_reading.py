@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+import re
 import shutil
 
 import pytest
@@ -13,7 +14,7 @@ from ode_transformer import paths
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.checkpoints.standalone import open_model
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes
+from ode_transformer.experiments import cli, recipes, records
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.metrics import squad as metric
 from ode_transformer.experiments.tasks import TASKS
@@ -271,16 +272,22 @@ def test_the_best_threshold_is_the_best_of_all():
     answers = {name: rng.choice(["", "b c", "d", "h", "z", *gold, *gold]) for name, gold in golds.items()}
     no_answer = {name: rng.gauss(1.0 - bool(gold), 1) for name, gold in golds.items()}
     scores = metric.take(golds, answers, "2.0", no_answer)
-    for name in ("exact_match", "f1"):
+    for best_name, name in metric.BEST.items():
 
         def at(threshold, name=name):
             left = {q: "" if no_answer[q] > threshold else answer for q, answer in answers.items()}
             return sum(getattr(one, name) for one in metric.compare(golds, left, "2.0").values()) / 0.6
 
         best = max(at(threshold) for threshold in [-99, *no_answer.values()])
-        assert scores[name]["value"] == pytest.approx(best)
-        assert at(scores[name]["threshold"]) == pytest.approx(best)
+        assert scores[best_name]["value"] == pytest.approx(best)
+        assert at(scores[best_name]["threshold"]) == pytest.approx(best)
         assert best > at(-99) + 5  # where all are left
+        assert scores[name]["value"] == pytest.approx(at(99)) != pytest.approx(best), "of the answers as they are"
+    for version, no_answer_ in (("2.0", None), ("1.1", no_answer)):
+        answerable = {name: gold or ["x"] for name, gold in golds.items()}
+        assert set(metric.take(answerable, answers, version, no_answer_)) == {"questions", "exact_match", "f1"}
+        with pytest.raises(OdeTransformerError, match="best_f1: needs the no-answer scores"):
+            metric.scored("best_f1", answerable, answers, version, no_answer_)
 
 
 # SQuAD: training, and the commands
@@ -345,7 +352,9 @@ def test_a_trained_model_answers(trained, data, tmp_path, capsys):
 
     words = ["squad", "score", str(tmp_path / "a"), "--data", str(data), "--output", str(tmp_path / "scores.json")]
     assert cli.main(words) == 0
-    assert "percent; SQuAD 2.0, 8 questions, best threshold" in capsys.readouterr().out
+    assert re.search(
+        r"best_f1 +[\d.]+   \(percent; SQuAD 2.0, 8 questions, best threshold -?\d", capsys.readouterr().out
+    )
     scores = json.loads((tmp_path / "scores.json").read_text())
     assert scores == metric.take(squad.golds(tree), predictions, "2.0", no_answer)
 
@@ -355,6 +364,9 @@ def test_a_trained_model_answers(trained, data, tmp_path, capsys):
     assert cli.main([*words, "--output-dir", str(tmp_path / "b")]) == 0
     left, _ = squad.read_answers(tmp_path / "b")
     assert sum(not text for text in left.values()) == 3
+    words = ["squad", "score", str(tmp_path / "b"), "--data", str(data), "--output", str(tmp_path / "left.json")]
+    assert cli.main(words) == 0
+    assert json.loads((tmp_path / "left.json").read_text())["f1"] == metric.take(squad.golds(tree), left, "2.0")["f1"]
 
 
 def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
@@ -378,6 +390,11 @@ def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
         (tmp_path / "data" / "valid.questions.json").write_text(json.dumps({**tree, **changed}))
         with pytest.raises(OdeTransformerError, match=message):
             squad.predict(checkpoint, tmp_path / "data", "valid", 32, True)
+    asked = [{**one, "answers": ["x"]} for one in tree["questions"]]
+    changed = json.dumps({**tree, "version": "1.1", "questions": asked})
+    (tmp_path / "data" / "valid.questions.json").write_text(changed)
+    with pytest.raises(OdeTransformerError, match=r"--threshold 0.5: .*data is SQuAD 1\.1, whose questions all have"):
+        squad.write_answers(checkpoint, tmp_path / "data", "valid", tmp_path / "x", threshold=0.5)
     state = torch.load(checkpoint, weights_only=True)
     state["model"]["span_head.bias"][:] = float("nan")
     torch.save(state, tmp_path / "nan.pt")
@@ -418,10 +435,16 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
     (folder / "predictions.json").write_text(json.dumps(answers))
     (folder / "no_answer.json").write_text(json.dumps(no_answer))
     task = TASKS["question_answering"]
-    its, lines = METRICS["f1"], task.outputs(recipe, tmp_path / "run", "valid")
+    its, lines = METRICS[task.metrics(recipe)[-1]], task.outputs(recipe, tmp_path / "run", "valid")
     outputs, examples = task.examples(recipe, lines, "valid", None)
     assert its.score(its.of_each(outputs, examples).sum(0)) == expected and examples.questions == ("2.0", golds)
-    assert metric.take(golds, answers, "2.0", no_answer)["f1"]["value"] == expected
+    scores = metric.take(golds, answers, "2.0", no_answer)
+    assert scores["best_f1"]["value"] == expected
+    # Where an earlier version had called these as the plain ones.
+    earlier = {"questions": scores["questions"], "exact_match": scores["best_exact"], "f1": scores["best_f1"]}
+    (tmp_path / "valid.json").write_text(json.dumps(earlier))
+    read = records.read_scores(tmp_path / "valid.json")
+    assert its.value(read) == expected and METRICS["f1"].value(read) is None
 
 
 # RACE

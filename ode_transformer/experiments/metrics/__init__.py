@@ -16,8 +16,8 @@ METRICS: dict[str, Metric] = {
     for metric in (
         *(*bleu.METRICS, comet.METRIC),
         Metric("endless", "endless translations", "sentences", digits=0),
-        *(perplexity.METRIC, accuracy.METRIC, squad.EXACT_MATCH, *rouge.METRICS),
-        *(gleu.METRIC, *m2.METRICS, errant.METRIC, glue.MATTHEWS, squad.F1, *glue.CORRELATIONS),
+        *(perplexity.METRIC, accuracy.METRIC, squad.EXACT_MATCH, squad.BEST_EXACT, *rouge.METRICS),
+        *(gleu.METRIC, *m2.METRICS, errant.METRIC, glue.MATTHEWS, squad.F1, squad.BEST_F1, *glue.CORRELATIONS),
     )
 }
 

@@ -1,9 +1,8 @@
 """Exact match and F1 of answers to SQuAD's questions, equal to the official scripts of versions 1.1 and 2.0.
 
 Answers are compared without case, punctuation, articles and surplus white space; F1 is that of their bags of words. Of
-several gold answers the best counts. In version 2.0 no answer is the empty one, and a question is taken to have none
-where its no-answer score is above a threshold: the value is that of the best threshold, as the official ``best_exact``
-and ``best_f1``.
+several gold answers the best counts. In version 2.0 no answer is the empty one. ``best_exact`` and ``best_f1`` leave
+unanswered what has a no-answer score above a threshold, the best one for each.
 """
 
 import json
@@ -17,6 +16,9 @@ from typing import Any, NamedTuple
 from ...errors import OdeTransformerError
 from . import glue
 from .metric import Examples, Metric, percent
+
+BEST = {"best_exact": "exact_match", "best_f1": "f1"}
+"""The metrics at their best threshold, and those that they are the best of."""
 
 
 class Compared(NamedTuple):
@@ -75,33 +77,34 @@ def scored(
     version: str,
     no_answer: Mapping[str, float] | None = None,
 ) -> tuple[list[float], float | None, str]:
-    """The score of each question, with unanswered those whose no-answer score is above the best threshold.
+    """The score of each question; of ``BEST``, unanswered are those whose no-answer score is above the best threshold.
 
-    Questions are taken in the order of their no-answer scores, those of one score in that of ``no_answer``. As in the
-    official script, the threshold is 0 where it is best to leave all of them, and an answer to a question that has none
-    counts 0 there even if it is only an article.
+    For that, questions are taken in the order of their no-answer scores, those of one in that of ``no_answer``. As in
+    the official script, the threshold is 0 where it is best to leave all of them, and an answer to a question that has
+    none counts 0 there even if it is only an article.
 
     Args:
-        metric: ``exact_match`` or ``f1``.
+        metric: ``exact_match`` or ``f1``, or one of ``BEST``.
         golds, answers, version: as those of :func:`compare`.
-        no_answer: of version 2.0, how much each question looks as if it had no answer; without it the answers count as
-            they are.
+        no_answer: of version 2.0, how much each question looks as if it had no answer; only ``BEST`` needs it.
 
     Returns:
         values from 0 to 1, in the order of ``golds``; the threshold, if there is one; and their signature.
 
     Raises:
-        OdeTransformerError: a question is not answered, or has no no-answer score.
+        OdeTransformerError: a question is not answered; or has no no-answer score, which the metric needs.
     """
     compared = compare(golds, answers, version)
     quoted = f"percent; SQuAD {version}, {len(compared)} questions"
-    if version != "2.0" or no_answer is None:
+    if metric not in BEST:
         return [getattr(one, metric) for one in compared.values()], None, quoted
+    if version != "2.0" or no_answer is None:
+        raise OdeTransformerError(f"metric {metric}: needs the no-answer scores of SQuAD 2.0")
     if missing := [name for name in compared if name not in no_answer]:
         raise OdeTransformerError(f"question {missing[0]}: has no no-answer score")
     order = sorted((name for name in no_answer if name in compared), key=lambda name: no_answer[name])
     left = {name: float(not one.answerable) for name, one in compared.items()}
-    taken = {n: getattr(one, metric) if one.answerable else float(not answers[n]) for n, one in compared.items()}
+    taken = {n: getattr(one, BEST[metric]) if one.answerable else float(not answers[n]) for n, one in compared.items()}
     score = best = sum(left.values())
     count, threshold = 0, 0.0
     for i, name in enumerate(order, 1):
@@ -121,11 +124,12 @@ def take(
     """Score answers; arguments and errors are those of :func:`scored`.
 
     Returns:
-        ``exact_match`` and ``f1``, each with ``value``, in percent, and ``signature``, with a threshold also
-        ``threshold``; and ``questions``, how many there are.
+        ``exact_match`` and ``f1`` of the answers as they are and, of version 2.0 with ``no_answer``, those of ``BEST``,
+        each with ``value``, in percent, and ``signature``, the latter also with ``threshold``; and ``questions``, how
+        many there are.
     """
     found: dict[str, Any] = {"questions": len(golds)}
-    for name in ("exact_match", "f1"):
+    for name in (*BEST.values(), *(BEST if version == "2.0" and no_answer is not None else ())):
         values, threshold, quoted = scored(name, golds, answers, version, no_answer)
         found[name] = {"value": 100 * sum(values) / len(values), "signature": quoted}
         if threshold is not None:
@@ -164,4 +168,6 @@ def _metric(name: str, label: str, needs: str) -> Metric:
 
 
 EXACT_MATCH = _metric("exact_match", "exact match", "questions")
+BEST_EXACT = _metric("best_exact", "best exact match", "questions")
 F1 = _metric("f1", "F1", "labels|questions")
+BEST_F1 = _metric("best_f1", "best F1", "questions")

@@ -12,6 +12,7 @@ from ...errors import OdeTransformerError
 from ...files import read_json
 from ...schema import count, lacks, one_of
 from ..metrics import METRICS
+from ..metrics.squad import BEST
 from ..recipes import PRECISIONS, Recipe, is_there
 
 _RUN = {
@@ -180,7 +181,13 @@ def check_record(found: Any, path: Path) -> dict[str, Any]:
     wrong = wrong or next(filter(None, (_odd_classes(name, one) for name, one in found["scores"].items())), "")
     if wrong:
         raise RecordError(f"{path}: is not what ode-transformer record writes: {wrong}")
-    return found
+    return found | {"scores": {test_set: _named(scores) for test_set, scores in found["scores"].items()}}
+
+
+def _named(scores: dict[str, Any]) -> dict[str, Any]:
+    """The scores of a test set by the names of today: those at SQuAD's best threshold had the names of plain ones."""
+    named = {old: new for new, old in BEST.items() if "threshold" in (scores.get(old) or {})}
+    return {named.get(name, name): entry for name, entry in scores.items()}
 
 
 def _odd_classes(test_set: str, scores: dict[str, Any]) -> str:
@@ -203,7 +210,7 @@ def read_scores(path: Path) -> dict[str, Any]:
     scores = read_json(path, RecordError)
     if wrong := lacks(scores, SCORES):
         raise RecordError(f"{path}: is not what ode-transformer score writes: {wrong}")
-    return scores
+    return _named(scores)
 
 
 def curve_points(training: Mapping[str, Any], key: str) -> list[tuple[int, float]]:

@@ -198,7 +198,15 @@ def write_answers(
         best: start and end positions tried per window, and answers kept per question.
         longest: the most symbols of an answer.
         threshold: leave answers empty whose no-answer score is above it, as for the server of SQuAD 2.0.
+
+    Raises:
+        CheckpointError, OdeTransformerError: as :func:`predict`; or there is a threshold, and every question has an
+            answer.
     """
+    if threshold is not None and questions(Path(data), subset)["version"] == "1.1":
+        raise OdeTransformerError(
+            f"--threshold {threshold}: {data} is SQuAD 1.1, whose questions all have answers; leave it out"
+        )
     found = predict(Path(checkpoint), Path(data), subset, batch_size, cpu, best, longest)
     if threshold is not None:
         left = {name: "" for name, score in found["no_answer"].items() if score > threshold}
@@ -243,8 +251,9 @@ def write_scores(folder: str | Path, data: str | Path, subset: str, output: str 
     predictions, no_answer = read_answers(Path(folder))
     scores = squad.take(golds(tree), predictions, tree["version"], no_answer)
     write_json(output, scores)
-    for name in ("exact_match", "f1"):
-        print(f"{name:<12}{scores[name]['value']:.2f}   ({scores[name]['signature']})")
+    for name in (name for name in scores if name != "questions"):
+        threshold = f" {scores[name]['threshold']:.4g}" if name in squad.BEST else ""
+        print(f"{name:<12}{scores[name]['value']:.2f}   ({scores[name]['signature']}{threshold})")
 
 
 def _answering(recipe: Recipe, run_dir: str, subset: str, where: Sequence[str]) -> Step:
@@ -274,12 +283,17 @@ def _examples(
     return lines, Examples(questions=(tree["version"], golds(tree)))
 
 
+def _metrics(recipe: Recipe) -> list[str]:
+    """Exact match and F1; of version 2.0 also the best ones, as papers print them and systems are compared."""
+    return [*squad.BEST.values(), *(squad.BEST if "--version 2.0" in recipe.data.prepare else ())]
+
+
 TASK = Task(
     name="question_answering",
     flags=lambda recipe: ["--task", "span_prediction"],
     evaluate=_answering,
     score=_scoring,
-    metrics=lambda recipe: ["exact_match", "f1"],
+    metrics=_metrics,
     outputs=_outputs,
     examples=_examples,
 )
