@@ -122,17 +122,16 @@ class Block(nn.Module):
             ValueError: it is a decoder's, and there is no output of an encoder.
         """
         source, incremental_state = None, context.incremental_state
+        if self.encoder_state is not None and context.source is None:
+            raise ValueError("TransEvolve's decoder needs the output of an encoder")
         state = self.state(x, None, context.padding_mask, incremental_state)
         if self.encoder_state is not None:
-            if context.source is None:
-                raise ValueError("TransEvolve's decoder needs the output of an encoder")
             source = self.encoder_state(x, context.source, context.source_padding_mask, incremental_state)
         if self.form == "paper" and x.size(0) > 1:
             state, source = (None if s is None else s.fitted() for s in (state, source))
+        recomputed = self.recomputed and incremental_state is None
         for i in range(len(self.feed_forward)):
-            x = passes.recompute(
-                self.recomputed, incremental_state, self._layer, i, x, state, source, incremental_state
-            )
+            x = passes.recompute(recomputed, self._layer, i, x, state, source, incremental_state)
         return self.layer_norm(x)
 
     def _layer(

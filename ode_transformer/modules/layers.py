@@ -165,7 +165,8 @@ class SplitLayer(nn.Module):
             The new state (T, B, C); what the integrator carries on besides the state, or None; the weights of
             cross-attention in its last evaluation, (B, T, S), or (H, B, T, S) for separate heads, or None.
         """
-        return recompute(self.recomputed, context.incremental_state, self.step, x, context, carried, h)
+        recomputed = self.recomputed and context.incremental_state is None
+        return recompute(recomputed, self.step, x, context, carried, h)
 
     def step(self, y: Tensor, context: Context, carried: Any, h: float) -> tuple[Tensor, Any, Optional[Tensor]]:
         """What ``forward`` returns, a step of size h from y.

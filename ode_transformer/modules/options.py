@@ -74,7 +74,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
         "euler",
         "the step of an encoder layer: a Runge-Kutta method (heun is the paper's RK2), polynet, a multistep scheme, or "
         "a method with momentum (nesterov, triple; published with --ode-function substeps)",
-        "ODE Transformer, Tables 1 and 7; nesterov, triple: YuriiFormer",
+        "ODE Transformer, Tables 1 and 7; nesterov, triple: YuriiFormer; euler-4: ours",
     )
     decoder_integrator: IntegratorName = option("euler", "the step of a decoder layer", "ODE Transformer, Table 5")
     coefficients: ChoiceEnum(COEFFICIENTS.choices()) = option(

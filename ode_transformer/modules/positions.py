@@ -159,18 +159,19 @@ class BlockPositions(PositionEncoder):
     with histories or multistep schemes between layers, only the layer itself sees it.
 
     Args:
-        cfg: the configuration, whose position encoder is ``sinusoidal`` or ``learned``.
+        cfg: the configuration.
+        learned: whether the encoding is a learned table; otherwise it is sinusoidal.
         sides: the stacks by name, encoder and decoder.
     """
 
-    def __init__(self, cfg: TransformerConfig, sides: Mapping[str, Any]):
+    def __init__(self, cfg: TransformerConfig, learned: bool, sides: Mapping[str, Any]):
         super().__init__()
         longest = {"encoder": cfg.max_source_positions, "decoder": cfg.max_target_positions}
         self.depths = {side: len(stack.layers) for side, stack in sides.items()}
         self.learned = nn.ModuleDict()
         self._sinusoids = {}  # not sub-modules: they belong to the stacks
         for side, stack in sides.items():
-            if cfg.position_encoder == "learned":
+            if learned:
                 size = (longest[side], getattr(cfg, side).embed_dim, stack.padding_idx)
                 tables = (PositionalEmbedding(*size, learned=True) for _ in range(self.depths[side] - 1))
                 self.learned[side] = nn.ModuleList(tables)
@@ -392,7 +393,7 @@ def _reset_biases(attention: nn.Module, projections: Sequence[str], rows: int) -
 
 
 def _block_positions(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
-    return BlockPositions(cfg, sides) if cfg.position_blocks == "all" else None
+    return BlockPositions(cfg, cfg.position_encoder == "learned", sides) if cfg.position_blocks == "all" else None
 
 
 def _bias_positions(cfg: TransformerConfig, sides: Mapping[str, Any]) -> PositionEncoder:

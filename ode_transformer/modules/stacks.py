@@ -17,7 +17,7 @@ from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
-from ..numerics.integrators import Learned
+from ..numerics.protocol import Learned
 from ..training import passes
 from .attention import relative_distances
 from .dropout import replace_dropout
@@ -125,7 +125,7 @@ class SplitStack(Velocities, nn.Module):
 class PlainEncoder(TransformerEncoderBase):
     """fairseq's Transformer encoder, whose pass has no question in it that the host must answer.
 
-    A subclass has the layers, and passes ``through`` them as in ``PlainDecoder``; the second result is not read.
+    A subclass has the layers, and a method ``through`` as in ``PlainDecoder``, whose second result is not read.
     """
 
     def forward(

@@ -3,7 +3,7 @@
 import functools
 import importlib.util
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,16 +14,16 @@ from ..errors import OdeTransformerError
 _VARIANTS = 64  # of the layers of a model: encoder's and decoder's, for some kinds of sizes each
 
 
-def recompute(asked: bool, incremental_state: Optional[dict], function: Callable, *args: Any) -> Any:
+def recompute(asked: bool, function: Callable, *args: Any) -> Any:
     """The result of a function; if asked, only its arguments are kept, and the backward pass calls it again.
 
-    With a cache of incremental decoding it is called once: a second call would append to the cache again.
+    It must not be asked with a cache of incremental decoding: a second call would append to the cache again.
 
     fairseq's checkpointing runs a backward pass within the backward pass. There distributed training receives the
     gradient of a parameter that layers share, such as a gate, once per layer, and stops. PyTorch's non-reentrant
     checkpointing has no such inner pass.
     """
-    if not asked or incremental_state is not None or not torch.is_grad_enabled():
+    if not (asked and torch.is_grad_enabled()):
         return function(*args)
     return checkpoint(function, *args, use_reentrant=False)
 

@@ -367,10 +367,12 @@ def test_every_family_can_be_frozen_by_name(arch):
     assert frozen and all("self_attn.q_proj" in name for name in frozen)
 
 
-def test_a_shared_matrix_is_frozen_by_any_of_its_names():
-    m = build_model(configure("macaron_tiny", {"freeze": "^decoder", "share-all-embeddings": True}), translation())
-    assert not m.encoder.embed_tokens.weight.requires_grad and not any(p.requires_grad for p in m.decoder.parameters())
-    assert any(p.requires_grad for p in m.encoder.layers.parameters())
+@pytest.mark.parametrize(("pattern", "frozen"), [("^decoder", False), ("^(?!encoder)", False), ("^encoder", True)])
+def test_a_shared_matrix_is_frozen_by_its_first_name_and_a_warning_names_the_others(pattern, frozen, caplog):
+    m = build_model(configure("macaron_tiny", {"freeze": pattern, "share-all-embeddings": True}), translation())
+    assert m.encoder.embed_tokens.weight.requires_grad != frozen
+    warned = "decoder.output_projection.weight is trained, because it is encoder.embed_tokens.weight" in caplog.text
+    assert warned != frozen
 
 
 def test_masks_are_drawn_anew_in_every_epoch(pairs):

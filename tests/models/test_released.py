@@ -8,9 +8,10 @@ import torch
 from fairseq import checkpoint_utils
 from omegaconf import OmegaConf
 
+from ode_transformer.config import PRESETS, resolve
 from ode_transformer.models import floater, macaron, ode
 from tests.helpers import task
-from tests.models.released import as_written, assert_logits, load
+from tests.models.released import as_written, assert_logits, built, load
 
 MODELS = {
     "macaron_prenorm": macaron.MacaronModel,
@@ -62,10 +63,31 @@ def test_a_file_of_the_released_code_gives_its_numbers(name, tmp_path):
     assert not norms, f"parameters without a counterpart: {list(norms)}"
 
     out = m.encoder(released["src_tokens"], return_all_hiddens=True)
-    states = [*out["encoder_out"], *out["encoder_states"][1:]]
+    ours, theirs = out["encoder_out"], [released["encoder_out"]]
+    if "encoder_states" in released:
+        ours, theirs = [*ours, *out["encoder_states"][1:]], [*theirs, *released["encoder_states"]]
     real = released["src_tokens"].t() != 1
-    for ours, expected in zip(states, [released["encoder_out"], *released.get("encoder_states", ())], strict=False):
-        torch.testing.assert_close(ours[real], expected[real], atol=1e-5, rtol=0)
+    for our, their in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(our[real], their[real], atol=1e-5, rtol=0)
 
     today = {**state, "args": None, "cfg": OmegaConf.to_container(cfg), "model": m.state_dict()}
     assert torch.equal(assert_logits(loaded(today, tmp_path)[0], released), logits)
+
+
+CHOICES = ("splitting", "integrator", "coefficients", "gate_sharing", "encoder_history", "decoder_history")
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        ("macaron_prenorm", "macaron_tiny"),
+        ("ode_rk2_learnable", "rk2_learnable"),
+        ("ode_rk2_standard", "rk2"),
+        ("pcformer_rk2_ema", "pcformer"),
+        ("floater", "floater_base"),
+    ],
+)
+def test_our_architectures_choose_the_methods_of_the_released_code(name, arch):
+    theirs, (_, config_class, preset) = built(name).cfg, PRESETS[arch]
+    ours = resolve(preset, config_class)
+    assert {choice: getattr(theirs, choice) for choice in CHOICES} == {choice: ours[choice] for choice in CHOICES}

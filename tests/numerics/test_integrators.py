@@ -75,6 +75,14 @@ def observed_order(errors):
     return (((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()).item()
 
 
+def test_euler_4_is_four_steps_of_eulers_method():
+    y = torch.linspace(0.1, 0.9, 5, dtype=torch.float64)
+    expected = y
+    for _ in range(4):
+        expected, _ = INTEGRATORS["euler"].step(logistic, expected, None, 1 / 4)
+    torch.testing.assert_close(INTEGRATORS["euler-4"].step(logistic, y)[0], expected, atol=1e-14, rtol=0)
+
+
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("name", TABLEAUX)
 def test_the_order_of_every_tableau(name, problem):
