@@ -79,6 +79,7 @@ def test_sentences_have_the_lengths_of_the_setting():
     assert sample["ntokens"] == (target != 1).sum() == lengths.sum()
     assert lengths.min() >= 3 and lengths.max() == 8 and target.max() < 50
     assert torch.equal(sample["net_input"]["prev_output_tokens"][0, 1:], target[0, :-1])
+    assert (sample["net_input"]["src_tokens"][:, -1] == 2).all()
 
 
 def test_batches_of_data_take_the_place_of_random_sentences(tmp_path):

@@ -219,6 +219,7 @@ def test_the_baseline_is_the_transformer_whatever_its_recipe_is_called():
     found = {"b/m": "macaron_tiny", "b/old": "transformer_wmt_en_de_macaron_v2", "b/t": "transformer_tiny"}
     found = {name: [{"command": f"fairseq-train x --arch {arch} --lr 1"}] for name, arch in found.items()}
     assert _first(found) == "b/t"
+    assert _first({**found, "b/transformer-base": found["b/m"]}) == "b/transformer-base"
     del found["b/t"]
     assert _first(found) == "b/m"
 

@@ -42,7 +42,7 @@ from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.classification import classify, read_numbers
 from ode_transformer.experiments.tasks.encoders import Encoder
 from ode_transformer.experiments.text.binarised import check_data
-from ode_transformer.files import sha256, write_lines, write_text
+from ode_transformer.files import sha256, write_json, write_lines, write_text
 from tests.helpers import FIXTURES, configure, refused, run_record, write_generated
 
 SOURCES = ["He go to school .", "They has a dog", "It is fine .", "a b c d e f"]
@@ -745,6 +745,13 @@ def test_systems_of_a_task_are_compared_by_its_metric(tmp_path, monkeypatch):
     assert found["metric"] == "accuracy" and values["imdb/transformer"]["p_value"] is None
     assert values["imdb/fullff-1"]["value"] > values["imdb/transformer"]["value"]
     assert values["imdb/fullff-1"]["p_value"] < 0.05
+    for signature, preferred in (("of another kind", False), (found["signature"], True)):
+        write_json(
+            tmp_path / recipes.default_run_dir(loaded["imdb/fullff-1"]) / "scores" / "test.json",
+            {"accuracy": {"value": 1.0, "signature": signature}},
+        )
+        values = significance.compare(systems[0], systems[1:], samples=100)["test_sets"]["imdb_test"]
+        assert (values["imdb/fullff-1"]["value"] == 1.0) == preferred
     other = tmp_path / recipes.default_run_dir(loaded["imdb/fullff-1"]) / "validate" / "test.tsv"
     other.write_text(other.read_text().replace("pos\t", "neg\t", 1))
     with pytest.raises(OdeTransformerError, match=r"must have the references of .* for imdb_test"):

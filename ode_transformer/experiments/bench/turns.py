@@ -201,7 +201,7 @@ def speed(baseline: Sequence[float], own: Sequence[float]) -> dict[str, Any]:
     Returns:
         The baseline's seconds divided by its own: ``median``, lower and upper ``quartiles``, and ``all``, sorted.
     """
-    ratios = np.sort(np.divide(baseline, own))
+    ratios = np.sort([theirs / its for theirs, its in zip(baseline, own, strict=True)])
     low, median, high = np.quantile(ratios, (0.25, 0.5, 0.75)).round(4).tolist()
     return {"median": median, "quartiles": [low, high], "all": ratios.round(4).tolist()}
 

@@ -190,14 +190,8 @@ def _classes(by_recipe: Records) -> Iterator[Table]:
             its = scores.get("accuracy") or {}
             if "report" not in its:
                 continue
-            head = [
-                "class",
-                "precision",
-                "recall",
-                "F1",
-                "examples",
-                *(f"taken for {label}" for label in its["classes"]),
-            ]
+            taken = (f"taken for {label}" for label in its["classes"])
+            head = ["class", "precision", "recall", "F1", "examples", *taken]
             rows = []
             for label, row in zip(its["classes"], its["confusion"], strict=True):
                 of_class = its["report"][label]
@@ -251,9 +245,11 @@ def _difference(row: Optional[Compared]) -> str:
 
 
 def _first(by_recipe: Records) -> str:
-    """The baseline if nobody names one: fairseq's own Transformer where it is among them."""
+    """The baseline if nobody names one: the first Transformer, by its name or by fairseq's architecture."""
+    named = [name for name in by_recipe if name.rpartition("/")[2].startswith("transformer")]
     stock = re.compile(r"--arch transformer(?!\w*macaron)")
-    return next((name for name, its in by_recipe.items() if stock.search(its[0]["command"])), next(iter(by_recipe)))
+    stocks = [name for name, its in by_recipe.items() if stock.search(its[0]["command"])]
+    return [*named, *stocks, *by_recipe][0]
 
 
 def _curves(by_recipe: Records, kind: str) -> Part:

@@ -15,7 +15,7 @@ from ...errors import OdeTransformerError
 from ...files import sha256, write_json
 from .. import recipes, records
 from ..arguments import output_file, take_arguments
-from ..metrics import METRICS, Examples
+from ..metrics import METRICS, Examples, Metric
 from ..metrics.resampling import TESTS, bootstrap, interval, p_value
 from ..metrics.scoring import is_endless
 from ..tasks import TASKS
@@ -68,6 +68,8 @@ class System(NamedTuple):
     def read(self, test_set: str) -> Outputs:
         """The outputs of a test set, and the examples that they are of."""
         examples, folder = TASKS[self.recipe.task].examples, None if self.record else self.folder
+        if examples is None:
+            raise OdeTransformerError(f"{self.name}: the task {self.recipe.task} keeps no outputs")
         return examples(self.recipe, self.outputs(test_set), self.subset(test_set), folder)
 
     def precision(self) -> str:
@@ -180,6 +182,7 @@ def compare(
     everyone, recipe = (baseline, *systems), baseline.recipe
     if TASKS[recipe.task].examples is None:
         raise OdeTransformerError(f"{baseline.name}: runs of the task {recipe.task} cannot be compared")
+    its = _metric(metric or TASKS[recipe.task].metrics(recipe)[-1], test, [one.name for one in everyone])
     for other in systems:
         if not comparable(baseline, other):
             raise OdeTransformerError(
@@ -188,8 +191,7 @@ def compare(
     about = {"baseline": baseline.name, "seed": recipe.trained_seed}
     about["precisions"] = {one.name: one.precision() for one in everyone}
     sets = {test_set: [(one.name, one.read(test_set)) for one in everyone] for test_set in recipe.subsets.values()}
-    found = tested(sets, metric or TASKS[recipe.task].metrics(recipe)[-1], test, samples)
-    its = METRICS[found["metric"]]
+    found = tested(sets, its, test, samples, recipe.task == "translation")
     for test_set, values in found["test_sets"].items():
         for one in everyone:  # a run's own value is preferred, as of GLEU, which is drawn at random
             scores = one.scores(test_set)
@@ -212,19 +214,19 @@ def compare_files(
 
     Args:
         files: of plain text, or of labels, an output in each line.
-        ref: of files, the references; may be repeated.
+        ref: the references, where systems are files of plain text or labels, a line for each output; may be repeated.
         test: approximate randomization, or paired bootstrap.
         samples: resamplings, or trials.
         metric: what to compare by (default: the task's main one; translations and files: sacrebleu).
-        source: of files, what was translated, for --metric comet.
-        target_lang: of files, the language, for the tokenization of zh, ja and ko.
-        lowercase: of files, ignore case.
+        source: with --ref, what was translated, for --metric comet.
+        target_lang: with --ref, the language, for the tokenization of zh, ja and ko.
+        lowercase: with --ref, ignore case.
 
     Raises:
         OdeTransformerError: a file cannot be read, or has another number of lines, or more than a label in a line for a
             metric of labels; or there is no such test or metric.
     """
-    first = read_all(files[0])
+    its, first = _metric(metric or TRANSLATIONS_BY, test, files), read_all(files[0])
     if any(re.match(r"H-\d+\t", line) for line in first):
         raise OdeTransformerError(
             f"{files[0]}: is an output of fairseq-generate, must be text, a sentence in each line"
@@ -233,71 +235,83 @@ def compare_files(
     sources = lines_of(source, len(first), files[0]) if source else ()
     examples = Examples(right, sources, labels=right[0], lang=target_lang, lowercase=lowercase)
     outputs = [(path, (lines_of(path, len(first), files[0]), examples)) for path in files]
-    if metric in METRICS and any("labels" in need for need in METRICS[metric].needs):
+    if not its.fits(examples):
+        raise OdeTransformerError(f"--metric {its.name}: needs {its.needed}" + "; give --source" * (not source))
+    if any("labels" in need for need in its.needs):
         for path, lines in ((ref[0], right[0]), *((path, found) for path, (found, _) in outputs)):
             if number := next((number for number, line in enumerate(lines, 1) if "\t" in line), None):
                 raise OdeTransformerError(
-                    f"{path}: line {number} has a tab, must be a label alone for --metric {metric}; cut -f 1 and -f 2 "
-                    "take labels and predictions of a file of ode-transformer glue validate"
+                    f"{path}: line {number} has a tab, must be a label alone for --metric {its.name}; cut -f 1 and "
+                    "-f 2 take labels and predictions of a file of ode-transformer glue validate"
                 )
     about = {"baseline": files[0], "seed": None, "precisions": {}}
-    return about | tested({", ".join(ref): outputs}, metric or TRANSLATIONS_BY, test, samples)
+    return about | tested({", ".join(ref): outputs}, its, test, samples)
 
 
-def tested(sets: Mapping[str, Sequence[tuple[str, Outputs]]], metric: str, test: str, samples: int) -> dict[str, Any]:
+def _metric(name: str, test: str, systems: Sequence[str]) -> Metric:
+    """The metric of that name, once what is asked for is found to be possible, before anything is read or scored."""
+    if test not in TESTS:
+        raise OdeTransformerError(f"--test {test}: must be one of {', '.join(TESTS)}")
+    if name not in METRICS or METRICS[name].statistics is None:
+        known = ", ".join(one.name for one in METRICS.values() if one.statistics)
+        raise OdeTransformerError(f"--metric {name}: must be one of {known}")
+    if twice := [system for system in systems if systems.count(system) > 1]:
+        raise OdeTransformerError(f"{twice[0]}: must be given once")
+    return METRICS[name]
+
+
+def tested(
+    sets: Mapping[str, Sequence[tuple[str, Outputs]]], metric: Metric, test: str, samples: int, ends: bool = False
+) -> dict[str, Any]:
     """Test whether systems differ from the first one.
 
     Args:
         sets: for each test set the systems, and what they made of it.
         metric, test, samples: as those of :func:`compare`.
+        ends: whether to count endless outputs.
 
     Returns:
         ``test``, ``samples``, ``metric``, ``signature``, ``two_sided``, true, ``versions``, and in ``test_sets``, for
         each that has what the metric needs and each system, the metric's value, under its key; its 95 percent
         ``interval``; ``p_value``, two-sided, and the ``interval_of_difference`` from the first; both are None for the
-        first. A score that is not a number has no p. Of translations also ``endless``, the number of sentences whose
+        first. A score that is not a number has no p. With ``ends`` also ``endless``, the number of sentences whose
         translation is endless in the system or in the first, and ``difference_without``, by how much the system's score
         is higher on all other sentences.
 
     Raises:
-        OdeTransformerError: there is no such test or metric, no test set has what it needs, systems were given twice
-            or have other references.
+        OdeTransformerError: no test set has what the metric needs, or systems have other references.
     """
     import numpy as np
 
-    if test not in TESTS:
-        raise OdeTransformerError(f"--test {test}: must be one of {', '.join(TESTS)}")
-    if metric not in METRICS or METRICS[metric].statistics is None:
-        known = ", ".join(one.name for one in METRICS.values() if one.statistics)
-        raise OdeTransformerError(f"--metric {metric}: must be one of {known}")
-    its, signature, found = METRICS[metric], "", {}
+    signature, found = "", {}
     for test_set, systems in sets.items():
         (first, (lines, examples)), *_ = systems
-        if not its.fits(examples):
+        if not metric.fits(examples):
             continue
-        values = found[test_set] = {}
-        for name, (outputs, others) in systems:
-            if name in values:
-                raise OdeTransformerError(f"{name}: must be given once")
+        for name, (_, others) in systems:
             if _right(others) != _right(examples):
                 raise OdeTransformerError(f"{name}: must have the references of {first} for {test_set}")
-            ours = its.of_each(outputs, others)
-            scores = bootstrap(ours, its.score)
-            values[name] = {its.key: float(its.score(ours.sum(0))), "interval": interval(scores)}
+        values = found[test_set] = {}
+        for name, (outputs, others) in systems:
+            ours = metric.of_each(outputs, others)
+            scores = bootstrap(ours, metric.score)
+            values[name] = {metric.key: float(metric.score(ours.sum(0))), "interval": interval(scores)}
             if name == first:
-                theirs, before, signature = ours, scores, its.quoted(lines, examples)
+                theirs, before, signature = ours, scores, metric.quoted(lines, examples)
                 values[name] |= {"p_value": None, "interval_of_difference": None}
                 continue
-            values[name]["p_value"] = p_value(theirs, ours, its.score, test, samples)
+            values[name]["p_value"] = p_value(theirs, ours, metric.score, test, samples)
             values[name]["interval_of_difference"] = interval(scores - before)
-            if examples.lang and examples.references:
+            if ends:
                 texts = zip(lines, outputs, examples.references[0], strict=True)
-                ends = np.array([not (is_endless(a, right) or is_endless(b, right)) for a, b, right in texts])
-                without = its.score(ours[ends].sum(0)) - its.score(theirs[ends].sum(0))
-                values[name] |= {"endless": int((~ends).sum()), "difference_without": float(without)}
+                kept = np.array([not (is_endless(a, right) or is_endless(b, right)) for a, b, right in texts])
+                without = metric.score(ours[kept].sum(0)) - metric.score(theirs[kept].sum(0))
+                values[name] |= {"endless": int((~kept).sum()), "difference_without": float(without)}
     if not found:
-        raise OdeTransformerError(f"--metric {metric}: needs {its.needed}, which no test set has: {', '.join(sets)}")
-    about = {"test": test, "samples": samples, "metric": metric, "signature": signature, "two_sided": True}
+        raise OdeTransformerError(
+            f"--metric {metric.name}: needs {metric.needed}, which no test set has: {', '.join(sets)}"
+        )
+    about = {"test": test, "samples": samples, "metric": metric.name, "signature": signature, "two_sided": True}
     return about | {"versions": machine.versions(), "test_sets": found}
 
 

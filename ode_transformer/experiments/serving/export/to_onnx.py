@@ -92,7 +92,8 @@ class Caches:
 
     def take(self, names: list[str], state: Optional[dict[str, dict[str, Any]]] = None) -> list[Tensor]:
         """The tensors with these names in a state, by default that of the example."""
-        return [(state or self.state)[key][part] for key, part in map(self.names.get, names)]
+        state = self.state if state is None else state
+        return [state[key][part] for key, part in map(self.names.get, names)]
 
     def axes(self, names: list[str]) -> list[int]:
         """The axes of the positions: the third of (B, H, S, d), the second of (B, S)."""

@@ -44,8 +44,11 @@ def export(
 
     Args:
         path: the model, as for :func:`.finding.find`.
-        format, output, quantization: as those of :func:`write`, which is what it returns.
+        format, output, quantization: as those of :func:`write`.
         data: the folder of binarized data, if the data are neither where the run had them nor beside the checkpoint.
+
+    Returns:
+        As :func:`write`.
 
     Raises:
         OdeTransformerError: the model cannot be found or opened, its data are of other languages, or as :func:`write`.
