@@ -170,8 +170,8 @@ def take_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any]
         parser: the parser.
         function: the function, or class.
         first: the parameters that are no options.
-        more: by parameter, further options of ``add_argument``, ``option``, a list of names of the option that is not
-            called as the parameter is, or None for no argument.
+        more: by parameter, further options of ``add_argument``; ``option``: the option's names, if they are not the
+            parameter's; or None, for no argument.
     """
     about = _described(getattr(function, "func", function))
     for name, parameter in inspect.signature(function).parameters.items():
@@ -204,7 +204,7 @@ def _described(function: Callable[..., Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     block = re.search(r"^Args:\n((?: .*\n|\n(?= ))*)", f"{inspect.getdoc(function)}\n", re.M)
     for names, text in re.findall(r"^    (\w[\w, ]*): (.*(?:\n {5,}.*)*)", block[1] if block else "", re.M):
-        found |= dict.fromkeys(names.split(", "), " ".join(text.replace("``", "").rstrip(".").split()))
+        found |= dict.fromkeys(names.split(", "), " ".join(text.replace("``", "`").rstrip(".").split()))
     return found
 
 

@@ -21,7 +21,7 @@ import yaml
 from fairseq import checkpoint_utils, options
 from fairseq_cli import preprocess, train
 
-from ode_transformer import checkpoints, processors
+from ode_transformer import checkpoints, files, processors
 from ode_transformer.experiments import cli, recipes, records
 from ode_transformer.experiments.records import RunError
 from ode_transformer.experiments.runs import command_lines, gpu_suite, processes, runner, schedule, training
@@ -544,6 +544,8 @@ def test_a_dry_run_prints_what_would_be_run(capsys):
     assert "runs/floater/wmt14-en-de/floater-base.seed-3/record.json" in lines[-1]
     assert run("ode/wmt14-en-de/rk2", "--devices", 8, "--seed", 1, "--dry-run") == 0
     assert "--distributed-world-size 8 --update-freq 2" in capsys.readouterr().out
+    assert run("ode/wmt14-en-de/rk2", "--run-dir", "", "--dry-run") == 0
+    assert "--save-dir runs/ode/wmt14-en-de/rk2 " in capsys.readouterr().out
 
 
 def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, tmp_path):
@@ -558,7 +560,6 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, t
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("multi30k",), "the nearest are: "),
         (("multi30k-full/macaron-tiny", "--devices", "3", "--dry-run"), "[1, 2]"),
         (
             ("multi30k-full/macaron-tiny", "--cpu", "--dry-run", "--", "--sparkle", "3"),
@@ -701,6 +702,25 @@ def test_the_gpu_suite_says_what_it_would_run(capsys):
     assert lines[-1].startswith("python -m ode_transformer run ptb/rk2-unit-2-released --seed 3 --run-dir ")
 
 
+def test_the_gpu_suite_prepares_no_data_of_what_is_done(tmp_path, monkeypatch):
+    executed = []
+    monkeypatch.setattr(runner, "execute", executed.append)
+    suite = gpu_suite.Suite(systems=["multi30k-full/rk2-tiny"], runs=tmp_path, out=tmp_path)
+    files.write_text(suite.trainings[0].record, "")
+    suite.train()
+    assert not executed
+
+
+def test_the_gpu_suite_reads_recipes_before_it_measures_and_paths_from_the_users_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(gpu_suite.Suite, "timed", lambda *_: pytest.fail("something was timed"))
+    words = ["gpu-suite", "--cpu", "--runs", "a", "--out", "b", "--systems"]
+    assert cli.main([*words, "multi30k-full/rk2-tiny", "nothing/tiny"]) == 1
+    assert "no recipe 'nothing/tiny'" in capsys.readouterr().err and not list(tmp_path.iterdir())
+    assert cli.main([*words, "multi30k-full/rk2-tiny", "--dry-run"]) == 0
+    assert f"--run-dir {tmp_path}/a/multi30k-full.rk2-tiny.bf16 " in capsys.readouterr().out
+
+
 @pytest.mark.full
 def test_the_gpu_suite_rehearsed_on_a_cpu(recipe, tmp_path, capsys):
     broken = tmp_path / "broken.yaml"
@@ -792,7 +812,7 @@ def test_runs_on_a_cpu_share_the_cores_and_a_run_of_another_is_not_begun(monkeyp
 
 
 def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch):
-    suite, asked = gpu_suite.Suite(out=tmp_path), []
+    suite, asked = gpu_suite.Suite(out=tmp_path, systems=["ptb/rk2-1"]), []
 
     def timed(words, seconds, output):
         asked.append(words)

@@ -117,7 +117,7 @@ def test_a_command_has_the_arguments_of_its_function(capsys):
     args.run(args)
     assert capsys.readouterr().out == f"{(Path('m'), Path('d'), [2, 3], 0.5, True, None)}\n"
     said = " ".join(parser.format_help().split())
-    assert "--folder DIR where it is" in said and "that of x, 100%" in said and "(default: 0.5)" in said
+    assert "--folder DIR where it is" in said and "that of `x`, 100%" in said and "(default: 0.5)" in said
     for words in (["m", "--sizes", "2"], ["m", "--folder", "d", "--sizes", "0"]):
         with pytest.raises(SystemExit):
             parser.parse_args(words)

@@ -13,6 +13,7 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.text import corpus
 from tests.helpers import refused
@@ -151,6 +152,12 @@ def test_bytes_do_not_depend_on_the_hash_seed(tmp_path):
         for side, language in enumerate(("de", "en")):
             expected = "".join(f"{sentence[side]}\n" for sentence in split).encode()
             assert (tmp_path / f"{name}.{language}").read_bytes() == expected
+
+
+@pytest.mark.parametrize(("name", "value"), [("seed", -1), ("train", 0), ("valid", -1), ("test", 0)])
+def test_numbers_of_the_corpus_that_are_too_small_are_named(name, value):
+    with pytest.raises(OdeTransformerError, match=f"--{name} {value}: must be"):
+        corpus.generate_sentences(**{"train": 9, "valid": 1, "test": 1, name: value})
 
 
 def test_the_command_lists_its_files_and_reports_errors(tmp_path, capsys):

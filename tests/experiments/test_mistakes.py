@@ -115,6 +115,9 @@ def test_damaged_data_are_not_read(recipe, tmp_path, monkeypatch, capsys):
         (["run", "quickstart/macaron-tiny", "--cpu", "--", "--update-freq=2"], "--update-freq: is set by train.batch"),
         (["run", "quickstart/macaron-tiny", "--cpu", "--", "--seed=5"], "-- --seed: is set by --seed, before the --"),
         (["recipe", "show", "quickstart"], r"name one of its rows, as quickstart/ROW: transformer-tiny"),
+        (["recipe", "show", "multi30k-short/macaron-tin"], "no row 'macaron-tin'; there are: transformer-tiny"),
+        (["recipe", "show", "multi30k-shrot/macaron-tiny"], "; the nearest are: multi30k-short/macaron-tiny, "),
+        (["recipe", "show", "multi30k"], "; the nearest are: multi30k-base, "),
         (["table", "quickstart", "--results", "none"], "--results none: no such folder"),
     ],
 )

@@ -59,9 +59,10 @@ def test_programs_that_run_when_the_time_is_over_are_ended_and_no_others_begun(n
     assert programs["short"].told == [] and programs["long"].told == ["to end", "waited for"]
 
 
+@pytest.mark.parametrize("resumable", [True, False])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_what_interrupts_programs_ends_them(now, number, capsys):
-    """The last of them, too, of which nobody knows yet."""
+def test_what_interrupts_programs_ends_them(now, number, resumable, capsys):
+    """The last of them, too, of which nobody knows yet; that the same command goes on is said once, if it does."""
     programs = []
 
     def start(job, place):
@@ -72,9 +73,10 @@ def test_what_interrupts_programs_ends_them(now, number, capsys):
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
     try:
-        with pytest.raises((KeyboardInterrupt, SystemExit)), processes.terminable():
+        stopped = pytest.raises((KeyboardInterrupt, SystemExit))
+        with stopped, processes.terminable(resumable), processes.terminable(resumable=True):  # as a step that runs
             processes.side_by_side("ab", 2, start, lambda *_: None)
     finally:
         signal.signal(signal.SIGINT, before)
     assert [program.told for program in programs] == [["to end", "waited for"]] * 2
-    assert "the same command does the rest" in capsys.readouterr().err
+    assert capsys.readouterr().err.count("the same command does the rest") == resumable

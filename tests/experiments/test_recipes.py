@@ -43,10 +43,20 @@ REST = [pytest.param(name, marks=pytest.mark.full) for name in NAMES if name not
 
 
 @pytest.mark.parametrize("name", [*KINDS.values(), *REST])
-def test_a_recipe_is_what_fairseq_understands(name):
+def test_a_recipe_is_what_fairseq_understands(name, monkeypatch):
     recipe = loaded(name)
     steps = runner.steps(recipe, Place())
     command_lines.check(steps)
+    monkeypatch.chdir(ROOT)
+    for step in {step.name: step for step in steps if step.command[0] in command_lines.PARSERS}.values():
+        args = command_lines.parsed(step.words)
+        if step.name == "train":
+            assert args.arch == recipe.train.arch
+        elif step.name == "generate":
+            assert (args.beam, args.lenpen) == (recipe.generate.beam, recipe.generate.lenpen)
+            assert args.gen_subset == step.part
+        else:
+            assert args.valid_subset == step.part and (args.max_tokens or args.batch_size)
     assert (ROOT / steps[0].command[0]).is_file()
     kept = recipe.train.flags.get("keep-last-epochs", -1)
     assert not recipe.average.last_epochs or kept == -1 or kept >= recipe.average.last_epochs
@@ -404,6 +414,7 @@ def load(tmp_path, tree, **which):
             r"train\.flags\.update-freq: is set by train\.batches",
         ),
         (lambda t: t["average"].update(best=1), r"average needs one of last_epochs, last_updates, best"),
+        (lambda t: t["train"].update(batches=0), r"train\.batches must be at least 1 and at most 100000, got 0"),
         (lambda t: t["train"].update(batches=99_999_999_999), r"train\.batches must be at least 1 and at most 100000"),
         (lambda t: t["train"].update(start={"recipe": "a", "checkpoint": "../x.pt"}), r"start\.checkpoint"),
         (lambda t: t["generate"].update(subsets={"../test": "t"}), r"subsets '\.\./test'"),

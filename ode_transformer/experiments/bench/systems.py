@@ -65,7 +65,7 @@ class Setting:
         what: ``training`` or ``decoding``.
         sentences: sentences per batch.
         tokens: tokens of the longest sentence.
-        shortest: tokens of the shortest sentence, or 0: all are as long as the longest.
+        shortest: tokens of the shortest sentence (default: 0, all are as long as the longest).
         symbols: vocabulary size, including four special symbols.
         beam: beam size.
         rounds: timed rounds.

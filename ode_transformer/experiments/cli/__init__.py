@@ -157,8 +157,8 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
         if name == chosen:
             module = _module(command.module)
             getattr(module, command.arguments)(sub)
-            if run := getattr(module, command.run, None):
-                sub.set_defaults(run=run)
+            if not sub.get_default("run"):
+                sub.set_defaults(run=getattr(module, command.run, None))
     return top
 
 

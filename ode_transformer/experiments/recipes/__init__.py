@@ -118,7 +118,7 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
     tree["user_dir"] = tree.get("user_dir") or plugins.current()
     tree |= {"given": given, "scale": scale, "seed": seed}
     recipe = build(Recipe, {"name": title, **tree}, str(path), "")
-    for wrong in _wrong(recipe):
+    if wrong := next(_wrong(recipe), ""):
         raise RecipeError(f"{path}: {wrong}")
     if start := recipe.train.start:
         named = start.recipe if "/" in start.recipe else f"{given.rpartition('/')[0]}/{start.recipe}"
@@ -138,7 +138,7 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
 
 
 def _wrong(recipe: Recipe) -> Iterator[str]:
-    """What is wrong with a recipe; what comes later may rely on what came before."""
+    """What is wrong with a recipe. Only the first may be asked for: later checks rely on what earlier ones let pass."""
     train, score, search, average = recipe.train, recipe.score, recipe.search, recipe.average.wanted
 
     def others(option: str, values: Iterable[Any], valid: Collection[Any]) -> Iterator[str]:
@@ -231,5 +231,7 @@ def variant_seed(recipe: Recipe) -> Optional[int]:
 
 def add_variant(parser: argparse.ArgumentParser) -> None:
     """The flags that say which run of a recipe is meant."""
-    parser.add_argument("--scale", type=str.lower, choices=SCALES, default="full", help="small: a rehearsal")
+    parser.add_argument(
+        "--scale", type=str.lower, choices=SCALES, default="full", help="small: a rehearsal (default: full)"
+    )
     parser.add_argument("--seed", metavar="N", type=int, help="seed of training (default: the recipe's)")

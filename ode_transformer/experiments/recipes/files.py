@@ -90,8 +90,7 @@ def find(name: str) -> tuple[Path, str, str]:
     for path, row in ((CONFIGS / f"{name}.yaml", ""), (CONFIGS / f"{group}.yaml", last)):
         if path.is_file() and not path.name.startswith("_"):
             return path, name, row
-    there = names()
-    near = [other for other in there if other.startswith(name)] or difflib.get_close_matches(name, there, 5, 0.4)
+    near = [other for other in groups() if other.startswith(name)] or difflib.get_close_matches(name, names(), 5, 0.4)
     nearest = f"; the nearest are: {', '.join(near)}" if near else ""
     raise RecipeError(
         f"no recipe {name!r} in {CONFIGS.name}/{nearest}. `ode-transformer recipe list` prints all; a recipe of your "

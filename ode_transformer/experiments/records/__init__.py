@@ -114,7 +114,6 @@ def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> No
     Raises:
         OtherRunError: it is of another one.
     """
-
     both = ((run["recipe"], run["scale"]), (recipe.name, recipe.scale))
     trained, asked = (f"{name} --scale small" if scale == "small" else name for name, scale in both)
     if trained != asked:

@@ -10,12 +10,13 @@ from .. import recipes
 from ..arguments import Once, call, output_file, take_arguments
 from . import checkpoints, recording, training
 
+RUN_DIR = {"type": str}  # not Path, for which an empty one, the default, would be the current folder
 SEEDS = {"type": int, "nargs": "+", "default": [], "action": Once, "metavar": "N"}
 
 
 def _take_recipe(parser: argparse.ArgumentParser, function: Callable, **more: Any) -> None:
     """Let a command call a function of a recipe's run, with the arguments that its docstring explains."""
-    more = {"name": {"metavar": "RECIPE"}, "scale": None, "seed": None, "flags": None} | more
+    more = {"name": {"metavar": "RECIPE"}, "scale": None, "seed": None, "flags": None, "run_dir": RUN_DIR} | more
     take_arguments(parser, function, "name", **more)
     recipes.add_variant(parser)
     call(parser, function)
@@ -24,7 +25,8 @@ def _take_recipe(parser: argparse.ArgumentParser, function: Callable, **more: An
 def _take_runs(parser: argparse.ArgumentParser, function: Callable, first: str, /, **more: Any) -> None:
     """Let a command call a function of runs, with the options that say where they train."""
     scale = {"type": str.lower, "choices": recipes.SCALES}
-    take_arguments(parser, function, first, **{"scale": scale, "seeds": SEEDS, "flags": None, "place": None} | more)
+    usual = {"scale": scale, "seeds": SEEDS, "flags": None, "place": None, "run_dir": RUN_DIR}
+    take_arguments(parser, function, first, **usual | more)
     others = dict.fromkeys(("recipe", "trains", "jobs", "precision", "flags", "dry_run"))
     take_arguments(parser, training.place_here, **others)
     precisions = parser.add_mutually_exclusive_group()

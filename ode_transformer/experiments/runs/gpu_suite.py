@@ -8,7 +8,6 @@ budget on Multi30k. It needs no network, but the data: prepared in ``data-bin``,
 
 import argparse
 import contextlib
-import functools
 import os
 import re
 import shlex
@@ -75,13 +74,13 @@ class Suite:
     flags: Sequence[str] = ()
 
     def __post_init__(self):
-        """Begin."""
+        """Begin; all recipes are read now, so that an unknown one is named before anything else is done."""
         self.ends, self.failed = time.monotonic() + 60 * self.minutes, False
         self.results = (self.out or ROOT / "results" / "gpu").absolute()
+        self.trainings = self._trainings()
 
-    @functools.cached_property
-    def trainings(self) -> list[Run]:
-        """The runs of all systems, with a folder and a record each.
+    def _trainings(self) -> list[Run]:
+        """Return the runs of all systems, with a folder and a record each.
 
         A record is NAME.json, with seed and precision before the suffix where they are not usual. fairseq takes
         ``--bf16`` with its own models for a TPU, so that these are left out.
@@ -172,7 +171,7 @@ class Suite:
         if not self.cpu and training.gpu_count() == 0:
             raise RunError("no GPU is there; rehearse with --cpu")
         self.results.mkdir(parents=True, exist_ok=True)
-        with contextlib.chdir(ROOT), processes.terminable():
+        with contextlib.chdir(ROOT), processes.terminable(resumable=True):
             self.check()
             self.contest()
             self.train()

@@ -46,21 +46,26 @@ def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str
     Raises:
         OdeTransformerError: a value is not a number, or is not positive.
     """
+
+    def number(flag: str) -> float:
+        try:
+            value = float(chosen[flag])
+        except ValueError:
+            value = 0.0
+        if not 0 < value < math.inf:
+            raise OdeTransformerError(f"--values {flag} {chosen[flag]}: must be a positive number")
+        return value
+
     if not (before := row.get("total-num-update")):
         return {}
-    given = {}
-    for flag in {"total-num-update", "batch-size", "max-epoch"} & chosen.keys():
-        try:
-            given[flag] = float(chosen[flag])
-        except ValueError:
-            given[flag] = 0.0
-        if not 0 < given[flag] < math.inf:
-            raise OdeTransformerError(f"--values {flag} {chosen[flag]}: must be a positive number")
-    total = given.get("total-num-update", before)
-    if "total-num-update" not in given and row.get("max-epoch"):  # else it is so many updates, whatever their size
-        if row.get("batch-size"):
-            total *= row["batch-size"] / given.get("batch-size", row["batch-size"])
-        total *= given.get("max-epoch", row["max-epoch"]) / row["max-epoch"]
+    total = before
+    if "total-num-update" in chosen:
+        total = number("total-num-update")
+    elif row.get("max-epoch"):  # else a row trains for so many updates, whatever their size
+        if "batch-size" in chosen and row.get("batch-size"):
+            total = total * row["batch-size"] / number("batch-size")
+        if "max-epoch" in chosen:
+            total = total * number("max-epoch") / row["max-epoch"]
     new = {"total-num-update": total, "warmup-updates": row.get("warmup-updates", 0) * total / before}
     return {flag: str(round(n)) for flag, n in new.items() if flag not in chosen and round(n) != row.get(flag, 0)}
 
@@ -110,7 +115,7 @@ def train(recipe: recipes.Recipe, space: recipes.Search, place: training.Place, 
         for of_seed, folder in zip(of_seeds, folders, strict=True):
             found.append(runner.Run(of_seed, its, runs.folder_of(folder), last="score"))
         points.append({"flags": flags, "schedule": follows, "seeds": list(space.seeds), "folders": folders})
-    with contextlib.chdir(recipes.ROOT), processes.terminable():
+    with contextlib.chdir(recipes.ROOT), processes.terminable(resumable=True):
         for run_dir, error in runner.several(found, jobs).items():
             if isinstance(error, OtherRunError) or not _diverged(recipes.ROOT / run_dir):
                 raise OdeTransformerError(f"{run_dir}: {error}") from error

@@ -279,7 +279,10 @@ class OwnText:
             except TextError:
                 say(f"{self.text} belongs to a preparation with other settings or other text, and is started again")
                 for path in set(self.text.iterdir()) - {file}:  # which says whose the folder is, should this be stopped
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                    if path.is_dir():
+                        shutil.rmtree(path)
+                    else:
+                        path.unlink()
         elif self.text.exists():
             raise TextError(f"{self.text}: is there already, and no preparation made it; take another --out")
         write_json(file, versioned(settings))

@@ -183,15 +183,26 @@ def signals_wait() -> Iterator[None]:
         signal.raise_signal(number)
 
 
+_TERMINATED = 128 + signal.SIGTERM
+
+
+def _terminate(*_: Any) -> None:
+    sys.exit(_TERMINATED)
+
+
 @contextlib.contextmanager
-def terminable() -> Iterator[None]:
-    """Let SIGTERM, which schedulers send, end the programs that were started as well; the user is told how to go on."""
-    terminated = 128 + signal.SIGTERM
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(terminated))
+def terminable(resumable: bool = False) -> Iterator[None]:
+    """Let SIGTERM, which schedulers send, end the programs that were started as well.
+
+    Args:
+        resumable: tell the user that the same command goes on; within another ``terminable`` that is the other's part.
+    """
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as stop:
-        if isinstance(stop, KeyboardInterrupt) or stop.code == terminated:
+        stopped = isinstance(stop, KeyboardInterrupt) or stop.code == _TERMINATED
+        if stopped and resumable and before is not _terminate:
             say("stopped: what is finished is kept, and the same command does the rest")
         raise
     finally:

@@ -112,7 +112,7 @@ def write_record(
     Args:
         name: the recipe of a finished run.
         output: the JSON file to write.
-        run_dir: the run's folder (default: ``runs/RECIPE``).
+        run_dir: the run's folder (default: runs/RECIPE).
         scale: of the recipe.
         seed: of the run.
         translations: also write the system's output for each test set beside the record, a text file each, for

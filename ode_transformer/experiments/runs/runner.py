@@ -448,7 +448,7 @@ def run(
             )
         its = training.place_here(recipe, trains=trains, jobs=jobs, flags=flags, dry_run=dry_run, **place)
         found.append(replace(one, place=its))
-    with contextlib.chdir(recipes.ROOT), processes.terminable():
+    with contextlib.chdir(recipes.ROOT), processes.terminable(resumable=not first):
         if dry_run:
             for one in found:
                 one.check_flags()
@@ -574,7 +574,7 @@ def generate(
     Args:
         name: a translation recipe.
         output: the folder for the translations, which must not exist yet.
-        run_dir: the folder where ``average.pt`` is (default: ``runs/RECIPE``).
+        run_dir: the folder where ``average.pt`` is (default: runs/RECIPE).
         checkpoint: another checkpoint, or an ensemble ``a.pt:b.pt``.
         cpu: do not use a GPU.
         scale: of the recipe.
