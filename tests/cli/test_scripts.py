@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -487,6 +488,20 @@ def test_a_signal_that_comes_while_a_program_is_started_ends_it_too(monkeypatch)
     with processes.terminable(), pytest.raises(SystemExit):
         processes.launch(["sleep", "60"], processes.environment({}), None, -1)
     assert Interrupting.last.ended == ["told", "waited for"]
+
+
+def test_that_the_same_command_goes_on_is_said_only_where_it_does(finished, recipe, tmp_path, monkeypatch, capsys):
+    """Not of a folder that goes, nor of --from, which begins there again."""
+    monkeypatch.setattr(processes, "launch", mock.Mock(side_effect=KeyboardInterrupt))
+    folder = shutil.copytree(finished, tmp_path / "run")
+    here = ["--run-dir", str(folder), "--cpu"]
+    for name, more, said in (
+        ("generate", ["--output", str(tmp_path / "out")], False),
+        ("run", ["--from", "generate"], False),
+        ("run", [], True),
+    ):
+        assert cli.main([name, str(recipe), *here, *more]) == 128 + signal.SIGINT
+        assert ("the same command does the rest" in capsys.readouterr().err) == said, (name, more)
 
 
 def test_data_that_changed_since_is_refused(recipe, programs, tmp_path, capsys):
