@@ -212,7 +212,7 @@ known_archive() {
     if [[ $dry_run -eq 1 ]]; then return; fi
     [[ -f $list ]] || die "ARCHIVES_SHA256=$list: no such file"
     read -r sum _ < <(sha256sum "$1")
-    known=$(awk -v file="$file" '$2 == file && $1 != "-" { print $1 }' "$list")
+    known=$(awk -v file="$file" '$2 == file && $1 != "-" { known = $1 } END { print known }' "$list")
     if [[ -z $known ]]; then
         echo "$file: SHA-256 $sum; no published one is known" >&2
     elif [[ $sum != "$known" ]]; then

@@ -6,6 +6,7 @@
 #                            each (default: the variable TEXT_INPUT)
 #   --imdb                   instead of --input, the training reviews of IMDB, cut into sentences
 #   --valid PATH[:PATH...]   the text for validation (default: every 200th document of the input)
+#   --held-out N             without --valid, every N-th document instead
 #   --split-sentences        split lines, which hold several sentences each
 #   --like DIR               cut text as the folder of a pretrained model says (see prepare-roberta.sh); else subwords
 #                            are learned on the training text
@@ -17,8 +18,8 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-input='' imdb='' valid='' split_sentences='' like='' size=16000 workers=2
-options {input,valid,like}=text {imdb,split-sentences}=switch {size,workers}=number -- "$@"
+input='' imdb='' valid='' split_sentences='' like='' size=16000 held_out=200 workers=2
+options {input,valid,like}=text {imdb,split-sentences}=switch {size,held-out,workers}=number -- "$@"
 name=text
 if [[ -n $imdb ]]; then
     [[ -z $input ]] || die "--imdb: is another text than --input $input"
@@ -33,7 +34,10 @@ elif [[ -z ${input:=${TEXT_INPUT:-}} ]]; then
         input=TEXT_INPUT
     fi
 fi
-begin input="$input" valid="$valid" like="$like" size="$size" split_sentences="$split_sentences"
+[[ $held_out -gt 1 ]] || die "--held-out $held_out: must be 2 or more, since no document would be left to train on"
+held=() # 200 is no setting: it was the only number in earlier versions, whose data are still complete
+if [[ $held_out -ne 200 ]]; then held=(held_out="$held_out"); fi
+begin input="$input" valid="$valid" like="$like" size="$size" split_sentences="$split_sentences" "${held[@]}"
 inputs=() valids=()
 if [[ -n $input ]]; then
     IFS=: read -ra inputs <<<"$input"
@@ -42,7 +46,7 @@ else
     inputs=("$folder/aclImdb/train")
     if [[ -d $folder/aclImdb/val ]]; then inputs+=("$folder/aclImdb/val"); fi
 fi
-more=(--size "$size" --workers "$workers")
+more=(--size "$size" --workers "$workers" --held-out "$held_out")
 if [[ -n $valid ]]; then
     IFS=: read -ra valids <<<"$valid"
     more+=(--valid "${valids[@]}")

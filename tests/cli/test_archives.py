@@ -18,7 +18,7 @@ from ode_transformer.experiments.text import binarised, pairs, parallel, subword
 from ode_transformer.experiments.text.lines import TextError, read_lines, read_pair
 from ode_transformer.experiments.text.pairs import Limits
 from ode_transformer.experiments.text.tokenisation import Tokeniser
-from ode_transformer.files import write_json, write_lines
+from ode_transformer.files import sha256, write_json, write_lines
 from tests.cli import data_scripts
 from tests.cli.data_scripts import clean, joined, lines, run, sentences, tar, times, twice
 from tests.helpers import ROOT, ask, unpack
@@ -226,8 +226,9 @@ SAID = {
     "archive": (1, "holds no training-parallel-ep-v8.tgz, so it is downloaded from file:///none"),
     "rest": (0, "holds no there, so it is downloaded"),
     "moses": (0, "is complete"),
-    "three": (0, "^x: 3 lines, as published"),
-    "four": (0, "^warning: x: 3 lines, published 4"),
+    "three": (0, r"^x: 3 lines, as published\s*\Z"),
+    "four": (0, r"^warning: x: 3 lines, published 4\s*\Z"),
+    "last": (0, r"^\s*\Z"),
     "cut": (1, ""),
     "wmt16": (1, "have no meaning for --version wmt16"),
     "unknown": (1, "unknown option x"),
@@ -257,6 +258,7 @@ def answers(archives, base):
     settings = {"text_version": "3", "protocol": "fairseq", "tokeniser": "moses-fd06cdf", "merges": "60"}
     write_json(base / "moses" / "manifest.json", {"settings": settings})
     (base / "x").write_text("a\nb\nc\n")
+    (base / "sums").write_text(f"{'0' * 64}  x\n{sha256(base / 'x')}  x\n-  x\n")  # the last known one is compared
 
     def of_lib(words: str) -> list:
         return ["bash", "-c", f"source {ROOT}/data-prep/lib.sh; {words}"]
@@ -271,6 +273,7 @@ def answers(archives, base):
         "moses": command("iwslt14-de-en", "--out", base / "moses"),
         "three": of_lib(f"compare x {base}/x 3"),
         "four": of_lib(f"compare x {base}/x 4"),
+        "last": of_lib(f"ARCHIVES_SHA256={base}/sums dry_run=0 text={base}/rest; known_archive {base}/x"),
         "cut": of_lib(f"f() {{ mkdir $1; false; }}; once {base}/words f {base}/words.part"),  # as on a full disk
         "wmt16": command(*wmt16, "--clean", "tokens"),
         "unknown": command("wmt16-en-ro", "x"),

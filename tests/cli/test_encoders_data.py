@@ -59,7 +59,9 @@ def folders(tmp_path_factory):
 def test_end_to_end_and_again(folders, tmp_path):
     like, other = tmp_path / "like", tmp_path / "other" / "like"
     words = ("--input", folders / "text", "--valid", folders / "text", "--size", 90, "--out", like)
-    twice(like, command("text", *words), answers=tmp_path / "answers" / "text")
+    held = command("text", *words, "--held-out", 50)
+    _, refused = twice(like, command("text", *words), held, answers=tmp_path / "answers" / "text")
+    assert "(held_out: not given then, 50 now)" in refused.stderr
     other.mkdir(parents=True)
     (other / "dict.txt").write_text("a 1\n")
     kinds = {

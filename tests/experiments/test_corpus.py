@@ -176,3 +176,10 @@ def test_the_command_lists_its_files_and_reports_errors(tmp_path, capsys):
     (tmp_path / "file").touch()
     refused(["corpus", str(tmp_path / "file"), *few], "file", capsys)
     assert not (tmp_path / "x").exists()
+
+
+def test_a_sentence_with_two_translations_is_a_fault_of_the_grammar(monkeypatch):
+    drawn = (corpus.Sentence("Ja .", target, frozenset()) for target in ("Yes .", "No ."))
+    monkeypatch.setattr(corpus.Grammar, "sentence", lambda self: next(drawn))
+    with pytest.raises(AssertionError, match=r"'Ja \.' has two translations"):
+        corpus.generate_sentences(train=2)

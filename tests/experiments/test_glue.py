@@ -119,6 +119,14 @@ def test_from_tables_to_scores_and_server_files(tmp_path, like, capsys, name, mo
     (data / "manifest.json").write_text('{"task": "rte"}')
     with pytest.raises(OdeTransformerError, match=f"--task {name}: .* is of another task, rte$"):
         glue.predict(checkpoint, data, name, "test", 7, True)
+    for foreign in ("[]", "no JSON", '{"task": "classification"}', '{"task": ["rte"]}', '{"settings": 1}'):
+        (data / "manifest.json").write_text(foreign)
+        assert len(glue.predict(checkpoint, data, name, "test", 7, True)) == 11
+
+
+def test_labels_are_the_words_that_glue_publishes():
+    for name in ("rte", "qnli"):
+        assert glue.GLUE[name].labels == ("not_entailment", "entailment")
 
 
 @settings(max_examples=40, deadline=None)

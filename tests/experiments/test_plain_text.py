@@ -77,7 +77,10 @@ def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
             "absent: no such file or folder",
         ),
         ([*words, "--like", str(tmp_path), "--output-dir", str(tmp_path / "x")], "must hold sentencepiece.model, or"),
-        (["documents", str(tmp_path / "text"), "--output-dir", str(tmp_path / "x")], "valid: must have a document"),
+        (
+            ["documents", str(tmp_path / "text"), "--output-dir", str(tmp_path / "x")],
+            "valid: must have a document, got none with --held-out 200: change it, or give --valid",
+        ),
         (["documents", str(tmp_path / "text"), "--output-dir", str(tmp_path / "own")], "own: is there already"),
     ):
         refused(bad, message, capsys)

@@ -11,7 +11,7 @@ import pytest
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.runs import runner
 from ode_transformer.experiments.runs.training import Place
-from ode_transformer.experiments.tasks.task import OURS
+from ode_transformer.experiments.tasks.task import OURS, step_of_ours
 
 NAMES = {
     "multi30k-short/floater-warm-tiny": "full",
@@ -106,3 +106,9 @@ def test_every_kind_of_step_is_looked_at():
         *("run", "warm-start", "average", "record", "score", "classify", "choose"),
         *("glue validate", "glue score", "squad predict", "squad score"),
     }
+
+
+def test_a_recipe_and_its_user_may_both_ask_for_the_cpu():
+    """``validate.flags: {cpu: true}`` of a recipe, and ``--cpu`` of ``run``."""
+    step = step_of_ours("validate", "test", ["classify"], dict, {"cpu": True, "subset": "test"}, where=["--cpu"])
+    assert step.call() == {"cpu": True, "subset": "test"}

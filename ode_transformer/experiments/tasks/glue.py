@@ -3,6 +3,7 @@
 A task of GLUE is a row of ``GLUE``, which says where its text is. The metrics are those of the task.
 """
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from ...errors import OdeTransformerError
 from ...files import write_json, write_lines
 from ..metrics import glue
 from ..text import subwords
-from ..text.lines import read_lines
+from ..text.lines import TextError, read_lines
 from ..text.manifest import held_settings
 from .classification import classify, outputs
 from .task import Recipe, by_predictions, write_predictions
@@ -164,8 +165,10 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
         CheckpointError: as :func:`.classification.outputs`.
         OdeTransformerError: likewise; or the data are of another task, or an output is not a number.
     """
-    task, manifest = GLUE[name], data / "manifest.json"
-    if manifest.is_file() and (prepared := held_settings(manifest).get("task", name)) != name:
+    task, prepared = GLUE[name], None
+    with contextlib.suppress(TextError):  # data that others made have no manifest, or another program's
+        prepared = held_settings(data / "manifest.json").get("task")
+    if prepared in tuple(GLUE) and prepared != name:
         raise OdeTransformerError(f"--task {name}: {data} is of another task, {prepared}")
     found = outputs(checkpoint, data, subset, batch_size, cpu)
     if set(found.classes) != set(task.labels):

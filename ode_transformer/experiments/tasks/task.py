@@ -143,7 +143,7 @@ def step_of_ours(
             command += [*([f"--{key.replace('_', '-')}"] if key else []), *map(str, values)]
     named = {key.replace("-", "_"): value for key, value in given.items() if key}
     cpu = {"cpu": True} if "--cpu" in files.get("where", ()) else {}
-    call = partial(function, *([given[""]] if "" in given else []), **named, **cpu)
+    call = partial(function, *([given[""]] if "" in given else []), **(named | cpu))
     return Step(name, command, part=subset, call=call, **files)
 
 

@@ -21,6 +21,7 @@ CONTROL = frozenset(SPECIAL[:3])  # those that mean no word
 MOST_UNKNOWN = 0.01  # the share of unknown units in a text from which on a warning says so
 INDEX = struct.Struct("<9sQBQ")  # the head of fairseq's index: magic, version, code of NUMBERS, number of sentences
 MAGIC = b"MMIDIDX\0\0"
+PART = 2**20  # sentences of an index that are compared at a time
 
 
 def numbered(names: Sequence[str]) -> dict[str, str]:
@@ -183,18 +184,25 @@ def _numbers_of(dictionary: Path, code: int, lines: list[str]) -> tuple[bytes, n
 
 def _write_binarised(prefix: Path, code: int, chunks: Iterable[tuple[bytes, np.ndarray]]) -> None:
     """Write ``PREFIX.bin``, and ``PREFIX.idx``: the sizes of all sentences, then the bytes at which they begin."""
-    found = [np.empty(0, np.int32)]
+    parts = []
     with whole(f"{prefix}.bin", "wb") as data, whole(f"{prefix}.idx", "wb") as index:
-        for numbers, its in chunks:
+        index.write(bytes(INDEX.size))
+        for numbers, sizes in chunks:
             data.write(numbers)
-            found.append(its)
-        sizes = np.concatenate(found)
-        index.write(INDEX.pack(MAGIC, 1, code, len(sizes)) + sizes.tobytes() + _begins(sizes, code).tobytes())
+            index.write(sizes.tobytes())
+            parts.append(sizes)
+        for begins in _begins(parts, code):
+            index.write(begins.tobytes())
+        index.seek(0)
+        index.write(INDEX.pack(MAGIC, 1, code, sum(map(len, parts))))
 
 
-def _begins(sizes: np.ndarray, code: int) -> np.ndarray:
-    """The bytes at which sentences begin."""
-    return (sizes.cumsum(dtype=np.int64) - sizes) * np.dtype(NUMBERS[code]).itemsize
+def _begins(parts: Iterable[np.ndarray], code: int) -> Iterator[np.ndarray]:
+    """The bytes at which sentences begin, by parts of their sizes: those of all would take several times the memory."""
+    begin = 0
+    for sizes in parts:
+        yield (begin + sizes.cumsum(dtype=np.int64) - sizes) * np.dtype(NUMBERS[code]).itemsize
+        begin += int(sizes.sum(dtype=np.int64))
 
 
 def check_data(folder: Path, subset: str = "") -> None:
@@ -326,8 +334,10 @@ def _read_index(prefix: Path) -> tuple[int, np.ndarray]:
             if code not in NUMBERS:
                 raise TextError(f"{index}: type {code} of numbers: must be one of {[*NUMBERS]}")
             sizes = np.fromfile(file, np.int32, count)
-            if (sizes < 1).any() or (np.fromfile(file, np.int64, count) != _begins(sizes, code)).any():
-                raise TextError(f"{index}: is damaged: its sentences do not follow each other; binarize them again")
+            parts = [sizes[i : i + PART] for i in range(0, count, PART)]
+            for part, begins in zip(parts, _begins(parts, code), strict=True):
+                if (part < 1).any() or (np.fromfile(file, np.int64, len(part)) != begins).any():
+                    raise TextError(f"{index}: is damaged: its sentences do not follow each other; binarize them again")
             return code, sizes
     except OSError as error:
         raise TextError(f"{index}: {error.strerror}") from error

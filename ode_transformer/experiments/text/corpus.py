@@ -306,7 +306,7 @@ def generate_sentences(
     random = Random(seed)
     grammar = Grammar(random)
     held_out = {pair for pair in all_combinations() if random.random() * HELD_OUT < 1}
-    seen: set[str] = set()
+    translations: dict[str, str] = {}
     known: set[tuple[str, str]] = set()
     splits: dict[str, list[Sentence]] = {}
     for name, size in (("train", train), ("valid", valid), ("test", test)):
@@ -315,8 +315,11 @@ def generate_sentences(
             sentence = grammar.sentence()
             novel = not sentence.combinations.isdisjoint(held_out)
             fits = not novel if name == "train" else novel and known.issuperset(words(sentence))
-            if fits and sentence.source not in seen:
-                seen.add(sentence.source)
+            if sentence.source in translations:
+                if translations[sentence.source] != sentence.target:
+                    raise AssertionError(f"{sentence.source!r} has two translations")
+            elif fits:
+                translations[sentence.source] = sentence.target
                 split.append(sentence)
             if len(split) == size:
                 break

@@ -95,7 +95,7 @@ def prepare(
         raise OdeTransformerError(f"--output-dir {output_dir}: its {there[0]} is an input file; must be another folder")
     for name in ("valid", "train"):
         if not any(split == name for split, _ in splits()):
-            advice = "" if valid else f", because every {held_out}th document is held out; give --valid"
+            advice = "" if valid else f" with --held-out {held_out}: change it, or give --valid"
             raise OdeTransformerError(f"{name}: must have a document, got none{advice}")
     output_dir.mkdir(parents=True, exist_ok=True)
     if like is None:

@@ -106,15 +106,18 @@ def keep_references(text: Path, data: Path, splits: Sequence[str], langs: Sequen
     for name, split in list(numbered(splits).items())[2:]:
         units, words = (text / folder / f"{split}.{langs[1]}" for folder in ("bpe", "tok"))
         # References as words, because fairseq's have <<unk>> for words that its dictionary lacks.
-        found = read_lines(words) if words.exists() else map(JOIN["subword_nmt"], read_lines(units))
-        write_lines(data / "tok" / f"{name}.{langs[1]}", found)
-        for raw in [text / "raw" / f"{split}.{lang}" for lang in langs if (text / "raw").exists()]:
+        if words.exists():
+            copy_file(words, data / "tok" / f"{name}.{langs[1]}")
+        else:
+            write_lines(data / "tok" / f"{name}.{langs[1]}", map(JOIN["subword_nmt"], read_lines(units)))
+        for lang in langs if (text / "raw").exists() else ():
+            raw = text / "raw" / f"{split}.{lang}"
             if not raw.exists():
                 print(f"no raw text of {raw.name}: scores will use the detokenized text", file=sys.stderr)
             elif count_lines(raw) != count_lines(units):
                 print(f"{raw} has another number of lines than the segmented text: left out", file=sys.stderr)
             else:
-                copy_file(raw, data / "raw" / f"{name}{raw.suffix}")
+                copy_file(raw, data / "raw" / f"{name}.{lang}")
 
 
 def write_manifest(

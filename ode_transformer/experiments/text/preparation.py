@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ...files import copy_file
-from .binarised import binarise, binarise_files, numbered
+from .binarised import binarise, binarise_files, numbered, symbols_of
 from .joining import SEGMENTATIONS
 from .lines import Faults, count_lines, read_lines
 from .manifest import keep_references, read_mapping, write_manifest
@@ -73,8 +73,13 @@ def prepare_monolingual(
         copy_labels: leave labels as text.
         beside: further files, by their names in the folder.
         workers: the number of processes.
+
+    Raises:
+        TextError: the dictionary is none, before anything is written; or as :func:`.binarise_files`.
     """
     text = out.with_name(f"{out.name}.text")
+    if dictionary:
+        symbols_of(dictionary)
 
     def make(data: Path) -> None:
         for part, texts in parts.items():
