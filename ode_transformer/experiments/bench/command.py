@@ -189,7 +189,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind = add("serving", _serving, help_, "MODEL... --text FILE [options]")
     help_ = "a run, a checkpoint, a bundle or an exported model"
     kind.add_argument("models", nargs="+", metavar="MODEL", help=help_)
-    kind.add_argument("--text", required=True, metavar="FILE", help="raw text, one sentence per line")
+    kind.add_argument("--text", type=Path, required=True, metavar="FILE", help="raw text, one sentence per line")
     kind.add_argument("--reference", type=Path, metavar="FILE", help="its translations, to print BLEU")
     kind.add_argument("--batch", **several, default=64, help="sentences per batch (default: %(default)s)")
     kind.add_argument("--beam", **several, help="beam size (default: the recipe's)")
