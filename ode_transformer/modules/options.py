@@ -72,8 +72,9 @@ class SplitTransformerConfig(FlatTransformerConfig):
     )
     integrator: IntegratorName = option(
         "euler",
-        "the step of an encoder layer: a Runge-Kutta method (heun is the paper's RK2), polynet, a multistep scheme, or "
-        "a method with momentum (nesterov, triple; published with --ode-function substeps)",
+        "the step of an encoder layer: a Runge-Kutta method (heun is the paper's RK2, euler-4 four Euler steps of a "
+        "quarter), polynet, a multistep scheme, or a method with momentum (nesterov, triple; published with "
+        "--ode-function substeps)",
         "ODE Transformer, Tables 1 and 7; nesterov, triple: YuriiFormer; euler-4: ours",
     )
     decoder_integrator: IntegratorName = option("euler", "the step of a decoder layer", "ODE Transformer, Table 5")

@@ -152,8 +152,9 @@ def of_today(compared: Iterable[Compared], records: Mapping[str, Sequence[Mappin
     def known(name: str, value: float, row: Compared) -> bool:
         return _among(value, METRICS[row.metric].values(records.get(name, []), row.test_set))
 
-    rows_ = (row for row in compared if known(row.baseline, row.baseline_value, row))
-    return [row for row in rows_ if known(row.system, row.value, row)]
+    return [
+        row for row in compared if known(row.baseline, row.baseline_value, row) and known(row.system, row.value, row)
+    ]
 
 
 def read_comparison(path: Path) -> dict[str, Any]:

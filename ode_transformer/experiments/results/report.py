@@ -185,7 +185,8 @@ def _scores(by_recipe: Records) -> Table:
 
 def _classes(by_recipe: Records) -> Iterator[Table]:
     """Of each classifier and test set the scores by class, and the confusion matrix."""
-    for name, record in ((name, record) for name, records in by_recipe.items() for record in records):
+    runs = [(name, record) for name, records in by_recipe.items() for record in records]
+    for name, record in runs:
         for test_set, scores in record["scores"].items():
             its = scores.get("accuracy") or {}
             if "report" not in its:
