@@ -2,30 +2,27 @@
 
 import errno
 import fcntl
-import itertools
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 import yaml
-from fairseq import checkpoint_utils, options
-from fairseq_cli import preprocess, train
+from fairseq import options
+from fairseq_cli import preprocess
 
 from ode_transformer import checkpoints, files, processors
 from ode_transformer.experiments import cli, recipes, records
 from ode_transformer.experiments.records import RunError
-from ode_transformer.experiments.runs import command_lines, gpu_suite, processes, runner, schedule, training
+from ode_transformer.experiments.runs import gpu_suite, processes, runner, training
 from ode_transformer.experiments.runs.training import Place
 from ode_transformer.files import sha256
 from tests.helpers import ROOT, SMALL, ask, environment, write_parallel
@@ -338,42 +335,26 @@ def test_of_several_processes_the_first_writes(recipe, programs, tmp_path, monke
         runner.Run(recipes.load(str(recipe)), place, str(tmp_path)).go()
 
 
-def configuration(recipe, *flags):
-    """What fairseq makes of a recipe's training."""
-    _, step, *_ = runner.steps(recipe, Place(flags=tuple(map(str, flags))))
-    return command_lines.configuration(step.words[1:])
-
-
 def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_path, capsys):
-    def said(change, *flags):
-        its = recipes.load(str(changed(recipe, tmp_path / "x", change)))
-        try:
-            return schedule.check_average(its, configuration(its, *flags))
-        except RunError as error:
-            return f"error: {error}"
+    def said(average, *flags):
+        its = changed(recipe, tmp_path / "x", lambda tree: tree.update(average=average))
+        assert run(its, "--run-dir", tmp_path / "run", "--cpu", "--until", "average", "--", *flags) == 1
+        return capsys.readouterr().err
 
-    per_epoch = schedule.updates_per_epoch(configuration(recipes.load(str(recipe))))
-    three = changed(recipe, tmp_path / "x", lambda tree: tree.update(average={"last_epochs": 3}))
-    assert run(three, "--run-dir", tmp_path / "run", "--cpu", "--until", "average") == 1
-    assert "error: average.last_epochs 3: training would leave 2" in capsys.readouterr().err
+    assert "average.last_epochs 3: training would leave 2" in said({"last_epochs": 3})
+    assert "leave 1 of these checkpoints, by --keep-last-epochs" in said({"last_epochs": 2}, "--keep-last-epochs", 1)
+    assert "by --no-epoch-checkpoints" in said({"last_epochs": 1}, "--no-epoch-checkpoints")
+    assert "by --save-interval-updates" in said({"last_updates": 1})
+    kept = "--save-interval-updates", 1, "--keep-interval-updates", 1
+    assert "by --keep-interval-updates" in said({"last_updates": 2}, *kept)
+    assert "by --keep-best-checkpoints" in said({"best": 2})
+    assert "by --disable-validation" in said({"best": 1}, "--disable-validation")
+    assert "by --no-save" in said({"best": 1}, "--no-save")
     assert "fairseq-train" not in names(programs)
-    assert "by --keep-last-epochs" in said(lambda t: None, "--keep-last-epochs", "1")
-    error = said(lambda t: None, "--max-update", 2 * per_epoch - 1)
-    assert f"by --max-update {2 * per_epoch - 1}, " in error and f"with epochs of {per_epoch} update" in error
-    assert "by --save-interval-updates" in said(lambda t: t.update(average={"last_updates": 1}))
-    assert "by --keep-best-checkpoints" in said(lambda t: t.update(average={"best": 2}))
-    assert "by --no-epoch-checkpoints" in said(lambda t: None, "--no-epoch-checkpoints")
-
-    def last_updates(*flags):
-        return said(lambda t: t.update(average={"last_updates": 2}), "--save-interval-updates", *flags)
-
-    assert "by --keep-interval-updates" in last_updates(1, "--keep-interval-updates", 1)
-    assert "leave 0 of these checkpoints" in last_updates(per_epoch), "of those that end an epoch there are none"
-    assert "may leave only 1 of" in said(lambda t: t.update(average={"best": 2}), "--keep-best-checkpoints", 2)
 
 
 def test_a_training_that_ended_early_is_averaged_in_the_end(recipe, programs, tmp_path, capsys):
-    """Its patience left two of three checkpoints: the user is told before it and after it, and nothing is lost."""
+    """Its patience left two of three checkpoints: the user is told so, and nothing is lost."""
 
     def average(**values):
         path = changed(recipe, tmp_path / "x", lambda tree: tree.update(average=values))
@@ -382,57 +363,10 @@ def test_a_training_that_ended_early_is_averaged_in_the_end(recipe, programs, tm
 
     status, said = average(last_epochs=3)
     assert status == 1 and names(programs).count("fairseq-train") == 1
-    assert "warning: average.last_epochs 3: training may leave only 2 of these checkpoints, if --patience 1" in said
     assert "is finished and kept" in said and "set average.fewer to true, or average.last_epochs to 2" in said
     assert average(last_epochs=3, fewer=True)[0] == 0 and average(last_epochs=2)[0] == 0
     averaged = checkpoints.load(tmp_path / "run" / "average.pt")["averaged_from"]
     assert averaged == ["checkpoint1.pt", "checkpoint2.pt"] and names(programs).count("fairseq-train") == 1
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [
-        {"save_interval_updates": 3},
-        {"save_interval_updates": 5},  # which ends every epoch
-        {"save_interval_updates": 10, "max_update": 47, "save_interval": 2},
-        {"save_interval_updates": 2, "patience": 3},
-        {"max_update": 17, "validate_interval": 2, "keep_last_epochs": -1},
-        {"validate_interval_updates": 4, "save_interval": 3, "patience": 4},
-        {"save_interval_updates": 4, "validate_after_updates": 9},
-        {"disable_validation": True, "max_update": 20, "no_epoch_checkpoints": False},
-    ],
-)
-def test_the_checkpoints_are_those_that_fairseq_writes(flags, recipe, tmp_path, monkeypatch):
-    """Its own loop, of epochs with five updates, without the training: each validation is better, or none is."""
-    config = configuration(recipes.load(str(recipe)))
-    flags = {"max_epoch": 7, "keep_best_checkpoints": 100, "save_dir": str(tmp_path), **flags}
-    for section in (config.checkpoint, config.dataset, config.optimization):
-        section.update({name: value for name, value in flags.items() if name in section})
-    state = SimpleNamespace(updates=0, losses=itertools.count(100, 0 if "patience" in flags else -1))
-    trainer = SimpleNamespace(
-        data_parallel_rank=0, checkpoint_suffix="", should_save_checkpoint_on_current_rank=True, task=None,
-        consolidate_optimizer=lambda: None, cumulative_training_time=lambda: 0,
-        get_num_updates=lambda: state.updates, save_checkpoint=lambda path, _: Path(path).write_bytes(b""),
-    )  # fmt: skip
-    monkeypatch.setattr(train, "validate", lambda *_: [float(next(state.losses))])
-    for function in (checkpoint_utils.save_checkpoint, train.should_stop_early):
-        monkeypatch.setattr(function, "__dict__", {})  # where they keep the best result
-    for update in range(5 * flags["max_epoch"]):
-        epoch, ends, state.updates = update // 5 + 1, update % 5 == 4, update + 1
-        iterator = SimpleNamespace(epoch=epoch, end_of_epoch=lambda ends=ends: ends, state_dict=dict)
-        if train.validate_and_save(config, trainer, None, iterator, [], ends)[1]:
-            break
-    patterns = {"last_epochs": r"checkpoint\d+\.pt", "last_updates": r"checkpoint_\d+_\d+\.pt"}
-    patterns |= {} if "patience" in flags else {"best": r"checkpoint\.best_.*"}
-    for kind, pattern in patterns.items():
-        there = [path.name for path in tmp_path.iterdir() if re.fullmatch(pattern, path.name)]
-        assert schedule.written(config, 5, kind, 100, flags.get("patience", 0)) == len(there), (kind, there)
-
-
-def test_an_epoch_has_the_updates_that_fairseq_counts(finished, recipe):
-    config = configuration(recipes.load(str(recipe)))
-    counted = json.loads((finished / "record.json").read_text())["training"]["curve"]
-    assert [entry["num_updates"] for entry in counted] == [schedule.updates_per_epoch(config) * n for n in (1, 2)]
 
 
 def test_a_lock_outlives_the_runner_that_was_killed(tmp_path):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from ... import plugins, processors
 from ...errors import OdeTransformerError
@@ -32,8 +32,11 @@ from ..tasks.task import OURS, Step, flags, step_of_ours
 from ..tasks.translation import check_units
 from ..text import binarised
 from ..text.manifest import read_manifest
-from . import checkpoints, command_lines, plan, processes, recording, schedule, training
+from . import checkpoints, command_lines, plan, processes, recording, training
 from .training import Place
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 BEFORE_TRAINING = ("prepare", "start")
 EVALUATION = ("generate", "validate")  # steps that read average.pt, which is checked first
@@ -307,7 +310,8 @@ class Run:
             return
         if writes:
             if not begun:
-                self._check_average(config)
+                if "average" in self.chosen:
+                    self._check_average(config)
                 (self.folder / "train.log").unlink(missing_ok=True)  # of nothing that is left
                 start, more = next(iter(step.inputs[1:]), None), training.split(self.place.flags)[1]
                 run = runs.describe(self.recipe, step.command, config, start, more)
@@ -315,16 +319,31 @@ class Run:
         processes.say(f"\n== {self.title}: train")
         self._stamp(step, stamps, self._compute(step, lock))
 
-    def _check_average(self, config: Any) -> None:
-        """Say what training may not leave for the average; that it cannot is an error where averaging is asked for."""
-        try:
-            doubt = schedule.check_average(self.recipe, config)
-        except RunError as error:
-            if "average" in self.chosen:
-                raise
-            doubt = str(error)
-        if doubt:
-            processes.say(f"warning: {doubt}")
+    def _check_average(self, config: "DictConfig") -> None:
+        """Refuse flags that leave fewer checkpoints than are averaged; what training alone can tell, averaging says."""
+        ((kind, count),) = self.recipe.average.wanted
+        needed = 1 if self.recipe.average.fewer else count
+        its, epochs = config.checkpoint, config.optimization.max_epoch or math.inf
+        kept = its.keep_interval_updates if its.keep_interval_updates_pattern == -1 else 0
+        limits = {
+            "last_epochs": {
+                "--no-epoch-checkpoints": 0 if its.no_epoch_checkpoints else math.inf,
+                "--keep-last-epochs": its.keep_last_epochs if its.keep_last_epochs > 0 else math.inf,
+                "--max-epoch": epochs // its.save_interval,
+            },
+            "last_updates": {
+                "--save-interval-updates": math.inf if its.save_interval_updates > 0 else 0,
+                "--keep-interval-updates": kept if kept > 0 else math.inf,
+            },
+            "best": {  # of which one is checkpoint_best.pt
+                "--disable-validation": 0 if config.dataset.disable_validation else math.inf,
+                "--keep-best-checkpoints": max(its.keep_best_checkpoints, 0) if count > 1 else math.inf,
+                "--max-epoch": epochs // config.dataset.validate_interval if count > 1 else math.inf,
+            },
+        }[kind] | {"--no-save": 0 if its.no_save else math.inf}
+        for flag, most in limits.items():
+            if most < needed:
+                raise RunError(f"average.{kind} {count}: training would leave {most} of these checkpoints, by {flag}")
 
     def _compute(self, step: Step, lock: int) -> float:
         """Execute a step that trains, translates or validates; on a CPU, a program gets as many threads as are free."""
