@@ -57,15 +57,18 @@ def add_text_arguments(parser: argparse.ArgumentParser, required: bool = True) -
     """The arguments of commands whose models read text, which ``texts_of`` reads."""
     parser.add_argument(
         "--text", metavar="FILE", required=required,
-        help="what the models read: prepared sentences, one per line, for an encoder-decoder those of the source",
+        help="tokenized and segmented text that the models read, one sentence per line (translation: the source)",
     )  # fmt: skip
     parser.add_argument(
-        "--dictionary", metavar="FILE", required=required, help="its dictionary, such as data-bin/NAME/dict.en.txt"
+        "--dictionary",
+        metavar="FILE",
+        required=required,
+        help="dictionary of --text, such as data-bin/NAME/dict.en.txt",
     )
     parser.add_argument(
         "--target", nargs=2, metavar=("TEXT", "DICTIONARY"),
-        help="for encoder-decoders: the translations, prepared, and their dictionary; without them only the encoder is "
-        "observed",
+        help="for translation models: the target text, tokenized and segmented, and its dictionary; without it only "
+        "the encoder is measured",
     )  # fmt: skip
     parser.add_argument(
         "--sentences",

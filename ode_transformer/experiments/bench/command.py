@@ -154,7 +154,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     add("quick", _quick, "measure a few tiny systems in two to three minutes on a CPU, without a record")
 
-    kind = add("suite", _suite, "run contests on a CPU, and write a record of each", "[CONTEST...] [options]")
+    kind = add("suite", _suite, "run contests on a CPU, each with a record", "[CONTEST...] [options]")
     help_ = f"one of {', '.join(suite.SUITE)} (default: all); a contest that has a record is skipped"
     kind.add_argument("contests", nargs="*", metavar="CONTEST", help=help_)
     help_ = "precision of the arithmetic (default: %(default)s)"
@@ -165,9 +165,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--directory", type=Path, default=where, metavar="DIR", help=help_)
 
     for name, step, others in (("training", "training step", ["beam"]), ("decoding", "beam search", ["data"])):
-        help_ = f"compare the {step} of an architecture with that of the stock Transformer of its shape"
+        help_ = f"compare an architecture's {step} with that of fairseq's Transformer of the same shape"
         kind = add(name, _compare, help_, "--arch ARCH [options] [-- model flags of fairseq-train]")
-        kind.add_argument("--arch", required=True, metavar="ARCH", help="one of our architectures")
+        kind.add_argument("--arch", required=True, metavar="ARCH", help="an architecture of this package")
         more: dict[str, Any] = {
             "device": devices,
             "precision": {"choices": recipes.PRECISIONS},
@@ -178,7 +178,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
         kind.add_argument("--output", **output, help=record)
 
-    kind = add("lengths", _lengths, "measure training steps of encoders against sentence length")
+    kind = add("lengths", _lengths, "measure training steps of TransEvolve's encoder at several sentence lengths")
     lengths_, help_ = [512, 1024, 2048, 4096, 8192, 16384], "tokens per sentence (default: 512 1024 ... 16384)"
     kind.add_argument("--lengths", **several, nargs="+", default=lengths_, help=help_)
     wanted = ("rounds", "device")
@@ -190,17 +190,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "a run, a checkpoint, a bundle or an exported model"
     kind.add_argument("models", nargs="+", metavar="MODEL", help=help_)
     kind.add_argument("--text", type=Path, required=True, metavar="FILE", help="raw text, one sentence per line")
-    kind.add_argument("--reference", type=Path, metavar="FILE", help="its translations, to print BLEU")
+    kind.add_argument("--reference", type=Path, metavar="FILE", help="reference translations of --text, to print BLEU")
     kind.add_argument("--batch", **several, default=64, help="sentences per batch (default: %(default)s)")
     kind.add_argument("--beam", **several, help="beam size (default: the recipe's)")
     kind.add_argument("--rounds", **several, default=3, help="timed rounds (default: %(default)s)")
     kind.add_argument("--lenpen", type=float, metavar="P", help="length penalty (default: the recipe's)")
     kind.add_argument("--output", **output, help=record)
 
-    help_ = "compare training in eager mode, with compiled layers and with CUDA graphs with stock fairseq"
+    help_ = "compare training speed with stock fairseq's, in eager mode, with compiled layers and with CUDA graphs"
     kind = add("gpu", _gpu, help_, "--output FILE [options]")
     kind.add_argument("--device", **devices, default="cuda", help="where to measure (default: %(default)s)")
-    help_ = "folder of binarized data, to train on its batches as well"
+    help_ = "folder of binarized data, whose batches are measured as well (default: random ones only)"
     kind.add_argument("--data", default="", metavar="DIR", help=help_)
     help_ = "begin no round after N minutes (default: %(default)s)"
     kind.add_argument("--minutes", type=at_least(0, float), default=4, metavar="N", help=help_)

@@ -42,47 +42,49 @@ def _of_tasks(name: str, help_: str) -> Command:
 
 
 GROUPS = {
-    "use: translate, with a model of your own or another's": {
+    "use: train on your own text, translate, serve": {
         "quickstart": Command(
             ".runs.quickstart", "train a small system on a generated corpus and show what it translates"
         ),
         "prepare": Command(".runs.prepare", "make data and a recipe from your own parallel text"),
         "translate": _of_serving("translate", "translate raw text with a trained model"),
-        "bundle": _of_serving("bundle", "put a trained model and all that it needs to translate into a folder"),
+        "bundle": _of_serving("bundle", "pack a trained model and all that translating needs into one folder"),
         "export": _of_serving("export", "write a trained model for serving with CTranslate2 or ONNX"),
-        "doctor": Command(
-            ".cli.doctor", "print what is installed and found here, and what each unavailable feature lacks"
-        ),
+        "doctor": Command(".cli.doctor", "print what is installed and found, and what each unavailable feature lacks"),
     },
     "reproduce: recipes, from data to tables": {
         "recipe": _of_runs("recipe", "list, check and show recipes"),
         "run": _of_runs(
-            "run", "run recipes from data to a record; compare several in a table", True, ".results.tables"
+            "run", "carry out recipes, from data to a record; several end in a table", True, ".results.tables"
         ),
-        "grid": _of_runs("grid", "train over a search space, as that of a paper", True),
-        "generate": _of_runs("generate", "translate with other checkpoints or flags than a recipe's", True),
+        "grid": _of_runs("grid", "train a GLUE recipe at every point of a grid of hyperparameters", True),
+        "generate": _of_runs("generate", "translate a recipe's test sets with another checkpoint or other flags", True),
         "score": Command(".metrics.command", "score translations, summaries, corrections or predictions"),
         "record": _of_runs("record", "write the record of a finished run"),
         "table": Command(".results.tables", "print tables of measured results beside the papers' numbers"),
         "compare": Command(".results.significance", "test whether systems differ from a baseline"),
-        "report": Command(".results.report", "write a page of finished runs, in HTML or Markdown"),
+        "report": Command(".results.report", "write a report on finished runs, in HTML or Markdown"),
     },
     "data: text and published data sets": {
-        "dataset": _of_tasks("dataset", "read a published data set"),
-        "text": Command(".text.command", "prepare text, and describe data that fairseq-preprocess made"),
+        "dataset": _of_tasks("dataset", "convert a published data set into text files, for the scripts in data-prep"),
+        "text": Command(".text.command", "prepare parallel text, and describe data made by fairseq-preprocess"),
     },
     "study: measure and look inside": {
-        "bench": Command(".bench.command", "measure speed and memory, several systems in one run", takes_flags=True),
+        "bench": Command(".bench.command", "measure speed and memory of several systems in turns", takes_flags=True),
         "lab": Command(
-            ".lab.command", "measure orders of convergence, the grid of a flow, and steps inside trained models"
+            ".lab.command", "measure orders of convergence, and the steps of trained models as numerical solutions"
         ),
-        "plot": Command(".results.plot_command", "draw pictures"),
+        "plot": Command(".results.plot_command", "draw figures from records, logs and models"),
     },
-    "develop: parts of runs": {
-        "average": _of_runs("average", "average checkpoints"),
-        "warm-start": _of_runs("warm_start", "turn a Transformer's checkpoint into one of our architectures", True),
-        "gpu-suite": Command(".runs.gpu_suite", "run checks, the benchmark and trainings on a GPU", takes_flags=True),
-        "completion": Command(".cli.completion", "print a script that completes commands in bash or zsh"),
+    "develop: checkpoints, GPUs, shell": {
+        "average": _of_runs("average", "average the weights of checkpoints"),
+        "warm-start": _of_runs(
+            "warm_start", "turn a trained Transformer into a checkpoint of one of our architectures", True
+        ),
+        "gpu-suite": Command(
+            ".runs.gpu_suite", "run the GPU checks, the GPU benchmark and trainings", takes_flags=True
+        ),
+        "completion": Command(".cli.completion", "print a script for tab completion in bash or zsh"),
     },
     "called by recipes and scripts": {  # which the help names and does not describe
         "path": Command(
@@ -91,18 +93,20 @@ GROUPS = {
         "resume": _of_runs("resume", "prepare a training folder for resuming, and print how many updates were done"),
         "check": _of_runs(
             "check",
-            "check that checkpoints are intact, of a known architecture, and match the dictionaries of some data",
+            "check that checkpoints are intact, of a known architecture, and match the dictionaries of a data folder",
         ),
         "classify": _of_tasks("classify", "predict the class of each example of a test set"),
-        "baseline": _of_tasks("baseline", "classify a test set by its first symbols, or by a linear model of them"),
-        "choose": _of_tasks("choose", "choose an option for each question of a test set, as RACE's"),
+        "baseline": _of_tasks("baseline", "classify a test set by a trivial rule, to compare models with"),
+        "choose": _of_tasks("choose", "answer the multiple-choice questions of a test set, such as RACE's"),
         "corpus": Command(".text.command", "write the generated German-English corpus", "add_corpus_arguments"),
         "listops": _of_tasks("listops", "write generated ListOps expressions"),
         "documents": Command(
-            ".text.command", "write plain text as documents for masked language models", "add_documents_arguments"
+            ".text.command",
+            "split plain text into documents and segment it, for masked language models",
+            "add_documents_arguments",
         ),
-        "glue": _of_tasks("glue", "prepare, validate, score and predict GLUE's tasks"),
-        "squad": _of_tasks("squad", "answer the questions of SQuAD with a trained model, and score answers"),
+        "glue": _of_tasks("glue", "prepare GLUE's tasks, predict their labels and score predictions"),
+        "squad": _of_tasks("squad", "answer SQuAD's questions with a trained model, and score answers"),
     },
 }
 """The commands in the groups of the help."""
@@ -150,7 +154,7 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=__version__)
     _add_user_dir(top)
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", help="one of those below")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", help="one of the commands below")
     for name, command in COMMANDS.items():
         sub = commands.add_parser(name, description=command.help)
         _add_user_dir(sub, default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # ``call`` has read it
@@ -207,7 +211,7 @@ def _user_dir(words: Sequence[str]) -> tuple[str | None, list[str]]:
 
 
 def _add_user_dir(parser: argparse.ArgumentParser, **more: Any) -> None:
-    about = {"help": "the folder of a plugin of your own, for any command: it is imported first"}
+    about = {"help": "folder of your own plugin, which is imported before any command runs"}
     parser.add_argument("--user-dir", metavar="DIR", **about | more)
 
 

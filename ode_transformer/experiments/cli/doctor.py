@@ -50,7 +50,7 @@ def add_path_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer path``."""
     parser.add_argument(
         "folder", metavar="FOLDER", nargs="?", choices=("configs", "data-prep", "scripts"),
-        help="instead that of the recipes, configs, or of scripts, data-prep or scripts",
+        help="print the folder of recipes (configs) or of shell scripts (data-prep, scripts) instead",
     )  # fmt: skip
 
 

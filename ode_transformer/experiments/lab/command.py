@@ -14,15 +14,15 @@ from . import flow, orders, steps
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer lab``."""
     kinds = parser.add_subparsers(dest="kind", required=True)
-    help_ = "measure the order of convergence of every method, and the error of a step inside trained models"
+    help_ = "measure the order of convergence of every method, and the error of the layers' steps in trained models"
     kind = kinds.add_parser("orders", help=help_, description=help_)
     kind.add_argument("checkpoints", nargs="*", metavar="CHECKPOINT", help="pre-norm models of this package")
     add_text_arguments(kind, required=False)
     kind.add_argument("--output", type=output_file, metavar="FILE", help="JSON file for the record")
-    help_ = "measure the error of FLOATER's flow with larger steps than the released code's, untrained and in models"
+    help_ = "measure the error of FLOATER's flow with larger steps than the released code's, untrained and trained"
     kind = kinds.add_parser("flow", help=help_, description=help_)
     kind.add_argument("checkpoints", nargs="*", metavar="CHECKPOINT", help="FLOATER models of this package")
-    help_ = "number of positions to look at (default: the released code's 255)"
+    help_ = "number of positions (default: 255, as in the released code)"
     kind.add_argument("--positions", metavar="N", type=at_least(1), default=255, help=help_)
     kind.add_argument("--output", type=output_file, metavar="FILE", help="JSON file for the record")
 

@@ -24,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for kind in KINDS.values():
         take_arguments(parser, kind, **more)
         more |= dict.fromkeys(inspect.signature(kind).parameters)  # which others share
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--output", type=output_file, metavar="FILE", help="also write the JSON object to a file")
+    parser.add_argument("--json", action="store_true", help="print the scores as one JSON object")
+    parser.add_argument("--output", type=output_file, metavar="FILE", help="also write the scores to a JSON file")
 
 
 def main(args: argparse.Namespace) -> None:

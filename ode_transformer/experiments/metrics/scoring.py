@@ -153,20 +153,20 @@ def translations(
     """Score a file of translations.
 
     Args:
-        generate_output: translations, an output of ``fairseq-generate``.
-        hyp: tokenized translations, instead of --generate-output.
-        ref: tokenized references; override those in --generate-output.
-        target_lang: target language such as de; needed for translations.
-        reference: raw references, for sacreBLEU and chrF; may be repeated.
-        source: what was translated, as plain text, for --metric comet; summarized; corrected.
-        data: the folder of binarized data, from which both references of --subset are taken, as far as it has them.
-        subset: with --validation-log or --data, the subset; by default test.
-        lowercase: scores of plain text ignore case.
-        compound_split: add BLEU after compound splitting, of German alone.
+        generate_output: translations, as ``fairseq-generate`` prints them.
+        hyp: translations, one per line, instead of --generate-output; tokenized, unless --plain is given.
+        ref: references, tokenized as the translations are; they override those in --generate-output.
+        target_lang: target language of translations, such as de.
+        reference: raw references, for sacreBLEU and chrF; may be repeated (default: --ref, detokenized).
+        source: the source sentences: untokenized for --metric comet; of --summaries or --corrections.
+        data: the folder of binarized data, whose raw and tokenized references of --subset are taken if it has them.
+        subset: the subset of --data or of --validation-log (default: test).
+        lowercase: ignore case in all metrics of untokenized text, such as sacreBLEU and chrF.
+        compound_split: also compute BLEU after compound splitting; German only.
         join_hyphens: join ``a @-@ b`` to ``a-b``, for text from tokenizer.perl -a.
-        plain: the text is not tokenized; for any language.
-        remove_bpe: join subword units; without a value subword_nmt, by default there must be none.
-        metric: further ones: ter, transevolve, comet or one of a plugin.
+        plain: translations and --ref are not tokenized: no tokenized BLEU, and any target language.
+        remove_bpe: how to join subword units; subword_nmt without a value (default: there must be none).
+        metric: a further metric: ter, transevolve, comet or one of a plugin; may be repeated.
 
     Returns:
         what :func:`score` does.
@@ -230,10 +230,10 @@ def summaries(
     """Score a file of summaries by ROUGE.
 
     Args:
-        summaries: the output of ``fairseq-generate``; with --ref, the references.
+        summaries: summaries, as ``fairseq-generate`` prints them; needs --ref.
         ref: the references.
-        source: what was summarized, for ``lead``, and for metrics that read it.
-        lead: score so many first sentences of --source as well.
+        source: the texts that were summarized, for ``lead``, and for metrics that read them.
+        lead: also score the first N sentences of each text in --source, as a baseline.
         remove_bpe, metric: as in :func:`translations`.
 
     Raises:
@@ -260,16 +260,16 @@ def corrections(
     remove_bpe: str | None = None,
     metric: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Score a file of corrections and, as ``source``, doing nothing.
+    """Score a file of corrections and, as ``source``, the uncorrected sentences.
 
     Each F0.5 whose program is not installed is left out, with a message.
 
     Args:
-        corrections: the output of ``fairseq-generate``; with --source.
-        source: the sentences before it.
-        references: corrections by people, for GLEU.
-        edits: edits by people, an M2 file, for M2's F0.5 and ERRANT's.
-        own_edits: NAME.m2, where ERRANT's edits of the corrections go; those of people go to NAME.gold.m2.
+        corrections: corrected sentences, as ``fairseq-generate`` prints them; needs --source.
+        source: the uncorrected sentences.
+        references: human corrections, a file per annotator, for GLEU.
+        edits: human edits, an M2 file, for M2's and ERRANT's F0.5.
+        own_edits: NAME.m2, to which ERRANT's edits of the corrections go; the human ones go to NAME.gold.m2.
         remove_bpe, metric: as in :func:`translations`.
 
     Raises:
@@ -310,7 +310,7 @@ def predictions(predictions: str) -> dict[str, Any]:
     """Score a file of predicted classes by accuracy.
 
     Args:
-        predictions: the output of ode-transformer classify.
+        predictions: predicted classes, as ``ode-transformer classify`` writes them.
     """
     found = accuracy.take(*accuracy.read(predictions))
     return {"accuracy": found, "sentences": found["examples"]}
@@ -320,7 +320,7 @@ def validation_log(validation_log: str, subset: str | None = None) -> dict[str, 
     """Read the perplexity of a subset, by default ``test``.
 
     Args:
-        validation_log: the output of fairseq-validate --log-format json.
+        validation_log: a log of ``fairseq-validate --log-format json``, for the perplexity.
     """
     return perplexity.score(validation_log, subset or "test")
 

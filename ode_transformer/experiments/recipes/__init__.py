@@ -232,6 +232,10 @@ def variant_seed(recipe: Recipe) -> Optional[int]:
 def add_variant(parser: argparse.ArgumentParser) -> None:
     """The flags that say which run of a recipe is meant."""
     parser.add_argument(
-        "--scale", type=str.lower, choices=SCALES, default="full", help="small: a rehearsal (default: full)"
+        "--scale",
+        type=str.lower,
+        choices=SCALES,
+        default="full",
+        help="small: a rehearsal, narrow and with few updates (default: full)",
     )
-    parser.add_argument("--seed", metavar="N", type=int, help="seed of training (default: the recipe's)")
+    parser.add_argument("--seed", metavar="N", type=int, help="seed of the training (default: the recipe's)")

@@ -367,9 +367,9 @@ def write(
     Args:
         directory: a folder with finished runs or records, such as runs or results.
         output: FILE.html, or FILE.md for Markdown (default: DIR/report.html).
-        baseline: what the other systems of its group are tested against (default: the group's first Transformer).
-        sentences: the numbers, from 0, of the sentences that are shown of each test set with every system's
-            translation, summary or correction (default: those that differ most, and others).
+        baseline: the recipe that others of its group are tested against (default: the group's first Transformer).
+        sentences: show these sentences of each test set, counted from 0, with the output of every system (default:
+            those whose outputs differ most, and some others).
 
     Raises:
         OdeTransformerError: there is no record of a finished run, or none of the baseline; or the file is another's.

@@ -214,12 +214,12 @@ def compare_files(
 
     Args:
         files: of plain text, or of labels, an output in each line.
-        ref: the references, where systems are files of plain text or labels, a line for each output; may be repeated.
-        test: approximate randomization, or paired bootstrap.
-        samples: resamplings, or trials.
-        metric: what to compare by (default: the task's main one; translations and files: sacrebleu).
-        source: with --ref, what was translated, for --metric comet.
-        target_lang: with --ref, the language, for the tokenization of zh, ja and ko.
+        ref: references, one per line, where the systems are files of plain text or of labels; may be repeated.
+        test: the test of significance, approximate randomization or paired bootstrap.
+        samples: number of trials of the randomization, or of bootstrap samples.
+        metric: the metric to compare by (default: the task's main one; sacrebleu for translations and files).
+        source: with --ref, the source sentences, for --metric comet.
+        target_lang: with --ref, the target language, by which sacreBLEU tokenizes zh, ja and ko.
         lowercase: with --ref, ignore case.
 
     Raises:
@@ -322,8 +322,12 @@ def _right(examples: Examples) -> tuple:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer compare``."""
-    parser.add_argument("baseline", metavar="BASELINE", help="the recipe or the folder of a finished run; or a file")
-    parser.add_argument("system", metavar="SYSTEM", nargs="+", help="others with the same test sets; or files")
+    parser.add_argument(
+        "baseline", metavar="BASELINE", help="a recipe, the folder of a finished run or, with --ref, a file of outputs"
+    )
+    parser.add_argument(
+        "system", metavar="SYSTEM", nargs="+", help="what to test against BASELINE: likewise, with the same test sets"
+    )
     ref = {"action": "append", "required": False, "metavar": "FILE"}
     more = {"test": {"choices": TESTS}, "source": {"metavar": "FILE"}, "target_lang": {"metavar": "LANG"}}
     take_arguments(parser, compare_files, files=None, ref=ref, **more)
@@ -331,7 +335,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output", metavar="FILE", type=output_file, help="JSON file to write, such as results/significance/GROUP.json"
     )
     parser.add_argument(
-        "--precision", choices=recipes.PRECISIONS, help="of all trainings (default: that of the run, or of its record)"
+        "--precision",
+        choices=recipes.PRECISIONS,
+        help="compare trainings in this precision (default: the run's or record's own)",
     )
     recipes.add_variant(parser)
 

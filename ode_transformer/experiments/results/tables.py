@@ -307,13 +307,13 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer table``."""
-    parser.add_argument("group", metavar="GROUP", nargs="*", help="files of recipes, such as ode/wmt14-en-de, or "
-        "FILE.yaml of your own (default: all of this package)")  # fmt: skip
-    parser.add_argument("--csv", action="store_true", help="for programs, one line per number")
+    parser.add_argument("group", metavar="GROUP", nargs="*", help="recipe files, such as ode/wmt14-en-de, or your own "
+        "FILE.yaml (default: all of this package)")  # fmt: skip
+    parser.add_argument("--csv", action="store_true", help="print CSV, one line per number")
     parser.add_argument(
-        "--results", metavar="DIR", type=Path, default=RESULTS, help="the folder of records (default: results)"
+        "--results", metavar="DIR", type=Path, default=RESULTS, help="folder of records or of runs (default: results)"
     )
-    parser.add_argument("--measured", action="store_true", help="only tables in which something was run")
+    parser.add_argument("--measured", action="store_true", help="only tables with measured results")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -26,10 +26,10 @@ def average(
     Args:
         folder: the folder that fairseq-train calls ``--save-dir``.
         output: the file to write.
-        last_epochs: how many of the newest ``checkpointE.pt``.
-        last_updates: how many of the newest ``checkpoint_E_U.pt``.
-        best: how many of the best, those of ``--keep-best-checkpoints``; 1 is ``checkpoint_best.pt``.
-        fewer: average those that are there, if they are fewer.
+        last_epochs: average the N newest checkpoints of epochs, ``checkpointE.pt``.
+        last_updates: average the N newest checkpoints of updates, ``checkpoint_E_U.pt``.
+        best: average the N best checkpoints that ``--keep-best-checkpoints`` has kept; 1 is ``checkpoint_best.pt``.
+        fewer: if there are fewer than N, average those that are there.
 
     Raises:
         OdeTransformerError: the output would be taken for a checkpoint of the training.
@@ -64,7 +64,7 @@ def resume(folder: str | Path) -> None:
 
 
 def check(paths: Sequence[str | Path], data: str | Path) -> None:
-    """Check that checkpoints are intact, of a known architecture, and match the dictionaries of some binarized data.
+    """Check that checkpoints are intact, of a known architecture, and match the dictionaries of a data folder.
 
     Args:
         paths: the checkpoints to check.
@@ -96,11 +96,11 @@ def warm_start(
     Args:
         checkpoint: the checkpoint of stock fairseq's Transformer or RoBERTa, of any version, or ``model.safetensors``.
         output: the file to write, for ``--finetune-from-model`` or ``--restore-file``.
-        arch: one of our architectures, of the checkpoint's size.
+        arch: an architecture of this package, of the checkpoint's size.
         flags: of fairseq-train, besides.
-        data: the folder of binarized data, whose dictionaries have to be of the checkpoint's sizes.
-        approximate: also write a model that cannot equal its source exactly.
-        verbose: print what became of every tensor.
+        data: the folder of binarized data, to check that its dictionaries have the checkpoint's sizes.
+        approximate: write the model even if it cannot equal its source exactly.
+        verbose: print for every tensor whether it was copied, is new or is left out.
     """
     from ...checkpoints import warm_start as of_transformers
 

@@ -32,7 +32,7 @@ def _take_runs(parser: argparse.ArgumentParser, function: Callable, first: str, 
     precisions = parser.add_mutually_exclusive_group()
     for name in recipes.PRECISIONS:
         help_ = {
-            "fp32": "train in fp32 (the default on a CPU; on GPUs the default is the paper's precision)",
+            "fp32": "train in fp32 (default: the paper's precision on GPUs, fp32 on a CPU)",
             "amp": "train with PyTorch's automatic mixed precision",
         }.get(name, f"train in {name}")
         precisions.add_argument(f"--{name}", dest="precision", action="store_const", const=name, help=help_)
@@ -73,13 +73,13 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
     from . import show
 
     actions = parser.add_subparsers(dest="action", required=True)
-    listed = actions.add_parser("list", help="print the names of recipes, and what they are")
+    listed = actions.add_parser("list", help="print the names and descriptions of recipes")
     take_arguments(listed, show.list_recipes, "prefix", prefix={"nargs": "?", "metavar": "PREFIX"})
     call(listed, show.list_recipes)
-    checked = actions.add_parser("check", help="read every recipe and its flags; the exit status says if all are sound")
+    checked = actions.add_parser("check", help="check recipes and their flags; exit status 1 if one is not valid")
     take_arguments(checked, show.check, "files", files={"nargs": "*", "metavar": "FILE"})
     call(checked, show.check)
-    shown = actions.add_parser("show", help="print what a recipe is and the commands of its steps")
+    shown = actions.add_parser("show", help="print a recipe's description, its paper's numbers and its commands")
     _take_recipe(shown, show.show, precision={"choices": recipes.PRECISIONS})
 
 

@@ -50,8 +50,8 @@ class Suite:
     """The suite, whose time begins now.
 
     Args:
-        minutes: stop after N minutes; call again to continue.
-        jobs: trainings at the same time.
+        minutes: stop after N minutes; the same command continues.
+        jobs: number of trainings at a time.
         runs: folder for checkpoints (default: runs/gpu).
         out: folder for the small files of results (default: results/gpu, apart from records of runs on CPUs).
         systems: recipes to train (default: all of multi30k-full that start from no checkpoint, and ptb).

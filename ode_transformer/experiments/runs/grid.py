@@ -186,13 +186,13 @@ def search(
     """Train over a search space; print the medians over seeds and the best run.
 
     Args:
-        name: a recipe of the task glue.
-        values: a flag of fairseq-train, without dashes, and its values; repeat for a grid (default: the recipe's).
-        seeds: the seeds of every point (default: the recipe's).
-        output: a JSON file for all scores.
-        scale: small: a rehearsal.
-        jobs: runs that go on at a time, each with GPUs of its own (--devices, by default its share), or with a share
-            of the cores.
+        name: a recipe of the task ``glue``.
+        values: a flag of fairseq-train, without dashes, and its values; may be repeated (default: the recipe's search).
+        seeds: seeds of the trainings at every point (default: the recipe's).
+        output: JSON file for all scores.
+        scale: small: a rehearsal, narrow and with few updates.
+        jobs: number of runs at a time, each with its own GPUs (--devices; by default, an equal share) or its share of
+            the cores.
         flags: of fairseq-train, which all runs have.
         place: what :func:`.training.place_here` takes.
 

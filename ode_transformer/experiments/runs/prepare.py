@@ -47,16 +47,22 @@ NAME = r"\w[\w .=+-]*"  # the name of a folder, for recipes and for fairseq
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer prepare``."""
     add = parser.add_argument
-    add("--train", nargs="+", required=True, metavar="PREFIX", help="training text, PREFIX.LANG or PREFIX.LANG.gz")
-    add("--valid", metavar="PREFIX", help="validation text (default: pairs of the training text)")
-    add("--test", nargs="+", default=[], metavar="PREFIX", help="test sets (default: pairs of the training text)")
-    add("--langs", nargs=2, required=True, metavar=("SOURCE", "TARGET"), help="the endings of the files, such as de en")
-    add("--out", required=True, metavar="DIR", help="the folder for the data; the text goes to DIR.text beside it")
-    add("--recipe", metavar="FILE", help="the recipe to write unless it exists (default: DIR.yaml)")
-    add("--hold-out", type=at_least(1), metavar="N", help="pairs of each set that is not given (default: "
+    add("--train", nargs="+", required=True, metavar="PREFIX", help="training text: PREFIX.LANG or PREFIX.LANG.gz")
+    add("--valid", metavar="PREFIX", help="validation text (default: held out of the training text)")
+    add("--test", nargs="+", default=[], metavar="PREFIX", help="test sets (default: held out of the training text)")
+    add(
+        "--langs",
+        nargs=2,
+        required=True,
+        metavar=("SOURCE", "TARGET"),
+        help="languages, the endings of the files, such as de en",
+    )
+    add("--out", required=True, metavar="DIR", help="folder for the binarized data; the text goes to DIR.text")
+    add("--recipe", metavar="FILE", help="recipe to write, unless it exists (default: DIR.yaml)")
+    add("--hold-out", type=at_least(1), metavar="N", help="pairs to hold out for each set that is not given (default: "
         f"1 in {PART}, at most {HELD_OUT:,})")  # fmt: skip
     add("--tokenizer", "--tokeniser", dest="tokeniser", choices=TOKENISERS, default="sacremoses", help="tokenizer; "
-        "none is for any language, with --bpe sentencepiece (default: sacremoses)")  # fmt: skip
+        "none takes any language, with --bpe sentencepiece (default: sacremoses)")  # fmt: skip
     add(
         "--normalize",
         "--normalise",
@@ -64,16 +70,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="normalize punctuation before tokenization",
     )
-    add("--lowercase", action="store_true", help="lower-case the text (default: keep it as it is)")
-    add("--bpe", choices=SEGMENTATIONS, help="how words are segmented (default: subword-nmt; sentencepiece without a "
-        "tokenizer)")  # fmt: skip
+    add("--lowercase", action="store_true", help="lower-case the text")
+    add("--bpe", choices=SEGMENTATIONS, help="subword segmentation (default: subword-nmt, or sentencepiece with "
+        "--tokenizer none)")  # fmt: skip
     add("--size", type=at_least(1), metavar="N", help="merges of BPE, or vocabulary size of SentencePiece (default: "
         + ", ".join(f"{size:,}" for _, size in SIZES) + ", by the size of the text)")  # fmt: skip
-    add("--separate-dictionaries", action="store_true", help="one dictionary per language (default: one for both)")
-    add("--max-tokens", type=at_least(1), default=250, metavar="N", help="drop training pairs with more words on a "
-        "side (without a tokenizer, subword units; default: 250)")  # fmt: skip
-    add("--max-ratio", type=at_least(1, float), metavar="R", help="drop training pairs with a side more than R times "
-        "as long as the other")  # fmt: skip
+    add("--separate-dictionaries", action="store_true", help="one dictionary per language (default: a joined one)")
+    add("--max-tokens", type=at_least(1), default=250, metavar="N", help="drop training pairs with more tokens on a "
+        "side; with --tokenizer none, subword units (default: 250)")  # fmt: skip
+    add("--max-ratio", type=at_least(1, float), metavar="R", help="drop training pairs of which one side is more than "
+        "R times as long as the other (default: keep them)")  # fmt: skip
     add("--workers", type=at_least(1), metavar="N", help="processes (default: one per processor)")
 
     call(parser, OwnText, lambda args, text: text.prepare())

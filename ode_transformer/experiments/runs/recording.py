@@ -110,13 +110,13 @@ def write_record(
     """Write the record of a finished run, and print its file.
 
     Args:
-        name: the recipe of a finished run.
+        name: the recipe of the finished run.
         output: the JSON file to write.
         run_dir: the run's folder (default: runs/RECIPE).
         scale: of the recipe.
         seed: of the run.
-        translations: also write the system's output for each test set beside the record, a text file each, for
-            comparisons when the run has been deleted: detokenized translations, summaries, corrections or predictions.
+        translations: also keep the system's outputs (detokenized translations, summaries, corrections or predictions)
+            in a text file per test set beside the record, so that systems can be compared when the run is deleted.
     """
     recipe = recipes.load(name, scale=scale, seed=seed)
     folder = Path(run_dir or recipes.ROOT / recipes.default_run_dir(recipe))

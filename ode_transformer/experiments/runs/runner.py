@@ -427,17 +427,17 @@ def run(
     """Run recipes from data to a record.
 
     Args:
-        names: a name that ``ode-transformer recipe list`` prints; or a YAML file, FILE.yaml or FILE.yaml/ROW.
-        first: begin with this step; it and the steps after it are done again, except a training.
-        last: end with this step: prepare, start, train, average, generate or validate, score, record.
-        trained: keep the finished training in the folder, even if it was trained with other flags than those given now.
-        seeds: seeds of the training, one run for each (default: the recipe's).
-        run_dir: where the files of a single run go (default: runs/RECIPE).
-        record: where the record of a single run goes (default: record.json in its folder).
-        dry_run: check the flags, and print the commands only.
-        scale: small: a rehearsal.
-        jobs: runs that go on at a time, each with GPUs of its own (--devices, by default its share), or with a share
-            of the cores.
+        names: a name from ``ode-transformer recipe list``, or a YAML file, FILE.yaml or FILE.yaml/ROW.
+        first: start at this step, and repeat it and all later ones; a finished training is not repeated.
+        last: stop after this step: prepare, start, train, average, generate or validate, score, record.
+        trained: keep the finished training in the folder, even if its flags differ from those given now.
+        seeds: seeds of the training, one run per seed (default: the recipe's).
+        run_dir: the folder of the run, if there is only one (default: runs/RECIPE).
+        record: the record's file, if there is only one run (default: record.json in its folder).
+        dry_run: check the flags and print the commands, without running them.
+        scale: small: a rehearsal, narrow and with few updates.
+        jobs: number of runs at a time, each with its own GPUs (--devices; by default, an equal share) or its share of
+            the cores.
         flags: of fairseq-train, besides the recipes'.
         place: what :func:`.training.place_here` takes: ``devices``, ``cpu``, ``precision`` and ``torchrun``.
 
@@ -593,8 +593,8 @@ def generate(
     Args:
         name: a translation recipe.
         output: the folder for the translations, which must not exist yet.
-        run_dir: the folder where ``average.pt`` is (default: runs/RECIPE).
-        checkpoint: another checkpoint, or an ensemble ``a.pt:b.pt``.
+        run_dir: the folder of the run (default: runs/RECIPE).
+        checkpoint: the checkpoint, or an ensemble ``a.pt:b.pt`` (default: ``average.pt`` of the run).
         cpu: do not use a GPU.
         scale: of the recipe.
         seed: of the recipe.

@@ -19,11 +19,11 @@ _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")  # of a 
 
 
 def list_recipes(prefix: str = "", paper: bool = False) -> None:
-    """Print the names of recipes, and what they are.
+    """Print the names and descriptions of recipes.
 
     Args:
-        prefix: how their names begin (default: all).
-        paper: only those that reproduce a row of a paper.
+        prefix: list only recipes whose names begin with it (default: all).
+        paper: list only recipes that reproduce a row of a paper.
     """
     found = recipes.listed(prefix, paper=paper)
     width = max(map(len, found))
@@ -41,11 +41,11 @@ def show(
     """Print a recipe as a person reads it: what it is, the paper's numbers, what runs take, and all commands.
 
     Args:
-        name: its name, as ``ode-transformer recipe list`` prints it; or a YAML file, FILE.yaml or FILE.yaml/ROW.
+        name: a name from ``ode-transformer recipe list``, or a YAML file, FILE.yaml or FILE.yaml/ROW.
         scale: of the recipe.
         seed: of training.
-        devices: devices that train together (default: as many as the paper's).
-        precision: of training (default: the paper's).
+        devices: number of GPUs that train together (default: as many as the paper's).
+        precision: precision of the training (default: the paper's).
         run_dir: where the run's files go (default: runs/RECIPE).
     """
     recipe = recipes.load(name, scale=scale, seed=seed)
@@ -111,7 +111,7 @@ def check(files: Sequence[str] = ()) -> None:
     """Read every recipe of this package, or of files elsewhere, and its flags; print their names.
 
     Args:
-        files: files of recipes of your own, instead of this package's.
+        files: your own recipe files (default: all recipes of this package).
 
     Raises:
         RecipeError: one is not sound.

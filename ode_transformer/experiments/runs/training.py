@@ -95,9 +95,9 @@ def place_here(
         recipe: what is run.
         trains: whether training is among the steps.
         jobs: how many runs go on at a time, each with devices of its own.
-        devices: GPUs that train together; the update frequency follows from it, so that an update sees as much text on
-            any number of GPUs (default: as many of this machine's as divide the batches; under Slurm or with NNODES
-            all of the job's).
+        devices: number of GPUs that train together; the update frequency follows, so that an update sees the same
+            amount of text on any number (default: the largest number of this machine's GPUs that divides the batches
+            of an update; under Slurm or with NNODES, all GPUs of the job).
         cpu: do not use GPUs.
         precision: by default the recipe's on GPUs, fp32 on a CPU.
         torchrun: start the processes with torchrun instead of fairseq; for several machines, variables NNODES,

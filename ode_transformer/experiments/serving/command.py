@@ -21,7 +21,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, kinds: str) -> None:
     """The arguments that say which model is meant; ``kinds`` says what it may be."""
     parser.add_argument("model", metavar="MODEL", help=kinds)
     parser.add_argument(
-        "--data", metavar="DIR", help="the binarized data of MODEL (default: where its run had them, or beside it)"
+        "--data", metavar="DIR", help="folder of MODEL's binarized data (default: that of its run, or MODEL's folder)"
     )
 
 
@@ -32,10 +32,19 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
         "files", nargs="*", metavar="FILE", help="raw text, one sentence per line; - is standard input (default: -)"
     )
     parser.add_argument(
-        "--with", dest="more", action="append", default=[], metavar="MODEL", help="a further model, for an ensemble"
+        "--with",
+        dest="more",
+        action="append",
+        default=[],
+        metavar="MODEL",
+        help="another model for an ensemble; may be repeated",
     )
     parser.add_argument(
-        "-o", "--output", type=output_file, metavar="FILE", help="the file to write when all is translated"
+        "-o",
+        "--output",
+        type=output_file,
+        metavar="FILE",
+        help="file to write, once all is translated (default: print)",
     )
     parser.add_argument("--beam", type=int, metavar="N", help="beam size (default: the recipe's, or 5)")
     parser.add_argument(
@@ -54,33 +63,35 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-len-b", type=int, metavar="B", help="see --max-len-a (default: the recipe's, or 200)")
     parser.add_argument("--nbest", type=int, default=1, metavar="N", help="translations per sentence (default: 1)")
     parser.add_argument(
-        "--prefix", default="", metavar="TEXT", help="whole words with which every translation begins, raw text"
+        "--prefix", default="", metavar="TEXT", help="raw text of whole words with which every translation begins"
     )
     parser.add_argument(
         "--sampling",
         action="store_true",
         default=None,
-        help="draw every unit at random instead of searching for the best; as many samples as --nbest",
+        help="draw --nbest translations at random, unit by unit, instead of searching for the best",
     )
-    parser.add_argument("--sampling-topk", type=at_least(1), metavar="N", help="draw among the N likeliest units")
-    parser.add_argument("--sampling-topp", type=float, metavar="P", help="draw among the likeliest of probability P")
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of --sampling (default: another every time)")
+    parser.add_argument("--sampling-topk", type=at_least(1), metavar="N", help="draw from the N most probable units")
     parser.add_argument(
-        "--scores", action="store_true", help="print a score in base 2 and a tab before each translation"
+        "--sampling-topp", type=float, metavar="P", help="draw from the fewest units of probability P in all"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of --sampling (default: a new one every time)")
+    parser.add_argument(
+        "--scores", action="store_true", help="print the score (base 2, as fairseq's) and a tab before each translation"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object per line, with source, texts and scores")
     parser.add_argument(
-        "--batch-size", type=at_least(1), metavar="N", help="sentences per batch (default: the recipe's)"
+        "--batch-size", type=at_least(1), metavar="N", help="sentences per batch (default: the recipe's, or 128)"
     )
     parser.add_argument(
         "--buffer",
         type=at_least(1),
         metavar="N",
-        help=f"lines to read before translating them (default: {BUFFER:,}; 1 at a prompt)",
+        help=f"lines to read and sort by length before translating (default: {BUFFER:,}; 1 in a terminal)",
     )
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
     parser.add_argument("--fp16", action="store_true", help="on a GPU, translate in fp16")
-    parser.epilog = "With --nbest above 1, the number of its line in its file and a tab precede each translation."
+    parser.epilog = "With --nbest above 1, each translation follows the number of its line in the file, and a tab."
 
 
 def translate(args: argparse.Namespace) -> Optional[int]:
@@ -117,10 +128,10 @@ def translate(args: argparse.Namespace) -> Optional[int]:
 def add_bundle(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer bundle``."""
     add_model_arguments(parser, "the folder of a run or a checkpoint")
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write; it must not exist")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write, which must not exist")
     parser.add_argument("--fp16", action="store_true", help="store weights in half precision, at half the size")
     parser.add_argument(
-        "--license", metavar="NAME", help="of the weights, for the card: the Hugging Face Hub's name, such as cc-by-4.0"
+        "--license", metavar="NAME", help="license of the weights, as the Hugging Face Hub names it, such as cc-by-4.0"
     )
 
 

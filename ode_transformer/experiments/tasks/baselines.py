@@ -57,10 +57,10 @@ def measure(kind: str, folder: Path, positions: int | None = None, predictions: 
     """Fit a baseline and score it.
 
     Args:
-        kind: a rule by the first symbol, or a linear model on all of them.
-        folder: the folder of ``train``, ``test`` and perhaps ``valid``, each as ``.input0`` and ``.label``.
-        positions: the first symbols of an example, which are read; by default all.
-        predictions: those of a model for the test set: how far is it a rule by the first symbol?
+        kind: the most frequent class by the first symbol, or a linear model of the bag of symbols.
+        folder: the folder of the files SPLIT.input0 and SPLIT.label, of train, test and perhaps valid.
+        positions: read only the first N symbols of each example (default: all).
+        predictions: a model's predictions for the test set, to measure how often its first-symbol rule gives the same.
 
     Returns:
         The record: the accuracies by split in ``scores``; and in ``model`` the percentage of the model's predictions

@@ -48,7 +48,7 @@ def read_imdb(folder: Path, valid: int) -> dict[str, list[Example]]:
 
     Args:
         folder: the folder ``aclImdb``.
-        valid: training reviews for validation, half of each class.
+        valid: number of training reviews to hold out for validation, half of each class.
 
     Raises:
         OdeTransformerError: a folder is missing or empty, a file is not called as published, twice there or not UTF-8;
@@ -90,7 +90,7 @@ def read_agnews(folder: Path, valid: int) -> dict[str, list[Example]]:
 
     Args:
         folder: the folder of ``train.csv`` and ``test.csv``.
-        valid: about how many training articles are held out for validation.
+        valid: approximate number of training articles to hold out for validation.
 
     Raises:
         OdeTransformerError: a file is missing or has a row that is no article, or no article or more than half of them
@@ -137,10 +137,10 @@ def write(
 
     Args:
         splits: ``train``, ``valid`` and ``test``.
-        output_dir: where the files go, and the model of subwords, ``sentencepiece.model``.
-        level: what the text is cut into.
-        size: the vocabulary size of subwords, which are learned on ``train``.
-        workers: threads that learn them.
+        output_dir: the folder for the files, and for the subword model, ``sentencepiece.model``.
+        level: the units of the text.
+        size: vocabulary size of the subwords, which are learned on ``train``.
+        workers: number of threads for learning the subwords.
 
     Returns:
         The number of examples of each split.

@@ -42,7 +42,7 @@ def _predict(
 ) -> None:
     """Make a parser that of the command which writes ``columns`` of each example of a subset."""
     function = partial(write_predictions, predict, examples=examples)
-    output = {"help": f"the file to write, tab-separated: {columns}"}
+    output = {"help": f"file to write, with tab-separated columns: {columns}"}
     _serve(parser, function, "checkpoint", subset={"default": subset}, output=output, examples=None)
 
 
@@ -64,13 +64,13 @@ def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
         for subset, path in written.items():
             print(path or f"{args.data}: has no {subset}, of which no file is written")
 
-    sub = actions.add_parser("prepare", help="write a task's text in the symbols of a pretrained model")
+    sub = actions.add_parser("prepare", help="segment a task's text as a pretrained model does")
     _serve(sub, glue.prepare, "task", "source", show=_show_counts, **task)
     sub = actions.add_parser("validate", help="predict the labels of a development set")
     _predict(sub, glue.validate, "label, prediction", subset="valid")
-    sub = actions.add_parser("score", help="score the predictions of a development set")
+    sub = actions.add_parser("score", help="score predictions on a development set")
     _serve(sub, glue.write_scores, metrics={"nargs": "+", "choices": LOGGED})
-    sub = actions.add_parser("predict", help="write the files that GLUE's server takes")
+    sub = actions.add_parser("predict", help="write the files for GLUE's evaluation server")
     _serve(sub, glue.submit, "checkpoint", show=show_files, **task, batch_size={"default": 32}, **FILLED)
 
 
@@ -79,7 +79,7 @@ def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
     actions, more = parser.add_subparsers(dest="action", required=True), {"subset": {"default": "valid"}, **FILLED}
     sub = actions.add_parser("predict", help="answer the questions of a data set")
     _serve(sub, question_answering.write_answers, "checkpoint", **more)
-    sub = actions.add_parser("score", help="take exact match and F1, as the official scripts do")
+    sub = actions.add_parser("score", help="compute exact match and F1, as the official scripts do")
     _serve(sub, question_answering.write_scores, "folder", **more)
 
 
@@ -107,7 +107,7 @@ def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
             print(args.output)
 
     _serve(parser, baselines.measure, "kind", "folder", show=show, kind={"choices": baselines.KINDS})
-    parser.add_argument("--output", type=output_file, metavar="FILE", help="file for the record, as JSON")
+    parser.add_argument("--output", type=output_file, metavar="FILE", help="JSON file for the record")
 
 
 def add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,8 +129,8 @@ def add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
             print(f"{split}: {questions:,} questions, {windows:,} windows", file=sys.stderr)
 
     for name, read_set, what in (
-        ("imdb", classification.read_imdb, "IMDB's reviews (Maas et al. 2011)"),
-        ("agnews", classification.read_agnews, "AG's news (Zhang et al. 2015)"),
+        ("imdb", classification.read_imdb, "IMDB reviews (Maas et al. 2011)"),
+        ("agnews", classification.read_agnews, "AG's News (Zhang et al. 2015)"),
     ):
         _serve(sub := add(name, what), read_set, "folder", show=write_labelled)
         take_arguments(sub, classification.write, splits=None, level={"choices": classification.LEVELS})
@@ -142,9 +142,9 @@ def add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
     folders = {"nargs": "+", "type": Path, "metavar": "DIR"}
     _serve(sub, summarisation.read_cnndm, "folders", show=write_texts, folders=folders)
     take_arguments(sub, write_pairs, splits=None)
-    sub = add("gec", "sentences with errors and without: learners' corpora, or errors made in correct English")
+    sub = add("gec", "grammatical errors: learners' corpora, or errors generated in correct English")
     _serve(sub, corpora.write, show=_show_counts, **SEED)
-    sub = add("squad", "SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), in windows that overlap")
+    sub = add("squad", "SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), in overlapping windows")
     _serve(sub, published.write, "train", "valid", show=show_windows)
     sub = add("race", "RACE (Lai et al. 2017): questions about articles, each with four options")
     _serve(sub, multiple_choice.write, "folder", show=_show_counts)

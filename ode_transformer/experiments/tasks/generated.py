@@ -26,10 +26,10 @@ def write(layout: str, output_dir: Path, articles: int = 40, seed: int = 1) -> N
 
     Args:
         layout: the data set whose layout the files have.
-        output_dir: where the files go.
-        articles: paragraphs, articles of a level or examples of GLUE to train on; an eighth of that to validate and to
-            test with.
-        seed: the seed of the draws.
+        output_dir: the folder for the files.
+        articles: number of training paragraphs (SQuAD), articles per level (RACE) or examples (GLUE); validation and
+            test sets have an eighth of it.
+        seed: random seed.
     """
     kind, _, name = layout.partition("-")
     if kind == "race":

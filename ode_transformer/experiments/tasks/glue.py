@@ -126,10 +126,10 @@ def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, 
     """Write a task's text in symbols: ``SPLIT.input0``, ``SPLIT.input1`` and ``SPLIT.label``.
 
     Args:
-        task: the task, such as cola.
-        source: the folder of the published archives: CoLA, SST-2 and so on in it.
-        like: the folder of a pretrained model, as which text is cut.
-        output_dir: where SPLIT.input0, SPLIT.label and others go.
+        task: the GLUE task.
+        source: the folder of the published data, which contains CoLA, SST-2 and so on.
+        like: the folder of the pretrained model whose subword segmentation and dictionary are used.
+        output_dir: the folder for the files SPLIT.input0, SPLIT.label and so on.
 
     Returns:
         The number of examples of each split; test sets that are not there are left out.
@@ -205,10 +205,10 @@ def submit(
     Args:
         checkpoint: the checkpoint of the trained model.
         data: the folder of binarized data.
-        task: the task of the data.
+        task: the GLUE task of the data.
         batch_size: examples per batch.
         cpu: do not use a GPU.
-        output_dir: where TASK.tsv goes.
+        output_dir: the folder for the files of the server, such as CoLA.tsv.
 
     Raises:
         CheckpointError, OdeTransformerError: as :func:`predict`.
@@ -245,8 +245,8 @@ def write_scores(predictions: str | Path, metrics: Sequence[str], output: str | 
     """Score the predictions of a development set, print the scores, and write them to a JSON file if one is named.
 
     Args:
-        predictions: the output of ode-transformer glue validate.
-        metrics: the metrics to take.
+        predictions: labels and predictions, as ``ode-transformer glue validate`` writes them.
+        metrics: the metrics to compute.
         output: the JSON file to write.
     """
     scores = glue.score(*glue.read(predictions), metrics)

@@ -83,11 +83,11 @@ def write(
     """Write ``SPLIT.input0`` and ``SPLIT.label`` of three splits; return the number of expressions of each.
 
     Args:
-        folder: the folder for these files.
-        train, valid, test: the number of expressions of this split.
-        shortest: the fewest symbols of an expression.
-        longest: the most symbols of an expression.
-        seed: the seed of the draws.
+        folder: the folder for the files, which must be new or empty.
+        train, valid, test: number of expressions in this split.
+        shortest: minimum length of an expression in symbols.
+        longest: maximum length of an expression in symbols.
+        seed: random seed.
 
     Raises:
         OdeTransformerError: there are too few such expressions.

@@ -92,8 +92,8 @@ def write(folder: Path, like: Path, output_dir: Path) -> dict[str, int]:
 
     Args:
         folder: the folder ``RACE``.
-        like: the folder of a pretrained model, as which text is cut.
-        output_dir: where the files go.
+        like: the folder of the pretrained model whose subword segmentation and dictionary are used.
+        output_dir: the folder for the files.
 
     Returns:
         The number of questions of each split.

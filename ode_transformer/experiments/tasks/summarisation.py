@@ -63,8 +63,8 @@ def read_cnndm(folders: Sequence[Path], lists: Path) -> dict[str, Iterator[Pair]
     ``@highlight``; all other lines are the article. A line that ends in no punctuation is given a full stop.
 
     Args:
-        folders: those of stories, ``cnn/stories`` and ``dailymail/stories``.
-        lists: the folder of the three lists.
+        folders: the folders of stories, ``cnn/stories`` and ``dailymail/stories``.
+        lists: the folder of ``all_train.txt``, ``all_val.txt`` and ``all_test.txt``.
 
     Raises:
         OdeTransformerError: while they are read: a list or a story is missing, empty or not UTF-8.

@@ -163,7 +163,7 @@ def write_predictions(
         predict: the other arguments but the last -> columns of each example.
         checkpoint: the checkpoint of the trained model.
         data: the folder of binarized data.
-        subset: the set of examples in the data.
+        subset: the subset of the data.
         output: the file to write.
         batch_size: examples per batch.
         cpu: do not use a GPU.

@@ -31,7 +31,7 @@ def write_pairs(splits: Mapping[str, Iterable[Pair]], output_dir: Path) -> dict[
 
     Args:
         splits: the pairs of each.
-        output_dir: where the files go.
+        output_dir: the folder for the files.
     """
     counts = {}
     for name, pairs in splits.items():

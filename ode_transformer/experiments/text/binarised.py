@@ -243,9 +243,9 @@ def unbinarise(data: Path, output_dir: Path, splits: Sequence[str], langs: Seque
 
     Args:
         data: the folder of binarized data.
-        output_dir: where the text goes.
-        splits: the names of the text, such as train valid.
-        langs: source and target, in which the names of files end.
+        output_dir: the folder for the text.
+        splits: names of the subsets, such as train valid.
+        langs: source and target language, with which the names of files end.
     """
     for lang in langs:
         for split in splits:

@@ -19,10 +19,10 @@ def verify(
 
     Args:
         folder: the folder of the files.
-        names: of each file the name of its copy, and its name in the list, by the last part of which it is called.
+        names: for each file, the name of its copy and its name in the list, whose last part is the file's own name.
         checksums: the list, as sha256sum writes it.
-        warn: warn of other files, and accept them.
-        output_dir: where copies go; existing copies must have the same content.
+        warn: only warn of files whose sum differs.
+        output_dir: the folder for copies; existing copies must have the same content.
 
     Raises:
         TextError: a file is not there, damaged, unknown to the list, another one, or not what was copied.

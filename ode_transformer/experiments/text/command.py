@@ -23,7 +23,11 @@ def add_tokeniser(parser: argparse.ArgumentParser) -> None:
     """Add the flags that are fields of a ``Tokeniser``."""
     take_arguments(parser, Tokeniser, lang=None, normalise=None, lowercase={"choices": LOWERCASE})
     parser.add_argument(
-        "--normalize", "--normalise", dest="normalise", action="store_true", help="normalize punctuation"
+        "--normalize",
+        "--normalise",
+        dest="normalise",
+        action="store_true",
+        help="normalize punctuation before tokenization",
     )
 
 
@@ -60,7 +64,7 @@ def _check_new(out: Path) -> None:
 
 
 def _prepare(args: argparse.Namespace) -> None:
-    """Prepare a parallel corpus: from text in OUT.text, or from --add, to binarized data in OUT."""
+    """Prepare a parallel corpus: from text in DIR.text, or given by --add, to binarized data in DIR."""
     _check_new(args.out)
     given = {f.name: getattr(args, f.name) for f in fields(Preparation) if hasattr(args, f.name)}
     given |= {name: tuple(given[name]) for name in ("langs", "splits")}
@@ -76,23 +80,23 @@ def _describe(args: argparse.Namespace) -> None:
 
 
 def _verify(args: argparse.Namespace) -> None:
-    """Compare files, plain or .gz, with a list of SHA-256 sums, and copy them, unpacked, with --output-dir."""
+    """Compare files, plain or .gz, with a list of SHA-256 sums; with --output-dir, copy and unpack them."""
     names = as_mapping(args.names)
     checksums.verify(args.folder, names, args.checksums, warn=args.warn, output_dir=args.output_dir)
 
 
 def _settings(args: argparse.Namespace) -> None:
-    """Succeed if the file holds these settings, write them if there is no file, and otherwise name the differences."""
+    """Compare settings with those in a file and name the differences; write the file if there is none."""
     manifest.check_settings(args.file, as_mapping(args.settings), args.required)
 
 
 def _setting(args: argparse.Namespace) -> None:
-    """Print what the file of finished data says of a setting, an empty line if nothing."""
+    """Print a setting from the manifest of finished data, or an empty line."""
     print(manifest.held_settings(args.file).get(args.name, ""))
 
 
 def _binarise(args: argparse.Namespace) -> None:
-    """Make the folder OUT of text of one language, the same files as fairseq-preprocess --only-source makes."""
+    """Binarize text of one language: the same files as fairseq-preprocess --only-source makes."""
     _check_new(args.out)
     if bool(args.folder) == bool(args.texts):
         raise TextError("either SPLIT=FILE or --folder DIR is needed")
@@ -123,39 +127,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub, flags = command("prepare", _prepare), {"metavar": "FLAGS", "type": tokeniser_of}
     take_arguments(
         sub, Preparation, "out", files=None, limits=None, joined=None, every={"type": at_least(2)},
-        tokenise=flags | {"help": "flags of describe, as one argument", "default": None},
-        tokenise_train=flags | {"help": "others for the training text"}, symbols={"type": at_least(5)},
+        tokenise=flags | {"help": "how text is tokenized: flags of `text describe`, as one word", "default": None},
+        tokenise_train=flags | {"help": "how training text is tokenized, if it differs"}, symbols={"type": at_least(5)},
         romanian={"choices": pairs.ROMANIAN}, start={"choices": STARTS}, counted={"choices": COUNTED},
         segmentation={"choices": SEGMENTATIONS}, dictionaries={"nargs": 2}, **langs, **splits, **beside,
     )  # fmt: skip
     sub.add_argument(
         "--add", nargs=3, action="append", default=[], metavar=("SPLIT", "FILE", "FILE"), dest="files",
-        help="a split, and two files whose pairs go to it; may be repeated",
+        help="add the sentence pairs of two files to a split; may be repeated",
     )  # fmt: skip
     ratio = {"type": at_least(1, float)}
     take_arguments(sub, pairs.Limits, max_tokens={"default": DEFAULT_LIMITS.max_tokens}, ratio=ratio)
-    sub.add_argument("--separate-dictionaries", action="store_false", dest="joined", help="one dictionary per language")
+    sub.add_argument(
+        "--separate-dictionaries",
+        action="store_false",
+        dest="joined",
+        help="one dictionary per language (default: a joined one)",
+    )
 
     names, filled = {"nargs": "+", "type": str, "metavar": "FILE=NAME"}, {"output_dir": {"type": Path}}
     take_arguments(command("verify", _verify), checksums.verify, "folder", "names", names=names, **filled)
 
     sub = command("settings", _settings)
-    sub.add_argument(
-        "file", type=Path, metavar="FILE", help="settings.json of a text, or manifest.json of finished data"
-    )
-    sub.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="all that the data depend on")
-    sub.add_argument("--required", action="store_true", help="the file must be there")
+    sub.add_argument("file", type=Path, metavar="FILE", help="settings.json of text, or manifest.json of finished data")
+    sub.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="the settings on which the data depend")
+    sub.add_argument("--required", action="store_true", help="fail if there is no file")
     sub = command("setting", _setting)
     sub.add_argument("file", type=Path, metavar="FILE", help="manifest.json of finished data")
-    sub.add_argument("name", metavar="KEY", help="the setting's key")
+    sub.add_argument("name", metavar="KEY", help="name of the setting")
 
     take_arguments(sub := command("binarise", _binarise), prepare_monolingual, "out", parts=None, **beside)
-    sub.add_argument(
-        "texts", nargs="*", metavar="SPLIT=FILE", help="a file, and its name in the data: train, valid, test, test1"
-    )
+    sub.add_argument("texts", nargs="*", metavar="SPLIT=FILE", help="a text file of a split: train, valid, test, test1")
     sub.add_argument(
         "--folder", type=Path, metavar="DIR",
-        help="instead, the folder of the parts of examples, SPLIT.input0 and so on, SPLIT.label",
+        help="instead of SPLIT=FILE, a folder of examples in several files: SPLIT.input0 and so on, SPLIT.label",
     )  # fmt: skip
 
     def calling(name: str, function: Callable[..., None], first: str, **more: Any) -> None:

@@ -342,9 +342,9 @@ def write(
     Each file is written whole or not at all. A second call with the same arguments leaves the same bytes.
 
     Args:
-        directory: the folder for these files.
-        seed: the seed of the draws, 0 or more.
-        train, valid, test: the number of sentences of this split.
+        directory: the folder for the files, which must be new or empty.
+        seed: random seed, 0 or more.
+        train, valid, test: number of sentence pairs in this split.
 
     Raises:
         OdeTransformerError: as in :func:`generate_sentences`, before anything is written.

@@ -20,8 +20,8 @@ def describe(data: Path, langs: Sequence[str], tokenise: Mapping[str, Any]) -> P
     """Write the manifest of data that fairseq-preprocess made, so that models trained on them translate raw text.
 
     Args:
-        data: the folder, with ``dict.LANGUAGE.txt``, and codes or sentencepiece.model.
-        langs: source and target.
+        data: the folder of binarized data, with ``dict.LANGUAGE.txt`` and ``codes`` or ``sentencepiece.model``.
+        langs: source and target language.
         tokenise: the options of the ``Tokeniser`` that made the text.
 
     Returns:

@@ -70,14 +70,14 @@ def prepare(
     """Write documents as ``train`` and ``valid``, in the subwords of a model that is learned on them or given.
 
     Args:
-        inputs: files, or folders of ``.txt`` files.
-        output_dir: where both files go, and the model.
-        valid: the text for validation.
-        held_out: without --valid, one document in so many is for validation.
-        split_sentences: split lines that hold several sentences.
-        like: the folder of a pretrained model, as which text is segmented.
-        size: the vocabulary size of the model that is learned otherwise.
-        workers: threads that learn it.
+        inputs: files of documents with empty lines between them, or folders of ``.txt`` files, one document each.
+        output_dir: the folder for ``train``, ``valid`` and the subword model.
+        valid: the validation text, in the same form (default: held out).
+        held_out: without --valid, hold out every Nth document for validation.
+        split_sentences: put every sentence on a line of its own.
+        like: the folder of a pretrained model whose subwords are used, instead of learning new ones.
+        size: vocabulary size of the subwords that are learned.
+        workers: number of threads for learning the subwords.
 
     Raises:
         OdeTransformerError: a document is missing, or an output is an input file.

@@ -27,8 +27,8 @@ class Limits:
     side, or whose sides differ too much in length.
 
     Args:
-        max_tokens: leave out training pairs with longer sides.
-        ratio: leave out those with a side more than so many times as long as the other.
+        max_tokens: drop training pairs with a longer side.
+        ratio: drop training pairs of which one side is more than X times as long as the other (default: keep them).
     """
 
     max_tokens: int
@@ -175,11 +175,11 @@ def short_to_long(
 
     Args:
         prepared: the folder of binarized data, whose manifest names the splits.
-        text_dir: the folder of their text.
-        output_dir: where the divided text goes.
-        langs: source and target, in which the names of files end.
-        limit: train on sources with fewer subword units.
-        bins: the shortest length of each test set.
+        text_dir: the folder of the text of these data.
+        output_dir: the folder for the divided text.
+        langs: source and target language, with which the names of files end.
+        limit: train on source sentences of fewer than N subword units.
+        bins: minimum source length of each test set, in subword units.
 
     Raises:
         TextError: the lengths do not increase, a set would be empty, or the data are not of a text.

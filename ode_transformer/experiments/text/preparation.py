@@ -67,11 +67,11 @@ def prepare_monolingual(
     """Make a folder of binarized text of one language, whose settings are in OUT.text.
 
     Args:
-        out: the folder, whose settings are in OUT.text/settings.json, and which appears when it is complete.
+        out: the folder of the data, which appears when it is complete; DIR.text/settings.json has its settings.
         parts: the text of every split, by the sub-folder for it; that of ``label`` has classes.
-        dictionary: an existing one, for all but labels, instead of that of the training text.
-        copy_labels: leave labels as text.
-        beside: further files, by their names in the folder.
+        dictionary: an existing dictionary, for all parts but labels (default: made from the training text).
+        copy_labels: copy labels as text, as for regression, instead of binarizing them.
+        beside: further files to copy, with their names in the folder.
         workers: the number of processes.
 
     Raises:
@@ -103,28 +103,28 @@ class Preparation:
     """How the text of a corpus becomes binarized data.
 
     Args:
-        out: the folder of the data; the text after every step is in OUT.text beside it.
-        langs: source and target, as the names of files end.
-        splits: training, validation and test sets, as the names of files begin.
+        out: the folder for the data; the text after every step is in DIR.text beside it.
+        langs: source and target language, with which the names of files end.
+        splits: names of the training, validation and test sets, with which the names of files begin.
         name: the name of the corpus.
-        source: where its text came from, in words.
+        source: a description of where the text came from.
         files: of each split, two files, which are joined to ``raw``; none if the text is there already.
-        romanian: Romanian: raw, with commas for cedillas, or without diacritics.
-        start: the folder in OUT.text that is there to begin with.
+        romanian: treatment of Romanian: raw, normalised (commas for cedillas), or stripped (no diacritics).
+        start: the folder in DIR.text that exists already.
         tokenise: options of a ``Tokeniser``; None if they are unknown, with another start.
         tokenise_train: others for the training text.
-        language: that of all files, if their names end in something else.
-        counted: what limits count: tokens, before subword units are learned, or these units.
+        language: the language of all files, where their names end in something else.
+        counted: the unit of --max-tokens and --ratio: tokens, before subword units are learned, or subword units.
         limits: of training pairs; others are left out.
-        every: hold out one training pair in so many for validation; otherwise there is a validation set.
-        words: of the sources, take the first so many words alone.
-        segmentation: what segments words.
-        size: merges of BPE, or vocabulary size of SentencePiece; by default by the size of the text.
-        test_units: of the targets of the test sets, binarize the first so many units alone.
+        every: hold out every Nth training pair for validation (default: there is a validation set).
+        words: cut source texts off after N words (default: never).
+        segmentation: the subword segmentation.
+        size: number of BPE merges, or vocabulary size of SentencePiece (default: by the size of the text).
+        test_units: cut targets of test sets off after N subword units in the binarized data (default: never).
         joined: one dictionary for both languages.
-        dictionaries: existing ones, instead of those of the text.
-        symbols: the most symbols of a dictionary; by default all.
-        beside: further files for the folder of the data, by their names there.
+        dictionaries: existing dictionaries of source and target (default: made from the training text).
+        symbols: maximum size of a dictionary (default: unlimited).
+        beside: further files to copy, with their names in the folder of the data.
         workers: the number of processes.
 
     Raises:

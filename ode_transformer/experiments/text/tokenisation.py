@@ -35,12 +35,12 @@ class Tokeniser:
     Args:
         lang: the language.
         straight_quotes: replace right single quotes by apostrophes.
-        lowercase: ``first``, as in the Multi30k literature; ``last``, as fairseq does for IWSLT14; or ``no``.
+        lowercase: lower-case the text ``first``, as usual for Multi30k; ``last``, as fairseq for IWSLT14; or ``no``.
         normalise: normalize punctuation with Moses' rules.
         printable: replace control characters by spaces, as Moses' ``remove-non-printing-char.perl`` does.
         aggressive: split ``a-b`` into ``a @-@ b``.
         old_full_stop: leave the full stop of an abbreviation at the end of a line, as earlier versions of Moses do.
-        plain: split nothing off words, and only replace white space by single spaces; for text in any language.
+        plain: do not tokenize, but replace each run of white space by a space; for any language.
     """
 
     lang: str

@@ -155,14 +155,14 @@ def write(
     set; ``conll14`` with ``conll14.m2``; ``jfleg`` and ``jfleg-dev`` with ``.ref0`` and so on.
 
     Args:
-        output_dir: where the files go.
-        jfleg: the folder of JFLEG, with ``dev`` and ``test`` in it.
-        conll14: ``official-2014.combined.m2``.
-        m2: a folder of M2 files to train on, or else
-        clean: correct English to make errors in, one sentence per line.
-        sentences: use the first so many of these; by default all.
+        output_dir: the folder for the files.
+        jfleg: the folder of JFLEG, which contains ``dev`` and ``test``.
+        conll14: the file ``official-2014.combined.m2``.
+        m2: a folder of M2 files to train on; either this or ``clean``.
+        clean: correct English in which errors are generated, one sentence per line.
+        sentences: use the first N sentences of ``clean`` (default: all).
         seed: the seed of the errors.
-        rate: the probability of an error at a word.
+        rate: the probability of an error per word.
 
     Returns:
         The number of pairs by split.

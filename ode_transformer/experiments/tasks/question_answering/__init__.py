@@ -192,13 +192,13 @@ def write_answers(
     Args:
         checkpoint: the checkpoint of the trained model.
         data: the folder of binarized data.
-        subset: the set of questions in the data.
-        output_dir: where predictions.json and others go.
+        subset: the subset of the data.
+        output_dir: the folder for predictions.json, no_answer.json and nbest.json.
         batch_size: windows per batch.
         cpu: do not use a GPU.
-        best: start and end positions tried per window, and answers kept per question.
-        longest: the most symbols of an answer.
-        threshold: leave answers empty whose no-answer score is above it, as for the server of SQuAD 2.0.
+        best: number of start and of end positions to combine per window, and of answers to keep per question.
+        longest: maximum length of an answer in symbols.
+        threshold: give no answer where the no-answer score exceeds X; SQuAD 2.0 only (default: always answer).
 
     Raises:
         CheckpointError, OdeTransformerError: as :func:`predict`; or there is a threshold, and every question has an
@@ -243,9 +243,9 @@ def write_scores(folder: str | Path, data: str | Path, subset: str, output: str 
     """Score the answers in a folder, write the scores to a JSON file, and print them.
 
     Args:
-        folder: the folder of predictions.json, and of no_answer.json for SQuAD 2.0.
+        folder: the folder of predictions.json and, for SQuAD 2.0, of no_answer.json.
         data: the folder of binarized data.
-        subset: the set of questions in the data.
+        subset: the subset of the data.
         output: the JSON file to write.
     """
     tree = questions(Path(data), subset)

@@ -141,11 +141,11 @@ def write(
     Args:
         train: ``train-v1.1.json`` or ``train-v2.0.json``.
         valid: ``dev-v1.1.json`` or ``dev-v2.0.json``.
-        like: the folder of a pretrained model, as which text is cut.
-        output_dir: where the files go.
-        max_symbols: the most symbols of a sample.
-        stride: symbols from the beginning of a window to that of the next.
-        longest_question: the most symbols of a question; what is more is cut off.
+        like: the folder of the pretrained model whose subword segmentation and dictionary are used.
+        output_dir: the folder for the files.
+        max_symbols: maximum length of a sample, question and window, in symbols.
+        stride: number of symbols between the beginnings of successive windows.
+        longest_question: maximum length of a question in symbols, at which it is cut off.
 
     Returns:
         Of each split the number of questions and of windows.
