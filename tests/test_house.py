@@ -1,6 +1,8 @@
 """The rooms of the package: imports go one way, and in no circle."""
 
 import ast
+import functools
+import re
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
@@ -18,6 +20,7 @@ ROOMS = (
 ENTRY_POINTS = ("ode_transformer", "ode_transformer.__main__", "ode_transformer.models")  # the last registers all
 
 
+@functools.cache
 def modules() -> dict[str, ast.Module]:
     """The modules of the package by their names."""
     found = {}
@@ -74,6 +77,36 @@ def test_rooms_import_those_below_them(graph):
         if room(other) > room(name) and name not in ENTRY_POINTS
     }
     assert not wrong
+
+
+WRITERS = {
+    "experiments.runs.processes": "logs, which grow, and locks",
+    "experiments.runs.gpu_suite": "logs of what it starts",
+    "experiments.bench.turns": "Linux's counters",
+}
+
+
+def writes(node: ast.AST) -> bool:
+    """Whether a call opens a file to write to it."""
+    if not isinstance(node, ast.Call):
+        return False
+    modes = [one.value for one in (*node.args, *(k.value for k in node.keywords)) if isinstance(one, ast.Constant)]
+    opens = getattr(node.func, "id", getattr(node.func, "attr", "")) == "open"
+    mode = next((mode for mode in modes if isinstance(mode, str) and re.fullmatch("[rwxabt+]+", mode)), "r")
+    to_path = isinstance(node.func, ast.Attribute) and node.func.attr in ("write_text", "write_bytes")
+    ours = to_path and getattr(node.func.value, "id", "") == "files"
+    return (to_path and not ours) or (opens and mode.strip("rbt") != "")
+
+
+def test_files_are_written_whole_or_not_at_all():
+    """By the functions of ``files.py``; each of the others has its reason."""
+    found = {
+        name.removeprefix("ode_transformer.")
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if writes(node)
+    }
+    assert found == set(WRITERS)
 
 
 def test_rooms_are_there():

@@ -65,14 +65,6 @@ def test_a_containers_quota_is_a_bound(machine):
     assert processors.threads({})[0]["OMP_NUM_THREADS"] == "2"
 
 
-def test_a_quota_of_the_first_version_of_control_groups(machine, monkeypatch):
-    machine(1, 1, 1, 1, quota="")
-    stat = processors.text
-    files = {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000\n", "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"}
-    monkeypatch.setattr(processors, "text", lambda path: files.get(path) or stat(path))
-    assert processors.free() == (2, 4)
-
-
 def test_processors_that_do_not_tell_leave_the_number_to_pytorch(machine, monkeypatch):
     """Counters that stand still, or that are of other processors, are no load."""
     machine(0, 0)

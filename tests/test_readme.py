@@ -6,7 +6,6 @@ import importlib.util
 import re
 from xml.etree import ElementTree
 
-import pytest
 from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 
@@ -129,34 +128,9 @@ def test_make_targets_are_there():
         assert re.search(rf"^{target}:", makefile, re.M), target
 
 
-@pytest.mark.parametrize("command", cli.COMMANDS)
-def test_every_command_has_help(command, capsys):
-    with pytest.raises(SystemExit) as ended:
-        cli.main([command, "--help"])
-    assert ended.value.code == 0 and f"usage: ode-transformer {command}" in capsys.readouterr().out
-
-
 def test_commands_are_there():
     named = set(re.findall(r"(?:`|^|\s)ode-transformer ([a-z][a-z-]+)", TEXT, re.M))
     assert named <= set(cli.COMMANDS) and len(named) > 12
-
-
-def arguments_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """The arguments of a parser and of all its sub-commands."""
-    found = []
-    for action in parser._actions:
-        subs = action.choices.values() if isinstance(action, argparse._SubParsersAction) else ()
-        found += [one for sub in subs for one in arguments_of(sub)] if subs else [action]
-    return found
-
-
-@pytest.mark.parametrize(
-    "command", ["bench", "choose", "classify", "glue", "lab", "listops", "score", "squad", "translate"]
-)
-def test_every_argument_has_help(command):
-    (commands,) = [action for action in cli.parser(command)._actions if action.dest == "command"]
-    for action in arguments_of(commands.choices[command]):
-        assert action.help and not action.help.startswith("("), action
 
 
 def flags_of(parser: argparse.ArgumentParser) -> set[str]:

@@ -492,35 +492,3 @@ def test_every_reader(tmp_path):
 
 
 LANGS = ("en", "de")
-WRITING = {
-    "clean": lambda text, out: pairs.clean(text, out, ["train"], LANGS, Limits(9, 1.5), ["train"]),
-    "gather": lambda text, out: pairs.gather([("train", text / "train.en", text / "train.de")], out, LANGS),
-    "hold-out": lambda text, out: pairs.hold_out(text, out, [], LANGS, 2),
-    "short-to-long": lambda text, out: pairs.short_to_long(text, text, out, LANGS, 2, [2]),
-}
-
-
-@pytest.fixture
-def text(tmp_path) -> Path:
-    """Pairs for training and validation, short ones and long ones."""
-    for split in ("train", "valid"):
-        for lang in LANGS:
-            (tmp_path / f"{split}.{lang}").write_text("a\nb c\nd\n")
-    write_json(tmp_path / "manifest.json", {"splits": {"train": "train", "valid": "valid"}})
-    return tmp_path
-
-
-@pytest.mark.parametrize("write", WRITING.values(), ids=WRITING)
-def test_text_that_was_written_before_is_not_written_over_half_way(text, write):
-    write(text, text / "new")
-    assert (text / "new" / "train.en").stat().st_size
-    for split in ("train", "valid"):
-        with (text / f"{split}.de").open("ab") as file:
-            file.write(b"\xff\n")  # after lines that are text
-    (text / "out").mkdir()
-    for name in ("train.en", "train.de"):
-        (text / "out" / name).write_text("old\n")
-    with pytest.raises(TextError):
-        write(text, text / "out")
-    assert (text / "out" / "train.de").read_text() == "old\n"
-    assert not list((text / "out").glob(".*")), "nothing else is left"

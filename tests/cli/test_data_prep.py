@@ -9,8 +9,6 @@ import shlex
 import shutil
 import signal
 import sys
-import tracemalloc
-from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -22,8 +20,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetB
 from fairseq_cli import preprocess
 
 from ode_transformer.experiments import cli
-from ode_transformer.experiments.text import binarised, manifest, pairs, parallel, subwords
-from ode_transformer.experiments.text.binarised import unknown
+from ode_transformer.experiments.text import binarised, manifest, pairs, parallel
 from ode_transformer.experiments.text.lines import TextError
 from ode_transformer.experiments.text.pipeline import Pipeline
 from ode_transformer.experiments.text.preparation import prepare_monolingual
@@ -220,11 +217,6 @@ def test_dry_run_prints_the_commands_and_does_nothing(refused):
     assert [path.name for path in (base / "dry").iterdir()] == ["raw"]
 
 
-def test_a_language_that_sacremoses_does_not_know_is_named():
-    with pytest.raises(TextError, match=r"language xx: must be one of .*de"):
-        list(Tokeniser("xx").sacremoses(["a"]))
-
-
 class Terminal(io.StringIO):
     def isatty(self):
         return True
@@ -346,76 +338,6 @@ def test_an_index_beyond_two_gibibytes(tmp_path):
     found = MMapIndexedDataset.Index(f"{tmp_path}/train.idx")
     assert list(found._pointers) == [600_000_000 * i for i in range(7)] and list(found.sizes) == list(sizes)
     assert found.dtype == np.uint16
-
-
-def test_an_index_takes_little_memory(tmp_path):
-    """4 bytes per sentence and those of a part, where all begins at once take 8 and as many in between."""
-    parts = [np.random.default_rng(i).integers(1, 50, 2**18, np.int32) for i in range(16)]
-    sizes = np.concatenate(parts)
-    tracemalloc.start()
-    try:
-        binarised._write_binarised(tmp_path / "train", 8, ((b"", part) for part in parts))
-        assert tracemalloc.get_traced_memory()[1] < 3 * sizes.nbytes
-        tracemalloc.reset_peak()
-        assert (binarised._read_index(tmp_path / "train")[1] == sizes).all()
-        assert tracemalloc.get_traced_memory()[1] < 4 * sizes.nbytes
-    finally:
-        tracemalloc.stop()
-    begins = 2 * (sizes.cumsum(dtype=np.int64) - sizes)
-    head = binarised.INDEX.pack(binarised.MAGIC, 1, 8, len(sizes))
-    assert (tmp_path / "train.idx").read_bytes() == head + sizes.tobytes() + begins.tobytes()
-
-
-def test_words_are_handed_over_to_subword_nmt_and_not_held_twice():
-    words = Counter(["a", "b", "a"])
-    assert sorted(subwords._taken(words)) == ["a 2", "b 1"] and not words
-
-
-def test_references_keep_their_bytes_and_their_languages(tmp_path):
-    """A tokenized reference is copied as it is, and a language may hold a dot."""
-    write_lines(tmp_path / "bpe" / "test.x.en", ["a b", "c"])
-    for folder in ("tok", "raw"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "test.x.en").write_bytes(b"a b\r\nc")
-    (tmp_path / "data").mkdir()
-    manifest.keep_references(tmp_path, tmp_path / "data", ["train", "valid", "test"], ["x.de", "x.en"])
-    for folder in ("tok", "raw"):
-        assert [file.name for file in (tmp_path / "data" / folder).iterdir()] == ["test.x.en"]
-        assert (tmp_path / "data" / folder / "test.x.en").read_bytes() == b"a b\r\nc"
-
-
-def test_a_dictionary_that_is_none_is_named_before_anything_is_written(tmp_path, capsys):
-    write_lines(tmp_path / "train.en", ["a b"])
-    write_lines(tmp_path / "mine.txt", ["x"])
-    words = ["text", "binarise", f"{tmp_path}/x", f"train={tmp_path}/train.en", "--dictionary", f"{tmp_path}/mine.txt"]
-    assert cli.main(words) == 1 and f"{tmp_path}/mine.txt: line 1 is 'x', must be" in capsys.readouterr().err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt", "train.en"]
-
-
-def test_a_setting_is_printed_and_an_empty_line_where_there_is_none(tmp_path, capsys):
-    (tmp_path / "manifest.json").write_text('{"settings": {"merges": "9"}}')
-    for name, value in (("merges", "9"), ("other", "")):
-        assert cli.main(["text", "setting", f"{tmp_path}/manifest.json", name]) == 0
-        assert capsys.readouterr().out == f"{value}\n"
-
-
-def test_binarised_text_that_is_not_the_text(tmp_path):
-    prefix = written_by_fairseq(tmp_path, [3, 1, 4])
-    text, index = Path(f"{prefix}.bin"), Path(f"{prefix}.idx")
-    assert unknown(prefix, 3)[1] == 5
-
-    def refused(message, sentences=3, at=prefix):
-        with pytest.raises(TextError, match=message):
-            unknown(at, sentences)
-
-    refused(r"fr\.idx: has 3 sentences, must have those of the text, 4", 4)
-    refused(r"absent\.idx: No such file", at=tmp_path / "absent")
-    text.write_bytes(text.read_bytes()[:-1])
-    refused(r"fr\.bin: has 15 bytes, which do not fit 8 symbols")
-    index.write_bytes(index.read_bytes()[:-1])
-    refused(r"fr\.idx: is cut off")
-    index.write_bytes(b"x" * 100)
-    refused(r"fr\.idx: is not an index of fairseq")
 
 
 def test_binarised_text_of_another_dictionary(tmp_path):

@@ -1,7 +1,6 @@
 """The benchmark's systems compute what they are said to; its numbers are whole. Timings are no test."""
 
 import json
-import os
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -39,6 +38,7 @@ def test_attention_with_its_matrices_is_the_same_function(one, other):
     torch.testing.assert_close(found[0][1:], found[1][1:], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.full
 def test_memory_is_seen():
     """A step of many more positions needs more memory than a short one."""
     short, long = (turns.peak("evolving", partial(lengths.build, "evolving", n, "cpu"))[1] for n in (32, 2000))
@@ -71,15 +71,6 @@ def test_beside_two_feed_forwards_stock_has_one_as_wide_as_both():
     counts = [sum(p.numel() for p in m.parameters()) for m in (ours, stock)]
     assert stock.encoder.layers[0].fc1.out_features == 2 * ours.encoder.layers[0].fc1.out_features
     assert counts[0] == pytest.approx(counts[1], rel=0.01)
-
-
-def test_sentences_have_the_lengths_of_the_setting():
-    sample = systems.sentences(9, 8, 3, 50)
-    lengths, target = sample["net_input"]["src_lengths"], sample["target"]
-    assert sample["ntokens"] == (target != 1).sum() == lengths.sum()
-    assert lengths.min() >= 3 and lengths.max() == 8 and target.max() < 50
-    assert torch.equal(sample["net_input"]["prev_output_tokens"][0, 1:], target[0, :-1])
-    assert (sample["net_input"]["src_tokens"][:, -1] == 2).all()
 
 
 def test_batches_of_data_take_the_place_of_random_sentences(tmp_path):
@@ -152,29 +143,6 @@ def test_systems_take_turns(tmp_path, capsys):
     assert record["systems"]["stock"]["speed"]["median"] == 1
     shown = capsys.readouterr().out
     assert all(f"| {name} |" in shown for name in names)
-
-
-def counts(kept, more):
-    kept.count = getattr(kept, "count", 0) + more
-    if more > 5:
-        raise KeyError("too many")
-    return kept.count, os.getpid()
-
-
-def dies(kept):
-    os._exit(1)
-
-
-def test_a_process_keeps_what_the_next_call_needs():
-    with turns.Process("one") as one, turns.Process("other") as other:
-        ((two, first), (five, same), (four, another)) = one(counts, 2), one(counts, 3), other(counts, 4)
-        assert (two, five, four) == (2, 5, 4) and first == same != another != os.getpid()
-        with pytest.raises(OdeTransformerError, match="one: KeyError: 'too many'"):
-            one(counts, 6)
-        assert one(counts, 0)[0] == 11 and not one.lost
-        with pytest.raises(OdeTransformerError, match="other: its process has died"):
-            other(dies)
-        assert other.lost
 
 
 def test_speed_is_the_baselines_time_over_its_own(monkeypatch):

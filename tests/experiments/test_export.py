@@ -250,35 +250,6 @@ def test_the_graphs_compute_and_search_the_same(variant, by_torch):
     assert_same(translator.translate(sources(), search), expected)
 
 
-def test_sentences_that_are_done_leave_the_search(by_torch, monkeypatch):
-    batches = []
-
-    def counting(step):
-        def counted(self, outputs, tokens, *args):
-            batches.append(len(tokens))
-            return step(self, outputs, tokens, *args)
-
-        return counted
-
-    search = Search(4, 1.0, 4, max_len_b=30)
-    for seed in range(20):  # until some sentences are done before others
-        torch.manual_seed(seed)
-        model = trained(small("macaron"))
-        ends_early(model.models[0])
-        translator = by_torch(model.models[0])
-        with monkeypatch.context() as patch:
-            patch.setattr(type(translator), "_step", counting(type(translator)._step))
-            batches.clear()
-            found = translator.translate(sources(), search)
-        if batches[-1] < 4:
-            break
-    assert_same(found, model.translate(sources(), search))
-    assert batches[0] == 4 > batches[-1] and batches == sorted(batches, reverse=True)
-    for search in SEARCHES:
-        expected = model.translate(sources(), search)
-        assert_same(translator.translate(sources(), search), expected)
-
-
 ONNX = [
     "two-hidden-layers",  # of the fewest sub-layers: to trace one takes seconds
     *("macaron", "decoder-rk2-learnable", "decoder-rk4-floater", "transevolve_randomff_1_tiny"),

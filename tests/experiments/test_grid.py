@@ -177,10 +177,3 @@ def test_the_schedule_follows_the_batch_and_the_epochs(chosen, expected):
     with pytest.raises(OdeTransformerError, match="--values batch-size x: must be a positive number"):
         grid.schedule(row, {"batch-size": "x"})
     assert grid.schedule(row, {"batch-size": "x", "total-num-update": "1000"}) == {}, "nothing depends on it"
-
-
-def test_the_halves_of_schedules_are_rounded_to_even_numbers():
-    row = recipes.load("glue/floater-base/roberta-sst-2").train.flags
-    assert grid.schedule(row, {"max-epoch": "11"})["total-num-update"] == "23028"
-    row = recipes.load("glue/floater-base/roberta-qqp").train.flags
-    assert grid.schedule(row, {"batch-size": "192", "max-epoch": "15"})["warmup-updates"] == "7080"

@@ -81,24 +81,6 @@ def test_a_corrector_is_of_the_order_of_predictor_and_corrector_together(measure
     assert measured["heun, corrected from the newest state"]["theory"] == 2
 
 
-@pytest.mark.parametrize("nu", [1.0, orders.NU])
-def test_momentum_solves_the_damped_equation_that_it_is_said_to_solve(nu):
-    """y'' + c y' = nu A y."""
-    h = 1e-4
-    before, now, after = (orders._damped(nu, t) for t in (0.5 - h, 0.5, 0.5 + h))
-    (y, speed), acceleration = now.chunk(2), (after - 2 * now + before)[:3] / h**2
-    torch.testing.assert_close(acceleration + orders.DAMPING * speed, nu * orders._A @ y, atol=1e-6, rtol=1e-6)
-
-
-def test_the_problem_has_the_solution_that_it_is_said_to_have():
-    """Its derivative is the field; and F and G do not commute."""
-    y = orders._START
-    for matrix in (orders._A, orders._B, orders._A + orders._B):
-        derivative = (orders._flow(matrix, y, 1e-6) - orders._flow(matrix, y, -1e-6)) / 2e-6
-        torch.testing.assert_close(derivative, orders._field(matrix)(y), atol=1e-8, rtol=1e-8)
-    assert (orders._A @ orders._B - orders._B @ orders._A).norm() > 0.5
-
-
 def net_input():
     src, lengths, prev = batch()
     return {"src_tokens": src, "src_lengths": lengths, "prev_output_tokens": prev}

@@ -79,14 +79,6 @@ def test_data_of_a_recipe_that_are_not_there(recipe, tmp_path, capsys):
     assert f"{tmp_path / 'data'}: no such folder; this should have made it: true" in said(capsys, words)
 
 
-def test_dictionaries_that_are_not_joined(recipe, tmp_path, capsys):
-    (tmp_path / "data").mkdir()
-    for lang, size in (("xx", 30), ("yy", 40)):
-        dictionary(size).save(str(tmp_path / "data" / f"dict.{lang}.txt"))
-    message = said(capsys, ["run", recipe, "--cpu", "--run-dir", tmp_path / "run"])
-    assert "--share-all-embeddings requires a joined dictionary" in message
-
-
 def test_a_folder_with_data_that_are_not_binarised(recipe, tmp_path, capsys):
     (tmp_path / "data").mkdir()
     message = said(capsys, ["run", recipe, "--cpu", "--run-dir", tmp_path / "run"])

@@ -232,6 +232,12 @@ def test_what_the_model_reads_alike_is_not_held_out_and_trained_on(tmp_path, cap
     write(tmp_path / f"dev.{LANGS[1]}", ["other", "words", found["train"][2][1]])
     text(tmp_path / "z", valid=str(tmp_path / "dev"))
     assert said.replace("too, 3 with", "too, 1 with") in capsys.readouterr().err
+    typographic, plain = (
+        ("„gut“, sagt er.", "It isn\u2019t “bad” here."),
+        ('"gut" , sagt er .', 'It isn\'t "bad" here .'),
+    )
+    reading = dividing.Reading(LANGS, normalise=True)
+    assert reading.keys(typographic) == reading.keys(plain), "other punctuation and spacing"
 
 
 @pytest.mark.parametrize(
@@ -277,22 +283,6 @@ def test_a_lock_that_was_removed_is_taken_anew(tmp_path):
         assert not inside
     thread.join()
     assert inside == [True] and not path.exists()
-
-
-def test_held_out_sentences_are_not_trained_on_in_other_punctuation_or_spacing(tmp_path):
-    """As a model reads them, after normalization and tokenization, each sentence is there twice."""
-    pairs = [(f"Satz {i} „gut“, sagt er.", f"Sentence {i} isn\u2019t “bad” here.") for i in range(40)]
-    alike = [(f'Satz {i} "gut" , sagt er .', f'Sentence {i} isn\'t "bad" here .') for i in range(40)]
-    for side, lang in enumerate(LANGS):
-        write(tmp_path / f"x.{lang}", [pair[side] for pair in (*pairs, *alike)])
-    raw = divided(tmp_path / "x", tmp_path / "x", normalise=True, hold_out=5)
-    for side, lang in enumerate(LANGS):
-        tokeniser = Tokeniser(lang, normalise=True)
-        read = {
-            split: set(tokeniser.tokenise(pair[side] for pair in read_pair(raw / split, LANGS)))
-            for split in ("train", "valid", "test")
-        }
-        assert len(read["train"]) == 30 and not read["train"] & (read["valid"] | read["test"])
 
 
 def interrupt(*_):
@@ -752,20 +742,6 @@ def test_unknown_units_are_counted_where_text_is_read(home, run, bundle, exporte
 # Text with characters and words of the machinery.
 
 
-def test_a_translation_with_marks_of_units_is_scored(home, run, tmp_path, monkeypatch):
-    """A recipe says how its units are joined; its scorer does not look for their marks in words."""
-    monkeypatch.setattr(machine, "commit", lambda: "")
-    copied = shutil.copytree(run, tmp_path / "run")
-    output = copied / "generate" / "generate-test.txt"
-    text = output.read_text(encoding="utf-8")
-    output.write_text(text.replace("H-0\t", "H-0\t-0.1\t\u2581\u2581\u2581 and @@ two\nH-0\t"), encoding="utf-8")
-    recipe = f"{home}/mine.yaml/macaron-tiny"
-    assert cli.main(["run", recipe, "--run-dir", str(copied), "--cpu", "--from", "score"]) == 0
-    record, before = (json.loads((folder / "record.json").read_text()) for folder in (copied, run))
-    assert record["scores"]["held-out"]["sentences"] == HELD_OUT
-    assert record["scores"]["held-out"]["tokenised"]["hyp_len"] != before["scores"]["held-out"]["tokenised"]["hyp_len"]
-
-
 def test_a_recipe_that_leaves_units_is_refused_before_training(home, tmp_path, capsys):
     tree = yaml.safe_load((home / "mine.yaml").read_text())
     tree["generate"]["flags"]["post-process"] = "sentencepiece"
@@ -835,14 +811,6 @@ def test_typographic_characters_are_joined_to_their_words(lang):
     assert detokenise(["a ’ ’ / ‹ b ›"], lang)[0].endswith("/ ‹ b ›"), "which may stand apart"
 
 
-def test_the_way_back_to_text_is_the_same_for_every_kind_of_model(run, bundle, exported):
-    text = "It’s “\u2581 \u2581”, isn’t it?"
-    for path in (run, bundle, exported):
-        pipeline = ode_transformer.load(path).pipeline
-        units = subwords.segmented([*Tokeniser("en").tokenise([text])], pipeline.segmentation, pipeline.model)
-        assert pipeline.plain(units) == [text]
-
-
 def test_text_with_the_mark_of_its_units_is_named_in_preparation(tmp_path, capsys):
     for lang in LANGS:
         write(tmp_path / f"my.{lang}", [f"{lang} {i} {i * i}" for i in range(30)])
@@ -881,14 +849,6 @@ def saved(data: Path, to: Path, arch: str, **sizes) -> Path:
     weights = model(arch, values, len(lines(data / "dict.en.txt")) + 4).state_dict()
     torch.save({"cfg": {"model": dict(configure(arch, values))}, "args": None, "model": weights}, to / "model.pt")
     return to / "model.pt"
-
-
-def test_a_model_says_what_it_is(translator, run):
-    said = repr(translator)
-    for word in (str(run), "macaron", "splitting strang", "integrator euler", "2 layers", "beam 3"):
-        assert word in said
-    with pytest.raises(OdeTransformerError, match="a list of sentences"):
-        translator.translate("Gut.")
 
 
 @pytest.mark.parametrize(
@@ -1089,18 +1049,6 @@ def test_a_bundle_of_a_stranger_runs_no_code_and_reaches_no_other_file(bundle, t
     assert "options must be a dict" in forged("f", lambda _, c: c.update(options=[1]))
 
 
-def test_a_bundle_that_cannot_be_written_leaves_nothing(translator, tmp_path, monkeypatch):
-    def full(*words):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(bundles, "write_json", full)
-    state = translator.backend.models[0].state_dict()
-    theirs = write(tmp_path / "x.part" / "novel", ["Call me Ishmael."])
-    with pytest.raises(OdeTransformerError, match=r"cannot be written.*No space left"):
-        bundles.write(tmp_path / "x", "macaron", {}, state, generate={}, files={}, texts={})
-    assert list(tmp_path.iterdir()) == [theirs.parent] and lines(theirs) == ["Call me Ishmael."]
-
-
 def test_views_of_one_tensor_are_bundled_as_tensors_of_their_own(tmp_path):
     """safetensors takes no two that share memory; those that are the same view are tied instead."""
     w = torch.arange(6.0)
@@ -1176,13 +1124,6 @@ def test_what_an_exported_model_cannot_do_is_named(exported, run, home, tmp_path
     ):
         assert message in refused(capsys, *words)
     assert not (tmp_path / "x").exists()
-
-
-def test_a_bundle_is_exported_with_its_search(bundle, tmp_path):
-    pytest.importorskip("ctranslate2")
-    assert cli.main(["export", str(bundle), "--format", "ctranslate2", "-o", str(tmp_path / "out")]) == 0
-    described = json.loads((tmp_path / "out" / "export.json").read_text())
-    assert described["search"] == {"beam": 3, "lenpen": 0.8, "max_len_b": 30}
 
 
 # The documentation.

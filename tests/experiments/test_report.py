@@ -14,7 +14,7 @@ import pytest
 from ode_transformer import machine, paths
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.records import KEYS, RecordError, check_record, decoding
-from ode_transformer.experiments.results.report import _chosen, _first, marked
+from ode_transformer.experiments.results.report import _chosen, _first
 from ode_transformer.experiments.serving import bundle
 from tests.helpers import ROOT, own_quickstart, refused, write_generated
 
@@ -222,10 +222,6 @@ def test_the_baseline_is_the_transformer_whatever_its_recipe_is_called():
     assert _first({**found, "b/transformer-base": found["b/m"]}) == "b/transformer-base"
     del found["b/t"]
     assert _first(found) == "b/m"
-
-
-def test_words_that_the_reference_lacks_are_marked():
-    assert marked(["the", "<old>", "dog"], ["the", "dog"]) == [("the", False), ("<old>", True), ("dog", False)]
 
 
 def test_sentences_that_differ_most_come_first():

@@ -142,22 +142,6 @@ def test_the_scores_of_a_validation(tmp_path, capsys):
     assert perplexity.score(log, "test")["perplexity"]["value"] == 32.0, "of an evaluation repeated"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((["a"], ["a", "b"], "de"), "hypothesis has 1 lines, the reference 2"),
-        (([], [], "de"), "hypothesis is empty"),
-        ((["a"], ["a"], "xx"), "--target-lang xx: must be one of .*de"),
-        ((["a"], ["a"], "de", [["a", "b"]], False), "the raw reference 2"),
-        ((["a"], ["a"], "en", [], True), r"--compound-split: .*de.*, got --target-lang en"),
-    ],
-)
-def test_what_cannot_be_scored(arguments, message):
-    hyps, refs, lang, raw, split = [*arguments, [], False][:5]
-    with pytest.raises(OdeTransformerError, match=message):
-        scoring.score(hyps, refs, lang, raw_refs=raw, compound_split=split)
-
-
 # --- Files and the command
 
 END = "Generate test with beam=5: BLEU4 = 1.0\n"
@@ -261,6 +245,13 @@ def main(*arguments: str) -> int:
         (["--hyp", "{h}", "--ref", "{two}"], "h has 1 sentences, .*two 2"),
         (["--hyp", "{units}", "--ref", "{h}"], "units: 1 of 1 lines hold subword units.*--remove-bpe"),
         (["--generate-output", "{noref}"], "no line T-<id>; give the tokenized references as --ref"),
+        (["--hyp", "{empty}", "--ref", "{empty}"], "empty: the file is empty"),
+        (["--hyp", "{h}", "--ref", "{h}", "--reference", "{two}"], "h has 1 sentences, .*two 2"),
+        (["--hyp", "{h}", "--ref", "{h}", "--target-lang", "xx"], "--target-lang xx: must be one of .*de"),
+        (
+            ["--hyp", "{h}", "--ref", "{h}", "--target-lang", "en", "--compound-split"],
+            "--compound-split: .*de.*, got --target-lang en",
+        ),
     ],
 )
 def test_command_errors(tmp_path, capsys, arguments, message):
@@ -270,7 +261,8 @@ def test_command_errors(tmp_path, capsys, arguments, message):
     write(tmp_path / "units", "a@@ b\n")
     write(tmp_path / "noref", "H-0\t-1.0\ta b\n")
     names = {name: str(tmp_path / name) for name in ("h", "two", "empty", "units", "noref", "none")}
-    assert main(*(word.format(**names) for word in arguments), "--target-lang", "de") == 1
+    lang = [] if "--target-lang" in arguments else ["--target-lang", "de"]
+    assert main(*(word.format(**names) for word in arguments), *lang) == 1
     error = capsys.readouterr().err
     assert re.search(message, error), error
 

@@ -148,16 +148,6 @@ def test_a_rehearsal_does_not_stand_beside_the_papers_number(folder, tmp_path):
         assert f"| {label} |" in shown and ("28.67" in shown) == printed, shown
 
 
-def test_perplexities_stand_in_a_table_like_any_other(capsys):
-    assert cli.main(["table", "ptb-short", "ptb", "listops"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("| rk2-unit-2 | 233.71 |") for line in lines)
-    assert any(line.startswith("| RK2, released form | 123.12 |") for line in lines)
-    assert any(line.startswith("| Residual, bf16 | 142.33 | 124.93 |") for line in lines)
-    assert any(line.startswith("perplexity: `") for line in lines)
-    assert "| fullFF-1 | 42.2 |  |  |  |" in lines and "| Reformer | 37.3 |  |  |  |" in lines
-
-
 def test_what_the_source_scores_is_a_row_of_tables_and_reports(folder, tmp_path, capsys):
     """The first sentences beside summaries, the sentences as they are beside corrections; once, for all systems."""
     rouge = {"rouge1": 30.0, "rouge2": 10.0, "rougeLsum": 25.0, "signature": "of rouge"}
@@ -461,5 +451,8 @@ def test_what_cannot_be_compared_is_named(runs, capsys):
     assert cli.main(["compare", "quickstart/transformer-tiny", "multi30k-short/rk2-tiny"]) == 1
     error = capsys.readouterr().err
     assert "must have the task, metric, test sets and letter case of quickstart/transformer-tiny" in error
+    baseline, other = load("transformer", "rk2")
     with pytest.raises(OdeTransformerError, match="--test t: must be one of randomisation, bootstrap"):
-        significance.compare(*(lambda a, b: (a, [b]))(*load("transformer", "rk2")), "t")
+        significance.compare(baseline, [other], "t")
+    with pytest.raises(OdeTransformerError, match="quickstart/transformer-tiny: must be given once"):
+        significance.compare(baseline, [baseline])

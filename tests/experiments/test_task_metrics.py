@@ -19,7 +19,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from ode_transformer import checkpoints, machine, paths
+from ode_transformer import checkpoints, paths
 from ode_transformer.checkpoints import standalone
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, records
@@ -40,9 +40,8 @@ from ode_transformer.experiments.results import significance
 from ode_transformer.experiments.runs import recording
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.classification import classify, read_numbers
-from ode_transformer.experiments.tasks.encoders import Encoder
 from ode_transformer.experiments.text.binarised import check_data
-from ode_transformer.files import sha256, write_json, write_lines, write_text
+from ode_transformer.files import sha256, write_lines, write_text
 from tests.helpers import FIXTURES, configure, refused, run_record, write_generated
 
 SOURCES = ["He go to school .", "They has a dog", "It is fine .", "a b c d e f"]
@@ -143,21 +142,17 @@ REFERENCE EDITS  : [(1, 2, 'likes', 'R:VERB:SVA'), (2, 3, 'apples', 'R:NOUN:NUM'
 Local TP/FP/FN   : 0 1 2
 Local P/R/F0.5  : 0.0 0.0 0.0
 Global TP/FP/FN  : 0 1 2
-Global P/R/F0.5  : 0.0 0.0 0.0
 ----------------------------------------
 SENTENCE 0 - HYP 0 - REF 1
 HYPOTHESIS EDITS : [(1, 2, 'eats', 'R:VERB')]
 REFERENCE EDITS  : [(1, 2, 'eats', 'R:VERB'), (2, 3, 'pears', 'R:NOUN')]
 Local TP/FP/FN   : 1 0 1
-Local P/R/F0.5  : 1.0 0.5 0.8333
 Global TP/FP/FN  : 1 0 1
-Global P/R/F0.5  : 1.0 0.5 0.8333
 ----------------------------------------
 ^^ HYP 0, REF 1 chosen for sentence 0
 Local results:
    Category   TP   FP   FN
      R:VERB    1    0    0
-     R:NOUN    0    0    1
 ----------------------------------------
 Original sentence 1: It is fine .
 ----------------------------------------
@@ -165,13 +160,9 @@ SENTENCE 1 - HYP 0 - REF 0
 HYPOTHESIS EDITS : []
 REFERENCE EDITS  : []
 Local TP/FP/FN   : 0 0 0
-Local P/R/F0.5  : 1.0 1.0 1.0
 Global TP/FP/FN  : 1 0 1
-Global P/R/F0.5  : 1.0 0.5 0.8333
 ----------------------------------------
 ^^ HYP 0, REF 0 chosen for sentence 1
-Local results:
-   Category   TP   FP   FN
 """
 
 
@@ -218,22 +209,6 @@ def test_the_official_scorer_is_called(tmp_path, monkeypatch):
     monkeypatch.setattr(programs, "TIMEOUT", 0.2)
     with pytest.raises(OdeTransformerError, match=r"endless .*: did not end within 0\.2 seconds"):
         m2.take(["fine"], str(gold))
-
-
-def test_the_signature_of_m2_is_that_of_what_the_releases_wrapper_calls(tmp_path):
-    wrapper, scripts = program(tmp_path / "m2scorer", "python2 scripts/m2scorer.py"), tmp_path / "scripts"
-    for name in ("m2scorer.py", "levenshtein.py", "README"):
-        write_text(scripts / name, name)
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "m2").symlink_to(wrapper)
-    first = {m2._file([str(path)]) for path in (wrapper, tmp_path / "bin" / "m2")}
-    assert len(first) == 1 and re.fullmatch(r"m2scorer, scripts of SHA-256 [0-9a-f]{8}", *first)
-    sums = m2._file(["sh", str(scripts / "m2scorer.py")])
-    assert sums == first.pop().replace("m2scorer,", "m2scorer.py,"), "the same scripts"
-    write_text(scripts / "README", "other")
-    assert m2._file(["sh", str(scripts / "m2scorer.py")]) == sums
-    write_text(scripts / "levenshtein.py", "other")
-    assert m2._file(["sh", str(scripts / "m2scorer.py")]) != sums
 
 
 LEARNER = ["He go to school .", "They has a dog .", "It is fine .", "She like apple ."]
@@ -462,15 +437,6 @@ def trained(tmp_path_factory, request):
     cfg = {"model": dict(cfg), "task": {"_name": "sentence_prediction_by_length"}}
     checkpoints.save({"cfg": cfg, "args": None, "model": model.state_dict()}, folder / "average.pt")
     return folder / "average.pt", write_labelled(folder / "data"), model.eval()
-
-
-def test_a_classifier_is_opened_as_it_was_trained(trained):
-    path, data, model = trained
-    opened = Encoder(path, data, "test", True, standalone.HEAD, ["sentence_prediction_by_length"]).model
-    tokens = torch.randint(4, 16, (3, 5), generator=torch.Generator().manual_seed(0))
-    args = (tokens, torch.full((3,), 5))
-    expected, found = (m(*args, classification_head_name=standalone.HEAD)[0] for m in (model, opened))
-    assert torch.equal(expected, found) and not opened.training
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])
@@ -722,40 +688,6 @@ def test_an_exchange_of_one_prediction_exchanges_two_systems():
     metric, golds = METRICS["pearson"], [str(i) for i in range(30)]
     one, other = (metric.of_each(taken, Examples(labels=golds)) for taken in (golds[::-1], [*golds[:0:-1], "7"]))
     assert resampling.p_value(one, other, metric.score, "randomisation", 200) == 1.0
-
-
-def test_systems_of_a_task_are_compared_by_its_metric(tmp_path, monkeypatch):
-    rng = np.random.default_rng(0)
-    loaded = {name: recipes.load(name, seed=1) for name in ("imdb/transformer", "imdb/fullff-1")}
-    for place in (paths, recipes):
-        monkeypatch.setattr(place, "ROOT", tmp_path)
-    for share, recipe in zip((0.6, 0.9), loaded.values(), strict=True):
-        run = tmp_path / recipes.default_run_dir(recipe)
-        for subset in recipe.subsets:
-            (run / "validate").mkdir(parents=True, exist_ok=True)
-            rows = [f"pos\t{'pos' if rng.random() < share else 'neg'}\t0.9\n" for _ in range(100)]
-            (run / "validate" / f"{subset}.tsv").write_text("".join(rows))
-    monkeypatch.setattr(significance.System, "precision", lambda one: "fp32")
-    monkeypatch.setattr(machine, "versions", dict)
-    systems = [significance.system(recipe) for recipe in loaded.values()]
-    with pytest.raises(OdeTransformerError, match="imdb/transformer: must be given once"):
-        significance.compare(systems[0], [systems[0]])
-    found = significance.compare(systems[0], systems[1:], samples=100)
-    values = found["test_sets"]["imdb_test"]
-    assert found["metric"] == "accuracy" and values["imdb/transformer"]["p_value"] is None
-    assert values["imdb/fullff-1"]["value"] > values["imdb/transformer"]["value"]
-    assert values["imdb/fullff-1"]["p_value"] < 0.05
-    for signature, preferred in (("of another kind", False), (found["signature"], True)):
-        write_json(
-            tmp_path / recipes.default_run_dir(loaded["imdb/fullff-1"]) / "scores" / "test.json",
-            {"accuracy": {"value": 1.0, "signature": signature}},
-        )
-        values = significance.compare(systems[0], systems[1:], samples=100)["test_sets"]["imdb_test"]
-        assert (values["imdb/fullff-1"]["value"] == 1.0) == preferred
-    other = tmp_path / recipes.default_run_dir(loaded["imdb/fullff-1"]) / "validate" / "test.tsv"
-    other.write_text(other.read_text().replace("pos\t", "neg\t", 1))
-    with pytest.raises(OdeTransformerError, match=r"must have the references of .* for imdb_test"):
-        significance.compare(systems[0], systems[1:])
 
 
 def kept(folder: Path, task: str, recipe: recipes.Recipe, share: float) -> None:

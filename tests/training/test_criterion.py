@@ -9,7 +9,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from torch import nn
 
 from ode_transformer import processors
-from ode_transformer.training.criterion import NAME, _tokens
+from ode_transformer.training.criterion import NAME
 from ode_transformer.training.losses import projected_cross_entropy
 from tests.helpers import Kernels, batch, model, small, task
 
@@ -143,20 +143,6 @@ def test_training_goes_on_after_a_validation_with_as_many_threads_as_cores_are_f
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(
-    ("symbols", "width", "cache", "tokens"),
-    [
-        (2**12, 128, 2**24, 1024),
-        (2**12, 128, 0, 512),
-        (2**15, 1024, 2**24, 1024),
-        (2**15, 1024, None, 2048),
-    ],
-)
-def test_the_size_of_a_chunk(symbols, width, cache, tokens):
-    """What the cache holds, but not too few rows for a product, and so many that W is not read more than the scores."""
-    assert _tokens(symbols, width, cache) == tokens
-
-
 def test_in_autocast_the_loss_is_that_of_halves():
     m, its = small("macaron"), sample()
     with torch.autocast("cpu", torch.bfloat16):
@@ -164,16 +150,6 @@ def test_in_autocast_the_loss_is_that_of_halves():
     halves = (t.bfloat16() for t in (features.flatten(0, 1), m.decoder.output_projection.weight))
     expected = projected_cross_entropy(*halves, its["target"].flatten(), 0.1, 1, 512)[0]
     torch.testing.assert_close(loss, expected, rtol=1e-6, atol=0)
-
-
-def test_several_processes_keep_their_threads(monkeypatch):
-    monkeypatch.setattr(processors, "free", lambda: pytest.fail("looked"))
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    for name, value in processors.LOOK_AGAIN.items():
-        monkeypatch.setenv(name, value)
-    found = criterion(NAME)
-    found.eval()
-    found.train()
 
 
 @pytest.mark.parametrize("projection", [nn.Linear(16, 50), nn.Sequential(nn.Linear(16, 50, bias=False))])

@@ -77,16 +77,6 @@ def test_with_amp_the_loss_scale_leaves_updates_as_they_are(flow):
         assert not torch.equal(parameters[1][0], before[0]) and not torch.equal(parameters[1][1], before[1])
 
 
-def test_the_flow_has_the_multiple_of_the_learning_rate():
-    rest, flow = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(2))
-    flow.param_group = "flow"
-    cfg = FlowAdamConfig(_name="flow_adam", adam_betas="(0.9, 0.98)", lr=[1e-2], flow_lr_scale=10.0)
-    optimizer = FlowAdam(cfg, [flow, rest])
-    optimizer.set_lr(1e-3)
-    assert {len(p): group["lr"] for group in optimizer.param_groups for p in group["params"]} == {1: 1e-3, 2: 1e-2}
-    assert optimizer.get_lr() == 1e-3
-
-
 def test_a_flow_that_is_frozen_is_none_to_train():
     cfg = FlowAdamConfig(_name="flow_adam", adam_betas="(0.9, 0.98)", lr=[1e-2])
     with pytest.raises(ValueError, match=r"finds no flow that is trained \(see --freeze\)"):
