@@ -177,7 +177,9 @@ def translations(
     if plain and (compound_split or join_hyphens):
         raise OdeTransformerError("--plain: excludes --compound-split and --join-hyphens, which need tokenized text")
     if bool(generate_output) == bool(hyp) or (hyp and not ref and not data):
-        raise OdeTransformerError("either --generate-output FILE or --hyp FILE --ref FILE is needed")
+        raise OdeTransformerError(
+            "either --generate-output FILE or --hyp FILE --ref FILE is needed; with --plain, the last two are raw text"
+        )
     if subset and not data:
         raise OdeTransformerError("--subset: is not read without --data, whose references it names")
     if target_lang is None:
