@@ -305,9 +305,11 @@ def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
             if str(values[name]) not in choices:
                 raise OdeTransformerError(f"{name} {values[name]!r}: must be one of {', '.join(choices)}")
             values[name] = str(values[name])
-    for key in ("input_dim", "output_dim"):
-        if values[f"decoder_{key}"] is None:
-            values[f"decoder_{key}"] = values["decoder_embed_dim"]
+    # An embedding that both sides share has the encoder's width.
+    shared = values["share_all_embeddings"] or values["merge_src_tgt_embed"]
+    for key in ("decoder_input_dim", "decoder_output_dim"):
+        if values[key] is None:
+            values[key] = values["encoder_embed_dim" if shared else "decoder_embed_dim"]
     values["activation_dropout"] = activation_dropout(values, known["activation_dropout"].default)
     values |= {key: literal(key, values[key]) for key in EVALUATED}
     return TransformerConfig.from_namespace(argparse.Namespace(**values))

@@ -17,7 +17,7 @@ from ode_transformer import config
 from ode_transformer.checkpoints.standalone import model_options, open_state
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.models import floater, macaron, ode, pcformer, transevolve
-from tests.helpers import ROOT, SMALL, configure, model, task
+from tests.helpers import ROOT, SMALL, batch, configure, model, task
 
 
 def test_every_stock_flag_is_there():
@@ -70,6 +70,22 @@ def test_the_old_name_of_activation_dropout_counts_where_the_new_one_is_not_give
 def test_the_decoder_follows_the_encoders_sizes_as_in_fairseq():
     m = model("macaron_tiny", {"encoder-embed-dim": 64, "encoder-ffn-embed-dim": 48})
     assert m.decoder.layers[0].fc1.weight.shape == (48, 64)
+
+
+def test_an_embedding_that_both_sides_share_has_the_encoders_width(caplog):
+    m = model("macaron_tiny", {**SMALL, "decoder-embed-dim": 8, "merge-src-tgt-embed": True})
+    assert m.decoder.output_projection.weight is m.encoder.embed_tokens.weight
+    assert m(*batch())[0].size(-1) == m.decoder.embed_tokens.num_embeddings
+    assert "--decoder-input-dim" not in caplog.text
+    model("macaron_tiny", {"decoder-input-dim": 8})
+    assert "--decoder-input-dim 8: has no meaning in a model with an encoder" in caplog.text
+
+
+@pytest.mark.parametrize("arch", ["macaron_tiny", "transevolve_fullff_1_tiny"])
+def test_a_model_with_an_adaptive_softmax_and_one_embedding_loads_its_own_state(arch):
+    """fairseq's decoder looks for the shared embedding in the place of the output."""
+    flags = {"share-all-embeddings": True, "adaptive-softmax-cutoff": "10,20"}
+    model(arch, flags).load_state_dict(model(arch, flags).state_dict())
 
 
 def test_a_model_is_built_from_python_too():

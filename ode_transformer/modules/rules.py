@@ -48,6 +48,12 @@ LIMITS: tuple[tuple[Sequence[str], Callable[[Any], bool], str], ...] = (
         lambda x: x >= 1,
         "1 or more",
     ),
+    (("adaptive_softmax_factor",), lambda x: x > 0, "above 0"),
+    (
+        ("adaptive_softmax_cutoff",),
+        lambda x: x and all(isinstance(n, int) for n in x) and x[0] > 0 and sorted(set(x)) == list(x),
+        "rising numbers of words, each 1 or more",
+    ),
     (("ffn_hidden_layers",), lambda x: x in (1, 2), "1 or 2"),
     (("flow_horizon",), lambda x: x >= 0, "a positive number of tokens, or 0 for the longest sentence"),
 )
@@ -83,6 +89,16 @@ def of_all_models(cfg: TransformerConfig, sides: Sequence[str]) -> Iterator[str]
     for name, off in ABSENT.items():
         if (x := getattr(cfg, name)) != off:
             yield f"{flag(name)} {x}: is an option of fairseq's that our models do not have"
+    if cfg.share_decoder_input_output_embed and cfg.adaptive_softmax_cutoff:
+        yield "--share-decoder-input-output-embed: has no meaning with --adaptive-softmax-cutoff"
+    if "decoder" in sides:
+        shared = cfg.share_all_embeddings or cfg.merge_src_tgt_embed
+        width = (cfg.encoder if shared else cfg.decoder).embed_dim if "encoder" in sides else cfg.decoder.input_dim
+        if cfg.decoder.input_dim != width:  # in checkpoints that were trained with it
+            logger.warning(f"--decoder-input-dim {cfg.decoder.input_dim}: has no meaning in a model with an encoder")
+        tied = (shared or cfg.share_decoder_input_output_embed) and not cfg.adaptive_softmax_cutoff
+        if tied and cfg.decoder.output_dim != width:
+            yield f"--decoder-output-dim {cfg.decoder.output_dim}: must be {width}, the width of the shared embedding"
     if cfg.cuda_graphs and cfg.checkpoint_activations:
         yield "--cuda-graphs: cannot be combined with --checkpoint-activations"
     for side in sides:

@@ -331,6 +331,13 @@ class PlainDecoder(TransformerDecoderBase):
         """Tokens (B, T) -> their embeddings (B, T, C), not scaled."""
         return self.embed_tokens(tokens)
 
+    def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
+        """As in fairseq, which gives the output a shared embedding even if an adaptive softmax is in its place."""
+        super().upgrade_state_dict_named(state_dict, name)
+        if self.adaptive_softmax is not None:
+            state_dict.pop(f"{name}.output_projection.weight", None)
+        return state_dict
+
 
 class Decoder(SplitStack, PlainDecoder):
     """fairseq's Transformer decoder with our layers."""

@@ -117,7 +117,15 @@ OF_TRANSEVOLVE = [
         for side in ("encoder", "decoder")
     ],
 ]
-BEYOND = {"from 0 to 1": (1.5, -0.5), "below 1": (1.0, -0.1), "0 or more": (-1,), "1 or more": (0,), "1 or 2": (0, 3)}
+BEYOND = {
+    "from 0 to 1": (1.5, -0.5),
+    "below 1": (1.0, -0.1),
+    "0 or more": (-1,),
+    "numbers of words, each 1 or more": ("0,5", "9,5", "5,5"),
+    "1 or more": (0,),
+    "1 or 2": (0, 3),
+    "above 0": (0.0,),
+}
 VALUES = {bool: True, "encoder_xformers_att_config": "{}", "decoder_xformers_att_config": "{}", "base_layers": 1}
 OWNERS = ("rk2_tiny", "transevolve_fullff_1_tiny", "floater_roberta_tiny")
 
@@ -131,7 +139,7 @@ def of_limits():
     for names, _, words in LIMITS:
         for name in names:
             beyond = next((values for end, values in BEYOND.items() if words.endswith(end)), (-1,))
-            yield from ((owner(name), {flag(name)[2:]: x}, f"{flag(name)} {x}: must be {words}") for x in beyond)
+            yield from ((owner(name), {flag(name)[2:]: x}, f"{flag(name)} .*: must be {words}") for x in beyond)
 
 
 def of_absent():
@@ -143,6 +151,19 @@ def of_absent():
 OF_ALL_MODELS = [
     list(of_limits()),
     list(of_absent()),
+    (
+        "macaron_tiny",
+        {"share-decoder-input-output-embed": True, "adaptive-softmax-cutoff": "10,20"},
+        "--share-decoder-input-output-embed: has no meaning with --adaptive-softmax-cutoff",
+    ),
+    [
+        (arch, {flag: True, "decoder-output-dim": 8}, "--decoder-output-dim 8: must be 16, the width")
+        for arch, flag in (
+            ("macaron_tiny", "share-decoder-input-output-embed"),
+            ("rk2_tiny", "merge-src-tgt-embed"),
+            ("transevolve_fullff_1_tiny", "share-all-embeddings"),
+        )
+    ],
     ("macaron_tiny", {"cuda-graphs": True, "checkpoint-activations": True}, "--cuda-graphs: cannot be"),
     [
         (arch, {f"{side}-attention-heads": 3}, f"--{side}-attention-heads 3: must divide the width 16")
