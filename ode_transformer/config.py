@@ -212,13 +212,13 @@ def resolve(preset: Mapping[str, Any], config_class: type) -> dict[str, Any]:
     """Every field of a named architecture with its value, as a plain dict."""
     given = dict(preset)
     _follow_encoder(given)
-    return plain(config_class.from_namespace(argparse.Namespace(**given)))
+    return as_dict(config_class.from_namespace(argparse.Namespace(**given)))
 
 
 def under_hydra(name: str) -> list[str]:
     """An architecture for fairseq-hydra-train, which has no ``--arch``: its model, and the fields that it changes."""
     model, config_class, preset = PRESETS[name]
-    defaults, values = plain(config_class()), resolve(preset, config_class)
+    defaults, values = as_dict(config_class()), resolve(preset, config_class)
     changed = {"_name": model} | {key: values[key] for key in defaults if values[key] != defaults[key]}
     return [f"+model.{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in changed.items()]
 
@@ -227,7 +227,7 @@ GONE = {"flow_update_interval", "flow_gradient", "evolution_seed"}
 """Options of earlier versions, which checkpoints store, and which say nothing of a model that is trained."""
 
 
-def plain(config: Any) -> dict[str, Any]:
+def as_dict(config: Any) -> dict[str, Any]:
     """The fields of a configuration, an instance of its class or what fairseq or hydra made of one, as a dict."""
     if OmegaConf.is_config(config):
         found = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
@@ -288,7 +288,7 @@ def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
     Raises:
         OdeTransformerError: a field is unknown, is not one of its choices, or lacks a required value.
     """
-    values = plain(config)
+    values = as_dict(config)
     values.pop("_name", None)
     known = {f.name: f for f in fields(config_class) if f.name != "_name"}
     if unknown := sorted(set(values) - set(known)):

@@ -35,10 +35,10 @@ usage() {
 more_help() { :; }
 
 # Print a plain command in a form that can be typed.
-plain() { echo "+ $(sed "s/'\([A-Za-z0-9_.,:=/@%+-]\+\)'/\1/g" <<<"${*@Q}")" >&2; }
+show() { echo "+ $(sed "s/'\([A-Za-z0-9_.,:=/@%+-]\+\)'/\1/g" <<<"${*@Q}")" >&2; }
 
 # Print a plain command, then run it.
-run() { plain "$@" && "$@"; }
+run() { show "$@" && "$@"; }
 
 # The value of an option, or an error that names it: value=$(argument --name "$@")
 argument() {
@@ -57,6 +57,6 @@ handed_on() {
 
 # The command of this package, in place of the script.
 tool() {
-    plain python -m ode_transformer "$@"
+    show python -m ode_transformer "$@"
     exec "$(type -P python || type -P python3)" -m ode_transformer "$@"
 }

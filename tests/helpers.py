@@ -259,7 +259,7 @@ def without_hydra(args: Namespace):
         args._name = args.arch
         return args
     given = {f.name: getattr(args, f.name) for f in fields(config_class) if getattr(args, f.name, None) is not None}
-    return OmegaConf.create({**config.plain(config_class(**given)), "_name": args.arch})
+    return OmegaConf.create({**config.as_dict(config_class(**given)), "_name": args.arch})
 
 
 def configure(arch: str, values: dict | None = None):

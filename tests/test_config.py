@@ -162,7 +162,7 @@ def test_a_checkpoint_with_an_option_that_is_gone_opens(name):
 )
 def test_a_checkpoint_with_a_choice_of_training_that_is_gone_opens(name, stored, opened):
     cfg = floater.FloaterConfig(encoder_layers=1, decoder_layers=1, encoder_embed_dim=16, decoder_embed_dim=16)
-    options = {**config.plain(cfg), "_name": "floater", name: stored}
+    options = {**config.as_dict(cfg), "_name": "floater", name: stored}
     state = {"cfg": {"model": options}, "model": floater.FloaterModel.build_model(cfg, task()).state_dict()}
     assert model_options(state, "checkpoint.pt")[1][name] == opened
     open_state(state, "checkpoint.pt")
@@ -177,7 +177,7 @@ def test_a_checkpoint_with_a_choice_of_training_that_is_gone_opens(name, stored,
 )
 def test_a_checkpoint_of_an_architecture_that_is_gone_opens_but_none_is_trained(name, config_class, instead):
     sizes = {"encoder_layers": 1, "decoder_layers": 1}
-    stored = {**config.plain(config_class(**sizes)), "_name": name, "arch": name}
+    stored = {**config.as_dict(config_class(**sizes)), "_name": name, "arch": name}
     m = build_model(OmegaConf.create(stored), task(), from_checkpoint=True)
     open_state({"cfg": {"model": stored}, "model": m.state_dict()}, "checkpoint.pt")
     with pytest.raises(OdeTransformerError, match=f"{name}: is gone; take {instead}"):

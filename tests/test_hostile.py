@@ -17,7 +17,7 @@ from ode_transformer.checkpoints import CheckpointError, hugging_face, inputs, s
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import perplexity, scoring
-from ode_transformer.experiments.recipes import plain_yaml
+from ode_transformer.experiments.recipes import yaml_file
 from ode_transformer.experiments.records import logs
 from ode_transformer.experiments.text import binarised, lines, moses, pairs, subwords
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
@@ -258,9 +258,9 @@ def test_hostile_recipes_end_in_a_sentence(tmp_path, content, message, capsys):
         recipes.load(str(path))
 
 
-def test_plain_yaml_is_yaml(tmp_path):
+def test_a_yaml_file_is_yaml(tmp_path):
     for path in recipes.CONFIGS.rglob("*.yaml"):
-        assert plain_yaml.read(path) == yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert yaml_file.read(path) == yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 # Records
@@ -293,7 +293,7 @@ def readers(path, folder):
         "hash": lambda: files.sha256(path),
         "copy": lambda: files.copy_file(path, folder / "copy"),
         "lines": lambda: list(read_lines(path)),
-        "yaml": lambda: plain_yaml.read(path),
+        "yaml": lambda: yaml_file.read(path),
         "checkpoint": lambda: checkpoints.load(path),
         "log": lambda: logs.read_log(path),
         "perplexity": lambda: perplexity.score(path, "test"),

@@ -181,7 +181,7 @@ def _model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[s
     most = len(state["model"])  # Each layer has at least one tensor; `open_state` checks widths.
     for name, value in options.items():
         kind = next((kind for kind in typing.get_args(known[name]) if kind is not type(None)), known[name])
-        if value is not None and name not in EVALUATED and not _is_plain(value, kind):
+        if value is not None and name not in EVALUATED and not _is_of(value, kind):
             raise CheckpointError(f"{path}: its option {name} is {_short(value)}, must be {_called(kind)}")
         if isinstance(value, (int, float)) and re.search("(layers|blocks|depth)$", name) and not value <= most:
             raise CheckpointError(f"{path}: its option {name} is {value}, more than its {most} tensors")
@@ -204,7 +204,7 @@ def _model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[s
     return model, options | {k: v for k, v in idle.items() if k in known}
 
 
-def _is_plain(value: Any, kind: type) -> bool:
+def _is_of(value: Any, kind: type) -> bool:
     """Whether an option has the type of its field; choices are strings here, and numbers may lack a fraction."""
     if kind is float:
         return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -138,7 +138,7 @@ def reached(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.A
     return parser
 
 
-def plain_message(message: str, parser: argparse.ArgumentParser) -> str:
+def short_message(message: str, parser: argparse.ArgumentParser) -> str:
     """Return an error of argparse's with the nearest of what is valid in place of all of it.
 
     Args:

@@ -40,7 +40,7 @@ from fairseq.models.roberta.model import RobertaEncoder, RobertaModel
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from ..config import HasFlags, option, plain, register_architectures
+from ..config import HasFlags, as_dict, option, register_architectures
 from ..errors import OdeTransformerError
 from ..modules.options import SplitTransformerConfig
 from ..modules.positions import BlockPositions
@@ -140,7 +140,7 @@ class MaskedLanguageModel(HasFlags, RobertaModel):
     def build_model(cls, cfg: Any, task: Any) -> "MaskedLanguageModel":
         """The model of a flat configuration, whose options ``nested`` checks, for samples as long as the task's unless
         ``max_positions`` is given."""
-        args = argparse.Namespace(**{f.name: f.default for f in fields(cls.config_class)} | plain(cfg))
+        args = argparse.Namespace(**{f.name: f.default for f in fields(cls.config_class)} | as_dict(cfg))
         if args.max_positions is None:
             longest = task.max_positions()
             args.max_positions = longest if isinstance(longest, int) else 512

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple, Optional
 
 from fairseq.models import register_model
 
-from ..config import flag, option, plain, register_architectures, register_former
+from ..config import as_dict, flag, option, register_architectures, register_former
 from ..errors import OdeTransformerError
 from ..modules.options import HistoryName, RelativePositionsName, SplitTransformerConfig
 from .transformer import SplitTransformerModel, row, size
@@ -186,7 +186,7 @@ class ReleasedModel(OdeModel):
             OdeTransformerError: as in ``translated``; a dense history is the sum of the outputs of layers, not their
                 mean; or an option of ours is given where the released code has its own.
         """
-        values = plain(cfg)
+        values = as_dict(cfg)
         ours = {"ode_residual": "released"} | cls.translated(values)
         for side in ("encoder", "decoder"):
             history, integration = values.pop(f"{side}_history_type"), values.pop(name := f"{side}_integration_type")

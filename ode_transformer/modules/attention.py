@@ -174,8 +174,8 @@ class StagedAttention(MultiheadAttention):
         # Without gradients, concatenating the weights costs more than it saves. Quantized maps cannot be concatenated,
         # and hooks would not be called. The concatenated weight is kept for the backward pass, 3 C^2 numbers per
         # evaluation.
-        plain = all(type(m) is nn.Linear and not m._forward_pre_hooks and not m._forward_hooks for m in linears)
-        if torch.is_grad_enabled() and key is value and plain:
+        ordinary = all(type(m) is nn.Linear and not m._forward_pre_hooks and not m._forward_hooks for m in linears)
+        if torch.is_grad_enabled() and key is value and ordinary:
             together = 3 if query is key else 2
         projected = [linear(x) for linear, x in zip(linears[: 3 - together], (query, key, value), strict=False)]
         if together:

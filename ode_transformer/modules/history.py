@@ -33,7 +33,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from ..numerics.integrators import Multistep
-from ..numerics.table import Table
+from ..numerics.registry import Registry
 
 
 class History(nn.Module):
@@ -170,7 +170,7 @@ class LearnableDense(NormedHistory):
         return mixture(self.weight[len(kept) - 1], kept)
 
 
-HISTORIES: Table[Callable[[int, int, bool], History]] = Table(
+HISTORIES: Registry[Callable[[int, int, bool], History]] = Registry(
     "history",
     {
         "none": lambda depth, embed_dim, pre_norm: History(),

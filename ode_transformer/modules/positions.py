@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from ..errors import OdeTransformerError
 from ..numerics.flow import RECURRENT_INPUTS, Flow, Recurrence
-from ..numerics.table import Table
+from ..numerics.registry import Registry
 
 POSITION_BLOCKS = ("all", "input")
 FLOW_SHARING = ("all", "stack")
@@ -411,7 +411,7 @@ def _bias_positions(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Positio
     return BiasPositions(solver, sides, cfg.flow_sharing, cfg.position_blocks)
 
 
-POSITION_ENCODERS: Table[Callable[[TransformerConfig, Mapping[str, Any]], Optional[PositionEncoder]]] = Table(
+POSITION_ENCODERS: Registry[Callable[[TransformerConfig, Mapping[str, Any]], Optional[PositionEncoder]]] = Registry(
     "position encoder",
     {
         "none": lambda cfg, sides: None,

@@ -9,7 +9,7 @@ from typing import Any
 
 from fairseq.models.transformer import TransformerConfig
 
-from ..config import flag, plain
+from ..config import as_dict, flag
 from ..errors import OdeTransformerError
 from ..numerics.coefficients import COEFFICIENTS
 from ..numerics.integrators import EULER, HEUN, INTEGRATORS
@@ -248,7 +248,7 @@ def check_alone(cfg: TransformerConfig, side: str, flat: Any, config_class: type
         OdeTransformerError: an option that chooses a method has no effect.
     """
     other = "decoder" if side == "encoder" else "encoder"
-    values, usual = plain(flat), plain(config_class())
+    values, usual = as_dict(flat), as_dict(config_class())
     no_meaning = f"has no meaning in a model without {'a' if other == 'decoder' else 'an'} {other}"
     for name, default in usual.items():
         value, instead = values.get(name, default), _INSTEAD[other].get(name)

@@ -12,7 +12,7 @@ from typing import Optional, Union
 import torch
 from torch import Tensor, nn
 
-from .table import Table
+from .registry import Registry
 
 
 def weighted_sum(
@@ -174,7 +174,7 @@ def _gates(gates: int, activation: Callable[[Tensor], Tensor]) -> Rule:
     return Rule(lambda stages, initial, embed_dim: Gates(embed_dim, gates, activation), stages=2)
 
 
-COEFFICIENTS: Table[Rule] = Table(
+COEFFICIENTS: Registry[Rule] = Registry(
     "coefficients",
     {
         "fixed": Rule(lambda stages, initial, embed_dim: None),

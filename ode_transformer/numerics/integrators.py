@@ -25,7 +25,7 @@ from torch import Tensor
 from .coefficients import weighted_sum
 from .momentum import NESTEROV, TRIPLE
 from .protocol import NOTHING, Field, Integrator, Learned, scaled
-from .table import Table
+from .registry import Registry
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,7 @@ the form of Table 7. The released code gives this name to a weighted sum of norm
 ``learnable_dense`` (``modules/history.py``)."""
 
 
-INTEGRATORS: Table[Integrator] = Table(
+INTEGRATORS: Registry[Integrator] = Registry(
     "integrator",
     {
         "euler": EULER,

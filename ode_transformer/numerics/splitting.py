@@ -23,7 +23,7 @@ from torch import Tensor
 
 from .coefficients import weighted_sum
 from .protocol import Field
-from .table import Table
+from .registry import Registry
 
 Solver = Callable[[Any, Any, Any, float], tuple[Any, Any]]
 """(field, state, what is carried besides, size of the step) -> the state after it, and what is carried on."""
@@ -104,7 +104,7 @@ STRANG = Splitting("GFG", (0.5, 1.0, 0.5))  # Strang-Marchuk, the Macaron Net (1
 STRANG_SWAPPED = Splitting("FGF", (0.5, 1.0, 0.5))  # two attentions around one feed-forward (Table 3)
 PARALLEL = Splitting("FG", (1.0, 1.0), together=True)  # not split, as in GPT-J's parallel layers
 
-SPLITTINGS: Table[Splitting] = Table(
+SPLITTINGS: Registry[Splitting] = Registry(
     "splitting",
     {"lie-trotter": LIE_TROTTER, "strang": STRANG, "strang-swapped": STRANG_SWAPPED, "parallel": PARALLEL},
 )

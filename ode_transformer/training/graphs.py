@@ -183,8 +183,8 @@ class TrainingGraphs:
             more: what else the model is given. With a tensor among it the pass is in eager mode.
         """
         first = next(iter(tokens.values()))
-        plain = all(value is None or isinstance(value, (int, float, str)) for value in more.values())
-        if not (model.training and torch.is_grad_enabled() and plain and self._can_record(first)):
+        fixed = all(value is None or isinstance(value, (int, float, str)) for value in more.values())
+        if not (model.training and torch.is_grad_enabled() and fixed and self._can_record(first)):
             return run(**tokens, **more)
         batch = len(first)
         rows, *columns = padded_shape(batch, *(t.size(1) for t in tokens.values()))

@@ -14,7 +14,7 @@ from fairseq_cli import preprocess
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.bench import gpu, lengths, suite, systems, turns
-from ode_transformer.experiments.bench.systems import STOCK, Setting, System
+from ode_transformer.experiments.bench.systems import STOCK, Contestant, Setting
 from ode_transformer.training.losses import projected_cross_entropy
 from tests.helpers import ROOT, USER_DIR, Kernels, refused, without_hydra, write_parallel
 
@@ -55,10 +55,10 @@ def sizes(m):
 
 def test_the_stock_system_has_the_size_of_ours():
     arch, flags = "rk2_tiny", ("--encoder-layers", "3")
-    ours, _ = systems.prepare(System(arch, flags), TINY)
+    ours, _ = systems.prepare(Contestant(arch, flags), TINY)
     stock, _ = systems.prepare(systems.stock_like(arch, flags), TINY)
     assert sizes(ours) == sizes(stock)
-    cfg = systems.configure(System(arch), TINY)
+    cfg = systems.configure(Contestant(arch), TINY)
     assert Path(cfg.common.user_dir).samefile(USER_DIR)
     configured = [cfg.model, systems.configure(systems.stock_like(arch), TINY).model]
     for name in ("dropout", "attention_dropout", "activation_dropout"):
@@ -67,7 +67,9 @@ def test_the_stock_system_has_the_size_of_ours():
 
 
 def test_beside_two_feed_forwards_stock_has_one_as_wide_as_both():
-    ours, stock = (systems.prepare(s, TINY)[0] for s in (System("macaron_tiny"), systems.stock_like("macaron_tiny")))
+    ours, stock = (
+        systems.prepare(s, TINY)[0] for s in (Contestant("macaron_tiny"), systems.stock_like("macaron_tiny"))
+    )
     counts = [sum(p.numel() for p in m.parameters()) for m in (ours, stock)]
     assert stock.encoder.layers[0].fc1.out_features == 2 * ours.encoder.layers[0].fc1.out_features
     assert counts[0] == pytest.approx(counts[1], rel=0.01)
@@ -78,10 +80,10 @@ def test_batches_of_data_take_the_place_of_random_sentences(tmp_path):
     words = ["-s", "xx", "-t", "yy", "--joined-dictionary", "--trainpref", f"{raw}/train"]
     preprocess.main(options.get_preprocessing_parser().parse_args([*words, "--destdir", str(tmp_path / "bin")]))
     setting = replace(TINY, data=str(tmp_path / "bin"), batches=9)
-    _, found = systems.samples(System("macaron_tiny"), setting)
+    _, found = systems.samples(Contestant("macaron_tiny"), setting)
     lines = [line.split() for line in (raw / "train.yy").read_text().splitlines()]
     assert sum(sample["ntokens"] for sample in found) == sum(len(line) + 1 for line in lines)
-    model, step = systems.prepare(System("macaron_tiny"), setting)
+    model, step = systems.prepare(Contestant("macaron_tiny"), setting)
     assert len(model.encoder.embed_tokens.weight) == 4 + len({symbol for line in lines for symbol in line}) + 2
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     step()
@@ -94,7 +96,7 @@ def test_batches_of_data_take_the_place_of_random_sentences(tmp_path):
     [("macaron_tiny", 4, 8), ("rk2_tiny", 8, 8), ("rk4_tiny", 16, 8), ("transevolve_fullff_2_tiny", 6, 12)],
 )
 def test_evaluations_are_counted(arch, encoder, decoder):
-    model, _ = systems.prepare(System(arch), TINY)
+    model, _ = systems.prepare(Contestant(arch), TINY)
     found = systems.evaluations(model, systems.sentences(3, 5, 2, 60))
     assert found == {"encoder": encoder, "decoder": decoder}
 
@@ -102,7 +104,7 @@ def test_evaluations_are_counted(arch, encoder, decoder):
 def test_every_system_decodes_as_many_steps():
     """As many as sentences have tokens: a model without training would end its sentences anywhere."""
     for arch in ("transformer", "rk2_tiny"):
-        _, run = systems.prepare(System(arch), replace(TINY, what="decoding", beam=2))
+        _, run = systems.prepare(Contestant(arch), replace(TINY, what="decoding", beam=2))
         hypotheses = run()
         assert {len(h["tokens"]) for sentence in hypotheses for h in sentence} == {TINY.tokens + 1}
 
@@ -149,7 +151,7 @@ def test_speed_is_the_baselines_time_over_its_own(monkeypatch):
     times = {"stock": [2.0, 4.0, 6.0], "ours": [1.0, 4.0, 2.0]}
     monkeypatch.setattr(systems, "in_turns", lambda builds, *_: ({name: {} for name in builds}, times))
     monkeypatch.setattr(systems, "peak", lambda name, *_: (6.0, 2.0) if name == "stock" else (3.0, 1.0))
-    found = systems.measure({"stock": System("transformer"), "ours": System("macaron_tiny")}, TINY)["systems"]
+    found = systems.measure({"stock": Contestant("transformer"), "ours": Contestant("macaron_tiny")}, TINY)["systems"]
     assert found["ours"]["speed"] == {"median": 2, "quartiles": [1.5, 2.5], "all": [1, 2, 3]}
     assert found["stock"]["seconds"] == 4 and found["ours"]["seconds"] == 2
     assert (found["stock"]["peak_mib"], found["stock"]["step_mib"], found["ours"]["step_mib"]) == (6, 2, 1)
@@ -252,8 +254,8 @@ def test_rounds_are_of_every_mode_and_their_titles_say_what_is_measured():
     assert {one.mode for one in rounds if one.title == titles[0]} == set(gpu.MODES)
     assert titles[2] not in {one.title for one in gpu.rounds()}
     assert all(one.title == "55 tokens, fp32" and one.setting.device == "cpu" for one in gpu.rehearsal())
-    assert gpu.in_mode(System("rk2"), "layers, graphs").flags == ("--compile-layers", "--cuda-graphs")
-    assert gpu.in_mode(System("transformer"), "graphs").flags == ()
+    assert gpu.in_mode(Contestant("rk2"), "layers, graphs").flags == ("--compile-layers", "--cuda-graphs")
+    assert gpu.in_mode(Contestant("transformer"), "graphs").flags == ()
 
 
 def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(tmp_path, monkeypatch):

@@ -62,7 +62,7 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
         (tmp_path / "train.log").write_text(log)
         assert grid._diverged(tmp_path) == diverged, log
 
-    search = recipes.load("macaron/glue/macaron-cola"), recipes.Search({"lr": ["1"]}, [7]), Place(cpu=True)
+    search = recipes.load("macaron/glue/macaron-cola"), recipes.SearchSpace({"lr": ["1"]}, [7]), Place(cpu=True)
     diverged = grid.home_of(search[0], search[2]) / "lr=1" / "seed-7" / "train.log"
     for cause, log in ((RunError("another cause"), ""), (OtherRunError("it holds another run"), began + minimum)):
         diverged.parent.mkdir(parents=True, exist_ok=True)
@@ -92,9 +92,9 @@ def test_without_words_a_grid_is_the_search_of_the_recipe(monkeypatch, capsys):
         assert space.values["batch-size"] == [16, 24] and space.seeds == [100, 200, 300]
         assert "24 points, 3 seeds: 72 trainings" in said
     space, _ = searched("macaron/glue/macaron-mrpc", "--values", "lr", "1e-5", "--seeds", "7")
-    assert space == recipes.Search({"lr": ["1e-5"]}, [7])
+    assert space == recipes.SearchSpace({"lr": ["1e-5"]}, [7])
     assert searched("macaron/glue/macaron-mrpc", "--seeds", "7")[0].trainings == 24
-    assert searched("glue/floater-base/floater-cola")[0] == recipes.Search({}, [1, 2, 3, 4, 5])
+    assert searched("glue/floater-base/floater-cola")[0] == recipes.SearchSpace({}, [1, 2, 3, 4, 5])
     assert searched("glue/floater-base/floater-cola", "--values", "lr", "1", "2")[0].trainings == 10
 
 

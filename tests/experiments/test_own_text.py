@@ -348,7 +348,7 @@ def test_other_languages_sets_of_their_own_and_another_system_of_lines(tmp_path,
     pipeline = Pipeline.of(out)
     units = pipeline.units(lines(out / "raw" / "test.qaa"))
     assert units == lines(Path(f"{out}.text") / "bpe" / "test.qaa")
-    plain = Pipeline.of(out).plain(subwords.segmented(raw, "sentencepiece", out / "sentencepiece.model"))
+    plain = Pipeline.of(out).plain_text(subwords.segmented(raw, "sentencepiece", out / "sentencepiece.model"))
     assert plain == raw
     raw = lines(out / "raw" / "test.qaa")
     scores = score_texts(raw, raw, "qaa", plain=True)
@@ -924,7 +924,7 @@ def test_layer_states_are_those_that_the_translation_came_from(translator, home)
     translator.search = kept
     assert states.encoder.shape == (3, len(states.source), 16) and states.decoder.shape == (3, len(states.target), 16)
     assert states.source[-1] == states.target[-1] == "</s>"
-    assert translator.pipeline.plain([" ".join(states.target[:-1])]) == [greedy]
+    assert translator.pipeline.plain_text([" ".join(states.target[:-1])]) == [greedy]
     with torch.no_grad():
         logits = net.decoder.output_layer(net.decoder.layer_norm(states.decoder[-1]))
     logits[:, target.pad()] = -torch.inf

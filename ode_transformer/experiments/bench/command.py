@@ -17,7 +17,7 @@ from .. import recipes
 from ..arguments import at_least, output_file, take_arguments
 from ..text.lines import read_lines
 from . import gpu, lengths, serving, suite, systems
-from .systems import STOCK, Setting, System, stock_like
+from .systems import STOCK, Contestant, Setting, stock_like
 
 
 def record_of(what: str, measured: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def _show(name: str, record: Mapping[str, Any], output: str | Path | None = None
 # The commands.
 
 
-def _contest(of: Mapping[str, System], setting: Setting, memory: bool) -> dict[str, Any]:
+def _contest(of: Mapping[str, Contestant], setting: Setting, memory: bool) -> dict[str, Any]:
     return record_of(setting.what, systems.measure(of, setting, memory))
 
 
@@ -89,7 +89,7 @@ def _compare(args: argparse.Namespace) -> None:
     """``training`` and ``decoding``."""
     given = {field.name: vars(args)[field.name] for field in fields(Setting) if field.name in vars(args)}
     setting = Setting(**given)
-    ours, stock = System(args.arch, tuple(args.flags)), stock_like(args.arch, tuple(args.flags))
+    ours, stock = Contestant(args.arch, tuple(args.flags)), stock_like(args.arch, tuple(args.flags))
     compared = {"stock": stock, args.arch: ours}
     if args.what == "training":
         compared[f"{args.arch}, stock criterion"] = replace(ours, criterion=STOCK)

@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from ... import files, machine, markdown
 from ...errors import OdeTransformerError
-from .systems import MAX_TOKENS, Setting, System, prepare, sentences, stock_like
+from .systems import MAX_TOKENS, Contestant, Setting, prepare, sentences, stock_like
 from .turns import Process, seconds
 
 ARCHITECTURES = (
@@ -84,12 +84,12 @@ def rehearsal() -> list[Round]:
     return [Round(small, "eager"), Round(small, "graphs")]
 
 
-def in_mode(system: System, mode: str) -> System:
+def in_mode(system: Contestant, mode: str) -> Contestant:
     """A system with the flags of a mode; stock fairseq is always in eager mode."""
     return system if system.arch == "transformer" else replace(system, flags=(*system.flags, *MODES[mode]))
 
 
-def _warm_up(kept: SimpleNamespace, system: System, setting: Setting) -> dict[str, float]:
+def _warm_up(kept: SimpleNamespace, system: Contestant, setting: Setting) -> dict[str, float]:
     torch.set_num_threads(1)
     start = time.perf_counter()
     try:
@@ -168,7 +168,7 @@ def measure(archs: Iterable[str], each: Iterable[Round], out: Path, minutes: flo
         minutes: when to stop; a round that has begun ends first, without the systems that are not ready by then.
     """
     end, each = time.monotonic() + 60 * minutes, list(each)
-    systems = {arch: System(arch) for arch in archs}
+    systems = {arch: Contestant(arch) for arch in archs}
     systems = {"stock": stock_like(next(iter(systems))), **systems}
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU (a rehearsal)"
     record: dict[str, Any] = {"what": "gpu", "device": device, "torch": torch.__version__, "commit": machine.commit()}
@@ -189,7 +189,7 @@ def measure(archs: Iterable[str], each: Iterable[Round], out: Path, minutes: flo
 
 
 def _round(
-    one: Round, systems: Mapping[str, System], processes: dict[str, Process], end: float
+    one: Round, systems: Mapping[str, Contestant], processes: dict[str, Process], end: float
 ) -> dict[str, dict[str, Any]]:
     """Return the measurements of one round by system; one that is not ready in time is given up for good."""
     found: dict[str, dict[str, Any]] = {}

@@ -13,7 +13,7 @@ from ... import markdown
 from ...models import transevolve
 from .. import recipes
 from ..tasks.task import flags
-from .systems import STOCK, Setting, System, stock_like
+from .systems import STOCK, Contestant, Setting, stock_like
 from .turns import median_and_quartiles, on
 
 
@@ -33,71 +33,80 @@ class Contest:
     """
 
     title: str
-    systems: Callable[[], dict[str, System]]
+    systems: Callable[[], dict[str, Contestant]]
     setting: Setting
     bars: dict[str, Bar] = field(default_factory=dict)
 
 
-def _both(*archs: str) -> dict[str, System]:
+def _both(*archs: str) -> dict[str, Contestant]:
     """Architectures with our criterion and with the stock one."""
     found = {}
     for arch in archs:
-        found |= {arch: System(arch), f"{arch}, stock criterion": System(arch, criterion=STOCK)}
+        found |= {arch: Contestant(arch), f"{arch}, stock criterion": Contestant(arch, criterion=STOCK)}
     return found
 
 
-def _beside_stock(*archs: str, like: str = "", more: Optional[dict[str, System]] = None) -> Callable[[], dict]:
+def _beside_stock(*archs: str, like: str = "", more: Optional[dict[str, Contestant]] = None) -> Callable[[], dict]:
     """Architectures and the stock Transformer in the shape of one of them (the first), all with both criterions."""
 
-    def systems() -> dict[str, System]:
+    def systems() -> dict[str, Contestant]:
         stock = stock_like(like or archs[0])
-        ours = replace(stock, criterion=System.criterion)
+        ours = replace(stock, criterion=Contestant.criterion)
         return {"stock": stock, "stock, our criterion": ours, **(more or {}), **_both(*archs)}
 
     return systems
 
 
-def _ours(*archs: str, more: Optional[dict[str, System]] = None) -> Callable[[], dict[str, System]]:
+def _ours(*archs: str, more: Optional[dict[str, Contestant]] = None) -> Callable[[], dict[str, Contestant]]:
     """Architectures, and the stock Transformer in the shape of the first, for decoding."""
-    return lambda: {"stock": stock_like(archs[0]), **{arch: System(arch) for arch in archs}, **(more or {})}
+    return lambda: {"stock": stock_like(archs[0]), **{arch: Contestant(arch) for arch in archs}, **(more or {})}
 
 
-def _deep() -> dict[str, System]:
+def _deep() -> dict[str, Contestant]:
     stock = stock_like("rk2", ("--encoder-layers", "12"))
-    return {"stock 12-6": stock, "rk2 6-6": System("rk2"), "rk2 6-6, stock criterion": System("rk2", criterion=STOCK)}
-
-
-def _recomputing() -> dict[str, System]:
-    again = ("--checkpoint-activations",)
-    recomputing = {f"{arch}, recomputing": System(arch, again) for arch in ("rk2", "rk4")}
-    return {"ode_residual": System("ode_residual"), "rk2": System("rk2"), "rk4": System("rk4"), **recomputing}
-
-
-def _depths() -> dict[str, System]:
     return {
-        f"{arch} {depth}": System(arch, ("--encoder-layers", str(depth), "--decoder-layers", "2"), at=depth)
+        "stock 12-6": stock,
+        "rk2 6-6": Contestant("rk2"),
+        "rk2 6-6, stock criterion": Contestant("rk2", criterion=STOCK),
+    }
+
+
+def _recomputing() -> dict[str, Contestant]:
+    again = ("--checkpoint-activations",)
+    recomputing = {f"{arch}, recomputing": Contestant(arch, again) for arch in ("rk2", "rk4")}
+    return {
+        "ode_residual": Contestant("ode_residual"),
+        "rk2": Contestant("rk2"),
+        "rk4": Contestant("rk4"),
+        **recomputing,
+    }
+
+
+def _depths() -> dict[str, Contestant]:
+    return {
+        f"{arch} {depth}": Contestant(arch, ("--encoder-layers", str(depth), "--decoder-layers", "2"), at=depth)
         for arch in ("macaron_tiny", "ode_residual_tiny", "rk2_tiny", "rk4_tiny")
         for depth in (2, 4, 8, 16)
     }
 
 
-def _vocabularies() -> dict[str, System]:
+def _vocabularies() -> dict[str, Contestant]:
     stock = stock_like("floater_tiny")
     return {
         f"{name} {symbols}": replace(stock, criterion=criterion, at=symbols, symbols=symbols)
-        for name, criterion in (("stock criterion", STOCK), ("in chunks", System.criterion))
+        for name, criterion in (("stock criterion", STOCK), ("in chunks", Contestant.criterion))
         for symbols in (5_000, 10_000, 20_000, 40_000)
     }
 
 
-def _rows(*names: str) -> dict[str, System]:
+def _rows(*names: str) -> dict[str, Contestant]:
     """Rows of ``multi30k-short``, with those of their flags that are not the group's."""
     group = "multi30k-short"
     shared, found = recipes.group(group)["train"]["flags"], {}
     for name in names:
         train = recipes.load(f"{group}/{name}-tiny").train
         own = {flag: value for flag, value in train.flags.items() if shared.get(flag) != value}
-        found[name] = System(train.arch, tuple(flags(own)), unshared=not train.flags["share-all-embeddings"])
+        found[name] = Contestant(train.arch, tuple(flags(own)), unshared=not train.flags["share-all-embeddings"])
     return found
 
 
@@ -109,7 +118,7 @@ _BASE_DECODING = Setting("decoding", sentences=8, tokens=32, shortest=16, symbol
 _ODE_TINY = ("ode_residual_tiny", "rk2_tiny", "rk2_learnable_tiny", "rk4_tiny", "macaron_rk2_tiny")
 _TRANSEVOLVE = tuple(arch for arch in transevolve.ARCHITECTURES if arch.endswith("_tiny"))
 # With the four layers that the other tiny systems have, in place of its own six.
-_FOUR_LAYERS = {"transevolve_fullff_1_tiny 4-4": System("transevolve_fullff_1_tiny", ("--evolution-depth", "4"))}
+_FOUR_LAYERS = {"transevolve_fullff_1_tiny 4-4": Contestant("transevolve_fullff_1_tiny", ("--evolution-depth", "4"))}
 
 SUITE = {
     "tiny": Contest(
@@ -119,8 +128,8 @@ SUITE = {
             like="floater_tiny",
             # A post-norm Transformer with our layers.
             more={
-                "transformer": System("floater_tiny", ("--position-encoder", "none")),
-                "rk2_tiny, dropout as stock": System(
+                "transformer": Contestant("floater_tiny", ("--position-encoder", "none")),
+                "rk2_tiny, dropout as stock": Contestant(
                     "rk2_tiny", ("--attention-dropout", "0", "--activation-dropout", "0")
                 ),
             },
@@ -171,14 +180,14 @@ SUITE = {
     ),
     "decoding-base": Contest(
         "decoding, base, beam 4",
-        lambda: {arch: System(arch) for arch in ("ode_residual", "rk2", "rk4")},
+        lambda: {arch: Contestant(arch) for arch in ("ode_residual", "rk2", "rk4")},
         _BASE_DECODING,
         {"rk2": Bar(0.93), "rk4": Bar(0.80)},
     ),
     "decoding-base-floater": Contest(
         "decoding, base, beam 4", _ours("floater_base"), _BASE_DECODING, {"floater_base": Bar(1 / 1.01)}
     ),
-    "base-ode": Contest("training, base", _beside_stock("ode_residual", "rk2", more={"rk4": System("rk4")}), _BASE),
+    "base-ode": Contest("training, base", _beside_stock("ode_residual", "rk2", more={"rk4": Contestant("rk4")}), _BASE),
     # Those with the baseline's dense connections of layers, or in their place PCformer's corrector; then all others.
     # One desktop's memory does not hold all of them together.
     "tiny-beyond": Contest(

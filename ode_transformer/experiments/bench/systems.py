@@ -41,7 +41,7 @@ _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_
 
 
 @dataclass(frozen=True)
-class System:
+class Contestant:
     """A system in a contest: an architecture with flags of fairseq-train, a criterion and an optimizer.
 
     ``at`` is the position on the axis of a plot, and ``symbols`` the vocabulary size, if that is the axis.
@@ -103,7 +103,7 @@ class Setting:
         return asdict(self) | {"data": Path(self.data).name}
 
 
-def configure(system: System, setting: Setting) -> Any:
+def configure(system: Contestant, setting: Setting) -> Any:
     """The configuration that fairseq-train would use.
 
     Raises:
@@ -123,12 +123,12 @@ def configure(system: System, setting: Setting) -> Any:
     return cfg
 
 
-def stock_like(arch: str, flags: tuple[str, ...] = ()) -> System:
+def stock_like(arch: str, flags: tuple[str, ...] = ()) -> Contestant:
     """Stock fairseq's Transformer in the shape of an architecture, with its dropouts and norms.
 
     If a layer has two feed-forwards, the stock one is as wide as both, for equal numbers of parameters.
     """
-    built = configure(System(arch, flags), Setting()).model
+    built = configure(Contestant(arch, flags), Setting()).model
     feed_forwards = SPLITTINGS.named(str(getattr(built, "splitting", "lie-trotter"))).feed_forwards
     words = []
     shape = [f"{side}_{part}" for side in ("encoder", "decoder") for part in _SHAPE]
@@ -139,7 +139,7 @@ def stock_like(arch: str, flags: tuple[str, ...] = ()) -> System:
         if name.endswith("_layers") and hasattr(built, "evolution_depth"):
             value = built.evolution_blocks * built.evolution_depth
         words += ([flag] if value else []) if isinstance(value, bool) else [flag, str(value)]
-    return System("transformer", tuple(words), STOCK, "adam")
+    return Contestant("transformer", tuple(words), STOCK, "adam")
 
 
 def sentences(count: int, tokens: int, shortest: int, symbols: int) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def sentences(count: int, tokens: int, shortest: int, symbols: int) -> dict[str,
     return collate(rows, pad_idx=1, eos_idx=2)
 
 
-def samples(system: System, setting: Setting) -> tuple[FairseqTask, list[dict[str, Any]]]:
+def samples(system: Contestant, setting: Setting) -> tuple[FairseqTask, list[dict[str, Any]]]:
     """A task, and the samples of a system's turn: random sentences, or batches of the setting's data.
 
     Raises:
@@ -181,7 +181,7 @@ def samples(system: System, setting: Setting) -> tuple[FairseqTask, list[dict[st
     return its_task, found
 
 
-def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], Any]]:
+def prepare(system: Contestant, setting: Setting) -> tuple[nn.Module, Callable[[], Any]]:
     """The model of a system, and the function without arguments that is timed."""
     torch.manual_seed(1)
     cfg, (its_task, found) = configure(system, setting), samples(system, setting)
@@ -246,7 +246,7 @@ def operations(run: Callable[[], Any]) -> int:
     return counter.get_total_flops()
 
 
-def build(system: System, setting: Setting) -> tuple[Callable[[], Any], dict[str, Any]]:
+def build(system: Contestant, setting: Setting) -> tuple[Callable[[], Any], dict[str, Any]]:
     """Return a turn of a system, and its parameters, evaluations and, on a CPU, operations (:data:`.turns.Build`)."""
     model, run = prepare(system, setting)
     about = {
@@ -259,7 +259,7 @@ def build(system: System, setting: Setting) -> tuple[Callable[[], Any], dict[str
     return run, about
 
 
-def measure(systems: Mapping[str, System], setting: Setting, memory: bool = True) -> dict[str, Any]:
+def measure(systems: Mapping[str, Contestant], setting: Setting, memory: bool = True) -> dict[str, Any]:
     """Measure the time and memory of systems, the first of which is the baseline.
 
     Returns:

@@ -15,7 +15,7 @@ from ... import plugins
 from ...errors import OdeTransformerError
 from ...quiet import tidy
 from ...version import __version__
-from ..arguments import check_outputs, plain_message, reached
+from ..arguments import check_outputs, reached, short_message
 
 
 class Command(NamedTuple):
@@ -141,7 +141,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print a message of argparse's, with the nearest of what is valid instead of all of it, and exit."""
         its = reached(self, self.words)
-        super(Parser, its).error(plain_message(message, its))
+        super(Parser, its).error(short_message(message, its))
 
 
 def parser(chosen: str | None) -> argparse.ArgumentParser:

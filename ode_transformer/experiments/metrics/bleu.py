@@ -40,11 +40,11 @@ def by_sacrebleu(name: str, label: str, key: str, make: Callable[[Examples], "Sa
         return make(examples)._extract_corpus_statistics(outputs, examples.references)
 
     @cache
-    def plain() -> "SacreMetric":
+    def of_any() -> "SacreMetric":
         return make(Examples())
 
     def score(sums: "np.ndarray") -> float:
-        return plain()._compute_score_from_stats(sums.tolist()).score
+        return of_any()._compute_score_from_stats(sums.tolist()).score
 
     def signature(outputs: Sequence[str], examples: Examples) -> str:
         metric = make(examples)

@@ -21,7 +21,7 @@ BEST = {"best_exact": "exact_match", "best_f1": "f1"}
 """The metrics at their best threshold, and those that they are the best of."""
 
 
-class Compared(NamedTuple):
+class Graded(NamedTuple):
     """A question's exact match and F1, from 0 to 1, and whether it has an answer."""
 
     exact_match: float
@@ -44,7 +44,7 @@ def f1(gold: str, answer: str, version: str) -> float:
     return 2 * same / (len(golds) + len(words)) if same else 0.0
 
 
-def compare(golds: Mapping[str, Sequence[str]], answers: Mapping[str, str], version: str) -> dict[str, Compared]:
+def compare(golds: Mapping[str, Sequence[str]], answers: Mapping[str, str], version: str) -> dict[str, Graded]:
     """Compare the answers with the gold ones, question by question.
 
     Every question must have one; where it is missing, the official script of 1.1 counts 0, and that of 2.0 leaves the
@@ -66,7 +66,7 @@ def compare(golds: Mapping[str, Sequence[str]], answers: Mapping[str, str], vers
             gold = [text for text in gold if normalised(text)] or [""]
         answer = answers[name]
         exact = max(float(normalised(text) == normalised(answer)) for text in gold)
-        found[name] = Compared(exact, max(f1(text, answer, version) for text in gold), bool(golds[name]))
+        found[name] = Graded(exact, max(f1(text, answer, version) for text in gold), bool(golds[name]))
     return found
 
 

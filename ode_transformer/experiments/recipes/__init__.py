@@ -40,7 +40,7 @@ from .schema import (  # noqa: F401
     Recipe,
     RecipeError,
     Score,
-    Search,
+    SearchSpace,
     Start,
     build,
     default_run_dir,

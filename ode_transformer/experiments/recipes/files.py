@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...paths import ROOT, SHARE
-from . import plain_yaml
+from . import yaml_file
 from .schema import RecipeError
 
 CONFIGS = SHARE / "configs"
@@ -105,7 +105,7 @@ def added_to(name: str) -> str:
         name: of the recipe, as ``load`` takes it.
     """
     path, _, row = find(name)
-    tree = plain_yaml.read(path)
+    tree = yaml_file.read(path)
     if path.is_relative_to(CONFIGS) or row not in tree.get("rows", {}):
         return ""
     theirs = _extended({"extends": tree.get("extends", [])}, path, ()).get("rows", {}).get(row, {})
@@ -154,8 +154,8 @@ def read(path: Path, before: tuple[Path, ...] = ()) -> dict:
     if path in before:
         raise RecipeError(f"{path}: extends itself through {' -> '.join(map(str, before))}")
     try:
-        tree = plain_yaml.read(path)
-    except plain_yaml.YamlError as error:
+        tree = yaml_file.read(path)
+    except yaml_file.YamlError as error:
         raise RecipeError(str(error)) from error
     if not isinstance(tree, dict):
         raise RecipeError(f"{path}: must be a mapping, got {type(tree).__name__}")

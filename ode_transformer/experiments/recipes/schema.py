@@ -126,7 +126,7 @@ class Paper:
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchSpace:
     """A search space: ``ode-transformer grid`` trains at every point with every seed."""
 
     values: dict[str, list[Any]]  # of flags of fairseq-train, without dashes
@@ -158,7 +158,7 @@ class Recipe:
     seeds: list[int] = field(
         default_factory=list
     )  # of a run without --seeds; if empty, it is one run with the seed of the flags
-    search: Optional[Search] = None  # from which the settings of train were chosen
+    search: Optional[SearchSpace] = None  # from which the settings of train were chosen
     given: str = ""  # the argument that loads it: its name, or the path of a file elsewhere
     user_dir: str = ""  # the folder of a plugin, from the top of the repository
     scale: str = "full"

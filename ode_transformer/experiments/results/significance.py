@@ -132,13 +132,13 @@ def system(recipe: recipes.Recipe, precision: Optional[str] = None) -> System:
     run = records.read_run(folder)
     if run is not None and precision in (None, run["precision"]):
         return System(recipe, folder)
-    plain = record.with_name(f"{record.name}.json")
+    usual = record.with_name(f"{record.name}.json")
     others = (record.with_name(f"{record.name}.{kind}.json") for kind in recipes.PRECISIONS)
-    found = {records.read_record(path)["precision"]: path for path in (*others, plain) if path.is_file()}
+    found = {records.read_record(path)["precision"]: path for path in (*others, usual) if path.is_file()}
     if precision is not None and precision not in found:
         raise OdeTransformerError(f"{recipe.name}: has no run or record in {precision}, --precision")
-    if precision is None and plain.is_file():
-        return System(recipe, folder, plain)
+    if precision is None and usual.is_file():
+        return System(recipe, folder, usual)
     if precision is None and len(found) > 1:
         raise OdeTransformerError(f"{recipe.name}: has records in {' and '.join(found)}; choose one with --precision")
     return System(recipe, folder, found.get(precision or next(iter(found), "")))

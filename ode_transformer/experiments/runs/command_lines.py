@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ... import plugins
 from ...errors import OdeTransformerError
 from .. import recipes
-from ..arguments import plain_message
+from ..arguments import short_message
 from ..tasks.task import Step
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
         sys.argv = given
 
     def error(message: str) -> None:
-        raise FlagError(f"{words[0]} refuses its flags: {plain_message(message, parser)}")
+        raise FlagError(f"{words[0]} refuses its flags: {short_message(message, parser)}")
 
     parser.error = error  # instead of printing every flag that there is
     try:

@@ -86,7 +86,9 @@ def home_of(recipe: recipes.Recipe, place: training.Place) -> Path:
     return recipes.ROOT / "runs" / "grids" / f"{name}{suffix}"
 
 
-def train(recipe: recipes.Recipe, space: recipes.Search, place: training.Place, jobs: int = 1) -> list[dict[str, Any]]:
+def train(
+    recipe: recipes.Recipe, space: recipes.SearchSpace, place: training.Place, jobs: int = 1
+) -> list[dict[str, Any]]:
     """Train a recipe at every point of a grid with every seed, where that is not done yet.
 
     Args:
@@ -208,8 +210,8 @@ def search(
         raise OdeTransformerError(f"--values {empty[0]}: must name one value or more")
     if len(given) < len(values):
         raise OdeTransformerError("--values: every flag must be given once, with all its values")
-    own = recipe.search or recipes.Search({})
-    space = recipes.Search(given or own.values, seeds or own.seeds or recipe.seeds)
+    own = recipe.search or recipes.SearchSpace({})
+    space = recipes.SearchSpace(given or own.values, seeds or own.seeds or recipe.seeds)
     if not (space.values or space.seeds):
         raise OdeTransformerError(
             f"{recipe.name}: has no search; must be given --values FLAG VALUE ... or --seeds SEED ..."

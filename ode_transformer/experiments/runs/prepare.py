@@ -25,7 +25,7 @@ from ...files import sha256, write_json, write_text
 from ..arguments import at_least, call
 from ..metrics import METRICS, Examples
 from ..metrics.bleu import check_language
-from ..recipes import plain_yaml
+from ..recipes import yaml_file
 from ..tasks.task import OURS
 from ..text.binarised import test_names
 from ..text.dividing import HELD_OUT, LONGEST, PART, Reading, divide
@@ -324,7 +324,7 @@ class OwnText:
         pipeline = Pipeline.of(data)
         for split in self.splits[2:]:
             raw = list(read_lines(data / "raw" / f"{split}.{target}"))
-            made = pipeline.plain(list(read_lines(self.text / "bpe" / f"{split}.{target}")))
+            made = pipeline.plain_text(list(read_lines(self.text / "bpe" / f"{split}.{target}")))
             raw = [line.lower() for line in raw] if self.lowercase else raw
             differ = [each for each in zip(itertools.count(1), raw, made) if each[1].split() != each[2].split()]
             ceiling = METRICS["sacrebleu"].compute(made, Examples([raw], lang=target))["bleu"] if differ else 100.0
@@ -350,8 +350,8 @@ class OwnText:
         if not self.recipe_file.exists():
             return
         try:
-            prepare = plain_yaml.read(self.recipe_file)["data"]["prepare"]
-        except (plain_yaml.YamlError, TypeError, LookupError) as error:
+            prepare = yaml_file.read(self.recipe_file)["data"]["prepare"]
+        except (yaml_file.YamlError, TypeError, LookupError) as error:
             raise TextError(
                 f"--recipe {self.recipe_file}: is there already, and does not say how data are made"
             ) from error

@@ -54,7 +54,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     folders = {run_dir: recipes.default_run_dir(recipe), paths.SHARE: ".", paths.ROOT: "."}
     folders |= {Path(os.environ[name]): f"${name}" for name in FOLDERS if os.environ.get(name)}
 
-    def plain(text: str) -> str:
+    def without_folders(text: str) -> str:
         for folder, name in folders.items():
             for path in {str(folder), str(folder.absolute()), str(folder.resolve())} - {"."}:
                 text = re.sub(rf"(?<![\w./-]){re.escape(path)}(?![^/\s])", lambda _, name=name: name, text)
@@ -84,9 +84,9 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
             "seconds": log["seconds"],
             "trained_on": [place for i, place in enumerate(places) if place not in places[:i]],
         },
-        "command": plain(shlex.join([*run["command"], *run["places"][-1]["where"]])),
+        "command": without_folders(shlex.join([*run["command"], *run["places"][-1]["where"]])),
         "commands": [
-            {"command": plain(stamp["line"]), "seconds": stamp["seconds"]}
+            {"command": without_folders(stamp["line"]), "seconds": stamp["seconds"]}
             for key, stamp in stamps.items()
             if key not in ("train", "record")  # the former is above, its time in the log whatever stopped it
         ],

@@ -214,9 +214,11 @@ class Translator:
             sentences, prefixes = ([units[i] for i in batch] for units in (pieces, begins))
             most = search.most(max(map(len, sentences)) + 1, self.backend.longest["target"])
             for i, best in zip(batch, self.backend.translate(sentences, search, prefixes), strict=True):
-                units = [" ".join(unit for unit in units if unit not in NO_WORDS) for units, _ in best]
+                units = [" ".join(unit for unit in its if unit not in NO_WORDS) for its, _ in best]
                 scores = [score / math.log(2) for _, score in best]
-                found[i] = [Hypothesis(*each) for each in zip(self.pipeline.plain(units), scores, units, strict=True)]
+                found[i] = [
+                    Hypothesis(*each) for each in zip(self.pipeline.plain_text(units), scores, units, strict=True)
+                ]
                 if len(best[0][0]) >= most:
                     cut.add(i)
             progress(len(batch))

@@ -75,7 +75,7 @@ def _reviews(*folders: Path) -> list[str]:
         name = re.fullmatch(r"(\d{1,9})_\d{1,2}", path.stem)
         if not name or int(name[1]) in found:
             raise OdeTransformerError(f"{path}: must be called NUMBER_RATING.txt, with a number of its own")
-        found[int(name[1])] = _plain(read_text(path))
+        found[int(name[1])] = _on_one_line(read_text(path))
     if not found:
         raise OdeTransformerError(f"{folders[0]}: no such folder, or no reviews in it")
     return [text for _, text in sorted(found.items())]
@@ -117,7 +117,7 @@ def _articles(path: Path) -> list[Example]:
                         f"description, got {len(row)} fields that begin with {row[:1]}"
                     )
                 # A backslash stands for a line end or a blank.
-                found.append(Example(_plain(f"{row[1]} {row[2]}".replace("\\", " ")), TOPICS[row[0]]))
+                found.append(Example(_on_one_line(f"{row[1]} {row[2]}".replace("\\", " ")), TOPICS[row[0]]))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise OdeTransformerError(f"{path}: {error}") from error
     if not found:
@@ -125,7 +125,7 @@ def _articles(path: Path) -> list[Example]:
     return found
 
 
-def _plain(text: str) -> str:
+def _on_one_line(text: str) -> str:
     """Return a text on one line: HTML's line breaks and all white space become single blanks."""
     return " ".join(re.sub(r"<br\s*/?>", " ", text).split())
 

@@ -30,10 +30,10 @@ def verify(
     known = {name: digest for digest, _, name in (line.partition("  ") for line in read_lines(checksums))}
     found, differ = {}, []
     for file, name in names.items():
-        plain = folder / Path(name).name
-        source = plain if plain.exists() else plain.with_name(f"{plain.name}.gz")
+        unpacked_file = folder / Path(name).name
+        source = unpacked_file if unpacked_file.exists() else unpacked_file.with_name(f"{unpacked_file.name}.gz")
         if not source.exists():
-            raise TextError(f"{plain}: no such file, nor {source}")
+            raise TextError(f"{unpacked_file}: no such file, nor {source}")
         if name not in known:
             raise TextError(f"{checksums}: no checksum of {name}")
         found[file] = source, _digest(source)

@@ -167,8 +167,8 @@ class Clause:
             operator, verb = ("did", base) if support else ("", past)
         elif self.mode == "present":
             third = not self.subject.plural
-            plain = " ".join([head + "s" * third, *rest])
-            operator, verb = ("does" if third else "do", base) if support else ("", plain)
+            present = " ".join([head + "s" * third, *rest])
+            operator, verb = ("does" if third else "do", base) if support else ("", present)
         else:
             operator, verb = MODALS[self.mode][2], f"{MODALS[self.mode][3]} {base}"
         if self.negated:

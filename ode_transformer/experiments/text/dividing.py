@@ -16,7 +16,7 @@ HELD_OUT = 2_000  # the most pairs of a validation or test set that is held out
 PART = 20  # at most one pair in so many is held out
 LONGEST = 1_023  # units of a sentence; the end of the sentence takes the last of fairseq's 1,024 positions
 
-Pair = tuple[str, str]
+SentencePair = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Reading:
         sentence = self._normalisers[side].normalize(sentence) if self.normalise else sentence
         return (" " if self.plain else "").join(sentence.split())
 
-    def keys(self, pair: Pair) -> Pair:
+    def keys(self, pair: SentencePair) -> SentencePair:
         """Return the keys of both sides of a pair."""
         return self.key(pair[0], 0), self.key(pair[1], 1)
 
@@ -83,7 +83,7 @@ def divide(
     numbers = {number for pairs in held.values() for number, _ in pairs}
     sides = [{reading.key(pair[side], side) for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
     seen = {split: set(map(reading.keys, _pairs(output / split, langs))) for split in splits[1:]}
-    again: dict[str, set[Pair]] = {split: set() for split in seen}
+    again: dict[str, set[SentencePair]] = {split: set() for split in seen}
     sources = {split: {source for source, _ in pairs} for split, pairs in seen.items()}
     left = left_out = 0
     with whole_pair(output / "train", langs) as write:
@@ -116,7 +116,7 @@ def divide(
 
 def _held_out(
     train: Path, reading: Reading, wanted: Sequence[str], asked: int | None, limits: Limits | None
-) -> dict[str, list[tuple[int, Pair]]]:
+) -> dict[str, list[tuple[int, SentencePair]]]:
     """Pairs of the training text for each of the wanted sets, with their line numbers.
 
     They are the pairs whose sources have the smallest SHA-256, each source once, so that the same text gives the same
@@ -125,7 +125,7 @@ def _held_out(
     """
     most = (asked or HELD_OUT) * len(wanted)  # which of them are taken is known at the end
     total = 0
-    least: dict[bytes, tuple[int, Pair]] = {}
+    least: dict[bytes, tuple[int, SentencePair]] = {}
     for total, pair in enumerate(_pairs(train, reading.langs, "choose held-out pairs"), 1):
         short = all(sentence.strip() and len(sentence) < LONGEST for sentence in pair)
         if not short or (limits and limits.fault(pair)):
@@ -148,7 +148,7 @@ def _held_out(
     return {split: sorted(chosen[i :: len(wanted)]) for i, split in enumerate(wanted)}
 
 
-def _pairs(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[Pair]:
+def _pairs(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[SentencePair]:
     """The pairs of parallel text, without the carriage returns that end the lines of some systems."""
     for source, target in read_pair(prefix, langs, bar):
         yield source.removesuffix("\r"), target.removesuffix("\r")

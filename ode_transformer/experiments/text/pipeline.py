@@ -86,7 +86,7 @@ class Pipeline:
         """As :meth:`units`, of raw text in the target language."""
         return replace(self, tokeniser=replace(self.tokeniser, lang=self.target)).units(lines)
 
-    def plain(self, lines: Sequence[str]) -> list[str]:
+    def plain_text(self, lines: Sequence[str]) -> list[str]:
         """Subword units separated by spaces -> text to read."""
         words = [SEGMENTATIONS[self.segmentation].join(line) for line in lines]
         return words if self.tokeniser.plain else detokenise(words, self.target)

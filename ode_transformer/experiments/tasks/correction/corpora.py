@@ -27,7 +27,7 @@ TUNES_OR_TESTS = re.compile(r"official-(2014|preprocessed)|\.(dev|test)\.")
 ALTERNATIVES = re.compile(r"(?<!\|)\|\|(?!\|)")  # what is between several corrections of an edit
 
 
-def plain(line: str) -> str:
+def uniform(line: str) -> str:
     """Return a tokenized line with single blanks and straight quotation marks, in training as in testing.
 
     JFLEG's test set alone has the Penn Treebank's double ones, where its development set, CoNLL-2014 and learners'
@@ -90,7 +90,7 @@ def published(folder: Path) -> dict[str, list[Pair]]:
     train, valid = [], []
     for path in paths:
         found = list(read_m2(path))
-        made = (Pair(plain(" ".join(each.tokens)), plain(text)) for each in found for text in corrected(each))
+        made = (Pair(uniform(" ".join(each.tokens)), uniform(text)) for each in found for text in corrected(each))
         wrong = [pair for pair in made if pair.target not in ("", pair.source)]
         print(f"{path.name}: {len(found):,} sentences, {len(wrong):,} corrections of them", file=sys.stderr)
         if path.name in nucle:
@@ -124,13 +124,13 @@ def generated(path: Path, seed: int, rate: float, count: int | None = None, most
 
 
 def read_jfleg(folder: Path, split: str) -> tuple[list[str], list[list[str]]]:
-    """Return the sentences of JFLEG's split ``dev`` or ``test`` and its annotators' corrections, all :func:`plain`.
+    """Return the sentences of JFLEG's split ``dev`` or ``test`` and its annotators' corrections, all :func:`uniform`.
 
     Raises:
         OdeTransformerError: a file has another number of lines than the sentences.
     """
     sources, *references = (
-        list(map(plain, read_lines(folder / split / f"{split}.{name}")))
+        list(map(uniform, read_lines(folder / split / f"{split}.{name}")))
         for name in ("src", *(f"ref{i}" for i in range(REFERENCES)))
     )
     for i, lines in enumerate(references):
@@ -177,7 +177,7 @@ def write(
         raise OdeTransformerError(f"--rate {rate}: must be a probability, above 0 and below 1")
     tests = {name: read_jfleg(jfleg, split) for name, split in (("jfleg", "test"), ("jfleg-dev", "dev"))}
     conll = [Pair(" ".join(each.tokens), corrected(each)[0]) for each in read_m2(conll14)]
-    held_out = {plain(pair.source) for pair in conll}.union(*(sources for sources, _ in tests.values()))
+    held_out = {uniform(pair.source) for pair in conll}.union(*(sources for sources, _ in tests.values()))
     splits: dict[str, Iterable[Pair]] = {"conll14": conll}
     splits |= {name: map(Pair, sources, references[0]) for name, (sources, references) in tests.items()}
     if m2:

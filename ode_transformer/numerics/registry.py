@@ -1,4 +1,4 @@
-"""Tables of methods by name, which plugins can extend."""
+"""Registries of methods by name, which plugins can extend."""
 
 from collections import UserDict
 from collections.abc import Mapping
@@ -7,8 +7,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Table(UserDict[str, T]):
-    """The methods that an option names; ``table[name] = method`` adds one until ``choices`` is called.
+class Registry(UserDict[str, T]):
+    """The methods that an option names; ``registry[name] = method`` adds one until ``choices`` is called.
 
     The models call that when they are imported, to enumerate the values of the option.
     """

@@ -4,27 +4,27 @@ import pytest
 
 import ode_transformer.models  # noqa: F401  closes the tables
 from ode_transformer.numerics.integrators import EULER, INTEGRATORS
-from ode_transformer.numerics.table import Table
+from ode_transformer.numerics.registry import Registry
 
 
 def test_an_entry_is_added():
-    table = Table("integrator", {"euler": 1})
-    table["mine"] = 2
-    assert dict(table) == {"euler": 1, "mine": 2} and table.choices() == ["euler", "mine"]
+    registry = Registry("integrator", {"euler": 1})
+    registry["mine"] = 2
+    assert dict(registry) == {"euler": 1, "mine": 2} and registry.choices() == ["euler", "mine"]
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
-    table = Table("history", {"none": None, "dense": 1})
-    assert table.named("none") is None and table.named("dense") == 1
+    registry = Registry("history", {"none": None, "dense": 1})
+    assert registry.named("none") is None and registry.named("dense") == 1
     with pytest.raises(ValueError, match=r"^history 'sparse': must be one of none, dense$"):
-        table.named("sparse")
+        registry.named("sparse")
 
 
 def test_a_name_that_is_taken_is_refused():
-    table = Table("integrator", {"euler": 1})
+    registry = Registry("integrator", {"euler": 1})
     with pytest.raises(ValueError, match=r"integrator 'euler': is taken"):
-        table["euler"] = 2
-    assert table["euler"] == 1
+        registry["euler"] = 2
+    assert registry["euler"] == 1
 
 
 def test_after_the_import_of_the_models_it_is_too_late():
