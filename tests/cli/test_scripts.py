@@ -1,5 +1,6 @@
 """The runner: a whole recipe on a tiny task, going on after a stop, what it refuses; and the scripts that call it."""
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -16,7 +17,9 @@ import pytest
 import torch
 import yaml
 from fairseq import options
+from fairseq.dataclass.configs import CheckpointConfig, DatasetConfig, OptimizationConfig
 from fairseq_cli import preprocess
+from omegaconf import OmegaConf
 
 from ode_transformer import checkpoints, processors
 from ode_transformer.experiments import cli, recipes, records
@@ -323,21 +326,37 @@ def test_of_several_processes_the_first_writes(recipe, programs, tmp_path, monke
 
 
 def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_path, capsys):
-    def said(average, *flags):
-        its = changed(recipe, tmp_path / "x", lambda tree: tree.update(average=average))
-        assert run(its, "--run-dir", tmp_path / "run", "--cpu", "--until", "average", "--", *flags) == 1
-        return capsys.readouterr().err
-
-    assert "average.last_epochs 3: training would leave 2" in said({"last_epochs": 3})
-    assert "leave 1 of these checkpoints, by --keep-last-epochs" in said({"last_epochs": 2}, "--keep-last-epochs", 1)
-    assert "by --no-epoch-checkpoints" in said({"last_epochs": 1}, "--no-epoch-checkpoints")
-    assert "by --save-interval-updates" in said({"last_updates": 1})
-    kept = "--save-interval-updates", 1, "--keep-interval-updates", 1
-    assert "by --keep-interval-updates" in said({"last_updates": 2}, *kept)
-    assert "by --keep-best-checkpoints" in said({"best": 2})
-    assert "by --disable-validation" in said({"best": 1}, "--disable-validation")
-    assert "by --no-save" in said({"best": 1}, "--no-save")
+    three = changed(recipe, tmp_path / "x", lambda tree: tree.update(average={"last_epochs": 3}))
+    assert run(three, "--run-dir", tmp_path / "run", "--cpu", "--until", "average") == 1
+    assert "average.last_epochs 3: training would leave 2" in capsys.readouterr().err
     assert "fairseq-train" not in names(programs)
+
+
+@pytest.mark.parametrize(
+    ("average", "flags", "found"),
+    [
+        ({"last_epochs": 2}, {"keep_last_epochs": 1}, "1 of these checkpoints, by --keep-last-epochs"),
+        ({"last_epochs": 1}, {"no_epoch_checkpoints": True}, "0 of these checkpoints, by --no-epoch-checkpoints"),
+        ({"last_epochs": 2}, {"save_interval": 2}, "1 of these checkpoints, by --max-epoch"),
+        ({"last_epochs": 3, "fewer": True}, {}, ""),
+        ({"last_updates": 1}, {}, "0 of these checkpoints, by --save-interval-updates"),
+        ({"last_updates": 2}, {"save_interval_updates": 1, "keep_interval_updates": 1}, "by --keep-interval-updates"),
+        ({"best": 2}, {}, "0 of these checkpoints, by --keep-best-checkpoints"),
+        ({"best": 1}, {"disable_validation": True}, "by --disable-validation"),
+        ({"best": 1}, {"no_save": True}, "by --no-save"),
+        ({"best": 1}, {}, ""),
+    ],
+)
+def test_what_flags_leave_for_the_average(recipe, tmp_path, average, flags, found):
+    its = recipes.load(str(changed(recipe, tmp_path / "x", lambda tree: tree.update(average=average))))
+    one = runner.Run(its, Place(cpu=True), str(tmp_path))
+    sections = {"checkpoint": CheckpointConfig(), "dataset": DatasetConfig(), "optimization": OptimizationConfig()}
+    config = OmegaConf.create({name: vars(section) for name, section in sections.items()})
+    config.optimization.max_epoch = 2
+    for section in config.values():
+        section.update({name: value for name, value in flags.items() if name in section})
+    with pytest.raises(RunError, match=found) if found else contextlib.nullcontext():
+        one.check_average(config)
 
 
 def test_a_training_that_ended_early_is_averaged_in_the_end(recipe, programs, tmp_path, capsys):

@@ -311,7 +311,7 @@ class Run:
         if writes:
             if not begun:
                 if "average" in self.chosen:
-                    self._check_average(config)
+                    self.check_average(config)
                 (self.folder / "train.log").unlink(missing_ok=True)  # of nothing that is left
                 start, more = next(iter(step.inputs[1:]), None), training.split(self.place.flags)[1]
                 run = runs.describe(self.recipe, step.command, config, start, more)
@@ -319,8 +319,12 @@ class Run:
         processes.say(f"\n== {self.title}: train")
         self._stamp(step, stamps, self._compute(step, lock))
 
-    def _check_average(self, config: "DictConfig") -> None:
-        """Refuse flags that leave fewer checkpoints than are averaged; what training alone can tell, averaging says."""
+    def check_average(self, config: "DictConfig") -> None:
+        """Check that training, by its flags, keeps the checkpoints to be averaged; patience may still end it early.
+
+        Raises:
+            RunError: it keeps fewer; the message names the flag.
+        """
         ((kind, count),) = self.recipe.average.wanted
         needed = 1 if self.recipe.average.fewer else count
         its, epochs = config.checkpoint, config.optimization.max_epoch or math.inf

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -216,11 +216,7 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
         if len(classes) < count:
             raise CheckpointError(f"{checkpoint}: has {count} classes, {labels / 'dict.txt'} {len(classes)}")
         if not encoder.known:
-            print(
-                f"warning: {checkpoint}: no run.json beside it says the order of its classes; its outputs are taken "
-                f"for {', '.join(classes)}, as in {labels / 'dict.txt'}, which must be that of its training",
-                file=sys.stderr,
-            )
+            _warn_of_order(checkpoint, labels / "dict.txt", tuple(classes))
         dataset = encoder.examples(task)
         golds = _read_classes(labels / subset, known.symbols, classes)
 
@@ -228,6 +224,15 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
         return encoder.model(batch["net_input"]["src_tokens"], classification_head_name=HEAD)[0]
 
     return Outputs(encoder.scores(dataset, batch_size, forward), golds, classes)
+
+
+@cache  # once for all sets of examples
+def _warn_of_order(checkpoint: Path, dictionary: Path, classes: tuple[str, ...]) -> None:
+    print(
+        f"warning: {checkpoint}: no run.json beside it says the order of its classes; its outputs are taken for "
+        f"{', '.join(classes)}, as in {dictionary}, which must be that of its training",
+        file=sys.stderr,
+    )
 
 
 def _read_classes(prefix: Path, symbols: Sequence[str], classes: Sequence[str]) -> list[str] | None:
