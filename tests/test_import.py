@@ -36,9 +36,8 @@ def find(user_dir, before="", cwd=ROOT, path=""):
 full = pytest.mark.full
 
 
-@pytest.mark.parametrize(
-    "user_dir", ["ode_transformer", *(pytest.param(name, marks=full) for name in ("ode_transformer/", USER_DIR))]
-)
+@full
+@pytest.mark.parametrize("user_dir", ["ode_transformer", "ode_transformer/", USER_DIR])
 def test_by_user_dir_from_a_clone(user_dir):
     done = find(user_dir)
     assert done.returncode == 0, done.stderr

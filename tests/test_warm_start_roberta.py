@@ -93,12 +93,6 @@ def test_what_it_computes_is_what_roberta_computes(tmp_path, kind, published):
     assert not any("decoder" in flag or "target-positions" in flag for flag in report.flags)
 
 
-def test_a_roberta_of_few_positions(tmp_path):
-    stock(tmp_path / "stock.pt", **{"max-positions": 8})
-    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
-    assert report.difference < 1e-6
-
-
 def test_a_model_that_fairseq_trained(tmp_path):
     """A stock RoBERTa after a few updates of fairseq-train, then FLOATER and Euler steps: the same logits."""
     data = prepare(tmp_path / "data", train=documents(12), valid=documents(4, seed=1))

@@ -126,7 +126,6 @@ REFUSED = {
     "no set": "RAW_DIR is not set, neither .*multi30k.tar.xz is there.* from .*/nonexistent/train.en.gz failed",
     "not published": "ODE_TRANSFORMER_DATA is not set",
     "download": "the published raw/train.en .*must be the published file; move it away",
-    "short": "val.en has 8 lines, .*val.de has 1: must be parallel",
     "pair": "--pair de-fr: must be one of en-de de-en en-fr",
     "cased": "--cased are for --segmentation own",
     "bins": "must increase",
@@ -148,7 +147,6 @@ def refused(own, tmp_path_factory):
     elsewhere = ["bash", "-c", 'cd "$0" && "$@"', base / "data", S2L, "new data", "--dry-run", "--prepared-by"]
     for folder in ("mine", "data"):
         (base / folder).mkdir()
-    (write_raw(base / "short" / "raw", ("en", "de")) / "val.de").write_text("eine Zeile\n")
     zipped = write_raw(base / "zip", zipped=True)
     asked = {
         "settings": multi30k(*OWN, "--cased", "--out", finished / "out", RAW_DIR=raw),
@@ -157,7 +155,6 @@ def refused(own, tmp_path_factory):
         "no set": multi30k(*OWN, "--out", base / "no set", ODE_TRANSFORMER_DATA=base / "data"),
         "not published": multi30k("--pair", "en-de", *published),
         "download": multi30k(*OWN, "--out", base / "fetched", URL_MULTI30K=f"file://{zipped}"),
-        "short": multi30k(*OWN, "--out", base / "short" / "out", RAW_DIR=base / "short" / "raw"),
         "pair": multi30k("--pair", "de-fr", "--segmentation", "own"),
         "cased": multi30k("--pair", "en-de", *published, "--cased"),
         "bins": [*s2l, base / "s2l bins", "--bins", "10 9"],
@@ -174,9 +171,7 @@ def refused(own, tmp_path_factory):
 def test_what_cannot_be_prepared_is_named(refused, name):
     base, answers = refused
     assert answers[name].returncode == 1 and re.search(REFUSED[name], answers[name].stderr), answers[name].stderr
-    there = [
-        path for out in ("fetched", "no set", "not published", "short/out", "s2l") for path in base.glob(f"{out}*")
-    ]
+    there = [path for out in ("fetched", "no set", "not published", "s2l") for path in base.glob(f"{out}*")]
     assert not [path for path in there if not path.name.endswith((".text", ".lock"))]
 
 

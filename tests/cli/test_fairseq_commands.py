@@ -144,13 +144,6 @@ def test_a_learning_rate_for_the_flow(data, tmp_path):
     assert len(flow["params"]) == len(parameters) > 0
 
 
-def test_a_learning_rate_without_a_flow_is_refused(data, tmp_path):
-    with pytest.raises(ValueError, match=r"finds no flow.*--fp16-no-flatten-grads"):
-        train(data, tmp_path, optimizer="flow_adam")
-    with pytest.raises(ValueError, match="--flow-lr-scale 0"):
-        train(data, tmp_path, arch="floater_tiny", **{"optimizer": "flow_adam", "flow-lr-scale": 0})
-
-
 @pytest.mark.parametrize("optimizer", [pytest.param("adam", marks=pytest.mark.full), "fused_adam"])
 def test_resuming_equals_not_stopping(data, tmp_path, optimizer):
     """With batches anew for each epoch; else fairseq makes others in a process that begins in the middle."""
@@ -163,25 +156,6 @@ def test_resuming_equals_not_stopping(data, tmp_path, optimizer):
         # Softmax cancels a bias of the keys: its gradient is rounding alone, which Adam blows up to full steps.
         if not name.endswith("k_proj.bias"):
             torch.testing.assert_close(models[1][name], tensor, rtol=1e-3, atol=1e-4, msg=name)
-
-
-def test_finetuning_from_a_model(data, trained, tmp_path):
-    source = trained / "checkpoint_last.pt"
-    tuned = train(data, tmp_path / "tuned", **{"finetune-from-model": source, "lr": 1e-20, "max-epoch": 1})
-    before, after = (checkpoints.load(p)["model"] for p in (source, tuned / "checkpoint_last.pt"))
-    for name, tensor in before.items():
-        torch.testing.assert_close(after[name], tensor, msg=name)
-
-
-def test_a_checkpoint_of_another_architecture_is_refused(data, trained, tmp_path):
-    stock = {k: v for k, v in SMALL.items() if k not in ("activation-dropout",)}
-    other = train(data, tmp_path / "stock", arch="transformer", **stock)
-    with pytest.raises(Exception, match="architectures match"):
-        train(data, tmp_path / "tuned", **{"finetune-from-model": other / "checkpoint_last.pt"})
-    with pytest.raises(checkpoints.CheckpointError, match=r"different architectures.*macaron"):
-        checkpoints.average([other / "checkpoint_last.pt", trained / "checkpoint_last.pt"], tmp_path / "average.pt")
-    # The stock model itself, whose checkpoint holds a Namespace, is decoded beside ours.
-    assert "H-0\t" in generate(data, other / "checkpoint_last.pt")
 
 
 def test_bf16_on_the_command_line_is_not_taken_for_a_tpu(data, tmp_path):
@@ -228,74 +202,34 @@ def test_hydra(data, tmp_path, hydra_train, capsys):
     assert "encoder_leyers" in capsys.readouterr().err
 
 
-RECIPES = {"optimizer": "fused_adam", "criterion": "chunked_label_smoothed_cross_entropy"}  # as our recipes have them
-
-
-PARALLEL = [{"arch": "macaron_tiny"}, {"arch": "floater_tiny"} | RECIPES]
-UPDATES = 4
-TRAIN_ALL = """
-import json, sys
-from fairseq_cli.train import main  # the first of fairseq: it sets up logging
-from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.distributed.utils import call_main
-for words in json.load(sys.stdin):
-    args = options.parse_args_and_arch(options.get_training_parser(), words)
-    call_main(convert_namespace_to_omegaconf(args), main)
-"""
-
-
-def losses(text):
-    return [float(json.loads(line)["loss"]) for line in re.findall(r"train_inner \| (\{.*\})", text)]
-
-
-@pytest.fixture(scope="module")
-def parallel(data, tmp_path_factory):
-    """All of them trained by two processes: the losses of each, and where its checkpoints are."""
-    folder = tmp_path_factory.mktemp("parallel")
+def test_two_processes_learn_as_one_with_twice_the_batches(data, tmp_path, caplog):
+    """The one way of data-parallel training that works on a CPU: gloo, one process per rank, legacy_ddp."""
+    updates, both, one = 4, tmp_path / "both", tmp_path / "one"
+    values = TRAINING | SMALL | {"arch": "floater_tiny", "max-update": updates, "max-tokens": 50}
+    values |= {"optimizer": "fused_adam", "criterion": "chunked_label_smoothed_cross_entropy"}  # as in our recipes
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    processes = []
-    for rank in (0, 1):
-        ranked = {"distributed-world-size": 2, "distributed-rank": rank, "distributed-no-spawn": True,
-                  "distributed-init-method": f"tcp://127.0.0.1:{port}", "distributed-backend": "gloo",
-                  "ddp-backend": "legacy_ddp"}  # fmt: skip
-        words = [[str(data), *flags(in_parallel(arch, folder / str(i)) | ranked)] for i, arch in enumerate(PARALLEL)]
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, "-c", TRAIN_ALL], cwd=ROOT, env=environment(), text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            )
-        )  # fmt: skip
-        processes[-1].stdin.write(json.dumps(words))
-        processes[-1].stdin.close()
-        processes[-1].stdin = None
+    ranked = {"distributed-world-size": 2, "distributed-no-spawn": True, "distributed-backend": "gloo",
+              "distributed-init-method": f"tcp://127.0.0.1:{port}", "ddp-backend": "legacy_ddp"}  # fmt: skip
+    processes = [
+        subprocess.Popen(
+            ["fairseq-train", data, *flags(values | ranked | {"distributed-rank": rank, "save-dir": both})],
+            cwd=ROOT, env=environment(), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        for rank in (0, 1)
+    ]  # fmt: skip
     outputs = [p.communicate(timeout=600)[0] for p in processes]
     assert all(p.returncode == 0 for p in processes), outputs
-    found = losses(outputs[0])
-    assert len(found) == UPDATES * len(PARALLEL)
-    return [(found[i * UPDATES : (i + 1) * UPDATES], folder / str(i)) for i in range(len(PARALLEL))]
+    together = [float(json.loads(line)["loss"]) for line in re.findall(r"train_inner \| (\{.*\})", outputs[0])]
 
-
-def in_parallel(arch, save_dir, **more):
-    common = {"max-update": UPDATES, "max-tokens": 50, "no-epoch-checkpoints": True, "save-dir": save_dir}
-    return {k: v for k, v in (TRAINING | SMALL | arch | common | more).items() if v is not None}
-
-
-@pytest.mark.parametrize(
-    "i", range(len(PARALLEL)), ids=lambda i: f"{PARALLEL[i]['arch']} {PARALLEL[i].get('optimizer', 'adam')}"
-)
-def test_two_processes_learn_as_one_with_twice_the_batches(data, tmp_path, parallel, caplog, i):
-    """The one way of data-parallel training that works on a CPU: gloo, one process per rank, legacy_ddp."""
     caplog.set_level(logging.INFO)
-    words = [str(data), *flags(in_parallel(PARALLEL[i], tmp_path, **{"update-freq": 2}))]
+    words = [str(data), *flags(values | {"update-freq": 2, "save-dir": one})]
     train_cli.main(configuration(options.get_training_parser(), words))
     alone = [float(json.loads(r.getMessage())["loss"]) for r in caplog.records if r.name == "train_inner"]
-    together, folder = parallel[i]
-    assert len(alone) == UPDATES
-    assert together == pytest.approx(alone, rel=1e-3)
-    parameters = [checkpoints.load(path / "checkpoint_last.pt")["model"] for path in (folder, tmp_path)]
-    for name, tensor in parameters[1].items():
+    assert len(alone) == updates and together == pytest.approx(alone, rel=1e-3)
+    found, expected = (checkpoints.load(folder / "checkpoint_last.pt")["model"] for folder in (both, one))
+    for name, tensor in expected.items():
         if not name.endswith("k_proj.bias"):  # without effect, a gradient of rounding
-            torch.testing.assert_close(parameters[0][name], tensor, rtol=1e-2, atol=1e-3, msg=name)
+            torch.testing.assert_close(found[name], tensor, rtol=1e-2, atol=1e-3, msg=name)

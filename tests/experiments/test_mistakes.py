@@ -79,12 +79,6 @@ def test_data_of_a_recipe_that_are_not_there(recipe, tmp_path, capsys):
     assert f"{tmp_path / 'data'}: no such folder; this should have made it: true" in said(capsys, words)
 
 
-def test_a_folder_with_data_that_are_not_binarised(recipe, tmp_path, capsys):
-    (tmp_path / "data").mkdir()
-    message = said(capsys, ["run", recipe, "--cpu", "--run-dir", tmp_path / "run"])
-    assert "the model cannot be built: " in message and "dict.xx.txt" in message
-
-
 def test_damaged_data_are_not_read(recipe, tmp_path, monkeypatch, capsys):
     (tmp_path / "data").mkdir()
     for lang in ("xx", "yy"):

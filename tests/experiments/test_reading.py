@@ -18,7 +18,6 @@ from ode_transformer.experiments import cli, recipes, records
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.metrics import squad as metric
 from ode_transformer.experiments.tasks import TASKS
-from ode_transformer.experiments.tasks import generated as reading
 from ode_transformer.experiments.tasks import multiple_choice as race
 from ode_transformer.experiments.tasks import question_answering as squad
 from ode_transformer.experiments.tasks.question_answering import published as squad_data
@@ -496,20 +495,6 @@ def ranked(published, own, tmp_path_factory):
     values |= {"separator-token": 2, "max-option-length": 20, "max-positions": 60, "shorten-method": "truncate"}
     m, _ = train(data, **values, **{"save-dir": folder / "run"})
     return symbols, data, m.eval(), folder / "run" / "checkpoint_last.pt"
-
-
-def test_the_label_of_race_is_the_right_options_number(published, own, ranked):
-    folder, *_ = ranked
-    counts = {split: len((folder / f"{split}.label").read_text().split()) for split in race.SPLITS}
-    assert counts == {"train": 48, "valid": 6, "test": 6, "test1": 3, "test2": 3}
-    choices = race.read(published / "RACE" / "dev", race.LEVELS)
-    cut = subwords.opened(own)
-    rows = [(folder / f"valid.input{i}").read_text().splitlines() for i in range(5)]
-    assert rows[0] == [cut(choice.article) for choice in choices]
-    labels = (folder / "valid.label").read_text().split()
-    for i, choice in enumerate(choices):
-        right = [name for name in (*reading.PLACES, *reading.THINGS) if name in choice.options[choice.right]]
-        assert right[0] in choice.article and rows[1 + int(labels[i])][i] == cut(choice.options[choice.right])
 
 
 def test_a_model_chooses_the_option_with_the_largest_score(published, own, ranked, tmp_path):

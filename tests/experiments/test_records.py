@@ -190,16 +190,21 @@ def test_tables_of_the_benchmark_are_those_of_the_records(path, capsys):
     assert capsys.readouterr().out == path.read_text(encoding="utf-8"), "`ode-transformer bench table` prints it"
 
 
+@pytest.fixture(scope="module")
+def committed():
+    return read_records(tables.RESULTS)
+
+
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "results" / comparisons.SIGNIFICANCE).rglob("*.json")), ids=lambda p: p.stem
 )
-def test_no_comparison_without_the_records_it_compares(path):
+def test_no_comparison_without_the_records_it_compares(path, committed):
     content = json.loads(path.read_text(encoding="utf-8"))
-    found_records, metric = read_records(tables.RESULTS), METRICS[content.get("metric", significance.TRANSLATIONS_BY)]
+    metric = METRICS[content.get("metric", significance.TRANSLATIONS_BY)]
     for test_set, systems in content["test_sets"].items():
         assert content["baseline"] in systems and len(systems) > 1
         for name, values in systems.items():
-            found = [metric.value(r["scores"][test_set]) for r in found_records[name]]
+            found = [metric.value(r["scores"][test_set]) for r in committed[name]]
             assert any(abs(value - values[metric.key]) < 1e-6 for value in found), (name, test_set)
 
 

@@ -2,6 +2,7 @@
 
 import copy
 from argparse import Namespace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -79,8 +80,10 @@ def test_with_amp_the_loss_scale_leaves_updates_as_they_are(flow):
 
 def test_a_flow_that_is_frozen_is_none_to_train():
     cfg = FlowAdamConfig(_name="flow_adam", adam_betas="(0.9, 0.98)", lr=[1e-2])
-    with pytest.raises(ValueError, match=r"finds no flow that is trained \(see --freeze\)"):
+    with pytest.raises(ValueError, match=r"finds no flow that is trained \(see --freeze\).*--fp16-no-flatten-grads"):
         FlowAdam(cfg, nn.Linear(2, 2).parameters())
+    with pytest.raises(ValueError, match="--flow-lr-scale 0"):
+        FlowAdam(replace(cfg, flow_lr_scale=0), nn.Linear(2, 2).parameters())
 
 
 @pytest.mark.parametrize("option", ["fp16_adam_stats", "use_old_adam"])

@@ -140,27 +140,6 @@ def test_pairs_are_swapped_before_they_are_cut(pairs):
     assert max(map(len, texts(whole))) > 6
 
 
-def test_a_training_that_is_resumed_in_an_epoch_sees_the_pairs_that_it_would_have_seen(pairs):
-    def iterator(epoch):
-        task = pair_task(pairs)
-        dataset = task.load_dataset("train")
-        return task.get_batch_iterator(dataset, max_sentences=8, seed=1, epoch=epoch)
-
-    def batches(epochs):
-        return [batch["net_input"]["src_tokens"].tolist() for batch in epochs]
-
-    first = iterator(1)
-    list(first.next_epoch_itr())
-    running = first.next_epoch_itr()
-    begun = [next(running) for _ in range(10)]
-    state = first.state_dict()
-    rest = batches(running)
-    assert first.epoch == 2 and len(begun) == 10 and len(rest) == 15
-    resumed = iterator(state["epoch"])
-    resumed.load_state_dict(state)
-    assert batches(resumed.next_epoch_itr()) == rest
-
-
 def test_single_texts_cannot_be_swapped(tmp_path):
     data = write_labelled(tmp_path / "data")
     with pytest.raises(OdeTransformerError, match=rf"--swap-pairs: {data} has no input1; must hold pairs of texts"):
