@@ -16,7 +16,7 @@ out=${out:-$root/data-bin/wikitext-103.roberta.$size}
 roberta=$root/data-bin/roberta.$size
 if [[ -e $out ]]; then
     like=$("${text_tool[@]}" setting "$out/manifest.json" like)
-    [[ ${like##*/} == "${roberta##*/}" ]] || die "--size $size: $out is for ${like##*/}; take another --out, or remove it"
+    [[ ${like##*/} == "${roberta##*/}" ]] || die "--size $size: $out is for ${like##*/}; choose another --out, or remove it"
 fi
 if [[ -e $out && -f $roberta/floater.pt ]]; then
     echo "$out is complete" >&2

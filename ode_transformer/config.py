@@ -82,9 +82,11 @@ class FlatTransformerConfig(_StockFields):
     A family that gives a field another default names its type and its default alone: the help stays.
     """
 
-    compile_layers: bool = option(False, "compile the layers for training (torch.compile), which takes minutes once")
+    compile_layers: bool = option(
+        False, "compile the layers with torch.compile for training, which takes minutes at the beginning"
+    )
     cuda_graphs: bool = option(
-        False, "record training passes as CUDA graphs, one for each of a few shapes that batches are padded to"
+        False, "run training passes as CUDA graphs, one for each of a few shapes to which batches are padded"
     )
 
     def __init_subclass__(cls, **more: Any):

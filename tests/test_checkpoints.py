@@ -368,7 +368,7 @@ def test_an_average_does_not_take_the_name_of_a_checkpoint_that_training_needs(t
     write(tmp_path / "checkpoint_best.pt")
     words = ["average", str(tmp_path), "--best", "1", "--output", str(tmp_path / "checkpoint_best.pt")]
     before = (tmp_path / "checkpoint_best.pt").read_bytes()
-    refused(words, r"--output .*checkpoint_best\.pt: would be taken for a checkpoint .* average\.pt", capsys)
+    refused(words, r"--output .*checkpoint_best\.pt: would pass for a checkpoint .* average\.pt", capsys)
     assert (tmp_path / "checkpoint_best.pt").read_bytes() == before
     refused(["resume", str(tmp_path / "none")], r"none: no such folder", capsys)
 

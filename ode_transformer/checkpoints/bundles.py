@@ -132,7 +132,7 @@ def write(
 
     path = Path(path)
     if os.path.lexists(path):
-        raise BundleError(f"{path}: is there already")
+        raise BundleError(f"{path}: already exists")
     tensors, tied, first, storages = {}, {}, {}, set()
     for name, tensor in state.items():
         of = first.setdefault(identity(tensor), name)

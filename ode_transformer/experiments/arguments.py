@@ -100,7 +100,7 @@ def new_folder(text: str) -> Path:
     """The type of a folder that a command fills: it must be new or empty, so that no file is written over."""
     path = Path(text)
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise argparse.ArgumentTypeError(f"{text}: is there already, must be a new or an empty folder")
+        raise argparse.ArgumentTypeError(f"{text}: already exists, must be a new or an empty folder")
     return path
 
 
@@ -118,7 +118,7 @@ def check_outputs(parser: argparse.ArgumentParser, args: argparse.Namespace) -> 
     read = [value for action, value in given.items() if action.type is not output_file]
     for action, value in given.items():
         if action.type is output_file and value is not None and value.is_file() and _names(value, read):
-            raise OdeTransformerError(f"{action.option_strings[-1]} {value}: is read as well, must be another file")
+            raise OdeTransformerError(f"{action.option_strings[-1]} {value}: is also an input; must be another file")
 
 
 def _names(file: Path, values: Any) -> bool:

@@ -97,7 +97,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
     ode_residual: ChoiceEnum(list(ODE_RESIDUALS)) = option(
         "paper",
         "F is the increment of what is integrated (paper), or the increment with its residual (released; without a "
-        "history the state grows 2 to 3 times per layer). For euler both are the same",
+        "history the state grows by a factor of 2 to 3 per layer). For euler both are the same",
         "ODE Transformer's code",
     )
     relative_positions: RelativePositionsName = option(
@@ -111,7 +111,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
         "PCformer's code",
     )
     max_relative_length: int = option(
-        8, "largest distance that --relative-positions tells apart", "ODE Transformer, appendix B"
+        8, "largest distance that relative positions distinguish", "ODE Transformer, appendix B"
     )
     encoder_history: HistoryName = option(
         "none",
@@ -125,7 +125,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
     )
     word_dropout: float = option(
         0.0,
-        "probability of dropping the whole embedding of a token, in source and target, in training",
+        "probability of dropping a whole token in training, in source and target",
         "ODE Transformer's code",
     )
     rk_norm: bool = option(
@@ -134,7 +134,9 @@ class SplitTransformerConfig(FlatTransformerConfig):
         "PCformer's code",
     )
     velocity_embedding: bool = option(
-        False, "with momentum: start the velocity as a second embedding of the tokens, not at rest", "YuriiFormer"
+        False,
+        "start the velocity of nesterov and triple as a second embedding of the tokens, not at rest",
+        "YuriiFormer",
     )
     position_encoder: PositionEncoderName = option(
         "none",
@@ -143,7 +145,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
         "FLOATER, Tables 2 and 6",
     )
     position_blocks: ChoiceEnum(list(POSITION_BLOCKS)) = option(
-        "all", "blocks that have --position-encoder: all, or only the input block", "FLOATER, Table 2"
+        "all", "blocks to which --position-encoder applies: all, or only the input block", "FLOATER, Table 2"
     )
     flow_sharing: FlowSharingName = option(
         "all",
@@ -154,14 +156,14 @@ class SplitTransformerConfig(FlatTransformerConfig):
     flow_method: ChoiceEnum(list(FLOW_METHODS)) = option("rk4", "solver of the flow", "FLOATER, appendix B.1")
     flow_step: float = option(
         4.0,
-        "tokens that one step of the flow's solver spans (released code: 0.2); in evaluation it is halved until that "
-        "moves no bias by more than 1e-5 of max(1, the largest)",
+        "step of the flow's solver in tokens (released code: 0.2); in evaluation it is halved until halving changes no "
+        "bias by more than 1e-5 of max(1, the largest bias)",
         "FLOATER's code",
     )
     flow_horizon: int = option(
         0,
-        "position up to which the flow is integrated; beyond it biases continue along their tangents, as they would "
-        "otherwise grow exponentially (0: the larger of --max-source-positions and --max-target-positions)",
+        "position up to which the flow is integrated; beyond it biases continue along their tangents, because the flow "
+        "grows exponentially (0: the larger of --max-source-positions and --max-target-positions)",
         "ours",
     )
     freeze: Optional[str] = option(

@@ -88,7 +88,7 @@ def of_all_models(cfg: TransformerConfig, sides: Sequence[str]) -> Iterator[str]
                 yield f"{flag(name)} {x}: must be {words}"
     for name, off in ABSENT.items():
         if (x := getattr(cfg, name)) != off:
-            yield f"{flag(name)} {x}: is an option of fairseq's that our models do not have"
+            yield f"{flag(name)} {x}: is an option of fairseq that our models lack"
     if cfg.share_decoder_input_output_embed and cfg.adaptive_softmax_cutoff:
         yield "--share-decoder-input-output-embed: has no meaning with --adaptive-softmax-cutoff"
     if "decoder" in sides:

@@ -366,7 +366,7 @@ def test_text_of_one_language_replaces_nothing_of_the_users(tmp_path, capsys):
     assert cli.main([*words, f"train={tmp_path}/train.en"]) == 1
     more = ["--langs", "de", "en", "--splits", "train", "valid", "test", "--name", "x", "--source", "x"]
     assert cli.main(["text", "prepare", f"{tmp_path}/x", *more]) == 1
-    assert capsys.readouterr().err.count("x: is there already") == 2
+    assert capsys.readouterr().err.count("x: already exists") == 2
 
 
 def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch):

@@ -182,7 +182,7 @@ def test_generating_with_an_ensemble(finished, recipe, programs, tmp_path, capsy
     assert "--cpu" in words_ and "OMP_NUM_THREADS" in environment, "as many threads as there are free cores"
     assert "H-0" in (tmp_path / "two" / "generate-test.txt").read_text()
     assert {path.name for path in tmp_path.iterdir()} == {"two", "two.part"}
-    assert cli.main(words) == 1 and "is there already" in capsys.readouterr().err
+    assert cli.main(words) == 1 and "already exists" in capsys.readouterr().err
     absent = [*words[:-1], str(tmp_path / "x"), "--checkpoint", "/absent.pt"]
     assert cli.main(absent) == 1 and "no file /absent.pt" in capsys.readouterr().err
 
@@ -247,7 +247,7 @@ def test_a_run_with_other_options_is_not_mixed_with_this_one(finished, recipe, p
     ):
         for last in ("train", "record"):
             assert run(recipe, "--run-dir", finished, "--cpu", "--until", last, *words) == 1
-            said = f"holds another run, {differ}; take another --run-dir. It was made by:\nfairseq-train"
+            said = f"holds another run, {differ}; choose another --run-dir. It was made by:\nfairseq-train"
             assert said in capsys.readouterr().err
     assert not programs
 
@@ -486,7 +486,7 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, t
     words = ("--devices", "16", "--fp32", "--until", "train", "--run-dir", tmp_path)
     assert run("floater/wmt14-en-de/floater-base", *words) == 1
     error = capsys.readouterr().err
-    assert "start.pt: not there; on several nodes it has to be made before" in error
+    assert "start.pt: no such file; on several nodes, make it first" in error
     assert "ode_transformer run floater/wmt14-en-de/transformer-base" in error
 
 
@@ -524,7 +524,7 @@ def test_bad_input_is_named(words, message, capsys):
         ({"NNODES": "two"}, 4, (), "NNODES=two: must be a whole number, 1 or more"),
         ({"NODE_RANK": "-1"}, 4, (), "NODE_RANK=-1: must be a whole number, 0 or more"),
         ({}, 0, ("--torchrun",), "--torchrun: needs GPUs"),
-        ({"NNODES": "2"}, 4, ("--devices", 1), "--devices 1: cannot be dealt evenly to 2 nodes"),
+        ({"NNODES": "2"}, 4, ("--devices", 1), "--devices 1: cannot be divided evenly among 2 nodes"),
         ({"NNODES": "2"}, 4, ("--devices", 4, "--", "--distributed-port", 20001), "4: the job has 2 x 4 GPUs, and all"),
     ],
 )

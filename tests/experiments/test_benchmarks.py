@@ -228,7 +228,7 @@ def test_the_suite_holds_what_has_no_record_and_says_whether_bars_are_met(tmp_pa
     assert [(setting.precision, memory) for _, setting, memory in held] == [("bf16", True), ("bf16", False)]
     capsys.readouterr()
     assert cli.main([*words, "--precision", "bf16"]) == 0 and len(held) == 2
-    assert "base-deep.cpu-bf16.json: is there already" in capsys.readouterr().out
+    assert "base-deep.cpu-bf16.json: already exists" in capsys.readouterr().out
     assert cli.main(["bench", "table", str(tmp_path / "base-deep.cpu-bf16.json")]) == 0
     shown = capsys.readouterr().out
     hardware = json.loads((tmp_path / "base-deep.cpu-bf16.json").read_text())["hardware"]

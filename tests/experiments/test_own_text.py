@@ -309,7 +309,7 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     before = times(tmp_path)
     assert cli.main(words) == 0 and "is complete" in capsys.readouterr().err
     assert times(tmp_path) == before, "the recipe is the user's"
-    assert cli.main([*words, "--workers", "2"]) == 0 and "x.yaml is there already, and left" in capsys.readouterr().err
+    assert cli.main([*words, "--workers", "2"]) == 0 and "x.yaml already exists, and is left" in capsys.readouterr().err
     assert "(how text is treated (--normalize, --lowercase): not given then, --lowercase first now);" in refused(
         capsys, *words, "--lowercase"
     )
@@ -402,7 +402,7 @@ def test_what_is_left_of_another_preparation(tmp_path, capsys, monkeypatch):
         de.write("a b " * 700 + "\n")
         en.write("c d " * 700 + "\n")
     recipe = write(tmp_path / "x.yaml", ["data: {prepare: make it}"])
-    assert "x.yaml: is there already, and makes other data" in refused(capsys, *words)
+    assert "x.yaml: already exists, and makes other data" in refused(capsys, *words)
     recipe.write_text("nothing")
     assert "does not say how data are made" in refused(capsys, *words)
     recipe.unlink()
@@ -410,7 +410,7 @@ def test_what_is_left_of_another_preparation(tmp_path, capsys, monkeypatch):
     assert "is started again" in capsys.readouterr().err
     assert all("a b" not in line for line in lines(tmp_path / "x.text" / "clean" / "train.de"))
     theirs = write(tmp_path / "y.text" / "novel", ["Call me Ishmael."])
-    assert "y.text: is there already" in refused(capsys, *words, "--out", tmp_path / "y")
+    assert "y.text: already exists" in refused(capsys, *words, "--out", tmp_path / "y")
     assert lines(theirs) == ["Call me Ishmael."]
 
 
@@ -698,7 +698,7 @@ def test_data_of_fairseq_preprocess_are_described_and_translated_with(run, home,
     assert "units by subword-nmt" in capsys.readouterr().out
     expected = translator.translate(sentences, beam=5, lenpen=1.0, max_len_b=200)
     assert translated(capsys, data / "model.pt", file)[-3:] == expected
-    assert "manifest.json: is there already" in refused(capsys, *words)
+    assert "manifest.json: already exists" in refused(capsys, *words)
 
 
 def test_data_that_are_segmented_otherwise_than_described_are_refused(home, tmp_path, capsys):
@@ -992,7 +992,7 @@ def test_half_precision_takes_half_the_space(run, bundle, tmp_path, capsys):
     reference = ode_transformer.load(bundle)
     for one, other in zip(loaded.backend.models[0].parameters(), reference.backend.models[0].parameters(), strict=True):
         assert one.dtype == torch.float32 and torch.equal(one, other.half().float())
-    assert "is there already" in refused(capsys, "bundle", run, "-o", tmp_path / "half")
+    assert "already exists" in refused(capsys, "bundle", run, "-o", tmp_path / "half")
     assert "is a bundle already" in refused(capsys, "bundle", bundle, "-o", tmp_path / "again")
     assert not (tmp_path / "again").exists()
 

@@ -81,7 +81,7 @@ def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
             ["documents", str(tmp_path / "text"), "--output-dir", str(tmp_path / "x")],
             "valid: must have a document, got none with --held-out 200: change it, or give --valid",
         ),
-        (["documents", str(tmp_path / "text"), "--output-dir", str(tmp_path / "own")], "own: is there already"),
+        (["documents", str(tmp_path / "text"), "--output-dir", str(tmp_path / "own")], "own: already exists"),
     ):
         refused(bad, message, capsys)
 

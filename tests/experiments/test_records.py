@@ -99,7 +99,7 @@ def test_a_score_that_is_older_than_the_model_is_not_recorded(tmp_path):
 
 
 def test_a_run_that_was_not_begun_or_has_no_scores_is_named(tmp_path):
-    with pytest.raises(RecordError, match=r"run\.json: not there; ode-transformer run writes it"):
+    with pytest.raises(RecordError, match=r"run\.json: no such file; ode-transformer run writes it"):
         recording.record(recipes.load("multi30k-short/macaron-tiny"), tmp_path)
     with pytest.raises(RecordError, match=r"scores/test\.json: cannot be read"):
         records.read_scores(tmp_path / "scores" / "test.json")

@@ -179,7 +179,7 @@ def test_the_scorer_is_a_command(monkeypatch):
     for command, words in (("", []), ("python2 '/a b/m2scorer.py'", ["python2", "/a b/m2scorer.py"])):
         monkeypatch.setenv("M2SCORER", command)
         assert m2.scorer() == words
-    for command, message in (("/none/m2scorer x", "/none/m2scorer is no program"), ("a 'b", "No closing quotation")):
+    for command, message in (("/none/m2scorer x", "/none/m2scorer is not a program"), ("a 'b", "No closing quotation")):
         monkeypatch.setenv("M2SCORER", command)
         with pytest.raises(OdeTransformerError, match=f"M2SCORER={command}: {message}"):
             m2.scorer()

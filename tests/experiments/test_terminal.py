@@ -87,7 +87,7 @@ def test_the_traceback_of_a_training_that_diverged_is_left_to_the_log(monkeypatc
     torch.save({"model": {}, **crash}, tmp_path / "crash.pt")
     assert "(updates 77, learning rate 0.5, gradient norm of the last report 35.2)" in logs.divergence(log)
     step = runner.Step("train", ["sh", "-c", f"cat {log}; exit 1"], log=str(tmp_path / "again.log"))
-    with pytest.raises(runner.RunError, match=r"^train: the training diverged.*What it said is in .*again\.log$"):
+    with pytest.raises(runner.RunError, match=r"^train: the training diverged.*Its output is in .*again\.log$"):
         runner.execute(step)
 
 

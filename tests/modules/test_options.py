@@ -145,7 +145,7 @@ def of_limits():
 def of_absent():
     for i, (name, off) in enumerate(ABSENT.items()):
         value = True if off is False else VALUES.get(name, "0" if off is None else 0.5)
-        yield OWNERS[i == 0], {flag(name)[2:]: value}, f"{flag(name)} .*: is an option of fairseq's"
+        yield OWNERS[i == 0], {flag(name)[2:]: value}, f"{flag(name)} .*: is an option of fairseq"
 
 
 OF_ALL_MODELS = [

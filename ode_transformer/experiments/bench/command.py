@@ -78,7 +78,7 @@ def _suite(args: argparse.Namespace) -> None:
         precision = "" if args.precision == "fp32" else f".cpu-{args.precision}"
         output = args.directory / f"{name}{precision}.json"
         if output.exists():
-            print(f"{output}: is there already; remove it to repeat the contest")
+            print(f"{output}: already exists; remove it to repeat the contest")
             continue
         setting = replace(setting, precision=args.precision, rounds=args.rounds or setting.rounds)
         memory = args.memory and setting.what == "training"

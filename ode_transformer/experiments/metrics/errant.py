@@ -36,7 +36,7 @@ def signature() -> str:
     """
     needed = f"{install('errant')}, and python -m spacy download {MODEL}"
     if not installed():
-        raise OdeTransformerError(f"ERRANT's programs {', '.join(PROGRAMS)} are not there; {needed}")
+        raise OdeTransformerError(f"ERRANT's programs {', '.join(PROGRAMS)} were not found; {needed}")
     try:
         names = {"ERRANT": "errant", "spaCy": "spacy", MODEL: MODEL}
         versions = ", ".join(f"{label} {importlib.metadata.version(name)}" for label, name in names.items())

@@ -37,7 +37,7 @@ def scorer() -> list[str]:
         raise OdeTransformerError(f"M2SCORER={command}: {error}") from error
     if words and not shutil.which(words[0]):
         raise OdeTransformerError(
-            f"M2SCORER={command}: {words[0]} is no program; it must be a command, such as {EXAMPLE}"
+            f"M2SCORER={command}: {words[0]} is not a program; it must be a command, such as {EXAMPLE}"
         )
     return words
 

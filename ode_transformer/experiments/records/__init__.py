@@ -118,7 +118,7 @@ def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> No
     trained, asked = (f"{name} --scale small" if scale == "small" else name for name, scale in both)
     if trained != asked:
         raise OtherRunError(
-            f"{run_dir} holds a run of {trained}, not of {asked}; name the former, or take another --run-dir"
+            f"{run_dir} holds a run of {trained}, not of {asked}; name the former, or choose another --run-dir"
         )
 
 
@@ -133,7 +133,7 @@ def check_file(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> None
     if run["given"] != recipe.given and is_there(run["given"]):
         raise OtherRunError(
             f"{run_dir} holds a run of {run['given']}, not of {recipe.given}, which has the same name; rename a file, "
-            "or take another --run-dir"
+            "or choose another --run-dir"
         )
 
 

@@ -70,11 +70,11 @@ def read_log(path: Path) -> dict[str, Any]:
             entry |= {f"{kind}_{k}": v for k, v in kept.items() if kind == "train" or k != "wps"}
     curve = {epoch: entry for epoch, entry in curve.items() if "num_updates" in entry}  # others did not end
     if not curve:
-        raise LogError(f"{path}: no log of fairseq-train --log-format json with a finished epoch")
+        raise LogError(f"{path}: is not a log of fairseq-train --log-format json with a finished epoch")
     try:
         seconds = sum(map(_seconds, processes(text)))
     except ValueError as error:
-        raise LogError(f"{path}: has a date that there is not: {error}") from error
+        raise LogError(f"{path}: has an invalid date: {error}") from error
     return {
         "curve": [curve[epoch] for epoch in sorted(curve)],
         "training": [steps["train_inner"][n] for n in sorted(steps["train_inner"])],

@@ -46,7 +46,9 @@ def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, Points]]]:
     if not wrong and not record["rows" if of_lengths else "systems"]:
         wrong = "it is empty"
     if wrong:
-        raise records.RecordError(f"{path}: no record of cost against length, depth or a dictionary's size: {wrong}")
+        raise records.RecordError(
+            f"{path}: is not a record of cost against length, depth or a dictionary's size: {wrong}"
+        )
     lines: dict[str, dict[str, Points]] = {"seconds": {}, "MiB": {}}
     if of_lengths:
         axis = "tokens of a sentence"
@@ -139,7 +141,7 @@ def orders(file: str | Path, output: str | Path) -> None:
     """
     record, pyplot = read_json(file), pyplot_for(output)
     if wrong := lacks(record, _ORDERS):
-        raise records.RecordError(f"{file}: no record of orders of convergence: {wrong}")
+        raise records.RecordError(f"{file}: is not a record of orders of convergence: {wrong}")
     from matplotlib import ticker
 
     methods, layers = record["methods"], record["layers"]

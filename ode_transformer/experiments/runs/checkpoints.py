@@ -44,7 +44,7 @@ def average(
         and file.resolve().parent == Path(folder).resolve()
     ):
         raise OdeTransformerError(
-            f"--output {output}: would be taken for a checkpoint of the training; take another name, such as average.pt"
+            f"--output {output}: would pass for a checkpoint of the training; choose another name, such as average.pt"
         )
     print(f"averaging {', '.join(p.name for p in paths)} -> {output}")
     checkpoints.average(paths, output)

@@ -243,7 +243,7 @@ class OwnText:
         if not complete:
             self.make()
         if self.recipe_file.exists():
-            say(f"{self.recipe_file} is there already, and left as it is")
+            say(f"{self.recipe_file} already exists, and is left as it is")
         else:
             write_text(self.recipe_file, self.recipe_text())
             say(f"{self.recipe_file} is a recipe to start from. Next:")
@@ -278,7 +278,7 @@ class OwnText:
         file, settings = self.text / "settings.json", self.settings()
         if file.is_file():
             if "hold_out" not in read_mapping(file):
-                raise TextError(f"{self.text}: belongs to another command that prepares text; take another --out")
+                raise TextError(f"{self.text}: belongs to another command that prepares text; choose another --out")
             try:
                 check_settings(file, settings)
                 return
@@ -290,7 +290,7 @@ class OwnText:
                     else:
                         path.unlink()
         elif self.text.exists():
-            raise TextError(f"{self.text}: is there already, and no preparation made it; take another --out")
+            raise TextError(f"{self.text}: already exists, and no preparation made it; choose another --out")
         write_json(file, versioned(settings))
 
     def _gather(self, part: Path) -> None:
@@ -353,12 +353,12 @@ class OwnText:
             prepare = yaml_file.read(self.recipe_file)["data"]["prepare"]
         except (yaml_file.YamlError, TypeError, LookupError) as error:
             raise TextError(
-                f"--recipe {self.recipe_file}: is there already, and does not say how data are made"
+                f"--recipe {self.recipe_file}: already exists, and does not say how data are made"
             ) from error
         here, there = (re.sub(r" --workers \d+", "", str(command)) for command in (self.command(), prepare))
         if here != there:
             raise TextError(
-                f"--recipe {self.recipe_file}: is there already, and makes other data; take another --recipe, or "
+                f"--recipe {self.recipe_file}: already exists, and makes other data; choose another --recipe, or "
                 f"change its data.prepare ({there}) to {here}"
             )
 

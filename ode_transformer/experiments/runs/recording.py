@@ -41,7 +41,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         records.check_recipe(run, run_dir, recipe)
     check_scores(recipe, run_dir)
     if run is None:
-        raise RecordError(f"{run_dir / 'run.json'}: not there; ode-transformer run writes it when training begins")
+        raise RecordError(f"{run_dir / 'run.json'}: no such file; ode-transformer run writes it when training begins")
     scores = {}
     for subset, test_set in recipe.subsets.items():
         scores[test_set] = read_scores(run_dir / "scores" / f"{subset}.json")

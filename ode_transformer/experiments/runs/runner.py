@@ -260,10 +260,10 @@ class Run:
         name, run = self.run_dir, records.read_run(self.folder)
         if self.begun and run is None:
             raise OtherRunError(
-                f"{name} holds checkpoints and no run.json, so they belong to another run; take another --run-dir"
+                f"{name} holds checkpoints and no run.json, so they belong to another run; choose another --run-dir"
             )
         if run is None and self.place.rank == 0 and (self.folder / "train.log").exists():
-            raise OtherRunError(f"{name} holds another run's train.log, without run.json; take another --run-dir")
+            raise OtherRunError(f"{name} holds another run's train.log, without run.json; choose another --run-dir")
         if not self.begun:
             return
         records.check_recipe(run, name, self.recipe)
@@ -272,7 +272,9 @@ class Run:
         (command,) = (step.command for step in self.steps() if step.name == "train")
         if not self.trained and (others := command_lines.differing(run["command"], command)):
             line = shlex.join(run["command"])
-            raise OtherRunError(f"{name} holds another run, {others}; take another --run-dir. It was made by:\n{line}")
+            raise OtherRunError(
+                f"{name} holds another run, {others}; choose another --run-dir. It was made by:\n{line}"
+            )
 
     def _train(self, step: Step, stamps: dict[str, Any], lock: int) -> None:
         """Train once, or resume an interrupted training."""
@@ -291,7 +293,7 @@ class Run:
             binarised.check_data(data)
         if begun and data.is_dir() and runs.dictionaries(data) != run["dictionaries"]:
             raise OtherRunError(
-                f"{name} was trained with other dictionaries than {data} holds now; take another --run-dir"
+                f"{name} was trained with other dictionaries than {data} holds now; choose another --run-dir"
             )
         if done:
             processes.say(f"{name} is trained")
@@ -299,7 +301,7 @@ class Run:
         for start in step.inputs[1:]:
             if not begun and not (recipes.ROOT / start).is_file():
                 lines = "\n".join(s.line() for s in self.steps() if s.name == "start")
-                raise RunError(f"{start}: not there; on several nodes it has to be made before, by:\n{lines}")
+                raise RunError(f"{start}: no such file; on several nodes, make it first with:\n{lines}")
         if not data.is_dir():
             raise RunError(f"{data}: no such folder; this should have made it: {self.recipe.data.prepare}")
         config = command_lines.configuration([*step.command[1:], *step.where])
@@ -384,7 +386,7 @@ def execute(step: Step, lock: int = -1) -> float:
     """
     for path in step.inputs:
         if not (recipes.ROOT / path).exists():
-            raise RunError(f"{step.key}: needs {path}, which is not there")
+            raise RunError(f"{step.key}: needs {path}, which does not exist")
     processes.say(f"+ {step.line()}")
     for path in step.outputs:
         (recipes.ROOT / path).parent.mkdir(parents=True, exist_ok=True)
@@ -395,7 +397,7 @@ def execute(step: Step, lock: int = -1) -> float:
         path = recipes.ROOT / step.log if step.log else None
         if status := processes.launch(step.words, processes.environment(step.environment), path, lock):
             if path and (diverged := logs.divergence(path)):
-                raise RunError(f"{step.key}: {diverged}. What it said is in {step.log}")
+                raise RunError(f"{step.key}: {diverged}. Its output is in {step.log}")
             more = f"; what it said is in {step.log}" if step.log else ""
             raise RunError(f"{step.key}: {step.words[0]} ended with status {status}{more}")
     for source, target in step.moves:
@@ -613,12 +615,12 @@ def generate(
         raise RunError(f"{name}: is of task {recipe.task}, and has nothing to translate")
     folder = runs.run_dir_of(recipe, run_dir)
     if Path(output).exists():
-        raise RunError(f"--output {output}: is there already")
+        raise RunError(f"--output {output}: already exists")
     paths = [Path(path).absolute() for path in (checkpoint or "").split(":") if path]
     read = paths or [recipes.ROOT / folder / "average.pt"]
     for path in read:
         if not path.is_file():
-            raise RunError(f"--checkpoint {checkpoint}: no file {path}" if paths else f"{path}: not there")
+            raise RunError(f"--checkpoint {checkpoint}: no file {path}" if paths else f"{path}: no such file")
     check(read, recipe)
     more = ["--path", ":".join(map(str, paths))] if paths else []
     cpu, output = cpu or not training.gpu_count(), Path(output).absolute()

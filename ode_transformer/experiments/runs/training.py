@@ -141,7 +141,7 @@ def place_here(
     if devices is None:
         devices = max(n for n in recipes.divisors(recipe) if n <= here)
     if devices % nodes:
-        raise RunError(f"--devices {devices}: cannot be dealt evenly to {nodes} nodes")
+        raise RunError(f"--devices {devices}: cannot be divided evenly among {nodes} nodes")
     # With a port and one task per node, fairseq uses all GPUs of the job, whatever it is told.
     if "--distributed-port" in names(flags) and tasks <= nodes and gpus and devices != nodes * gpus:
         raise RunError(

@@ -93,7 +93,7 @@ def make(
     from ...checkpoints import bundles
 
     if os.path.lexists(output):
-        raise bundles.BundleError(f"{output}: is there already")
+        raise bundles.BundleError(f"{output}: already exists")
     origin = find(model, data)
     if bundles.is_bundle(origin.model):
         raise bundles.BundleError(f"{model}: is a bundle already")

@@ -50,7 +50,7 @@ def verify(
             with source.open("rb") as stored, whole(target, "wb") as write:
                 shutil.copyfileobj(unpacked(source, stored), write)
         elif sha256(target) != digest:
-            raise TextError(f"{source} is not what it was: it differs from {target}, its copy; take another --out")
+            raise TextError(f"{source} is not what it was: it differs from {target}, its copy; choose another --out")
 
 
 def _digest(path: Path) -> str:

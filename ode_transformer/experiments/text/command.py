@@ -60,7 +60,7 @@ def _paths(values: Sequence[str]) -> dict[str, Path]:
 
 def _check_new(out: Path) -> None:
     if out.exists():
-        raise TextError(f"{out}: is there already, perhaps of other text or options; remove it, or take another folder")
+        raise TextError(f"{out}: already exists, perhaps of other text or options; remove it, or choose another folder")
 
 
 def _prepare(args: argparse.Namespace) -> None:

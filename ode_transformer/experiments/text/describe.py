@@ -32,7 +32,7 @@ def describe(data: Path, langs: Sequence[str], tokenise: Mapping[str, Any]) -> P
     """
     path = data / "manifest.json"
     if path.exists():
-        raise TextError(f"{path}: is there already; remove it to describe the data anew")
+        raise TextError(f"{path}: already exists; remove it to describe the data anew")
     if all((data / name).is_file() for name in MODEL_FILES):
         raise TextError(f"{data}: holds {' and '.join(MODEL_FILES)}, must hold one of them, or none")
     if unknown := [lang for lang in langs if not tokenise["plain"] and lang not in languages()]:

@@ -39,7 +39,7 @@ def held_settings(file: Path) -> dict[str, str]:
         TextError: there is no such file, or it holds none.
     """
     if not file.exists():
-        raise TextError(f"{file.parent} was not made, or not finished, by this command; take another --out")
+        raise TextError(f"{file.parent} was not made, or not finished, by this command; choose another --out")
     held = read_mapping(file)
     if not isinstance(settings := held.get("settings", held), dict):
         raise TextError(f"{file}: its settings must be a mapping, got {str(settings)[:60]!r}; prepare the data again")
@@ -66,7 +66,7 @@ def check_settings(
         return
     held = held_settings(file)
     if not all(isinstance(value, str) for value in held.values()):
-        raise TextError(f"{file.parent} was not made by this command; take another --out")
+        raise TextError(f"{file.parent} was not made by this command; choose another --out")
     different = {name: name.split() for name in {**held, **wanted} if held.get(name) != wanted.get(name)}
     if different:
         differ = [
@@ -75,7 +75,7 @@ def check_settings(
             if not which or word not in different  # whose files are others, of course
         ]
         raise TextError(
-            f"{file.parent} was made with other settings ({'; '.join(differ)}); take another --out, or remove it "
+            f"{file.parent} was made with other settings ({'; '.join(differ)}); choose another --out, or remove it "
             "(all but its folder download, if there is one)"
         )
 

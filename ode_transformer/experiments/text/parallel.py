@@ -41,7 +41,7 @@ def process(
     for name in names:
         source, target = folder / name, output / name
         if target.exists():
-            print(f"{target} is there already, and left as it is", file=sys.stderr)
+            print(f"{target} already exists, and is left as it is", file=sys.stderr)
             continue
         chunks = in_chunks(read_lines(source, bar=f"{what} {name}"))
         write_lines(target, itertools.chain.from_iterable(in_parallel(work, chunks, workers)))

@@ -108,7 +108,7 @@ class Preparation:
         splits: names of the training, validation and test sets, with which the names of files begin.
         name: the name of the corpus.
         source: a description of where the text came from.
-        files: of each split, two files, which are joined to ``raw``; none if the text is there already.
+        files: of each split, two files, which are joined to ``raw``; none if the text already exists.
         romanian: treatment of Romanian: raw, normalised (commas for cedillas), or stripped (no diacritics).
         start: the folder in DIR.text that exists already.
         tokenise: options of a ``Tokeniser``; None if they are unknown, with another start.
