@@ -20,17 +20,18 @@ __all__ = ["__version__", "load"]
 
 
 def load(path: Any, *more: Any, data: Any = None, device: Any = None, user_dir: Any = None) -> "Translator":
-    """A trained model that translates raw text: ``load("runs/mine/macaron-tiny").translate(["Guten Morgen."])``.
+    """Return a trained model that translates text: ``load("runs/mine/macaron-tiny").translate(["Guten Morgen."])``.
 
     Args:
-        path: the folder of a run, a checkpoint beside its data, a bundle, or an exported model.
-        more: other models, which make an ensemble with it; none of them an exported one.
-        data: the folder of binarized data, if it is not where the run had it or the checkpoint is.
-        device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
-        user_dir: the folder of the plugin that the model was trained with, which is imported.
+        path: the folder of a run, a checkpoint, a bundle, or an exported model.
+        more: further models, for an ensemble; exported models cannot be in one.
+        data: the folder of binarized data, with the dictionaries; by default that of the run, or
+            the checkpoint's own folder.
+        device: ``cpu``, ``cuda`` or ``cuda:1`` and so on; by default a GPU if there is one.
+        user_dir: the folder of the plugin that the model was trained with; it is imported, and so runs its code.
 
     Raises:
-        OdeTransformerError: something is missing, changed or another model's; names it.
+        OdeTransformerError: a file is missing, has changed or belongs to another model; the message names it.
     """
     from .quiet import tidy
 

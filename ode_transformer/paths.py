@@ -9,11 +9,11 @@ INSTALLED = (PACKAGE / "_share").is_dir()
 """Whether this is a copy that a wheel installed, not a clone of the repository."""
 
 SHARE = PACKAGE / "_share" if INSTALLED else PACKAGE.parent
-"""Where ``configs``, ``data-prep`` and ``scripts`` are: the top of the clone or, when installed, within the package."""
+"""The folder of ``configs``, ``data-prep`` and ``scripts``: the top of the clone or, when installed, in the package."""
 
 ROOT = Path.cwd() if INSTALLED else PACKAGE.parent
-"""Where commands of recipes are run, with ``runs``, ``data-bin`` and ``results``: the top of the clone or, when
-installed, the current folder."""
+"""The folder in which commands of recipes run, with ``runs``, ``data-bin`` and ``results``: the top of the clone or,
+when installed, the current folder."""
 
 
 USER_DIR = str(PACKAGE) if INSTALLED else PACKAGE.name

@@ -1,4 +1,4 @@
-"""What this machine's processors offer: cores that are free beside other work, and cache.
+"""The processors of this machine: cores that are free beside other work, and cache.
 
 PyTorch's threads meet after every operation. If one of them shares its core with another process, all of them wait for
 it: on two cores of which one is busy, two threads train at about half of the speed of one. A training therefore begins

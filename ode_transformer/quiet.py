@@ -1,4 +1,4 @@
-"""What fairseq and hydra say at every start, kept from a terminal."""
+"""A terminal without what fairseq and hydra print at every start."""
 
 import contextlib
 import logging

@@ -23,7 +23,7 @@ _NAMES = {
 
 
 def lacks(value: Any, form: Any, at: str = "") -> str:
-    """Where a value is of another form, and what it must be there; empty if it is of this form.
+    """Return where a value is of another form, and what it must be there; empty if it is of this form.
 
     Args:
         value: of JSON.

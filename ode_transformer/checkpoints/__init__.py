@@ -28,7 +28,7 @@ torch.serialization.add_safe_globals([argparse.Namespace, *((m, f"fairseq.meters
 
 
 class _NumberKind:
-    """What stands for ``numpy.dtype`` in a checkpoint."""
+    """The stand-in for ``numpy.dtype`` in a checkpoint."""
 
     def __init__(self, kind: str, *_: bool):
         self.kind = kind
@@ -45,7 +45,7 @@ _KINDS = ("f8", "f4", "f2", "i8", "i4", "b1")
 
 
 class _Array(np.ndarray):
-    """What stands for ``numpy.ndarray`` in a checkpoint: an array of numbers, which is saved as one of NumPy's."""
+    """The stand-in for ``numpy.ndarray`` in a checkpoint: an array of numbers, which is saved as one of NumPy's."""
 
     def __setstate__(self, state: tuple) -> None:
         _, shape, kind, by_columns, content = state
@@ -387,7 +387,7 @@ def average(paths: Sequence[str | Path], output: str | Path) -> None:
 
 
 def identity(t: Tensor) -> tuple:
-    """What tied parameters have in common: the values that they are a view of, and how."""
+    """Return what tied parameters have in common: the values that they are a view of, and how."""
     return t.untyped_storage().data_ptr(), t.storage_offset(), tuple(t.shape), t.stride()
 
 

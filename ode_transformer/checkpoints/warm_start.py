@@ -154,7 +154,7 @@ def needed(arch: str, values: Mapping[str, Any]) -> list[str]:
 
 
 def _options(state: dict, source: Any) -> tuple[Stock, dict[str, Any]]:
-    """Which stock model a checkpoint is of, and the options that it was trained with."""
+    """Return the stock model that a checkpoint is of, and the options that it was trained with."""
     model, options = standalone.model_options(state, source)
     if model not in STOCK:
         raise CheckpointError(f"{source}: is {model}; must be {' or '.join(stock.what for stock in STOCK.values())}")
@@ -325,7 +325,7 @@ _EQUAL = {
 
 
 def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Mapping[str, Any]) -> str:
-    """Which of its options make an architecture another function than the Transformer."""
+    """Return the options that make an architecture another function than the Transformer."""
     chosen = {name: str(value) for name, value in values.items()}
     reasons = [
         f"{flag(name)} {value}, of the checkpoint {options[name]}"

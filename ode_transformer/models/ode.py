@@ -143,7 +143,7 @@ _LENGTH = "released code: --max-relative-length, below 1 without relative positi
 
 @dataclass
 class ReleasedConfig(OdeConfig):
-    """What checkpoints of the released ODE Transformer and of the released PCformer store, by its names there."""
+    """The options in checkpoints of the released ODE Transformer and PCformer, under their names there."""
 
     enc_calculate_num: int = option(2, "released code: evaluations of an encoder layer: 1, 2 or 4; PCformer 2, 3 or 4")
     encoder_history_type: Optional[str] = option("learnable_dense", "released code: --encoder-history")
@@ -154,7 +154,7 @@ class ReleasedConfig(OdeConfig):
 
 
 def one_of(name: str, value: Any, valid: Mapping[Any, str]) -> str:
-    """What stands here for the value of an option of the released code.
+    """Return our value for the value of an option of the released code.
 
     Raises:
         OdeTransformerError: the released code, once it runs, cannot train with that value.

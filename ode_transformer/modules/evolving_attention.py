@@ -112,7 +112,7 @@ class _Cached(nn.Module):
 
 
 class State(NamedTuple):
-    """What a block computes once.
+    """The part of the attention that a block computes once.
 
     Args:
         queries: (B, m, T, e).

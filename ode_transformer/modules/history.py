@@ -37,18 +37,18 @@ from ..numerics.registry import Registry
 
 
 class History(nn.Module):
-    """What a layer reads of earlier outputs: a mixture of what is kept of them, x_0 = y_0 being the first entry.
+    """A layer's input as a mixture of what is kept of earlier outputs; the first entry is x_0 = y_0.
 
     This base class has no weights: each layer reads the previous output. Others are made of L, the number of layers; C,
     the width; and whether the layers are pre-norm.
     """
 
     def keep(self, kept: Sequence[Tensor], y: Tensor) -> Tensor:
-        """What is kept of the output y of layer l, (T, B, C); ``kept`` has an entry for each layer before, from 0."""
+        """Return what is kept of layer l's output y, (T, B, C); ``kept`` has an entry per earlier layer, from 0."""
         return y
 
     def mix(self, kept: Sequence[Tensor]) -> Tensor:
-        """What layer l + 1 reads, (T, B, C), of what is kept of layers 0 to l; after the last, the stack's output."""
+        """Return the input of layer l + 1, (T, B, C), from layers 0 to l; after the last layer, the stack's output."""
         return kept[-1]
 
 

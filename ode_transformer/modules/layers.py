@@ -33,7 +33,7 @@ from .positions import Biases
 
 @dataclass
 class SourceMemory:
-    """What cross-attention keeps within one forward pass through a layer.
+    """The projections that cross-attention keeps within one forward pass through a layer.
 
     Args:
         state: the cache of the source's keys and values, which are the same for every stage and every decoding step.
@@ -46,7 +46,7 @@ class SourceMemory:
 
 @dataclass(frozen=True)
 class Context:
-    """What a stack passes to a layer in one forward pass, besides the state.
+    """The arguments of a layer in one forward pass, besides the state.
 
     Args:
         padding_mask: (B, T), true where there is no token; None if there is no padding.
@@ -92,7 +92,7 @@ class Sublayer(NamedTuple):
 
 
 class SplitLayer(nn.Module):
-    """What encoder layers and decoder layers share: the sub-layers that the splitting asks for, and the step."""
+    """The common part of encoder and decoder layers: the sub-layers that the splitting asks for, and the step."""
 
     def _build_sublayers(self, cfg: TransformerConfig) -> None:
         # The released Macaron code takes the encoder's feed-forward dimension in decoders too, a fault if they differ.
@@ -169,7 +169,7 @@ class SplitLayer(nn.Module):
         return recompute(recomputed, self.step, x, context, carried, h)
 
     def step(self, y: Tensor, context: Context, carried: Any, h: float) -> tuple[Tensor, Any, Optional[Tensor]]:
-        """What ``forward`` returns, a step of size h from y.
+        """Return what ``forward`` does, a step of size h from y.
 
         Macaron Net's equations 17 to 19 are the sub-steps in turn. The ODE Transformer's equations 12 to 19 are the
         integrator's step, where F is the increment of the whole layer; its gate, 25 and 26, is a ``Coefficients``.
@@ -182,7 +182,7 @@ class SplitLayer(nn.Module):
         return y, carried, memory.weights
 
     def substeps(self, context: Context) -> list[Substep]:
-        """What is solved in turn: each sub-layer, or the whole layer as one field, its increment f(y)."""
+        """Return the sub-steps in turn: each sub-layer, or the whole layer as one field, its increment f(y)."""
         sublayers = [s for s in self.sublayers() if s.flow != "C" or context.source is not None]
         fields = [(partial(self.field, sublayer, context), sublayer.fraction) for sublayer in sublayers]
         if self.options.integrated_flows is None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Velocities:
-    """What a stack of layers with momentum has in addition: an embedding of velocities, or a start at rest."""
+    """The part of a stack that momentum adds: an embedding of velocities, or a start at rest."""
 
     def _embed_velocities(self, embedded: bool, embed_dim: int) -> None:
         self.velocity_tokens = self.velocity_positions = None

@@ -225,13 +225,13 @@ class Options:
         return PredictorCorrector(method) if self.history == "corrector" else method
 
     def build_history(self, depth: int, embed_dim: int, pre_norm: bool) -> History:
-        """What the layers of a stack read of earlier outputs, or the weights of a scheme that reads them itself."""
+        """Return the history of a stack, or the weights of a scheme that reads earlier layers itself."""
         if self.integrator.spans_layers:
             return SchemeWeights(depth, self.integrator)
         return HISTORIES.named(self.history)(depth, embed_dim, pre_norm)
 
     def build_coefficients(self, sharing: str, embed_dim: int) -> Optional[Coefficients]:
-        """What weights the stages if ``--gate-sharing`` is ``sharing``; None if not, or if the method itself does."""
+        """Return the coefficients if ``--gate-sharing`` is ``sharing``; None if it is not, or for the method's own."""
         if sharing != self.gate_sharing or self.coefficients == "fixed":
             return None
         initial = initial_scalars(self.integrator)

@@ -27,7 +27,7 @@ from .history import HISTORIES, History, means, mixture
 
 
 class Corrector(History):
-    """What PCformer's corrector learns, in place of a history: matrices W and W_c, which start as means, and norms.
+    """PCformer's corrector, in place of a history: matrices W and W_c, which start as means, and norms.
 
     Their first rows are never used, because the first layer reads the embedding.
     """

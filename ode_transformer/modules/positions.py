@@ -90,7 +90,7 @@ def _look_up(table: Tensor, index: Index) -> Tensor:
 
 
 class Biases(NamedTuple):
-    """What an attention adds to its projections, as tables by position, which are looked up when they are needed."""
+    """The biases of an attention's projections, as tables by position, which are looked up when they are needed."""
 
     queries: Tensor  # (N, 1, C)
     keys_values: Tensor  # (N, 2, C)
@@ -108,7 +108,7 @@ class Biases(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """What a layer reads of positions: an addition to its input (T, B, C), and the biases of its attentions by name."""
+    """The positions of a layer: an addition to its input (T, B, C), and the biases of its attentions by name."""
 
     addition: Optional[Tensor] = None
     biases: Mapping[str, Biases] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class PositionEncoder(nn.Module):
     """Tells the layers of an encoder and of a decoder where the tokens are."""
 
     def solve(self, length: int) -> Optional[Solution]:
-        """What encoder and decoder share in one pass, for sentences of at most ``length`` tokens; None for nothing."""
+        """Return what encoder and decoder share in a pass over at most ``length`` tokens; None for nothing."""
         return None
 
     def places(
@@ -315,7 +315,7 @@ class BiasPositions(PositionEncoder):
         return torch.get_autocast_dtype(device) if mixed else weight.dtype
 
     def _versions(self) -> list[Any]:
-        """What a solution depends on: the address and the version of every tensor, and where scores overflow."""
+        """Return what a solution depends on: the address and the version of every tensor, and where scores overflow."""
         biases = [bias for name in self.solvers for bias in self.initial(name)]
         parameters = (*self.solvers.parameters(), *biases)
         return [self._kind(), *((p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters)]

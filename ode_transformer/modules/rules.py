@@ -126,7 +126,7 @@ def check(cfg: TransformerConfig, sides: Sequence[str] = ("encoder", "decoder"))
 
 
 def _of_model(cfg: TransformerConfig) -> Iterator[str]:
-    """What holds between options of the whole model."""
+    """The rules between options of the whole model."""
     for name, idle, of, without in NEEDS:
         if getattr(cfg, name) != idle and getattr(cfg, of) in without:
             yield f"{flag(name)} {getattr(cfg, name)}: has no meaning with {flag(of)} {getattr(cfg, of)}"
@@ -140,7 +140,7 @@ def _of_model(cfg: TransformerConfig) -> Iterator[str]:
 
 
 def _of_sides(cfg: TransformerConfig, options: Sequence[Options]) -> Iterator[str]:
-    """What needs one of the sides."""
+    """The rules that concern one of several sides."""
     given = " and ".join(o.given for o in options)
     weighted = any(o.weighted for o in options)
     if cfg.max_relative_length not in (8, -1) and all(o.relative_positions == "none" for o in options):
@@ -164,7 +164,7 @@ def _of_sides(cfg: TransformerConfig, options: Sequence[Options]) -> Iterator[st
 
 
 def _of_side(cfg: TransformerConfig, o: Options) -> Iterator[str]:
-    """What holds within a side."""
+    """The rules within a side."""
     splitting, coefficients = f"--splitting {cfg.splitting}", f"--coefficients {o.coefficients}"
     function, history = f"--ode-function {cfg.ode_function}", f"--{o.side}-history {o.history}"
     together, corrector = o.splitting.together, o.history == "corrector"

@@ -36,7 +36,7 @@ _RELEASED_NAMES = (
 
 
 class SplitStack(Velocities, nn.Module):
-    """What our encoder and decoder add to fairseq's: histories, modules that the layers share, and positions."""
+    """The additions of our stacks to fairseq's: histories, modules that the layers share, and positions."""
 
     position_encoder: Optional[PositionEncoder] = None
 
@@ -84,7 +84,7 @@ class SplitStack(Velocities, nn.Module):
         return states, weights
 
     def _places(self, tokens: Tensor, context: Context, solution: Optional[Solution]) -> list[Place]:
-        """What positions tell each layer."""
+        """Return the positions of each layer."""
         if self.position_encoder is None:
             return [Place()] * len(self.layers)
         padding, source, source_padding = tokens.eq(self.padding_idx), context.source, context.source_padding_mask

@@ -136,7 +136,7 @@ class Flow(nn.Module):
         return step, moved
 
     def solved(self, initial: Tensor, length: int, step: float) -> Tensor:
-        """What ``forward`` returns, with the step that is given."""
+        """Return what ``forward`` does, with the given step."""
         dtype = torch.promote_types(initial.dtype, torch.float32)
         # Everything is computed where the parameters are, from numbers that the host knows: it never has to wait.
         positions = torch.arange(length, device=initial.device, dtype=torch.float64)

@@ -332,5 +332,5 @@ INTEGRATORS: Registry[Integrator] = Registry(
 
 
 def initial_scalars(method: Integrator) -> tuple[float, ...]:
-    """Where learned scalars start: at 1 for the paper's RK2 (section 3.2), at the method's own weights for others."""
+    """Return the initial values of learned scalars: 1 for the paper's RK2 (section 3.2), else the method's weights."""
     return (1.0, 1.0) if method == HEUN else method.weights

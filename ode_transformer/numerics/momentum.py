@@ -16,7 +16,7 @@ from .protocol import NOTHING, Field, Integrator, Learned, scaled
 
 
 class Velocity(nn.Module):
-    """What a step with momentum learns: beta, mu, gamma and perhaps nu, and the norm of the velocity.
+    """The learned parameters of a step with momentum: beta, mu, gamma and perhaps nu, and the norm of the velocity.
 
     A reproduction's code keeps nu positive, as the softplus of a number that starts at 0.5413; here nu is any number.
     There the norm of the velocity has no bias; here it has one.

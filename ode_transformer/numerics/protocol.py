@@ -18,7 +18,7 @@ Field = Callable[[Tensor, int], Tensor]
 
 @dataclass(frozen=True)
 class Learned:
-    """What a network has learned for its steps; a method reads its own part.
+    """The parameters that a network has learned for its steps; a method reads its own part.
 
     Args:
         combine: what weights the stages of a Runge-Kutta method or of a polynomial; None for the method's own weights.
@@ -50,7 +50,7 @@ class Integrator:
     """Whether its stages can be normalized."""
 
     def learns(self, embed_dim: int) -> Optional[nn.Module]:
-        """What is learned for each field that it solves, of width C, for ``Learned.own``; None for nothing."""
+        """Return the module that is learned for each field of width C, for ``Learned.own``; None for nothing."""
         return None
 
     def step(

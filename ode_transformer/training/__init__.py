@@ -1,1 +1,1 @@
-"""What fairseq registers besides models: a criterion, optimizers, and tasks of encoders. One file each."""
+"""fairseq components besides models: a criterion, optimizers, and tasks of encoders. One file each."""

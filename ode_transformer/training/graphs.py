@@ -141,7 +141,7 @@ class _Replay(torch.autograd.Function):
 
 
 class _OutputAlone(dict):
-    """What a model says besides its output, after a replay: nothing."""
+    """The further outputs of a model after a replay: none."""
 
     def __missing__(self, name: str) -> Any:
         raise OdeTransformerError(

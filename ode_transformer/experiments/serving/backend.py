@@ -138,16 +138,16 @@ class Search:
 
 
 class Backend:
-    """What computes a model. A sentence is a list of symbols of its dictionaries, without the end of the sentence."""
+    """A model that translates and scores. A sentence is a list of symbols of its dictionaries, without its end."""
 
     name: str
-    """Where the model is, for messages."""
+    """The model's file or folder, for messages."""
 
     about: list[str]
     """Lines that say what the model is."""
 
     device: Any
-    """Where it computes."""
+    """The device that it computes on."""
 
     languages: tuple[str, str]
     """Of the source and of the target."""

@@ -29,7 +29,7 @@ NO_WORDS = ("<s>", "</s>")  # symbols that a model may find, and that fairseq do
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A translation: text to read, its score as fairseq prints it (base 2, by length), and its units."""
+    """A translation: ``text`` to read, its ``score`` as fairseq prints it (base 2, by length), and its ``units``."""
 
     text: str
     score: float
@@ -45,7 +45,7 @@ class Translator:
         flags: the model's own flags of ``fairseq-generate``; those that do not concern the search are left out.
 
     Raises:
-        OdeTransformerError: the text is of other languages than the model, or the model has no such search.
+        OdeTransformerError: the text is of other languages than the model, or the model does not have a search option.
     """
 
     def __init__(self, backend: Backend, pipeline: Pipeline, flags: Mapping[str, Any]):
@@ -105,12 +105,12 @@ class Translator:
         return self.backend.layer_states(source, best.units.split())
 
     def translate(self, sentences: Iterable[str], *, prefix: str = "", **search: Any) -> list[str]:
-        """The best translation of each sentence, in order.
+        """Return the best translation of each sentence, in order.
 
         Args:
             sentences: raw text; the translation of an empty sentence is empty.
             prefix: raw text in the target language, of whole words, with which every translation begins.
-            search: flags of ``fairseq-generate``, such as ``beam=4, lenpen=0.6``; by default the recipe's.
+            search: options of ``fairseq-generate``, such as ``beam=4, lenpen=0.6``; by default the recipe's.
 
         Raises:
             OdeTransformerError: a sentence has more than ``LONGEST`` characters or is not text, a flag is unknown, or
@@ -127,7 +127,7 @@ class Translator:
         progress: Callable[[int], Any] = lambda n: None,
         **search: Any,
     ) -> list[list[Hypothesis]]:
-        """The best ``nbest`` translations of each sentence, best first; those of an empty sentence are empty.
+        """Return the ``nbest`` best translations of each sentence, best first; those of an empty sentence are empty.
 
         Args:
             sentences: raw text.
