@@ -53,20 +53,6 @@ def test_a_flag_reaches_the_module(flag, value, read):
     assert read(model("macaron_tiny", {flag: value})) == value
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ({}, 0.1),
-        ({"relu-dropout": 0.0}, 0.0),
-        ({"relu-dropout": 0.2}, 0.2),
-        ({"relu-dropout": 0.2, "activation-dropout": 0.3}, 0.3),
-    ],
-)
-def test_the_old_name_of_activation_dropout_counts_where_the_new_one_is_not_given(values, expected):
-    sizes = {name: size for name, size in SMALL.items() if "dropout" not in name}
-    assert model("macaron", {**sizes, **values}).encoder.layers[0].activation_dropout_module.p == expected
-
-
 def test_the_decoder_follows_the_encoders_sizes_as_in_fairseq():
     m = model("macaron_tiny", {"encoder-embed-dim": 64, "encoder-ffn-embed-dim": 48})
     assert m.decoder.layers[0].fc1.weight.shape == (48, 64)

@@ -75,9 +75,16 @@ EQUAL = {
 }
 
 
+REST = ("floater", "ode", "ode-scalars", "macaron-floater")
+"""What differs little from the others."""
+
+
 @pytest.mark.parametrize(
     ("kind", "published"),
-    [(kind, False) for kind in EQUAL] + [(kind, True) for kind, (*_, more) in EQUAL.items() if not more],
+    [
+        *(pytest.param(kind, False, marks=[pytest.mark.full] * (kind in REST)) for kind in EQUAL),
+        *((kind, True) for kind, (*_, more) in EQUAL.items() if not more),
+    ],
 )
 def test_what_it_computes_is_what_roberta_computes(tmp_path, kind, published):
     arch, more, kwargs = EQUAL[kind]

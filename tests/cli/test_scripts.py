@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -188,11 +189,17 @@ def test_generating_with_an_ensemble(finished, recipe, programs, tmp_path, capsy
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a GPU")
-def test_without_a_gpu_the_cpu_is_taken_loudly_and_half_precision_is_refused(recipe, programs, tmp_path, capsys):
+def test_without_a_gpu_the_cpu_is_taken_loudly_and_half_precision_is_refused(
+    recipe, programs, tmp_path, monkeypatch, capsys
+):
+    """With as many threads as cores are free."""
+    monkeypatch.setattr(processors, "threads", lambda _: ({"OMP_NUM_THREADS": "3"}, "3 of 8 are free"))
     assert run(recipe, "--run-dir", tmp_path / "run", "--until", "train") == 0
-    assert "NO GPU IS HERE" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "NO GPU IS HERE" in said and "3 of 8 are free" in said
     ((words, variables),) = [call for call in programs if call[0][0] == "fairseq-train"]
-    assert "--cpu" in words and variables.items() >= processors.KEEP_FREED_MEMORY.items()
+    assert "--cpu" in words and variables["OMP_NUM_THREADS"] == "3"
+    assert variables.items() >= processors.KEEP_FREED_MEMORY.items()
     half = changed(recipe, tmp_path / "half", lambda tree: tree["train"].update(precision="fp16"))
     for words in ([half], [recipe, "--amp"]):
         assert run(*words, "--run-dir", tmp_path / "half-run") == 1
@@ -406,6 +413,15 @@ def test_a_program_that_fails_is_named(tmp_path, capsys):
     assert "why" in capsys.readouterr().err
     with pytest.raises(RunError, match="nosuchprogram: No such file"):
         runner.execute(runner.Step("train", ["nosuchprogram"]))
+
+
+def test_a_signal_that_comes_while_a_program_is_started_ends_it_too(monkeypatch):
+    """SIGTERM, before anybody knows of the program."""
+    program = mock.Mock()
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM) or program)
+    with processes.terminable(), pytest.raises(SystemExit):
+        processes.launch(["sleep", "60"], processes.environment({}), None, -1)
+    assert [name for name, *_ in program.method_calls] == ["terminate", "wait"]
 
 
 def test_that_the_same_command_goes_on_is_said_only_where_it_does(finished, recipe, tmp_path, monkeypatch, capsys):

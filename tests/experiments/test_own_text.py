@@ -159,19 +159,6 @@ def test_what_is_prepared_is_what_a_run_reads(home):
     assert not (home / "mine.text" / "data.part").exists()
 
 
-def test_the_text_of_another_command_is_not_wiped(home, tmp_path, capsys):
-    """The scripts of data-prep/ keep what they downloaded in such a folder."""
-    kept = tmp_path / "x.text" / "download" / "archive.tgz"
-    kept.parent.mkdir(parents=True)
-    kept.touch()
-    (tmp_path / "x.text" / "settings.json").write_text('{"text_version": "3", "tokenise": "moses"}')
-    words = ["prepare", "--train", home / "raw" / "my", "--langs", *LANGS, "--out", tmp_path / "x"]
-    assert "x.text: belongs to another command that prepares text" in refused(capsys, *words)
-    assert kept.is_file()
-    words += ["--recipe", tmp_path / "a:b.yaml"]
-    assert "--recipe " in (said := refused(capsys, *words)) and "'a:b' is not" in said
-
-
 def test_every_row_of_the_recipe_is_sound(home):
     for row in yaml.safe_load((home / "mine.yaml").read_text())["rows"]:
         recipe = recipes.load(f"{home}/mine.yaml/{row}")
@@ -355,16 +342,6 @@ def test_other_languages_sets_of_their_own_and_another_system_of_lines(tmp_path,
     assert scores["tokenised"] is None and scores["sacrebleu"]["bleu"] == pytest.approx(100)
 
 
-@pytest.mark.parametrize("segmentation", ["subword-nmt", "sentencepiece"])
-def test_units_are_of_the_file_that_is_there_now(tmp_path, segmentation):
-    model = tmp_path / "model"
-    for sentence, parts in (("banana bandana", "banana bandana"), ("cherry chair", "cherry chair")):
-        write(tmp_path / "words", [sentence] * 9)
-        subwords.learn(segmentation, [tmp_path / "words"], 30, model)
-        (units,) = subwords.segmented([sentence], segmentation, model)
-        assert units.replace("\u2581", "") == parts
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -412,6 +389,9 @@ def test_what_is_left_of_another_preparation(tmp_path, capsys, monkeypatch):
     theirs = write(tmp_path / "y.text" / "novel", ["Call me Ishmael."])
     assert "y.text: already exists" in refused(capsys, *words, "--out", tmp_path / "y")
     assert lines(theirs) == ["Call me Ishmael."]
+    (theirs.parent / "settings.json").write_text('{"text_version": "3", "tokenise": "moses"}')  # of data-prep/
+    said = "y.text: belongs to another command that prepares text"
+    assert said in refused(capsys, *words, "--out", tmp_path / "y") and theirs.is_file()
 
 
 # Translation.

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from ode_transformer.experiments import cli
-from ode_transformer.experiments.tasks.question_answering import published as squad
 from ode_transformer.experiments.text import documents, subwords
 from tests.helpers import preprocess, refused
 from tests.models.test_masked_lm import write
@@ -34,19 +33,10 @@ def test_documents_of_files_and_folders(tmp_path):
     assert documents.sentences(lines, False) == ['He said "No." Then left. i.e. not', "At 3.5 p.m. It", "ended"]
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        subwords.opened,
-        squad.cutter,
-        lambda folder: subwords.segmented(["a"], "sentencepiece", folder / subwords.OWN[0]),
-    ],
-    ids=["plain text", "SQuAD", "parallel text"],
-)
-def test_what_is_no_sentencepiece_model_is_named(tmp_path, use):
+def test_what_is_no_sentencepiece_model_is_named(tmp_path):
     (tmp_path / subwords.OWN[0]).write_text("x")
     with pytest.raises(subwords.SegmentationError, match=r"sentencepiece\.model: is not a SentencePiece model"):
-        use(tmp_path)
+        subwords.opened(tmp_path)
 
 
 def test_a_line_of_invisible_characters_does_not_end_a_document(tmp_path):

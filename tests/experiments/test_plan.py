@@ -56,22 +56,6 @@ def test_a_record_tells_what_runs_take(write, monkeypatch):
     assert plan.cost(recipe).hours == 0
 
 
-@pytest.mark.parametrize(
-    ("flags", "count"),
-    [
-        ({"keep-last-epochs": 5}, 7),
-        ({"keep-last-epochs": 5, "keep-best-checkpoints": 3}, 10),
-        ({"keep-last-epochs": 5, "save-interval-updates": 10, "keep-interval-updates": 4}, 11),
-        ({"no-epoch-checkpoints": True}, 2),
-        ({"keep-last-epochs": None}, 0),
-        ({"keep-best-checkpoints": 3}, 0),
-        ({"keep-last-epochs": 5, "save-interval-updates": 10}, 0),
-    ],
-)
-def test_checkpoints_are_counted_by_kind(flags, count):
-    assert plan._kept(flags) == count
-
-
 def test_a_recipe_shows_the_plan_of_all_its_seeds(write, capsys):
     assert cli.main(["recipe", "show", "ode/wmt14-en-de/rk2"]) == 0
     seeds = len(recipes.load("ode/wmt14-en-de/rk2").seeds) or 1

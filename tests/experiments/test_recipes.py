@@ -19,7 +19,6 @@ from ode_transformer.experiments.recipes import RecipeError
 from ode_transformer.experiments.runs import command_lines, runner, training
 from ode_transformer.experiments.runs.show import _wrapped
 from ode_transformer.experiments.runs.training import Place
-from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
 from tests.helpers import ROOT, dictionary, model, own_quickstart, parse, refused, without_hydra
 
@@ -537,20 +536,6 @@ def test_the_batch_is_shown_as_it_is_on_the_papers_gpus(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "8 batches of up to 4,096 tokens; on 4 GPUs each takes 2, in fp16" in shown and "# seeds: 1, 2, 3" in shown
     assert "--fp16" in shown and "--distributed-world-size 4 --update-freq 2" in shown
-
-
-@pytest.mark.parametrize("name", recipes.SECTIONS)
-def test_a_task_says_its_steps(tmp_path, name):
-    task, section, tree = TASKS[name], recipes.SECTIONS[name], sound() | {"task": name}
-    if section == "validate":
-        tree["validate"] = {"subsets": tree.pop("generate")["subsets"], "flags": {"batch-size": 9}}
-        tree["data"] = {"prepare": "true", "directory": "d"}
-    recipe = load(tmp_path, tree)
-    steps = [step.name for step in runner.steps(recipe, Place(cpu=True))]
-    assert steps == ["prepare", "train", "average", section, "score", "record"]
-    (train,), (evaluation,) = (commands(recipe, step, cpu=True) for step in ("train", section))
-    assert shlex.join(task.flags(recipe)) in shlex.join(train) and "--cpu" in train and "--cpu" in evaluation
-    assert TASKS.keys() == recipes.SECTIONS.keys()
 
 
 # Files with rows
