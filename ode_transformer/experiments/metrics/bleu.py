@@ -1,4 +1,4 @@
-"""What sacreBLEU computes: chrF2 (Popović 2015), TER (Snover et al. 2006), of which less is better, and BLEU (Papineni
+"""Metrics of sacreBLEU: chrF2 (Popović 2015), TER (Snover et al. 2006), of which less is better, and BLEU (Papineni
 et al. 2002) of four kinds, which cannot be compared with each other.
 
 - ``tokenised``, as in most papers: BLEU of the tokens as they are, equal to Moses' ``multi-bleu.perl``.

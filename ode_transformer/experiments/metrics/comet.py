@@ -54,7 +54,7 @@ def statistics(outputs: Sequence[str], examples: Examples) -> list[tuple[float, 
 
 
 def signature(outputs: Sequence[str], examples: Examples) -> str:
-    """What the score has to be quoted with: the package's version, and the model."""
+    """Return the signature of the score: the package's version, and the model."""
     import importlib.metadata
 
     path = model_path()

@@ -29,7 +29,7 @@ def installed() -> bool:
 
 
 def signature() -> str:
-    """What the score has to be quoted with.
+    """Return the signature of the score.
 
     Raises:
         OdeTransformerError: ERRANT or its model is not installed.
@@ -103,7 +103,7 @@ def of_sums(sums: "np.ndarray") -> float:
 def _compare(
     sources: Sequence[str], corrections: Sequence[str], gold: str, edits: str | Path | None, *flags: str
 ) -> str:
-    """What ``errant_compare`` prints."""
+    """Return what ``errant_compare`` prints."""
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: str(Path(folder) / name) for name in ("source", "corrections", "edits.m2", "gold.m2")}
         for name, lines in (("source", sources), ("corrections", corrections)):

@@ -78,7 +78,7 @@ class Metric:
 
     @property
     def needed(self) -> str:
-        """What it needs, for messages."""
+        """The examples that it needs, for messages."""
         return " and ".join(self.needs).replace("|", " or ")
 
     def compute(self, outputs: Sequence[str], examples: Examples) -> dict[str, Any]:

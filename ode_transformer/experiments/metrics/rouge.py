@@ -64,7 +64,7 @@ def each(summaries: Sequence[str], references: Sequence[str]) -> "np.ndarray":
 
 
 def signature() -> str:
-    """What the scores have to be quoted with."""
+    """Return the signature of the scores."""
     version = importlib.metadata.version("rouge-score")
     ends = f"Lsum's sentences end at tabs, else at {' '.join(ENDS)}"
     return f"rouge-score {version}, F1, mean over summaries, Porter stemmer, {ends}"

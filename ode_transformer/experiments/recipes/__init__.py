@@ -138,7 +138,7 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
 
 
 def _wrong(recipe: Recipe) -> Iterator[str]:
-    """What is wrong with a recipe. Only the first may be asked for: later checks rely on what earlier ones let pass."""
+    """Yield what is wrong with a recipe. Ask only for the first: later checks rely on what earlier ones let pass."""
     train, score, search, average = recipe.train, recipe.score, recipe.search, recipe.average.wanted
 
     def others(option: str, values: Iterable[Any], valid: Collection[Any]) -> Iterator[str]:

@@ -22,7 +22,7 @@ def groups() -> list[str]:
 
 
 def group(name: str) -> dict[str, Any]:
-    """What a file of recipes holds, with what it extends: one of ``groups``, or ``FILE.yaml``."""
+    """Return what a file of recipes holds, with what it extends: one of ``groups``, or ``FILE.yaml``."""
     return read(Path(name).resolve() if name.endswith(".yaml") else CONFIGS / f"{name}.yaml")
 
 
@@ -99,7 +99,7 @@ def find(name: str) -> tuple[Path, str, str]:
 
 
 def added_to(name: str) -> str:
-    """What a row of a file elsewhere has from the row of that name in a file that this one extends; empty if nothing.
+    """Return what a row of a user's file inherits from the row of that name in a file that it extends, or nothing.
 
     Args:
         name: of the recipe, as ``load`` takes it.

@@ -35,7 +35,7 @@ class RecipeError(OdeTransformerError):
 
 @dataclass(frozen=True)
 class Data:
-    """Where the binarized data are and what makes them."""
+    """The folder of binarized data, and the command that makes them."""
 
     prepare: str  # the command, from the top of the repository
     directory: str
@@ -67,7 +67,7 @@ class Train:
 
 @dataclass(frozen=True)
 class Average:
-    """Which checkpoints are averaged; exactly one of the first three."""
+    """The checkpoints to average; exactly one of the first three."""
 
     last_epochs: Optional[int] = None
     last_updates: Optional[int] = None
@@ -166,7 +166,7 @@ class Recipe:
 
     @property
     def subsets(self) -> dict[str, str]:
-        """What is evaluated: the test set that each subset of the data is."""
+        """The evaluated subsets: the test set that each subset of the data is."""
         return (self.generate or self.validate).subsets
 
     @property

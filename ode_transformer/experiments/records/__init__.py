@@ -85,7 +85,7 @@ class RecordError(OdeTransformerError):
 
 
 def read_run(run_dir: str | Path) -> Optional[dict[str, Any]]:
-    """What ``run.json`` says, or None where no training began.
+    """Return what ``run.json`` says, or None where no training began.
 
     Raises:
         RunError: it cannot be read.
@@ -190,7 +190,7 @@ def _named(scores: dict[str, Any]) -> dict[str, Any]:
 
 
 def _odd_classes(test_set: str, scores: dict[str, Any]) -> str:
-    """What is wrong with a classifier's matrix, whose rows and columns are its classes."""
+    """Return what is wrong with a classifier's matrix, whose rows and columns are its classes."""
     accuracy = scores.get("accuracy") or {}
     if not _CLASSES.keys() & accuracy.keys():
         return ""

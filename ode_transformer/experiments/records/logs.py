@@ -23,7 +23,7 @@ class LogError(OdeTransformerError):
 
 
 def processes(text: str) -> list[str]:
-    """What each process of a training wrote to its log: the first and, after interruptions, those that resumed it."""
+    """The log of each process of a training: the first and, after interruptions, those that resumed it."""
     beginning = rf"(?={TIME} \| INFO \| fairseq_cli\.train \| \{{)"  # its configuration
     return re.split(beginning, text)[1:] or [text]
 
@@ -85,7 +85,7 @@ def read_log(path: Path) -> dict[str, Any]:
 
 
 def divergence(path: Path) -> str:
-    """What a log says of a training that ended because it diverged: the update and the last numbers; else empty.
+    """Return what a log says of a training that ended because it diverged: the update and the last numbers; else empty.
 
     The update and the learning rate are those of ``crash.pt``, which fairseq leaves beside it, if it can be read.
     """

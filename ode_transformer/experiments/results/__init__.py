@@ -1,1 +1,1 @@
-"""What records say together: tables, tests of significance, the report, and pictures."""
+"""Results of several records: tables, tests of significance, the report, and pictures."""

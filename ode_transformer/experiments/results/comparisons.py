@@ -71,17 +71,17 @@ class Compared:
 
     @property
     def key(self) -> tuple:
-        """What identifies the test."""
+        """The key that identifies the test."""
         return self.baseline, self.seed, self.system, self.precisions[1], self.test_set, self.metric
 
     @property
     def kind_of_p(self) -> str:
-        """What the p-value is."""
+        """A description of the p-value."""
         return "twice sacreBLEU's p, which is about half of the two-sided one" if self.doubled else "two-sided p"
 
     @property
     def how(self) -> str:
-        """What the p-value is, and by which test."""
+        """A description of the p-value and its test."""
         return f"{self.kind_of_p}, by {TESTS[self.test]} of {METRICS[self.metric].label}"
 
     def differs(self) -> bool:

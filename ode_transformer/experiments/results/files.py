@@ -68,7 +68,7 @@ def _record(path: Path) -> Optional[dict]:
 
 
 def variant(record: dict[str, Any]) -> tuple[str, ...]:
-    """What tells runs of one recipe and seed apart: the precision and the flags that the user added to the recipe's."""
+    """Return what distinguishes runs of one recipe and seed: the precision and the flags that the user added."""
     return (record["precision"], *record["flags"], *([f"in {record['file']}"] if "file" in record else []))
 
 

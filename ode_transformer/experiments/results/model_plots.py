@@ -26,7 +26,7 @@ from .pictures import pyplot_for, save, style
 
 @torch.no_grad()
 def position_vectors(model: nn.Module, length: int) -> dict[str, Tensor]:
-    """What a model tells its layers of positions 0 to ``length`` - 1, by name: (N, C) each.
+    """Return what a model tells its layers of positions 0 to ``length`` - 1, by name: (N, C) each.
 
     ``encoder.input`` is what is added to embeddings; ``encoder.0.self_attn.q`` the moving bias of a projection;
     ``encoder.1.input`` what is added to a further block's input.

@@ -1,4 +1,4 @@
-"""What pictures have in common: formats, colors, marks, curves."""
+"""Common parts of pictures: formats, colors, marks, curves."""
 
 import io
 import logging

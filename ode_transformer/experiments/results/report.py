@@ -81,7 +81,7 @@ class Translated(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What it is called on the page."""
+        """Its name on the page."""
         return _label(self.recipe, self.variant, self.seed)
 
     def system(self) -> significance.System:
@@ -157,7 +157,7 @@ def _count(n: int, what: str) -> str:
 
 
 def _label(recipe: str, variant: tuple[str, ...], *seeds: int) -> str:
-    """What a run is called on the page."""
+    """Return the name of a run on the page."""
     label = variant_label(recipe.rpartition("/")[2], variant)
     return f"{label}, seed {', '.join(map(str, seeds))}" if seeds else label
 
@@ -338,7 +338,7 @@ def marked(words: list[str], reference: list[str]) -> list[tuple[str, bool]]:
 
 
 def _run(record: dict[str, Any]) -> Table:
-    """What was run, where, with which versions and by which commands."""
+    """Return the table of a run: description, hardware, versions and command."""
     training = record["training"]
     places = [_machine(place["hardware"]) for place in training.get("trained_on") or [record]]
     rows = [

@@ -25,7 +25,7 @@ from . import comparisons
 TRANSLATIONS_BY = "sacrebleu"  # the metric of comparisons that do not say theirs
 
 Outputs = tuple[Sequence[str], Examples]
-"""What a system made of a test set, and the examples that it is of."""
+"""The outputs of a system on a test set, and their examples."""
 
 
 class System(NamedTuple):
@@ -94,7 +94,7 @@ class System(NamedTuple):
         return run["precision"]
 
     def scores(self, test_set: str) -> Mapping[str, Any]:
-        """What the run or its record says of a test set; empty if that is nothing."""
+        """Return what the run or its record says of a test set; empty if that is nothing."""
         if self.record:
             return records.read_record(self.record)["scores"].get(test_set, {})
         path = self.folder / "scores" / f"{self.subset(test_set)}.json"
@@ -316,7 +316,7 @@ def tested(
 
 
 def _right(examples: Examples) -> tuple:
-    """What must be equal for systems that are compared."""
+    """Return what must be equal for systems that are compared."""
     return examples.references, examples.labels, examples.questions, examples.edits and read_all(examples.edits)
 
 

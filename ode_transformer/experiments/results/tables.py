@@ -233,7 +233,7 @@ def printable(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 
 def baseline(group: str, folder: Path = RESULTS, compared: Optional[Sequence[Compared]] = None) -> str:
-    """What the stars of a group's tables are about; empty if nothing was compared."""
+    """Return what the stars of a group's tables are about; empty if nothing was compared."""
     compared = comparisons.read(folder) if compared is None else compared
     its = of_group(group, folder, compared)
     if not its:

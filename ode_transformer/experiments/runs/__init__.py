@@ -1,4 +1,4 @@
-"""What a run is: ``run.json`` in its folder, written when its training begins.
+"""The description of a run, ``run.json`` in its folder, written when its training begins.
 
 It holds the recipe, seed, precision and devices, the command without the words that say where it runs, the model as
 fairseq resolved it, the checkpoint that training starts from, hashes of the dictionaries, and under ``places`` the
@@ -74,7 +74,7 @@ def describe(
     start: Optional[str],
     flags: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """What ``run.json`` is to say of a training that begins.
+    """Return what ``run.json`` is to say of a training that begins.
 
     Args:
         recipe: what is trained.

@@ -1,4 +1,4 @@
-"""What a run does to checkpoints: average them, check them, and turn a Transformer's into one to start from.
+"""Checkpoints in runs: average them, check them, and turn a Transformer's into one to start from.
 
 torch and fairseq are imported by the functions that need them.
 """

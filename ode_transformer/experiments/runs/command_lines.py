@@ -46,7 +46,7 @@ def check(steps: Iterable[Step]) -> None:
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
-    """What a program of fairseq reads from its command line, to be called from the top of the repository.
+    """Return what a program of fairseq reads from its command line, to be called from the top of the repository.
 
     Raises:
         FlagError: it refuses its flags.
@@ -80,7 +80,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def configuration(words: Sequence[str]) -> "DictConfig":
-    """What fairseq makes of the flags of ``fairseq-train``, to be called from the top of the repository.
+    """Return what fairseq makes of the flags of ``fairseq-train``, to be called from the top of the repository.
 
     Raises:
         FlagError: it refuses them.
@@ -95,7 +95,7 @@ def configuration(words: Sequence[str]) -> "DictConfig":
 
 
 def differing(theirs: Sequence[str], ours: Sequence[str]) -> str:
-    """Which flags of another run's command differ from ours, as the end of a sentence; empty if none do."""
+    """Return which flags of another run's command differ from ours, as the end of a sentence; empty if none do."""
 
     def values(words: Sequence[str]) -> dict[str, str]:
         """The value of each flag; that of an empty one are the words before the flags."""

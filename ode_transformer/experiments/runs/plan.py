@@ -1,4 +1,4 @@
-"""What runs will take, by records of the same recipes: updates, disk space, and hours on hardware like this."""
+"""The cost of runs, by records of the same recipes: updates, disk space, and hours on hardware like this."""
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ AVERAGED = 4  # likewise of an average, which has weights alone
 
 
 class Cost(NamedTuple):
-    """What a run takes; 0 stands for what no record tells."""
+    """The cost of a run; 0 stands for what no record tells."""
 
     updates: int
     gib: float

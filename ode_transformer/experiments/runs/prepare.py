@@ -137,7 +137,7 @@ class OwnText:
         check_language(self.langs[1])  # before hours of training
 
     def _wrong(self) -> Iterator[str]:
-        """What is wrong with the options."""
+        """Yield what is wrong with the options."""
         unknown = [lang for lang in self.langs if not self.plain and lang not in languages()]
         unspaced = [lang for lang in self.langs if not self.plain and is_unspaced(lang)]
         if {",", ":"} & set(str(self.out)):

@@ -224,7 +224,7 @@ class Run:
         return stamp is not None and there and all(stamp.get(k) == v for k, v in self._identity(step).items())
 
     def _identity(self, step: Step) -> dict[str, Any]:
-        """What a step does: its command, without the name of the folder, and hashes of the test set that it reads."""
+        """Return a step's command, without the name of the folder, and the hashes of the test set that it reads."""
         identity: dict[str, Any] = {"command": [word.replace(self.run_dir, "RUN") for word in step.command]}
         if step.part in self.recipe.subsets:
             data = recipes.ROOT / self.recipe.data.directory

@@ -78,7 +78,7 @@ def _wrapped(line: str) -> str:
 
 
 def _about(recipe: recipes.Recipe, place: Place) -> Iterator[str]:
-    """What a recipe is: the paper's numbers and hardware, the size of an update, what we chose, and what runs take."""
+    """Yield a recipe's description: the paper's numbers and hardware, the size of an update, our choices, the cost."""
     yield f"{recipe.name}: {recipe.description}"
     if recipe.scale == "small":
         yield "A rehearsal on little text, of the same architecture and depth but narrow: no result of the paper."

@@ -32,7 +32,7 @@ BEFORE_FLAGS |= {name: f"--{name}, before the --" for name in recipes.PRECISIONS
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run trains, in which precision, and with which additional flags."""
+    """The place of a training, its precision and additional flags."""
 
     devices: int = 1
     precision: str = "fp32"

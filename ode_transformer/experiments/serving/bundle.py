@@ -153,7 +153,7 @@ HUB_METRICS = {"tokenised": "bleu", "sacrebleu": "sacrebleu", "chrf": "chrf"}
 
 
 def _front_matter(title: str, langs: Sequence[str], record: Optional[dict[str, Any]], license: Optional[str]) -> str:
-    """What the Hugging Face Hub reads of a card, as YAML."""
+    """Return the metadata of a card for the Hugging Face Hub, as YAML."""
     about = {
         "language": list(langs),
         "license": license,

@@ -1,4 +1,4 @@
-"""Where the parts of a model are: of a run, a checkpoint or a bundle.
+"""Finding the parts of a model: of a run, a checkpoint or a bundle.
 
 Imports torch where a checkpoint or a bundle needs it.
 """
@@ -17,7 +17,7 @@ from .export import is_exported
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the parts of a model are.
+    """The places of a model's parts.
 
     Args:
         model: the checkpoint, or the folder of the bundle.

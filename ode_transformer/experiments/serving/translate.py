@@ -77,7 +77,7 @@ class Line(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return f"{'standard input' if self.file == STANDARD_INPUT else self.file}, line {self.number}"
 
 

@@ -1,4 +1,4 @@
-"""What a classification task yields to a rule by one symbol, or to a linear model.
+"""Baselines of classification tasks: a rule by one symbol, or a linear model.
 
 A model that is no better has not learned more of the task than these do:
 

@@ -21,7 +21,7 @@ from .task import Recipe, by_predictions, write_predictions
 
 
 class Split(NamedTuple):
-    """Where a split of a task is.
+    """The place of a split of a task.
 
     Args:
         inputs: the columns of the sentences, from 0.
@@ -40,7 +40,7 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class GlueTask:
-    """Where a task's text is.
+    """The place of a task's text.
 
     Args:
         folder: of the published archive.

@@ -21,7 +21,7 @@ SentencePair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Reading:
-    """What of a sentence the model reads: sentences that it reads alike have equal keys.
+    """The part of a sentence that the model reads: sentences that it reads alike have equal keys.
 
     Args:
         langs: of the two sides.

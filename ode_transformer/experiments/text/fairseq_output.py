@@ -1,4 +1,4 @@
-"""What fairseq's commands print, as far as scores and records read it."""
+"""The output of fairseq's commands, as far as scores and records read it."""
 
 import contextlib
 import itertools
@@ -26,7 +26,7 @@ def entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 class Generated(NamedTuple):
-    """What an output of fairseq-generate holds, in the order of the test set; None for what it does not hold."""
+    """The content of an output of fairseq-generate, in the order of the test set; None for what it does not hold."""
 
     hypotheses: list[str]
     references: list[str] | None

@@ -13,7 +13,7 @@ NO_CORRECTION = ("noop", "UNK", "Um")
 
 
 class Edit(NamedTuple):
-    """What an annotator put in place of some tokens.
+    """An annotator's replacement of some tokens.
 
     Args:
         start, end: the first of these tokens, and the one behind the last; both -1 for the edit "no error".

@@ -1,4 +1,4 @@
-"""What describes prepared text and binarized data: their settings, and the manifest."""
+"""Descriptions of prepared text and binarized data: their settings, and the manifest."""
 
 import platform
 import re

@@ -1,4 +1,4 @@
-"""Which pairs of sentences a text has: joining corpora, cleaning, and dividing them into splits."""
+"""The pairs of sentences of a text: joining corpora, cleaning, and dividing them into splits."""
 
 import bisect
 import re
@@ -35,7 +35,7 @@ class Limits:
     ratio: float | None = None
 
     def fault(self, pair: tuple[str, str]) -> str | None:
-        """What is wrong with a pair, as the end of a sentence that begins with "pairs", or None."""
+        """Return what is wrong with a pair, as the end of a sentence that begins with "pairs", or None."""
         longer, shorter = sorted((len(side.split()) for side in pair), reverse=True)
         if not shorter:
             return "with an empty side"

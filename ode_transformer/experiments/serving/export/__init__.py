@@ -123,7 +123,7 @@ def is_exported(folder: str | Path) -> bool:
 
 
 def describe(folder: str | Path) -> dict[str, Any]:
-    """What ``export.json`` in an exported folder says.
+    """Return what ``export.json`` in an exported folder says.
 
     Raises:
         ExportError: it is no such folder.

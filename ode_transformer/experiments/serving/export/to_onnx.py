@@ -109,7 +109,7 @@ class Caches:
 
 
 class Graph(nn.Module):
-    """What is computed in a graph, and the arguments of PyTorch's exporter for it.
+    """The function that a graph computes, and the arguments of PyTorch's exporter for it.
 
     Args:
         model: whose weights it has.
