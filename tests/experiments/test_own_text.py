@@ -302,7 +302,7 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     )
     with raw.with_suffix(".de").open("a") as file:
         file.write("Noch ein Satz.\n")
-    assert "made with other settings (--train de: another file than then); take" in refused(capsys, *words)
+    assert "made with other settings (--train de: another file than then);" in refused(capsys, *words)
     said = refused(capsys, *words, "--size", 60, "--valid", raw)
     assert "(--size: 50 then, 60 now; --valid: not given then, my now; --train de: another file than then);" in said
     for path in raw.parent.iterdir():
