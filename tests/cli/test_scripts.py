@@ -337,6 +337,8 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
     assert run(three, "--run-dir", tmp_path / "run", "--cpu", "--until", "average") == 1
     assert "average.last_epochs 3: training would leave 2" in capsys.readouterr().err
     assert "fairseq-train" not in names(programs)
+    assert run(three, "--run-dir", tmp_path / "run", "--cpu", "--until", "train") == 0
+    assert "warning: average.last_epochs 3: training would leave 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -348,7 +350,11 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
         ({"last_epochs": 3, "fewer": True}, {}, ""),
         ({"last_updates": 1}, {}, "0 of these checkpoints, by --save-interval-updates"),
         ({"last_updates": 2}, {"save_interval_updates": 1, "keep_interval_updates": 1}, "by --keep-interval-updates"),
+        ({"last_updates": 3}, {"save_interval_updates": 4, "max_update": 11}, "2 of these .*, by --max-update"),
         ({"best": 2}, {}, "0 of these checkpoints, by --keep-best-checkpoints"),
+        ({"best": 3}, {"keep_best_checkpoints": 3}, "2 of these checkpoints, by --max-epoch"),
+        ({"best": 3}, {"keep_best_checkpoints": 3, "save_interval_updates": 1}, ""),
+        ({"best": 1}, {"validate_interval": 3}, "0 of these checkpoints, by --max-epoch"),
         ({"best": 1}, {"disable_validation": True}, "by --disable-validation"),
         ({"best": 1}, {"no_save": True}, "by --no-save"),
         ({"best": 1}, {}, ""),

@@ -96,7 +96,7 @@ GROUPS = {
             "check that checkpoints are intact, of a known architecture, and match the dictionaries of a data folder",
         ),
         "classify": _of_tasks("classify", "predict the class of each example of a test set"),
-        "baseline": _of_tasks("baseline", "classify a test set by a trivial rule, to compare models with"),
+        "baseline": _of_tasks("baseline", "classify a test set by its first symbols, or by a linear model of them"),
         "choose": _of_tasks("choose", "answer the multiple-choice questions of a test set, such as RACE's"),
         "corpus": Command(".text.command", "write the generated German-English corpus", "add_corpus_arguments"),
         "listops": _of_tasks("listops", "write generated ListOps expressions"),

@@ -312,8 +312,12 @@ class Run:
             return
         if writes:
             if not begun:
-                if "average" in self.chosen:
+                try:
                     self.check_average(config)
+                except RunError as error:
+                    if "average" in self.chosen:
+                        raise
+                    processes.say(f"warning: {error}")  # a later call averages, as under Slurm
                 (self.folder / "train.log").unlink(missing_ok=True)  # of nothing that is left
                 start, more = next(iter(step.inputs[1:]), None), training.split(self.place.flags)[1]
                 run = runs.describe(self.recipe, step.command, config, start, more)
@@ -329,22 +333,29 @@ class Run:
         """
         ((kind, count),) = self.recipe.average.wanted
         needed = 1 if self.recipe.average.fewer else count
-        its, epochs = config.checkpoint, config.optimization.max_epoch or math.inf
+        its, end, validated = config.checkpoint, config.optimization, config.dataset.validate_interval
+
+        def within(last: int, interval: int) -> float:
+            return last // interval if last > 0 and interval > 0 else math.inf
+
+        # Checkpoints within epochs are validated, and so is that of the last update.
+        best = within(end.max_epoch, math.lcm(its.save_interval, validated)) + (end.max_update > 0)
         kept = its.keep_interval_updates if its.keep_interval_updates_pattern == -1 else 0
         limits = {
             "last_epochs": {
                 "--no-epoch-checkpoints": 0 if its.no_epoch_checkpoints else math.inf,
                 "--keep-last-epochs": its.keep_last_epochs if its.keep_last_epochs > 0 else math.inf,
-                "--max-epoch": epochs // its.save_interval,
+                "--max-epoch": within(end.max_epoch, its.save_interval),
             },
             "last_updates": {
                 "--save-interval-updates": math.inf if its.save_interval_updates > 0 else 0,
                 "--keep-interval-updates": kept if kept > 0 else math.inf,
+                "--max-update": within(end.max_update, its.save_interval_updates),
             },
             "best": {  # of which one is checkpoint_best.pt
                 "--disable-validation": 0 if config.dataset.disable_validation else math.inf,
                 "--keep-best-checkpoints": max(its.keep_best_checkpoints, 0) if count > 1 else math.inf,
-                "--max-epoch": epochs // config.dataset.validate_interval if count > 1 else math.inf,
+                "--max-epoch": math.inf if its.save_interval_updates > 0 else best,
             },
         }[kind] | {"--no-save": 0 if its.no_save else math.inf}
         for flag, most in limits.items():
