@@ -40,6 +40,7 @@ def test_bytes_do_not_depend_on_the_hash_seed(tmp_path):
     arguments = ["-m", "ode_transformer", "corpus", str(tmp_path), "--train", "600", "--valid", "4", "--test", "4"]
     subprocess.run([sys.executable, *arguments], check=True, env={**os.environ, "PYTHONHASHSEED": "1"})
     splits = corpus.generate_sentences(train=600, valid=4, test=4)
+    assert splits != corpus.generate_sentences(2, train=600, valid=4, test=4), "the seed decides"
     for name, split in splits.items():
         for side, language in enumerate(("de", "en")):
             expected = "".join(f"{sentence[side]}\n" for sentence in split).encode()

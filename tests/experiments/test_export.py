@@ -346,7 +346,7 @@ def test_a_checkpoint_is_exported(tmp_path, saved, capsys, ctranslate2):
     assert open_exported(out, threads=1).translate([["w5", "w6"]], Search(2))[0][0][0]
     before = sorted(out.iterdir())
     assert cli.main(["export", str(saved), "--format", "ctranslate2", "-o", str(out)]) == 1
-    assert "exists already" in capsys.readouterr().err and sorted(out.iterdir()) == before
+    assert "already exists" in capsys.readouterr().err and sorted(out.iterdir()) == before
 
 
 def test_what_is_another_model_leaves_nothing(tmp_path, saved, monkeypatch, ctranslate2):

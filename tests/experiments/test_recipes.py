@@ -53,7 +53,7 @@ def test_a_recipe_is_what_fairseq_understands(name, monkeypatch):
             assert args.arch == recipe.train.arch
         elif step.name == "generate":
             assert (args.beam, args.lenpen) == (recipe.generate.beam, recipe.generate.lenpen)
-            assert args.gen_subset == step.part
+            assert args.gen_subset == step.part and args.required_batch_size_multiple == 1
         else:
             assert args.valid_subset == step.part and (args.max_tokens or args.batch_size)
     assert (ROOT / steps[0].command[0]).is_file()

@@ -130,6 +130,10 @@ def test_training_goes_on_after_a_validation_with_as_many_threads_as_cores_are_f
         for name, value in processors.LOOK_AGAIN.items():
             monkeypatch.setenv(name, value)
         found.train()
+        with monkeypatch.context() as patch:  # each of several processes keeps its threads
+            patch.setattr(torch.distributed, "is_initialized", lambda: True)
+            found.eval()
+            found.train()
         assert torch.get_num_threads() == 2 and not looks
         with caplog.at_level("INFO"):
             for _ in range(2):

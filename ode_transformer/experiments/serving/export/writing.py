@@ -89,7 +89,7 @@ def write(
     """
     output, writer = Path(output), load_module("to", format)
     if os.path.lexists(output):
-        raise ExportError(f"-o {output}: exists already; an export takes a new folder")
+        raise ExportError(f"-o {output}: already exists; an export takes a new folder")
     if (reach := min(model.finite.values())) < 2:
         raise ExportError(
             f"{model.name}: its position biases are too large for attention from position {reach} on, so that it can "
