@@ -48,7 +48,8 @@ def load(folder: str | Path) -> None:
 
     _folders.append(path)
     try:
-        utils.import_user_module(argparse.Namespace(user_dir=str(path)))
+        with contextlib.redirect_stdout(sys.stderr):  # a command's output is not a plugin's
+            utils.import_user_module(argparse.Namespace(user_dir=str(path)))
     except BaseException as error:
         _folders.remove(path)  # so that it is loaded again when the user has mended it
         utils.import_user_module.memo.discard(str(path))
@@ -95,7 +96,8 @@ def load_installed() -> None:
         package = point.dist.name if point.dist else point.module
         _installed[point.module] = package
         try:
-            point.load()
+            with contextlib.redirect_stdout(sys.stderr):
+                point.load()
         except (ImportError, ValueError) as error:
             raise PluginError(f"plugin {point.name} of the package {package}: cannot be loaded: {error}") from error
 

@@ -459,6 +459,22 @@ def test_data_that_changed_since_is_refused(recipe, programs, tmp_path, capsys):
     (data / "manifest.json").unlink()
     assert run(*words) == 1
     assert "was trained with other dictionaries than" in capsys.readouterr().err
+    (data / "dict.en.txt").write_text("".join(lines))
+    (tmp_path / "run" / "steps.json").unlink()  # as if it had been stopped
+    numbers = np.memmap(next(data.glob("train.*.bin")), np.uint16, "r+")
+    numbers[0] = 5 if numbers[0] == 4 else 4
+    numbers.flush()
+    assert run(*words) == 1
+    assert "was trained with other training text than" in capsys.readouterr().err
+
+
+def test_a_record_is_of_the_data_that_the_run_was_trained_with(finished, recipe, tmp_path, capsys):
+    folder = shutil.copytree(finished, tmp_path / "run")
+    held = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**held, "dictionaries": {"dict.en.txt": "0"}}))
+    words = ["record", str(recipe), "--run-dir", str(folder), "--output", str(tmp_path / "record.json")]
+    assert cli.main(words) == 1 and "was trained with other dictionaries" in capsys.readouterr().err
+    assert not (tmp_path / "record.json").exists()
 
 
 def test_a_training_elsewhere_is_gone_on_from(recipe, programs, tmp_path, capsys):

@@ -16,7 +16,7 @@ from ode_transformer.experiments import cli, recipes, records
 from ode_transformer.experiments.metrics import scoring
 from ode_transformer.experiments.records import KEYS, decoding
 from ode_transformer.experiments.results import comparisons, significance, tables
-from ode_transformer.experiments.results.files import read_records
+from ode_transformer.experiments.results.files import different_flags, read_records
 from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.files import sha256, write_json, write_text
@@ -47,6 +47,14 @@ def again(folder, name, other, **changes):
     path = folder / other
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(json.loads((folder / "multi30k-short" / f"{name}.json").read_text()) | changes))
+
+
+def test_seeds_of_a_recipe_that_was_changed_between_them_are_told():
+    def record(lr, seed, **more):
+        return {"command": f"fairseq-train data --lr {lr} --seed {seed} --adam-betas '(0.9, 0.98)' --fp16", **more}
+
+    assert different_flags([record(0.1, 1), record(0.1, 2)]) == []
+    assert different_flags([record(0.1, 1), record(0.2, 2)]) == ["--lr 0.1 / 0.2"]
 
 
 def test_measured_numbers_are_means_over_seeds(folder):

@@ -112,6 +112,14 @@ def test_what_is_no_plugin_is_named(tmp_path, capsys, name, code, message):
     assert f"--user-dir {tmp_path}/{name}: {message}" in refused(capsys, "--user-dir", tmp_path / name, "path")
 
 
+def test_what_a_plugin_prints_is_no_output_of_a_command(tmp_path, capsys):
+    (tmp_path / "loud_plugin").mkdir()
+    (tmp_path / "loud_plugin" / "__init__.py").write_text("print('loud')\n")
+    assert cli.main(["recipe", "list", "quickstart/macaron-tiny", "--user-dir", str(tmp_path / "loud_plugin")]) == 0
+    said = capsys.readouterr()
+    assert "loud" in said.err and said.out.startswith("quickstart/macaron-tiny")
+
+
 def test_a_plugin_that_was_mended_is_loaded_and_under_a_second_name_not_again(tmp_path):
     folder, other = write_package(tmp_path / "mended", "import no_such_module\n"), tmp_path / "other_name"
     with pytest.raises(plugins.PluginError, match="cannot be loaded"):

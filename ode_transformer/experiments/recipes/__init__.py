@@ -49,6 +49,7 @@ from .schema import (  # noqa: F401
 
 LONGEST_CHAIN = 8  # of recipes that start from each other
 MOST_BATCHES = 100_000  # of an update
+SEEDS = 2**31  # fairseq adds the number of the epoch to a seed, and NumPy takes seeds below 2^32
 OWN_FLAGS = {
     "update-freq": "train.batches and --devices",
     "distributed-world-size": "--devices",
@@ -184,9 +185,12 @@ def _wrong(recipe: Recipe) -> Iterator[str]:
     for flag, instead in OWN_FLAGS.items():
         if flag in train.flags:
             yield f"train.flags.{flag}: is set by {instead}"
-    for flag in ("batch-size", "max-tokens", "max-update"):
+    for flag in ("batch-size", "max-tokens", "max-update", "seed"):
         if type(value := train.flags.get(flag)) not in (int, type(None)):
             yield f"train.flags.{flag} {value!r}: must be a whole number, without quotation marks"
+    for seed in (recipe.trained_seed, *recipe.seeds):
+        if not 0 <= seed < SEEDS:
+            yield f"seed {seed}: must be 0 or more and less than 2^31"
     if recipe.devices is not None and recipe.scale == "full":
         yield from others("devices", [recipe.devices], divisors(recipe))
     if len(average) != 1 or average[0][1] < 1:

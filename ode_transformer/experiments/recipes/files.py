@@ -33,7 +33,7 @@ def names(files: Sequence[str] = ()) -> list[str]:
     Raises:
         RecipeError: a file cannot be read.
     """
-    found = {name: group(name).get("rows", [""]) for name in files or groups()}
+    found = {name: [""] if ".yaml/" in name else group(name).get("rows", [""]) for name in files or groups()}
     return [f"{name}/{row}" if row else name for name, rows in found.items() for row in rows]
 
 

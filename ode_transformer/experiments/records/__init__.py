@@ -23,13 +23,14 @@ _RUN = {
     "start": (None, {"file": str, "sha256": str}),
     "generate": (None, dict),
     "dictionaries": (None, {str: str}),
+    "training_text": (..., {str: str}),
     "parameters": (None, {"all": count, "trained": count}),
     "model": (None, dict),
     "places": (None, [{"where": [str], "hardware": dict, "versions": dict}]),
     "devices": (None, count),
     "plugin": (..., {"name": str, "sha256": str}),
 }
-KEYS = tuple(key for key in _RUN if key != "plugin")  # that every run.json has
+KEYS = tuple(key for key in _RUN if key not in ("plugin", "training_text"))  # that every run.json has
 
 # The form of a record. Records of the first versions lack some keys.
 _ENTRY = {"num_updates": count, str: float}  # of a curve

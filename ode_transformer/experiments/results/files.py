@@ -1,5 +1,6 @@
 """The files of results: records of runs and others below a folder."""
 
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -14,7 +15,8 @@ def json_files(folder: Path, pattern: str = "*.json") -> list[Path]:
     """The files below a folder, those in the fewest folders first. Links to folders are followed, each folder once."""
     found, visited, level = [], {folder.resolve()}, [folder]
     while level:
-        paths = [path for home in level for path in sorted(home.iterdir()) if path.name[0] != "."]
+        within = readable(level, lambda home: sorted(home.iterdir()))
+        paths = [path for _, its in within for path in its if path.name[0] != "."]
         found += [path for path in paths if path.match(pattern) and path.is_file()]
         level = []
         for path in paths:
@@ -70,6 +72,28 @@ def _record(path: Path) -> Optional[dict]:
 def variant(record: dict[str, Any]) -> tuple[str, ...]:
     """Return what distinguishes runs of one recipe and seed: the precision and the flags that the user added."""
     return (record["precision"], *record["flags"], *([f"in {record['file']}"] if "file" in record else []))
+
+
+_PLACE = ("--distributed-world-size", "--finetune-from-model", "--num-workers", "--save-dir", "--seed", "--update-freq")
+_SAME = {"fused_adam": "adam", "chunked_label_smoothed_cross_entropy": "label_smoothed_cross_entropy"}
+
+
+def different_flags(records: Iterable[dict[str, Any]]) -> list[str]:
+    """Return the flags to which the trainings of records give different values, such as ``--lr 0.003 / 0.0001``.
+
+    Flags that say where a training runs are left out, and what computes the same. Of records that stand for the seeds
+    of one system there should be none: its recipe has been changed between them.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        values: dict[str, str] = {}
+        flag = ""  # before the first one are the program and the data
+        for word in shlex.split(record["command"]):
+            flag = word if word.startswith("--") else flag
+            values[flag] = f"{values[flag]} {_SAME.get(word, word)}" if flag in values else ""
+        for flag in values.keys() - {"", *_PLACE}:
+            found.setdefault(flag, {})[values[flag].strip()] = None
+    return [f"{flag} {' / '.join(values)}" for flag, values in sorted(found.items()) if len(values) > 1]
 
 
 def variant_label(label: str, variant: tuple[str, ...]) -> str:

@@ -28,7 +28,7 @@ from ..metrics import METRICS
 from ..records import curve_points, read_record
 from . import comparisons, pictures, significance, tables
 from .comparisons import LEVEL, Compared
-from .files import json_files, read_records, readable, variant, variant_label
+from .files import different_flags, json_files, read_records, readable, variant, variant_label
 
 GENERATED = "<!-- written by ode-transformer report, which writes over it -->"
 CURVES = {
@@ -178,6 +178,7 @@ def _scores(by_recipe: Records) -> Table:
                 if printed or (cell.measured and metric != "transevolve"):  # which is in few tables
                     row.cells[test_set, metric] = cell
             rows.append(row)
+    notes += [f"{row.label}: its runs differ in {', '.join(d)}" for row in rows if (d := different_flags(row.records))]
     rows += tables.source_row(rows)
     notes += [f"{label}: {signature}" for label, signature in tables.signatures(rows)]
     return Table(*tables.printable(rows), "; ".join(notes) + ".")

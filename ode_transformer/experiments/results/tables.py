@@ -7,6 +7,7 @@ are several.
 
 import argparse
 import csv
+import io
 import math
 import statistics
 import sys
@@ -25,7 +26,7 @@ from ..tasks import TASKS
 from ..tasks.task import further_metrics
 from . import comparisons, significance
 from .comparisons import LEVEL, SIGNIFICANCE, Compared
-from .files import read_records, variant, variant_label
+from .files import different_flags, read_records, variant, variant_label
 
 if TYPE_CHECKING:
     from ..runs.runner import Run
@@ -203,6 +204,7 @@ def section(title: str, rows: Sequence[Row], baseline: str = "") -> str:
     cells = [cell for row in rows for cell in row.cells.values()]
     lines = [f"### {title}", "", markdown.table(*printable(rows)), ""]
     lines += [f"{label}: `{signature}`" for label, signature in signatures(rows)]
+    lines += [f"{row.label}: its runs differ in {', '.join(d)}" for row in rows if (d := different_flags(row.records))]
     if baseline and (starred := {METRICS[cell.metric].label for cell in cells if cell.differs()}):
         lines.append(f"\\* {', '.join(starred)} differs from {baseline}")
     if baseline and any(cell.left_out and cell.measured for cell in cells):
@@ -318,7 +320,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer table``; the exit status."""
-    write = csv.writer(sys.stdout, lineterminator="\n")
+    write = csv.writer(sys.stdout or io.StringIO(), lineterminator="\n")  # standard output may be closed
     if args.csv:
         write.writerow(COLUMNS)
     records, compared, measured = read_records(args.results), comparisons.read(args.results), False

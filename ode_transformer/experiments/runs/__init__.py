@@ -17,7 +17,7 @@ from ... import machine, plugins
 from ...errors import OdeTransformerError
 from ...files import sha256, write_json
 from .. import recipes, records
-from ..records import RunError
+from ..records import OtherRunError, RunError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -45,6 +45,34 @@ def dictionaries(data: str | Path) -> dict[str, str]:
     """The SHA-256 of every dictionary of a folder of binarized data, those of its parts included."""
     folder = Path(data)
     return {p.relative_to(folder).as_posix(): sha256(p) for p in sorted(folder.rglob("dict*.txt"))}
+
+
+def training_text(data: str | Path) -> dict[str, str]:
+    """Return the SHA-256 of every file of binarized training text of a folder, those of its parts included."""
+    folder = Path(data)
+    return {p.relative_to(folder).as_posix(): sha256(p) for p in sorted(folder.rglob("train*.bin"))}
+
+
+def check_data(run: dict[str, Any], run_dir: str | Path, data: str | Path, text: bool = True) -> None:
+    """Check that binarized data are those that a run was trained with.
+
+    Args:
+        run: what ``run.json`` says.
+        run_dir: its folder, for the message.
+        data: the folder of the data.
+        text: whether the training text is compared as well, and not the dictionaries alone.
+
+    Raises:
+        OtherRunError: they are others.
+    """
+    compared = {"dictionaries": (run["dictionaries"], dictionaries)}
+    if text:  # which runs of earlier versions do not name
+        compared["training text"] = run.get("training_text"), training_text
+    for what, (then, now) in compared.items():
+        if then is not None and then != now(data):
+            raise OtherRunError(
+                f"{run_dir} was trained with other {what} than {data} holds now; choose another --run-dir"
+            )
 
 
 def model_options(config: "DictConfig") -> dict[str, Any]:
@@ -97,6 +125,7 @@ def describe(
         "flags": list(flags),
         "generate": records.decoding(recipe),  # flags of fairseq-generate, as `ode-transformer translate` takes them
         "dictionaries": dictionaries(recipes.ROOT / recipe.data.directory),
+        "training_text": training_text(recipes.ROOT / recipe.data.directory),
         # through JSON, since fairseq's enumerations are strings of its own
         "parameters": parameters(config),
         "model": json.loads(json.dumps(model_options(config), default=str)),

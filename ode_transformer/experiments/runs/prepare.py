@@ -145,6 +145,9 @@ class OwnText:
         for option, name in (f"--out {self.out}", self.data.name), (f"--recipe {self.recipe}", self.recipe_file.stem):
             if not re.fullmatch(NAME, name):
                 yield f"{option}: its name must be letters, digits, blanks and .=+-_, {name!r} is not"
+        for path in (self.data, self.text):
+            if path.is_symlink() and not path.exists():
+                yield f"--out {self.out}: {path} is a link to {os.readlink(path)}, which does not exist"
         if self.recipe_file.suffix != ".yaml":
             yield f"--recipe {self.recipe}: must end in .yaml"
         if self.langs[0] == self.langs[1]:

@@ -7,6 +7,7 @@ manifest. Nothing in it is typed by hand.
 import os
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Any, Optional
 
@@ -15,6 +16,7 @@ from ...files import read_json, sha256, write_json, write_lines
 from .. import recipes, records
 from ..records import RecordError, check_scores, logs, read_scores, translations_beside
 from ..tasks import TASKS
+from . import check_data
 
 FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # that name one
 
@@ -31,7 +33,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
 
     Raises:
         RecordError: a score is missing or older than the outputs that it scores, or a file cannot be read.
-        RunError: ``run.json`` cannot be read, or is of another recipe.
+        RunError: ``run.json`` cannot be read, or is of another recipe or of other data.
         CheckpointError: the averaged checkpoint cannot be read.
     """
     from ... import checkpoints
@@ -45,7 +47,12 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     scores = {}
     for subset, test_set in recipe.subsets.items():
         scores[test_set] = read_scores(run_dir / "scores" / f"{subset}.json")
-    manifest = recipes.ROOT / recipe.data.directory / "manifest.json"
+    data = recipes.ROOT / recipe.data.directory
+    if data.is_dir():
+        check_data(run, run_dir, data)
+    else:
+        print(f"warning: {data}: no such folder, so that the record does not describe the data", file=sys.stderr)
+    manifest = data / "manifest.json"
     averaged = checkpoints.load(run_dir / "average.pt")
     hashes = {"average.pt": sha256(run_dir / "average.pt")}
     if run["start"]:

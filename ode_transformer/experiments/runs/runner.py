@@ -192,6 +192,8 @@ class Run:
             # Of the tasks of one job the first holds the lock.
             with processes.alone_in(self.folder) if self.place.rank == 0 else contextlib.nullcontext(-1) as lock:
                 self._go(lock)
+        except BrokenPipeError:  # of the output, and not of the folder
+            raise
         except OSError as error:  # a full disk, a folder that is not the user's
             raise RunError(f"{self.run_dir}: {error}") from error
 
@@ -291,10 +293,8 @@ class Run:
             check_units(self.recipe)
         if writes and not done:
             binarised.check_data(data)
-        if begun and data.is_dir() and runs.dictionaries(data) != run["dictionaries"]:
-            raise OtherRunError(
-                f"{name} was trained with other dictionaries than {data} holds now; choose another --run-dir"
-            )
+        if begun and data.is_dir():
+            runs.check_data(run, name, data, text=writes and not done)
         if done:
             processes.say(f"{name} is trained")
             return
@@ -509,8 +509,8 @@ def run(
 def _wanted(names: Sequence[str], scale: str, seeds: Sequence[int]) -> list[recipes.Recipe]:
     """Recipes, one for each seed."""
     for seed in seeds:
-        if not 0 <= seed < 2**32:
-            raise RunError(f"--seed {seed}: must be 0 or more and less than 2^32")
+        if not 0 <= seed < recipes.SEEDS:
+            raise RunError(f"--seed {seed}: must be 0 or more and less than 2^31")
         if list(seeds).count(seed) > 1:
             raise RunError(f"--seeds: {seed} is given twice")
     load_plugins(names)

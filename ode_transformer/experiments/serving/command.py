@@ -108,6 +108,8 @@ def translate(args: argparse.Namespace) -> Optional[int]:
         raise OdeTransformerError(
             f"--{given[0].replace('_', '-')} {getattr(args, given[0])}: has no meaning without --sampling"
         )
+    if sys.stdout is None and not args.output:
+        raise OdeTransformerError("standard output is closed; name a file with --output")
     forms = {"buffer": args.buffer, "scores": args.scores, "as_json": args.json, "prefix": args.prefix}
     try:
         with whole(args.output) if args.output else contextlib.nullcontext(sys.stdout) as output:
