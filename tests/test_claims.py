@@ -263,11 +263,11 @@ CLAIMS = {
         "its residual baseline, which no Runge-Kutta model exceeds significantly": no_runge_kutta_method_leads,
         "less than a third of it remains at full length": a_third_of_the_lead_is_left,
         "RK4 and RK2 have lower perplexities at full length only": lambda:
-            sorted(its := perplexities("ptb", 1), key=its.get)[:2] == ["rk4", "rk2"]
+            max((its := perplexities("ptb", 1))[name] for name in ("rk4", "rk2")) < its["residual"]
             and min((short := perplexities("ptb-short", 1))[name] for name in ("rk2", "rk4")) > short["residual"],
     },
     "results": {
-        "only five language models": lambda: sum(name.startswith("ptb/") for name in g._records()) == 5,
+        "only six language models": lambda: sum(name.startswith("ptb/") for name in g._records()) == 6,
         "Its perplexity lies between those of the residual model and of RK2 in the paper's form": released_lies_between,
         "One published BLEU is reproduced": lambda:
             score(f"{FULL}/transformer-tiny", "test_2016_flickr", "tokenised", "bleu") >= 41.02,
@@ -281,8 +281,10 @@ CLAIMS = {
             g._results("baselines/imdb-short")["scores"]["test"]["value"]
             > max(score(f"imdb-short/{name}", "imdb_test", "accuracy") for name in ("randomff-1", "fullff-1")),
         "That rule is as accurate, and the paper's Transformer is no better.": shortcut,
-        "(four Euler steps of a quarter in the one layer) and `residual-4` (four layers), have not "
-        "been trained": lambda:
+        "is as good as RK4 at half the evaluations (a difference of {} with one seed each)": lambda:
+            (f"{(its := perplexities('ptb', 1))['rk2-unit'] - its['rk4']:.2f}",),
+        "(four Euler steps of a quarter in the one layer) and `residual-4` (four layers), have not been "
+        "trained": lambda:
             not any(f"ptb/{name}" in g._records() for name in ("euler-4-1", "residual-4")),
         "RK2's learned gate has become 1": lambda: round(min(gates("ptb-rk2-learnable-1", "")), 3) == 1,
         "All perplexities are lower than the paper's": lambda:
@@ -304,9 +306,9 @@ CLAIMS = {
     "transevolve": {"a shortened training reaches the paper's numbers": transevolve_reaches_the_paper},
     "ode": {
         "there the released form is farther from the published gain": released_lies_between,
-        "four rows of one layer in the paper's form, one in the released; shortened: all ten rows of the paper's "
+        "five rows of one layer in the paper's form, one in the released; shortened: all ten rows of the paper's "
         "form": lambda:
-            [len(perplexities(group, n)) for group in ("ptb", "ptb-short") for n in (1, 2)] == [4, 0, 5, 5],
+            [len(perplexities(group, n)) for group in ("ptb", "ptb-short") for n in (1, 2)] == [5, 0, 5, 5],
     },
     "scoring": {
         "A few of them can [move a difference by a point](results.md#results)": lambda:
