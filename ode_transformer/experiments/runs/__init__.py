@@ -53,7 +53,7 @@ def training_text(data: str | Path) -> dict[str, str]:
     return {p.relative_to(folder).as_posix(): sha256(p) for p in sorted(folder.rglob("train*.bin"))}
 
 
-def check_data(run: dict[str, Any], run_dir: str | Path, data: str | Path, text: bool = True) -> None:
+def check_same_data(run: dict[str, Any], run_dir: str | Path, data: str | Path, text: bool = True) -> None:
     """Check that binarized data are those that a run was trained with.
 
     Args:

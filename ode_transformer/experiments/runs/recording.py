@@ -16,7 +16,7 @@ from ...files import read_json, sha256, write_json, write_lines
 from .. import recipes, records
 from ..records import RecordError, check_scores, logs, read_scores, translations_beside
 from ..tasks import TASKS
-from . import check_data
+from . import check_same_data
 
 FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # that name one
 
@@ -49,7 +49,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         scores[test_set] = read_scores(run_dir / "scores" / f"{subset}.json")
     data = recipes.ROOT / recipe.data.directory
     if data.is_dir():
-        check_data(run, run_dir, data)
+        check_same_data(run, run_dir, data)
     else:
         print(f"warning: {data}: no such folder, so that the record does not describe the data", file=sys.stderr)
     manifest = data / "manifest.json"

@@ -294,7 +294,7 @@ class Run:
         if writes and not done:
             binarised.check_data(data)
         if begun and data.is_dir():
-            runs.check_data(run, name, data, text=writes and not done)
+            runs.check_same_data(run, name, data, text=writes and not done)
         if done:
             processes.say(f"{name} is trained")
             return
