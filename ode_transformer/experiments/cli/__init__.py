@@ -211,7 +211,7 @@ def _user_dir(words: Sequence[str]) -> tuple[str | None, list[str]]:
 
 
 def _add_user_dir(parser: argparse.ArgumentParser, **more: Any) -> None:
-    about = {"help": "folder of your own plugin, which is imported before any command runs"}
+    about = {"help": "folder of your own plugin, which is imported before the command runs"}
     parser.add_argument("--user-dir", metavar="DIR", **about | more)
 
 

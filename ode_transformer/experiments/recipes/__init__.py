@@ -49,7 +49,7 @@ from .schema import (  # noqa: F401
 
 LONGEST_CHAIN = 8  # of recipes that start from each other
 MOST_BATCHES = 100_000  # of an update
-SEEDS = 2**31  # fairseq adds the number of the epoch to a seed, and NumPy takes seeds below 2^32
+SEED_LIMIT = 2**31  # fairseq adds the number of the epoch to a seed, and NumPy takes seeds below 2^32
 OWN_FLAGS = {
     "update-freq": "train.batches and --devices",
     "distributed-world-size": "--devices",
@@ -189,7 +189,7 @@ def _wrong(recipe: Recipe) -> Iterator[str]:
         if type(value := train.flags.get(flag)) not in (int, type(None)):
             yield f"train.flags.{flag} {value!r}: must be a whole number, without quotation marks"
     for seed in (recipe.trained_seed, *recipe.seeds):
-        if not 0 <= seed < SEEDS:
+        if not 0 <= seed < SEED_LIMIT:
             yield f"seed {seed}: must be 0 or more and less than 2^31"
     if recipe.devices is not None and recipe.scale == "full":
         yield from others("devices", [recipe.devices], divisors(recipe))

@@ -8,7 +8,10 @@ from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ...files import read_json
+from ..recipes import OWN_FLAGS
 from ..records import check_record
+from ..runs.command_lines import flag_values
+from ..runs.training import PLACE_FLAGS
 
 
 def json_files(folder: Path, pattern: str = "*.json") -> list[Path]:
@@ -74,7 +77,7 @@ def variant(record: dict[str, Any]) -> tuple[str, ...]:
     return (record["precision"], *record["flags"], *([f"in {record['file']}"] if "file" in record else []))
 
 
-_PLACE = ("--distributed-world-size", "--finetune-from-model", "--num-workers", "--save-dir", "--seed", "--update-freq")
+_PLACE = {*PLACE_FLAGS, *(f"--{flag}" for flag in OWN_FLAGS), "--finetune-from-model", "--seed"}
 _SAME = {"fused_adam": "adam", "chunked_label_smoothed_cross_entropy": "label_smoothed_cross_entropy"}
 
 
@@ -86,13 +89,9 @@ def different_flags(records: Iterable[dict[str, Any]]) -> list[str]:
     """
     found: dict[str, dict[str, None]] = {}
     for record in records:
-        values: dict[str, str] = {}
-        flag = ""  # before the first one are the program and the data
-        for word in shlex.split(record["command"]):
-            flag = word if word.startswith("--") else flag
-            values[flag] = f"{values[flag]} {_SAME.get(word, word)}" if flag in values else ""
+        values = flag_values(shlex.split(record["command"]))
         for flag in values.keys() - {"", *_PLACE}:
-            found.setdefault(flag, {})[values[flag].strip()] = None
+            found.setdefault(flag, {})[_SAME.get(values[flag], values[flag])] = None
     return [f"{flag} {' / '.join(values)}" for flag, values in sorted(found.items()) if len(values) > 1]
 
 

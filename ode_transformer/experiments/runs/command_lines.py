@@ -94,22 +94,23 @@ def configuration(words: Sequence[str]) -> "DictConfig":
         raise FlagError(f"fairseq-train refuses its flags: {error}") from error
 
 
+def flag_values(words: Sequence[str]) -> dict[str, str]:
+    """Return the value of each flag of a command line; that of an empty name are the words before the flags."""
+    found, flag = {"": ""}, ""
+    for word in words:
+        if word.startswith("--"):
+            flag, _, found[flag] = word.partition("=")
+        else:
+            found[flag] = f"{found[flag]} {word}".strip()
+    return found
+
+
 def differing(theirs: Sequence[str], ours: Sequence[str]) -> str:
     """Return which flags of another run's command differ from ours, as the end of a sentence; empty if none do."""
-
-    def values(words: Sequence[str]) -> dict[str, str]:
-        """The value of each flag; that of an empty one are the words before the flags."""
-        found, flag = {"": ""}, ""
-        for word in words:
-            if word.startswith("--"):
-                flag, _, found[flag] = word.partition("=")
-            else:
-                found[flag] = f"{found[flag]} {word}".strip()
-        return found
 
     def said(found: dict[str, str], flag: str) -> str:
         return f"{flag} {found[flag]}".strip() if flag in found else f"no {flag}"
 
-    there, here = values(theirs), values(ours)
+    there, here = flag_values(theirs), flag_values(ours)
     flags = [flag for flag in {**there, **here} if there.get(flag) != here.get(flag)]
     return "; ".join(f"with {said(there, flag)} in place of {said(here, flag)}" for flag in flags)

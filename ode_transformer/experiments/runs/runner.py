@@ -509,7 +509,7 @@ def run(
 def _wanted(names: Sequence[str], scale: str, seeds: Sequence[int]) -> list[recipes.Recipe]:
     """Recipes, one for each seed."""
     for seed in seeds:
-        if not 0 <= seed < recipes.SEEDS:
+        if not 0 <= seed < recipes.SEED_LIMIT:
             raise RunError(f"--seed {seed}: must be 0 or more and less than 2^31")
         if list(seeds).count(seed) > 1:
             raise RunError(f"--seeds: {seed} is given twice")
