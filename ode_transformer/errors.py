@@ -1,14 +1,24 @@
 """The base class of errors that a user's input causes; ``numerics`` raises a plain ``ValueError``."""
 
+import sys
 from pathlib import Path
+from types import TracebackType
 
 
 class OdeTransformerError(ValueError):
     """An error that the user can correct: the message names the option or file, its value, and what is valid.
 
-    The command ``ode-transformer`` prints such an error as one line. It prints the system's errors about files in
-    the same way. Anything else is a defect and keeps its traceback.
+    The command ``ode-transformer`` prints such an error as one line, and so do fairseq's commands. The former prints
+    the system's errors about files in the same way. Anything else is a defect and keeps its traceback.
     """
+
+
+def print_sentence(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print an error that ends one of fairseq's commands, an ``OdeTransformerError`` without its traceback."""
+    if isinstance(error, OdeTransformerError):
+        print(f"{Path(sys.argv[0]).name}: error: {error}", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
 
 
 def install(extra: str) -> str:

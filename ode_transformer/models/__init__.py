@@ -1,15 +1,21 @@
 """The models, one file per family. Importing this package registers all of them with fairseq.
 
-The criterion, the optimizers and the tasks are registered as well, old checkpoints are allowed to load, and PyTorch is
-told to prefer its other attention kernels to cuDNN's, unless the environment says otherwise.
+The criterion, the optimizers and the tasks are registered as well, old checkpoints are allowed to load, fairseq's
+commands print what they refuse as a sentence, and PyTorch is told to prefer its other attention kernels to cuDNN's,
+unless the environment says otherwise.
 """
 
 import os
+import sys
+from pathlib import Path
 
 from .. import plugins
+from ..errors import print_sentence
 from ..requirements import check_requirements
 
 check_requirements()
+if Path(sys.argv[0]).name.startswith("fairseq-"):
+    sys.excepthook = print_sentence
 plugins.load_installed()  # what they add to tables is a choice of options, which the models list
 
 # On some GPUs PyTorch prefers cuDNN's attention, which makes a new plan for every shape, and batches of text differ in

@@ -126,7 +126,14 @@ class EncoderDecoder(HasFlags, TransformerModelBase):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "EncoderDecoder":
         """The model of a flat configuration, whose options ``nested`` checks."""
-        return super().build_model(cls.nested(cfg, cls.config_class), task)
+        cfg = cls.nested(cfg, cls.config_class)
+        if cfg.share_all_embeddings and task.source_dictionary != task.target_dictionary:
+            raise OdeTransformerError(
+                "--share-all-embeddings requires a joined dictionary (fairseq-preprocess --joined-dictionary), also if "
+                "the architecture implies it; for one per language give --no-share-all-embeddings "
+                "--share-decoder-input-output-embed"
+            )
+        return super().build_model(cfg, task)
 
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, src_dict: Any, embed_tokens: nn.Embedding) -> nn.Module:

@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -156,6 +157,19 @@ def test_resuming_equals_not_stopping(data, tmp_path, optimizer):
         # Softmax cancels a bias of the keys: its gradient is rounding alone, which Adam blows up to full steps.
         if not name.endswith("k_proj.bias"):
             torch.testing.assert_close(models[1][name], tensor, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_what_a_model_refuses_ends_in_a_sentence(data, tmp_path):
+    """The sentence is on standard error, without a traceback; here TransEvolve with a dictionary per language."""
+    folder = shutil.copytree(data, tmp_path / "data")
+    with open(folder / "dict.yy.txt", "a") as file:
+        file.write("more 1\n")
+    values = TRAINING | {"arch": "transevolve_fullff_1_tiny", "share-all-embeddings": None, "save-dir": tmp_path}
+    words = ["fairseq-train", folder, *flags({k: v for k, v in values.items() if v is not None})]
+    done = subprocess.run(words, cwd=ROOT, env=environment(), text=True, capture_output=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("fairseq-train: error: --share-all-embeddings requires a joined")
+    assert "--no-share-all-embeddings" in done.stderr
 
 
 def test_bf16_on_the_command_line_is_not_taken_for_a_tpu(data, tmp_path):
