@@ -84,13 +84,25 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     temporary = _beside(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     try:
         with _alone_with(path, temporary, temporary.mkdir):
             yield temporary
             temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, unless it is there.
+
+    Raises:
+        OSError: it cannot be made; where a file or a link to nothing is in its place, that is what the error says.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise OSError(errno.ENOTDIR, "is a file, or a link to a folder that does not exist", error.filename) from error
 
 
 def _beside(path: Path) -> Path:

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.files import read_json, whole, whole_folder, write_text
+from ode_transformer.files import make_folder, read_json, whole, whole_folder, write_text
 
 
 def test_what_goes_wrong_leaves_the_older_file(tmp_path):
@@ -79,6 +79,12 @@ def test_a_folder_takes_its_name_when_it_is_complete_and_otherwise_leaves_nothin
         (part / "a").touch()
         assert not (tmp_path / "x").exists()
     assert [p.name for p in tmp_path.rglob("*")] == ["x", "a"]
+
+
+def test_a_link_to_nothing_in_place_of_a_folder_is_named(tmp_path):
+    (tmp_path / "runs").symlink_to("unmounted")
+    with pytest.raises(OSError, match=r"a link to a folder that does not exist: '.*runs'"):
+        make_folder(tmp_path / "runs" / "mine")
 
 
 def test_text_that_cannot_be_written_again_is_refused(tmp_path):

@@ -1,5 +1,8 @@
 """Common mistakes end in a sentence that names what was given, in every command, and never in a traceback."""
 
+import os
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -46,6 +49,14 @@ def said(capsys, words) -> str:
         return ended.code
     assert status == 1
     return capsys.readouterr().err
+
+
+def test_a_name_that_is_not_utf8_is_named_where_it_would_be_noted(tmp_path, capsys):
+    name = os.fsdecode(os.fsencode(tmp_path / "Ger") + "ä".encode("latin-1"))
+    for lang in ("de", "en"):
+        Path(f"{name}.{lang}").write_text("a\n" * 9)
+    message = said(capsys, ["prepare", "--train", name, "--langs", "de", "en", "--out", tmp_path / "out"])
+    assert "Ger\\udce4" in message and "must be UTF-8" in message
 
 
 @pytest.mark.parametrize("name", MISSING)

@@ -167,6 +167,12 @@ def test_every_row_of_the_recipe_is_sound(home):
         assert ["--data", f"{home}/mine", "--subset", "test"] == step.command[6:10], "where raw references are"
 
 
+@pytest.mark.parametrize("name", ["pru\u0308f", "\u0939\u093f\u0928\u094d\u0926\u0940"])  # u with two dots; Hindi
+def test_names_may_have_combining_characters(name):
+    own = prepare.OwnText(["my/train"], LANGS, f"data-bin/{name}", test=[f"my/{name}"])
+    assert own.test_sets() == {"test": name} and recipes.is_name(own.recipe_file.stem)
+
+
 def divided(out: Path, train: Path, **options) -> Path:
     """The first steps of a preparation, which divide the text; the folder of raw text."""
     own = prepare.OwnText([str(train)], LANGS, str(out), **options)

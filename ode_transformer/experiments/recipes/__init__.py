@@ -45,6 +45,7 @@ from .schema import (  # noqa: F401
     build,
     default_run_dir,
     divisors,
+    is_name,
 )
 
 LONGEST_CHAIN = 8  # of recipes that start from each other
@@ -166,7 +167,7 @@ def _wrong(recipe: Recipe) -> Iterator[str]:
     named |= {"train.start.checkpoint": [train.start.checkpoint]} if train.start else {}
     for key, found in named.items():
         for part in found:
-            if not isinstance(part, str) or not re.fullmatch(r"\w[\w .,=+-]*", part):
+            if not isinstance(part, str) or not is_name(part):
                 yield f"{key} {part!r}: must be letters, digits and .,=+-_, and no folders"
     try:
         words = shlex.split(recipe.data.prepare)

@@ -1,7 +1,9 @@
 """The form of a recipe: dataclasses, and what makes them of a mapping, checking every key and type on the way."""
 
 import math
+import re
 import typing
+import unicodedata
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Optional
 
@@ -31,6 +33,11 @@ OPTIONS = {
 
 class RecipeError(OdeTransformerError):
     """A recipe that cannot be followed; the message names the file, the key, the value and the valid set."""
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can name files of recipes and fairseq: letters, digits, accents on both, blanks and .,=+-_."""
+    return bool(re.fullmatch(r"\w[\w .,=+-]*", "".join(c for c in text if unicodedata.category(c)[0] != "M")))
 
 
 @dataclass(frozen=True)

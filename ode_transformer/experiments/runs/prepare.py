@@ -21,11 +21,11 @@ import yaml
 
 from ... import processors
 from ...errors import OdeTransformerError
-from ...files import sha256, write_json, write_text
+from ...files import make_folder, sha256, write_json, write_text
 from ..arguments import at_least, call
 from ..metrics import METRICS, Examples
 from ..metrics.bleu import check_language
-from ..recipes import yaml_file
+from ..recipes import is_name, yaml_file
 from ..tasks.task import OURS
 from ..text.binarised import test_names
 from ..text.dividing import HELD_OUT, LONGEST, PART, Reading, divide
@@ -41,7 +41,6 @@ from .processes import alone_in, say
 
 TOKENISERS = ("sacremoses", "none")
 CEILING = 99  # sacreBLEU of references that were prepared and made text again, below which a warning says so
-NAME = r"\w[\w .=+-]*"  # the name of a folder, for recipes and for fairseq
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -143,7 +142,7 @@ class OwnText:
         if {",", ":"} & set(str(self.out)):
             yield f"--out {self.out}: must hold no comma and no colon, at which fairseq splits it"
         for option, name in (f"--out {self.out}", self.data.name), (f"--recipe {self.recipe}", self.recipe_file.stem):
-            if not re.fullmatch(NAME, name):
+            if not is_name(name):
                 yield f"{option}: its name must be letters, digits, blanks and .=+-_, {name!r} is not"
         for path in (self.data, self.text):
             if path.is_symlink() and not path.exists():
@@ -225,7 +224,7 @@ class OwnText:
         """
         folders = [path for path in self.data.parents if not path.exists()]
         begun = self.text.exists()
-        self.data.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.data.parent)
         try:
             with alone_in(self.data, f"{self.data}.lock"):  # as the scripts of data-prep
                 self._prepare()
@@ -369,9 +368,10 @@ class OwnText:
         """The name of each subset of the data in scores, after its files."""
         if not self.test:
             return {"test": "held-out"}
-        names = {s: re.sub(r"[^\w .=+-]", "-", Path(self.given[s][0]).name) for s in self.splits[2:]}
+        names = {s: Path(self.given[s][0]).name for s in self.splits[2:]}
+        names = {s: "".join(c if is_name(f"_{c}") else "-" for c in name) for s, name in names.items()}
         again = len(set(names.values())) < len(names)
-        return {s: f"{s} {name}" if again or not re.fullmatch(NAME, name) else name for s, name in names.items()}
+        return {s: f"{s} {name}" if again or not is_name(name) else name for s, name in names.items()}
 
     def command(self) -> str:
         """The command that makes the data again, from the top of the repository."""

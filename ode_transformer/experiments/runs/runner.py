@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from ... import plugins, processors
 from ...errors import OdeTransformerError
-from ...files import sha256, whole_folder, write_json
+from ...files import make_folder, sha256, whole_folder, write_json
 from ...paths import shipped
 from .. import recipes, records, runs
 from ..records import OtherRunError, RunError, logs
@@ -188,7 +188,7 @@ class Run:
                 "several tasks of one job can only train: give them --until train, then run once, alone, with --trained"
             )
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             # Of the tasks of one job the first holds the lock.
             with processes.alone_in(self.folder) if self.place.rank == 0 else contextlib.nullcontext(-1) as lock:
                 self._go(lock)
