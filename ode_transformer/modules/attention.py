@@ -61,7 +61,7 @@ class StagedAttention(MultiheadAttention):
             need_weights, need_head_weights: return the weights, averaged over heads or of each head.
             attn_mask: (T, S), minus infinity where attention is forbidden.
             biases: what positions add to queries, keys and values.
-            distances: (T, S), with relative positions what ``relative_distances`` says, which is asked if None.
+            distances: (T, S, 2m + 1), with relative positions what ``relative_distances`` says, which is asked if None.
             stage: the evaluation within the step, from 0; each stage has its own cache.
 
         Returns:
@@ -73,7 +73,7 @@ class StagedAttention(MultiheadAttention):
         )
         q = as_queries(q, k.size(0))
         if distances is None and self.max_relative_length is not None:
-            distances = relative_distances(length, k.size(2), self.max_relative_length, query.device)
+            distances = relative_distances(length, k.size(2), self.max_relative_length, q)
         dropout = self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0
         # Two separate products are faster than PyTorch's fused kernel for a single query, where there is no (T, S)
         # matrix to avoid, and on a CPU for dropout and with relative positions, where the kernel holds that matrix too.
@@ -255,6 +255,8 @@ class RelativeAttention(StagedAttention):
     Each layer has its own tables, which its heads share, as in the released ODE Transformer, which has that of keys
     only. No tensor holds a vector for each pair of positions: each query is multiplied with the 2m + 1 vectors of the
     table once, and each pair looks up its product; weights are summed by distance before they are multiplied with a_V.
+    Looking up and summing are products with indicators of the distances, which all layers share: a gather's gradient
+    would be summed in half precision, and on a GPU in another order every time.
 
     Args:
         embed_dim: C, the width.
@@ -274,28 +276,23 @@ class RelativeAttention(StagedAttention):
 
     def score_bias(self, q: Tensor, distances: Tensor) -> Tensor:
         """q_i . a_K[r(i, j)] of scaled queries (..., T, d) -> (..., T, S)."""
-        # Sums over all pairs at one distance, here of gradients, lose most of their digits in half precision.
-        exact = torch.promote_types(q.dtype, torch.float32)
-        products = torch.matmul(q, self.relative_position_keys.t())  # (..., T, 2m + 1)
-        return products.to(exact).gather(-1, distances.expand(*q.shape[:-1], -1)).type_as(products)
+        return torch.einsum("...tr,tsr->...ts", torch.matmul(q, self.relative_position_keys.t()), distances)
 
     def value_bias(self, p: Tensor, distances: Tensor) -> Tensor:
         """sum_j p_ij a_V[r(i, j)] of weights (N, T, S) -> (N, T, d)."""
-        exact = torch.promote_types(p.dtype, torch.float32)
-        sums = p.new_zeros(*p.shape[:2], len(self.relative_position_values), dtype=exact)
-        sums = sums.scatter_add(2, distances.expand_as(p), p.to(exact)).type_as(p)
-        return torch.matmul(sums, self.relative_position_values)
+        return torch.matmul(torch.einsum("nts,tsr->ntr", p, distances), self.relative_position_values)
 
 
-def relative_distances(length: int, keys: int, m: int, device: torch.device) -> Tensor:
-    """The row of the tables for each pair (i, j), m + clip(j - (i + S - T), -m, m): (T, S).
+def relative_distances(length: int, keys: int, m: int, like: Tensor) -> Tensor:
+    """Indicators of r(i, j) = clip(j - (i + S - T), -m, m): 1 at row m + r of the tables, 0 elsewhere, (T, S, 2m + 1).
 
     Args:
         length: T, the number of queries; the last query and the last key are the same position.
         keys: S.
         m: the largest distance that is told apart.
-        device: where the result is.
+        like: a tensor of the result's type, where the result is.
     """
-    i = torch.arange(keys - length, keys, device=device)
-    j = torch.arange(keys, device=device)
-    return (j - i[:, None]).clamp(-m, m) + m
+    i = torch.arange(keys - length, keys, device=like.device)
+    j = torch.arange(keys, device=like.device)
+    r = torch.arange(-m, m + 1, device=like.device)
+    return ((j - i[:, None]).clamp(-m, m)[..., None] == r).to(like.dtype)

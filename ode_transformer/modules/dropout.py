@@ -30,8 +30,9 @@ def dropout(x: Tensor, p: float) -> Tensor:
         return F.dropout(x, p)
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device)  # four draws per word
     words.random_(-(2**63), None)
-    kept = words.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - 2 ** (_BITS - 1)
-    return x * kept.to(x.dtype).mul_(2**_BITS / (2**_BITS - dropped))
+    drawn = words.view(torch.int16)[: x.numel()].view(x.shape)
+    kept = torch.ge(drawn, dropped - 2 ** (_BITS - 1), out=torch.empty_like(x, requires_grad=False))  # 0 or 1
+    return x * (kept * (2**_BITS / (2**_BITS - dropped)))
 
 
 class Dropout(FairseqDropout):

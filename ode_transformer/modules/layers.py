@@ -52,7 +52,8 @@ class Context:
         padding_mask: (B, T), true where there is no token; None if there is no padding.
         learned: what the layers share of what their steps learn.
         biases: by the name of an attention, what positions add to its queries, keys and values.
-        distances: of each query and key, (T, S), if self-attention has relative positions (``relative_distances``).
+        distances: of each query and key, (T, S, 2m + 1), if self-attention has relative positions
+            (``relative_distances``).
         source: in a decoder, the encoder's output (S, B, C); None without an encoder.
         source_padding_mask: (B, S), true where the source is padding; None if there is none.
         incremental_state: the cache of incremental decoding.

@@ -67,7 +67,7 @@ class SplitStack(Velocities, nn.Module):
         """As in ``PlainDecoder``; ``solution`` is what ``PositionEncoder.solve`` has found, or None to solve here."""
         distances = None
         if self.farthest is not None:
-            distances = relative_distances(x.size(0), tokens.size(1), self.farthest, x.device)
+            distances = relative_distances(x.size(0), tokens.size(1), self.farthest, x)
         learned = Learned(self.coefficients, self.stage_norms, self.history)
         context = replace(context, learned=learned, distances=distances)
         states, kept, weights = [x], [x], None
