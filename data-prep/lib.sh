@@ -78,7 +78,7 @@ begin() {
     out=${out:-$root/data-bin/$name}
     text=$out.text
     [[ $text != *,* ]] || die "--out $out: must hold no comma, which separates values for fairseq-hydra-train"
-    alone "$out"
+    [[ -e $out ]] || alone "$out" # who may only read complete data need not lock them
     if [[ -e $out ]]; then
         if [[ $# -gt 0 ]]; then "${text_tool[@]}" settings "$out/manifest.json" "$@" --required; fi
         if [[ -d $text ]]; then changed; fi

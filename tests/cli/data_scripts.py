@@ -81,12 +81,18 @@ def run(words: list) -> subprocess.CompletedProcess:
 def twice(out: Path, once: list, *others: list, answers: Path, **env) -> list[subprocess.CompletedProcess]:
     """The answer of a script that makes data in a folder, and what other commands answer after it.
 
-    Called again, it does nothing.
+    Called again, it does nothing, and needs no lock.
     """
     kept = answers / "kept"
     kept.mkdir(parents=True)
-    keep = ["bash", "-c", 'cp -a "$1"* "$0"', kept, out]  # the text beside the data, too
-    done, _, again, *others = ask(answers, [once, keep, once, *others], clean(**env))
+    keep = [
+        "bash",
+        "-c",
+        'cp -a "$1"* "$0"; rm -f "$1.lock"; mkdir "$1.lock"',
+        kept,
+        out,
+    ]  # the text beside the data, too
+    done, _, again, _, *others = ask(answers, [once, keep, once, ["rmdir", f"{out}.lock"], *others], clean(**env))
     assert done.returncode == 0, done.stderr
     assert json.loads((out / "manifest.json").read_text()) and not Path(f"{out}.part").exists()
     assert again.returncode == 0 and "is complete" in again.stderr

@@ -299,9 +299,11 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     assert lines(theirs) == ["Call me Ishmael."]
     recipe = tmp_path / "x.yaml"
     recipe.write_text(recipe.read_text() + "# mine\n")
+    (tmp_path / "x.lock").mkdir()  # as if nothing could be written here
     before = times(tmp_path)
     assert cli.main(words) == 0 and "is complete" in capsys.readouterr().err
     assert times(tmp_path) == before, "the recipe is the user's"
+    (tmp_path / "x.lock").rmdir()
     assert cli.main([*words, "--workers", "2"]) == 0 and "x.yaml already exists, and is left" in capsys.readouterr().err
     assert "(how text is treated (--normalize, --lowercase): not given then, --lowercase first now);" in refused(
         capsys, *words, "--lowercase"

@@ -226,7 +226,8 @@ class OwnText:
         begun = self.text.exists()
         make_folder(self.data.parent)
         try:
-            with alone_in(self.data, f"{self.data}.lock"):  # as the scripts of data-prep
+            # As the scripts of data-prep; complete data may be of someone who lets others only read them.
+            with contextlib.nullcontext() if self.data.exists() else alone_in(self.data, f"{self.data}.lock"):
                 self._prepare()
         except OdeTransformerError:
             if not begun and not (self.text / "raw").exists():  # which messages of later steps name

@@ -400,7 +400,7 @@ def execute(step: Step, lock: int = -1) -> float:
             raise RunError(f"{step.key}: needs {path}, which does not exist")
     processes.say(f"+ {step.line()}")
     for path in step.outputs:
-        (recipes.ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+        make_folder((recipes.ROOT / path).parent)
     began = time.monotonic()
     if step.call:
         step.call()
