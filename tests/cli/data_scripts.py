@@ -85,13 +85,8 @@ def twice(out: Path, once: list, *others: list, answers: Path, **env) -> list[su
     """
     kept = answers / "kept"
     kept.mkdir(parents=True)
-    keep = [
-        "bash",
-        "-c",
-        'cp -a "$1"* "$0"; rm -f "$1.lock"; mkdir "$1.lock"',
-        kept,
-        out,
-    ]  # the text beside the data, too
+    # The text beside the data, too; and a lock that cannot be had.
+    keep = ["bash", "-c", 'cp -a "$1"* "$0"; rm -f "$1.lock"; mkdir "$1.lock"', kept, out]
     done, _, again, _, *others = ask(answers, [once, keep, once, ["rmdir", f"{out}.lock"], *others], clean(**env))
     assert done.returncode == 0, done.stderr
     assert json.loads((out / "manifest.json").read_text()) and not Path(f"{out}.part").exists()

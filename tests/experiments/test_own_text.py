@@ -304,6 +304,13 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     assert cli.main(words) == 0 and "is complete" in capsys.readouterr().err
     assert times(tmp_path) == before, "the recipe is the user's"
     (tmp_path / "x.lock").rmdir()
+
+    def unreadable(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, "sha256", unreadable)  # the text is of someone who shares the data alone
+        assert cli.main(words) == 0 and "is complete" in capsys.readouterr().err
     assert cli.main([*words, "--workers", "2"]) == 0 and "x.yaml already exists, and is left" in capsys.readouterr().err
     assert "(how text is treated (--normalize, --lowercase): not given then, --lowercase first now);" in refused(
         capsys, *words, "--lowercase"

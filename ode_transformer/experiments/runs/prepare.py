@@ -188,7 +188,7 @@ class OwnText:
         """Everything that the data depend on, with the SHA-256 of every input file by its split and language.
 
         Args:
-            held: the settings of finished data, which are used for files that no longer exist.
+            held: the settings of finished data, which are used for files that no longer exist or cannot be read.
         """
         chosen = {"--plain": self.plain, "--normalise": self.normalise, "--lowercase first": self.lowercase}
         found = {
@@ -207,13 +207,11 @@ class OwnText:
             for i, prefix in enumerate(prefixes):
                 keys = [f"{split} {i} {lang}" for lang in self.langs]
                 try:
-                    files = self.files(prefix)
-                except TextError:
+                    found |= {key: sha256(file) for key, file in zip(keys, self.files(prefix), strict=True)}
+                except (TextError, PermissionError):
                     if held is None:
                         raise
                     found |= {key: held[key] for key in keys if key in held}
-                else:
-                    found |= {key: sha256(file) for key, file in zip(keys, files, strict=True)}
         return found
 
     def prepare(self) -> None:
