@@ -253,7 +253,7 @@ def test_text_of_another_encoding_names_it_and_a_preparation_that_fails_leaves_n
     words = ["--train", tmp_path / "x", "--valid", tmp_path / "dev", "--langs", "de", "en"]
     assert message in refused(capsys, "prepare", *words, "--out", tmp_path / "new" / "folder" / "data")
     assert set(tmp_path.iterdir()) == there
-    (tmp_path / "data.text").mkdir()  # the user's own
+    write(tmp_path / "data.text" / "novel", [])  # the user's own
     assert "no preparation made it" in refused(capsys, "prepare", *words, "--out", tmp_path / "data")
     assert set(tmp_path.iterdir()) == {*there, tmp_path / "data.text"}
 
@@ -288,6 +288,7 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     words = [str(word) for word in words]
 
     theirs = write(tmp_path / "x.part" / "novel", ["Call me Ishmael."])
+    write(tmp_path / "x.text" / ".settings.json.0123456789abcdef", [])  # of a kill at the very beginning
     with monkeypatch.context() as patch:
         patch.setattr(binarised, "_write_binarised", interrupt)  # behind the first dictionary
         assert cli.main(words) == 130

@@ -290,7 +290,7 @@ class OwnText:
                         shutil.rmtree(path)
                     else:
                         path.unlink()
-        elif self.text.exists():
+        elif self.text.exists() and any(not path.name.startswith(f".{file.name}.") for path in self.text.iterdir()):
             raise TextError(f"{self.text}: already exists, and no preparation made it; choose another --out")
         write_json(file, versioned(settings))
 
