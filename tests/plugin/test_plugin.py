@@ -103,6 +103,7 @@ def test_every_command_loads_the_plugin_that_it_is_given(tmp_path, monkeypatch, 
     [
         ("absent", None, "must be the folder of a package, but holds no __init__.py"),
         ("json", "", "must not have the name of another package"),
+        ("plugin-1.2", "", "its name must be letters, digits, - and _; rename the folder"),
         ("needs_more", "import no_such_module\n", "cannot be loaded: No module named 'no_such_module'"),
     ],
 )
