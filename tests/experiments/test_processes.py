@@ -4,6 +4,10 @@ import os
 import signal
 
 import pytest
+import torch
+from fairseq.dataclass.configs import DistributedTrainingConfig
+from fairseq.distributed.utils import infer_init_method
+from omegaconf import OmegaConf
 
 from ode_transformer.experiments.runs import processes
 
@@ -80,3 +84,14 @@ def test_what_interrupts_programs_ends_them(now, number, resumable, capsys):
         signal.signal(signal.SIGINT, before)
     assert [program.told for program in programs] == [["to end", "waited for"]] * 2
     assert capsys.readouterr().err.count("the same command does the rest") == resumable
+
+
+def test_variables_of_a_job_do_not_make_of_several_gpus_one(monkeypatch):
+    """As in a pod of Kubernetes: fairseq would take its rank and the number of processes from them."""
+    for name, value in {"MASTER_ADDR": "there", "MASTER_PORT": "29500", "WORLD_SIZE": "1", "RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(os, "environ", processes.environment({}))
+    cfg = OmegaConf.structured(DistributedTrainingConfig(distributed_world_size=2, tpu=False))
+    infer_init_method(cfg)
+    assert (cfg.distributed_world_size, cfg.distributed_no_spawn) == (2, False)

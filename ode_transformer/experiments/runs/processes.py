@@ -70,7 +70,9 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
     python_path = os.pathsep.join(filter(None, [clone, os.environ.get("PYTHONPATH", "")]))
     # fairseq and hydra warn about each other at every start.
     warnings = os.environ.get("PYTHONWARNINGS", "ignore")
-    return {**os.environ, "PATH": path, "PYTHONPATH": python_path, "PYTHONWARNINGS": warnings, **more}
+    found = {**os.environ, "PATH": path, "PYTHONPATH": python_path, "PYTHONWARNINGS": warnings, **more}
+    # Jobs of Kubernetes have them. fairseq would train as that one process instead of one per GPU.
+    return {name: value for name, value in found.items() if name not in ("RANK", "WORLD_SIZE")}
 
 
 def start(words: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen:
