@@ -253,10 +253,10 @@ class RelativeAttention(StagedAttention):
         out_i    = sum_j softmax(score_i)_j (v_j + a_V[r(i, j)])
 
     Each layer has its own tables, which its heads share, as in the released ODE Transformer, which has that of keys
-    only. No tensor holds a vector for each pair of positions: each query is multiplied with the 2m + 1 vectors of the
-    table once, and each pair looks up its product; weights are summed by distance before they are multiplied with a_V.
-    Looking up and summing are products with indicators of the distances, which all layers share: a gather's gradient
-    would be summed in half precision, and on a GPU in another order every time.
+    only. Each query is multiplied with the 2m + 1 vectors of the table once, and each pair looks up its product;
+    weights are summed by distance before they are multiplied with a_V. Looking up and summing are products with
+    indicators of the distances, T S (2m + 1) numbers that layers, heads and sentences share: a gather's gradient would
+    be summed in half precision, and on a GPU in another order every time.
 
     Args:
         embed_dim: C, the width.

@@ -31,7 +31,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device)  # four draws per word
     words.random_(-(2**63), None)
     drawn = words.view(torch.int16)[: x.numel()].view(x.shape)
-    kept = torch.ge(drawn, dropped - 2 ** (_BITS - 1), out=torch.empty_like(x, requires_grad=False))  # 0 or 1
+    kept = torch.ge(drawn, dropped - 2 ** (_BITS - 1), out=torch.empty_like(x))  # 0 or 1
     return x * (kept * (2**_BITS / (2**_BITS - dropped)))
 
 

@@ -120,13 +120,15 @@ def test_the_weights_are_dropped_in_training_alone(attention, need_weights):
 
 
 @pytest.mark.parametrize("values", [False, True])
-def test_no_tensor_holds_a_vector_for_each_pair(values):
+def test_no_tensor_holds_a_vector_of_the_width_for_each_pair_and_nothing_is_scattered(values):
+    """A GPU would add up what is scattered in half precision, and in another order every time."""
     t, d, m = 40, 64, 4
     attention = RelativeAttention(d, 1, m, values, self_attention=True)
     x = torch.randn(t, 1, d, requires_grad=True)
-    with Kernels() as largest:
+    with Kernels() as kernels:
         attention(x, x, x)[0].sum().backward()
-    assert largest.numel <= max(t * t * (2 * m + 1), 3 * d * d) < t * t * d
+    assert not [name for name in kernels.calls if "scatter" in name or "index" in name]
+    assert kernels.numel <= max(t * t * (2 * m + 1), 3 * d * d) < t * t * d
 
 
 @pytest.mark.parametrize("attention", [StagedAttention(16, 4, self_attention=True), relative(dtype=torch.float32)])
@@ -283,20 +285,6 @@ def test_the_fused_kernel_is_told_the_dropout(monkeypatch):
     for training in (True, False):
         attention.train(training)(x, x, x, need_weights=False)
     assert told == [0.3, 0.0]
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_sums_over_pairs_at_one_distance_are_of_single_precision(dtype):
-    """One by one, bfloat16 would add ones up to 256 only, float16 to 2,048."""
-    attention = RelativeAttention(4, 1, 1, values=True, self_attention=True).to(dtype)
-    distances = relative_distances(1, 3001, 1, torch.zeros((), dtype=dtype))  # the last key is the query
-    sums = attention.value_bias(torch.ones(1, 1, 3001, dtype=dtype), distances)
-    near, at, _ = attention.relative_position_values.double()
-    torch.testing.assert_close(sums.double(), (3000 * near + at)[None, None], rtol=0.02, atol=0)
-    q = torch.ones(1, 1, 4, dtype=dtype)
-    attention.score_bias(q, distances).sum().backward()
-    expected = torch.tensor([3000.0, 1.0, 0.0]).expand(4, 3).T
-    torch.testing.assert_close(attention.relative_position_keys.grad.float(), expected, rtol=0.01, atol=0)
 
 
 def test_in_half_precision_no_weights_of_single_precision_are_kept():
