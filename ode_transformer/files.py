@@ -43,7 +43,7 @@ def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
     temporary = _beside(target)
     try:
         with _naming(path, temporary):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(target.parent)
             with _alone_with(target, temporary, lambda: temporary.touch(exist_ok=False)):
                 with temporary.open(mode, **text) as file:
                     if target.exists():

@@ -81,10 +81,13 @@ def test_a_folder_takes_its_name_when_it_is_complete_and_otherwise_leaves_nothin
     assert [p.name for p in tmp_path.rglob("*")] == ["x", "a"]
 
 
-def test_a_link_to_nothing_in_place_of_a_folder_is_named(tmp_path):
+def test_a_file_or_a_link_to_nothing_in_place_of_a_folder_is_named(tmp_path):
     (tmp_path / "runs").symlink_to("unmounted")
     with pytest.raises(OSError, match=r"a link to a folder that does not exist: '.*runs'"):
         make_folder(tmp_path / "runs" / "mine")
+    (tmp_path / "x").touch()
+    with pytest.raises(OSError, match="is a file, or a link"):
+        write_text(tmp_path / "x" / "y", "new")
 
 
 def test_text_that_cannot_be_written_again_is_refused(tmp_path):

@@ -242,7 +242,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except UnicodeEncodeError as error:  # the name of a file, which another file is to hold
         shown = error.object[max(0, error.start - 20) : error.end + 20]
-        print(f"error: {shown!r}: the name of a file must be UTF-8 to be noted; rename the file", file=sys.stderr)
+        print(f"error: {shown!r}: the name of a file must be UTF-8; rename the file", file=sys.stderr)
         return 1
     except OSError as error:  # a file that is not there, a folder that is not the user's, a full disk
         names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)

@@ -36,7 +36,7 @@ class RecipeError(OdeTransformerError):
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can name files of recipes and fairseq: letters, digits, accents on both, blanks and .,=+-_."""
+    """Whether a text can name files of recipes and fairseq: letters, combining characters, digits, blanks, .,=+-_."""
     return bool(re.fullmatch(r"\w[\w .,=+-]*", "".join(c for c in text if unicodedata.category(c)[0] != "M")))
 
 
