@@ -294,5 +294,4 @@ def relative_distances(length: int, keys: int, m: int, like: Tensor) -> Tensor:
     """
     i = torch.arange(keys - length, keys, device=like.device)
     j = torch.arange(keys, device=like.device)
-    r = torch.arange(-m, m + 1, device=like.device)
-    return ((j - i[:, None]).clamp(-m, m)[..., None] == r).to(like.dtype)
+    return torch.eye(2 * m + 1, dtype=like.dtype, device=like.device)[(j - i[:, None]).clamp(-m, m) + m]
