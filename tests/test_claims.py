@@ -299,9 +299,9 @@ CLAIMS = {
         "(four Euler steps of a quarter in the one layer) and `residual-4` (four layers), have not been "
         "trained": lambda:
             not any(f"ptb/{name}" in g._records() for name in ("euler-4-1", "residual-4")),
-        "A second layer gains no more than evaluating the one layer again: the residual model with two has a "
-        "perplexity of {}, with {} million more parameters than RK4 with one ({}); in the paper RK4 with one layer is "
-        "nine points better": second_layer,
+        "A second layer gains no more than evaluating the one layer again: with one seed each, the residual model with "
+        "two has a perplexity of {}, with {} million more parameters than RK4 with one ({}); in the paper RK4 with "
+        "one layer is nine points better": second_layer,
         "RK2's learned gate has become 1": lambda: round(min(gates("ptb-rk2-learnable-1", "")), 3) == 1,
         "All perplexities are lower than the paper's": lambda:
             all(value < recipes.load(f"ptb/{name}-1").paper[0].scores["ptb_test"]["perplexity"]

@@ -61,7 +61,8 @@ class StagedAttention(MultiheadAttention):
             need_weights, need_head_weights: return the weights, averaged over heads or of each head.
             attn_mask: (T, S), minus infinity where attention is forbidden.
             biases: what positions add to queries, keys and values.
-            distances: (T, S, 2m + 1), with relative positions what ``relative_distances`` says, which is asked if None.
+            distances: with relative positions, the one-hot distances of ``relative_distances``, (T, S, 2m + 1);
+                computed here if None.
             stage: the evaluation within the step, from 0; each stage has its own cache.
 
         Returns:
@@ -255,8 +256,8 @@ class RelativeAttention(StagedAttention):
     Each layer has its own tables, which its heads share, as in the released ODE Transformer, which has that of keys
     only. Each query is multiplied with the 2m + 1 vectors of the table once, and each pair looks up its product;
     weights are summed by distance before they are multiplied with a_V. Looking up and summing are products with
-    indicators of the distances, T S (2m + 1) numbers that layers, heads and sentences share: a gather's gradient would
-    be summed in half precision, and on a GPU in another order every time.
+    one-hot distances, T S (2m + 1) numbers that layers, heads and sentences share. The gradient of a gather would be
+    summed in half precision, and on a GPU in an order that varies.
 
     Args:
         embed_dim: C, the width.
@@ -284,13 +285,13 @@ class RelativeAttention(StagedAttention):
 
 
 def relative_distances(length: int, keys: int, m: int, like: Tensor) -> Tensor:
-    """Indicators of r(i, j) = clip(j - (i + S - T), -m, m): 1 at row m + r of the tables, 0 elsewhere, (T, S, 2m + 1).
+    """One-hot distances r(i, j) = clip(j - (i + S - T), -m, m), (T, S, 2m + 1): 1 at m + r(i, j), 0 elsewhere.
 
     Args:
         length: T, the number of queries; the last query and the last key are the same position.
         keys: S.
         m: the largest distance that is told apart.
-        like: a tensor of the result's type, where the result is.
+        like: a tensor whose type and device the result has.
     """
     i = torch.arange(keys - length, keys, device=like.device)
     j = torch.arange(keys, device=like.device)

@@ -52,7 +52,7 @@ class Context:
         padding_mask: (B, T), true where there is no token; None if there is no padding.
         learned: what the layers share of what their steps learn.
         biases: by the name of an attention, what positions add to its queries, keys and values.
-        distances: of each query and key, (T, S, 2m + 1), if self-attention has relative positions
+        distances: if self-attention has relative positions, the one-hot distances of each query and key, (T, S, 2m + 1)
             (``relative_distances``).
         source: in a decoder, the encoder's output (S, B, C); None without an encoder.
         source_padding_mask: (B, S), true where the source is padding; None if there is none.
