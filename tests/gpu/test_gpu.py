@@ -87,6 +87,9 @@ def train(data, save_dir, *more, launcher=(), sizes=SMALL):
         ["--checkpoint-activations"],
         ["--arch", "floater_tiny", "--fp16"],
         ["--arch", "floater_tiny", "--fp16", "--optimizer", "flow_adam", "--fp16-no-flatten-grads"],
+        *(["--cuda-graphs", f"--{precision}"] for precision in ("fp16", "bf16", "amp")),
+        ["--cuda-graphs", "--arch", "rk4_tiny", "--fp16", "--update-freq", "2", "--criterion", NAME],
+        ["--cuda-graphs", "--compile-layers", "--fp16"],
     ],
     ids=lambda mode: " ".join(mode) or "fp32",
 )
@@ -96,6 +99,15 @@ def test_training_goes_down_in_every_mode(data, tmp_path, mode):
     assert losses[-1] < 0.9 * losses[0]
     if "--fp16" in mode:
         assert float(curve[-1]["loss_scale"]) >= 1
+
+
+@pytest.mark.parametrize("first", [["--cuda-graphs"], []], ids=["with", "without"])
+def test_a_training_goes_on_with_and_without_graphs(data, tmp_path, first):
+    second = [] if first else ["--cuda-graphs"]
+    begun = train(data, tmp_path, "--fp16", *first, "--max-update", "60")
+    resumed = train(data, tmp_path, "--fp16", *second)
+    assert int(resumed[0]["num_updates"]) > 60
+    assert float(resumed[-1]["loss"]) < float(begun[-1]["loss"])
 
 
 def test_a_large_loss_scale_does_not_slow_amp_down(data, tmp_path):
