@@ -81,7 +81,7 @@ def test_rooms_import_those_below_them(graph):
 
 WRITERS = {
     "experiments.runs.processes": "logs, which grow, and locks",
-    "experiments.runs.gpu_suite": "logs of what it starts",
+    "experiments.bench.gpu_suite": "logs of what it starts",
     "experiments.bench.turns": "Linux's counters",
 }
 

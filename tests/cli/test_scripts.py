@@ -24,8 +24,9 @@ from omegaconf import OmegaConf
 
 from ode_transformer import checkpoints, processors
 from ode_transformer.experiments import cli, recipes, records
+from ode_transformer.experiments.bench import gpu_suite
 from ode_transformer.experiments.records import RunError
-from ode_transformer.experiments.runs import gpu_suite, processes, runner, training
+from ode_transformer.experiments.runs import processes, runner, training
 from ode_transformer.experiments.runs.training import Place
 from ode_transformer.files import sha256
 from tests.helpers import ROOT, SMALL, ask, environment, write_parallel
@@ -664,7 +665,7 @@ def test_the_gpu_suite_says_what_it_would_run(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + 1 + 1, "fairseq takes bf16 for a TPU with its own model"
     assert not any("transformer-tiny" in line and "--bf16" in line for line in lines)
-    assert lines[-1].endswith("results/gpu/ptb/rk2-unit-2-released.fp16.json --devices 1 --fp16")
+    assert lines[-1].endswith("results/gpu/ptb/rk2-unit-2-released.fp16.json --devices 1 --fp16 -- --cuda-graphs")
     assert cli.main(["gpu-suite", "--dry-run", *words, "--seeds", "2", "3"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "results/gpu/ptb/rk2-unit-2-released.seed-3.fp16.json " in lines[-1]
@@ -771,6 +772,38 @@ def test_runs_on_a_cpu_share_the_cores_and_a_run_of_another_is_not_begun(monkeyp
     assert "seed-2 holds checkpoints and no run.json, so they belong to another run" in capsys.readouterr().err
 
 
+def test_trainings_wait_while_the_gpu_suite_measures(tmp_path):
+    suite = gpu_suite.Suite(out=tmp_path, systems=["ptb/rk2-1"])
+    words = [sys.executable, "-c", "import os, time; os.fork(); time.sleep(60)"]  # as fairseq has workers
+    process = suite._begin(words, dict(os.environ), tmp_path / "log")
+
+    def states():
+        found = subprocess.run(["ps", "-eo", "pgid=,stat="], capture_output=True, text=True).stdout
+        return {line.split()[1][0] for line in found.splitlines() if int(line.split()[0]) == process.pid}
+
+    try:
+        with suite.alone():
+            assert states() == {"T"}  # stopped
+            assert suite.turn.locked()  # nothing begins meanwhile
+        assert "T" not in states()
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_what_has_no_record_is_trained_first(monkeypatch, tmp_path):
+    monkeypatch.setattr(gpu_suite, "ROOT", tmp_path)
+    (tmp_path / "data-bin" / "ptb").mkdir(parents=True)
+    for name in ("multi30k-full/macaron-tiny", "ptb/rk2-1"):
+        record = tmp_path / "results" / f"{name}.bf16.json"
+        record.parent.mkdir(parents=True)
+        record.touch()
+    found = gpu_suite.usual()
+    ptb, others = ([n for n in found if n.startswith("ptb/") == of_ptb] for of_ptb in (True, False))
+    assert ptb[-1] == "ptb/rk2-1" and others[-1] == "multi30k-full/macaron-tiny"
+    assert found[:4] == [others[0], ptb[0], others[1], ptb[1]]
+
+
 def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch):
     suite, asked = gpu_suite.Suite(out=tmp_path, systems=["ptb/rk2-1"]), []
 
@@ -780,6 +813,8 @@ def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch
         found = [("two", "FAILED" if first else "PASSED")]
         found[:0] = [("one[x y]", "PASSED")] * first
         lines = [f"tests/gpu/test_a.py::{name} {status} [ 50%]\n" for name, status in found]
+        if not first:  # as pytest's workers write it
+            lines = [f"[gw0] [ 50%] {status} tests/gpu/test_a.py::{name} \n" for name, status in found]
         output.write_text("".join([*lines, "FAILED tests/gpu/test_a.py::two\n" * first]))
         return int(first)
 

@@ -1,5 +1,6 @@
 """The benchmark's systems compute what they are said to; its numbers are whole. Timings are no test."""
 
+import contextlib
 import json
 from dataclasses import replace
 from functools import cache, partial
@@ -249,10 +250,10 @@ def test_quick_holds_a_part_of_two_contests_and_writes_nothing(tmp_path, held, m
 
 def test_rounds_are_of_every_mode_and_their_titles_say_what_is_measured():
     rounds = gpu.rounds("data-bin/mine")
-    titles = ["4,570 tokens, fp16", "18,381 tokens, bf16", "batches of 4,096 tokens, fp16", "decoding, beam 4, fp16"]
+    titles = ["4,570 tokens, fp16", "batches of 4,096 tokens, fp16", "18,381 tokens, bf16", "decoding, beam 4, fp16"]
     assert list(dict.fromkeys(one.title for one in rounds)) == titles
     assert {one.mode for one in rounds if one.title == titles[0]} == set(gpu.MODES)
-    assert titles[2] not in {one.title for one in gpu.rounds()}
+    assert titles[1] not in {one.title for one in gpu.rounds()}
     assert all(one.title == "55 tokens, fp32" and one.setting.device == "cpu" for one in gpu.rehearsal())
     assert gpu.in_mode(Contestant("rk2"), "layers, graphs").flags == ("--compile-layers", "--cuda-graphs")
     assert gpu.in_mode(Contestant("transformer"), "graphs").flags == ()
@@ -273,7 +274,7 @@ def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(tmp_path,
         def begin(self, function, *args):
             self.asked = function
 
-        def answer(self, seconds):
+        def answer(self, seconds_left):
             self.lost = self.name == "rk4_tiny"
             if self.name != "stock" and (self.lost or self.asked is gpu._warm_up):
                 raise OdeTransformerError(f"{self.name}: out of memory")
@@ -282,9 +283,15 @@ def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(tmp_path,
         def end(self):
             ended.append(self.name)
 
+    @contextlib.contextmanager
+    def alone():
+        ended.append("alone")
+        yield
+        ended.append("together")
+
     monkeypatch.setattr(gpu, "Process", Process)
-    record = gpu.measure(["rk2_tiny", "rk4_tiny"], gpu.rehearsal(), tmp_path / "x.json", 1)
-    assert ended == ["rk4_tiny"]
+    record = gpu.measure(["rk2_tiny", "rk4_tiny"], gpu.rehearsal(), tmp_path / "x.json", lambda: 1, alone)
+    assert ended == ["alone", "rk4_tiny", "together", "alone", "together"]
     first, second = (list(one["systems"]) for one in record["rounds"])
     assert first == ["stock", "rk2_tiny", "rk4_tiny"] and second == ["stock", "rk2_tiny"]
     assert record["rounds"][1]["systems"]["rk2_tiny"] == {"error": "rk2_tiny: out of memory"}

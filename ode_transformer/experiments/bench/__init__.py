@@ -2,5 +2,6 @@
 a GPU can show.
 
 ``turns`` runs systems in turns, ``systems`` says what is measured of them, ``suite`` which contests there are with
-which thresholds. The other files have one kind of measurement each, with its table.
+which thresholds. ``gpu_suite`` does all that needs a GPU. The other files have one kind of measurement each, with its
+table.
 """

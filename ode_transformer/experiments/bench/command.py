@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -108,11 +109,9 @@ def _serving(args: argparse.Namespace) -> None:
 
 
 def _gpu(args: argparse.Namespace) -> int:
-    rehearsed = args.device == "cpu"
-    archs, rounds = gpu.ARCHITECTURES, gpu.rounds(args.data)
-    if rehearsed:
-        archs, rounds = ("macaron_tiny", "rk2_tiny"), gpu.rehearsal()
-    record = gpu.measure(archs, rounds, Path(args.output), args.minutes)
+    archs, rounds = gpu.contestants(args.data, args.device)
+    end = time.monotonic() + 60 * args.minutes
+    record = gpu.measure(archs, rounds, Path(args.output), lambda: end - time.monotonic())
     print(gpu.table(record))
     return 0 if record["rounds"] else 1
 

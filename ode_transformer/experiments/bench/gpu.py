@@ -10,7 +10,8 @@ import gc
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,6 +42,9 @@ MODES = {
     "layers, graphs": ("--compile-layers", "--cuda-graphs"),
 }
 
+_TO_MEASURE = 60
+"""How many seconds more a system that is ready in time may take."""
+
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cudaMemcpyAsync", "cudaMemsetAsync")
 
 
@@ -69,11 +73,13 @@ def rounds(data: str = "") -> list[Round]:
     real = [replace(usual, data=data, batches=16)] if data else []
     decoding = replace(usual, what="decoding", sentences=64, tokens=24, shortest=12)
     return [
-        *(Round(usual, mode, profiled=True) for mode in ("eager", "graphs")),
-        *(Round(setting, mode) for setting in (large, *real) for mode in ("eager", "graphs")),
+        Round(usual, "graphs", profiled=True),
+        *(Round(setting, "graphs") for setting in (*real, large)),
+        Round(usual, "eager", profiled=True),
         Round(decoding, "eager"),
         Round(usual, "layers, graphs", profiled=True),
-        *(Round(setting, "layers, graphs") for setting in (large, *real)),
+        *(Round(setting, "eager") for setting in (*real, large)),
+        *(Round(setting, "layers, graphs") for setting in (*real, large)),
         Round(usual, "layers", profiled=True),
     ]
 
@@ -82,6 +88,13 @@ def rehearsal() -> list[Round]:
     """Rounds that a CPU can take part in, with small batches; it takes the graphs' passes in eager mode."""
     small = Setting(sentences=8, tokens=8, shortest=4, symbols=500)
     return [Round(small, "eager"), Round(small, "graphs")]
+
+
+def contestants(data: str, device: str) -> tuple[Sequence[str], list[Round]]:
+    """The architectures and rounds of a contest, on a CPU those of a rehearsal."""
+    if device == "cpu":
+        return ("macaron_tiny", "rk2_tiny"), rehearsal()
+    return ARCHITECTURES, rounds(data)
 
 
 def in_mode(system: Contestant, mode: str) -> Contestant:
@@ -158,16 +171,23 @@ def _launches(run: Any) -> dict[str, Any]:
     }
 
 
-def measure(archs: Iterable[str], each: Iterable[Round], out: Path, minutes: float) -> dict[str, Any]:
+def measure(
+    archs: Iterable[str],
+    each: Iterable[Round],
+    out: Path,
+    seconds_left: Callable[[], float],
+    alone: Callable[[], AbstractContextManager] = contextlib.nullcontext,
+) -> dict[str, Any]:
     """Measure architectures beside stock fairseq in the shape of the first, and write the record after every round.
 
     Args:
         archs: the architectures.
         each: the rounds.
         out: the file of the record.
-        minutes: when to stop; a round that has begun ends first, without the systems that are not ready by then.
+        seconds_left: how much time is left; a round that has begun ends first, without the systems that are not ready
+            by then.
+        alone: makes everything else wait while systems are measured; they warm up beside it.
     """
-    end, each = time.monotonic() + 60 * minutes, list(each)
     systems = {arch: Contestant(arch) for arch in archs}
     systems = {"stock": stock_like(next(iter(systems))), **systems}
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU (a rehearsal)"
@@ -176,9 +196,9 @@ def measure(archs: Iterable[str], each: Iterable[Round], out: Path, minutes: flo
     with contextlib.ExitStack() as stack:
         processes = {name: stack.enter_context(Process(name, anew=True)) for name in systems}
         for one in each:
-            if time.monotonic() > end or not processes:
+            if seconds_left() <= 0 or not processes:
                 break
-            found = _round(one, systems, processes, end)
+            found = _round(one, systems, processes, seconds_left, alone)
             about = {"title": one.title, "mode": one.mode, "setting": one.setting.noted()}
             record["rounds"].append({**about, "systems": found})
             files.write_json(out, record)
@@ -189,27 +209,32 @@ def measure(archs: Iterable[str], each: Iterable[Round], out: Path, minutes: flo
 
 
 def _round(
-    one: Round, systems: Mapping[str, Contestant], processes: dict[str, Process], end: float
+    one: Round,
+    systems: Mapping[str, Contestant],
+    processes: dict[str, Process],
+    seconds_left: Callable[[], float],
+    alone: Callable[[], AbstractContextManager],
 ) -> dict[str, dict[str, Any]]:
     """Return the measurements of one round by system; one that is not ready in time is given up for good."""
     found: dict[str, dict[str, Any]] = {}
     for name, process in processes.items():
         process.begin(_warm_up, in_mode(systems[name], one.mode), one.setting)
     for name, process in list(processes.items()):
-        found[name] = _answer(process, end)
-    for name, process in list(processes.items()):
-        if "error" not in found[name]:
-            process.begin(_measure, one.setting, one.profiled)
-            found[name] |= _answer(process, end + 60)
-        if process.lost:
-            process.end()
-            del processes[name]
+        found[name] = _answer(process, seconds_left)
+    with alone():
+        for name, process in list(processes.items()):
+            if "error" not in found[name]:
+                process.begin(_measure, one.setting, one.profiled)
+                found[name] |= _answer(process, lambda: seconds_left() + _TO_MEASURE)
+            if process.lost:
+                process.end()
+                del processes[name]
     return found
 
 
-def _answer(process: Process, end: float) -> dict[str, Any]:
+def _answer(process: Process, seconds_left: Callable[[], float]) -> dict[str, Any]:
     try:
-        return process.answer(end - time.monotonic())
+        return process.answer(seconds_left)
     except OdeTransformerError as error:
         return {"error": str(error)}
 

@@ -55,16 +55,20 @@ class Process:
         with contextlib.suppress(OSError):  # it has died, as the answer will say
             self._connection.send((function, args))
 
-    def answer(self, seconds: float = math.inf) -> Any:
+    def answer(self, seconds_left: Callable[[], float] = lambda: math.inf) -> Any:
         """Return the result of the function that was begun.
 
+        Args:
+            seconds_left: how much time is left, asked again and again.
+
         Raises:
-            OdeTransformerError: it failed, the process has died, or it has not ended after so many seconds.
+            OdeTransformerError: it failed, the process has died, or no time is left.
         """
         try:
-            self.lost = seconds < math.inf and not self._connection.poll(max(0.1, seconds))
-            if self.lost:
-                raise OdeTransformerError(f"{self.name}: was not ready in time")
+            while not self._connection.poll(0.5):
+                if seconds_left() <= 0:
+                    self.lost = True
+                    raise OdeTransformerError(f"{self.name}: was not ready in time")
             found, error = self._connection.recv()
         except (EOFError, OSError) as died:
             self.lost = True

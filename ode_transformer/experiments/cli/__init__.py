@@ -82,7 +82,7 @@ GROUPS = {
             "warm_start", "turn a trained Transformer into a checkpoint of one of our architectures", True
         ),
         "gpu-suite": Command(
-            ".runs.gpu_suite", "run the GPU checks, the GPU benchmark and trainings", takes_flags=True
+            ".bench.gpu_suite", "run the GPU checks, the GPU benchmark and trainings", takes_flags=True
         ),
         "completion": Command(".cli.completion", "print a script for tab completion in bash or zsh"),
     },

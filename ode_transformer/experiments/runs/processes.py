@@ -75,13 +75,12 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in found.items() if name not in ("RANK", "WORLD_SIZE")}
 
 
-def start(words: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen:
+def start(words: Sequence[str], environment: Mapping[str, str], log: Path, **more: Any) -> subprocess.Popen:
     """Start a program from the top of the repository; its output is added to the log."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    options = {"cwd": recipes.ROOT, "env": environment, "stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
     with open(log, "ab") as file:
-        return subprocess.Popen(
-            words, cwd=recipes.ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
-        )
+        return subprocess.Popen(words, stdout=file, **options, **more)
 
 
 def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[Path], lock: int) -> int:

@@ -525,12 +525,21 @@ def _wanted(names: Sequence[str], scale: str, seeds: Sequence[int]) -> list[reci
 
 
 def several(
-    found: Sequence[Run], jobs: int = 1, seconds_left: Optional[Callable[[], float]] = None
+    found: Sequence[Run],
+    jobs: int = 1,
+    seconds_left: Optional[Callable[[], float]] = None,
+    begin: Optional[Callable[..., subprocess.Popen]] = None,
 ) -> dict[str, OdeTransformerError]:
     """Do runs, one after another in this process or some at a time, each in a process with GPUs or cores of its own.
 
     A run that fails does not keep the others from being done. Runs share GPUs where there are not as many; and where
     the time has a limit, those that have not ended by then are stopped, each in its own process.
+
+    Args:
+        found: the runs.
+        jobs: how many at a time.
+        seconds_left: how much time is left.
+        begin: starts a run, as :func:`.processes.start` does.
 
     Returns:
         the error of each run that failed, by its folder.
@@ -567,7 +576,7 @@ def several(
             variables = {"CUDA_VISIBLE_DEVICES": ",".join(chosen)}
         words, log = one.words(), one.folder / "run.log"
         processes.say(f"+ {shlex.join(words)} >>{shlex.quote(str(log))}")
-        return processes.start(words, processes.environment(variables), log)
+        return (begin or processes.start)(words, processes.environment(variables), log)
 
     def ended(one: Run, status: int, seconds: float) -> None:
         processes.say(f"{one.run_dir}: {f'failed with status {status}' if status else 'done'} after {seconds:,.0f} s")

@@ -1,48 +1,61 @@
-"""All that needs a GPU, the most informative first: checks, the contest with stock fairseq, then several trainings.
+"""All that needs a GPU: checks and the contest with stock fairseq, and trainings beside them, several at a time.
 
-Each part has its share of the time, and writes what it found at once. Checks that have passed are listed in a file and
-not repeated. By default it trains Table 5 of the ODE Transformer on the Penn Treebank and the tiny systems at full
-budget on Multi30k. It needs no network, but the data: prepared in ``data-bin``, or in the folder that
-``ODE_TRANSFORMER_DATA`` names.
+Trainings begin at once and go on until the time is over; they wait only while the contest measures. Each part writes
+what it found at once. Checks that have passed are listed in a file and not repeated. By default the suite trains the
+tiny systems at full budget on Multi30k and Table 5 of the ODE Transformer on the Penn Treebank. It needs no network,
+but the data: prepared in ``data-bin``, or in the folder that ``ODE_TRANSFORMER_DATA`` names.
 """
 
 import argparse
 import contextlib
+import importlib.util
 import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import product, zip_longest
 from pathlib import Path
 from typing import Optional
 
-from ... import files
+from ... import files, processors
 from ...paths import ROOT
 from .. import recipes
 from ..arguments import call, take_arguments
 from ..records import RunError
-from . import processes, runner, training
-from .runner import Run
-from .training import Place
+from ..runs import processes, runner, training
+from ..runs.runner import Run
+from ..runs.training import Place
 
 TIMED_OUT = 124  # what timeout(1) and this module call a command whose time was over
 NO_TESTS = 5  # pytest's exit status
 
-CHECKS, CONTEST = 0.2, 0.4
-"""The shares of checks and contest in the time; trainings have the rest."""
+_PASSED = r"^(tests/\S.*?) PASSED|^\[gw\d+\].*? PASSED (tests/\S.*?) *$"
+"""A line of pytest about a test that has passed, without and with workers."""
+
+CHECKS, CONTEST = 0.25, 0.5
+"""The shares of the time that checks, and after them the contest, take at most."""
+
+MOST_JOBS = 8  # each keeps a core busy, and more of them fill the GPU
 
 
 def usual() -> list[str]:
-    """Return the recipes that are trained by default."""
+    """Return the recipes that are trained by default: long and short ones in turns, those without a record first."""
     data = Path(os.environ.get("ODE_TRANSFORMER_DATA") or os.devnull)
     treebank = any(path.exists() for path in (ROOT / "data-bin" / "ptb", data / "ptb", data / "ptb.tar.xz"))
-    groups = ("ptb", "multi30k-full") if treebank else ("multi30k-full",)
-    return [n for g in groups for n in recipes.names() if n.startswith(f"{g}/") and not recipes.load(n).train.start]
+
+    def of(group: str) -> list[str]:
+        names = [n for n in recipes.names() if n.startswith(f"{group}/") and not recipes.load(n).train.start]
+        return sorted(names, key=lambda name: any((ROOT / "results").glob(f"{name}.*")))
+
+    groups = [of("multi30k-full"), of("ptb") if treebank else []]
+    return [name for names in zip_longest(*groups) for name in names if name]
 
 
 @dataclass
@@ -51,7 +64,7 @@ class Suite:
 
     Args:
         minutes: stop after N minutes; the same command continues.
-        jobs: number of trainings at a time.
+        jobs: number of trainings at a time (default: one per two cores, at most 8).
         runs: folder for checkpoints (default: runs/gpu).
         out: folder for the small files of results (default: results/gpu, apart from records of runs on CPUs).
         systems: recipes to train (default: all of multi30k-full that start from no checkpoint, and ptb).
@@ -59,11 +72,11 @@ class Suite:
         seeds: seeds to train with (default: 1).
         cpu: rehearse the suite without a GPU.
         dry_run: print the commands of the trainings.
-        flags: of fairseq-train, for all trainings.
+        flags: of fairseq-train, for all trainings, besides --cuda-graphs for models of this package with a decoder.
     """
 
     minutes: int = 9
-    jobs: int = 4
+    jobs: Optional[int] = None
     runs: Optional[Path] = None
     out: Optional[Path] = None
     systems: Sequence[str] = ()
@@ -72,10 +85,13 @@ class Suite:
     cpu: bool = False
     dry_run: bool = False
     flags: Sequence[str] = ()
+    begun: list[subprocess.Popen] = field(default_factory=list, init=False)  # trainings
+    turn: threading.Lock = field(default_factory=threading.Lock, init=False)  # to begin a training, or to measure
 
     def __post_init__(self):
         """Begin; all recipes are read now, so that an unknown one is named before anything else is done."""
         self.ends, self.failed = time.monotonic() + 60 * self.minutes, False
+        self.jobs = self.jobs or min(MOST_JOBS, max(1, processors.usable() // 2))
         self.results = (self.out or ROOT / "results" / "gpu").absolute()
         self.trainings = self._trainings()
 
@@ -94,7 +110,9 @@ class Suite:
                 title = one.name if one.seed is None else f"{one.name}.seed-{one.seed}"
                 run_dir = folder / f"{title.replace('/', '.')}.{precision}"
                 record = self.results / f"{title}{'' if precision == 'fp32' else f'.{precision}'}.json"
-                place = Place(precision=precision, cpu=self.cpu, flags=tuple(self.flags))
+                decodes = recipe.task == "language_modeling" or recipe.generate is not None
+                graphs = ["--cuda-graphs"] if decodes and not training.is_of_fairseq(recipe.train.arch) else []
+                place = Place(precision=precision, cpu=self.cpu, flags=(*graphs, *self.flags))
                 found.append(Run(one, place, str(run_dir), str(record)))
         return found
 
@@ -106,32 +124,35 @@ class Suite:
         """Return the seconds that are left."""
         return self.ends - time.monotonic()
 
-    def timed(self, words: Sequence[str], seconds: float, output: Optional[Path] = None) -> int:
+    def timed(self, words: Sequence[str], seconds: float, output: Path) -> int:
         """Run a command for so many seconds at most, or until the time is over; its exit status."""
-        process = None
-        with open(output, "wb") if output else contextlib.nullcontext() as file:
+        ends = time.monotonic() + seconds
+        with open(output, "wb") as file:
             options = {"cwd": ROOT, "env": processes.environment({}), "stdout": file, "start_new_session": True}
-            try:
-                with processes.signals_wait():  # until it is known which process to end
-                    process = subprocess.Popen(words, stderr=file and subprocess.STDOUT, **options)
-                return process.wait(timeout=max(min(self.left(), seconds), 1))
-            except subprocess.TimeoutExpired:
-                return TIMED_OUT
-            finally:  # with the processes that it started
-                if process:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)
+            process = subprocess.Popen(words, stderr=subprocess.STDOUT, **options)
+        try:
+            while process.poll() is None:
+                if self.left() <= 0 or time.monotonic() > ends:
+                    return TIMED_OUT
+                time.sleep(0.2)
+            return process.returncode
+        finally:  # with the processes that it started
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
     def check(self) -> None:
         """Run the tests that need a GPU and have not passed yet; those that pass are listed, by name."""
         processes.say("== checks")
         listed, log = self.results / "gpu-checks.txt", self.results / "gpu-checks.log"
         passed = set(listed.read_text().split("\n")) - {""} if listed.is_file() else set()
-        words = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--tb", "short", "tests/gpu"]
+        words = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--tb", "short"]
+        if importlib.util.find_spec("xdist"):
+            words += ["-n", str(min(MOST_JOBS, processors.usable())), "--dist", "worksteal"]
+        words += ["tests/gpu/test_graphs.py", "tests/gpu/test_gpu.py"]  # the latter start many processes
         words += [word for name in sorted(passed) for word in ("--deselect", name)]
         status = self.timed(words, CHECKS * self.minutes * 60, log)
         said = log.read_text(errors="replace")
-        found = re.findall(r"^(tests/\S.*?) PASSED", said, re.MULTILINE)
+        found = ["".join(names) for names in re.findall(_PASSED, said, re.MULTILINE)]
         files.write_text(listed, "\n".join(sorted(passed | set(found))) + "\n")
         failed = re.findall(r"^FAILED .*", said, re.MULTILINE)
         processes.say("\n".join([f"{len(found)} passed, {len(failed)} failed", *failed]))
@@ -139,22 +160,48 @@ class Suite:
 
     def contest(self) -> None:
         """Train in every mode beside stock fairseq, unless there is a record."""
+        from . import gpu
+
         record, data = self.results / "contest.json", ROOT / "data-bin" / "multi30k-own.en-de"
         if record.is_file():
             return
         processes.say("== contest")
-        minutes = CONTEST * self.minutes
-        words = [sys.executable, "-m", "ode_transformer", "bench", "gpu", "--output", str(record)]
-        words += ["--minutes", f"{minutes:.2f}", "--device", "cpu" if self.cpu else "cuda"]
-        words += ["--data", str(data)] if data.is_dir() else []
-        self.failed |= self.timed(words, 60 * minutes + 90) not in (0, TIMED_OUT)
+        archs, rounds = gpu.contestants(str(data) if data.is_dir() else "", "cpu" if self.cpu else "cuda")
+        ends = time.monotonic() + 60 * CONTEST * self.minutes
+        gpu.measure(archs, rounds, record, lambda: min(self.left(), ends - time.monotonic()), self.alone)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Make the trainings wait."""
+        with self.turn:
+            self._tell(signal.SIGSTOP)
+            try:
+                time.sleep(1)  # until the GPU has done what they had asked of it
+                yield
+            finally:
+                self._tell(signal.SIGCONT)
+
+    def _tell(self, what: signal.Signals) -> None:
+        for process in self.begun:
+            if process.poll() is None:
+                os.killpg(process.pid, what)
+
+    def _begin(self, words: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen:
+        with self.turn:
+            self.begun.append(processes.start(words, environment, log, process_group=0))
+        return self.begun[-1]
 
     def train(self) -> None:
         """Train all, some at a time, spread over the GPUs; the next call resumes those that have not ended."""
-        failed = runner.several(self.waiting(), self.jobs, self.left)
+        failed = runner.several(self.waiting(), self.jobs, self.left, self._begin)
         for folder, error in failed.items():
             processes.say(f"failed: {folder}: {error}")
         self.failed |= bool(failed)
+
+    def measure(self) -> None:
+        """Check, then compare with stock fairseq."""
+        self.check()
+        self.contest()
 
     def run(self) -> int:
         """Run all parts, and print what is done and what is left; the exit status is 1 if something failed.
@@ -171,10 +218,14 @@ class Suite:
         if not self.cpu and training.gpu_count() == 0:
             raise RunError("no GPU is there; rehearse with --cpu")
         self.results.mkdir(parents=True, exist_ok=True)
-        with contextlib.chdir(ROOT), processes.terminable(resumable=True):
-            self.check()
-            self.contest()
-            self.train()
+        with contextlib.chdir(ROOT), processes.terminable(resumable=True), ThreadPoolExecutor(1) as other:
+            measured = other.submit(self.measure)
+            try:
+                self.train()
+                measured.result()
+            except BaseException:
+                self.ends = 0  # for the thread, too
+                raise
         left = self.waiting()
         for one in self.trainings:
             name = f"{one.title}, {one.place.precision}"
