@@ -101,8 +101,9 @@ def make_folder(path: Path) -> None:
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise OSError(errno.ENOTDIR, "is a file, or a link to a folder that does not exist", error.filename) from error
+    except (FileExistsError, NotADirectoryError) as error:
+        there = next(str(one) for one in (path, *path.parents) if os.path.lexists(one))
+        raise OSError(errno.ENOTDIR, "is a file, or a link to a folder that does not exist", there) from error
 
 
 def _beside(path: Path) -> Path:

@@ -88,6 +88,8 @@ def test_a_file_or_a_link_to_nothing_in_place_of_a_folder_is_named(tmp_path):
     (tmp_path / "x").touch()
     with pytest.raises(OSError, match="is a file, or a link"):
         write_text(tmp_path / "x" / "y", "new")
+    with pytest.raises(OSError, match=r"is a file, or a link.*: '.*/x'"):
+        make_folder(tmp_path / "x" / "y" / "z")
 
 
 def test_text_that_cannot_be_written_again_is_refused(tmp_path):

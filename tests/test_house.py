@@ -80,6 +80,7 @@ def test_rooms_import_those_below_them(graph):
 
 
 WRITERS = {
+    "files": "the functions themselves",
     "experiments.runs.processes": "logs, which grow, and locks",
     "experiments.bench.gpu_suite": "logs of what it starts",
     "experiments.bench.turns": "Linux's counters",
@@ -87,9 +88,11 @@ WRITERS = {
 
 
 def writes(node: ast.AST) -> bool:
-    """Whether a call opens a file to write to it."""
+    """Whether a call opens a file to write to it, or makes a folder and those above it."""
     if not isinstance(node, ast.Call):
         return False
+    if getattr(node.func, "attr", "") == "mkdir" and any(keyword.arg == "parents" for keyword in node.keywords):
+        return True
     modes = [one.value for one in (*node.args, *(k.value for k in node.keywords)) if isinstance(one, ast.Constant)]
     opens = getattr(node.func, "id", getattr(node.func, "attr", "")) == "open"
     mode = next((mode for mode in modes if isinstance(mode, str) and re.fullmatch("[rwxabt+]+", mode)), "r")

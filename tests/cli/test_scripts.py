@@ -544,6 +544,7 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, t
             ("multi30k-full/macaron-tiny", "--from", "score", "--until", "train"),
             "--until train: the first step must not come after the last",
         ),
+        (("multi30k-full/macaron-tiny", "--cpu", "--run-dir", "README.md/x"), "README.md: is a file, or a link to a"),
         (("multi30k-full/macaron-tiny", "--run-dir", "a:b"), "a:b: a run's folder must hold no colon"),
         (("ptb/rk2-1", "ptb/rk2-1", "--cpu"), "ptb/rk2-1: would share runs/ptb/rk2-1 with another run"),
         (

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Optional, TypeVar
 
 from ... import paths
+from ...files import make_folder
 from .. import recipes
 from ..records import RunError
 from .terminal import LogView
@@ -77,7 +78,7 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
 
 def start(words: Sequence[str], environment: Mapping[str, str], log: Path, **more: Any) -> subprocess.Popen:
     """Start a program from the top of the repository; its output is added to the log."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(log.parent)
     options = {"cwd": recipes.ROOT, "env": environment, "stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
     with open(log, "ab") as file:
         return subprocess.Popen(words, stdout=file, **options, **more)
@@ -96,7 +97,7 @@ def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[P
     with contextlib.ExitStack() as stack:
         shown = None
         if log is not None:
-            log.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(log.parent)
             options["stdout"] = stack.enter_context(open(log, "ab"))
             options["stderr"] = subprocess.STDOUT
             shown = stack.enter_context(open(log, "rb"))

@@ -195,7 +195,7 @@ class Run:
         except BrokenPipeError:  # of the output, and not of the folder
             raise
         except OSError as error:  # a full disk, a folder that is not the user's
-            raise RunError(f"{self.run_dir}: {error}") from error
+            raise RunError(f"{error.filename or self.run_dir}: {error.strerror or error}") from error
 
     def _go(self, lock: int) -> None:
         stamps = records.read_stamps(self.folder)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import OdeTransformerError
-from ...files import read_text, regular, write_lines
+from ...files import make_folder, read_text, regular, write_lines
 from ..metrics import accuracy
 from ..metrics.scoring import score_file
 from ..text import subwords
@@ -150,7 +150,7 @@ def write(
     """
     if empty := [name for name, examples in splits.items() if not examples]:
         raise OdeTransformerError(f"{empty[0]}: no examples")
-    output_dir.mkdir(parents=True, exist_ok=True)
+    make_folder(output_dir)
     if level == "subword":
         texts = (example.text for example in splits["train"])
         subwords.learn_sentencepiece(texts, size, workers, output_dir / subwords.OWN[0])

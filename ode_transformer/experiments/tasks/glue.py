@@ -139,7 +139,6 @@ def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, 
     """
     about, cut, counts = GLUE[task], subwords.opened(like), {}
     folder = source / about.folder
-    output_dir.mkdir(parents=True, exist_ok=True)
     for split, (inputs, label, files, *_) in about.splits.items():
         if label is None and not any(all((folder / name).is_file() for name in names.split()) for names in files):
             continue

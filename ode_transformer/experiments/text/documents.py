@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...errors import OdeTransformerError
-from ...files import whole
+from ...files import make_folder, whole
 from . import subwords
 from .lines import read_lines
 
@@ -97,7 +97,7 @@ def prepare(
         if not any(split == name for split, _ in splits()):
             advice = "" if valid else f" with --held-out {held_out}: change it, or give --valid"
             raise OdeTransformerError(f"{name}: must have a document, got none{advice}")
-    output_dir.mkdir(parents=True, exist_ok=True)
+    make_folder(output_dir)
     if like is None:
         lines = (line for name, document in splits() if name == "train" for line in document)
         subwords.learn_sentencepiece(lines, size, workers, output_dir / subwords.OWN[0])

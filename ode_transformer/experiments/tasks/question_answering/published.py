@@ -163,7 +163,6 @@ def write(
     if len({version for version, _ in loaded.values()}) > 1:
         raise OdeTransformerError(f"{train}, {valid}: are of two versions of SQuAD")
     cut, counts = cutter(like), {}
-    output_dir.mkdir(parents=True, exist_ok=True)
     for split, (version, paragraphs) in loaded.items():
         texts, questions, places, samples = [], [], [], []
         for number, paragraph in enumerate(paragraphs):
