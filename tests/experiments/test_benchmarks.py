@@ -297,3 +297,8 @@ def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(tmp_path,
     assert record["rounds"][1]["systems"]["rk2_tiny"] == {"error": "rk2_tiny: out of memory"}
     assert json.loads((tmp_path / "x.json").read_text()) == record
     assert "| rk4_tiny |  |  |" in gpu.table(record) and "| stock | 5.0 ms (1.00) |" in gpu.table(record)
+    alone_there = {**record["rounds"][0], "systems": {"rk2_tiny": {"milliseconds": 5.0}}}
+    assert "| rk2_tiny |  |" in gpu.table({"rounds": [alone_there]}), "without stock fairseq there is no speed"
+    monkeypatch.setattr(gpu, "_answer", lambda *_: {"error": "late"})
+    assert not gpu.measure(["rk2_tiny"], gpu.rehearsal(), tmp_path / "y.json", lambda: 1)["rounds"]
+    assert not (tmp_path / "y.json").exists(), "so that the contest is held another time"

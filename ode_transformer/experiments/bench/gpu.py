@@ -70,16 +70,13 @@ def rounds(data: str = "") -> list[Round]:
     """The rounds, the most informative first; those on real batches only if there is a folder of binarized data."""
     usual = Setting(sentences=192, tokens=32, shortest=16, symbols=34_040, device="cuda", precision="fp16")
     large = replace(usual, sentences=768, precision="bf16")
-    real = [replace(usual, data=data, batches=16)] if data else []
+    settings = [usual, *([replace(usual, data=data, batches=16)] if data else []), large]
     decoding = replace(usual, what="decoding", sentences=64, tokens=24, shortest=12)
     return [
-        Round(usual, "graphs", profiled=True),
-        *(Round(setting, "graphs") for setting in (*real, large)),
-        Round(usual, "eager", profiled=True),
+        *(Round(setting, "graphs", setting is usual) for setting in settings),
+        *(Round(setting, "eager", setting is usual) for setting in settings),
         Round(decoding, "eager"),
-        Round(usual, "layers, graphs", profiled=True),
-        *(Round(setting, "eager") for setting in (*real, large)),
-        *(Round(setting, "layers, graphs") for setting in (*real, large)),
+        *(Round(setting, "layers, graphs", setting is usual) for setting in settings),  # which takes minutes to compile
         Round(usual, "layers", profiled=True),
     ]
 
@@ -178,7 +175,8 @@ def measure(
     seconds_left: Callable[[], float],
     alone: Callable[[], AbstractContextManager] = contextlib.nullcontext,
 ) -> dict[str, Any]:
-    """Measure architectures beside stock fairseq in the shape of the first, and write the record after every round.
+    """Measure architectures beside stock fairseq in the shape of the first, and write the record after every round in
+    which something was measured.
 
     Args:
         archs: the architectures.
@@ -199,9 +197,10 @@ def measure(
             if seconds_left() <= 0 or not processes:
                 break
             found = _round(one, systems, processes, seconds_left, alone)
-            about = {"title": one.title, "mode": one.mode, "setting": one.setting.noted()}
-            record["rounds"].append({**about, "systems": found})
-            files.write_json(out, record)
+            if any("error" not in its for its in found.values()):
+                about = {"title": one.title, "mode": one.mode, "setting": one.setting.noted()}
+                record["rounds"].append({**about, "systems": found})
+                files.write_json(out, record)
             print(f"== {one.title}; {one.mode}")
             for name, of_system in found.items():
                 print(name, {key: value for key, value in of_system.items() if key != "longest"}, flush=True)
@@ -252,7 +251,7 @@ def table(record: Mapping[str, Any]) -> str:
         for name in dict.fromkeys(name for systems in of_mode.values() for name in systems):
             cells = []
             for mode, systems in of_mode.items():
-                own, stock = systems.get(name, {}), next(iter(systems.values()))
+                own, stock = systems.get(name, {}), systems.get("stock", {})
                 if "milliseconds" not in own or "milliseconds" not in stock or (title, mode, name) in disturbed:
                     cells.append("")
                     continue
