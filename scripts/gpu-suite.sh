@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run what needs a GPU: checks, the contest with stock fairseq, then trainings, several at a time.
+# Run what needs a GPU: trainings, several at a time, and beside them checks and the contest with stock fairseq.
 #
 # Usage: scripts/gpu-suite.sh [--minutes N] [--jobs N] [--dry-run] [other options of `ode-transformer gpu-suite`]
 #

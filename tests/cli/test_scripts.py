@@ -428,7 +428,7 @@ def test_a_signal_that_comes_while_a_program_is_started_ends_it_too(monkeypatch)
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM) or program)
     with processes.terminable(), pytest.raises(SystemExit):
         processes.launch(["sleep", "60"], processes.environment({}), None, -1)
-    assert [name for name, *_ in program.method_calls] == ["terminate", "wait"]
+    assert [name for name, *_ in program.method_calls] == ["terminate", "send_signal", "wait"]
 
 
 def test_that_the_same_command_goes_on_is_said_only_where_it_does(finished, recipe, tmp_path, monkeypatch, capsys):
@@ -666,7 +666,9 @@ def test_the_gpu_suite_says_what_it_would_run(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + 1 + 1, "fairseq takes bf16 for a TPU with its own model"
     assert not any("transformer-tiny" in line and "--bf16" in line for line in lines)
-    assert lines[-1].endswith("results/gpu/ptb/rk2-unit-2-released.fp16.json --devices 1 --fp16 -- --cuda-graphs")
+    assert lines[-1].endswith(
+        "results/gpu/ptb/rk2-unit-2-released.fp16.json --devices 1 --fp16 -- --num-workers 0 --cuda-graphs"
+    )
     assert cli.main(["gpu-suite", "--dry-run", *words, "--seeds", "2", "3"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "results/gpu/ptb/rk2-unit-2-released.seed-3.fp16.json " in lines[-1]
@@ -777,6 +779,9 @@ def test_trainings_wait_while_the_gpu_suite_measures(tmp_path):
     suite = gpu_suite.Suite(out=tmp_path, systems=["ptb/rk2-1"])
     words = [sys.executable, "-c", "import os, time; os.fork(); time.sleep(60)"]  # as fairseq has workers
     process = suite._begin(words, dict(os.environ), tmp_path / "log")
+    ended = suite._begin(["true"], {}, tmp_path / "log")
+    ended.wait()
+    ended.poll = lambda: None  # it ends as the others are stopped
 
     def states():
         found = subprocess.run(["ps", "-eo", "pgid=,stat="], capture_output=True, text=True).stdout
@@ -805,6 +810,17 @@ def test_what_has_no_record_is_trained_first(monkeypatch, tmp_path):
     assert found[:4] == [others[0], ptb[0], others[1], ptb[1]]
 
 
+def test_checks_that_cannot_be_run_are_told_and_the_contest_is_held(tmp_path, monkeypatch, capsys):
+    suite, held = gpu_suite.Suite(out=tmp_path, systems=["ptb/rk2-1"]), []
+    monkeypatch.setattr(suite, "check", mock.Mock(side_effect=OSError("no space")))
+    monkeypatch.setattr(suite, "contest", lambda: held.append("contest"))
+    suite.measure()
+    assert held and suite.failed and "OSError: no space" in capsys.readouterr().err
+    suite.ends = 0
+    suite.measure()
+    assert len(held) == 1
+
+
 def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch):
     suite, asked = gpu_suite.Suite(out=tmp_path, systems=["ptb/rk2-1"]), []
 
@@ -816,8 +832,8 @@ def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch
         lines = [f"tests/gpu/test_a.py::{name} {status} [ 50%]\n" for name, status in found]
         if not first:  # as pytest's workers write it
             lines = [f"[gw0] [ 50%] {status} tests/gpu/test_a.py::{name} \n" for name, status in found]
-        output.write_text("".join([*lines, "FAILED tests/gpu/test_a.py::two\n" * first]))
-        return int(first)
+        output.write_text("".join(lines))
+        return gpu_suite.TIMED_OUT if first else 0
 
     monkeypatch.setattr(suite, "timed", timed)
     suite.check()

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 
 import pytest
 import torch
@@ -33,6 +34,9 @@ class Program:
     def terminate(self):
         self.told.append("to end")
 
+    def send_signal(self, number):
+        assert number == signal.SIGCONT
+
     def wait(self):
         self.told.append("waited for")
 
@@ -61,6 +65,13 @@ def test_programs_that_run_when_the_time_is_over_are_ended_and_no_others_begun(n
     processes.side_by_side(seconds, 2, start, lambda job, *_: ended.append(job), lambda: time - now())
     assert list(programs) == ["short", "long"] and ended == ["short"]
     assert programs["short"].told == [] and programs["long"].told == ["to end", "waited for"]
+
+
+def test_a_program_that_is_stopped_is_ended():
+    program, left = subprocess.Popen(["sleep", "60"]), iter([99, 99, 0])
+    program.send_signal(signal.SIGSTOP)
+    processes.side_by_side("a", 1, lambda *_: program, lambda *_: None, lambda: next(left))
+    assert program.returncode == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("resumable", [True, False])

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -36,11 +37,10 @@ from ..runs.training import Place
 TIMED_OUT = 124  # what timeout(1) and this module call a command whose time was over
 NO_TESTS = 5  # pytest's exit status
 
-_PASSED = r"^(tests/\S.*?) PASSED|^\[gw\d+\].*? PASSED (tests/\S.*?) *$"
-"""A line of pytest about a test that has passed, without and with workers."""
-
 CHECKS, CONTEST = 0.25, 0.5
-"""The shares of the time that checks, and after them the contest, take at most."""
+"""Shares of the time: no check begins after the first, and no round of the contest after it has taken the second."""
+
+TO_END = 60  # so many seconds more the checks that have begun may take
 
 MOST_JOBS = 8  # each keeps a core busy, and more of them fill the GPU
 
@@ -56,6 +56,12 @@ def usual() -> list[str]:
 
     groups = [of("multi30k-full"), of("ptb") if treebank else []]
     return [name for names in zip_longest(*groups) for name in names if name]
+
+
+def tests(log: str, status: str) -> list[str]:
+    """Return the tests of a status, by name, from what pytest has said about each, without or with workers."""
+    found = re.findall(rf"^(tests/\S.*?) {status}|^\[gw\d+\].*? {status} (tests/\S.*?) *$", log, re.MULTILINE)
+    return ["".join(names) for names in found]
 
 
 @dataclass
@@ -112,7 +118,9 @@ class Suite:
                 record = self.results / f"{title}{'' if precision == 'fp32' else f'.{precision}'}.json"
                 decodes = recipe.task == "language_modeling" or recipe.generate is not None
                 graphs = ["--cuda-graphs"] if decodes and not training.is_of_fairseq(recipe.train.arch) else []
-                place = Place(precision=precision, cpu=self.cpu, flags=(*graphs, *self.flags))
+                # Processes that read batches, of which fairseq leaves one per epoch, would fill the memory.
+                flags = ("--num-workers", "0", *graphs, *self.flags)
+                place = Place(precision=precision, cpu=self.cpu, flags=flags)
                 found.append(Run(one, place, str(run_dir), str(record)))
         return found
 
@@ -145,16 +153,17 @@ class Suite:
         processes.say("== checks")
         listed, log = self.results / "gpu-checks.txt", self.results / "gpu-checks.log"
         passed = set(listed.read_text().split("\n")) - {""} if listed.is_file() else set()
-        words = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--tb", "short"]
+        seconds = 60 * CHECKS * self.minutes
+        words = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--tb", "short", "-m", "not full"]
+        words += ["--minutes", f"{seconds / 60:.2f}"]
         if importlib.util.find_spec("xdist"):
             words += ["-n", str(min(MOST_JOBS, processors.usable())), "--dist", "worksteal"]
         words += ["tests/gpu/test_graphs.py", "tests/gpu/test_gpu.py"]  # the latter start many processes
         words += [word for name in sorted(passed) for word in ("--deselect", name)]
-        status = self.timed(words, CHECKS * self.minutes * 60, log)
+        status = self.timed(words, seconds + TO_END, log)
         said = log.read_text(errors="replace")
-        found = ["".join(names) for names in re.findall(_PASSED, said, re.MULTILINE)]
+        found, failed = tests(said, "PASSED"), tests(said, "(?:FAILED|ERROR)")
         files.write_text(listed, "\n".join(sorted(passed | set(found))) + "\n")
-        failed = re.findall(r"^FAILED .*", said, re.MULTILINE)
         processes.say("\n".join([f"{len(found)} passed, {len(failed)} failed", *failed]))
         self.failed |= bool(failed) or status not in (0, NO_TESTS, TIMED_OUT)
 
@@ -174,17 +183,13 @@ class Suite:
     def alone(self) -> Iterator[None]:
         """Make the trainings wait."""
         with self.turn:
-            self._tell(signal.SIGSTOP)
+            groups = [process.pid for process in self.begun if process.poll() is None]
             try:
+                _tell(groups, signal.SIGSTOP)
                 time.sleep(1)  # until the GPU has done what they had asked of it
                 yield
             finally:
-                self._tell(signal.SIGCONT)
-
-    def _tell(self, what: signal.Signals) -> None:
-        for process in self.begun:
-            if process.poll() is None:
-                os.killpg(process.pid, what)
+                _tell(groups, signal.SIGCONT)
 
     def _begin(self, words: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen:
         with self.turn:
@@ -199,9 +204,14 @@ class Suite:
         self.failed |= bool(failed)
 
     def measure(self) -> None:
-        """Check, then compare with stock fairseq."""
-        self.check()
-        self.contest()
+        """Check, then compare with stock fairseq; what goes wrong with one is told at once, and is not the other's."""
+        for part in (self.check, self.contest):
+            try:
+                if self.left() > 0:
+                    part()
+            except Exception:
+                self.failed = True
+                traceback.print_exc()
 
     def run(self) -> int:
         """Run all parts, and print what is done and what is left; the exit status is 1 if something failed.
@@ -235,6 +245,12 @@ class Suite:
         elif not self.failed:
             print(f"{len(left)} left; call again")
         return int(self.failed)
+
+
+def _tell(groups: Sequence[int], what: signal.Signals) -> None:
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.killpg(group, what)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -122,9 +122,14 @@ def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[P
             if process is None and isinstance(error, OSError):
                 raise RunError(f"{words[0]}: {error.strerror}") from error
             if process is not None:
-                process.terminate()
+                _tell_to_end(process)
                 process.wait()
             raise
+
+
+def _tell_to_end(process: subprocess.Popen) -> None:
+    process.terminate()
+    process.send_signal(signal.SIGCONT)  # one that is stopped does nothing else
 
 
 def side_by_side(
@@ -163,7 +168,7 @@ def side_by_side(
                 break
     finally:
         for *_, process in running.values():
-            process.terminate()
+            _tell_to_end(process)
         for *_, process in running.values():
             process.wait()
 
