@@ -247,7 +247,7 @@ class BiasPositions(PositionEncoder):
         for several in widths.values():
             if len(several) > 1:
                 raise OdeTransformerError(
-                    f"--flow-sharing {sharing}: needs one width of encoder and decoder, got {several}"
+                    f"--flow-sharing {sharing}: needs one width of encoder and decoder, got {several}; choose stack"
                 )
         self.solvers = nn.ModuleDict({name: build(width) for name, (width,) in widths.items()})
         for p in self.solvers.parameters():
