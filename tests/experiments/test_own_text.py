@@ -173,6 +173,13 @@ def test_names_may_have_combining_characters(name):
     assert own.test_sets() == {"test": name} and recipes.is_name(own.recipe_file.stem)
 
 
+def test_names_leave_room_for_endings():
+    with pytest.raises(ValueError, match=r"its name must be .* at most 200 bytes"):
+        prepare.OwnText(["my/train"], LANGS, "ä" * 101)
+    own = prepare.OwnText(["my/train"], LANGS, "a" * 200, test=["ä" * 120] * 2)
+    assert all(map(recipes.is_name, own.test_sets().values()))
+
+
 def divided(out: Path, train: Path, **options) -> Path:
     """The first steps of a preparation, which divide the text; the folder of raw text."""
     own = prepare.OwnText([str(train)], LANGS, str(out), **options)

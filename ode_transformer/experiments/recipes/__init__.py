@@ -168,7 +168,7 @@ def _wrong(recipe: Recipe) -> Iterator[str]:
     for key, found in named.items():
         for part in found:
             if not isinstance(part, str) or not is_name(part):
-                yield f"{key} {part!r}: must be letters, digits and .,=+-_, and no folders"
+                yield f"{key} {part!r}: must be letters, digits and .,=+-_, at most 200 bytes, and no folders"
     try:
         words = shlex.split(recipe.data.prepare)
         problem = "" if words else "it is empty"

@@ -36,8 +36,12 @@ class RecipeError(OdeTransformerError):
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can name files of recipes and fairseq: letters, combining characters, digits, blanks, .,=+-_."""
-    return bool(re.fullmatch(r"\w[\w .,=+-]*", "".join(c for c in text if unicodedata.category(c)[0] != "M")))
+    """Whether a text can name files of recipes and fairseq: letters, combining characters, digits, blanks, .,=+-_.
+
+    It has at most 200 bytes, which leaves room for endings.
+    """
+    base = "".join(c for c in text if unicodedata.category(c)[0] != "M")
+    return bool(re.fullmatch(r"\w[\w .,=+-]*", base)) and len(text.encode()) <= 200
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ class OwnText:
             yield f"--out {self.out}: must hold no comma and no colon, at which fairseq splits it"
         for option, name in (f"--out {self.out}", self.data.name), (f"--recipe {self.recipe}", self.recipe_file.stem):
             if not is_name(name):
-                yield f"{option}: its name must be letters, digits, blanks and .=+-_, {name!r} is not"
+                yield f"{option}: its name must be letters, digits, blanks and .=+-_, at most 200 bytes, got {name!r}"
         for path in (self.data, self.text):
             if path.is_symlink() and not path.exists():
                 yield f"--out {self.out}: {path} is a link to {os.readlink(path)}, which does not exist"
@@ -367,7 +367,7 @@ class OwnText:
         """The name of each subset of the data in scores, after its files."""
         if not self.test:
             return {"test": "held-out"}
-        names = {s: Path(self.given[s][0]).name for s in self.splits[2:]}
+        names = {s: Path(self.given[s][0]).name[:48] for s in self.splits[2:]}
         names = {s: "".join(c if is_name(f"_{c}") else "-" for c in name) for s, name in names.items()}
         again = len(set(names.values())) < len(names)
         return {s: f"{s} {name}" if again or not is_name(name) else name for s, name in names.items()}
