@@ -26,7 +26,7 @@ class Command(NamedTuple):
     arguments: str = "add_arguments"  # a function of the module: parser -> None
     run: str = "main"  # a function of the module, unless the former sets another: namespace -> exit status, or None
     takes_flags: bool = False  # words after -- are flags of fairseq's own: namespace.flags
-    after: str = ""  # a module whose function ``after`` is given what the command returned, and prints more
+    after: str = ""  # a module whose function ``after`` the command calls with the runs that it has made
 
 
 def _of_serving(name: str, help_: str) -> Command:
@@ -193,12 +193,10 @@ def call(words: Sequence[str]) -> int:
     with plugins.using(user_dir):
         plugins.load_installed()
         its = parser(chosen)
-        args = its.parse_args(words, argparse.Namespace(flags=flags))
+        after = {"after": lambda made: _module(COMMANDS[args.command].after).after(made)}
+        args = its.parse_args(words, argparse.Namespace(flags=flags, **after))
         check_outputs(reached(its, words), args)
-        found = args.run(args)
-        if after := COMMANDS[args.command].after:
-            return _module(after).after(found)
-        return found or 0
+        return args.run(args) or 0
 
 
 def _user_dir(words: Sequence[str]) -> tuple[str | None, list[str]]:

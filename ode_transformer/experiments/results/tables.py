@@ -162,8 +162,8 @@ def of_group(group: str, folder: Path, compared: Sequence[Compared]) -> list[Com
 
 
 def source_row(rows: Sequence[Row]) -> list[Row]:
-    """What the source of each test set scores without a system, its first sentences or itself uncorrected, as a row of
-    a table with these rows; none if that was not measured.
+    """Return what the source of each test set scores without a system, its first sentences or itself uncorrected, as a
+    row of a table with these rows; none if that was not measured.
 
     It is the same for all systems, and is taken from the first of the records that has it.
     """
@@ -261,11 +261,10 @@ def for_programs(rows: Sequence[Row]) -> Iterator[tuple]:
             )
 
 
-def after(found: Sequence["Run"]) -> int:
-    """Print the table of runs that were made together, if they were several; the exit status of ``run``."""
-    if len(found) > 1:
+def after(found: Sequence["Run"]) -> None:
+    """Print the table of runs that were made together."""
+    if found:
         print(sweep([(one.recipe, one.folder) for one in found]))
-    return 0
 
 
 def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:

@@ -25,7 +25,7 @@ def _take_recipe(parser: argparse.ArgumentParser, function: Callable, **more: An
 def _take_runs(parser: argparse.ArgumentParser, function: Callable, first: str, /, **more: Any) -> None:
     """Let a command call a function of runs, with the options that say where they train."""
     scale = {"type": str.lower, "choices": recipes.SCALES}
-    usual = {"scale": scale, "seeds": SEEDS, "flags": None, "place": None, "run_dir": RUN_DIR}
+    usual = {"scale": scale, "seeds": SEEDS, "flags": None, "place": None, "after": None, "run_dir": RUN_DIR}
     take_arguments(parser, function, first, **usual | more)
     others = dict.fromkeys(("recipe", "trains", "jobs", "precision", "flags", "dry_run"))
     take_arguments(parser, training.place_here, **others)
@@ -36,7 +36,7 @@ def _take_runs(parser: argparse.ArgumentParser, function: Callable, first: str, 
             "amp": "train with PyTorch's automatic mixed precision",
         }.get(name, f"train in {name}")
         precisions.add_argument(f"--{name}", dest="precision", action="store_const", const=name, help=help_)
-    call(parser, function, lambda args, found: found, "devices", "cpu", "precision", "torchrun")
+    call(parser, function, lambda args, found: None, "devices", "cpu", "precision", "torchrun")
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:

@@ -439,6 +439,7 @@ def run(
     scale: str = "full",
     jobs: int = 1,
     flags: Sequence[str] = (),
+    after: Callable[[list[Run]], Any] = lambda done: None,
     **place: Any,
 ) -> list[Run]:
     """Run recipes from data to a record.
@@ -456,6 +457,7 @@ def run(
         jobs: number of runs at a time, each with its own GPUs (--devices; by default, an equal share) or its share of
             the cores.
         flags: of fairseq-train, besides the recipes'.
+        after: is given those of several runs that have a record now, even if others failed.
         place: what :func:`.training.place_here` takes: ``devices``, ``cpu``, ``precision`` and ``torchrun``.
 
     Returns:
@@ -494,7 +496,9 @@ def run(
             found[0].go()
         else:
             processes.say(plan.line([one.recipe for one in found], jobs))
-            if failed := several(found, jobs):
+            failed = several(found, jobs)
+            after([one for one in found if "record" in one.chosen and one.run_dir not in failed])
+            if failed:
                 each = [f"{folder}: {error}" for folder, error in failed.items()]
                 raise RunError("\n".join([f"{len(failed)} of {len(found)} runs failed:", *each]))
         if not all("record" in one.chosen for one in found):
@@ -579,11 +583,11 @@ def several(
         return (begin or processes.start)(words, processes.environment(variables), log)
 
     def ended(one: Run, status: int, seconds: float) -> None:
-        processes.say(f"{one.run_dir}: {f'failed with status {status}' if status else 'done'} after {seconds:,.0f} s")
+        log, how = one.folder / "run.log", f"failed with status {status}" if status else "done"
+        processes.say(f"{one.run_dir}: {how} after {seconds:,.0f} s; its output is in {log}")
         if status:
-            log = one.folder / "run.log"
             said = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line] or [""]
-            failed[one.run_dir] = RunError(f"{said[-1].removeprefix('error: ')}; what it said is in {log}")
+            failed[one.run_dir] = RunError(said[-1].removeprefix("error: "))
 
     processes.side_by_side(able, jobs, start, ended, seconds_left or (lambda: math.inf))
     return failed
