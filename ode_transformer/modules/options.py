@@ -26,7 +26,7 @@ from .pcformer import PredictorCorrector
 from .positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS
 
 ODE_FUNCTIONS = {"both": None, "san": "F", "ffn": "G", "substeps": "FCG"}
-"""What is integrated: the increment of the whole layer (None), or the sub-flows with these letters, each by itself."""
+"""The functions that are integrated: the increment of the whole layer (None), or each sub-flow with these letters."""
 
 ODE_RESIDUALS = ("paper", "released")
 

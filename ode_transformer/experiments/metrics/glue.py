@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 LOGGED = {"accuracy": "accuracy", "matthews": "mcc", "f1": "f1", "pearson": "pearson", "spearman": "spearman"}
-"""What ``fairseq-validate`` logs of each."""
+"""The metrics, each with the name under which ``fairseq-validate`` logs it."""
 
 SIGNATURE = "percent"
 BOOTSTRAP = (

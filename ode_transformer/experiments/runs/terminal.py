@@ -1,4 +1,4 @@
-"""What a terminal shows of a program, which writes all that it says to its log: warnings and errors, results of
+"""The view of a program on a terminal, while all that it says goes to its log: warnings and errors, results of
 validation, and a bar of progress.
 """
 
@@ -23,10 +23,10 @@ BATCHES = re.compile(r"[^|{]*: +(\d+) / (\d+) ")
 """The message of fairseq's progress in ``--log-format simple``: batches that are done, and all."""
 
 REINIT = re.compile(r"wandb: (wandb\.init\(\) called while a run is active|WARNING Using a boolean value for 'reinit')")
-"""What Weights & Biases says of the way in which fairseq calls it, for every epoch."""
+"""The messages of Weights & Biases about the way in which fairseq calls it, for every epoch."""
 
 SHOWN = {"loss": "loss", "ppl": "perplexity", "accuracy": "accuracy", "wps": "words/s"}
-"""What is shown of the progress of a training, by fairseq's name, and what it is called."""
+"""The values that are shown of a training's progress, by fairseq's name, and what each is called."""
 
 
 class LogView:

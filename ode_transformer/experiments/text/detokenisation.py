@@ -13,7 +13,7 @@ ELISION = frozenset(("ca", "fr", "ga", "it", "uk"))
 """Languages with apostrophes between the letters of two words, or within one."""
 
 CONTRACTED = {"en": r"(s|t|re|ve|ll|m|d)\b", "de": r"s\b"}
-"""What follows an apostrophe without a blank, by language."""
+"""Endings that follow an apostrophe without a blank, by language."""
 
 _AMOUNT = re.compile(r"(?<=\d )([$\u00a3\u00a5\u20ac\u20b9])(?=[^\W\d_])")  # joined to the word after it
 

@@ -36,7 +36,7 @@ QUANTIZATIONS = ("int8",)
 
 
 def _positions(value: Any) -> str:
-    """What a number of positions lacks: there must be room for a subword unit and the end."""
+    """Return what a number of positions lacks: there must be room for a subword unit and the end."""
     return "" if type(value) is int and 2 <= value < 2**31 else "must be a whole number, 2 or more"
 
 

@@ -22,7 +22,7 @@ _LAYOUT = {"data": [{"paragraphs": [{"context": str, "qas": [_QUESTION]}]}]}
 _OFF = 2  # characters by which the place of an answer may be wrong
 
 Cut = Callable[[str], list[tuple[str, int, int]]]
-"""What turns text into symbols, each with the characters [begin, end) of the text that it stands for."""
+"""A function that turns text into symbols, each with the characters [begin, end) of the text that it stands for."""
 
 
 class Question(NamedTuple):
