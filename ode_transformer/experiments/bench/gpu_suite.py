@@ -92,7 +92,8 @@ class Suite:
     dry_run: bool = False
     flags: Sequence[str] = ()
     begun: list[subprocess.Popen] = field(default_factory=list, init=False)  # trainings
-    turn: threading.Lock = field(default_factory=threading.Lock, init=False)  # to begin a training, or to measure
+    turn: threading.Lock = field(default_factory=threading.Lock, init=False)  # to begin or stop trainings
+    waits: bool = field(default=False, init=False)  # whether they are stopped
 
     def __post_init__(self):
         """Begin; all recipes are read now, so that an unknown one is named before anything else is done."""
@@ -181,20 +182,29 @@ class Suite:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Make the trainings wait."""
+        """Make the trainings wait, and those that begin meanwhile."""
+        try:
+            self._wait(True)
+            time.sleep(1)  # until the GPU has done what they had asked of it
+            yield
+        finally:
+            self._wait(False)
+
+    def _wait(self, waits: bool) -> None:
         with self.turn:
-            groups = [process.pid for process in self.begun if process.poll() is None]
-            try:
-                _tell(groups, signal.SIGSTOP)
-                time.sleep(1)  # until the GPU has done what they had asked of it
-                yield
-            finally:
-                _tell(groups, signal.SIGCONT)
+            self.waits = waits
+            for process in self.begun:
+                with contextlib.suppress(ProcessLookupError):  # it has ended
+                    if process.poll() is None or not waits:  # what it has started may be there still
+                        os.killpg(process.pid, signal.SIGSTOP if waits else signal.SIGCONT)
 
     def _begin(self, words: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen:
         with self.turn:
-            self.begun.append(processes.start(words, environment, log, process_group=0))
-        return self.begun[-1]
+            process = processes.start(words, environment, log, process_group=0)
+            self.begun.append(process)
+            if self.waits:
+                os.killpg(process.pid, signal.SIGSTOP)
+        return process
 
     def train(self) -> None:
         """Train all, some at a time, spread over the GPUs; the next call resumes those that have not ended."""
@@ -245,12 +255,6 @@ class Suite:
         elif not self.failed:
             print(f"{len(left)} left; call again")
         return int(self.failed)
-
-
-def _tell(groups: Sequence[int], what: signal.Signals) -> None:
-    for group in groups:
-        with contextlib.suppress(ProcessLookupError):  # it has just ended
-            os.killpg(group, what)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
