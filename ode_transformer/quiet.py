@@ -12,6 +12,7 @@ NOISE = (
     r"In '.*': (Defaults list is missing `_self_`|Usage of deprecated keyword in package header)",
     r"\s*'.*' is validated against ConfigStore schema with the same name",
     r"`torch\.cuda\.amp\.(autocast|GradScaler)\(args\.\.\.\)` is deprecated",
+    r"`torch\.jit\.script` is deprecated",
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
 )
 """Python's warnings of fairseq, hydra and PyTorch's exporter about each other, which no user can mend."""

@@ -126,6 +126,7 @@ def test_commands_are_tidy(monkeypatch, capsys):
             logging.getLogger("fairseq.tasks.text_to_speech").info("Please install tensorboardX")
             logging.getLogger("fairseq.trainer").warning("of what matters")
             systems.configure(systems.Contestant("macaron_tiny"), systems.Setting())
+            warnings.warn("`torch.jit.script` is deprecated.", DeprecationWarning, stacklevel=1)  # by fairseq's import
             warnings.warn("another", stacklevel=1)
     assert [str(warning.message) for warning in caught] == ["another"]
     assert capsys.readouterr().err == "WARNING: of what matters\n" and not logging.root.handlers
