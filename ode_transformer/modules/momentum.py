@@ -28,4 +28,4 @@ class Velocities:
         v = self.embed_scale * self.velocity_tokens(new)
         if self.velocity_positions is not None:
             v = v + self.velocity_positions(tokens, incremental_state=incremental_state)[:, -new.size(1) :]
-        return self.dropout_module(v).transpose(0, 1)
+        return self.dropout_module(v).transpose(0, 1).contiguous()

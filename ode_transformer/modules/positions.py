@@ -182,7 +182,8 @@ class BlockPositions(PositionEncoder):
         self, side: str, tokens: Tensor, padding: Tensor, incremental_state: Optional[dict] = None, **_: Any
     ) -> list[Place]:
         tables = self.learned[side] if self.learned else self._sinusoids[side]
-        places = [Place(table(tokens, incremental_state=incremental_state).transpose(0, 1)) for table in tables]
+        found = (table(tokens, incremental_state=incremental_state) for table in tables)  # (B, T, C)
+        places = [Place(x.transpose(0, 1).contiguous()) for x in found]
         places = places if self.learned else places * (self.depths[side] - 1)
         return [Place(), *places][: self.depths[side]]
 

@@ -155,8 +155,9 @@ class PlainEncoder(TransformerEncoderBase):
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)
         if hidden is not None:
             x = x * (1 - hidden.unsqueeze(-1).type_as(x))
+        x = x.transpose(0, 1).contiguous()  # (S, B, C); as a view, it would be copied by every norm
         # A graph of older versions of PyTorch cannot have the defaults of fields.
-        states, _ = self.through(x.transpose(0, 1), src_tokens, Context(hidden, Learned(), {}), **more)  # (S, B, C)
+        states, _ = self.through(x, src_tokens, Context(hidden, Learned(), {}), **more)
         x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
         return {
             "encoder_out": [x],
@@ -286,7 +287,7 @@ class PlainDecoder(TransformerDecoderBase):
         if alignment_layer is None:
             alignment_layer = self.num_layers - 1
 
-        x = self.forward_embedding(prev_output_tokens, incremental_state).transpose(0, 1)  # (T, B, C)
+        x = self.forward_embedding(prev_output_tokens, incremental_state).transpose(0, 1).contiguous()  # (T, B, C)
         if incremental_state is None and not full_context_alignment:
             mask = self.buffered_future_mask(x)
         new = prev_output_tokens[:, -x.size(0) :].eq(self.padding_idx)

@@ -10,9 +10,10 @@ so that tokens can be processed in chunks: the chunk is projected, its loss comp
 kept, propagated back through W. The memory is that of one chunk and of the gradients of x and W; the work is the same
 three products.
 
-The scores are traversed as rarely as possible, because at small widths one traversal costs as much as a product. The
+The scores are traversed as rarely as possible, because at small widths one traversal costs as much as a product, and on
+a GPU the memory's speed is the limit: by the softmax, the exponential, and in half precision by what rounds to it. The
 smoothing term needs none: it is a sum over all symbols and tokens, ``sum_n sum_v (W x_n)_v = (sum_v W_v) . (sum_n
-x_n)``, and so are its gradients.
+x_n)``, and so are its gradients. Padding is a factor of the features.
 """
 
 import math
@@ -38,15 +39,15 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         share = smoothing / (size - 1)
         scale = _FP16_SCALE if x.dtype == torch.float16 else 1.0
         seen = kept.to(precise)
-        wanted = ctx.needs_input_grad[:2]
+        # What the gradients of scores are multiplied with for that of W: padding counts for nothing.
+        inputs = x if rows is not None and scale == 1 else x * (seen / scale).unsqueeze(-1).to(x.dtype)
+        whole, wanted = rows is not None and x.dtype == precise, ctx.needs_input_grad[:2]
         grad_x = torch.empty_like(x) if wanted[0] else None
         grad_weight = torch.zeros_like(weight, dtype=precise) if wanted[1] else None
         nll, log_z = (torch.zeros((), dtype=precise, device=x.device) for _ in range(2))
-        # In half precision, round p - e', not p: subtracting e' from a rounded p would lose it.
-        whole = rows is not None and x.dtype == precise
         chunks = math.ceil(count / most) if count > 1.5 * most else 1  # two small products are slower than one
         tokens = math.ceil(count / chunks) or 1
-        # One buffer for all chunks; on a CPU log-probabilities and gradients are written into it too.
+        # One buffer for all chunks; gradients are written into it, on a CPU in single precision everything.
         held = x.new_empty(min(tokens, count), size)
         for start in range(0, count, tokens):
             part = slice(start, start + tokens)
@@ -54,22 +55,19 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             scores = torch.mm(x[part], weight.t(), out=held[: len(goal)])
             score = scores.gather(-1, goal).squeeze(-1).to(precise)
             log_p = torch.log_softmax(scores, -1, dtype=precise, out=scores if whole else None)
-            of_target = log_p.gather(-1, goal).squeeze(-1)
-            nll -= of_target.dot(seen[part])
-            log_z += (score - of_target).dot(seen[part])
+            of_target = log_p.gather(-1, goal)
+            nll -= of_target.squeeze(-1).dot(seen[part])
+            log_z += (score - of_target.squeeze(-1)).dot(seen[part])
             if any(wanted):
-                grad = log_p.exp_()
-                if not whole:
-                    grad.sub_(share)
-                grad.scatter_add_(-1, goal, grad.new_full(goal.shape, -(1 - smoothing - share)))
-                if rows is None or scale != 1:
-                    grad.mul_(seen[part].unsqueeze(-1) * scale)
-                # In the features' precision; the scores are not read again.
-                grad = grad if whole else scores.copy_(grad)
+                grad, of_target = log_p.exp_(), of_target.exp() - (1 - smoothing - share)
+                if not whole:  # one traversal subtracts, scales and rounds; rounded first, p would lose e'
+                    grad = torch.add(torch.tensor(-share * scale, dtype=precise), grad, alpha=scale, out=scores)
+                    of_target = scale * (of_target - share)
+                grad.scatter_(-1, goal, of_target.to(grad.dtype))
                 if wanted[0]:
                     torch.mm(grad, weight, out=grad_x[part])
                 if wanted[1]:
-                    _add_product(grad_weight, grad, x[part] if scale == 1 else x[part] / scale)
+                    _add_product(grad_weight, grad, inputs[part])
         loss = (1 - smoothing - share) * nll
         if share:
             of_tokens, of_symbols = seen @ x.to(precise), weight.sum(dim=0, dtype=precise)
@@ -78,6 +76,8 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 grad_x.sub_(of_symbols, alpha=share)
             if whole and wanted[1]:
                 grad_weight.sub_(of_tokens, alpha=share)
+        if wanted[0] and rows is None:
+            grad_x.mul_(seen.unsqueeze(-1))
         if wanted[0] and rows is not None:
             grad_x = grad_x.new_zeros(shape).index_copy_(0, rows, grad_x)
         ctx.save_for_backward(grad_x, grad_weight)

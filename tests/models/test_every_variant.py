@@ -49,6 +49,23 @@ def test_every_dropout_is_ours(m):
     assert {type(module) for module in m.modules() if isinstance(module, FairseqDropout)} == {Dropout}
 
 
+def test_no_norm_has_to_copy_its_input(m):
+    """A view of (B, T, C) would be copied by every norm, forward and backward, and every sum would be a slow one."""
+    copied, hooks = [], []
+
+    def look(name, x):
+        if not x.is_contiguous():
+            copied.append(name)
+
+    for name, module in m.named_modules():
+        if "norm" in name:
+            hooks.append(module.register_forward_pre_hook(lambda _, inputs, name=name: look(name, inputs[0])))
+    m.train()(*batch())
+    for hook in hooks:
+        hook.remove()
+    assert hooks and not copied
+
+
 def trains_in_half_precision(m, context, expected, real):
     """Train a step in bfloat16, whose logits have to be near these, and whose gradients finite."""
     with context:
