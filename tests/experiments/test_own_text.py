@@ -163,6 +163,7 @@ def test_every_row_of_the_recipe_is_sound(home):
     for row in yaml.safe_load((home / "mine.yaml").read_text())["rows"]:
         recipe = recipes.load(f"{home}/mine.yaml/{row}")
         assert (recipe.data.source, recipe.data.target) == LANGS and recipe.subsets == {"test": "held-out"}
+        assert recipes.load(f"{home}/mine.yaml/{row}", scale="small").data == recipe.data, "it needs no network"
         (step,) = (step for step in runner.steps(recipe, Place()) if step.name == "score")
         assert ["--data", f"{home}/mine", "--subset", "test"] == step.command[6:10], "where raw references are"
 

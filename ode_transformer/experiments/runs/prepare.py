@@ -414,7 +414,7 @@ RECIPE = """\
 # {langs}, {pairs} pairs. Written by `ode-transformer prepare`, and yours: it is not written again while it is there.
 # A starting point, not a tuned setting. `ode-transformer run {name}/ROW` takes a row from text to scores.
 description: {langs}, own text
-data:
+data: &data
   prepare: {command}
   directory: {folder}
   source: {source}
@@ -436,14 +436,15 @@ train:
     keep-last-epochs: 5
     seed: 1
 average: {{last_epochs: 5}}
-generate:
+generate: &generate
   subsets: {sets}
   beam: 5
   lenpen: 1.0
   flags: {{post-process: {post_process}, batch-size: 128, max-len-a: 1.0, max-len-b: 200}}
-score:
+score: &score
   lowercase: {lowercase} # whether sacreBLEU and chrF ignore case
   plain: {plain} # whether the text was not tokenized
+small: {{data: *data, generate: *generate, score: *score}} # `--scale small` rehearses on this text
 rows:
   transformer-tiny: {{extends: _transformer-tiny.yaml}}
   macaron-tiny: {{train: {{arch: macaron_tiny}}}}
