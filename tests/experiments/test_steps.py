@@ -47,6 +47,7 @@ def arguments(function, args, keywords):
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind == parameter.VAR_KEYWORD:
             found |= found.pop(name)
+    found.pop("after", None)  # prints what the command line has made
     return plain({name: value for name, value in found.items() if value not in (None, False)})
 
 
