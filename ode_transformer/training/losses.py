@@ -11,9 +11,9 @@ kept, propagated back through W. The memory is that of one chunk and of the grad
 three products.
 
 The scores are traversed as rarely as possible, because at small widths one traversal costs as much as a product, and on
-a GPU the memory's speed is the limit: by the softmax, the exponential, and in half precision by what rounds to it. The
-smoothing term needs none: it is a sum over all symbols and tokens, ``sum_n sum_v (W x_n)_v = (sum_v W_v) . (sum_n
-x_n)``, and so are its gradients. Padding is a factor of the features.
+a GPU the speed of memory is the limit. The smoothing term needs no traversal: it is a sum over all symbols and tokens,
+``sum_n sum_v (W x_n)_v = (sum_v W_v) . (sum_n x_n)``, and so are its gradients. In half precision one more traversal
+subtracts e', scales and rounds. On a GPU the rows of padding stay, and are set to zero in x and its gradient.
 """
 
 import math
@@ -39,7 +39,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         share = smoothing / (size - 1)
         scale = _FP16_SCALE if x.dtype == torch.float16 else 1.0
         seen = kept.to(precise)
-        # What the gradients of scores are multiplied with for that of W: padding counts for nothing.
+        # The factor of the scores' gradients in the gradient of W, in which padding counts for nothing.
         inputs = x if rows is not None and scale == 1 else x * (seen / scale).unsqueeze(-1).to(x.dtype)
         whole, wanted = rows is not None and x.dtype == precise, ctx.needs_input_grad[:2]
         grad_x = torch.empty_like(x) if wanted[0] else None
@@ -47,7 +47,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         nll, log_z = (torch.zeros((), dtype=precise, device=x.device) for _ in range(2))
         chunks = math.ceil(count / most) if count > 1.5 * most else 1  # two small products are slower than one
         tokens = math.ceil(count / chunks) or 1
-        # One buffer for all chunks; gradients are written into it, on a CPU in single precision everything.
+        # One buffer for all chunks; gradients are written into it, on a CPU in single precision log-probabilities too.
         held = x.new_empty(min(tokens, count), size)
         for start in range(0, count, tokens):
             part = slice(start, start + tokens)
@@ -78,7 +78,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 grad_weight.sub_(of_tokens, alpha=share)
         if wanted[0] and rows is None:
             grad_x.mul_(seen.unsqueeze(-1))
-        if wanted[0] and rows is not None:
+        elif wanted[0]:
             grad_x = grad_x.new_zeros(shape).index_copy_(0, rows, grad_x)
         ctx.save_for_backward(grad_x, grad_weight)
         ctx.scale, ctx.dtype = scale, weight.dtype

@@ -159,7 +159,7 @@ def _launches(run: Any) -> dict[str, Any]:
     kernels, launches = Counter(), 0
     for event in profiler.events():
         if event.device_type == torch.autograd.DeviceType.CUDA:
-            kernels[event.name[:240]] += event.self_device_time_total  # names of templates are endless
+            kernels[event.name[:240]] += event.self_device_time_total  # those of templates are very long
         launches += event.name.startswith(_LAUNCHES)
     return {
         "launches": launches,
