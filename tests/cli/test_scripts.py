@@ -781,22 +781,19 @@ def test_runs_on_a_cpu_share_the_cores_and_a_run_of_another_is_not_begun(monkeyp
 
 def test_trainings_wait_while_the_gpu_suite_measures(tmp_path):
     suite = gpu_suite.Suite(out=tmp_path, systems=["ptb/rk2-1"])
-    words = [sys.executable, "-c", "import os, time; os.fork(); time.sleep(60)"]  # as fairseq has workers
-    process = suite._begin(words, dict(os.environ), tmp_path / "log")
+    process = suite._begin(["sleep", "60"], {}, tmp_path / "log")
     ended = suite._begin(["true"], {}, tmp_path / "log")
     ended.wait()
     ended.poll = lambda: None  # it ends as the others are stopped
 
-    def states(process):
-        found = subprocess.run(["ps", "-eo", "pgid=,stat="], capture_output=True, text=True).stdout
-        return {line.split()[1][0] for line in found.splitlines() if int(line.split()[0]) == process.pid}
+    def happened(process, what):  # waits for that, or until the process ends
+        return os.waitid(os.P_PID, process.pid, what | os.WEXITED | os.WNOWAIT).si_code
 
     try:
         with suite.alone():
-            assert states(process) == {"T"}  # stopped
-            begun = suite._begin(words, dict(os.environ), tmp_path / "log")
-            assert states(begun) == {"T"}
-        assert "T" not in states(process) | states(begun)
+            begun = suite._begin(["sleep", "60"], {}, tmp_path / "log")
+            assert happened(process, os.WSTOPPED) == happened(begun, os.WSTOPPED) == os.CLD_STOPPED
+        assert happened(process, os.WCONTINUED) == happened(begun, os.WCONTINUED) == os.CLD_CONTINUED
     finally:
         for process in suite.begun:
             with contextlib.suppress(ProcessLookupError):

@@ -268,6 +268,7 @@ def measure(systems: Mapping[str, Contestant], setting: Setting, memory: bool = 
         ``speed`` (:func:`.turns.speed`), and what :func:`build` notes.
     """
     baseline, first = next(iter(systems.items()))
+    tokens = sum(sample["ntokens"] for sample in samples(first, setting)[1])  # names bad data before a process is begun
     builds = {name: partial(build, system, setting) for name, system in systems.items()}
     noted, times = in_turns(builds, setting.rounds, setting.device)
     found = {}
@@ -279,5 +280,4 @@ def measure(systems: Mapping[str, Contestant], setting: Setting, memory: bool = 
         }
         if memory:
             found[name] |= zip(("peak_mib", "step_mib"), peak(name, builds[name], setting.device), strict=True)
-    tokens = sum(sample["ntokens"] for sample in samples(first, setting)[1])
     return {"tokens": tokens, "setting": setting.noted(), "baseline": baseline, "systems": found}
