@@ -81,7 +81,6 @@ begin() {
     [[ -e $out ]] || alone "$out" # who may only read complete data need not lock them
     if [[ -e $out ]]; then
         if [[ $# -gt 0 ]]; then "${text_tool[@]}" settings "$out/manifest.json" "$@" --required; fi
-        if [[ -d $text ]]; then changed; fi
         echo "$out is complete" >&2
         exit
     fi
@@ -91,9 +90,6 @@ begin() {
     fi
     if [[ $dry_run -eq 0 && $# -gt 0 ]]; then "${text_tool[@]}" settings "$text/settings.json" "$@"; fi
 }
-
-# A check of data that are complete; scripts may replace it.
-changed() { :; }
 
 # once FILE COMMAND...: unless FILE exists, run COMMAND, which writes FILE.part, and rename that to FILE. A file that
 # exists is therefore complete, and a script that was interrupted can be resumed.
@@ -219,6 +215,28 @@ known_archive() {
         die "$1 has SHA-256 $sum, the published $file $known; remove it, or name a list of your own in ARCHIVES_SHA256"
     fi
     if ! grep -qsx "$sum  $file" "$text/archives.sha256"; then echo "$sum  $file" >>"$text/archives.sha256"; fi
+}
+
+# known_text LIST FILE...: warn of texts, plain or .gz, that are not the published ones.
+known_text() {
+    local file sum
+    if [[ $dry_run -eq 1 ]]; then return; fi
+    for file in "${@:2}"; do
+        read -r sum _ < <(zcat --force "$file" | sha256sum)
+        grep -q "^$sum " "$checksums/$1" || echo "warning: $file is not the published file" >&2
+    done
+}
+
+# copy_units CODES SPLIT=FILE...: take text that is segmented already, FILE.LANGUAGE in the folder of its codes.
+copy_units() {
+    local split lang
+    run mkdir -p "$text/bpe"
+    once "$text/codes" cp "$1" "$text/codes.part"
+    for split in "${@:2}"; do
+        for lang in "$source" "$target"; do
+            once "$text/bpe/${split%%=*}.$lang" cp "${1%/*}/${split#*=}.$lang" "$text/bpe/${split%%=*}.$lang.part"
+        done
+    done
 }
 
 # fetch VARIABLE FILE URL: set $archive to $RAW_DIR/FILE if it is there, or to FILE as downloaded from URL, which

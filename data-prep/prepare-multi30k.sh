@@ -27,65 +27,44 @@ corpus_options 'pair=en-de|de-en|en-fr' 'segmentation=own|published' 'bpe=subwor
     die "--bpe, --merges and --cased are for --segmentation own: the published text has its own"
 source=${pair%-*} target=${pair#*-}
 out=${out:-$root/data-bin/multi30k-$segmentation.$pair}
-url=${URL_MULTI30K:-https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw}
 flags=--normalise
 if [[ $cased == no ]]; then flags+=" --lowercase first"; fi
-splits=(train val test_2016_flickr test_2017_flickr test_2017_mscoco)
-declare -A called=() # what published files are called otherwise
-published=raw into=raw
-if [[ $segmentation == published ]]; then
-    called=([val]=valid [test_2016_flickr]=test.2016 [test_2017_flickr]=test.2017 [test_2017_mscoco]=test.coco)
-    published=bpe10k-en-de into=bpe # of both directions
-    if [[ $pair == en-fr ]]; then published=bpe10k-en-fr; fi
-fi
-
-# copy_text FOLDER INTO FILE=NAME...: copy files of FOLDER to $text/INTO, and name the unpublished ones.
-copy_text() {
-    run "${text_tool[@]}" verify "$1" "${@:3}" --checksums "$checksums/multi30k.sha256" --output-dir "$text/$2" ${warn:+"$warn"}
-}
-
-# Take the files of the text into $text.
-take_text() {
-    local split lang file names=() from warn=--warn
-    find_set multi30k "$text/unpacked/multi30k"
-    from=$folder
-    if [[ -d $folder/$published || ! -d $folder ]]; then from=$folder/$published; fi
-    if [[ $segmentation == published ]]; then
-        [[ -n $folder ]] || die "multi30k: $tried; the published segmentation has no address to download it from"
-        names+=("../codes=$published/code")
-    elif [[ -z $folder || -e $from/test_2018_flickr.$target || -e $from/test_2018_flickr.$target.gz ]]; then
-        splits+=(test_2018_flickr)
-    fi
-    for split in "${splits[@]}"; do
-        for lang in "$source" "$target"; do names+=("$split.$lang=$published/${called[$split]:-$split}.$lang"); done
-    done
-    if [[ -z $folder ]]; then
-        from=$text/download warn=''
-        for file in "${names[@]#*/}"; do
-            download "$url/$file.gz" "$from/$file.gz" ||
-                die "multi30k: $tried, and the download from $url/$file.gz failed"
-        done
-    fi
-    copy_text "$from" $into "${names[@]}"
-}
-
-# If the data are complete and the text is available, check that it has not changed since.
-changed() { if [[ -n ${RAW_DIR:-} ]]; then take_text; fi; }
-
 corpus pair="$pair" segmentation="$segmentation" bpe="$bpe" cased="$cased" max_tokens="$max_tokens"
-take_text
-if [[ $segmentation == own ]]; then
-    prepare_raw "$flags" '' '' --splits "${splits[@]}" --max-tokens "$max_tokens"
-    exit
+
+url=${URL_MULTI30K:-https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw}
+splits=(train val test_2016_flickr test_2017_flickr test_2017_mscoco)
+find_set multi30k "$text/unpacked/multi30k"
+raw=$folder
+if [[ -d $folder/raw || ! -d $folder ]]; then raw=$folder/raw; fi
+if [[ $segmentation == published ]]; then
+    [[ -n $folder ]] || die "multi30k: $tried; the published segmentation has no address to download it from"
+    published=bpe10k-en-de # of both directions
+    if [[ $pair == en-fr ]]; then published=bpe10k-en-fr; fi
+    if [[ -d $folder/$published || ! -d $folder ]]; then folder+=/$published; fi
+    copy_units "$folder/code" {train=train,val=valid,test_2016_flickr=test.2016,test_2017_flickr=test.2017,test_2017_mscoco=test.coco}
+    known_text multi30k.sha256 "$text/codes" "$text/bpe"/*
+elif [[ -z $folder || -e $raw/test_2018_flickr.$target || -e $raw/test_2018_flickr.$target.gz ]]; then
+    splits+=(test_2018_flickr)
 fi
-# The raw text of the test sets, which the published segmentation lacks, if it is available.
-for raw in "$folder/raw" "$folder/../raw"; do
-    names=()
-    for split in "${splits[@]:2}"; do
-        for lang in "$source" "$target"; do
-            if [[ -e $raw/$split.$lang || -e $raw/$split.$lang.gz ]]; then names+=("$split.$lang=raw/$split.$lang"); fi
-        done
+for split in "${splits[@]}"; do
+    texts=()
+    for lang in "$source" "$target"; do
+        file=$raw/$split.$lang
+        if [[ -z $folder ]]; then
+            file=$text/download/$split.$lang.gz
+            download "$url/${file##*/}" "$file" || die "multi30k: $tried, and the download from $url/${file##*/} failed"
+        elif [[ -e $file.gz ]]; then
+            file+=.gz
+        fi
+        texts+=("$file")
     done
-    if [[ ${#names[@]} -gt 0 ]]; then warn=--warn copy_text "$raw" raw "${names[@]}"; fi
+    # Beside the published segmentation, the raw text of test sets is taken if it is there.
+    if [[ $segmentation == published && ($split != test* || ! -e ${texts[0]} || ! -e ${texts[1]}) ]]; then continue; fi
+    known_text multi30k.sha256 "${texts[@]}"
+    files+=(--add "$split" "${texts[@]}")
 done
-prepare --start bpe --splits "${splits[@]}" --tokenise="$flags --old-full-stop"
+if [[ $segmentation == own ]]; then
+    prepare_raw "$flags" '' '' "${files[@]}" --splits "${splits[@]}" --max-tokens "$max_tokens"
+else
+    prepare "${files[@]}" --start bpe --splits "${splits[@]}" --tokenise="$flags --old-full-stop"
+fi

@@ -51,16 +51,7 @@ if [[ $validation == newstest2013 ]]; then files+=(--add valid "${files[@]: -2}"
 
 if [[ $tokeniser == published ]]; then
     unpack SCALING_NMT wmt16_en_de.tar.gz "${URL_SCALING_NMT:-}"
-    # copy_units FOLDER: the segmented text, by our names. As `once` calls it, set -e has no effect in it.
-    copy_units() {
-        local split lang
-        mkdir -p "$1" || return
-        for split in train:train.tok.clean {valid,test1}:newstest2013.tok test:newstest2014.tok; do
-            for lang in en de; do cp "$unpacked/${split#*:}.bpe.32000.$lang" "$1/${split%:*}.$lang" || return; done
-        done
-    }
-    once "$text/bpe" copy_units "$text/bpe.part"
-    once "$text/codes" cp "$unpacked/bpe.32000" "$text/codes.part"
+    copy_units "$unpacked/bpe.32000" {train=train.tok.clean,{valid,test1}=newstest2013.tok,test=newstest2014.tok}.bpe.32000
     origin+=", wmt16_en_de.tar.gz"
     prepare "${files[@]}" --start bpe --splits "${splits[@]}" "${more[@]:0:2}"
 else

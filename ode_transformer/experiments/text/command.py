@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import at_least, call, new_folder, take_arguments
-from . import binarised, checksums, corpus, documents, manifest, pairs
+from . import binarised, corpus, documents, manifest, pairs
 from .describe import describe
 from .joining import SEGMENTATIONS
 from .lines import TextError
@@ -79,12 +79,6 @@ def _describe(args: argparse.Namespace) -> None:
     print(f"{describe(args.data, args.langs, _options(args))}: {Pipeline.of(args.data)}")
 
 
-def _verify(args: argparse.Namespace) -> None:
-    """Compare files, plain or .gz, with a list of SHA-256 sums; with --output-dir, copy and unpack them."""
-    names = as_mapping(args.names)
-    checksums.verify(args.folder, names, args.checksums, warn=args.warn, output_dir=args.output_dir)
-
-
 def _settings(args: argparse.Namespace) -> None:
     """Compare settings with those in a file and name the differences; write the file if there is none."""
     manifest.check_settings(args.file, as_mapping(args.settings), args.required)
@@ -145,9 +139,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="one dictionary per language (default: a joined one)",
     )
 
-    names, filled = {"nargs": "+", "type": str, "metavar": "FILE=NAME"}, {"output_dir": {"type": Path}}
-    take_arguments(command("verify", _verify), checksums.verify, "folder", "names", names=names, **filled)
-
     sub = command("settings", _settings)
     sub.add_argument("file", type=Path, metavar="FILE", help="settings.json of text, or manifest.json of finished data")
     sub.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="the settings on which the data depend")
@@ -165,7 +156,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     def calling(name: str, function: Callable[..., None], first: str, **more: Any) -> None:
         sub = command(name, lambda args: None, inspect.getdoc(function).partition("\n\n")[0])
-        take_arguments(sub, function, first, **langs, **more, **filled)
+        take_arguments(sub, function, first, **langs, **more, output_dir={"type": Path})
         call(sub, function)
 
     calling("unbinarise", binarised.unbinarise, "data", **splits)
