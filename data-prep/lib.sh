@@ -4,9 +4,8 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
 checksums=$share/data-prep/checksums
-[[ -z ${TOKENISER:-} ]] || die "TOKENISER=$TOKENISER: must not be set; text is tokenized by sacremoses, as Moses does"
 dry_run=0
-out='' needs=(python)
+out=''
 # The work on text: `prepare` makes binarized data of a parallel corpus, `binarise` of text of one language.
 text_tool=(python -m ode_transformer text)
 
@@ -84,7 +83,6 @@ begin() {
         echo "$out is complete" >&2
         exit
     fi
-    need "${needs[@]}"
     if [[ -v workers && -z $workers ]]; then
         workers=$(python -c 'from ode_transformer.processors import usable; print(usable())')
     fi
@@ -114,7 +112,6 @@ generated_text() {
 # alone PATH: wait until no other process, this script's killed predecessor's included, works on PATH.
 alone() {
     if [[ $dry_run -eq 1 ]]; then return; fi
-    need flock
     mkdir -p "$(dirname "$1")"
     while [[ ! $1.lock -ef /proc/self/fd/8 ]]; do # whoever had it may have removed it
         exec 8>>"$1.lock"
@@ -122,14 +119,6 @@ alone() {
             echo "waiting for another process that prepares $1" >&2
             flock 8
         fi
-    done
-}
-
-# need PROGRAM...: an error that names the programs that are not installed.
-need() {
-    local program
-    for program in "$@"; do
-        command -v "$program" >/dev/null || die "$program is needed and not installed"
     done
 }
 
@@ -150,6 +139,19 @@ compare() {
 # raw_dir_exists: an error unless RAW_DIR, if it is set, is a folder.
 raw_dir_exists() { [[ -z ${RAW_DIR:-} || -d $RAW_DIR ]] || die "RAW_DIR=$RAW_DIR: no such folder"; }
 
+# extract ARCHIVE FOLDER [MEMBER...]: unpack an archive to a folder, once.
+extract() {
+    if [[ -e $2 ]]; then return; fi
+    if [[ -e $2.part ]]; then run rm -r "$2.part"; fi
+    run mkdir -p "$2.part"
+    if [[ $1 == *.zip ]]; then
+        run python -m zipfile -e "$1" "$2.part"
+    else
+        run tar -xf "$1" -C "$2.part" "${@:3}"
+    fi || die "$1: could not be unpacked. If the disk is not full, it is cut off or damaged: remove it and start again"
+    run mv "$2.part" "$2"
+}
+
 # find_set NAME WORK: set $folder to the folder of a set and $origin to where it comes from: $RAW_DIR,
 # $ODE_TRANSFORMER_DATA/NAME, or $ODE_TRANSFORMER_DATA/NAME.tar.xz, unpacked into WORK; otherwise $folder is empty.
 # $tried describes in words what was looked for.
@@ -167,13 +169,7 @@ find_set() {
             folder=$(absolute "$data/$1") origin=ODE_TRANSFORMER_DATA
         elif [[ -f $data/$1.tar.xz ]]; then
             folder=$2/$1 origin=ODE_TRANSFORMER_DATA
-            if [[ ! -d $2 ]]; then
-                need tar xz
-                run mkdir -p "$2.part"
-                run tar -xJf "$data/$1.tar.xz" -C "$2.part" ||
-                    die "$data/$1.tar.xz: could not be unpacked. If the disk is not full, it is cut off or damaged"
-                run mv "$2.part" "$2"
-            fi
+            extract "$data/$1.tar.xz" "$2"
             [[ -d $folder || $dry_run -eq 1 ]] || die "$data/$1.tar.xz holds no folder $1"
         fi
     fi
@@ -188,17 +184,10 @@ set_of() {
 # download URL FILE: fetch a file, and resume a download that was interrupted. Fails if the file cannot be fetched.
 download() {
     if [[ -e $2 ]]; then return; fi
-    if command -v curl >/dev/null; then
-        run curl --fail --location --retry 3 --progress-bar --continue-at - --output "$2.part" "$1" || {
-            [[ $? -eq 33 ]] || return 1 # the server cannot go on in the middle
-            run rm "$2.part" || return 1
-            run curl --fail --location --retry 3 --progress-bar --output "$2.part" "$1" || return 1
-        }
-    elif command -v wget >/dev/null; then
-        run wget --tries 3 --continue --output-document "$2.part" "$1" || return 1
-    else
-        die "$1: downloading needs curl or wget"
-    fi
+    run curl --fail --location --retry 3 --progress-bar --continue-at - --output "$2.part" "$1" || {
+        [[ $? -eq 33 ]] || return 1 # the server cannot go on in the middle
+        run curl --fail --location --retry 3 --progress-bar --output "$2.part" "$1" || return 1
+    }
     run mv "$2.part" "$2"
 }
 
@@ -263,14 +252,7 @@ unpack() {
     unpacked=$text/unpacked/$2
     if [[ -e $unpacked ]]; then return; fi
     fetch "$variable" "$2" "${!variable:-$3}"
-    if [[ -e $unpacked.part ]]; then run rm -r "$unpacked.part"; fi
-    run mkdir -p "$unpacked.part"
-    if [[ $2 == *.zip ]]; then
-        run python -m zipfile -e "$archive" "$unpacked.part"
-    else
-        run tar -xf "$archive" -C "$unpacked.part" "${@:4}"
-    fi || die "$archive: could not be unpacked. If the disk is not full, it is cut off or damaged: remove it and start again"
-    run mv "$unpacked.part" "$unpacked"
+    extract "$archive" "$unpacked" "${@:4}"
 }
 
 # add_pair SPLIT NAME FILE ADDRESS MEMBER MEMBER: let $files say that two members of an archive, of ADDRESS/FILE, are of a
@@ -325,11 +307,8 @@ corpus_options() {
 
 # corpus [SETTING...]: begin with these settings, and those that all such corpora have.
 corpus() {
-    origin=${RAW_DIR:+RAW_DIR} needs=(tar gzip sha256sum "${needs[@]}")
-    origin=${origin:-download} out=${out:-$root/data-bin/$name}
-    if grep -qs '"tokeniser": "moses' "$out/manifest.json"; then # by Moses' own programs, of an earlier version
-        tokeniser=$("${text_tool[@]}" setting "$out/manifest.json" tokeniser)
-    fi
+    origin=${RAW_DIR:+RAW_DIR}
+    origin=${origin:-download}
     begin "$@" tokeniser="$tokeniser" merges="$merges"
     if [[ $dry_run -eq 0 ]]; then mkdir -p "$text/download" "$text/unpacked"; fi
 }
@@ -364,7 +343,6 @@ pretrained() {
 # that are complete do not need $like any more.
 begin_like() {
     local sum=''
-    needs+=(sha256sum)
     out=${out:-$root/data-bin/$name}
     if [[ ! -e $out ]]; then pretrained "$like"; fi
     if [[ -f $like/dict.txt ]]; then

@@ -12,7 +12,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-like='' generated='' workers='' needs+=(tar)
+like='' generated='' workers=''
 options like=text {generated,workers}=number -- "$@"
 like=$(absolute "${like:-$root/data-bin/roberta.large}")
 name=race${generated:+.generated}.$(basename "$like")

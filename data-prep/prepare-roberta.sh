@@ -10,7 +10,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-size=base needs+=(tar sha256sum)
+size=base
 options 'size=base|large' -- "$@"
 name=roberta.$size
 begin size="$size"

@@ -12,9 +12,8 @@
 #                            are learned on the training text
 #   --size N                 symbols to learn (default: 16000)
 #
-# DIR is by default data-bin/text, with --imdb data-bin/text-imdb; without any text, one that was made before with the same
-# options will do. It also holds the segmentation, so that it can be the --like of another script. IMDB's reviews come from
-# where prepare-imdb.sh finds them, or downloads them from.
+# DIR is by default data-bin/text, with --imdb data-bin/text-imdb. It also holds the segmentation, so that it can be the
+# --like of another script. IMDB's reviews come from where prepare-imdb.sh finds them, or downloads them from.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -25,14 +24,9 @@ if [[ -n $imdb ]]; then
     [[ -z $input ]] || die "--imdb: is another text than --input $input"
     name=text-imdb split_sentences=yes
 elif [[ -z ${input:=${TEXT_INPUT:-}} ]]; then
-    needed="--input is needed, or TEXT_INPUT: your text, such as that of Wikipedia; or --imdb; see --help"
-    if [[ -e ${out:=$root/data-bin/$name} ]]; then # made of what was said then
-        input=$("${text_tool[@]}" setting "$out/manifest.json" input)
-        [[ -n $input ]] || die "$out: was made of no --input, but perhaps of IMDB's reviews; $needed"
-    else
-        [[ $dry_run -eq 1 ]] || die "$needed"
-        input=TEXT_INPUT
-    fi
+    [[ $dry_run -eq 1 ]] ||
+        die "--input is needed, or TEXT_INPUT: your text, such as that of Wikipedia; or --imdb; see --help"
+    input=TEXT_INPUT
 fi
 [[ $held_out -gt 1 ]] || die "--held-out $held_out: must be 2 or more, since no document would be left to train on"
 held=() # 200 is no setting: it was the only number in earlier versions, whose data are still complete
