@@ -117,9 +117,10 @@ class StagedAttention(MultiheadAttention):
     ) -> tuple[Tensor, Tensor]:
         """The same in the order of fairseq's attention, for bitwise equal results, and the weights (B, H, n T, S)."""
         q, k, v = (q * self.scaling).flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)  # (N, T, d), N = B H
-        scores = torch.bmm(q, k.transpose(1, 2))
-        if distances is not None:
-            scores += self.score_bias(q, distances)
+        if distances is None:
+            scores = torch.bmm(q, k.transpose(1, 2))
+        else:
+            scores = torch.baddbmm(self.score_bias(q, distances), q, k.transpose(1, 2))
         scores = scores.unflatten(0, (-1, self.num_heads))
         if (mask := _mask(mask, key_padding_mask, scores.dtype)) is not None:
             scores = scores + mask

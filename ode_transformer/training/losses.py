@@ -59,11 +59,9 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             nll -= of_target.squeeze(-1).dot(seen[part])
             log_z += (score - of_target.squeeze(-1)).dot(seen[part])
             if any(wanted):
-                grad, of_target = log_p.exp_(), of_target.exp() - (1 - smoothing - share)
+                grad = log_p.exp_().scatter_(-1, goal, of_target.exp() - (1 - smoothing - share))
                 if not whole:  # one traversal subtracts, scales and rounds; rounded first, p would lose e'
                     grad = torch.add(torch.tensor(-share * scale, dtype=precise), grad, alpha=scale, out=scores)
-                    of_target = scale * (of_target - share)
-                grad.scatter_(-1, goal, of_target.to(grad.dtype))
                 if wanted[0]:
                     torch.mm(grad, weight, out=grad_x[part])
                 if wanted[1]:
