@@ -207,7 +207,6 @@ def test_learners_corpora(tmp_path, capsys):
     release = (tmp_path / "nucle.m2").rename(tmp_path / "conll14st-preprocessed.m2")
     assert sizes(corpora.published(tmp_path)) == sizes(found)
     for names, message in (
-        (["A.train.gold.bea19.m2", "ABC.train.gold.bea19.m2"], "ABC.* holds A.train.gold.bea19.m2 as well"),
         (["nucle.m2"], r"one M2 file of NUCLE, .* holds conll14st-preprocessed\.m2 and nucle\.m2"),
         (["official-preprocessed.m2"], r"official-preprocessed\.m2 is of a development or test set"),
     ):
@@ -297,9 +296,8 @@ def test_pairs_of_generated_errors(tmp_path, capsys):
     assert len(sources) == len(targets) == 30 and 0 < sum(a != b for a, b in zip(sources, targets, strict=True)) < 30
     assert len(lines(out / "valid.source")) == 8 and lines(out / "jfleg.ref3") == ['" One " .', "Two ."]
     assert (out / "conll14.m2").read_text() == M2 and lines(out / "conll14.source")[1] == "Fine ."
-    for more, message in (([], "one of --m2 DIR and --clean FILE"), (["--clean", "x", "--rate", "1"], "--rate 1.0")):
-        assert cli.main([*words, *more, "--output-dir", str(tmp_path / "x")]) == 1
-        assert message in capsys.readouterr().err
+    assert cli.main([*words, "--output-dir", str(tmp_path / "x")]) == 1
+    assert "one of --m2 DIR and --clean FILE" in capsys.readouterr().err
     (tmp_path / "test" / "test.ref2").write_text("One .\n")
     with pytest.raises(OdeTransformerError, match="2 sentences, 1 corrections of ref2"):
         corpora.read_jfleg(tmp_path, "test")

@@ -86,13 +86,6 @@ def test_the_bpe_of_gpt2(tmp_path):
     assert subwords.files(tmp_path) == subwords.GPT2
     numbers = subwords.opened(tmp_path)("low")
     assert numbers.split() == [str(symbols.index("lo")), str(symbols.index("w"))]
-    numbered = {s: i for i, s in enumerate(symbols)}
-    for encoder, merges, message in (
-        ([], "l o", "encoder.json: it must be a mapping"),
-        (numbered | {"l": "x"}, "l o", "encoder.json: l must be a whole number"),
-        (numbered, "l o w", "vocab.bpe: line 2 is 'l o w', must be two symbols"),
-    ):
-        (tmp_path / "encoder.json").write_text(json.dumps(encoder))
-        (tmp_path / "vocab.bpe").write_text(f"#version: 0.2\n{merges}\n")
-        with pytest.raises(subwords.SegmentationError, match=message):
-            subwords.opened(tmp_path)
+    (tmp_path / "encoder.json").write_text("{")
+    with pytest.raises(subwords.SegmentationError, match="cannot be read"):
+        subwords.opened(tmp_path)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import OdeTransformerError, install
 from ...files import copy_file, write_lines
-from . import programs
+from . import m2
 from .metric import Metric
 
 if TYPE_CHECKING:
@@ -109,9 +109,9 @@ def _compare(
         for name, lines in (("source", sources), ("corrections", corrections)):
             write_lines(paths[name], lines)
         words = ["-orig", paths["source"], "-cor", paths["corrections"], "-out", paths["edits.m2"]]
-        programs.run([PROGRAMS[0], *words])
-        programs.run([PROGRAMS[1], "-auto", gold, "-out", paths["gold.m2"]])
-        text = programs.run([PROGRAMS[2], "-hyp", paths["edits.m2"], "-ref", paths["gold.m2"], *flags])
+        m2.run([PROGRAMS[0], *words])
+        m2.run([PROGRAMS[1], "-auto", gold, "-out", paths["gold.m2"]])
+        text = m2.run([PROGRAMS[2], "-hyp", paths["edits.m2"], "-ref", paths["gold.m2"], *flags])
         if edits:
             for name, path in zip(("edits.m2", "gold.m2"), files(edits), strict=True):
                 copy_file(paths[name], path)

@@ -4,11 +4,11 @@ The official scorer is under the GPL and wants Python 2: the command that ``M2SC
 copied. ERRANT counts differently (:mod:`.errant`), and its numbers cannot be compared with these.
 """
 
-import hashlib
 import os
 import re
 import shlex
 import shutil
+import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +18,6 @@ from typing import Any
 from ...errors import OdeTransformerError
 from ...files import sha256, write_lines
 from ..text import m2
-from . import programs
 from .metric import Metric
 
 EXAMPLE = "'python2 /opt/m2scorer/scripts/m2scorer.py'"
@@ -53,7 +52,7 @@ def take(corrections: Sequence[str], gold: str) -> dict[str, Any]:
         ``precision``, ``recall``, ``f`` (F0.5), in percent, and ``signature``.
 
     Raises:
-        OdeTransformerError: ``M2SCORER`` is not set, or the program fails, takes too long or prints something else.
+        OdeTransformerError: ``M2SCORER`` is not set, or the program fails or prints something else.
     """
     words = scorer()
     if not words:
@@ -61,23 +60,27 @@ def take(corrections: Sequence[str], gold: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         hypotheses = Path(folder) / "corrections"
         write_lines(hypotheses, corrections)
-        text = programs.run([*words, str(hypotheses), gold])
-    return {**parse(text), "signature": f"official M2 scorer, {_file(words)}, F0.5, percent"}
+        text = run([*words, str(hypotheses), gold])
+    # The scorer does not say its version: a hash of the file that is called stands for it.
+    file = [path for path in (shutil.which(words[0]), *words[1:]) if path and Path(path).is_file()][-1]
+    signature = f"official M2 scorer, {Path(file).name} of SHA-256 {sha256(file)[:8]}, F0.5, percent"
+    return {**parse(text), "signature": signature}
 
 
-def _file(words: Sequence[str]) -> str:
-    """The file that a command runs, with the first digits of a SHA-256, since the scorer does not say its version.
+def run(words: Sequence[str]) -> str:
+    """The output of a scorer that others wrote and that is no part of this package.
 
-    It is that of all Python files of the scorer, as ``sha256sum *.py | sha256sum`` in its folder ``scripts`` prints it:
-    the release's file ``m2scorer`` only calls what lies there. Where there is no such folder, it is that of the file.
+    Raises:
+        OdeTransformerError: it cannot be started, or fails.
     """
-    found = [path for path in (shutil.which(words[0]), *words[1:]) if path and Path(path).is_file()][-1]
-    program = Path(found).resolve()
-    scripts = program.parent if program.parent.name == "scripts" else program.parent / "scripts"
-    listed = "".join(f"{sha256(path)}  {path.name}\n" for path in sorted(scripts.glob("*.py")))
-    if listed:
-        return f"{program.name}, scripts of SHA-256 {hashlib.sha256(listed.encode()).hexdigest()[:8]}"
-    return f"{program.name} of SHA-256 {sha256(program)[:8]}"
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise OdeTransformerError(f"{words[0]}: {error.strerror}") from error
+    if done.returncode:
+        last = done.stderr.strip().split("\n")[-1]
+        raise OdeTransformerError(f"{shlex.join(words)}: ended with status {done.returncode}: {last}")
+    return done.stdout
 
 
 def parse(text: str) -> dict[str, float]:

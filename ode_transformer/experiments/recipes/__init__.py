@@ -19,7 +19,6 @@ Imports neither torch nor fairseq.
 """
 
 import argparse
-import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
@@ -48,7 +47,6 @@ from .schema import (  # noqa: F401
     is_name,
 )
 
-LONGEST_CHAIN = 8  # of recipes that start from each other
 MOST_BATCHES = 100_000  # of an update
 SEED_LIMIT = 2**31  # fairseq adds the number of the epoch to a seed, and NumPy takes seeds below 2^32
 OWN_FLAGS = {
@@ -128,10 +126,6 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
         if named in chain:
             circle = " -> ".join((*chain, named))
             raise RecipeError(f"{path}: train.start: recipes must not start from each other in a circle: {circle}")
-        if len(chain) > LONGEST_CHAIN:
-            raise RecipeError(
-                f"{path}: train.start: a chain of more than {LONGEST_CHAIN} recipes, {' -> '.join(chain)}"
-            )
         recipe = replace(recipe, train=replace(recipe.train, start=replace(start, recipe=named)))
         other = load(named, scale=scale, seed=recipe.start_seed, _before=chain)
         if other.data != recipe.data and not start.other_data:
@@ -211,11 +205,7 @@ def _wrong(recipe: Recipe) -> Iterator[str]:
 
     if search and recipe.task != "glue":
         yield f"search: is for the task glue, got {recipe.task}"
-    if search and not search.values:
-        yield "search.values: must name one flag or more with its values"
     for flag, values in search.values.items() if search else ():
-        if not re.fullmatch(r"[a-z][a-z0-9-]*", str(flag)):
-            yield f"search.values {flag!r}: must be a flag of fairseq-train, without dashes before it"
         if not values or len(set(map(str, values))) < len(values) or {type(v) for v in values} - {int, float, str}:
             yield f"search.values.{flag} {values!r}: must be different numbers or words, at least one"
     if search and len(set(search.seeds)) < len(search.seeds):

@@ -71,10 +71,6 @@ def _choices(path: Path) -> list[Choice]:
     tree = read_json(path)
     if wrong := lacks(tree, _LAYOUT):
         raise OdeTransformerError(f"{path}: is not of RACE's layout: {wrong}")
-    sizes = {key: len(tree[key]) for key in ("questions", "options", "answers")}
-    if len(set(sizes.values())) > 1:
-        numbers = ", ".join(f"{size} {key}" for key, size in sizes.items())
-        raise OdeTransformerError(f"{path}: has {numbers}: the numbers must be equal")
     article, found = _line(tree["article"]), []
     for question, options, answer in zip(tree["questions"], tree["options"], tree["answers"], strict=True):
         joined = [question.replace("_", option) if "_" in question else f"{question} {option}" for option in options]
@@ -137,8 +133,6 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
     if (outputs := encoder.head.out_proj.out_features) != 1:
         raise CheckpointError(f"{checkpoint}: has {outputs} classes, must have one score")
     longest = checkpoints.options(encoder.state, "task").get("max_option_length")
-    if longest is not None and not (type(longest) is int and longest > 0):
-        raise CheckpointError(f"{checkpoint}: its option max_option_length is {longest!r}, must be a positive number")
     more = {"criterion": NAME, "num_classes": len(options), "max_option_length": longest, "dataset_impl": None}
     given = SimpleNamespace(**encoder.options, **more, shorten_method="truncate", shorten_data_split_list="")
     task, path = encoder.task(SentenceRankingTask, given), data / "label" / f"{subset}.label"

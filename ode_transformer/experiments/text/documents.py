@@ -80,7 +80,7 @@ def prepare(
         workers: number of threads for learning the subwords.
 
     Raises:
-        OdeTransformerError: a document is missing, or an output is an input file.
+        OdeTransformerError: there is no document to train on, or for validation.
     """
 
     def splits() -> Iterator[tuple[str, list[str]]]:
@@ -90,9 +90,6 @@ def prepare(
             for number, document in enumerate(filter(None, found), 1):
                 yield name if valid or number % held_out else "valid", document
 
-    read = {path.resolve() for path in (*inputs, *valid)}
-    if there := [name for name in ("train", "valid") if (output_dir / name).resolve() in read]:
-        raise OdeTransformerError(f"--output-dir {output_dir}: its {there[0]} is an input file; must be another folder")
     for name in ("valid", "train"):
         if not any(split == name for split, _ in splits()):
             advice = "" if valid else f" with --held-out {held_out}: change it, or give --valid"

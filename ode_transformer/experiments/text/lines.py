@@ -17,7 +17,7 @@ from ...files import regular, whole
 
 LONGEST = 2**26  # bytes of a line, of which a packed file of some kilobytes can have any number
 SHOWN = 5  # line numbers named in a message
-PERHAPS = "perhaps it is Latin-1 or Windows-1252, from which iconv -f WINDOWS-1252 -t UTF-8 converts"
+PERHAPS = "perhaps it is UTF-16, Latin-1 or Windows-1252; iconv -f WINDOWS-1252 -t UTF-8 converts the last two"
 BETWEEN = 10_000  # lines between two looks at how much of a file has been read
 
 
@@ -121,23 +121,12 @@ def decode_lines(file: IO[bytes], name: str | Path, errors: str = "strict") -> I
                 raise TextError(f"{name}: line {number} has more than {LONGEST:,} bytes; is it text?")
             if number == 1:  # a byte order mark would become part of the first word
                 line = line.removeprefix(codecs.BOM_UTF8)
-                _check_first(line, name)
             yield line.decode("utf-8", errors).removesuffix("\n")
     except UnicodeDecodeError as error:
         found = f"byte {error.object[error.start]:#04x}: {error.reason}"
         raise TextError(f"{name}: line {number} is not UTF-8 ({found}); {PERHAPS}") from error
     except (EOFError, zlib.error) as error:
         raise TextError(f"{name}: cut off or damaged after line {number}") from error
-
-
-def _check_first(line: bytes, name: str | Path) -> None:
-    """Check that the first line of a file is one of text, and not in another encoding or the whole file."""
-    marked = line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    if marked or line.count(b"\0") > max(len(line) // 3, 3):  # without a mark; of Latin letters every other byte
-        of = "UTF-16" if marked else f"UTF-16{'BE' if line.startswith(bytes(1)) else 'LE'}"
-        raise TextError(f"{name}: is {of}, must be UTF-8: convert it, as with iconv -f {of} -t UTF-8")
-    if b"\r" in line.rstrip(b"\r\n") and not line.endswith(b"\n"):
-        raise TextError(f"{name}: its lines end in carriage returns alone; convert them, as with tr '\\r' '\\n'")
 
 
 def count_lines(path: Path) -> int:

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
-from ...files import read_json, read_text, regular, sha256, whole
-from ...schema import count, lacks
+from ...files import regular, sha256, whole
 from .joining import SPECIAL
 from .lines import TextError, read_lines
 from .parallel import in_chunks, in_parallel, process
@@ -74,27 +73,17 @@ def opened(folder: Path) -> Callable[[str], str]:
 
 
 def gpt2_encoder(folder: Path) -> Any:
-    """The byte-level BPE of GPT-2 in a folder, which must have a number for every symbol that it can make.
+    """The byte-level BPE of GPT-2 in a folder.
 
     Raises:
-        SegmentationError: it has not, or a file cannot be used.
+        SegmentationError: a file cannot be read.
     """
-    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode, get_encoder
+    from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 
-    symbols, merges = folder / GPT2[0], folder / GPT2[1]
-    numbers = read_json(symbols, SegmentationError)
-    if wrong := lacks(numbers, {str: count}):
-        raise SegmentationError(f"{symbols}: {wrong}: must be the numbers of symbols")
-    needed = list(bytes_to_unicode().values())
-    for number, line in enumerate(read_text(merges).split("\n")[1:-1], 2):
-        if len(line.split()) != 2:
-            raise SegmentationError(f"{merges}: line {number} is {line[:60]!r}, must be two symbols")
-        needed.append("".join(line.split()))
-    if missing := [symbol for symbol in needed if symbol not in numbers]:
-        raise SegmentationError(f"{symbols}: has no number for the symbol {missing[0]!r}")
-    if len(set(numbers.values())) < len(numbers):
-        raise SegmentationError(f"{symbols}: two symbols have the same number")
-    return get_encoder(str(symbols), str(merges))
+    try:
+        return get_encoder(*(str(regular(folder / name)) for name in GPT2))
+    except (OSError, ValueError) as error:
+        raise SegmentationError(f"{folder}: {' and '.join(GPT2)} cannot be read: {error}") from error
 
 
 def learn(segmentation: str, files: Sequence[Path], size: int, model: Path, workers: int = 1) -> None:
@@ -134,14 +123,7 @@ def _learn_bpe(files: Sequence[Path], size: int, model: Path, workers: int) -> N
         for found in in_parallel(_count_words, chunks, workers):
             words.update(found)
     with whole(model) as file:
-        library.learn_bpe(_taken(words), file, size, is_dict=True)
-
-
-def _taken(words: Counter[str]) -> Iterator[str]:
-    """Take every word with its count, so that subword-nmt's copy of them replaces ours; their order has no effect."""
-    while words:
-        word, times = words.popitem()
-        yield f"{word} {times}"
+        library.learn_bpe((f"{word} {times}" for word, times in words.items()), file, size, is_dict=True)
 
 
 def _count_words(lines: list[str]) -> Counter[str]:

@@ -70,18 +70,12 @@ def published(folder: Path) -> dict[str, list[Pair]]:
 
     Raises:
         OdeTransformerError: there is no M2 file, or not one of NUCLE, or a file is none, or is of a development or test
-            set; or W&I is there twice, as the files A, B and C and as their union ABC.
+            set.
     """
     paths = sorted(folder.glob("*.m2"))
-    names = [path.name for path in paths]
-    tests, nucle = ([name for name in names if kind.search(name)] for kind in (TUNES_OR_TESTS, NUCLE))
-    levels, unions = ([name for name in names if re.match(kind, name)] for kind in (r"[ABC]\.", r"ABC\."))
+    tests, nucle = ([path.name for path in paths if kind.search(path.name)] for kind in (TUNES_OR_TESTS, NUCLE))
     if tests:
         raise OdeTransformerError(f"{folder}: {tests[0]} is of a development or test set, must not be trained on")
-    if levels and unions:
-        raise OdeTransformerError(
-            f"{folder}: {unions[0]} holds {', '.join(levels)} as well: must be there without them"
-        )
     if len(nucle) != 1:
         raise OdeTransformerError(
             f"{folder}: must hold one M2 file of NUCLE, part of which is held out, and whose name contains nucle, "
@@ -168,13 +162,10 @@ def write(
         The number of pairs by split.
 
     Raises:
-        OdeTransformerError: not one of ``m2`` and ``clean``, a rate that is no probability, or a corpus cannot be
-            used.
+        OdeTransformerError: not one of ``m2`` and ``clean``, or a corpus cannot be used.
     """
     if bool(m2) == bool(clean):
         raise OdeTransformerError("one of --m2 DIR and --clean FILE is needed")
-    if not 0 < rate < 1:
-        raise OdeTransformerError(f"--rate {rate}: must be a probability, above 0 and below 1")
     tests = {name: read_jfleg(jfleg, split) for name, split in (("jfleg", "test"), ("jfleg-dev", "dev"))}
     conll = [Pair(" ".join(each.tokens), corrected(each)[0]) for each in read_m2(conll14)]
     held_out = {uniform(pair.source) for pair in conll}.union(*(sources for sources, _ in tests.values()))

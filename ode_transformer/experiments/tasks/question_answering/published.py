@@ -85,13 +85,10 @@ def cutter(folder: Path) -> Cut:
 
     Raises:
         SegmentationError: the folder does not say how, or a file in it cannot be used.
-        OdeTransformerError: SentencePiece is too old.
     """
     names = subwords.files(folder)
     if names == subwords.OWN:
         pieces = subwords.sentencepiece_model(folder / names[0])
-        if not hasattr(pieces, "encode_as_offset_mapping"):
-            raise OdeTransformerError("sentencepiece: does not say where symbols are; update it to 0.2.3 or newer")
 
         def cut(text: str) -> list[tuple[str, int, int]]:
             found = pieces.encode_as_offset_mapping(text)
