@@ -102,7 +102,10 @@ class _Mixture(torch.autograd.Function):
     def backward(ctx, gradient: Tensor) -> tuple[Optional[Tensor], ...]:
         weights, *states = ctx.saved_tensors
         flat = gradient.flatten()
-        of_weights = (torch.stack(states).flatten(1) @ flat).type_as(weights)
+        rows = torch.stack(states).flatten(1)
+        # On a CPU PyTorch's product with a vector is slow in half precision.
+        slow = flat.device.type == "cpu" and flat.element_size() == 2
+        of_weights = (torch.linalg.vecdot(rows, flat) if slow else rows @ flat).type_as(weights)
         of_states = torch.outer(weights.type_as(flat), flat).unflatten(1, gradient.shape)
         return of_weights, *of_states
 
