@@ -2,15 +2,17 @@
 # Prepare WMT14 English-German (4.5 million pairs), in one of the versions that papers use.
 #
 # Usage: data-prep/prepare-wmt14-en-de.sh [options]
-#   --version V        news-commentary-v9    as distributed by WMT14 and used by Vaswani et al. (default): words split at
-#                                            hyphens, pairs of 1 to 250 units of a ratio up to 1.5
+#   --version V        news-commentary-v9    as distributed by WMT14 and used by Vaswani et al. (default)
+#                      news-commentary-v12   with the later news commentary, the default of fairseq
 #                      wmt16                 the text of Ott et al. 2018 ("Scaling NMT"): WMT16's corpora, tokenized, 1 to
 #                                            80 tokens, 32,000 merges, validated on newstest2013
 #   --validation newstest2013|held-out   held-out: every 100th pair, fairseq's default (default: newstest2013)
-# --validation and --merges have no meaning for wmt16, which is one text.
+#   --clean units|tokens   pairs of 1 to 250 units of a ratio up to 1.5, as fairseq does; or of 1 to 80 tokens before
+#                      BPE is learned, of a ratio up to 9, as Moses does when asked for 1 to 80 (default: units)
+# --validation, --clean and --merges have no meaning for wmt16, which is one text. Words of the others are split at hyphens.
 #
-# RAW_DIR: training-parallel-europarl-v7.tgz, training-parallel-commoncrawl.tgz, training-parallel-nc-v9.tgz (or -nc-v11),
-# dev.tgz, test-full.tgz; URL_EUROPARL, URL_COMMONCRAWL, URL_NEWS_COMMENTARY, URL_DEV, URL_TEST. For wmt16 also
+# RAW_DIR: training-parallel-europarl-v7.tgz, training-parallel-commoncrawl.tgz, training-parallel-nc-v9.tgz (or -nc-v11,
+# -nc-v12), dev.tgz, test-full.tgz; URL_EUROPARL, URL_COMMONCRAWL, URL_NEWS_COMMENTARY, URL_DEV, URL_TEST. For wmt16 also
 # the original text of Ott et al., wmt16_en_de.tar.gz, which has no address any more (URL_SCALING_NMT). Without it its
 # text is made again with the steps of google/seq2seq's wmt16_en_de.sh, with joint BPE: from the same corpora, with the
 # rules of Moses at that time, which did not split the full stop off an abbreviation at the end of a line. Other rules
@@ -19,20 +21,19 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-source=en target=de merges=40000 version=news-commentary-v9 validation=newstest2013
-corpus_options 'version=news-commentary-v9|wmt16' 'validation=newstest2013|held-out' -- "$@"
-name=wmt14.en-de.$version splits=(train valid test test1)
+source=en target=de merges=40000 version=news-commentary-v9 validation=newstest2013 clean=units no_aggressive=no
+corpus_options 'version=news-commentary-v9|news-commentary-v12|wmt16' 'validation=newstest2013|held-out' \
+    'clean=units|tokens' -- "$@"
+name=wmt14.en-de.$version splits=(train valid test test1) flags=(--aggressive --straight-quotes "--normalise --printable") more=()
 out=${out:-$root/data-bin/$name}
 if [[ $version == wmt16 ]]; then
-    [[ "$validation $merges" == 'newstest2013 40000' ]] ||
-        die "--validation, --merges: have no meaning for --version wmt16, which is one text"
-    clean=tokens no_aggressive=yes merges=32000 earlier=yes flags=('' '' '') more=(--symbols 32768 --max-tokens 80 --ratio 9)
+    [[ "$validation $clean $merges" == 'newstest2013 units 40000' ]] ||
+        die "--validation, --clean, --merges: have no meaning for --version wmt16, which is one text"
+    clean=tokens no_aggressive=yes merges=32000 earlier=yes flags=('' '' '') more=(--symbols 32768)
     if [[ -f ${RAW_DIR:-}/wmt16_en_de.tar.gz || -z ${RAW_DIR:-} && -n ${URL_SCALING_NMT:-} ]] ||
         grep -qs '"tokeniser": "published"' "$out/manifest.json"; then tokeniser=published; fi
-else
-    clean=units no_aggressive=no flags=(--aggressive --straight-quotes "--normalise --printable")
-    more=(--counted units --max-tokens 250 --ratio 1.5)
 fi
+if [[ $clean == units ]]; then more+=(--counted units --max-tokens 250 --ratio 1.5); else more+=(--max-tokens 80 --ratio 9); fi
 if [[ $validation == held-out ]]; then more+=(--every 100); fi
 corpus version="$version" validation="$validation" clean="$clean" no-aggressive="$no_aggressive"
 
@@ -49,10 +50,11 @@ if [[ $tokeniser == published ]]; then
 else
     add_pair train EUROPARL training-parallel-europarl-v7.tgz $statmt/wmt13 training/europarl-v7.de-en.{en,de}
     add_pair train COMMONCRAWL training-parallel-commoncrawl.tgz $statmt/wmt13 commoncrawl.de-en.{en,de}
-    from=$statmt/wmt14 news=training/news-commentary-v9
-    if [[ $version == wmt16 ]]; then
-        from=https://data.statmt.org/wmt16/translation-task news=training-parallel-nc-v11/news-commentary-v11
-    fi
+    case $version in
+    *-v9) from=$statmt/wmt14 news=training/$version ;;
+    *-v12) from=https://data.statmt.org/wmt17/translation-task news=training/$version ;;
+    wmt16) from=https://data.statmt.org/wmt16/translation-task news=training-parallel-nc-v11/news-commentary-v11 ;;
+    esac
     add_pair train NEWS_COMMENTARY "training-parallel-nc-${news##*-}.tgz" "$from" "$news".de-en.{en,de}
     prepare_raw "${flags[@]}" "${files[@]}" --splits "${splits[@]}" "${more[@]}"
 fi

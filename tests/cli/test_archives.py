@@ -74,6 +74,7 @@ def archives(tmp_path_factory) -> Path:
     tar(folder / "training-parallel-nc-v9.tgz", nine)
     eleven = two("training-parallel-nc-v11/news-commentary-v11.de-en", de, 40)
     tar(folder / "training-parallel-nc-v11.tgz", eleven)
+    tar(folder / "training-parallel-nc-v12.tgz", two("training/news-commentary-v12.de-en", de, 40))
     tar(folder / "training-parallel-un.tgz", two("un/undoc.2000.fr-en", fr, 20))
     tar(folder / "training-giga-fren.tar", two("giga-fren.release2.fixed", fr, 20, suffix=".gz"))
     full = wrapped_set(9, "deen", "en", "de", "test-full/newstest2014")
@@ -109,7 +110,7 @@ def counted(out: Path, said: str) -> dict[str, int]:
     return {split: its["lines"] + dropped * (split == "train") for split, its in found.items()}
 
 
-HELD_OUT = ["--validation", "held-out"]
+HELD_OUT = ["--version", "news-commentary-v12", "--validation", "held-out", "--clean", "tokens"]
 TWO_TESTS = {"valid": 6, "test": 9, "test1": 6}
 
 
@@ -118,12 +119,12 @@ TWO_TESTS = {"valid": 6, "test": 9, "test1": 6}
     ("script", "options", "counts"),
     [
         ("wmt14-en-de", [], {"train": 140, **TWO_TESTS}),
-        ("wmt14-en-de", HELD_OUT, {"train": 139, **TWO_TESTS, "valid": 1}),
+        ("wmt14-en-de", HELD_OUT, {"train": 159, **TWO_TESTS, "valid": 1}),
         ("wmt14-en-de", ["--version", "wmt16"], {"train": 48, **TWO_TESTS}),
         ("wmt14-en-fr", [], {"train": 1489, "valid": 1, "test": 7}),
         ("wmt16-en-ro", ["--romanian", "stripped"], {"train": 68, "valid": 5, "test": 6}),
     ],
-    ids=["newstest2013", "held-out", "wmt16", "en-fr", "en-ro"],
+    ids=["v9", "v12", "wmt16", "en-fr", "en-ro"],
 )
 def test_end_to_end_and_again(archives, tmp_path, script, options, counts):
     out = tmp_path / "out"

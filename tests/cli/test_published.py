@@ -1,16 +1,18 @@
 """The papers' other tasks: each preparation on a miniature of the real layout, twice, and on what is damaged."""
 
 import re
+import shlex
 import shutil
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from ode_transformer.experiments import recipes
 from tests.cli import data_scripts
-from tests.cli.data_scripts import lines, members, numbers, refusals, sentences, tar, twice
+from tests.cli.data_scripts import clean, lines, members, numbers, refusals, sentences, tar, twice
 from tests.experiments.test_datasets import M2, email, write_reviews, write_stories
-from tests.helpers import ROOT
+from tests.helpers import ROOT, ask
 
 pytestmark = pytest.mark.full
 
@@ -192,3 +194,12 @@ def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
         "--level words: must be one of subword characters": command("imdb", "--level", "words"),
     }
     refusals(asked, tmp_path / "out", tmp_path / "answers", **env)
+
+
+def test_scripts_take_what_recipes_give_them(env, tmp_path):
+    """Whole and rehearsed; what would be run is printed."""
+    every = (recipes.load(name, scale=scale).data.prepare for name in recipes.names() for scale in recipes.SCALES)
+    asked = [shlex.split(words) for words in dict.fromkeys(every)]
+    asked = [[ROOT / name, *words, "--dry-run", "--out", tmp_path / "out"] for name, *words in asked]
+    for words, done in zip(asked, ask(tmp_path / "a", asked, clean(ODE_TRANSFORMER_DATA=tmp_path, **env)), strict=True):
+        assert done.returncode == 0 or "is not set, neither" in done.stderr, (words, done.stderr)
