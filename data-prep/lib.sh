@@ -113,13 +113,11 @@ generated_text() {
 alone() {
     if [[ $dry_run -eq 1 ]]; then return; fi
     mkdir -p "$(dirname "$1")"
-    while [[ ! $1.lock -ef /proc/self/fd/8 ]]; do # whoever had it may have removed it
-        exec 8>>"$1.lock"
-        if ! flock --nonblock 8; then
-            echo "waiting for another process that prepares $1" >&2
-            flock 8
-        fi
-    done
+    exec 8>>"$1.lock"
+    if ! flock --nonblock 8; then
+        echo "waiting for another process that prepares $1" >&2
+        flock 8
+    fi
 }
 
 # compare WHAT FILE PUBLISHED [words]: say whether a file has as many lines, or words, as published.
@@ -280,6 +278,14 @@ published() {
     [[ $dry_run -eq 1 || -e $folder/$2 ]] || die "$4: holds no $2; remove $unpacked before another is tried"
 }
 
+# labelled SET MEMBER TRAIN TEST: make $out of a set whose texts have classes, in $folder/MEMBER, of TRAIN and TEST examples.
+labelled() {
+    into "$text/$level" dataset "$1" "$folder/$2" --valid "$valid" --level "$level" --size "$size" --workers "$workers"
+    compare "training and validation examples" <(cat "$text/$level"/{train,valid}.label 2>/dev/null) "$3"
+    compare "test examples" "$text/$level/test.label" "$4"
+    binarise --folder "$text/$level"
+}
+
 # The reviews of IMDB, in $folder/aclImdb.
 published_imdb() {
     published imdb aclImdb IMDB aclImdb_v1.tar.gz https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz
@@ -348,7 +354,7 @@ begin_like() {
     if [[ -f $like/dict.txt ]]; then
         read -r sum _ < <(sha256sum "$like/dict.txt")
     elif [[ -e $out ]]; then
-        sum=$("${text_tool[@]}" setting "$out/manifest.json" dictionary)
+        sum=$(sed -n 's/^ *"dictionary": "\(.*\)",*$/\1/p' "$out/manifest.json")
     fi
     begin "$@" like="$(basename "$like")" dictionary="$sum"
 }

@@ -16,7 +16,4 @@ options 'level=subword|characters' {size,valid,workers}=number -- "$@"
 out=${out:-$root/data-bin/agnews-$level}
 begin level="$level" size="$size" valid="$valid"
 published agnews ag_news_csv AGNEWS ag_news_csv.tgz https://s3.amazonaws.com/fast-ai-nlp/ag_news_csv.tgz
-into "$text/$level" dataset agnews "$folder/ag_news_csv" --valid "$valid" --level "$level" --size "$size" --workers "$workers"
-compare "training and validation articles" <(cat "$text/$level"/{train,valid}.label 2>/dev/null) 120000
-compare "test articles" "$text/$level/test.label" 7600
-binarise --folder "$text/$level"
+labelled agnews ag_news_csv 120000 7600

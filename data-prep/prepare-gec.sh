@@ -52,12 +52,6 @@ fi
 set_of gec "; the test sets have to be there"
 origin=$from
 into "$text/tok" dataset gec "${train[@]}" --jfleg "$folder/jfleg" --conll14 "$folder/conll14/official-2014.combined.m2"
-if [[ $errors == published ]]; then
-    if [[ $dry_run -eq 0 ]]; then
-        echo "training pairs: $(wc -l <"$text/tok/train.target"), published 827K; validation pairs:" \
-            "$(wc -l <"$text/tok/valid.target"), published 5448" >&2
-    fi
-fi
 compare CoNLL-2014 "$text/tok/conll14.source" 1312
 compare "JFLEG's test set" "$text/tok/jfleg.source" 747
 

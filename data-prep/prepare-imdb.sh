@@ -16,7 +16,4 @@ options 'level=subword|characters' {size,valid,workers}=number -- "$@"
 out=${out:-$root/data-bin/imdb-$level}
 begin level="$level" size="$size" valid="$valid"
 published_imdb
-into "$text/$level" dataset imdb "$folder/aclImdb" --valid "$valid" --level "$level" --size "$size" --workers "$workers"
-compare "training and validation reviews" <(cat "$text/$level"/{train,valid}.label 2>/dev/null) 25000
-compare "test reviews" "$text/$level/test.label" 25000
-binarise --folder "$text/$level"
+labelled imdb aclImdb 25000 25000

@@ -18,12 +18,5 @@ if [[ -z $folder ]]; then
     [[ $dry_run -eq 1 ]] || die "the Penn Treebank is not there ($tried); it cannot be downloaded, see --help"
     folder=RAW_DIR
 fi
-for split in train:42068 valid:3370 test:3761; do
-    file=ptb.${split%:*}.txt
-    if [[ $dry_run -eq 1 ]]; then continue; fi
-    [[ -f $folder/$file ]] || die "$folder/$file: no such file"
-    lines=$(wc -l <"$folder/$file")
-    [[ $lines -eq ${split#*:} ]] || die "$folder/$file: has $lines lines, and not the published ${split#*:}"
-done
 known_text ptb.sha256 "$folder"/ptb.{train,valid,test}.txt
 binarise train="$folder/ptb.train.txt" valid="$folder/ptb.valid.txt" test="$folder/ptb.test.txt"

@@ -14,10 +14,6 @@ size=base workers=2
 options 'size=base|large' workers=number -- "$@"
 out=${out:-$root/data-bin/wikitext-103.roberta.$size}
 roberta=$root/data-bin/roberta.$size
-if [[ -e $out ]]; then
-    like=$("${text_tool[@]}" setting "$out/manifest.json" like)
-    [[ ${like##*/} == "${roberta##*/}" ]] || die "--size $size: $out is for ${like##*/}; choose another --out, or remove it"
-fi
 if [[ -e $out && -f $roberta/floater.pt ]]; then
     echo "$out is complete" >&2
     exit

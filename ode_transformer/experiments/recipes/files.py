@@ -7,12 +7,47 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from ...files import regular
 from ...paths import ROOT, SHARE
-from . import yaml_file
 from .schema import RecipeError
 
 CONFIGS = SHARE / "configs"
 ALTERNATIVES = ("average",)  # mappings of which one key is said, so that another cannot be added to it
+LONGEST = 2**20  # bytes of a file
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Plain(_Loader):
+    """PyYAML's safe loader, which runs no code, but keeps the last of several equal keys; here they are refused."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        found = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.MarkedYAMLError(problem="a key must be a word", problem_mark=key.start_mark)
+            if key.value in found:
+                raise yaml.MarkedYAMLError(problem=f"key {key.value} is there twice", problem_mark=key.start_mark)
+            found.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file.
+
+    Raises:
+        RecipeError: there is no such file; or it is not YAML, not UTF-8, too long, or has equal keys.
+    """
+    try:
+        if (size := regular(path).stat().st_size) > LONGEST:
+            raise RecipeError(f"{path}: has {size} bytes, must be at most {LONGEST}")
+        return yaml.load(path.read_bytes().decode("utf-8-sig"), Loader=_Plain)
+    except OSError as error:
+        raise RecipeError(f"{path}: {error.strerror or error}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or a number of many digits
+        raise RecipeError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
 
 
 def groups() -> list[str]:
@@ -105,7 +140,7 @@ def added_to(name: str) -> str:
         name: of the recipe, as ``load`` takes it.
     """
     path, _, row = find(name)
-    tree = yaml_file.read(path)
+    tree = read_yaml(path)
     if path.is_relative_to(CONFIGS) or row not in tree.get("rows", {}):
         return ""
     theirs = _extended({"extends": tree.get("extends", [])}, path, ()).get("rows", {}).get(row, {})
@@ -153,10 +188,7 @@ def read(path: Path, before: tuple[Path, ...] = ()) -> dict:
     """
     if path in before:
         raise RecipeError(f"{path}: extends itself through {' -> '.join(map(str, before))}")
-    try:
-        tree = yaml_file.read(path)
-    except yaml_file.YamlError as error:
-        raise RecipeError(str(error)) from error
+    tree = read_yaml(path)
     if not isinstance(tree, dict):
         raise RecipeError(f"{path}: must be a mapping, got {type(tree).__name__}")
     rows = tree.get("rows", {})

@@ -25,7 +25,8 @@ from ...files import make_folder, sha256, write_json, write_text
 from ..arguments import at_least, call
 from ..metrics import METRICS, Examples
 from ..metrics.bleu import check_language
-from ..recipes import is_name, yaml_file
+from ..recipes import RecipeError, is_name
+from ..recipes.files import read_yaml
 from ..tasks.task import OURS
 from ..text.binarised import test_names
 from ..text.dividing import HELD_OUT, LONGEST, PART, Reading, divide
@@ -351,8 +352,8 @@ class OwnText:
         if not self.recipe_file.exists():
             return
         try:
-            prepare = yaml_file.read(self.recipe_file)["data"]["prepare"]
-        except (yaml_file.YamlError, TypeError, LookupError) as error:
+            prepare = read_yaml(self.recipe_file)["data"]["prepare"]
+        except (RecipeError, TypeError, LookupError) as error:
             raise TextError(
                 f"--recipe {self.recipe_file}: already exists, and does not say how data are made"
             ) from error

@@ -84,11 +84,6 @@ def _settings(args: argparse.Namespace) -> None:
     manifest.check_settings(args.file, as_mapping(args.settings), args.required)
 
 
-def _setting(args: argparse.Namespace) -> None:
-    """Print a setting from the manifest of finished data, or an empty line."""
-    print(manifest.held_settings(args.file).get(args.name, ""))
-
-
 def _binarise(args: argparse.Namespace) -> None:
     """Binarize text of one language: the same files as fairseq-preprocess --only-source makes."""
     _check_new(args.out)
@@ -143,9 +138,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("file", type=Path, metavar="FILE", help="settings.json of text, or manifest.json of finished data")
     sub.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="the settings on which the data depend")
     sub.add_argument("--required", action="store_true", help="fail if there is no file")
-    sub = command("setting", _setting)
-    sub.add_argument("file", type=Path, metavar="FILE", help="manifest.json of finished data")
-    sub.add_argument("name", metavar="KEY", help="name of the setting")
 
     take_arguments(sub := command("binarise", _binarise), prepare_monolingual, "out", parts=None, **beside)
     sub.add_argument("texts", nargs="*", metavar="SPLIT=FILE", help="a text file of a split: train, valid, test, test1")

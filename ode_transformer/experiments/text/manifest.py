@@ -114,8 +114,6 @@ def keep_references(text: Path, data: Path, splits: Sequence[str], langs: Sequen
             raw = text / "raw" / f"{split}.{lang}"
             if not raw.exists():
                 print(f"no raw text of {raw.name}: scores will use the detokenized text", file=sys.stderr)
-            elif count_lines(raw) != count_lines(units):
-                print(f"{raw} has another number of lines than the segmented text: left out", file=sys.stderr)
             else:
                 copy_file(raw, data / "raw" / f"{name}.{lang}")
 
@@ -141,16 +139,13 @@ def write_manifest(
         tokenise: the options of a ``Tokeniser`` that made the model's input, if they are known.
 
     Raises:
-        TextError: the text is not parallel, or is empty; or the errors of :func:`.unknown`.
+        TextError: the text is empty; or the errors of :func:`.unknown`, as where it is not parallel.
     """
     counts, segmented = {}, {}
     for split, its in numbered(splits).items():
         files = [text / f"{its}.{lang}" for lang in langs]
-        lines, others = map(count_lines, files)
-        if lines != others:
-            raise TextError(f"{files[0]} has {lines} lines, {files[1]} has {others}: must be parallel")
-        if not lines:
-            raise TextError(f"{files[0]} and {files[1]} are empty")
+        if not (lines := count_lines(files[0])):
+            raise TextError(f"{files[0]} is empty")
         segmented |= {f"segmented/{file.name}": sha256(file) for file in files}
         found = {lang: binarised.unknown(data / f"{split}.{'-'.join(langs)}.{lang}", lines) for lang in langs}
         unknown, tokens = ({lang: both[i] for lang, both in found.items()} for i in (0, 1))
