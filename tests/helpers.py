@@ -40,6 +40,7 @@ from torch.utils._pytree import tree_leaves
 import ode_transformer.models  # noqa: F401  registers the architectures
 from ode_transformer import config
 from ode_transformer.experiments import cli
+from ode_transformer.experiments.text import subwords
 from ode_transformer.numerics.protocol import Learned
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -434,6 +435,22 @@ def preprocess(folder: Path, dictionary: Path | None = None, **texts: Path) -> N
     words = ["--only-source", "--destdir", str(folder), *(f"--{split}pref={text}" for split, text in texts.items())]
     words += ["--srcdict", str(dictionary)] if dictionary else []
     preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
+
+
+def binarise_pairs(raw: Path, data: Path, target="yy", splits=("train", "valid", "test")) -> Path:
+    """The folder of parallel text of xx and another language, binarised with a joined dictionary."""
+    words = ["-s", "xx", "-t", target, "--joined-dictionary", "--destdir", str(data)]
+    words += [word for split in splits for word in (f"--{split}pref", str(raw / split))]
+    preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
+    return data
+
+
+def own_subwords(folder: Path, texts: Sequence[str], size: int) -> Path:
+    """A folder with what cuts text into subwords, learned on texts, and its dictionary."""
+    subwords.learn_sentencepiece(texts, size, 1, folder / subwords.OWN[0])
+    (folder / "text").write_text("".join(f"{subwords.opened(folder)(text)}\n" for text in texts))
+    preprocess(folder, train=folder / "text")
+    return folder
 
 
 def train(data: Path, **values):

@@ -32,6 +32,8 @@ def test_every_stock_flag_is_there():
     ("flag", "value", "read"),
     [
         ("encoder-embed-dim", 32, lambda m: m.encoder.layers[0].embed_dim),
+        ("encoder-embed-dim", 64, lambda m: m.decoder.layers[0].embed_dim),  # which follows the encoder's
+        ("encoder-ffn-embed-dim", 48, lambda m: m.decoder.layers[0].fc1.out_features),
         ("encoder-layers", 3, lambda m: len(m.encoder.layers)),
         ("decoder-attention-heads", 2, lambda m: m.decoder.layers[0].self_attn.num_heads),
         ("dropout", 0.25, lambda m: m.encoder.layers[0].dropout_module.p),
@@ -53,11 +55,6 @@ def test_a_flag_reaches_the_module(flag, value, read):
     assert read(model("macaron_tiny", {flag: value})) == value
 
 
-def test_the_decoder_follows_the_encoders_sizes_as_in_fairseq():
-    m = model("macaron_tiny", {"encoder-embed-dim": 64, "encoder-ffn-embed-dim": 48})
-    assert m.decoder.layers[0].fc1.weight.shape == (48, 64)
-
-
 def test_an_embedding_that_both_sides_share_has_the_encoders_width(caplog):
     m = model("macaron_tiny", {**SMALL, "decoder-embed-dim": 8, "merge-src-tgt-embed": True})
     assert m.decoder.output_projection.weight is m.encoder.embed_tokens.weight
@@ -74,16 +71,11 @@ def test_a_model_with_an_adaptive_softmax_and_one_embedding_loads_its_own_state(
     model(arch, flags).load_state_dict(model(arch, flags).state_dict())
 
 
-def test_a_model_is_built_from_python_too():
-    cfg = macaron.MacaronConfig(encoder_layers=1, decoder_layers=1, encoder_embed_dim=16, decoder_embed_dim=16)
-    m = macaron.MacaronModel.build_model(cfg, task())
-    assert len(m.encoder.layers) == 1
-    assert m.decoder.output_projection.in_features == 16
-
-
-def test_the_defaults_are_macaron_base():
+def test_the_defaults_are_macaron_base_and_configurations_can_be_pickled():
     resolved = config.resolve(macaron.ARCHITECTURES["macaron_wmt_en_de"], macaron.MacaronConfig)
     assert resolved == {f.name: getattr(macaron.MacaronConfig(), f.name) for f in fields(macaron.MacaronConfig)}
+    for config_class in (macaron.MacaronConfig, ode.OdeConfig, transevolve.TransEvolveConfig):
+        assert pickle.loads(pickle.dumps(config_class(dropout=0.3))) == config_class(dropout=0.3)
 
 
 ONE_OF_EVERY_MODEL = {model: arch for arch, (model, _, _) in config.PRESETS.items()}.values()
@@ -113,11 +105,6 @@ def test_unknown_and_missing_fields_are_named():
     cfg = OmegaConf.create({**vars(macaron.MacaronConfig()), "encoder_layers": None})
     with pytest.raises(ValueError, match="encoder_layers"):
         macaron.MacaronModel.build_model(cfg, task())
-
-
-@pytest.mark.parametrize("config_class", [macaron.MacaronConfig, ode.OdeConfig, transevolve.TransEvolveConfig])
-def test_a_configuration_can_be_pickled(config_class):
-    assert pickle.loads(pickle.dumps(config_class(dropout=0.3))) == config_class(dropout=0.3)
 
 
 def test_the_version_stands_in_one_place(monkeypatch):

@@ -40,7 +40,7 @@ def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path, monkeypatch
     assert error.value.filename == str(tmp_path / "other")
 
 
-def test_a_pipe_stays_a_pipe(tmp_path):
+def test_a_pipe_stays_a_pipe_and_a_link_a_link(tmp_path):
     """As a device does."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
@@ -48,9 +48,6 @@ def test_a_pipe_stays_a_pipe(tmp_path):
     write_text(path, "new")
     assert os.read(reader, 9) == b"new" and path.is_fifo() and list(tmp_path.iterdir()) == [path]
     os.close(reader)
-
-
-def test_a_link_stays_a_link(tmp_path):
     (tmp_path / "target").write_text("old")
     for name in ("target", "absent"):
         (tmp_path / f"{name}.link").symlink_to(name)

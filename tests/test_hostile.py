@@ -23,7 +23,7 @@ from ode_transformer.experiments.text import binarised, lines, moses, pairs, sub
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.experiments.text.lines import read_all, read_lines
 from ode_transformer.files import sha256, write_json
-from tests.helpers import SMALL, configure, model, small, task
+from tests.helpers import SMALL, configure, model, task
 from tests.test_warm_start import SIZES, stock, words
 
 
@@ -116,17 +116,11 @@ def test_every_command_opens_checkpoints_through_the_same_door(tmp_path, whole, 
         assert capsys.readouterr().err.startswith(f"error: {path}: "), command
 
 
-def test_what_fairseq_would_read_is_what_is_looked_at(tmp_path, whole, capsys):
-    """Of a file with args and with cfg, fairseq takes the former."""
-    path = changed(whole / "stock.pt", tmp_path / "both.pt", lambda s: s.update(args=argparse.Namespace(arch="fconv")))
-    assert cli.main(["check", str(path), "--data", str(whole)]) == 1
-    assert "architecture 'fconv'" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("source", "change", "message"),
     [
         ("stock", lambda s: s["cfg"]["model"].__dict__.update(arch="fconv", _name="fconv"), "architecture 'fconv'"),
+        ("stock", lambda s: s.update(args=argparse.Namespace(arch="fconv")), "architecture 'fconv'"),  # rather than cfg
         ("stock", lambda s: s.update(cfg=None, args="transformer"), "no configuration"),
         ("stock", lambda s: s["cfg"]["model"].__dict__.update(encoder_attention_heads=0), "cannot be built"),
         ("stock", lambda s: s["cfg"]["model"].__dict__.update(encoder_layers=10**9), "encoder_layers is 1000000000"),
@@ -261,23 +255,6 @@ def test_hostile_recipes_end_in_a_sentence(tmp_path, content, message, capsys):
 def test_a_yaml_file_is_yaml(tmp_path):
     for path in recipes.CONFIGS.rglob("*.yaml"):
         assert read_yaml(path) == yaml.safe_load(path.read_text(encoding="utf-8"))
-
-
-# Records
-
-
-# Architectures
-
-
-def test_positions_that_no_number_holds_are_named():
-    """A flow whose biases overflow before the end of a sentence, where its horizon does not bound them."""
-    m = small("floater_tiny")
-    tokens = torch.full((1, 200), 4)
-    with torch.no_grad():
-        assert all(torch.isfinite(v).all() for v in m.position_encoder.biases(200).values())
-        m.position_encoder.solvers["all"].weight1.mul_(100)
-        with pytest.raises(ValueError, match=r"in torch\.float32 from position \d+ on\. Set --flow-horizon"):
-            m.position_encoder.places("encoder", tokens, tokens.eq(1))
 
 
 # Pipes and devices

@@ -60,9 +60,11 @@ def test_a_core_is_as_free_as_the_busiest_of_its_processors(machine, idle, free)
     assert processors.threads({})[0].get("OMP_NUM_THREADS") == (None if free == 4 else str(free))
 
 
-def test_a_containers_quota_is_a_bound(machine):
+def test_a_containers_quota_is_a_bound_and_the_users_number_stays(machine):
     machine(1, 1, 1, 1, quota="250000 100000")
     assert processors.threads({})[0]["OMP_NUM_THREADS"] == "2"
+    variables, told = processors.threads({"OMP_NUM_THREADS": "5"})
+    assert not variables and "OMP_NUM_THREADS says, 5" in told
 
 
 def test_processors_that_do_not_tell_leave_the_number_to_pytorch(machine, monkeypatch):
@@ -74,12 +76,9 @@ def test_processors_that_do_not_tell_leave_the_number_to_pytorch(machine, monkey
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5, 6})
     variables, told = processors.threads({})
     assert variables == {} and "no count of free cores" in told
-
-
-def test_processors_of_others_do_not_count(machine, monkeypatch):
     machine(1, 0, 1, 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3})
-    assert (processors.allowed(), processors.free()) == (2, (1, 2))
+    assert (processors.allowed(), processors.free()) == (2, (1, 2)), "processors of others do not count"
 
 
 def test_the_largest_cache_is_the_last_level(monkeypatch):
@@ -89,12 +88,6 @@ def test_the_largest_cache_is_the_last_level(monkeypatch):
     assert processors.cache() == 36 * 2**20
     monkeypatch.setattr(processors, "text", lambda path: "")
     assert processors.cache() == 0
-
-
-def test_the_users_number_stays(machine):
-    machine(0, 1)
-    variables, told = processors.threads({"OMP_NUM_THREADS": "5"})
-    assert not variables and "OMP_NUM_THREADS says, 5" in told
 
 
 def test_without_linux_the_number_is_pytorchs(machine, monkeypatch):

@@ -178,11 +178,13 @@ def _pairs(flags):
 
 
 def test_every_tensor_is_reported(tmp_path, capsys):
-    m = stock(tmp_path / "stock.pt")
-    arguments = ["warm-start", str(tmp_path / "stock.pt"), "--arch", "floater_tiny", "--output", str(tmp_path / "o.pt")]
-    assert cli.main([*arguments, "--", *words(SIZES)]) == 0
-    short = capsys.readouterr().out
-    assert cli.main([*arguments, "--verbose", "--", *words(SIZES)]) == 0
+    m = stock(tmp_path / "stock.pt", **PRE_NORM)
+    arguments = ["warm-start", str(tmp_path / "stock.pt"), "--output", str(tmp_path / "o.pt"), "--arch"]
+    assert cli.main([*arguments, "rk2_tiny", "--approximate", "--", *words(SIZES)]) == 0
+    assert capsys.readouterr().err == "not equal to its source\n"
+    assert cli.main([*arguments, "floater_tiny", "--", *words(SIZES)]) == 0
+    short, said = capsys.readouterr()
+    assert cli.main([*arguments, "floater_tiny", "--verbose", "--", *words(SIZES)]) == 0 and not said
     out = capsys.readouterr().out
     assert out.endswith(short) and short.startswith(f"tensors: {len(m.state_dict())} copied; ")
     copied = [line.split()[1] for line in out.splitlines() if line.startswith("    copied")]
@@ -211,14 +213,9 @@ def test_it_begins_before_the_first_update(tmp_path):
     [
         (
             "floater_tiny",
-            {"encoder-embed-dim": 32},
-            "sizes of .*stock.pt: encoder_embed_dim is 32, there 16, decoder_embed_dim is 32, there 16; ",
-        ),
-        (
-            "floater_tiny",
             {"encoder-layers": 3, "decoder-embed-dim": 8, "decoder-ffn-embed-dim": 9},
-            "encoder_layers is 3, there 2, decoder_embed_dim is 8, there 16, decoder_ffn_embed_dim is 9, there 24; .*"
-            "add -- --encoder-layers 2 --decoder-embed-dim 16 --decoder-ffn-embed-dim 24$",
+            "sizes of .*stock.pt: encoder_layers is 3, there 2, decoder_embed_dim is 8, there 16, decoder_ffn_embed_"
+            "dim is 9, there 24; .*add -- --encoder-layers 2 --decoder-embed-dim 16 --decoder-ffn-embed-dim 24$",
         ),
         ("floater_huge", {}, "--arch floater_huge: must be one of .*floater_base"),
         ("floater_tiny", {"flow-step": 0}, "--flow-step 0"),
@@ -263,15 +260,6 @@ def test_a_model_of_few_positions(tmp_path):
     assert warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES)).difference < 1e-6
 
 
-def test_the_command_says_what_is_not_equal(tmp_path, capsys):
-    stock(tmp_path / "stock.pt", **PRE_NORM)
-    for arch, more, said in (("floater_tiny", [], ""), ("rk2_tiny", ["--approximate"], "not equal to its source\n")):
-        arguments = ["warm-start", tmp_path / "stock.pt", "--arch", arch, "--output", tmp_path / "o.pt", *more]
-        capsys.readouterr()
-        assert cli.main([*map(str, arguments), "--", *words(SIZES)]) == 0
-        assert capsys.readouterr().err == said
-
-
 def test_what_is_new_is_the_same_each_time(tmp_path):
     stock(tmp_path / "stock.pt")
     models, after = [], []
@@ -293,14 +281,8 @@ def test_what_is_new_is_the_same_each_time(tmp_path):
         (lambda s: s["model"].update({"decoder.extra": torch.zeros(1)}), "decoder.extra"),
         (lambda s: s["model"].pop("encoder.embed_tokens.weight"), "encoder.embed_tokens.weight"),
         (lambda s: s["model"]["encoder.layers.0.fc1.weight"].fill_(float("nan")), "are its logits finite"),
-        (
-            lambda s: s["cfg"].update(model={"_name": "macaron", "arch": "macaron_tiny"}),
-            "must be a Transformer of stock",
-        ),
-        (
-            lambda s: setattr(s["cfg"]["model"], "encoder_attention_heads", 3),
-            "cannot be built as a Transformer of stock",
-        ),
+        (lambda s: s["cfg"].update(model={"_name": "macaron", "arch": "macaron_tiny"}), "must be a Transformer of"),
+        (lambda s: setattr(s["cfg"]["model"], "encoder_attention_heads", 3), "cannot be built as a Transformer of"),
     ],
 )
 def test_what_is_no_transformer_is_named(tmp_path, change, words_):

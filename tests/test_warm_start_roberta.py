@@ -5,6 +5,7 @@ import json
 from math import prod
 
 import pytest
+import safetensors.torch
 import torch
 from fairseq import checkpoint_utils
 from fairseq.models import build_model
@@ -154,31 +155,24 @@ def test_what_cannot_be_equal_or_does_not_fit_is_refused(tmp_path, arch, more, r
 
 
 def set_option(name, value):
-    return lambda state, marker: vars(state["cfg"]["model"]).update({name: value})
+    return lambda state: vars(state["cfg"]["model"]).update({name: value})
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (
-            lambda state, marker: vars(state["cfg"]["model"]).update(
-                adaptive_softmax_cutoff=f"[__import__('pathlib').Path({str(marker)!r}).touch()]"
-            ),
-            "adaptive_softmax_cutoff must be a plain list",
-        ),
+        (set_option("adaptive_softmax_cutoff", "[__import__('os').mkdir('executed')]"), "cutoff must be a plain list"),
         (set_option("activation_fn", "__import__('os')"), "cannot be built as a RoBERTa.*activation_fn"),
         (set_option("pooler_dropout", [1]), "pooler_dropout is a list, must be a number"),
-        (
-            set_option("_name", "xlm_from_somewhere"),
-            "architectures 'xlm_from_somewhere' and 'roberta_base'; must be",
-        ),
-        (lambda state, marker: state["model"].pop("encoder.lm_head.bias"), "encoder.lm_head.bias"),
+        (set_option("_name", "xlm_from_somewhere"), "architectures 'xlm_from_somewhere' and 'roberta_base'; must be"),
+        (lambda state: state["model"].pop("encoder.lm_head.bias"), "encoder.lm_head.bias"),
     ],
 )
-def test_a_strangers_checkpoint_runs_nothing_and_is_named(tmp_path, change, reason):
+def test_a_strangers_checkpoint_runs_nothing_and_is_named(tmp_path, change, reason, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     stock(tmp_path / "stock.pt")
-    state, marker = torch.load(tmp_path / "stock.pt", weights_only=False), tmp_path / "executed"
-    change(state, marker)
+    state = torch.load(tmp_path / "stock.pt", weights_only=False)
+    change(state)
     torch.save(state, tmp_path / "stock.pt")
     with pytest.raises(CheckpointError, match=reason) as error:
         warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
@@ -190,10 +184,9 @@ def test_a_strangers_checkpoint_runs_nothing_and_is_named(tmp_path, change, reas
 
 
 UNREADABLE = "is not a readable safetensors file"
-DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
-def as_safetensors(folder, m, dtype="F32", **config):
+def as_safetensors(folder, m, dtype=torch.float32, **config):
     """A model of fairseq's as ``model.safetensors`` and ``config.json``."""
     names = {ours: theirs for theirs, ours in hugging_face._TOP.items()}
     layers = {ours: theirs for theirs, ours in hugging_face._LAYER.items()}
@@ -210,13 +203,8 @@ def as_safetensors(folder, m, dtype="F32", **config):
             new = names.get(name) or f"{names[stem]}.{part}"
         # The embedding of the kind of token is added at every position.
         tensors[new] = tensor - 0.25 if name.endswith("embed_positions.weight") else tensor
-    header, body = {"__metadata__": {"format": "pt"}}, b""
-    for name, tensor in tensors.items():
-        data = tensor.to(DTYPES[dtype]).contiguous().view(torch.uint8).numpy().tobytes()
-        header[name] = {"dtype": dtype, "shape": list(tensor.shape), "data_offsets": [len(body), len(body) + len(data)]}
-        body += data
-    text = json.dumps(header).encode()
-    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + body)
+    tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()}
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     config = {
         "model_type": "roberta", "num_hidden_layers": 2, "hidden_size": 16, "intermediate_size": 24,
         "num_attention_heads": 2, "hidden_act": "gelu", "pad_token_id": 1, "layer_norm_eps": 1e-5,
@@ -227,7 +215,7 @@ def as_safetensors(folder, m, dtype="F32", **config):
     return folder / "model.safetensors"
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("F32", 1e-6), ("F16", 0.02), ("BF16", 0.1)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.half, 0.02), (torch.bfloat16, 0.1)])
 def test_safetensors(tmp_path, dtype, tolerance):
     m = stock(tmp_path / "stock.pt")
     path = as_safetensors(tmp_path, m, dtype)

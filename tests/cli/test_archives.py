@@ -474,6 +474,3 @@ def test_every_reader(tmp_path):
     for langs in (("a", "b"), ("b", "a")):
         with pytest.raises(TextError, match=r"p\.a has 3 lines, .*p\.b has 5|p\.b has 5 lines, .*p\.a has 3"):
             list(read_pair(tmp_path / "p", langs))
-
-
-LANGS = ("en", "de")

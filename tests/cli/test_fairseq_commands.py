@@ -17,13 +17,13 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import generate as generate_cli
 from fairseq_cli import hydra_train as hydra_cli
 from fairseq_cli import interactive as interactive_cli
-from fairseq_cli import preprocess as preprocess_cli
 from fairseq_cli import train as train_cli
 from fairseq_cli import validate as validate_cli
 
 from ode_transformer import checkpoints
 from ode_transformer.config import under_hydra
 from ode_transformer.models.macaron import MacaronModel
+from tests import helpers
 from tests.helpers import ROOT, SMALL, USER_DIR, batch, environment, flags, write_parallel
 
 TRAINING = {
@@ -37,12 +37,7 @@ TRAINING = {
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     raw = write_parallel(tmp_path_factory.mktemp("raw"))
-    binarised = raw / "bin"
-    parser = options.get_preprocessing_parser()
-    words = ["-s", "xx", "-t", "yy", "--joined-dictionary", "--destdir", str(binarised)]
-    words += [w for split in ("train", "valid", "test") for w in (f"--{split}pref", str(raw / split))]
-    preprocess_cli.main(parser.parse_args(words))
-    return binarised
+    return helpers.binarise_pairs(raw, raw / "bin")
 
 
 def configuration(parser, words):
@@ -50,11 +45,7 @@ def configuration(parser, words):
 
 
 def train(data, save_dir, arch="macaron_tiny", **more):
-    values = {**TRAINING, **SMALL, "arch": arch, "save-dir": save_dir, "max-epoch": 2, **more}
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        words = [str(data), *flags({k: v for k, v in values.items() if v is not None})]
-        train_cli.main(configuration(options.get_training_parser(), words))
+    helpers.train(data, **{**TRAINING, **SMALL, "arch": arch, "save-dir": save_dir, "max-epoch": 2, **more})
     return save_dir
 
 

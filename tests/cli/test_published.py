@@ -187,7 +187,6 @@ def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
         "gec.tar.xz: could not be unpacked": generated(ODE_TRANSFORMER_DATA=cut / "damaged", CLEAN=correct),
         "jfleg/test/test.src: No such file": generated(ODE_TRANSFORMER_DATA=cut / "without", CLEAN=correct),
         "NUCLE and Lang-8 cannot be downloaded": command("gec", **tests),
-        "or conll13st-preprocessed; holds none": command("gec", RAW_DIR=cut / "empty", **tests),
         "--errors is needed": data_scripts.command("gec"),
         "deen_mix: RAW_DIR is not set, ODE_TRANSFORMER_DATA is not set": generated(),
         "--percent 100: must be below 100": generated("--percent", 100),

@@ -54,7 +54,6 @@ def test_a_typing_error_is_answered_with_what_is_nearest(words, message, capsys)
         (["listops", "{}/text"], "{}/text: already exists, must be a new or an empty folder$"),
         (["documents", "x", "--output-dir", "{}"], "{}: already exists, must be a new or an empty folder$"),
         (["dataset", "reading", "race", "--output-dir", "{}"], "{}: already exists, must be a new or an empty"),
-        (["average", "{}/none", "--best", "1", "--output", "{}/x"], "^error: {}/none: no such folder, must be the"),
         (["prepare", "--max-ratio", "nan"], "--max-ratio: nan: must be a number, 1 or more$"),
         (["text", "prepare", "x", "--ratio", "inf"], "--ratio: inf: must be a number, 1 or more$"),
     ],

@@ -9,15 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from fairseq import options
-from fairseq_cli import preprocess
 
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.bench import gpu, lengths, suite, systems, turns
 from ode_transformer.experiments.bench.systems import STOCK, Contestant, Setting
 from ode_transformer.training.losses import projected_cross_entropy
-from tests.helpers import ROOT, USER_DIR, Kernels, refused, without_hydra, write_parallel
+from tests.helpers import ROOT, USER_DIR, Kernels, binarise_pairs, refused, without_hydra, write_parallel
 
 TINY = Setting(sentences=3, tokens=5, shortest=2, symbols=60, rounds=3)
 
@@ -83,9 +81,7 @@ def test_the_stock_system_has_the_size_of_ours(quick, arch, flags, feed_forwards
 
 def test_batches_of_data_take_the_place_of_random_sentences(tmp_path):
     raw = write_parallel(tmp_path / "raw", splits=[("train", 304)])
-    words = ["-s", "xx", "-t", "yy", "--joined-dictionary", "--trainpref", f"{raw}/train"]
-    preprocess.main(options.get_preprocessing_parser().parse_args([*words, "--destdir", str(tmp_path / "bin")]))
-    setting = replace(TINY, data=str(tmp_path / "bin"), batches=9)
+    setting = replace(TINY, data=str(binarise_pairs(raw, tmp_path / "bin", splits=["train"])), batches=9)
     _, found = systems.samples(Contestant("macaron_tiny"), setting)
     lines = [line.split() for line in (raw / "train.yy").read_text().splitlines()]
     assert sum(sample["ntokens"] for sample in found) == sum(len(line) + 1 for line in lines)

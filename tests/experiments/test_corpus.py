@@ -19,13 +19,10 @@ def sentences():
 # --- The splits
 
 
-def test_sizes_and_distinctness(sentences):
+def test_sentences_are_distinct_and_those_of_tests_hold_combinations_unseen_in_training(sentences):
     assert {name: len(split) for name, split in sentences.items()} == {"train": 9000, "valid": 500, "test": 500}
     sources = [sentence.source for split in sentences.values() for sentence in split]
     assert len(set(sources)) == 10_000
-
-
-def test_every_test_sentence_holds_a_combination_unseen_in_training(sentences):
     for splits in (sentences, corpus.generate_sentences(2, train=3000, valid=50, test=50)):
         seen = set().union(*(sentence.combinations for sentence in splits["train"]))
         for sentence in splits["valid"] + splits["test"]:

@@ -20,8 +20,7 @@ from ode_transformer.experiments.metrics import glue as metric
 from ode_transformer.experiments.metrics.glue import LOGGED
 from ode_transformer.experiments.tasks import TASKS, classification, generated, glue
 from ode_transformer.experiments.tasks.classification import Outputs
-from ode_transformer.experiments.text import subwords
-from tests.helpers import preprocess, refused
+from tests.helpers import own_subwords, preprocess, refused
 from tests.models.test_masked_lm import train
 
 
@@ -30,11 +29,7 @@ def like(tmp_path_factory):
     """What cuts text, learned on some, and its dictionary."""
     folder = tmp_path_factory.mktemp("like")
     generated.write("glue-cola", folder, 40, 2)
-    lines = [text for (text,), _ in glue.examples(glue.GLUE["cola"], folder / "CoLA", "train")]
-    subwords.learn_sentencepiece(lines, 100, 1, folder / subwords.OWN[0])
-    (folder / "text").write_text("".join(f"{subwords.opened(folder)(line)}\n" for line in lines))
-    preprocess(folder, train=folder / "text")
-    return folder
+    return own_subwords(folder, [t for (t,), _ in glue.examples(glue.GLUE["cola"], folder / "CoLA", "train")], 100)
 
 
 def table(path, rows, heading=True):

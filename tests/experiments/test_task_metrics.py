@@ -643,15 +643,14 @@ def test_p_is_small_for_what_differs_and_for_nothing_else(test):
     assert p(diverged, 20) is None and resampling.p_value(units(diverged), units(base), mean, test, 20) is None
 
 
-def test_the_p_of_a_few_sentences_is_that_of_all_exchanges():
-    """Randomization of four sentences: 2 of 16 exchanges differ as much as the systems do; of one sentence, all do."""
+def test_the_p_of_a_few_sentences_is_that_of_all_exchanges_and_an_interval_that_of_the_mean():
+    """Randomization of four sentences: 2 of 16 exchanges differ as much as the systems do; of one sentence, all do.
+
+    The mean of 0 and 1 in equal shares: 1.96 standard errors to both sides.
+    """
     found = resampling.p_value(units([0, 0, 0, 0]), units([1, 1, 1, 1]), mean, "randomisation", 4000)
     assert found == pytest.approx(2 / 16, abs=0.02)
     assert resampling.p_value(units([0, 1, 1]), units([1, 1, 1]), mean, "randomisation", 100) == 1.0
-
-
-def test_an_interval_is_that_of_the_mean():
-    """Of 0 and 1 in equal shares: 1.96 standard errors to both sides."""
     low, high = resampling.interval(resampling.bootstrap(units([0, 1] * 200), mean, 4000))
     assert (low, high) == pytest.approx((0.5 - 1.96 * 0.025, 0.5 + 1.96 * 0.025), abs=0.004)
 
@@ -747,11 +746,6 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     beside.write_text(beside.read_text() + "one more\n")
     with pytest.raises(OdeTransformerError, match=r"\.txt: must have the SHA-256 in "):
         significance.compare(systems[0], systems[1:])
-
-
-def test_a_task_without_outputs_keeps_none(capsys):
-    words = ["record", "ptb/residual-1", "--output", "x.json", "--translations"]
-    refused(words, "--translations: ptb/residual-1 is of task language_modeling; must be one of translation, ", capsys)
 
 
 def test_a_value_that_is_not_there_has_no_signature():

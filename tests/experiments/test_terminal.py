@@ -101,10 +101,7 @@ def test_progress_is_a_bar_on_a_terminal(monkeypatch, words, bars):
     assert "epoch 1, 1 updates" not in said
     assert "epoch 1, 1,200 updates: validation: loss 7.5, perplexity 181.02\n" in said
     assert all(f"{line}\n" in said for line in TRACEBACK.split("\n"))
-
-
-def test_the_bar_moves_with_epochs_that_are_shorter_than_reports(monkeypatch):
-    assert "| 1/3 [" in shown(monkeypatch, [TRAIN], ["--max-epoch", "3"], Screen())
+    assert "| 1/3 [" in shown(monkeypatch, [TRAIN], ["--max-epoch", "3"], Screen()), "epochs shorter than reports"
 
 
 def test_the_log_has_all_and_the_terminal_what_matters(tmp_path, capfd):

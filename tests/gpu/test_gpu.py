@@ -20,6 +20,7 @@ from tests.helpers import (
     VARIANTS,
     architectures,
     batch,
+    binarise_pairs,
     environment,
     flags,
     sample,
@@ -57,10 +58,7 @@ def test_beam_search_finds_what_it_finds_on_the_cpu(variant):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     raw = write_parallel(tmp_path_factory.mktemp("raw"), splits=(("train", 2000), ("valid", 48), ("test", 48)))
-    words = ["fairseq-preprocess", "-s", "xx", "-t", "yy", "--joined-dictionary", "--destdir", str(raw / "bin")]
-    words += [w for split in ("train", "valid", "test") for w in (f"--{split}pref", str(raw / split))]
-    subprocess.run(words, check=True, env=environment(), cwd=ROOT)
-    return raw / "bin"
+    return binarise_pairs(raw, raw / "bin")
 
 
 def train(data, save_dir, *more, launcher=(), sizes=SMALL):

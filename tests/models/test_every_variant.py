@@ -118,22 +118,11 @@ def test_decoding_step_by_step_equals_decoding_at_once(m):
 
 
 RECOMPUTING = ["macaron", "decoder-rk2-learnable", "transevolve_randomff_1_tiny"]
+SHARING = ["transevolve_fullff_2_tiny", "rk2_learnable_tiny", "rk4_tiny", "ode_dlcl_tiny", "rk2-ema", "nesterov"]
+SHARING += ["pcformer-decoder", "triple-strang-learned-positions", "parallel", "denseformer", "attention-history"]
 
 
-@pytest.mark.parametrize(
-    "variant",
-    [
-        *(*RECOMPUTING, "transevolve_fullff_2_tiny", "rk2_learnable_tiny", "ode_dlcl_tiny", "rk2-ema", "nesterov"),
-        *(
-            "pcformer-decoder",
-            "triple-strang-learned-positions",
-            "parallel",
-            "denseformer",
-            "attention-history",
-            "floater_tiny",
-        ),
-    ],
-)
+@pytest.mark.parametrize("variant", [*RECOMPUTING, *SHARING, "floater_tiny"])
 def test_recomputation_changes_no_gradient(variant):
     """Also of what the layers share: gates, histories, multistep weights."""
     plain, lean = small(variant).train(), small(variant, **{"checkpoint-activations": True}).train()

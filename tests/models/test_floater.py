@@ -39,14 +39,11 @@ def test_counts(arch, values, plain, added):
 
 
 def test_our_grid_computes_the_same():
+    assert {ARCH_MODEL_REGISTRY[name] for name in RELEASED} == {ReleasedFloaterModel}
     fixture = load("floater")
     m = model("floater_base", {**SHARED, **sizes(fixture), "flow-sharing": "stack"}).eval()
     m.load_state_dict(dict(fixture["model"]))
     assert_logits(m, fixture)
-
-
-def test_released_names():
-    assert {ARCH_MODEL_REGISTRY[name] for name in RELEASED} == {ReleasedFloaterModel}
 
 
 # The Transformer is a special case
@@ -67,8 +64,8 @@ def test_without_dynamics_it_is_the_transformer(norm, blocks):
     src, lengths, prev = batch()
     assert (floater(src, lengths, prev)[0] - stock(src, lengths, prev)[0]).abs().max() > 1e-5
     with torch.no_grad():
-        for layer in (floater.position_encoder.solvers["all"],):
-            layer.weight2.zero_(), layer.time2.zero_(), layer.bias2.zero_()
+        flow = floater.position_encoder.solvers["all"]
+        flow.weight2.zero_(), flow.time2.zero_(), flow.bias2.zero_()
     real = (src != 1).t()
     states = [m.encoder(src, lengths)["encoder_out"][0][real] for m in (stock, floater)]
     assert torch.equal(*states)
@@ -80,15 +77,3 @@ def test_only_the_input_block_is_told():
     src, _, _ = batch()
     places = m.position_encoder.places("encoder", src, src.eq(1))
     assert [bool(place.biases) for place in places] == [True, False]
-
-
-def test_cross_attention_knows_the_source_position():
-    """Keys and values of the source move with the source's position, by a flow of their own as released."""
-    m = small("floater-stack")
-    src, lengths, prev = batch(sizes=(6, 6))
-    encoder_out = m.encoder(src, lengths)
-    moved = m.decoder(prev, encoder_out)[0]
-    with torch.no_grad():
-        for p in m.position_encoder.solvers["source"].parameters():
-            p.zero_()
-    assert (m.decoder(prev, encoder_out)[0] - moved).abs().max() > 1e-5

@@ -28,6 +28,7 @@ from tests.helpers import (
     parse,
     perturbed,
     preprocess,
+    typed,
 )
 
 TINY = {"decoder-embed-dim": 16, "decoder-ffn-embed-dim": 24, "decoder-attention-heads": 2, "dropout": 0.0}
@@ -39,18 +40,10 @@ VARIANTS = {
     "macaron": {"splitting": "strang", "relative-positions": "none", "decoder-history": "none"},
     "learned-dense-tied": {"decoder-history": "learnable_dense", "share-decoder-input-output-embed": True},
     "attention": {"decoder-history": "attention", "splitting": "parallel"},
-    "corrector": {
-        "decoder-integrator": "heun",
-        "coefficients": "ema",
-        "decoder-history": "corrector",
-        "rk-norm": True,
-    },
-    "nesterov": {
-        "decoder-integrator": "nesterov",
-        "ode-function": "substeps",
-        "velocity-embedding": True,
-        "decoder-history": "none",
-    },
+    "corrector": typed("--decoder-integrator heun --coefficients ema --decoder-history corrector --rk-norm"),
+    "nesterov": typed(
+        "--decoder-integrator nesterov --decoder-history none --ode-function substeps --velocity-embedding"
+    ),
     "floater": {"position-encoder": "floater"},
     "relative-values": {"relative-positions": "keys-values"},
 }
@@ -62,7 +55,12 @@ def language_model(symbols=50, arch="ode_transformer_lm_ptb_2l", **values):
     return build_model(cfg, LanguageModelingTask(LanguageModelingConfig(tokens_per_sample=32), d, d))
 
 
-def test_options_mean_what_they_mean_elsewhere():
+def test_options_mean_what_they_mean_elsewhere_and_samples_are_as_long_as_the_tasks():
+    cfg = parse("ode_transformer_lm", {"task": "language_modeling"})
+    assert cfg.model.tokens_per_sample == cfg.task.tokens_per_sample
+    assert language_model(**TINY).max_positions() >= 32
+    assert language_model(**TINY | {"tokens-per-sample": 3000}).max_positions() == 3000
+    assert language_model(**TINY | {"max-target-positions": 4000}).max_positions() == 4000
     learned = language_model(**TINY, **{"position-encoder": "learned"})
     assert type(learned.decoder.embed_positions).__name__ == "LearnedPositionalEmbedding"
     assert language_model(**TINY).decoder.layer_norm is None
@@ -111,14 +109,6 @@ def test_every_parameter_learns(m):
     norms = {name: float("nan") if p.grad is None else p.grad.norm() for name, p in m.named_parameters()}
     least = {name: -1 if name.endswith("k_proj.bias") else 1e-6 for name in norms}  # softmax cancels a bias of the keys
     assert not [name for name, norm in norms.items() if not least[name] < norm < float("inf")]
-
-
-def test_samples_are_as_long_as_the_tasks():
-    cfg = parse("ode_transformer_lm", {"task": "language_modeling"})
-    assert cfg.model.tokens_per_sample == cfg.task.tokens_per_sample
-    assert language_model(**TINY).max_positions() >= 32
-    assert language_model(**TINY | {"tokens-per-sample": 3000}).max_positions() == 3000
-    assert language_model(**TINY | {"max-target-positions": 4000}).max_positions() == 4000
 
 
 @pytest.mark.parametrize("layers", [1, 2])

@@ -151,10 +151,7 @@ def test_macaron_bert_has_the_parameters_of_bert():
         ({"decoder-integrator": "rk4"}, "--decoder-integrator rk4: has no meaning in a model without a decoder"),
         ({"decoder-history": "dense"}, "--decoder-history dense: has no meaning in a model without a decoder"),
         ({"cuda-graphs": True}, "--cuda-graphs: has no meaning in a model without a decoder"),
-        (
-            {"decoder-relative-positions": "keys"},
-            "--decoder-relative-positions keys: has no meaning in a model without",
-        ),
+        ({"decoder-relative-positions": "keys"}, "--decoder-relative-positions keys: has no meaning in a model with"),
         ({"encoder-embed-path": "vectors"}, "--encoder-embed-path vectors: a masked language model learns its own"),
         ({"freeze": "("}, r"--freeze '\(': must be a regular expression"),
         ({"freeze": "decoder"}, "--freeze 'decoder': must match the name of a parameter, such as encoder"),
@@ -165,14 +162,11 @@ def test_options_that_do_not_fit_are_named(values, message):
         built(**values)
 
 
-def test_options_of_a_decoder_are_named(caplog):
-    built(**{"decoder-layers": 2})
+def test_options_of_a_decoder_and_a_table_of_another_length_are_named(caplog):
+    m = built(**{"decoder-layers": 2})
     assert "--decoder-layers 2: has no meaning in a model without a decoder" in caplog.text
-
-
-def test_a_table_of_another_length_is_named():
     with pytest.raises(ValueError, match="--max-positions 20: must be 12, the number of positions in the checkpoint"):
-        built().load_state_dict(built(**{"max-positions": 12}).state_dict())
+        m.load_state_dict(built(**{"max-positions": 12}).state_dict())
 
 
 def test_freezing_by_name():
@@ -270,9 +264,10 @@ def pairs(text):
 def test_half_of_the_pairs_follow_and_none_crosses_a_document(pairs, text):
     its_task, dataset = pairs
     d = its_task.source_dictionary
-    drawn = []
+    drawn, masks = [], []
     for epoch in (1, 2):
         dataset.set_epoch(epoch)
+        masks.append([dataset.targets[i].clone() for i in range(len(dataset.targets))])
         assert sorted(dataset.second) == sorted(dataset.first + 1)  # each block is a second one once
         follows = dataset.second == dataset.first + 1
         assert len(follows) // 2 <= follows.sum() <= len(follows) // 2 + 3
@@ -289,6 +284,7 @@ def test_half_of_the_pairs_follow_and_none_crosses_a_document(pairs, text):
             if sample["follows"]:  # the alphabet goes on
                 assert ord(letters[a + 1]) - 97 == (ord(letters[a - 1]) - 97 + 1) % 26
     assert not np.array_equal(*drawn)
+    assert len(masks[0]) > 8 and not all(map(torch.equal, *masks)), "more than fairseq's cache holds"
     again = MaskedLMPairsTask.setup_task(its_task.cfg)
     again.load_dataset("train")
     assert torch.equal(again.dataset("train")[3]["source"], (dataset.set_epoch(1), dataset[3])[1]["source"])
@@ -373,12 +369,3 @@ def test_a_shared_matrix_is_frozen_by_its_first_name_and_a_warning_names_the_oth
     assert m.encoder.embed_tokens.weight.requires_grad != frozen
     warned = "decoder.output_projection.weight is trained, because it is encoder.embed_tokens.weight" in caplog.text
     assert warned != frozen
-
-
-def test_masks_are_drawn_anew_in_every_epoch(pairs):
-    _, dataset = pairs
-    drawn = []
-    for epoch in (1, 2):
-        dataset.set_epoch(epoch)
-        drawn.append([dataset.targets[i].clone() for i in range(len(dataset.targets))])
-    assert len(drawn[0]) > 8 and not all(map(torch.equal, *drawn))  # more than fairseq's cache holds

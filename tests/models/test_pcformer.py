@@ -121,11 +121,6 @@ def test_the_released_names_say_their_sizes_and_relative_positions(name):
     assert (cfg.integrator, cfg.coefficients, cfg.gate_sharing) == ("heun", "ema", "shared")
 
 
-def test_relative_positions_are_of_keys_and_values_unless_of_keys_alone():
-    with torch.device("meta"):
-        assert model("PCformer_t2t_wmt_en_de", {"max-relative-length": 8}).cfg.relative_positions == "keys-values"
-
-
 @pytest.mark.parametrize("released", [False, True])
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize(("integrator", "tableau"), [("heun", HEUN), ("rk4", RK4)])

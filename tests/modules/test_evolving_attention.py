@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ode_transformer.modules import evolving_attention
-from ode_transformer.modules.evolving_attention import EvolvingAttention, InitialState, State, time_signal
+from ode_transformer.modules.evolving_attention import EvolvingAttention, InitialState, State
 from tests.helpers import Kernels, distance
 
 D, M, L, B, T, S = 16, 4, 3, 2, 6, 5
@@ -105,20 +105,6 @@ def test_a_layer_is_equation_9(form, mask, dtype, tolerance, index, training):
     assert expected["time_key"].abs().max() < 10 * tolerance
 
 
-def test_the_cancelled_projection_is_not_trained():
-    assert not InitialState(D, M, 0.0).time_key.requires_grad
-
-
-def test_the_time_signal_of_both_forms():
-    w = torch.randn(D, dtype=torch.float64)
-    for index in range(L):
-        for form in ("paper", "released"):
-            torch.testing.assert_close(time_signal(w, index, L, form), fourier(w, index, form))
-    # Spec T5: no sine in the first layer of a released block.
-    assert not time_signal(w, 0, L, "released")[: D // 2].any()
-    assert time_signal(w, 0, L, "paper").all()
-
-
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("form", ["paper", "released"])
 def test_the_fused_kernel_runs_forwards_and_backwards(form, mask):
@@ -130,18 +116,6 @@ def test_the_fused_kernel_runs_forwards_and_backwards(form, mask):
         "_scaled_dot_product_flash_attention_for_cpu.default",
         "_scaled_dot_product_flash_attention_for_cpu_backward.default",
     }
-
-
-@pytest.mark.parametrize("form", ["paper", "released"])
-def test_no_matrix_of_all_pairs_is_held(form):
-    n = 700
-    initial, attention = InitialState(D, M, 0.1), EvolvingAttention(D, M, 0, L, form, 0.1)
-    padding = torch.zeros(1, n, dtype=torch.bool)
-    padding[0, -3:] = True
-    with Kernels() as kernels:
-        x = torch.randn(n, 1, D, requires_grad=True)
-        attention(x, initial(x, None, padding)).sum().backward()
-    assert kernels.numel <= 4 * n * 2 * D < n * n
 
 
 def test_what_is_wide_enough_is_not_copied_at_every_depth(monkeypatch):

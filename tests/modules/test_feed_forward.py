@@ -42,30 +42,6 @@ def test_the_low_rank_form_is_exact(form, n_in, n_out, index):
     torch.testing.assert_close(projection(h.float()).double(), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_parameters_and_buffers():
-    projection = RandomProjection(N_OUT, N_IN, 0, L, "paper", 1)
-    assert {n: (p.numel(), p.requires_grad) for n, p in projection.named_parameters()} == {
-        "singular_values": (N_IN, True), "unused": (N_OUT - N_IN, False), "bias": (N_IN, True)}  # fmt: skip
-    assert {"left", "right"} <= set(projection.state_dict()) and "folded" not in projection.state_dict()
-
-
-def test_the_same_seed_gives_the_same_matrices_and_another_others():
-    a, b, c = (RandomProjection(N_IN, N_OUT, 1, L, "paper", seed) for seed in (1, 1, 2))
-    assert torch.equal(a.left, b.left) and not torch.equal(a.left, c.left)
-    state = torch.get_rng_state()
-    torch.manual_seed(9)
-    d = RandomProjection(N_IN, N_OUT, 1, L, "paper", 1)
-    torch.set_rng_state(state)
-    assert torch.equal(a.right, d.right)
-
-
-def test_the_released_second_matrix_is_dead_in_a_blocks_first_layer():
-    """Spec T6: it takes sines alone, and they are 0."""
-    assert not RandomProjection(N_OUT, N_IN, 0, L, "released", 1).left.any()
-    assert RandomProjection(N_OUT, N_IN, 1, L, "released", 1).left.any()
-    assert RandomProjection(N_OUT, N_IN, 0, L, "paper", 1).left.any()
-
-
 def test_folding_changes_nothing_and_training_unfolds():
     projection = RandomProjection(N_IN, N_OUT, 1, L, "paper", 1).eval()
     h = torch.randn(7, N_IN)
@@ -91,8 +67,3 @@ def test_a_feed_forward_is_two_maps_around_a_relu(kind):
     ff = feed_forward(kind)
     x = torch.randn(5, 2, 16)
     torch.testing.assert_close(ff(x), ff.fc2(torch.relu(ff.fc1(ff.layer_norm(x)))))
-
-
-def test_the_two_projections_have_matrices_of_their_own():
-    ff = feed_forward("random")
-    assert not torch.equal(ff.fc1.left, ff.fc2.right)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ode_transformer.modules.history import HISTORIES, History, LearnableDense, SchemeWeights, mixture
+from ode_transformer.modules.history import HISTORIES, History, SchemeWeights, mixture
 from ode_transformer.modules.pcformer import PredictorCorrector
 from ode_transformer.numerics.integrators import DLCL, EULER, LEAPFROG, LINEAR_MULTISTEP
 from ode_transformer.numerics.protocol import Learned
@@ -114,20 +114,6 @@ def test_attention_over_layers_in_half_precision_outlives_large_states():
     assert run(h, [lambda x: x], x).isfinite().all()
 
 
-def test_a_corrector_is_its_equations(fields):
-    h = history("corrector")
-    x, f = torch.randn(5, 2, SIZE, dtype=torch.float64), fields
-    ours = solve(PredictorCorrector(EULER), h, f, x)
-
-    z, mixed = [x], x
-    for l in range(DEPTH):  # noqa: E741
-        states = [*z, h.prediction_norms[l](mixed + f[l](mixed))]
-        c = sum(h.weight[l + 1, k] * states[k] for k in range(l + 2))
-        z.append(h.layer_norms[l](c + f[l](c)))
-        mixed = sum(h.weight_c[l + 1, k] * z[k] for k in range(l + 2))
-    torch.testing.assert_close(ours, mixed)
-
-
 def test_a_corrector_starts_with_means():
     """Without a field and with norms that change nothing, every mixture is the mean of equal states."""
     h, x = HISTORIES["corrector"](DEPTH, SIZE, True).double(), torch.randn(3, 2, SIZE, dtype=torch.float64)
@@ -154,18 +140,6 @@ def test_no_history_is_none(fields):
     x = torch.randn(5, 2, SIZE, dtype=torch.float64)
     first, second, third = layers = residual(fields)
     assert torch.equal(run(History(), layers, x), third(second(first(x))))
-
-
-def test_the_parameters_of_a_history_are_those_of_the_released_code():
-    names = {n: tuple(p.shape) for n, p in LearnableDense(DEPTH, SIZE, True).named_parameters()}
-    norms = {f"layer_norms.{i}.{part}": (SIZE,) for i in range(DEPTH) for part in ("weight", "bias")}
-    assert names == {"weight": (DEPTH + 1, DEPTH + 1), **norms}
-
-
-def test_the_upper_triangle_has_no_gradient(fields):
-    h = LearnableDense(DEPTH, SIZE, True).double()
-    run(h, residual(fields), torch.randn(5, 2, SIZE, dtype=torch.float64)).pow(3).sum().backward()
-    assert torch.equal(h.weight.grad != 0, torch.ones(DEPTH + 1, DEPTH + 1).tril() > 0)
 
 
 def test_multistep_schemes_over_a_stack(fields):

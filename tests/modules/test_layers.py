@@ -119,37 +119,6 @@ def test_macaron_is_equations_17_to_19(data, pre_norm):
         torch.testing.assert_close(ours, y)
 
 
-@pytest.mark.parametrize("pre_norm", [True, False])
-def test_macaron_without_its_first_ffn_is_a_transformer_with_half_an_ffn(data, pre_norm):
-    """With FFN_a = 0: exactly the Transformer with W2 and b2 halved; post-norm after the norm that stays."""
-    x, _, mask, _, _ = data
-    macaron, transformer = EncoderLayer(config("strang", pre_norm)), EncoderLayer(config(pre_norm=pre_norm))
-    perturb(macaron)
-    with torch.no_grad():
-        macaron.macaron_fc2.weight.zero_()
-        macaron.macaron_fc2.bias.zero_()
-        halved = {n: p for n, p in macaron.state_dict().items() if "macaron" not in n}
-        halved |= {n: p / 2 for n, p in halved.items() if n.startswith("fc2")}
-        transformer.load_state_dict(halved)
-    expected = transformer(x if pre_norm else macaron.macaron_layer_norm(x), Context(mask))[0]
-    assert torch.equal(macaron(x, Context(mask))[0], expected)
-
-
-def test_attention_twice_is_two_halves_around_a_feed_forward(data):
-    x, _, mask, _, _ = data
-    layer = EncoderLayer(config("strang-swapped"))
-    perturb(layer)
-
-    def attention(attn, norm, y):
-        z = norm(y)
-        return y + 0.5 * attn(z, z, z, key_padding_mask=mask)[0]
-
-    y = attention(layer.macaron_attn, layer.macaron_attn_layer_norm, x)
-    y = y + layer.fc2(torch.relu(layer.fc1(layer.final_layer_norm(y))))
-    y = attention(layer.self_attn, layer.self_attn_layer_norm, y)
-    torch.testing.assert_close(layer(x, Context(mask))[0], y)
-
-
 def test_two_hidden_layers_without_residual(data):
     x, _, mask, _, _ = data
     layer = EncoderLayer(config(hidden=2))

@@ -10,7 +10,6 @@ from ode_transformer.config import to_transformer_config
 from ode_transformer.models.transformer import SplitTransformerConfig
 from ode_transformer.modules.layers import Context, DecoderLayer, EncoderLayer
 from ode_transformer.numerics.integrators import INTEGRATORS, RK4
-from ode_transformer.numerics.splitting import SPLITTINGS, Splitting
 from tests.helpers import rk_step
 
 UNSPLIT = ("parallel", "substeps")  # which is refused: sub-layers that are taken together have no sub-steps
@@ -112,14 +111,6 @@ def test_a_layer_weights_its_stages(coefficients, released, data):
         torch.testing.assert_close(expected, closed, atol=1e-11, rtol=1e-11)
 
 
-def test_the_released_rk4_is_its_expression(data):
-    y, mask = data
-    built = layer(integrator="rk4", ode_residual="released")
-    subs = sub_layers(built, mask)
-    expected = rk_step(lambda x: x + field(subs, x), y, RK4)
-    torch.testing.assert_close(built(y, Context(mask))[0], expected, atol=1e-11, rtol=1e-11)
-
-
 @pytest.mark.parametrize("released", [False, True])
 @pytest.mark.parametrize(
     ("function", "integrated"), [("san", (True, False)), ("ffn", (False, True)), ("substeps", (True, True))]
@@ -136,16 +127,6 @@ def test_parts_of_a_layer_are_integrated_by_themselves(function, integrated, rel
         else:
             expected = expected + f(expected)
     torch.testing.assert_close(built(y, Context(mask))[0], expected, atol=1e-11, rtol=1e-11)
-
-
-def test_macaron_rk2_takes_heuns_sub_steps(data):
-    """Heun(f, h): y + h/2 (f(y) + f(y + h f(y))), for FFN_a with 1/2, attention with 1, FFN_b with 1/2."""
-    y, mask = data
-    built = layer(splitting="strang", ode_function="substeps")
-    expected = y
-    for f, h in sub_layers(built, mask):
-        expected = expected + h / 2 * (f(expected) + f(expected + h * f(expected)))
-    torch.testing.assert_close(built(y, Context(mask))[0], expected, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("integrator", "order"), [("euler", 2), ("heun", 3)])
@@ -185,17 +166,6 @@ def test_a_parallel_layer_has_no_splitting(name, released, data):
 
     method = INTEGRATORS[name]
     expected = y + f(y) + f(f(y)) if name == "polynet" else rk_step(f, y, method)
-    torch.testing.assert_close(built(y, Context(mask))[0], expected, atol=1e-12, rtol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["euler", "heun"])
-def test_sub_layers_that_are_taken_together_have_their_fractions(name, data, monkeypatch):
-    """Macaron Net's layer unsplit: half of each feed-forward network and all of the attention, of one state."""
-    monkeypatch.setitem(SPLITTINGS.data, "parallel", Splitting("GFG", (0.5, 1.0, 0.5), together=True))
-    y, mask = data
-    built = layer(integrator=name, splitting="parallel")
-    (first, _), (attention, _), (last, _) = sub_layers(built, mask)
-    expected = rk_step(lambda x: 0.5 * first(x) + attention(x) + 0.5 * last(x), y, INTEGRATORS[name])
     torch.testing.assert_close(built(y, Context(mask))[0], expected, atol=1e-12, rtol=1e-12)
 
 
@@ -255,13 +225,8 @@ def test_a_decoder_layer_integrates_its_increment():
 
 @pytest.mark.parametrize("function", ["both", "substeps"])
 def test_a_decoder_layer_of_two_attentions_meets_the_source_after_the_second(function):
-    built = layer(
-        cls=DecoderLayer,
-        splitting="strang-swapped",
-        ode_function=function,
-        integrator="euler",
-        decoder_integrator="euler" if function == "both" else "heun",
-    )
+    integrators = {"integrator": "euler", "decoder_integrator": "euler" if function == "both" else "heun"}
+    built = layer(cls=DecoderLayer, splitting="strang-swapped", ode_function=function, **integrators)
     y, source = torch.randn(4, 2, 16, dtype=torch.float64), torch.randn(6, 2, 16, dtype=torch.float64)
 
     def attend(attention, norm):

@@ -156,17 +156,12 @@ def test_every_attention_is_moved(variant):
 
 
 def test_one_solution_a_pass_in_training(m, solved):
+    """As long as the longer side, for both sides and all layers; and for a decoder by itself."""
     loss_of(m.train()).backward()
-    assert solved == [7]  # the longer side's length, both sides and all layers
-
-
-def test_one_solution_for_a_decoder_by_itself(m, solved):
-    """As long as the longer side, the source."""
     src, lengths, prev = batch()
-    encoder_out = m.train().encoder(src, lengths)
-    solved.clear()
+    encoder_out = m.encoder(src, lengths)
     m.decoder(prev, encoder_out)
-    assert solved == [src.size(1)] and src.size(1) > prev.size(1)
+    assert solved == [src.size(1)] * 3 == [7] * 3 and src.size(1) > prev.size(1)
 
 
 def test_one_solution_a_model_in_decoding(m, solved):
@@ -302,13 +297,10 @@ def test_so_does_mixed_precision(m):
             flow.places("encoder", tokens, tokens.eq(1))
 
 
-@pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
-@pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_a_side_without_layers_has_no_places(kind, side):
-    assert logits(small("macaron", **{"position-encoder": kind, f"{side}-layers": 0})).isfinite().all()
-
-
-def test_a_model_without_layers_has_no_biases_to_move():
+def test_a_side_without_layers_has_no_places_and_a_model_without_layers_no_biases_to_move():
+    for kind in ("sinusoidal", "learned"):
+        for side in ("encoder", "decoder"):
+            assert logits(small("macaron", **{"position-encoder": kind, f"{side}-layers": 0})).isfinite().all()
     with pytest.raises(ValueError, match="--position-encoder: must be none in a model without layers"):
         small("floater_tiny", **{"encoder-layers": 0, "decoder-layers": 0})
 
@@ -316,11 +308,7 @@ def test_a_model_without_layers_has_no_biases_to_move():
 @pytest.mark.parametrize("arch", ["floater_input_tiny", "floater_roberta_tiny", "floater_tiny"])
 def test_without_its_flow_an_architecture_drops_what_it_says_of_it(arch):
     cfg = configure(arch, {"position-encoder": "none"})
-    assert [str(getattr(cfg, name)) for name in ("flow_method", "flow_step", "position_blocks")] == [
-        "rk4",
-        "4.0",
-        "all",
-    ]
+    assert (cfg.flow_method, cfg.flow_step, cfg.position_blocks) == ("rk4", 4, "all")
 
 
 def test_after_inference_mode(m):
@@ -367,13 +355,6 @@ def test_blocks_are_told_what_the_input_is_told():
     assert plain.position_encoder is None
 
 
-def test_tables_of_blocks_are_as_long_as_that_of_the_input():
-    m = small("learned-blocks", **{"max-source-positions": 40, "max-target-positions": 20})
-    for side in ("encoder", "decoder"):
-        for table in m.position_encoder.learned[side]:
-            assert table.num_embeddings == getattr(m, side).embed_positions.num_embeddings
-
-
 def test_layers_that_are_one_module_have_places_of_their_own():
     """In training as in evaluation."""
     m = small("learned-blocks", **{"encoder-layers": 3})
@@ -383,8 +364,11 @@ def test_layers_that_are_one_module_have_places_of_their_own():
 
 
 def test_learned_tables():
-    m = small("learned-blocks")
+    m = small("learned-blocks", **{"max-source-positions": 40, "max-target-positions": 20})
     assert isinstance(m.position_encoder, BlockPositions)
+    for side in ("encoder", "decoder"):
+        for table in m.position_encoder.learned[side]:
+            assert table.num_embeddings == getattr(m, side).embed_positions.num_embeddings
     names = [name for name, _ in m.named_parameters() if "position" in name]
     assert len(names) == 2 * 2  # the input's, and one for each further block, a side
     plain = small("floater_tiny", **{"position-encoder": "learned", "position-blocks": "input"})
@@ -398,26 +382,20 @@ def test_learned_tables():
         ({"flow-step": 0.0}, "--flow-step 0.0"),
         ({"decoder-embed-dim": 8, "decoder-output-dim": 16}, "--flow-sharing all: needs one width .*; choose stack"),
         (
-            {
-                "position-encoder": "rnn-scalar-1",
-                "encoder-embed-dim": 15,
-                "encoder-attention-heads": 3,
-                "decoder-attention-heads": 3,
-            },
+            {"position-encoder": "rnn-scalar-1", "encoder-embed-dim": 15}
+            | dict.fromkeys(("encoder-attention-heads", "decoder-attention-heads"), 3),
             "--position-encoder rnn-scalar-1: width 15: must be even",
         ),
     ],
 )
 def test_what_does_not_go_together(flags, words):
+    """Two widths have a flow each."""
     more = {"share-all-embeddings": None} if "decoder-embed-dim" in flags else {}
     with pytest.raises(ValueError, match=words):
         small("floater_tiny", **flags, **more)
-
-
-def test_two_widths_have_a_flow_each():
-    m = small("floater_tiny", **{"decoder-embed-dim": 8, "decoder-output-dim": 8, "share-all-embeddings": None,
-                                 "flow-sharing": "stack"})  # fmt: skip
-    assert logits(m).isfinite().all()
+    if more:
+        widths = {"decoder-embed-dim": 8, "decoder-output-dim": 8, "flow-sharing": "stack"}
+        assert logits(small("floater_tiny", **widths, **more)).isfinite().all()
 
 
 @pytest.mark.parametrize(

@@ -81,29 +81,15 @@ def test_the_second_order_gate_is_a_method_of_order_2_wherever_it_stands(g):
     torch.testing.assert_close(rk_step(f, y, HEUN, combine=second_order(g)), rk_step(f, y, method))
 
 
-def test_the_order_of_a_gate_that_differs_from_token_to_token():
-    """Local errors shrink by 8 where h is halved, of order 2; with the gate of equation 26 by 4, of order 1."""
-    y, shrinks = torch.randn(5, 1, 8, dtype=torch.float64), {}
-    for name in ("sigmoid", "second-order"):
-        gate, errors = build(name).requires_grad_(False), []
-        torch.nn.init.constant_(gate.gate.bias, 1.0)
-        for h in (1 / 64, 1 / 128):
-            exact = y
-            for _ in range(64):
-                exact = rk_step(f, exact, RK4, h / 64)
-            errors.append((rk_step(f, y, HEUN, h, combine=gate) - exact).norm().item())
-        shrinks[name] = errors[0] / errors[1]
-    assert shrinks["second-order"] == pytest.approx(8, rel=0.05) and shrinks["sigmoid"] == pytest.approx(4, rel=0.05)
-
-
 def test_gradients_of_a_step_of_the_second_order_gate():
     """It weights the second stage both where it is evaluated and in the sum."""
     gate, y = build("second-order"), torch.randn(2, 1, 8, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda y, *_: rk_step(f, y, HEUN, combine=gate), (y, *gate.parameters()))
 
 
-def test_scalars_start_where_they_are_told_to(stages):
+def test_scalars_start_where_they_are_told_to_and_the_methods_own_weights_need_no_module(stages):
     torch.testing.assert_close(build("scalars", 2, RK4.b[:2])(stages), stages[0] / 6 + stages[1] / 3)
+    assert build("fixed", 4) is None and build("ones", 1) is None
 
 
 def test_the_moving_average_counts_the_last_stage_most():
@@ -122,11 +108,6 @@ def test_a_moving_average_per_channel():
     a = torch.nn.init.uniform_(module.weight).detach()
     expected = a * (1 - a) ** 2 * stages[0] + a * (1 - a) * stages[1] + a * stages[2]
     torch.testing.assert_close(module(stages), expected)
-
-
-def test_the_methods_own_weights_need_no_module():
-    assert build("fixed", 4) is None
-    assert build("ones", 1) is None
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "two-tanh", "second-order", "scalars", "ema"])

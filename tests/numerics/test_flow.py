@@ -1,4 +1,4 @@
-"""FLOATER's flow: orders of its solvers, gradients, interpolation; and the recurrent networks."""
+"""FLOATER's flow: its solvers, gradients, interpolation; and the recurrent networks."""
 
 import copy
 import math
@@ -10,23 +10,19 @@ from torchdiffeq import odeint
 
 from ode_transformer.numerics.flow import FLOW_METHODS, SMALLEST_STEP, TIME_STEP, TOLERANCE, Flow, Recurrence
 
-ORDERS = {"rk4": 4, "midpoint": 2}
-assert set(ORDERS) == set(FLOW_METHODS)
 
-
-def flow(dim=16, seed=0, scale=1.0, **more):
-    torch.manual_seed(seed)
+def flow(dim=16, **more):
+    torch.manual_seed(0)
     built = Flow(dim, **more).double()
     with torch.no_grad():
         for p in built.parameters():
-            p.mul_(scale)
             if p.dim() == 1:
                 p.copy_(0.3 * torch.randn_like(p))
     return built
 
 
-def rows(count=5, dim=16, seed=1):
-    return 0.3 * torch.randn(count, dim, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
+def rows(count=5, dim=16):
+    return 0.3 * torch.randn(count, dim, dtype=torch.double, generator=torch.Generator().manual_seed(1))
 
 
 def field(built, t, b):
@@ -35,40 +31,15 @@ def field(built, t, b):
     return hidden @ built.weight2.t() + t * built.time2 + built.bias2
 
 
-def smooth(built):
-    """Its second layer alone, on its first without the kinks: a linear field, whose solution is known."""
-    with torch.no_grad():
-        built.weight1.zero_(), built.time1.zero_(), built.bias1.fill_(1.0)
-    return built
-
-
 def test_a_field_of_the_time_alone_is_integrated_exactly():
     """h(t, b) = u t + c: b(t) - b(0) = u t^2 / 2 + c t, a polynomial that RK4 and cubic interpolation reproduce."""
-    built = smooth(flow())
+    built = flow()
     with torch.no_grad():
         built.weight2.zero_()
     t = torch.arange(300, dtype=torch.double) * TIME_STEP
     expected = built.time2 * t[:, None] ** 2 / 2 + built.bias2 * t[:, None]
     moved = built(rows(), 300)
     torch.testing.assert_close(moved, expected[:, None].expand_as(moved), atol=1e-12, rtol=0)
-
-
-@pytest.mark.parametrize("method", FLOW_METHODS)
-def test_order_of_convergence(method):
-    """Steps that are halved make the error at the nodes 2^order times smaller, on a smooth part of the field."""
-    built = flow(method=method)
-    with torch.no_grad():  # far from every kink: the field is affine, and its solution analytic
-        built.bias1.fill_(1000.0)
-        built.bias2.copy_(-(built.weight2 @ built.bias1))
-    built.step, built.method = 1.0, "rk4"
-    exact = built(rows(), 257)[-1]
-    built.method = method
-    errors = []
-    for step in (64.0, 32.0, 16.0):
-        built.step = step
-        errors.append((built(rows(), 257)[-1] - exact).norm())
-    order = math.log2(errors[0] / errors[2]) / 2
-    assert abs(order - ORDERS[method]) < 0.35, order
 
 
 @pytest.fixture(scope="module")
@@ -148,18 +119,6 @@ def test_a_step_that_is_fine_already_is_not_measured(step):
     with torch.no_grad():
         built(torch.rand(2, 8), 3)
     assert steps == [step]
-
-
-def test_the_released_grid_and_ours_agree_at_initialization():
-    """At base size, initialized as in the released code: four tokens per step against five steps per token."""
-    torch.manual_seed(0)
-    ours = Flow(512)
-    released = Flow(512, step=0.2)
-    released.load_state_dict(ours.state_dict())
-    initial = torch.empty(18, 512).uniform_(-0.0361, 0.0361)
-    with torch.no_grad():
-        difference = (ours(initial, 255) - released(initial, 255)).abs().max()
-    assert 0 < difference < 1e-5
 
 
 def test_few_evaluations(monkeypatch):
@@ -263,14 +222,11 @@ def test_recurrence_is_its_equation(layers, input_):
     torch.testing.assert_close(moved, torch.stack(expected) - b, atol=1e-7, rtol=0)
 
 
-@pytest.mark.parametrize("step", [0.0, -1.0, 1e-9, math.nan, math.inf])
-def test_a_step_without_end_is_refused(step):
-    with pytest.raises(ValueError, match=f"^step {step}"):
-        Flow(4, step=step)
+def test_a_step_without_end_and_a_recurrent_network_of_odd_width_are_refused():
+    for step in (0.0, -1.0, 1e-9, math.nan, math.inf):
+        with pytest.raises(ValueError, match=f"^step {step}"):
+            Flow(4, step=step)
     assert Flow(8, step=SMALLEST_STEP).step == SMALLEST_STEP
-
-
-def test_a_recurrent_network_of_odd_width_is_refused():
     with pytest.raises(ValueError, match="width 5: must be even"):
         Recurrence(5)
 

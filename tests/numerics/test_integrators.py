@@ -1,4 +1,4 @@
-"""Integrators: consistency at construction, orders of convergence, and what the schemes are by their equations."""
+"""Integrators: consistency at construction, their orders, and what the schemes are by their equations."""
 
 import math
 from types import SimpleNamespace
@@ -26,53 +26,17 @@ from ode_transformer.numerics.momentum import NESTEROV, TRIPLE, Momentum, Veloci
 from ode_transformer.numerics.protocol import Learned
 from tests.helpers import rk_step
 
-TABLEAUX = {name: method for name, method in INTEGRATORS.items() if isinstance(method, ButcherTableau)}
-ORDERS = {"euler": 1, "euler-4": 1, "heun": 2, "midpoint": 2, "ralston": 2, "kutta3": 3, "rk4": 4, "three-eighths": 4}
-
 
 def logistic(y, stage=0):
     return y * (1 - y)
 
 
-def logistic_solution(y0, t):
-    return 1 / (1 + (1 / y0 - 1) * math.exp(-t))
-
-
-def spiral(y):
-    """In polar coordinates r' = r (1 - r^2), angle' = 1."""
-    x, z = y.unbind(-1)
-    r2 = x * x + z * z
-    return torch.stack((x * (1 - r2) - z, z * (1 - r2) + x), -1)
-
-
-def spiral_solution(y0, t):
-    r0 = y0.norm()
-    r = 1 / torch.sqrt(1 + (1 / r0**2 - 1) * math.exp(-2 * t))
-    angle = torch.atan2(y0[1], y0[0]) + t
-    return r * torch.stack((torch.cos(angle), torch.sin(angle)))
-
-
-def clock(y):
-    """y' = t y with time as a component: an equation that is not autonomous."""
-    return torch.stack((y[1] * y[0], torch.ones_like(y[1])))
-
-
-def clock_solution(y0, t):
-    return torch.stack((y0[0] * torch.exp(((y0[1] + t) ** 2 - y0[1] ** 2) / 2), y0[1] + t))
-
-
-PROBLEMS = {
-    "logistic": (logistic, logistic_solution, [0.1]),
-    "spiral": (spiral, spiral_solution, [0.4, 0.3]),
-    "clock": (clock, clock_solution, [1.0, 0.2]),
-}
-
-
-def observed_order(errors):
-    """The slope of log2(error) where the step halves from one to the next."""
-    x = torch.arange(len(errors), dtype=torch.float64)
-    y = -torch.tensor(errors, dtype=torch.float64).log2()
-    return (((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()).item()
+def test_the_orders_of_methods():
+    """Whether they converge so is measured in the laboratory's tests."""
+    assert {name: method.order for name, method in INTEGRATORS.items() if isinstance(method, ButcherTableau)} == {
+        "euler": 1, "euler-4": 1, "heun": 2, "midpoint": 2, "ralston": 2, "kutta3": 3, "rk4": 4, "three-eighths": 4
+    }  # fmt: skip
+    assert (LEAPFROG.order, LINEAR_MULTISTEP.order, DLCL.order) == (2, 1, 1)
 
 
 def test_euler_4_is_four_steps_of_eulers_method():
@@ -81,21 +45,6 @@ def test_euler_4_is_four_steps_of_eulers_method():
     for _ in range(4):
         expected, _ = INTEGRATORS["euler"].step(logistic, expected, None, 1 / 4)
     torch.testing.assert_close(INTEGRATORS["euler-4"].step(logistic, y)[0], expected, atol=1e-14, rtol=0)
-
-
-@pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("name", TABLEAUX)
-def test_the_order_of_every_tableau(name, problem):
-    f, solution, start = PROBLEMS[problem]
-    start = torch.tensor(start, dtype=torch.float64)
-    errors = []
-    for steps in (16, 32, 64, 128):
-        y = start
-        for _ in range(steps):
-            y = rk_step(f, y, TABLEAUX[name], 1.0 / steps)
-        errors.append((y - solution(start, 1.0)).norm().item())
-    assert abs(observed_order(errors) - TABLEAUX[name].order) < 0.2, errors
-    assert TABLEAUX[name].order == ORDERS.get(name, TABLEAUX[name].order)
 
 
 def run_multistep(scheme, f, y, steps, weights=None):
@@ -108,47 +57,6 @@ def run_multistep(scheme, f, y, steps, weights=None):
 def momentum_step(f, y, v, beta, mu, gamma, nu=1.0, h=1.0, norm=None):
     numbers = SimpleNamespace(numbers=lambda: (beta, mu, gamma, nu), norm=norm)
     return NESTEROV.step(f, y, v, h, Learned(own=numbers))
-
-
-@pytest.mark.parametrize(("scheme", "order"), [(LEAPFROG, 2), (LINEAR_MULTISTEP, 1), (DLCL, 1)])
-def test_the_order_of_multistep_schemes(scheme, order):
-    f, solution, start = PROBLEMS["logistic"]
-    start = torch.tensor(start, dtype=torch.float64)
-    errors = []
-    for steps in (16, 32, 64, 128):
-        learned = scheme.initial(steps) if scheme.initial else None
-        errors.append(abs(run_multistep(scheme, f, start, steps, learned) - solution(start, 1.0)).item())
-    assert abs(observed_order(errors) - order) < 0.2, errors
-    assert scheme.order == order
-
-
-@pytest.mark.parametrize("k", [0.5, 1.0, 1.5])
-def test_a_linear_multistep_scheme_runs_on_another_clock(k):
-    """Of order 1 for the equation slowed down by 2 - k."""
-    start = torch.tensor([0.1], dtype=torch.float64)
-    errors = []
-    for steps in (32, 64, 128, 256):
-        y = run_multistep(LINEAR_MULTISTEP, logistic, start, steps, [k] * steps)
-        errors.append(abs(y - logistic_solution(start, 1.0 / (2 - k))).item())
-    assert abs(observed_order(errors) - 1) < 0.2, errors
-
-
-def damped(steps, c=0.8, mu=None):
-    """A damped oscillator, y'' + c y' = -y from (1, 0), by steps with momentum and without a norm, at time 1."""
-    h = 1.0 / steps
-    y, v = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
-    for _ in range(steps):
-        y, v = momentum_step(lambda x, stage: -x, y, v, 1 - c * h, 1 - c * h if mu is None else mu, h, h=h)
-    return y.item()
-
-
-@pytest.mark.parametrize("mu", [None, 0.0], ids=["nesterov", "heavy-ball"])
-def test_momentum_is_of_order_1_for_a_damped_equation_of_second_order(mu):
-    c = 0.8
-    omega = math.sqrt(1 - c * c / 4)
-    exact = math.exp(-c / 2) * (math.cos(omega) + c / 2 / omega * math.sin(omega))
-    errors = [abs(damped(steps, c, mu) - exact) for steps in (32, 64, 128, 256)]
-    assert abs(observed_order(errors) - 1) < 0.1, errors
 
 
 def test_a_step_with_momentum_is_its_equation():
@@ -196,20 +104,6 @@ def test_from_rest_the_first_step_learns_neither_beta_nor_mu():
     assert all(of_second != 0) and all(of_nu)
     first.norm.eps = 0.0
     torch.testing.assert_close(gradients()[0], torch.zeros(3, dtype=torch.float64), atol=1e-12, rtol=0)
-
-
-def test_polynet_is_of_order_1_for_a_linear_field_and_inconsistent_for_others():
-    start = torch.tensor([1.0], dtype=torch.float64)
-    linear, affine = [], []
-    for steps in (16, 32, 64, 128):
-        y = z = start
-        for _ in range(steps):
-            y, _ = POLYNET.step(lambda x, stage: -x, y, None, 1.0 / steps)
-            z, _ = POLYNET.step(lambda x, stage: 1 - x, z, None, 1.0 / steps)
-        linear.append(abs(y - math.exp(-1)).item())
-        affine.append(abs(z - 1).item())  # the solution stays at 1
-    assert abs(observed_order(linear) - 1) < 0.2
-    assert affine[-1] > 0.1
 
 
 # What the methods are
@@ -292,12 +186,9 @@ def test_an_inconsistent_tableau_is_refused(a, b, message):
         ButcherTableau(a, b)
 
 
-def test_a_multistep_scheme_whose_states_do_not_sum_to_1_is_refused():
+def test_a_multistep_scheme_whose_states_do_not_sum_to_1_and_a_polynomial_without_powers_are_refused():
     with pytest.raises(ValueError, match=r"sum to 1, got 2\.0 at step 1"):
         Multistep(lambda t, _: dict.fromkeys(range(t + 1), 1.0), lambda t, _: {t: 1.0})
-
-
-def test_a_polynomial_has_powers():
     with pytest.raises(ValueError, match="weight"):
         Polynomial(())
 

@@ -19,25 +19,12 @@ KILLS = 20
 def write_recipe(folder):
     """A Macaron Net on the generated corpus, with dropout, for four short epochs; its data is its own."""
     folder.mkdir()
-    tree = {
-        "extends": str(ROOT / "configs" / "quickstart.yaml"),
-        "data": {"prepare": f"data-prep/prepare-quickstart.sh --out {folder}/data", "directory": f"{folder}/data"},
-        "rows": {
-            "short": {
-                "train": {
-                    "arch": "macaron_tiny",
-                    "flags": {
-                        **{"dropout": 0.1, "max-epoch": 4, "keep-last-epochs": 3, "max-tokens": 3000},
-                        **{"encoder-layers": 2, "decoder-layers": 2},
-                        **{f"{s}-embed-dim": 32 for s in ("encoder", "decoder")},
-                        **{f"{s}-ffn-embed-dim": 32 for s in ("encoder", "decoder")},
-                    },
-                },
-                "average": {"last_epochs": 3},
-                "generate": {"beam": 2, "flags": {"max-len-a": 1.2, "max-len-b": 5}},
-            }
-        },
-    }
+    flags = {"dropout": 0.1, "max-epoch": 4, "keep-last-epochs": 3, "max-tokens": 3000}
+    flags |= {f"{s}-{what}": 32 for s in ("encoder", "decoder") for what in ("embed-dim", "ffn-embed-dim")}
+    row = {"train": {"arch": "macaron_tiny", "flags": flags | {"encoder-layers": 2, "decoder-layers": 2}}}
+    row |= {"average": {"last_epochs": 3}, "generate": {"beam": 2, "flags": {"max-len-a": 1.2, "max-len-b": 5}}}
+    data = {"prepare": f"data-prep/prepare-quickstart.sh --out {folder}/data", "directory": f"{folder}/data"}
+    tree = {"extends": f"{ROOT}/configs/quickstart.yaml", "data": data, "rows": {"short": row}}
     (folder / "killed.yaml").write_text(yaml.safe_dump(tree))
 
 

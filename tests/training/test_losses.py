@@ -9,7 +9,6 @@ from torch.overrides import TorchFunctionMode
 
 from ode_transformer.training import losses
 from ode_transformer.training.losses import projected_cross_entropy
-from tests.helpers import Kernels
 
 PAD = 1
 
@@ -115,13 +114,3 @@ def test_only_what_is_needed_is_computed():
     assert not nll.requires_grad
     loss.backward()
     assert x.grad is not None and weight.grad is None
-
-
-def test_no_tensor_of_all_tokens_and_symbols():
-    """The largest that is ever made is a chunk, half as large again if that is all."""
-    for count, largest in ((1000, 200), (300, 300), (301, 151)):
-        x, weight, target = data(count, 5000, 8, torch.float32)
-        target[target == PAD] = 0
-        with Kernels() as made:
-            projected_cross_entropy(x, weight, target, 0.1, PAD, tokens=200)[0].backward()
-        assert made.numel == largest * weight.size(0)

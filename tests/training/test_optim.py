@@ -78,20 +78,16 @@ def test_with_amp_the_loss_scale_leaves_updates_as_they_are(flow):
         assert not torch.equal(parameters[1][0], before[0]) and not torch.equal(parameters[1][1], before[1])
 
 
-def test_a_flow_that_is_frozen_is_none_to_train():
+def test_what_cannot_be_trained_with_is_named():
     cfg = FlowAdamConfig(_name="flow_adam", adam_betas="(0.9, 0.98)", lr=[1e-2])
     with pytest.raises(ValueError, match=r"finds no flow that is trained \(see --freeze\).*--fp16-no-flatten-grads"):
         FlowAdam(cfg, nn.Linear(2, 2).parameters())
     with pytest.raises(ValueError, match="--flow-lr-scale 0"):
         FlowAdam(replace(cfg, flow_lr_scale=0), nn.Linear(2, 2).parameters())
-
-
-@pytest.mark.parametrize("option", ["fp16_adam_stats", "use_old_adam"])
-def test_options_of_other_adams_are_refused(option):
-    with pytest.raises(
-        ValueError, match=f"--{option.replace('_', '-')}: cannot be combined with --optimizer fused_adam"
-    ):
-        FusedAdam(config(**{option: True}), [nn.Parameter(torch.zeros(1))])
+    for option in ("fp16_adam_stats", "use_old_adam"):
+        message = f"--{option.replace('_', '-')}: cannot be combined with --optimizer fused_adam"
+        with pytest.raises(ValueError, match=message):
+            FusedAdam(config(**{option: True}), [nn.Parameter(torch.zeros(1))])
 
 
 @pytest.mark.parametrize("flat", [False, True])

@@ -39,13 +39,10 @@ def test_sentences_come_by_length_and_are_those_of_fairseqs_task(load):
 
 
 def test_cut_sentences_count_as_long_as_what_is_read(load):
-    """Beyond the longest that is read, lengths are all one, and the order is fairseq's random one."""
+    """Beyond the longest that is read, lengths are all one, and the order is fairseq's random one, or the file's."""
     ours = load(SentencePredictionByLength, max_positions=3, shorten_method="truncate")
     theirs = load(SentencePredictionTask, max_positions=3, shorten_method="truncate")
     assert list(ours.ordered_indices()) == list(theirs.ordered_indices())
-
-
-def test_the_order_of_the_file_is_kept_if_that_is_asked_for(load):
     assert list(load(SentencePredictionByLength, no_shuffle=True).ordered_indices()) == list(range(len(LENGTHS)))
 
 
