@@ -53,7 +53,7 @@ def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
     assert subwords.opened(tmp_path / "own")("GOOD") == subwords.opened(tmp_path / "own")("good")
     for text, more, out, message in (
         ("absent", [], "x", "absent: no such file or folder"),
-        ("text", ["--like", str(tmp_path)], "x", "must hold sentencepiece.model, or"),
+        ("text", ["--held-out", "5", "--like", str(tmp_path)], "x", "must hold sentencepiece.model, or"),
         ("text", [], "x", "valid: must have a document, got none with --held-out 200: change it, or give --valid"),
         ("text", [], "own", "own: already exists"),
     ):

@@ -95,13 +95,10 @@ def cli_modules():
     return [importlib.import_module(name, home) for name in names]
 
 
-def test_what_fairseq_has_joined_is_scored_as_words():
+def test_every_kind_of_step_is_looked_at_and_what_fairseq_has_joined_is_scored_as_words():
     """Whatever characters it has: translations, summaries and corrections."""
     scored = [step.words for name, step in STEPS if step.name == "score" and recipes.load(name).generate]
     assert len(scored) > 9 and all("--remove-bpe none" in " ".join(words) for words in scored)
-
-
-def test_every_kind_of_step_is_looked_at():
     kinds = {" ".join(step.words[3 : 5 if step.words[3] in ("glue", "squad") else 4]) for _, step in STEPS if step.call}
     assert kinds == {
         *("run", "warm-start", "average", "record", "score", "classify", "choose"),

@@ -74,16 +74,6 @@ def test_relative_attention_is_the_papers(t, m, values, causal, padded):
         torch.testing.assert_close(gradient, results[1][2][name], atol=1e-8, rtol=1e-8, msg=name)
 
 
-@pytest.mark.parametrize("values", [False, True])
-def test_step_by_step_equals_at_once(values):
-    attention = relative(2, values)
-    x = torch.randn(7, 3, 16, dtype=torch.float64)
-    at_once, _ = attention(x, x, x, attn_mask=future(7))
-    state = {}
-    steps = [attention(x[t : t + 1], x[t : t + 1], x[t : t + 1], incremental_state=state)[0] for t in range(7)]
-    torch.testing.assert_close(torch.cat(steps), at_once)
-
-
 def test_relative_positions_and_biases_of_positions_add_up():
     attention, x = relative(), torch.randn(5, 2, 16, dtype=torch.float64)
     query, key_value = torch.randn(8, 1, 16, dtype=torch.float64), torch.randn(8, 2, 16, dtype=torch.float64)

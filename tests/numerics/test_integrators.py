@@ -85,27 +85,6 @@ def test_momentum_starts_at_rest_with_the_published_numbers(method):
         method.step(logistic, y)
 
 
-def test_from_rest_the_first_step_learns_neither_beta_nor_mu():
-    """Nor gamma, but for the eps of the norm; every other number of two steps has a gradient."""
-    torch.manual_seed(0)
-    first, second = (Velocity(8, learns_nu=True).double() for _ in range(2))
-    for learned in (first, second):
-        torch.nn.init.normal_(learned.norm.weight)
-    y = torch.randn(3, 8, dtype=torch.float64)
-
-    def gradients():
-        z, v = TRIPLE.step(logistic, y, learned=Learned(own=first))
-        z, _ = TRIPLE.step(logistic, z, carried=v, learned=Learned(own=second))
-        loss = (z * torch.arange(8)).sum()
-        return torch.autograd.grad(loss, (first.raw, second.raw, first.nu, second.nu))
-
-    of_first, of_second, *of_nu = gradients()
-    assert of_first[:2].tolist() == [0, 0] and of_first[2] != 0
-    assert all(of_second != 0) and all(of_nu)
-    first.norm.eps = 0.0
-    torch.testing.assert_close(gradients()[0], torch.zeros(3, dtype=torch.float64), atol=1e-12, rtol=0)
-
-
 # What the methods are
 
 
@@ -138,15 +117,6 @@ def test_a_step_with_norms(gated):
     expected = n0(y) + sum(w * stage for w, stage in zip(b, stages, strict=True))
     combine = Scalars(torch.tensor(b, dtype=torch.float64)) if gated else None
     torch.testing.assert_close(RK4.step(logistic, y, learned=Learned(combine, norms))[0], expected)
-
-
-@pytest.mark.parametrize("scheme", [s for s in INTEGRATORS.values() if isinstance(s, Multistep)])
-def test_the_states_of_a_multistep_scheme_weigh_1_in_all(scheme):
-    """So that no field at all is the identity."""
-    learned = torch.randn(7, 7) if scheme is DLCL else torch.randn(7)
-    for t in range(7):
-        assert sum(map(float, scheme.states(t, learned).values())) == pytest.approx(1)
-        assert max(scheme.increments(t, learned)) <= t and min(scheme.states(t, learned)) >= 0
 
 
 @pytest.mark.parametrize("scheme", [LINEAR_MULTISTEP, DLCL])
