@@ -305,7 +305,7 @@ binarise() { run "${text_tool[@]}" binarise "$out" "$@" --workers "${workers:-1}
 
 # corpus_options NAME=KIND... -- "$@": read the options of the script, and those of corpora that Moses' rules tokenize.
 corpus_options() {
-    bpe=subword-nmt tokeniser=sacremoses workers=''
+    tokeniser=sacremoses workers=''
     corpus_help="  --merges N         BPE merges (default: $merges)
 "
     options merges=number workers=number "$@"
@@ -324,7 +324,7 @@ corpus() {
 prepare_raw() {
     local all=$1
     if [[ ${earlier:-no} == yes ]]; then all+=" --old-full-stop"; fi
-    prepare --tokenise="$all $2" --tokenise-train="$all $3" --segmentation "$bpe" --size "$merges" "${@:4}"
+    prepare --tokenise="$all $2" --tokenise-train="$all $3" --size "$merges" "${@:4}"
 }
 
 # --- Text in the symbols of a pretrained model

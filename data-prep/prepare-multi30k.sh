@@ -6,10 +6,6 @@
 #   --segmentation own|published   own: raw text is lower-cased, normalized and tokenized as Moses does, and joint BPE
 #                                  is learned on the training text; published: the files of Wu et al. (2021), which
 #                                  were made that way, are taken as they are
-# With --segmentation own:
-#   --max-tokens N                 leave out training pairs with more tokens on a side (default: 250)
-#   --bpe subword-nmt|sentencepiece  with sentencepiece, --merges is the vocabulary size (default: subword-nmt)
-#   --cased                        keep capital letters; the literature does not
 #
 # RAW_DIR: train.en and so on, plain or .gz, there or in raw/; with --segmentation published train.en, valid.en,
 # test.2016.en, test.2017.en, test.coco.en, there or in bpe10k-en-de/ (or -fr), which have no address that can be relied
@@ -19,17 +15,13 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-name=multi30k pair='' segmentation='' merges=10000 cased=no max_tokens=250 earlier=yes
-corpus_options 'pair=en-de|de-en|en-fr' 'segmentation=own|published' 'bpe=subword-nmt|sentencepiece' cased=switch \
-    max-tokens=number -- "$@"
+name=multi30k pair='' segmentation='' merges=10000 earlier=yes
+corpus_options 'pair=en-de|de-en|en-fr' 'segmentation=own|published' -- "$@"
 [[ -n $pair && -n $segmentation ]] || die "--pair and --segmentation are needed; see --help"
-[[ $segmentation == own || "$bpe $merges $cased" == "subword-nmt 10000 no" ]] ||
-    die "--bpe, --merges and --cased are for --segmentation own: the published text has its own"
+[[ $segmentation == own || $merges -eq 10000 ]] || die "--merges is for --segmentation own: the published text has its own"
 source=${pair%-*} target=${pair#*-}
 out=${out:-$root/data-bin/multi30k-$segmentation.$pair}
-flags=--normalise
-if [[ $cased == no ]]; then flags+=" --lowercase first"; fi
-corpus pair="$pair" segmentation="$segmentation" bpe="$bpe" cased="$cased" max_tokens="$max_tokens"
+corpus pair="$pair" segmentation="$segmentation" bpe=subword-nmt cased=no max_tokens=250
 
 url=${URL_MULTI30K:-https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw}
 splits=(train val test_2016_flickr test_2017_flickr test_2017_mscoco)
@@ -64,7 +56,7 @@ for split in "${splits[@]}"; do
     files+=(--add "$split" "${texts[@]}")
 done
 if [[ $segmentation == own ]]; then
-    prepare_raw "$flags" '' '' "${files[@]}" --splits "${splits[@]}" --max-tokens "$max_tokens"
+    prepare_raw "--normalise --lowercase first" '' '' "${files[@]}" --splits "${splits[@]}" --max-tokens 250
 else
-    prepare "${files[@]}" --start bpe --splits "${splits[@]}" --tokenise="$flags --old-full-stop"
+    prepare "${files[@]}" --start bpe --splits "${splits[@]}" --tokenise="--normalise --lowercase first --old-full-stop"
 fi

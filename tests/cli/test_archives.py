@@ -317,7 +317,7 @@ def test_iwslt14_is_the_published_text(tmp_path, lang):
     wrapped = tmp_path / f"IWSLT14.test.{lang}.xml"  # the sentences as TED's files have them
     wrapped.write_bytes(segments([escape(line) for line in read_lines(raw)]))
     tokeniser = Tokeniser(lang, straight_quotes=True, lowercase="last")
-    found = list(tokeniser.sacremoses(pairs._text(wrapped)))
+    found = list(tokeniser.tokenise(pairs._text(wrapped)))
     assert len(found) == 6750 and differing(found, read_lines(published / "tok" / f"test.{lang}")) == 0
     if lang == "en":
         assert sum(len(line.split()) for line in found) == 131_156
@@ -347,7 +347,7 @@ def test_iwslt14_is_the_published_text(tmp_path, lang):
     ],
 )
 def test_tokens(lang, options, line, tokens):
-    assert list(Tokeniser(lang, **options).sacremoses([line])) == [tokens]
+    assert list(Tokeniser(lang, **options).tokenise([line])) == [tokens]
 
 
 def test_lines_that_are_not_utf8_are_dropped_from_training_text_alone(tmp_path, capsys):
@@ -405,7 +405,9 @@ def test_bpe_is_that_of_subword_nmt(tmp_path, monkeypatch, workers):
     expected = io.StringIO()
     learn_bpe([line for path in both for line in read_lines(path)], expected, 70)
     assert codes.read_text() == expected.getvalue()
-    again = partial(subwords.apply, "subword-nmt", tmp_path, tmp_path / "bpe", ["train.en", "train.de"], codes, workers)
+    work = partial(subwords.segmented, segmentation="subword-nmt", model=codes)
+    files = ["train.en", "train.de"]
+    again = partial(parallel.process, "segment", tmp_path, tmp_path / "bpe", files, work, workers)
     again()
     bpe = BPE(io.StringIO(codes.read_text()))
     for lang in ("en", "de"):

@@ -24,7 +24,7 @@ from ode_transformer.experiments.text import binarised, manifest, pairs, paralle
 from ode_transformer.experiments.text.lines import TextError
 from ode_transformer.experiments.text.pipeline import Pipeline
 from ode_transformer.experiments.text.preparation import prepare_monolingual
-from ode_transformer.experiments.text.tokenisation import Tokeniser, tokenise
+from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.files import write_lines
 from tests.cli.data_scripts import clean, command, lines, run, sentences, twice
 from tests.helpers import ROOT, ask
@@ -51,7 +51,7 @@ def test_lines_are_cut_to_their_first_units(tmp_path):
     assert (tmp_path / "a").read_text() == "1 2@@\n\n1\n1 2\n" and len(list(tmp_path.iterdir())) == 1
 
 
-OWN = ("--pair", "en-de", "--segmentation", "own", "--merges", "60", "--workers", "1", "--max-tokens", "20")
+OWN = ("--pair", "en-de", "--segmentation", "own", "--merges", "60", "--workers", "1")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def own(tmp_path_factory):
     raw = write_raw(base / "raw", ("en", "de"))
     for split in ("train", "val"):
         with (raw / f"{split}.en").open("a") as en, (raw / f"{split}.de").open("a") as de:
-            en.write("Nothing here.\n" + "word " * 30 + "\n")
+            en.write("Nothing here.\n" + "word " * 300 + "\n")
             de.write(" \nWort\n")
     for path in raw.glob("test_2018_flickr.*"):  # a packed file is as good
         path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
@@ -93,7 +93,7 @@ def test_odd_lines_are_reported_and_dropped_from_training_only(own):
     base, _, done = own
     work = base / "out.text"
     assert "tok/train.{en,de}: 1 pairs with an empty side (lines 49): dropped" in done.stderr
-    assert "tok/train.{en,de}: 1 pairs with more than 20 tokens on a side (lines 50): dropped" in done.stderr
+    assert "tok/train.{en,de}: 1 pairs with more than 250 tokens on a side (lines 50): dropped" in done.stderr
     assert "tok/val.{en,de}: 1 pairs with an empty side (lines 9): kept" in done.stderr
     assert len(lines(work / "bpe" / "train.en")) == 48 and len(lines(work / "bpe" / "val.en")) == 10
     assert "train.en is not the published file" in done.stderr
@@ -116,12 +116,12 @@ def test_manifest(own):
 
 
 REFUSED = {
-    "settings": r"other settings \(cased: no then, yes now\)",
+    "settings": r"other settings \(merges: 60 then, 61 now\)",
     "mine": "was not made, or not finished, by this command",
     "no set": "RAW_DIR is not set, neither .*multi30k.tar.xz is there.* from .*/nonexistent/train.en.gz failed",
     "not published": "ODE_TRANSFORMER_DATA is not set",
     "pair": "--pair de-fr: must be one of en-de de-en en-fr",
-    "cased": "--cased are for --segmentation own",
+    "merges": "--merges is for --segmentation own",
     "bins": "must increase",
     "length": "no pairs for test1",
     "quotes": "--prepared-by ./mine.sh 'x: must be words, with quotes closed",
@@ -142,12 +142,12 @@ def refused(own, tmp_path_factory):
     for folder in ("mine", "data"):
         (base / folder).mkdir()
     asked = {
-        "settings": multi30k(*OWN, "--cased", "--out", finished / "out", RAW_DIR=raw),
+        "settings": multi30k(*OWN, "--merges", 61, "--out", finished / "out", RAW_DIR=raw),
         "mine": multi30k(*OWN, "--out", base / "mine", RAW_DIR=raw),
         "no set": multi30k(*OWN, "--out", base / "no set", ODE_TRANSFORMER_DATA=base / "data"),
         "not published": multi30k("--pair", "en-de", *published),
         "pair": multi30k("--pair", "de-fr", "--segmentation", "own"),
-        "cased": multi30k("--pair", "en-de", *published, "--cased"),
+        "merges": multi30k("--pair", "en-de", *published, "--merges", 9),
         "bins": [*s2l, base / "s2l bins", "--bins", "10 9"],
         "length": [*s2l, base / "s2l length", "--bins", "8 900"],
         "quotes": [*elsewhere, "./mine.sh 'x"],
@@ -214,7 +214,8 @@ def test_every_chunk_of_lines_is_tokenised(tmp_path, monkeypatch, stderr, worker
     monkeypatch.setattr(sys, "stderr", stderr())
     for lang in ("en", "de"):
         write_lines(tmp_path / f"train.{lang}", (f"{i}!" for i in range(11)))
-    tokenise(tmp_path, tmp_path / "tok", ["train.en", "train.de"], Tokeniser("en"), workers=workers)
+    work = Tokeniser("en").tokenise
+    parallel.process("tokenise", tmp_path, tmp_path / "tok", ["train.en", "train.de"], work, workers)
     for lang in ("en", "de"):
         assert lines(tmp_path / "tok" / f"train.{lang}") == [f"{i} !" for i in range(11)]
 

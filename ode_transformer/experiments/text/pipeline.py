@@ -79,8 +79,7 @@ class Pipeline:
 
     def units(self, lines: Sequence[str]) -> list[str]:
         """Raw sentences -> their subword units, separated by single spaces."""
-        words = list(self.tokeniser.tokenise(lines))
-        return segmented(words, self.segmentation, self.model)
+        return segmented(self.tokeniser.tokenise(lines), self.segmentation, self.model)
 
     def target_units(self, lines: Sequence[str]) -> list[str]:
         """As :meth:`units`, of raw text in the target language."""

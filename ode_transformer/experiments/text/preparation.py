@@ -20,8 +20,9 @@ from .joining import SEGMENTATIONS
 from .lines import Faults, count_lines, read_lines
 from .manifest import keep_references, read_mapping, write_manifest
 from .pairs import Limits, clean, first_words, gather, hold_out, names_of
-from .subwords import apply, learn
-from .tokenisation import Tokeniser, options, tokenise
+from .parallel import process
+from .subwords import learn, segmented
+from .tokenisation import Tokeniser, options
 
 STARTS = ("raw", "tok", "bpe")
 COUNTED = ("tokens", "units")
@@ -182,7 +183,7 @@ class Preparation:
             for split, lang in itertools.product(there, langs):
                 chosen = self.tokenise_train if self.tokenise_train and split == train else self.tokenise
                 tokeniser = Tokeniser(self.language or lang, **chosen)
-                tokenise(text / "raw", folder, names_of([split], [lang]), tokeniser, self.workers)
+                process("tokenise", text / "raw", folder, names_of([split], [lang]), tokeniser.tokenise, self.workers)
         if self.start == "bpe":
             return
         words = self.counted == "tokens"
@@ -202,7 +203,8 @@ class Preparation:
             files, model = [folder / name for name in names([train])], text / SEGMENTATIONS[self.segmentation].model
             size = self.size or next(size for most, size in SIZES if count_lines(files[0]) <= most)
             once(model, lambda part: learn(self.segmentation, files, size, part, self.workers))
-            apply(self.segmentation, folder, units, names(self.splits), model, self.workers)
+            work = partial(segmented, segmentation=self.segmentation, model=model)
+            process(f"segment by {self.segmentation}", folder, units, names(self.splits), work, self.workers)
         if self.segmentation == "sentencepiece":  # subword-nmt's marks are taken apart
             for name in names(self.splits):
                 faults = Faults("lines")

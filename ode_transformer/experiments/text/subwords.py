@@ -19,7 +19,7 @@ from ...errors import OdeTransformerError
 from ...files import regular, sha256, whole
 from .joining import SPECIAL
 from .lines import TextError, read_lines
-from .parallel import in_chunks, in_parallel, process
+from .parallel import in_chunks, in_parallel
 
 OWN = ("sentencepiece.model",)
 GPT2 = ("encoder.json", "vocab.bpe")
@@ -185,12 +185,6 @@ def learn_sentencepiece(
         if failures:
             raise failures[0] from None
         raise SegmentationError(f"--size {size}: SentencePiece: {error}") from error
-
-
-def apply(segmentation: str, folder: Path, output: Path, names: Iterable[str], model: Path, workers: int = 1) -> None:
-    """Segment files of a folder into another folder with what was learned, as :func:`process` does it."""
-    work = partial(segmented, segmentation=segmentation, model=model)
-    process(f"segment by {segmentation}", folder, output, names, work, workers)
 
 
 def segmented(lines: list[str], segmentation: str, model: Path | None) -> list[str]:

@@ -1,15 +1,12 @@
 """Tokenization with Moses' rules, or without any."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 from unicodedata import category
 
 from .lines import TextError
-from .parallel import process
 
 QUOTES = str.maketrans("\u2019", "'")
 LOWERCASE = ("no", "first", "last")
@@ -52,36 +49,31 @@ class Tokeniser:
     old_full_stop: bool = False
     plain: bool = False
 
-    def _before(self, line: str) -> str:
-        """Return a line after the first steps, which need no library."""
-        line = line.translate(QUOTES) if self.straight_quotes else line
-        return line.lower() if self.lowercase == "first" else line
-
-    def tokenise(self, lines: Iterable[str]) -> Iterator[str]:
-        """Tokenize with sacremoses, or make spaces single; raises the errors of :meth:`sacremoses`."""
-        if not self.plain:
-            return self.sacremoses(lines)
-        found = (" ".join(self._before(line).split()) for line in lines)
-        return (line.lower() for line in found) if self.lowercase == "last" else found
-
-    def sacremoses(self, lines: Iterable[str]) -> Iterator[str]:
-        """Tokenize with sacremoses and the rules of Moses that it lacks (:mod:`.moses`).
+    def tokenise(self, lines: Iterable[str]) -> list[str]:
+        """Tokenize with sacremoses and the rules of Moses that it lacks (:mod:`.moses`), or make spaces single.
 
         Raises:
             TextError: sacremoses does not know the language.
         """
-        from .moses import Normalizer, Tokenizer
+        if not self.plain:
+            from .moses import Normalizer, Tokenizer
 
-        if self.lang not in languages():
-            raise TextError(f"language {self.lang}: must be one of {', '.join(sorted(languages()))}")
-        normaliser, tokeniser = Normalizer(self.lang), Tokenizer(self.lang, old_full_stop=self.old_full_stop)
+            if self.lang not in languages():
+                raise TextError(f"language {self.lang}: must be one of {', '.join(sorted(languages()))}")
+            normaliser, tokeniser = Normalizer(self.lang), Tokenizer(self.lang, old_full_stop=self.old_full_stop)
+        found = []
         for line in lines:
-            line = self._before(line)
-            line = normaliser.normalize(line) if self.normalise else line
-            if self.printable and not line.isprintable():
-                line = "".join(" " if category(c).startswith("C") else c for c in line)
-            line = tokeniser.tokenize(line, aggressive_dash_splits=self.aggressive, return_str=True)
-            yield line.lower() if self.lowercase == "last" else line
+            line = line.translate(QUOTES) if self.straight_quotes else line
+            line = line.lower() if self.lowercase == "first" else line
+            if self.plain:
+                line = " ".join(line.split())
+            else:
+                line = normaliser.normalize(line) if self.normalise else line
+                if self.printable and not line.isprintable():
+                    line = "".join(" " if category(c).startswith("C") else c for c in line)
+                line = tokeniser.tokenize(line, aggressive_dash_splits=self.aggressive, return_str=True)
+            found.append(line.lower() if self.lowercase == "last" else line)
+        return found
 
 
 def options(**chosen: Any) -> dict[str, Any]:
@@ -89,12 +81,3 @@ def options(**chosen: Any) -> dict[str, Any]:
     found = asdict(Tokeniser("", **chosen))
     del found["lang"]
     return found
-
-
-def tokenise(folder: Path, output: Path, names: Iterable[str], tokeniser: Tokeniser, workers: int = 1) -> None:
-    """Tokenize files of a folder into another folder, as :func:`process` does it."""
-    process("tokenise", folder, output, names, partial(_tokenise_chunk, tokeniser), workers)
-
-
-def _tokenise_chunk(tokeniser: Tokeniser, lines: list[str]) -> list[str]:
-    return list(tokeniser.tokenise(lines))
