@@ -124,7 +124,6 @@ REFUSED = {
     "merges": "--merges is for --segmentation own",
     "bins": "must increase",
     "length": "no pairs for test1",
-    "quotes": "--prepared-by ./mine.sh 'x: must be words, with quotes closed",
 }
 
 
@@ -150,7 +149,6 @@ def refused(own, tmp_path_factory):
         "merges": multi30k("--pair", "en-de", *published, "--merges", 9),
         "bins": [*s2l, base / "s2l bins", "--bins", "10 9"],
         "length": [*s2l, base / "s2l length", "--bins", "8 900"],
-        "quotes": [*elsewhere, "./mine.sh 'x"],
         "dry run": multi30k(*dry_run, RAW_DIR=write_raw(base / "dry" / "raw")),
         "dry run without text": multi30k(*dry_run),
         "prepared by ours": [*elsewhere, "data-prep/prepare-wmt16-en-ro.sh --delight 'de light'"],

@@ -174,14 +174,12 @@ def test_errant_counts_each_sentence_with_the_annotator_that_it_chose():
 
 
 def test_the_scorer_is_a_command(monkeypatch):
-    monkeypatch.setattr(m2.shutil, "which", {"python2": "/x/python2"}.get)
     for command, words in (("", []), ("python2 '/a b/m2scorer.py'", ["python2", "/a b/m2scorer.py"])):
         monkeypatch.setenv("M2SCORER", command)
         assert m2.scorer() == words
-    for command, message in (("/none/m2scorer x", "/none/m2scorer is not a program"), ("a 'b", "No closing quotation")):
-        monkeypatch.setenv("M2SCORER", command)
-        with pytest.raises(OdeTransformerError, match=f"M2SCORER={command}: {message}"):
-            m2.scorer()
+    monkeypatch.setenv("M2SCORER", "a 'b")
+    with pytest.raises(OdeTransformerError, match="M2SCORER=a 'b: No closing quotation"):
+        m2.scorer()
     monkeypatch.delenv("M2SCORER")
     with pytest.raises(OdeTransformerError, match="needs M2SCORER"):
         m2.take(["fine"], "gold.m2")

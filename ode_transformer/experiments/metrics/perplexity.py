@@ -25,12 +25,11 @@ def score(path: str | Path, subset: str) -> dict[str, Any]:
         ``perplexity``, its ``value`` and ``signature``, and ``loss``, in bits.
 
     Raises:
-        OdeTransformerError: there is no such file, it has no entry for the subset, or the entry lacks it.
+        OdeTransformerError: there is no entry for the subset, or the entry lacks it.
+        OSError: the file cannot be read.
     """
-    try:
-        found = [values for _, values in entries(regular(path).read_text(encoding="utf-8", errors="replace"), subset)]
-    except OSError as error:
-        raise OdeTransformerError(f"{path}: {error.strerror}") from error
+    text = regular(path).read_text(encoding="utf-8", errors="replace")
+    found = [values for _, values in entries(text, subset)]
     if not found:
         raise OdeTransformerError(f"{path}: no entry of subset {subset}; was it cut short?")
     try:

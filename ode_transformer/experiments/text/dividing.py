@@ -140,11 +140,6 @@ def _held_out(
             f"--{' and --'.join(wanted)}, or another --hold-out"
         )
     chosen = [found for _, found in heapq.nsmallest(count * len(wanted), least.items())]
-    if len(chosen) < len(wanted):
-        raise TextError(
-            f"--train: has no {len(wanted)} pairs that could be held out: they must differ, and be no longer or more "
-            "uneven than --max-tokens and --max-ratio allow"
-        )
     return {split: sorted(chosen[i :: len(wanted)]) for i, split in enumerate(wanted)}
 
 

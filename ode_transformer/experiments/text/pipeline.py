@@ -3,9 +3,8 @@
 Imports neither torch nor fairseq.
 """
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from .joining import SEGMENTATIONS
 from .lines import TextError
 from .manifest import read_manifest
 from .subwords import segmented
-from .tokenisation import LOWERCASE, Tokeniser
+from .tokenisation import Tokeniser
 
 
 @dataclass(frozen=True)
@@ -57,20 +56,14 @@ class Pipeline:
                 f"{path}: does not say how text was tokenized: the data were prepared elsewhere, or by an older "
                 f"version of this package. Move {folder} away, and its script in data-prep makes the same data again"
             )
-        known = {f.name: f.type for f in fields(Tokeniser) if f.name != "lang"}
-        source, target = manifest.get("source_lang"), manifest.get("target_lang")
-        if not isinstance(options, dict):
-            raise TextError(f"{path}: its tokenise must be a mapping")
-        for name, lang in (("source_lang", source), ("target_lang", target)):
-            if not isinstance(lang, str) or not re.fullmatch(r"[\w-]+", lang):
-                raise TextError(f"{path}: its {name} must be a language, is {lang!r}")
-        for name, value in options.items():
-            if type(value) is not known.get(name) or (name == "lowercase" and value not in LOWERCASE):
-                raise TextError(f"{path}: tokenise.{name} {value!r}: is not an option of this version's tokenizer")
+        try:
+            tokeniser, target = Tokeniser(manifest["source_lang"], **options), manifest["target_lang"]
+        except (KeyError, TypeError) as error:
+            raise TextError(f"{path}: is not of this version: {error}") from error
         found = (name for name, its in SEGMENTATIONS.items() if its.model in manifest["sha256"])
         segmentation = next(found, "none")
         file = SEGMENTATIONS[segmentation].model
-        return cls(Tokeniser(source, **options), target, segmentation, folder / file if file else None)
+        return cls(tokeniser, target, segmentation, folder / file if file else None)
 
     @property
     def identity(self) -> tuple[Any, ...]:

@@ -123,7 +123,14 @@ def _learn_bpe(files: Sequence[Path], size: int, model: Path, workers: int) -> N
         for found in in_parallel(_count_words, chunks, workers):
             words.update(found)
     with whole(model) as file:
-        library.learn_bpe((f"{word} {times}" for word, times in words.items()), file, size, is_dict=True)
+        library.learn_bpe(_taken(words), file, size, is_dict=True)
+
+
+def _taken(words: Counter[str]) -> Iterator[str]:
+    """Take every word with its count, so that subword-nmt's copy of them replaces ours; their order has no effect."""
+    while words:
+        word, times = words.popitem()
+        yield f"{word} {times}"
 
 
 def _count_words(lines: list[str]) -> Counter[str]:
