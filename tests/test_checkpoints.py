@@ -89,14 +89,9 @@ def test_tied_parameters_stay_tied_and_the_optimiser_stays_behind(tmp_path):
     paths = []
     for i in range(3):
         w = torch.full((100, 10), float(i))
-        paths.append(
-            write(
-                tmp_path / f"{i}.pt",
-                {"encoder": w, "decoder": w, "steps": torch.tensor(7)},
-                last_optimizer_state={"state": torch.zeros(10_000)},
-                extra_state={"epoch": 3, "ema": {"w": torch.zeros(10_000)}, "ema_fp32_params": {}},
-            )
-        )
+        more = {"extra_state": {"epoch": 3, "ema": {"w": torch.zeros(10_000)}, "ema_fp32_params": {}}}
+        more["last_optimizer_state"] = {"state": torch.zeros(10_000)}
+        paths.append(write(tmp_path / f"{i}.pt", {"encoder": w, "decoder": w, "steps": torch.tensor(7)}, **more))
     checkpoints.average(paths, tmp_path / "average.pt")
     state = checkpoints.load(tmp_path / "average.pt")
     assert state["model"]["encoder"].data_ptr() == state["model"]["decoder"].data_ptr()

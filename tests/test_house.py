@@ -77,6 +77,9 @@ def test_rooms_import_those_below_them(graph):
         if room(other) > room(name) and name not in ENTRY_POINTS
     }
     assert not wrong
+    for name in ROOMS:
+        path = PACKAGE.joinpath(*name.split("."))
+        assert path.is_dir() or path.with_suffix(".py").is_file(), name
 
 
 WRITERS = {
@@ -110,9 +113,3 @@ def test_files_are_written_whole_or_not_at_all():
         if writes(node)
     }
     assert found == set(WRITERS)
-
-
-def test_rooms_are_there():
-    for name in ROOMS:
-        path = PACKAGE.joinpath(*name.split("."))
-        assert path.is_dir() or path.with_suffix(".py").is_file(), name

@@ -122,14 +122,10 @@ def test_a_model_that_fairseq_trained(tmp_path):
         warm_start(last, tmp_path / "new.pt", "floater_roberta_tiny", words(SIZES), data=data)
 
 
-def test_classification_heads_are_left_out_and_named(tmp_path):
-    stock(tmp_path / "stock.pt", heads=["mnli"])
+def test_classification_heads_are_left_out_and_named_and_opened_on_request(tmp_path):
+    m, x = stock(tmp_path / "stock.pt", heads=["mnli"]), tokens()
     report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
     assert "classification_heads.mnli.out_proj.weight" in report.unused and "unused" in report.details
-
-
-def test_classification_heads_are_opened_on_request(tmp_path):
-    m, x = stock(tmp_path / "stock.pt", heads=["mnli"]), tokens()
     ours = open_state(load(tmp_path / "stock.pt"), "stock.pt", heads=True).eval()
     expected = m(x, classification_head_name="mnli")[0]
     torch.testing.assert_close(ours(x, classification_head_name="mnli")[0], expected, atol=1e-6, rtol=0)

@@ -442,13 +442,8 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
 
 
 def test_race_is_read_as_roberta_reads_it(tmp_path):
-    tree = {
-        "article": "Tom  ran.\nHe <br> fell.\n",
-        "questions": ["Tom _ home.", "Why?"],
-        "options": [["ran", "flew", "swam", "slept"], ["a", "b", "c", "d"]],
-        "answers": ["A", "D"],
-        "id": "x",
-    }
+    tree = {"id": "x", "article": "Tom  ran.\nHe <br> fell.\n", "questions": ["Tom _ home.", "Why?"]}
+    tree |= {"options": [["ran", "flew", "swam", "slept"], ["a", "b", "c", "d"]], "answers": ["A", "D"]}
     for level in race.LEVELS:
         (tmp_path / level).mkdir()
         (tmp_path / level / "7.txt").write_text(json.dumps(tree))

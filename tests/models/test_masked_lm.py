@@ -83,13 +83,10 @@ def test_every_parameter_gets_a_gradient(m):
     assert not [name for name, norm in norms.items() if not least[name] < norm < float("inf")]
 
 
-def test_words_are_dropped_in_training():
+def test_words_are_dropped_in_training_and_only_masked_symbols_are_projected():
     m = built(**{"word-dropout": 0.5, "max-positions": 200}).train()
     _, words = m.encoder.sentence_encoder.forward_embedding(torch.full((1, 200), 9))
     assert 0.3 < (words == 0).all(-1).float().mean() < 0.7
-
-
-def test_only_masked_symbols_are_projected():
     m, x = built(), tokens()
     masked = x == 9
     masked[0, 3] = True

@@ -83,23 +83,24 @@ def test_relative_positions_and_biases_of_positions_add_up():
     torch.testing.assert_close(found, oracle(attention, x, biases=rows))
 
 
+DROPPING = [
+    StagedAttention(16, 4, self_attention=True, dropout=0.5),
+    StagedAttention(16, 4, kdim=16, vdim=16, encoder_decoder_attention=True, dropout=0.5),
+    *(relative(values=values, dropout=0.5, dtype=torch.float32) for values in (False, True)),
+]
+
+
 @pytest.mark.parametrize("need_weights", [False, True])
-@pytest.mark.parametrize(
-    "attention",
-    [
-        StagedAttention(16, 4, self_attention=True, dropout=0.5),
-        StagedAttention(16, 4, kdim=16, vdim=16, encoder_decoder_attention=True, dropout=0.5),
-        relative(dropout=0.5, dtype=torch.float32),
-        relative(values=True, dropout=0.5, dtype=torch.float32),
-    ],
-)
-def test_the_weights_are_dropped_in_training_alone(attention, need_weights):
+@pytest.mark.parametrize("attention", DROPPING)
+def test_the_weights_are_dropped_in_training_and_if_asked(attention, need_weights):
     x, attention = torch.randn(6, 2, 16), copy.deepcopy(attention).eval()
 
     def calls():
         return [attention(x, x, x, need_weights=need_weights)[0] for _ in range(2)]
 
     assert torch.equal(*calls())
+    attention.dropout_module.apply_during_inference = True  # as fairseq-generate --retain-dropout sets it
+    assert not torch.equal(*calls())
     attention.train()
     assert not torch.equal(*calls())
     if getattr(attention, "relative_position_values", None) is not None:  # those meet the same weights
@@ -155,16 +156,9 @@ def test_hypotheses_attend_to_one_source_a_sentence(biased):
                 index = (torch.arange(length) - padding.sum(1, keepdim=True)).clamp(min=0)[rows].t()
             g = torch.Generator().manual_seed(1)
             biases = Biases(*(torch.randn(length, k, 16, generator=g) for k in (1, 2)), slice(step, step + 1), index)
-        return attention(
-            query[step][:, : len(rows)],
-            source[:, rows],
-            source[:, rows],
-            key_padding_mask=padding[rows],
-            incremental_state=state,
-            static_kv=True,
-            need_head_weights=True,
-            biases=biases,
-        )
+        q, its = query[step][:, : len(rows)], source[:, rows]
+        more = {"incremental_state": state, "static_kv": True, "need_head_weights": True, "biases": biases}
+        return attention(q, its, its, key_padding_mask=padding[rows], **more)
 
     expected = [call(0, rows, {}), call(1, rows[n:], {})]
     attention.set_beam_size(n)
@@ -220,12 +214,6 @@ def test_projections_of_another_class_compute_what_it_says():
     found = attention(x, x, x)[0]
     with torch.no_grad():  # where nothing is put together
         torch.testing.assert_close(found, attention(x, x, x)[0])
-
-
-def test_weights_are_dropped_in_decoding_if_asked():
-    attention, x = StagedAttention(16, 4, self_attention=True, dropout=0.5).eval(), torch.randn(6, 2, 16)
-    attention.dropout_module.apply_during_inference = True
-    assert not torch.equal(*(attention(x, x, x, need_weights=False)[0] for _ in range(2)))
 
 
 def test_rows_that_are_no_hypotheses_of_a_sentence_keep_their_own():
