@@ -456,12 +456,6 @@ def test_order_and_empty_lines_are_kept(translator, home):
             translator.translate(bad)
 
 
-@pytest.mark.parametrize("device", ["gpu", "cpu:9"])
-def test_devices_that_are_not_there_are_named(run, device):
-    with pytest.raises(OdeTransformerError, match=f"device '{device}': must be cpu, cuda or cuda:N of this machine"):
-        ode_transformer.load(run, device=device)
-
-
 def test_standard_input_line_by_line(run, home, capsys, monkeypatch):
     sentences = lines(home / "mine" / "raw" / "test.de")[:4]
     expected = translated(capsys, run, write(home / "four.de", sentences))
@@ -624,6 +618,11 @@ def test_what_cannot_be_translated(run, tmp_path, capsys):
     shutil.copy(run / "run.json", tmp_path / "begun")
     for words in (["translate"], ["bundle", "-o", "x"], ["export", "--format", "onnx", "-o", "x"]):
         assert "the run is not finished" in refused(capsys, *words, tmp_path / "begun")
+    for device in ("gpu", "cpu:9"):
+        with pytest.raises(
+            OdeTransformerError, match=f"device '{device}': must be cpu, cuda or cuda:N of this machine"
+        ):
+            ode_transformer.load(run, device=device)
 
 
 def change(data, to, **values):

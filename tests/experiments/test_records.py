@@ -98,13 +98,6 @@ def test_a_score_that_is_older_than_the_model_is_not_recorded(tmp_path):
         significance.compare(one, [significance.System(recipes.load("quickstart/transformer-tiny"), tmp_path)])
 
 
-def test_a_run_that_was_not_begun_or_has_no_scores_is_named(tmp_path):
-    with pytest.raises(RecordError, match=r"run\.json: no such file; ode-transformer run writes it"):
-        recording.record(recipes.load("multi30k-short/macaron-tiny"), tmp_path)
-    with pytest.raises(RecordError, match=r"scores/test\.json: cannot be read"):
-        records.read_scores(tmp_path / "scores" / "test.json")
-
-
 def test_a_run_of_another_file_of_the_same_name_is_not_taken_for_this_one(tmp_path):
     own = (own_quickstart(tmp_path / folder / "exp.yaml") for folder in ("one", "two"))
     one, two = (recipes.load(f"{path}/macaron-tiny") for path in own)
@@ -114,17 +107,19 @@ def test_a_run_of_another_file_of_the_same_name_is_not_taken_for_this_one(tmp_pa
     records.check_file({"given": one.given}, recipes.default_run_dir(two), two)
 
 
-@pytest.mark.parametrize(
-    ("run", "message"),
-    [
-        ({"recipe": "quickstart/rk2-tiny", "scale": "full"}, "a run of quickstart/rk2-tiny, not of quickstart/mac"),
-        ({"recipe": "quickstart/macaron-tiny", "scale": "small"}, "quickstart/macaron-tiny --scale small, not of "),
-    ],
-)
-def test_a_run_of_another_recipe_is_not_recorded(tmp_path, monkeypatch, run, message):
-    monkeypatch.setattr(records, "read_run", lambda folder: run)
-    with pytest.raises(OtherRunError, match=message):
-        recording.record(recipes.load("quickstart/macaron-tiny"), tmp_path)
+def test_a_run_that_was_not_begun_or_is_of_another_recipe_is_not_recorded(tmp_path, monkeypatch):
+    recipe = recipes.load("quickstart/macaron-tiny")
+    with pytest.raises(RecordError, match=r"run\.json: no such file; ode-transformer run writes it"):
+        recording.record(recipe, tmp_path)
+    with pytest.raises(RecordError, match=r"scores/test\.json: cannot be read"):
+        records.read_scores(tmp_path / "scores" / "test.json")
+    for name, scale, message in (
+        ("quickstart/rk2-tiny", "full", "a run of quickstart/rk2-tiny, not of quickstart/mac"),
+        ("quickstart/macaron-tiny", "small", "quickstart/macaron-tiny --scale small, not of "),
+    ):
+        monkeypatch.setattr(records, "read_run", lambda folder, its={"recipe": name, "scale": scale}: its)
+        with pytest.raises(OtherRunError, match=message):
+            recording.record(recipe, tmp_path)
 
 
 OTHERS = {"lab", "bench", "baselines", comparisons.SIGNIFICANCE, "rehearsal.json"}

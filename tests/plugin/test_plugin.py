@@ -114,9 +114,8 @@ def test_what_is_no_plugin_is_named(tmp_path, capsys, name, code, message):
 
 
 def test_what_a_plugin_prints_is_no_output_of_a_command(tmp_path, capsys):
-    (tmp_path / "loud_plugin").mkdir()
-    (tmp_path / "loud_plugin" / "__init__.py").write_text("print('loud')\n")
-    assert cli.main(["recipe", "list", "quickstart/macaron-tiny", "--user-dir", str(tmp_path / "loud_plugin")]) == 0
+    folder = write_package(tmp_path / "loud_plugin", "print('loud')\n")
+    assert cli.main(["recipe", "list", "quickstart/macaron-tiny", "--user-dir", str(folder)]) == 0
     said = capsys.readouterr()
     assert "loud" in said.err and said.out.startswith("quickstart/macaron-tiny")
 
