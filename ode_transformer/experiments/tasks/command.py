@@ -85,12 +85,7 @@ def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_listops_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer listops``."""
-
-    def show(args: argparse.Namespace, sizes: Mapping[str, int]) -> None:
-        for split, size in sizes.items():
-            print(f"{size} expressions -> {args.folder}/{split}.input0, .label")
-
-    _serve(parser, listops.write, "folder", show=show, folder={"type": new_folder}, **SEED)
+    _serve(parser, listops.write, "folder", show=_show_counts, folder={"type": new_folder}, **SEED)
 
 
 def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
