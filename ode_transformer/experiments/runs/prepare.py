@@ -22,7 +22,7 @@ import yaml
 from ... import processors
 from ...errors import OdeTransformerError
 from ...files import make_folder, sha256, write_json, write_text
-from ..arguments import at_least, call
+from ..arguments import Once, at_least, call
 from ..metrics import METRICS, Examples
 from ..metrics.bleu import check_language
 from ..recipes import RecipeError, is_name
@@ -47,9 +47,10 @@ CEILING = 99  # sacreBLEU of references that were prepared and made text again, 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer prepare``."""
     add = parser.add_argument
-    add("--train", nargs="+", required=True, metavar="PREFIX", help="training text: PREFIX.LANG or PREFIX.LANG.gz")
+    several = {"nargs": "+", "action": Once, "metavar": "PREFIX"}
+    add("--train", **several, required=True, help="training text: PREFIX.LANG or PREFIX.LANG.gz")
     add("--valid", metavar="PREFIX", help="validation text (default: held out of the training text)")
-    add("--test", nargs="+", default=[], metavar="PREFIX", help="test sets (default: held out of the training text)")
+    add("--test", **several, default=[], help="test sets (default: held out of the training text)")
     add(
         "--langs",
         nargs=2,
