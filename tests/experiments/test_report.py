@@ -145,7 +145,7 @@ def test_it_is_written_again_but_over_nothing_else(folder, capsys):
 def test_what_cannot_be_reported_is_named(folder, capsys, tmp_path):
     (tmp_path / "empty").mkdir()
     for name in ("empty", "nowhere"):
-        refused(["report", str(tmp_path / name)], "no record of a finished run", capsys)
+        refused(["report", str(tmp_path / name)], "no record of a finished run is there; rehearsals do not", capsys)
     refused(["report", str(folder), "--baseline", "x"], "--baseline x: must be one of quickstart/", capsys)
 
 

@@ -104,7 +104,7 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
     """
     found = read_records(folder) if folder.is_dir() else {}
     if not found:
-        raise OdeTransformerError(f"{folder}: no record of a finished run is there")
+        raise OdeTransformerError(f"{folder}: no record of a finished run is there; rehearsals do not count")
     if baseline is not None and baseline not in found:
         raise OdeTransformerError(f"--baseline {baseline}: must be one of {', '.join(found)}")
     by_group: dict[str, dict[str, list[dict]]] = {}
