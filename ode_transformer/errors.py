@@ -15,9 +15,13 @@ class OdeTransformerError(ValueError):
 
 
 def print_sentence(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an error that ends one of fairseq's commands, an ``OdeTransformerError`` without its traceback."""
-    if isinstance(error, OdeTransformerError):
-        print(f"{Path(sys.argv[0]).name}: error: {error}", file=sys.stderr)
+    """Print an error that ends one of fairseq's commands, an ``OdeTransformerError`` without its traceback.
+
+    Where a checkpoint does not fit, fairseq raises a plain ``Exception`` in its place, which names the checkpoint.
+    """
+    reason = error.__context__ if kind is Exception else None
+    if isinstance(error, OdeTransformerError) or isinstance(reason, OdeTransformerError):
+        print(f"{Path(sys.argv[0]).name}: error: {error}{f' {reason}' if reason else ''}", file=sys.stderr)
     else:
         sys.__excepthook__(kind, error, trace)
 

@@ -22,6 +22,7 @@ from fairseq_cli import validate as validate_cli
 
 from ode_transformer import checkpoints
 from ode_transformer.config import under_hydra
+from ode_transformer.errors import OdeTransformerError, print_sentence
 from ode_transformer.models.macaron import MacaronModel
 from tests import helpers
 from tests.helpers import ROOT, SMALL, USER_DIR, batch, environment, flags, write_parallel
@@ -161,6 +162,16 @@ def test_what_a_model_refuses_ends_in_a_sentence(data, tmp_path):
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("fairseq-train: error: --share-all-embeddings requires a joined")
     assert "--no-share-all-embeddings" in done.stderr
+
+
+def test_a_checkpoint_that_a_model_refuses_ends_in_a_sentence(capsys):
+    """fairseq's trainer raises its own error instead."""
+    error = Exception("Cannot load model parameters from checkpoint x.pt.")
+    error.__context__ = OdeTransformerError("encoder.history.weight has shape (3, 3)")
+    print_sentence(Exception, error, None)
+    assert capsys.readouterr().err.endswith(
+        ": error: Cannot load model parameters from checkpoint x.pt. encoder.history.weight has shape (3, 3)\n"
+    )
 
 
 def test_bf16_on_the_command_line_is_not_taken_for_a_tpu(data, tmp_path):
