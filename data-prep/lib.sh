@@ -254,7 +254,7 @@ unpack() {
 }
 
 # add_pair SPLIT NAME FILE ADDRESS MEMBER MEMBER: let $files say that two members of an archive, of ADDRESS/FILE, are of a
-# split; for the rest see unpack.
+# split; of one archive with several splits, call unpack once instead.
 files=()
 add_pair() {
     unpack "$2" "$3" "$4/$3" "$5" "$6"

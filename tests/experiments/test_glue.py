@@ -16,8 +16,7 @@ from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.checkpoints.standalone import pair_form
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
-from ode_transformer.experiments.metrics import glue as metric
-from ode_transformer.experiments.metrics.glue import LOGGED
+from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.tasks import TASKS, classification, generated, glue
 from ode_transformer.experiments.tasks.classification import Outputs
 from tests.helpers import own_subwords, preprocess, refused
@@ -128,7 +127,7 @@ def test_labels_are_the_words_that_glue_publishes():
 @given(st.lists(st.tuples(st.sampled_from("01"), st.sampled_from("01")), min_size=1, max_size=30))
 def test_scores_of_classes_are_those_of_scikit_learn(pairs):
     golds, taken = zip(*pairs, strict=True)
-    found = metric.score(golds, taken, ["accuracy", "matthews", "f1"])
+    found = glue.scored(golds, taken, ["accuracy", "matthews", "f1"])
     x, y = ([int(label) for label in labels] for labels in (golds, taken))
     assert found["matthews"]["value"] == pytest.approx(100 * matthews_corrcoef(x, y))
     assert found["f1"]["value"] == pytest.approx(100 * f1_score(x, y, zero_division=0))
@@ -142,7 +141,7 @@ def test_correlations_are_those_of_scipy_and_an_interval_covers_as_often_as_it_s
         x = random.normal(size=200)
         y = 0.6 * x + 0.8 * random.normal(size=200)
         x, y = x.round(1), y.round(1)  # some are equal
-        found = metric.score([str(v) for v in x], [str(v) for v in y], ["pearson", "spearman"])
+        found = glue.scored([str(v) for v in x], [str(v) for v in y], ["pearson", "spearman"])
         assert found["pearson"]["value"] == pytest.approx(100 * pearsonr(x, y)[0])
         assert found["spearman"]["value"] == pytest.approx(100 * spearmanr(x, y)[0])
         low, high = found["pearson"]["interval"]
@@ -159,7 +158,7 @@ def test_outputs_that_are_no_numbers_have_no_score():
         ("f1", "01", ["not a number", "1"]),
         ("pearson", "013", ["not a number"] * 3),
     ):
-        found = metric.score(list(golds), taken, [of])[of]
+        found = glue.scored(list(golds), taken, [of])[of]
         assert np.isnan([found["value"], *found["interval"]]).all()
 
 
@@ -172,7 +171,7 @@ def test_rows_of_glue_are_as_their_papers_say():
         recipe, task = recipes.load(name), name.rpartition("/")[2].partition("-")[2]
         given, macaron = recipe.train.flags, name.startswith("macaron")
         assert TASKS["glue"].metrics(recipe)[-1] == metrics.get(task, "accuracy"), name
-        assert set(TASKS["glue"].metrics(recipe)) <= set(LOGGED)
+        assert set(TASKS["glue"].metrics(recipe)) <= set(METRICS)
         assert given["num-classes"] == {"mnli": 3, "sts-b": 1}.get(task, 2)
         assert given["separator-token"] == (None if macaron else 2), name
         swaps = macaron and task in ("mrpc", "sts-b", "qqp")

@@ -265,6 +265,8 @@ def test_files_of_ones_own_are_checked_row_by_row(tmp_path, capsys):
     own = own_quickstart(tmp_path / "x.yaml")
     assert cli.main(["recipe", "check", str(own)]) == 0
     assert "x/macaron-tiny" in capsys.readouterr().out.splitlines()
+    assert cli.main(["recipe", "check", f"{own}/macaron-tiny", "quickstart/rk2-tiny"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["x/macaron-tiny", "quickstart/rk2-tiny"]
     own.write_text(own.read_text().replace("    max-tokens: 1500\n", "    max-tokens: x\n"))
     refused(["recipe", "check", str(own)], r"train\.flags\.max-tokens 'x'", capsys)
 
@@ -378,6 +380,14 @@ def load(tmp_path, tree, **which):
         (lambda t: (t["data"].update(target="fr"), t.update(score={"compound_split": True})), r"German"),
         (lambda t: t["generate"].update(subsets={"test": "a", "valid": "a"}), r"must have different names, got a, a"),
         (lambda t: t.update(search={"values": {"lr": [1.0]}}), r"search: is for the task glue, got translation"),
+        (
+            lambda t: t.update(
+                task="language_modeling",
+                validate=t.pop("generate") and {"subsets": {"test": "t"}},
+                score={"lowercase": True},
+            ),
+            r"score: is of tasks that generate text, not of language_mod",
+        ),
         (lambda t: t["train"].update(start={"recipe": "quickstart/rk2-tiny"}), r"quickstart/rk2-tiny' uses other data"),
         (printed({"other": {"tokenised": 1.0}}), r"paper\.scores 'other': none of \['t'\]"),
         (printed({"t": {"tokenised": "x"}}), r"paper\[0\]\.scores\.t\.tokenised must be float"),

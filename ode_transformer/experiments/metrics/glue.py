@@ -15,9 +15,6 @@ from .metric import Examples, Metric
 if TYPE_CHECKING:
     import numpy as np
 
-LOGGED = {"accuracy": "accuracy", "matthews": "mcc", "f1": "f1", "pearson": "pearson", "spearman": "spearman"}
-"""The metrics, each with the name under which ``fairseq-validate`` logs it."""
-
 SIGNATURE = "percent"
 BOOTSTRAP = (
     f"2.5th and 97.5th percentiles over {resampling.SAMPLES} bootstrap samples of the examples, seed {resampling.SEED}"
@@ -86,26 +83,6 @@ def _percent(part: float, whole: float) -> float:
     return float(100 * part / whole) if whole else 0.0
 
 
-def score(golds: Sequence[str], taken: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:
-    """Score predictions.
-
-    Returns:
-        ``examples``, and of each metric its ``value``, ``signature``, ``interval``, two numbers, and what they are,
-        ``bootstrap``.
-
-    Raises:
-        OdeTransformerError: the labels do not fit the metric.
-    """
-    scores: dict[str, Any] = {"examples": len(golds)}
-    for name in metrics:
-        metric = BY_NAME[name]
-        each = metric.of_each(taken, Examples(labels=golds))
-        interval = resampling.interval(resampling.bootstrap(each, metric.score))
-        found = {"value": float(metric.score(each.sum(0))), "signature": SIGNATURE}
-        scores[name] = found | {"interval": interval, "bootstrap": BOOTSTRAP}
-    return scores
-
-
 def read(path: str) -> tuple[list[str], list[str]]:
     """The labels and predicted labels of ``ode-transformer glue validate``; errors as :func:`.accuracy.columns`."""
     golds, taken = accuracy.columns(path, 2, "a label and the predicted label, separated by a tab")
@@ -117,9 +94,7 @@ def _metric(name: str, label: str, statistics: Any, score: resampling.Score) -> 
 
 
 MATTHEWS = _metric("matthews", "Matthews", cells, _matthews)
-F1 = _metric("f1", "F1", cells, f1)
 CORRELATIONS = (
     _metric("pearson", "Pearson", moments, _correlation),
     _metric("spearman", "Spearman", lambda outputs, examples: moments(outputs, examples, True), _correlation),
 )
-BY_NAME = {metric.name: metric for metric in (accuracy.METRIC, MATTHEWS, F1, *CORRELATIONS)}

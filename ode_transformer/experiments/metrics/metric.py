@@ -73,8 +73,9 @@ class Metric:
     digits: int = 2
 
     def fits(self, examples: Examples) -> bool:
-        """Whether the examples have what the metric is computed from."""
-        return all(any(getattr(examples, one) for one in need.split("|")) for need in self.needs)
+        """Whether it can be computed, and the examples have what it is computed from."""
+        there = all(any(getattr(examples, one) for one in need.split("|")) for need in self.needs)
+        return there and bool(self.whole or self.statistics)
 
     @property
     def needed(self) -> str:
@@ -87,7 +88,7 @@ class Metric:
         Raises:
             OdeTransformerError: the examples lack what the metric needs, or it cannot be computed alone.
         """
-        if not self.fits(examples) or not (self.whole or self.statistics):
+        if not self.fits(examples):
             raise OdeTransformerError(f"--metric {self.name}: cannot be computed; it needs {self.needed}")
         if self.whole:
             return self.whole(outputs, examples)

@@ -166,7 +166,7 @@ def translations(
         join_hyphens: join ``a @-@ b`` to ``a-b``, for text from tokenizer.perl -a.
         plain: translations and --ref are not tokenized: no tokenized BLEU, and any target language.
         remove_bpe: how to join subword units; subword_nmt without a value (default: there must be none).
-        metric: a further metric: ter, transevolve, comet or one of a plugin; may be repeated.
+        metric: a further metric, such as ter or one of a plugin; may be repeated.
 
     Returns:
         what :func:`score` does.

@@ -196,6 +196,8 @@ def _wrong(recipe: Recipe) -> Iterator[str]:
         yield "score.plain: excludes compound_split and join_hyphens, which need tokenized text"
     if score.compound_split and recipe.data.target != "de":
         yield f"score.compound_split is for German targets, got target {recipe.data.target!r}"
+    if recipe.validate and score != Score():
+        yield f"score: is of tasks that generate text, not of {recipe.task}"
     yield from others("score.metrics", score.metrics, METRICS)
     for paper in recipe.paper if recipe.scale == "full" else ():
         for test_set, scores in paper.scores.items():

@@ -62,14 +62,16 @@ def group(name: str) -> dict[str, Any]:
 
 
 def names(files: Sequence[str] = ()) -> list[str]:
-    """The names of all recipes, e.g. ``multi30k-short/macaron-tiny``, or of those in files elsewhere, as ``load`` takes
-    them.
+    """The names of all recipes, such as ``quickstart/rk2-tiny``, or of those in some files, as ``load`` takes them.
 
     Raises:
         RecipeError: a file cannot be read.
     """
-    found = {name: [""] if ".yaml/" in name else group(name).get("rows", [""]) for name in files or groups()}
-    return [f"{name}/{row}" if row else name for name, rows in found.items() for row in rows]
+    known, found = groups(), []
+    for name in files or known:
+        rows = group(name).get("rows", [""]) if name in known or name.endswith(".yaml") else [""]
+        found += [f"{name}/{row}" if row else name for row in rows]
+    return found
 
 
 def listed(prefix: str = "", *, paper: bool = False) -> dict[str, str]:

@@ -391,7 +391,8 @@ def report(comparison: Mapping[str, Any]) -> str:
             difference = f"{row.value - row.baseline_value:+.2f} {_range(row.values['interval_of_difference'], '+')}"
             said = ["not compared" if p is None else f"{p:.4f}" for p in (row.p_value, row.adjusted)]
             cells.append((row.system, f"{row.value:.2f}", _range(row.values["interval"]), difference, *said))
-        parts.append(f"\n{test_set} ({comparison['signature']})\n\n{markdown.table(head, cells)}")
+        quoted = f" ({comparison['signature']})" * bool(comparison["signature"])
+        parts.append(f"\n{test_set}{quoted}\n\n{markdown.table(head, cells)}")
     return "\n".join(parts)
 
 

@@ -16,13 +16,15 @@ from typing import Any, Optional
 from ...errors import OdeTransformerError
 from ...files import write_json
 from .. import recipes, records, runs
-from ..metrics.glue import LOGGED
+from ..metrics import METRICS
 from ..records import OtherRunError, logs
 from ..tasks.glue import TASK
 from . import plan, processes, runner, training
 
 # What fairseq chooses a checkpoint by, --best-checkpoint-metric, as the metrics that it is the mean of.
-_CHOSEN = {logged: (metric,) for metric, logged in LOGGED.items()} | {
+_CHOSEN = {
+    **{name: (name,) for name in ("accuracy", "f1", "pearson", "spearman")},
+    "mcc": ("matthews",),
     "acc_and_f1": ("accuracy", "f1"),
     "pearson_and_spearman": ("pearson", "spearman"),
 }
@@ -132,7 +134,7 @@ def _scores(folder: Path, subset: str) -> dict[str, Optional[float]]:
     if not path.is_file():
         return {}
     scores = records.read_scores(path)
-    found = {metric: scores[metric]["value"] for metric in LOGGED if metric in scores}
+    found = {metric: scores[metric]["value"] for metric in METRICS if metric in scores}
     return {metric: value if math.isfinite(value) else None for metric, value in found.items()}
 
 

@@ -111,7 +111,7 @@ def check(files: Sequence[str] = ()) -> None:
     """Read every recipe of this package, or of files elsewhere, and its flags; print their names.
 
     Args:
-        files: your own recipe files (default: all recipes of this package).
+        files: recipe files or rows of them, such as your own (default: all recipes of this package).
 
     Raises:
         RecipeError: one is not sound.

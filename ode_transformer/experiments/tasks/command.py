@@ -9,7 +9,7 @@ from typing import Any
 
 from ...files import write_json
 from ..arguments import call, new_folder, output_file, take_arguments
-from ..metrics.glue import LOGGED
+from ..metrics import METRICS
 from . import baselines, classification, generated, glue, listops, multiple_choice, question_answering, summarisation
 from .correction import corpora
 from .question_answering import published
@@ -69,7 +69,8 @@ def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
     sub = actions.add_parser("validate", help="predict the labels of a development set")
     _predict(sub, glue.validate, "label, prediction", subset="valid")
     sub = actions.add_parser("score", help="score predictions on a development set")
-    _serve(sub, glue.write_scores, metrics={"nargs": "+", "choices": LOGGED})
+    of_labels = [name for name, its in METRICS.items() if any("labels" in need for need in its.needs)]
+    _serve(sub, glue.write_scores, metrics={"nargs": "+", "choices": of_labels})
     sub = actions.add_parser("predict", help="write the files for GLUE's evaluation server")
     _serve(sub, glue.submit, "checkpoint", show=show_files, **task, batch_size={"default": 32}, **FILLED)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ...errors import OdeTransformerError
 from ...files import write_json, write_lines
-from ..metrics import glue
+from ..metrics import METRICS, Examples, glue, resampling
 from ..text import subwords
 from ..text.lines import TextError, read_lines
 from ..text.manifest import held_settings
@@ -237,6 +237,26 @@ def _metrics(recipe: Recipe) -> list[str]:
     return reported[0] if reported else ["accuracy"]
 
 
+def scored(golds: Sequence[str], taken: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:
+    """Score predicted labels.
+
+    Returns:
+        ``examples``, and of each metric its ``value``, ``signature``, ``interval``, two numbers, and what they are,
+        ``bootstrap``.
+
+    Raises:
+        OdeTransformerError: the labels do not fit the metric.
+    """
+    scores: dict[str, Any] = {"examples": len(golds)}
+    for name in metrics:
+        metric = METRICS[name]
+        each = metric.of_each(taken, Examples(labels=golds))
+        interval = resampling.interval(resampling.bootstrap(each, metric.score))
+        found = {"value": float(metric.score(each.sum(0))), "signature": glue.SIGNATURE}
+        scores[name] = found | {"interval": interval, "bootstrap": glue.BOOTSTRAP}
+    return scores
+
+
 def write_scores(predictions: str | Path, metrics: Sequence[str], output: str | Path | None = None) -> None:
     """Score the predictions of a development set, print the scores, and write them to a JSON file if one is named.
 
@@ -245,7 +265,7 @@ def write_scores(predictions: str | Path, metrics: Sequence[str], output: str | 
         metrics: the metrics to compute.
         output: the JSON file to write.
     """
-    scores = glue.score(*glue.read(predictions), metrics)
+    scores = scored(*glue.read(predictions), metrics)
     if output:
         write_json(output, scores)
     for metric in metrics:
