@@ -186,6 +186,7 @@ def call(words: Sequence[str]) -> int:
     # The shell leaves ~ as it is in --option=~/FILE and in quotation marks; a folder of that name is ./~.
     words, flags = [re.sub(r"^(--[\w-]+=)?(~(?=/|$).*)", _at_home, word) for word in words], []
     user_dir, words = _user_dir(words)
+    words = [*words[1:], "--help"] if words[:1] == ["help"] else words
     words = [*MOVED.get(tuple(words[:2]), words[:2]), *words[2:]]
     chosen = next((word for word in words if not word.startswith("-")), None)
     if chosen in COMMANDS and COMMANDS[chosen].takes_flags and "--" in words:
