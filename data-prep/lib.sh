@@ -146,7 +146,7 @@ extract() {
         run python -m zipfile -e "$1" "$2.part"
     else
         run tar -xf "$1" -C "$2.part" "${@:3}"
-    fi || die "$1: could not be unpacked. If the disk is not full, it is cut off or damaged: remove it and start again"
+    fi || die "$1: could not be unpacked. If it is cut off or damaged, remove it and start again"
     run mv "$2.part" "$2"
 }
 
@@ -204,13 +204,15 @@ known_archive() {
     if ! grep -qsx "$sum  $file" "$text/archives.sha256"; then echo "$sum  $file" >>"$text/archives.sha256"; fi
 }
 
-# known_text LIST FILE...: warn of texts, plain or .gz, that are not the published ones.
+# known_text LIST FILE...: warn of texts, plain or .gz, that are not the published ones; downloaded, they are refused.
 known_text() {
     local file sum
     if [[ $dry_run -eq 1 ]]; then return; fi
     for file in "${@:2}"; do
         read -r sum _ < <(zcat --force "$file" | sha256sum)
-        grep -q "^$sum " "$checksums/$1" || echo "warning: $file is not the published file" >&2
+        if grep -q "^$sum " "$checksums/$1"; then continue; fi
+        [[ $file != */download/* ]] || die "$file: is not the published file; remove it and start again"
+        echo "warning: $file is not the published file" >&2
     done
 }
 
@@ -340,7 +342,7 @@ pretrained() {
     roberta.base | roberta.large) other ROBERTA_DIR prepare-roberta.sh --size "${1##*.}" --out "$1" ;;
     text-imdb) other IMDB_DIR prepare-text.sh --imdb --out "$1" ;;
     text-imdb-4k) other IMDB_DIR prepare-text.sh --imdb --size 4000 --out "$1" ;;
-    text-bert) other '' prepare-text.sh --size 32700 --split-sentences --out "$1" ;; # of TEXT_INPUT
+    text-bert) [[ -e $1 ]] || other '' prepare-text.sh --size 32700 --split-sentences --out "$1" ;; # of TEXT_INPUT
     esac
     [[ -f $1/dict.txt || $dry_run -eq 1 ]] || die "--like $1: has no dict.txt"
 }

@@ -24,7 +24,8 @@ read -ra begins <<<"$bins"
 out=${out:-$prepared.short-to-long}
 begin from="$(basename "$prepared")" source="$source" target="$target" limit="$limit" bins="${bins// /-}"
 if [[ -n $prepared_by && ! -e $prepared ]]; then
-    mapfile -t words < <(xargs printf '%s\n' <<<"$prepared_by")
+    words=$(xargs printf '%s\n' <<<"$prepared_by") || die "--prepared-by $prepared_by: must be words, with quotes closed"
+    mapfile -t words <<<"$words"
     if [[ -f $share/${words[0]} ]]; then words[0]=$share/${words[0]}; fi
     run "${words[@]}" --out "$prepared"
 fi

@@ -15,6 +15,7 @@ options 'size=base|large' workers=number -- "$@"
 out=${out:-$root/data-bin/wikitext-103.roberta.$size}
 roberta=$root/data-bin/roberta.$size
 if [[ -e $out && -f $roberta/floater.pt ]]; then
+    grep -qs "roberta\.$size" "$out/manifest.json" || die "$out: is of other data; choose another --out"
     echo "$out is complete" >&2
     exit
 fi

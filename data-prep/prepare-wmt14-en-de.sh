@@ -30,8 +30,11 @@ if [[ $version == wmt16 ]]; then
     [[ "$validation $clean $merges" == 'newstest2013 units 40000' ]] ||
         die "--validation, --clean, --merges: have no meaning for --version wmt16, which is one text"
     clean=tokens no_aggressive=yes merges=32000 earlier=yes flags=('' '' '') more=(--symbols 32768)
-    if [[ -f ${RAW_DIR:-}/wmt16_en_de.tar.gz || -z ${RAW_DIR:-} && -n ${URL_SCALING_NMT:-} ]] ||
-        grep -qs '"tokeniser": "published"' "$out/manifest.json"; then tokeniser=published; fi
+    if [[ -e $out ]]; then # existing data keep their kind
+        if grep -qs '"tokeniser": "published"' "$out/manifest.json"; then tokeniser=published; fi
+    elif [[ -f ${RAW_DIR:-}/wmt16_en_de.tar.gz || -z ${RAW_DIR:-} && -n ${URL_SCALING_NMT:-} ]]; then
+        tokeniser=published
+    fi
 fi
 if [[ $clean == units ]]; then more+=(--counted units --max-tokens 250 --ratio 1.5); else more+=(--max-tokens 80 --ratio 9); fi
 if [[ $validation == held-out ]]; then more+=(--every 100); fi

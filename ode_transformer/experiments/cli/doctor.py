@@ -34,7 +34,7 @@ VARIABLES = {
 """Variables that name a program or a model, and what needs it."""
 
 PROGRAMS = {
-    "curl": "downloads of corpora (or wget)",
+    "curl": "downloads of corpora",
     "flock": "the scripts in data-prep",
     "git": "the commit in records",
     "tar": "the scripts in data-prep",

@@ -282,7 +282,9 @@ def corrections(
         raise OdeTransformerError(
             "--corrections FILE needs --source FILE, and either --references FILE... or --edits FILE"
         )
-    if own_edits and edits and Path(edits).resolve() in {path.resolve() for path in errant.files(own_edits)}:
+    if own_edits and not edits:
+        raise OdeTransformerError("--own-edits: goes with --edits, not with --references")
+    if own_edits and Path(edits).resolve() in {path.resolve() for path in errant.files(own_edits)}:
         raise OdeTransformerError(f"--own-edits {own_edits}: would replace --edits {edits}; give another name")
     texts = words(read_generate_output(corrections).hypotheses, corrections, remove_bpe)
     sources, *others = (lines_of(path, len(texts), corrections) for path in (source, *(references or [])))

@@ -114,6 +114,8 @@ def keep_references(text: Path, data: Path, splits: Sequence[str], langs: Sequen
             raw = text / "raw" / f"{split}.{lang}"
             if not raw.exists():
                 print(f"no raw text of {raw.name}: scores will use the detokenized text", file=sys.stderr)
+            elif count_lines(raw) != count_lines(units):
+                print(f"{raw} has another number of lines than the segmented text: left out", file=sys.stderr)
             else:
                 copy_file(raw, data / "raw" / f"{name}.{lang}")
 

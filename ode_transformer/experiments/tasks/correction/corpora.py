@@ -70,12 +70,15 @@ def published(folder: Path) -> dict[str, list[Pair]]:
 
     Raises:
         OdeTransformerError: there is no M2 file, or not one of NUCLE, or a file is none, or is of a development or test
-            set.
+            set; or W&I is there twice, as the files A, B and C and as their union ABC.
     """
     paths = sorted(folder.glob("*.m2"))
-    tests, nucle = ([path.name for path in paths if kind.search(path.name)] for kind in (TUNES_OR_TESTS, NUCLE))
+    kinds = (TUNES_OR_TESTS, NUCLE, re.compile(r"^[ABC]\."), re.compile(r"^ABC\."))
+    tests, nucle, levels, unions = ([path.name for path in paths if kind.search(path.name)] for kind in kinds)
     if tests:
         raise OdeTransformerError(f"{folder}: {tests[0]} is of a development or test set, must not be trained on")
+    if levels and unions:
+        raise OdeTransformerError(f"{folder}: {unions[0]} holds {levels[0]} as well: only one must be there")
     if len(nucle) != 1:
         raise OdeTransformerError(
             f"{folder}: must hold one M2 file of NUCLE, part of which is held out, and whose name contains nucle, "
