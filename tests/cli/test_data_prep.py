@@ -34,10 +34,10 @@ multi30k = partial(command, "multi30k")
 TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
 
 
-def write_raw(folder: Path, langs=("en", "de", "fr")) -> Path:
-    """A raw Multi30k of a few dozen sentences."""
+def write_raw(folder: Path, langs=("en", "de", "fr"), train: int = 48) -> Path:
+    """A raw Multi30k, by default of a few dozen sentences."""
     folder.mkdir(parents=True, exist_ok=True)
-    counts = {"train": 48, "val": 8, **dict(zip(TESTS, (9, 7, 5), strict=True)), "test_2018_flickr": 6}
+    counts = {"train": train, "val": 8, **dict(zip(TESTS, (9, 7, 5), strict=True)), "test_2018_flickr": 6}
     for split, count in counts.items():
         for lang in langs:
             write_lines(folder / f"{split}.{lang}", sentences(lang, count))
