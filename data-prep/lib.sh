@@ -211,7 +211,7 @@ known_text() {
     for file in "${@:2}"; do
         read -r sum _ < <(zcat --force "$file" | sha256sum)
         if grep -q "^$sum " "$checksums/$1"; then continue; fi
-        [[ $file != */download/* ]] || die "$file: is not the published file; remove it and start again"
+        [[ $file != "$text"/download/* ]] || die "$file: is not the published file; remove it and start again"
         echo "warning: $file is not the published file" >&2
     done
 }
@@ -336,7 +336,7 @@ prepare_raw() {
 other() { run env "RAW_DIR=${1:+${!1:-}}" "$share/data-prep/$2" "${@:3}"; }
 
 # pretrained FOLDER: prepare the folder of a pretrained model that is known by its name; if it is there, the script checks
-# that it was made so.
+# that it was made so, except where it would need the text that it was made of.
 pretrained() {
     case $(basename "$1") in
     roberta.base | roberta.large) other ROBERTA_DIR prepare-roberta.sh --size "${1##*.}" --out "$1" ;;

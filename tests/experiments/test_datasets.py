@@ -207,6 +207,7 @@ def test_learners_corpora(tmp_path, capsys):
     release = (tmp_path / "nucle.m2").rename(tmp_path / "conll14st-preprocessed.m2")
     assert sizes(corpora.published(tmp_path)) == sizes(found)
     for names, message in (
+        (["A.train.gold.bea19.m2", "ABC.train.gold.bea19.m2"], "ABC.* holds A.train.gold.bea19.m2 as well"),
         (["nucle.m2"], r"one M2 file of NUCLE, .* holds conll14st-preprocessed\.m2 and nucle\.m2"),
         (["official-preprocessed.m2"], r"official-preprocessed\.m2 is of a development or test set"),
     ):

@@ -290,6 +290,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     assert found["gleu"] == gleu.take(SOURCES, REFERENCES[0], REFERENCES)
     assert METRICS["gleu"].value(found) > METRICS["gleu"].value(found["source"])
     assert "uncorrected" in capsys.readouterr().out
+    refused([*words, "--references", *both, "--own-edits", "x.m2"], "--own-edits: goes with --edits", capsys)
     for people, ours in (("gold.m2", "gold.m2"), ("gold.m2", "x/../gold.m2"), ("x.gold.m2", "x.m2")):
         files = ["--edits", str(tmp_path / people), "--own-edits", str(tmp_path / ours)]
         refused([*words, *files], rf"--own-edits .*{ours}: would replace --edits", capsys)

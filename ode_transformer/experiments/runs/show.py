@@ -108,10 +108,10 @@ def _about(recipe: recipes.Recipe, place: Place) -> Iterator[str]:
 
 
 def check(files: Sequence[str] = ()) -> None:
-    """Read every recipe of this package, or of files elsewhere, and its flags; print their names.
+    """Read every recipe of this package, or those that are named, and its flags; print their names.
 
     Args:
-        files: recipe files or rows of them, such as your own (default: all recipes of this package).
+        files: recipe files, or rows of them (default: all recipes of this package).
 
     Raises:
         RecipeError: one is not sound.

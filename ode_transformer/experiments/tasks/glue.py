@@ -149,7 +149,10 @@ def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, 
         if label is not None:
             labels = [label for _, label in rows]
             if about.divide:
-                labels = [f"{float(label) / about.divide:g}" for label in labels]
+                try:
+                    labels = [f"{float(label) / about.divide:g}" for label in labels]
+                except ValueError as error:
+                    raise OdeTransformerError(f"{folder}: a label of {split} is not a number: {error}") from error
             write_lines(output_dir / f"{split}.label", labels)
     return counts
 

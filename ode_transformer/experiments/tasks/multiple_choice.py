@@ -71,6 +71,8 @@ def _choices(path: Path) -> list[Choice]:
     tree = read_json(path)
     if wrong := lacks(tree, _LAYOUT):
         raise OdeTransformerError(f"{path}: is not of RACE's layout: {wrong}")
+    if not len(tree["questions"]) == len(tree["options"]) == len(tree["answers"]):
+        raise OdeTransformerError(f"{path}: must have as many options and answers as questions")
     article, found = _line(tree["article"]), []
     for question, options, answer in zip(tree["questions"], tree["options"], tree["answers"], strict=True):
         joined = [question.replace("_", option) if "_" in question else f"{question} {option}" for option in options]
