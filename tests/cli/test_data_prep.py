@@ -58,7 +58,7 @@ OWN = ("--pair", "en-de", "--segmentation", "own", "--merges", "60", "--workers"
 def own(tmp_path_factory):
     """Text of own segmentation, with an empty and an over-long pair in training and validation."""
     base = tmp_path_factory.mktemp("own")
-    raw = write_raw(base / "raw", ("en", "de"))
+    raw = write_raw(base / "download" / "raw", ("en", "de"))  # not the script's own downloads
     for split in ("train", "val"):
         with (raw / f"{split}.en").open("a") as en, (raw / f"{split}.de").open("a") as de:
             en.write("Nothing here.\n" + "word " * 300 + "\n")

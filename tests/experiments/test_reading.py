@@ -452,6 +452,7 @@ def test_race_is_read_as_roberta_reads_it(tmp_path):
     assert first.options == ["Tom ran home.", "Tom flew home.", "Tom swam home.", "Tom slept home."]
     assert second.options == ["Why? a", "Why? b", "Why? c", "Why? d"]
     for change, message in (
+        ({"answers": ["A"]}, "must have as many options and answers as questions"),
         ({"answers": ["A", "E"]}, r"answers\[1\] must be one of A, B, C, D"),
         ({"options": [["a"], ["a", "b", "c", "d"]]}, r"options\[0\] must have 4 values"),
     ):
