@@ -107,8 +107,8 @@ def make_folder(path: Path) -> None:
 
 
 def _beside(path: Path) -> Path:
-    """A hidden name beside a path that nothing else has."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    """A hidden name beside a path that nothing else has, of 255 bytes at most."""
+    return path.with_name(f".{os.fsdecode(os.fsencode(path.name)[:237])}.{secrets.token_hex(8)}")
 
 
 _BEGINNING = 1  # seconds in which a writer has made a file and has its lock
@@ -121,7 +121,7 @@ def _alone_with(target: Path, temporary: Path, make: Callable[[], Any]) -> Itera
     Who is killed leaves the temporary name, but no lock, so that the next writer of the same target knows.
     """
     for left in target.parent.iterdir():
-        if re.fullmatch(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}", left.name):
+        if re.fullmatch(re.escape(temporary.name[:-16]) + "[0-9a-f]{16}", left.name):
             with contextlib.suppress(OSError), _locked(left):
                 if time.time() - left.stat().st_mtime > _BEGINNING:
                     shutil.rmtree(left) if left.is_dir() else left.unlink()

@@ -18,7 +18,9 @@ def test_what_goes_wrong_leaves_the_older_file(tmp_path):
 
 
 def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path, monkeypatch):
-    long = tmp_path / ("x" * 250)  # too long for a temporary name beside it
+    write_text(tmp_path / ("ä" * 127), "new")  # as long as a name may be
+    (tmp_path / ("ä" * 127)).unlink()
+    long = tmp_path / ("x" * 256)
     with pytest.raises(OSError, match="File name too long") as error:
         write_text(long, "new")
     assert str(error.value).endswith(f"File name too long: '{long}'")

@@ -241,8 +241,8 @@ def test_what_the_model_reads_alike_is_not_held_out_and_trained_on(tmp_path, cap
     ("content", "message"),
     [
         ("Ja.\nMöwe\n".encode("cp1252"), "line 2 is not UTF-8 (byte 0xf6: invalid start byte); perhaps it is"),
-        ("Ja, gut.\nNein.\n".encode("utf-16"), "is not UTF-8 (byte 0xff: invalid start byte); perhaps it is UTF-16"),
-        ("Ja, gut.\nNein.\n".encode("utf-16-le"), "line 1: must not be text that holds a NUL"),
+        ("Ja, gut.\nNein.\n".encode("utf-16"), "line 1 holds a NUL, must be UTF-8 text; perhaps it is UTF-16"),
+        ("Ja, gut.\nNein.\n".encode("utf-16-le"), "line 1 holds a NUL, must be UTF-8 text; perhaps it is UTF-16"),
     ],
 )  # fmt: skip
 def test_text_of_another_encoding_names_it_and_a_preparation_that_fails_leaves_nothing(
@@ -470,7 +470,7 @@ def test_standard_input_line_by_line(run, home, capsys, monkeypatch):
     ("bad", "message"),
     [
         (b"\xff", ": line 3 is not UTF-8 (byte 0xff"),
-        (b"\0", ", line 3: holds a NUL, must be text"),
+        (b"\0", ": line 3 holds a NUL, must be UTF-8 text"),
         (b"a" * (LONGEST + 1), f", line 3: has {LONGEST + 1:,} characters, must have {LONGEST:,} at most"),
     ],
     ids=["bytes", "nul", "long"],
@@ -608,7 +608,7 @@ def test_what_cannot_be_translated(run, tmp_path, capsys):
     for words, message in (
         ([tmp_path, good], "must be a run or a bundle"),
         ([run, tmp_path / "nofile"], "nofile: no such file"),
-        ([run, tmp_path / "windows"], "windows: line 1 is not UTF-8"),
+        ([run, tmp_path / "windows"], "windows: line 1 holds a NUL"),
         ([run, good, "--beam", "0"], "--beam 0: must be from 1 to 1000"),
         ([run, good, "--data", tmp_path / "none"], "none: no such folder; name the folder of the data of"),
         ([run, good, "--data", tmp_path], "was trained with a dictionary of that name"),

@@ -377,6 +377,9 @@ def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
     for changed, message in (
         ({"version": 2.0}, "version must be 1.1 or 2.0"),
         ({"windows": [[*tree["windows"][0][:1], 999], *tree["windows"][1:]]}, "ends behind its paragraph"),
+        ({"windows": [[-1, 0], *tree["windows"][1:]]}, r"no questions\[-1\]"),
+        ({"paragraphs": []}, r"no paragraphs\[0\]"),
+        ({"windows": tree["windows"][1:]}, "valid has .* windows, its questions"),
     ):
         (tmp_path / "data" / "valid.questions.json").write_text(json.dumps({**tree, **changed}))
         with pytest.raises(OdeTransformerError, match=message):

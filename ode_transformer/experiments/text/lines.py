@@ -56,11 +56,12 @@ def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[st
 
     Args:
         path: the file.
-        errors: ``surrogateescape`` also reads lines that are not UTF-8, with surrogates for the invalid bytes.
+        errors: ``surrogateescape`` also reads lines that hold a NUL or are not UTF-8, with surrogates for invalid bytes.
         bar: the name of a progress bar on a terminal, which shows how much of the file is left; empty for none.
 
     Raises:
-        TextError: there is no such file, or it is truncated, damaged or not UTF-8; the message names the line.
+        TextError: there is no such file, or it is truncated, damaged or not UTF-8, or holds a NUL, as UTF-16 does; the
+            message names the line.
     """
     try:
         with regular(path).open("rb") as stored:
@@ -119,6 +120,8 @@ def decode_lines(file: IO[bytes], name: str | Path, errors: str = "strict") -> I
             number += 1
             if len(line) > LONGEST:
                 raise TextError(f"{name}: line {number} has more than {LONGEST:,} bytes; is it text?")
+            if b"\0" in line and errors == "strict":
+                raise TextError(f"{name}: line {number} holds a NUL, must be UTF-8 text; {PERHAPS}")
             if number == 1:  # a byte order mark would become part of the first word
                 line = line.removeprefix(codecs.BOM_UTF8)
             yield line.decode("utf-8", errors).removesuffix("\n")

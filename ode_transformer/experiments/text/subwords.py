@@ -76,13 +76,16 @@ def gpt2_encoder(folder: Path) -> Any:
     """The byte-level BPE of GPT-2 in a folder.
 
     Raises:
-        SegmentationError: a file cannot be read.
+        SegmentationError: a file cannot be read, or ``encoder.json`` lacks a symbol.
     """
     from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 
     try:
-        return get_encoder(*(str(regular(folder / name)) for name in GPT2))
-    except (OSError, ValueError) as error:
+        found = get_encoder(*(str(regular(folder / name)) for name in GPT2))
+        if lacking := {*found.byte_encoder.values(), *map("".join, found.bpe_ranks)} - found.encoder.keys():
+            raise ValueError(f"{GPT2[0]} lacks {min(lacking)!r}")
+        return found
+    except (AttributeError, OSError, TypeError, ValueError) as error:
         raise SegmentationError(f"{folder}: {' and '.join(GPT2)} cannot be read: {error}") from error
 
 

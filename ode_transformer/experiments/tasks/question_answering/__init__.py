@@ -47,9 +47,15 @@ def questions(data: Path, subset: str) -> dict[str, Any]:
     """
     path = data / f"{subset}.questions.json"
     tree = read_json(path)
-    if wrong := lacks(tree, _QUESTIONS):
+    if wrong := lacks(tree, _QUESTIONS) or _astray(tree):
         raise OdeTransformerError(f"{path}: is not what prepare-squad.sh writes: {wrong}")
     return tree
+
+
+def _astray(tree: Mapping[str, Any]) -> str:
+    named = [(i, "questions") for i, _ in tree["windows"]] + [(q["paragraph"], "paragraphs") for q in tree["questions"]]
+    wrong = (f"there are no {what}[{i}]" for i, what in named if not 0 <= i < len(tree[what]))
+    return next(wrong, "")
 
 
 def most_context(spans: list[tuple[int, int]], symbol: int) -> int:
@@ -132,6 +138,8 @@ def predict(
     sizes = [int(dataset.size(i)) - begin - 1 for i, begin in enumerate(dataset.defn["begin"].labels)]
     spans: list[list[tuple[int, int]]] = [[] for _ in tree["questions"]]
     numbers = []  # of each window among those of its question
+    if len(sizes) != len(tree["windows"]):
+        raise OdeTransformerError(f"{data}: {subset} has {len(sizes)} windows, its questions {len(tree['windows'])}")
     for (question, begin), size in zip(tree["windows"], sizes, strict=True):
         symbols = len(tree["paragraphs"][tree["questions"][question]["paragraph"]]["offsets"])
         if begin + size > symbols:
