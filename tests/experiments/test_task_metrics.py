@@ -200,6 +200,8 @@ def test_the_official_scorer_is_called(tmp_path, monkeypatch):
     found = m2.take(["fine"], str(gold))
     assert found["f"] == pytest.approx(58.82)
     assert f"m2scorer of SHA-256 {sha256(tmp_path / 'm2scorer')[:8]}," in found["signature"]
+    write_text(tmp_path / "scripts" / "levenshtein.py", "another version")
+    assert m2.take(["fine"], str(gold))["signature"] != found["signature"]
     with pytest.raises(OdeTransformerError, match="ended with status 1"):
         m2.take(["wrong"], str(gold))
 

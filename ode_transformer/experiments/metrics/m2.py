@@ -4,6 +4,7 @@ The official scorer is under the GPL and wants Python 2: the command that ``M2SC
 copied. ERRANT counts differently (:mod:`.errant`), and its numbers cannot be compared with these.
 """
 
+import hashlib
 import os
 import re
 import shlex
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
-from ...files import sha256, write_lines
+from ...files import write_lines
 from ..text import m2
 from .metric import Metric
 
@@ -56,9 +57,11 @@ def take(corrections: Sequence[str], gold: str) -> dict[str, Any]:
         hypotheses = Path(folder) / "corrections"
         write_lines(hypotheses, corrections)
         text = run([*words, str(hypotheses), gold])
-    # The scorer does not say its version: a hash of the file that is called stands for it.
-    file = [path for path in (shutil.which(words[0]), *words[1:]) if path and Path(path).is_file()][-1]
-    signature = f"official M2 scorer, {Path(file).name} of SHA-256 {sha256(file)[:8]}, F0.5, percent"
+    # The scorer does not say its version: a hash of the file that is called, and of what it imports, stands for it.
+    file = [Path(path) for path in (shutil.which(words[0]), *words[1:]) if path and Path(path).is_file()][-1].resolve()
+    parts = sorted({file, *file.parent.glob("*.py"), *file.parent.glob("scripts/*.py")})
+    digest = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
+    signature = f"official M2 scorer, {file.name} of SHA-256 {digest[:8]}, F0.5, percent"
     return {**parse(text), "signature": signature}
 
 

@@ -56,7 +56,7 @@ def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[st
 
     Args:
         path: the file.
-        errors: ``surrogateescape`` also reads lines that hold a NUL or are not UTF-8, with surrogates for invalid bytes.
+        errors: ``surrogateescape`` also reads lines that hold a NUL, or invalid bytes, which become surrogates.
         bar: the name of a progress bar on a terminal, which shows how much of the file is left; empty for none.
 
     Raises:
