@@ -45,6 +45,6 @@ else
         fi
     fi
 fi
-into "$text/symbols" glue prepare "$task" "$folder" --like "$like"
+into "$text/symbols" dataset glue "$task" "$folder" --like "$like"
 if [[ $task == sts-b ]]; then labels=(--copy-labels); else labels=(); fi
 binarise --folder "$text/symbols" "${labels[@]}" --dictionary "$like/dict.txt"

@@ -13,6 +13,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 name=listops train=96000 valid=2000 test=2000 shortest=500 longest=2000 seed=1
 options {train,valid,test,shortest,longest,seed}=number -- "$@"
 begin train="$train" valid="$valid" test="$test" shortest="$shortest" longest="$longest" seed="$seed"
-once "$text/symbols" python -m ode_transformer listops "$text/symbols.part" --train "$train" --valid "$valid" \
+once "$text/symbols" python -m ode_transformer dataset listops "$text/symbols.part" --train "$train" --valid "$valid" \
     --test "$test" --shortest "$shortest" --longest "$longest" --seed "$seed"
 binarise --folder "$text/symbols"

@@ -11,6 +11,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 name=quickstart.de-en source=de target=en origin=generated seed=1
 options seed=number -- "$@"
 begin seed="$seed"
-once "$text/bpe" python -m ode_transformer corpus "$text/bpe.part" --seed "$seed"
+once "$text/bpe" python -m ode_transformer dataset corpus "$text/bpe.part" --seed "$seed"
 name=quickstart workers=1
 prepare --start bpe --tokenise= --splits train valid test --separate-dictionaries

@@ -50,7 +50,7 @@ how=$text/symbols dictionary=() beside=()
 if [[ -n $like ]]; then
     how=$like more+=(--like "$like") dictionary=(--dictionary "$like/dict.txt")
 fi
-into "$text/symbols" documents "${inputs[@]}" "${more[@]}"
+into "$text/symbols" dataset documents "${inputs[@]}" "${more[@]}"
 for file in sentencepiece.model encoder.json vocab.bpe; do
     if [[ -f $how/$file ]]; then beside+=("$file=$how/$file"); fi
 done

@@ -34,8 +34,9 @@ def test_sentences_are_distinct_and_those_of_tests_hold_combinations_unseen_in_t
 
 
 def test_bytes_do_not_depend_on_the_hash_seed(tmp_path):
-    arguments = ["-m", "ode_transformer", "corpus", str(tmp_path), "--train", "600", "--valid", "4", "--test", "4"]
-    subprocess.run([sys.executable, *arguments], check=True, env={**os.environ, "PYTHONHASHSEED": "1"})
+    words = [sys.executable, "-m", "ode_transformer", "dataset", "corpus", str(tmp_path), "--train", "600"]
+    words += ["--valid", "4", "--test", "4"]
+    subprocess.run(words, check=True, env={**os.environ, "PYTHONHASHSEED": "1"})
     splits = corpus.generate_sentences(train=600, valid=4, test=4)
     assert splits != corpus.generate_sentences(2, train=600, valid=4, test=4), "the seed decides"
     for name, split in splits.items():
@@ -46,7 +47,7 @@ def test_bytes_do_not_depend_on_the_hash_seed(tmp_path):
 
 def test_the_command_lists_its_files_and_reports_errors(tmp_path, capsys):
     few = ["--train", "400", "--valid", "3", "--test", "2"]
-    assert cli.main(["corpus", str(tmp_path), "--seed", "5", *few]) == 0
+    assert cli.main(["dataset", "corpus", str(tmp_path), "--seed", "5", *few]) == 0
     assert capsys.readouterr().out.split() == [
         str(tmp_path / f"{split}.{language}") for split in ("train", "valid", "test") for language in ("de", "en")
     ]
@@ -56,9 +57,9 @@ def test_the_command_lists_its_files_and_reports_errors(tmp_path, capsys):
         (["--seed", "-1"], "--seed: -1: must be a whole number, 0 or more"),
         (["--train", "9", "--valid", "1"], "--valid 1: must be at most 0 with --train 9"),
     ):
-        refused(["corpus", str(tmp_path / "x"), *words], message, capsys)
+        refused(["dataset", "corpus", str(tmp_path / "x"), *words], message, capsys)
     (tmp_path / "file").touch()
-    refused(["corpus", str(tmp_path / "file"), *few], "file", capsys)
+    refused(["dataset", "corpus", str(tmp_path / "file"), *few], "file", capsys)
     assert not (tmp_path / "x").exists()
 
 

@@ -78,7 +78,7 @@ def test_from_expressions_to_the_accuracy_of_the_best_model(tmp_path):
 
 
 def test_expressions_that_cannot_be_are_named(tmp_path, capsys):
-    words = ["listops", str(tmp_path / "x"), "--longest"]
+    words = ["dataset", "listops", str(tmp_path / "x"), "--longest"]
     message = "--test 2000: there are too few expressions of --shortest 2 to --longest 3"
     refused([*words, "3", "--shortest", "2"], message, capsys)
     refused([*words, "5", "--shortest", "9"], "--shortest 9", capsys)
@@ -87,7 +87,7 @@ def test_expressions_that_cannot_be_are_named(tmp_path, capsys):
 def test_a_rule_by_the_first_symbol_shows_what_a_model_has_not_learned(tmp_path, capsys):
     """A model that answers by the outermost operator is found out; it need not answer what is most frequent."""
     words = ["--train", "400", "--valid", "20", "--test", "200", "--shortest", "9"]
-    assert cli.main(["listops", str(tmp_path), *words]) == 0
+    assert cli.main(["dataset", "listops", str(tmp_path), *words]) == 0
     assert "valid: 20 examples\n" in capsys.readouterr().err
     read = {name: (tmp_path / name).read_text().splitlines() for name in ("test.input0", "test.label", "train.label")}
     firsts, golds = [line.split()[0] for line in read["test.input0"]], read["test.label"]

@@ -32,7 +32,7 @@ def test_documents_of_files_and_folders(tmp_path):
 def test_a_line_of_invisible_characters_does_not_end_a_document(tmp_path):
     documents_ = [[TEXT[i], "\u200b", TEXT[i + 1], ""] for i in range(0, 40, 2)]
     (tmp_path / "text").write_text("".join(f"{line}\n" for document in documents_ for line in document))
-    words = ["documents", str(tmp_path / "text"), "--held-out", "5", "--size", "60"]
+    words = ["dataset", "documents", str(tmp_path / "text"), "--held-out", "5", "--size", "60"]
     assert cli.main([*words, "--output-dir", str(tmp_path / "x")]) == 0
     assert (tmp_path / "x" / "train").read_text().splitlines().count("") == 16
     assert (tmp_path / "x" / "valid").read_text().splitlines().count("") == 4
@@ -41,7 +41,7 @@ def test_a_line_of_invisible_characters_does_not_end_a_document(tmp_path):
 def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
     lines = [line for i in range(20) for line in (*TEXT[3 * i : 3 * i + 3], "")]
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
-    words = ["documents", str(tmp_path / "text"), "--held-out", "5"]
+    words = ["dataset", "documents", str(tmp_path / "text"), "--held-out", "5"]
     assert cli.main([*words, "--like", str(like), "--output-dir", str(tmp_path / "out")]) == 0
     cut = subwords.opened(like)
     train_lines = (tmp_path / "out" / "train").read_text().splitlines()
@@ -59,7 +59,8 @@ def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
         ("text", [], "x", "valid: must have a document, got none with --held-out 200: change it, or give --valid"),
         ("text", [], "own", "own: already exists"),
     ):
-        refused(["documents", str(tmp_path / text), *more, "--output-dir", str(tmp_path / out)], message, capsys)
+        words = ["dataset", "documents", str(tmp_path / text), *more]
+        refused([*words, "--output-dir", str(tmp_path / out)], message, capsys)
 
 
 def test_the_bpe_of_gpt2(tmp_path):

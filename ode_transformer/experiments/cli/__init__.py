@@ -66,7 +66,7 @@ GROUPS = {
         "report": Command(".results.report", "write a report on finished runs, in HTML or Markdown"),
     },
     "data: text and published data sets": {
-        "dataset": _of_tasks("dataset", "convert a published data set into text files, for the scripts in data-prep"),
+        "dataset": _of_tasks("dataset", "write published and generated data sets as text files, for data-prep"),
         "text": Command(".text.command", "prepare parallel text, and describe data made by fairseq-preprocess"),
     },
     "study: measure and look inside": {
@@ -98,22 +98,19 @@ GROUPS = {
         "classify": _of_tasks("classify", "predict the class of each example of a test set"),
         "baseline": _of_tasks("baseline", "classify a test set by its first symbols, or by a linear model of them"),
         "choose": _of_tasks("choose", "answer the multiple-choice questions of a test set, such as RACE's"),
-        "corpus": Command(".text.command", "write the generated German-English corpus", "add_corpus_arguments"),
-        "listops": _of_tasks("listops", "write generated ListOps expressions"),
-        "documents": Command(
-            ".text.command",
-            "split plain text into documents and segment it, for masked language models",
-            "add_documents_arguments",
-        ),
-        "glue": _of_tasks("glue", "prepare GLUE's tasks, predict their labels and score predictions"),
+        "glue": _of_tasks("glue", "predict the labels of GLUE's tasks, and score predictions"),
         "squad": _of_tasks("squad", "answer SQuAD's questions with a trained model, and score answers"),
     },
 }
 """The commands in the groups of the help."""
 COMMANDS = {name: command for its in GROUPS.values() for name, command in its.items()}
 
-MOVED = {("glue", "grid"): ("grid",)}
-"""The first words of commands that have other names now; the old ones work for one more version."""
+MOVED = {
+    "glue grid": "grid",
+    "glue prepare": "dataset glue",
+    **{name: f"dataset {name}" for name in ("corpus", "listops", "documents")},
+}
+"""Commands that have other names now; the old ones work for one more version."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -187,7 +184,9 @@ def call(words: Sequence[str]) -> int:
     words, flags = [re.sub(r"^(--[\w-]+=)?(~(?=/|$).*)", _at_home, word) for word in words], []
     user_dir, words = _user_dir(words)
     words = [*words[1:], "--help"] if words[:1] == ["help"] else words
-    words = [*MOVED.get(tuple(words[:2]), words[:2]), *words[2:]]
+    for old, new in MOVED.items():
+        if words[: len(old.split())] == old.split():
+            words = [*new.split(), *words[len(old.split()) :]]
     chosen = next((word for word in words if not word.startswith("-")), None)
     if chosen in COMMANDS and COMMANDS[chosen].takes_flags and "--" in words:
         words, flags = words[: words.index("--")], words[words.index("--") + 1 :]

@@ -1,4 +1,4 @@
-"""The commands that prepare, predict and score single tasks: which functions they call, and what is printed."""
+"""The commands that write data sets, predict and score: which functions they call, and what is printed."""
 
 import argparse
 import sys
@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ...files import write_json
-from ..arguments import call, new_folder, output_file, take_arguments
+from ..arguments import at_least, call, new_folder, output_file, take_arguments
 from ..metrics import METRICS
+from ..text import corpus, documents
 from . import baselines, classification, generated, glue, listops, multiple_choice, question_answering, summarisation
 from .correction import corpora
 from .question_answering import published
@@ -64,8 +65,6 @@ def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
         for subset, path in written.items():
             print(path or f"{args.data}: has no {subset}, of which no file is written")
 
-    sub = actions.add_parser("prepare", help="segment a task's text as a pretrained model does")
-    _serve(sub, glue.prepare, "task", "source", show=_show_counts, **task)
     sub = actions.add_parser("validate", help="predict the labels of a development set")
     _predict(sub, glue.validate, "label, prediction", subset="valid")
     sub = actions.add_parser("score", help="score predictions on a development set")
@@ -82,11 +81,6 @@ def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
     _serve(sub, question_answering.write_answers, "checkpoint", **more)
     sub = actions.add_parser("score", help="compute exact match and F1, as the official scripts do")
     _serve(sub, question_answering.write_scores, "folder", **more)
-
-
-def add_listops_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``ode-transformer listops``."""
-    _serve(parser, listops.write, "folder", show=_show_counts, folder={"type": new_folder}, **SEED)
 
 
 def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
@@ -144,5 +138,15 @@ def add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
     _serve(sub, published.write, "train", "valid", show=show_windows)
     sub = add("race", "RACE (Lai et al. 2017): questions about articles, each with four options")
     _serve(sub, multiple_choice.write, "folder", show=_show_counts)
+    sub, names = add("glue", "GLUE (Wang et al. 2019): sentences, or pairs of them"), {"task": {"choices": glue.GLUE}}
+    _serve(sub, glue.prepare, "task", "source", show=_show_counts, **names)
+    sub, texts = add("documents", "plain text in segments of documents, for masked language models"), {"nargs": "+"}
+    more = {"inputs": texts | {"metavar": "INPUT"}, "valid": texts | {"metavar": "INPUT", "default": []}}
+    _serve(sub, documents.prepare, "inputs", **more, held_out={"type": at_least(2)}, size={"type": int})
+    sub, new = add("corpus", "the generated German-English corpus"), {"type": new_folder, "metavar": "DIRECTORY"}
+    more = {"directory": new, "seed": {"type": at_least(0)}}
+    _serve(sub, corpus.write, "directory", show=lambda args, paths: print(*paths, sep="\n"), **more)
+    sub = add("listops", "ListOps (Nangia and Bowman 2018), generated: nested operations on digits, and their values")
+    _serve(sub, listops.write, "folder", show=_show_counts, folder={"type": new_folder}, **SEED)
     sub = add("reading", "generated text in the layouts of SQuAD, RACE and GLUE: for rehearsals, not for results")
     _serve(sub, generated.write, "layout", layout={"choices": generated.LAYOUTS}, **SEED)

@@ -1,4 +1,4 @@
-"""``ode-transformer text``, ``corpus`` and ``documents``: their arguments."""
+"""``ode-transformer text``: its arguments."""
 
 import argparse
 import inspect
@@ -8,8 +8,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ..arguments import at_least, call, new_folder, take_arguments
-from . import binarised, corpus, documents, manifest, pairs
+from ..arguments import at_least, call, take_arguments
+from . import binarised, manifest, pairs
 from .describe import describe
 from .joining import SEGMENTATIONS
 from .lines import TextError
@@ -154,18 +154,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     calling("unbinarise", binarised.unbinarise, "data", **splits)
     bins = {"type": int, "nargs": "+"}
     calling("short-to-long", pairs.short_to_long, "prepared", limit={"type": int}, bins=bins)
-
-
-def add_corpus_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``ode-transformer corpus``."""
-    folder = {"type": new_folder, "metavar": "DIRECTORY"}
-    take_arguments(parser, corpus.write, "directory", directory=folder, seed={"type": at_least(0)})
-    call(parser, corpus.write, lambda args, paths: print(*paths, sep="\n"))
-
-
-def add_documents_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``ode-transformer documents``."""
-    texts = {"nargs": "+", "metavar": "INPUT"}
-    more = {"inputs": texts, "valid": texts | {"default": []}, "held_out": {"type": at_least(2)}, "size": {"type": int}}
-    take_arguments(parser, documents.prepare, "inputs", **more)
-    call(parser, documents.prepare)

@@ -1,4 +1,4 @@
-"""Plain text for masked language models: ``ode-transformer documents``.
+"""Plain text for masked language models: ``ode-transformer dataset documents``.
 
 A document is a text file in a folder, or the text between empty lines of a file. It is written as sentences, one per
 line, followed by an empty line, as fairseq's ``masked_lm`` and our ``masked_lm_pairs`` read documents. One document in
