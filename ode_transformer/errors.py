@@ -1,5 +1,6 @@
 """The base class of errors that a user's input causes; ``numerics`` raises a plain ``ValueError``."""
 
+import re
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -8,17 +9,20 @@ from types import TracebackType
 class OdeTransformerError(ValueError):
     """An error that the user can correct: the message names the option or file, its value, and what is valid.
 
-    The command ``ode-transformer`` prints such an error as one line, and so do fairseq's commands, except under
-    hydra. The former prints the system's errors about files in the same way. Anything else is a defect and keeps its
-    traceback.
+    The command ``ode-transformer`` prints such an error as one line, and so do fairseq's commands. The former
+    prints the system's errors about files in the same way. Anything else is a defect and keeps its traceback.
     """
 
 
 def print_sentence(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print an error that ends one of fairseq's commands, an ``OdeTransformerError`` without its traceback.
 
-    Where a checkpoint does not fit, fairseq raises a plain ``Exception`` in its place, which names the checkpoint.
+    Where a checkpoint does not fit, fairseq raises a plain ``Exception`` in its place, which names the checkpoint. Of
+    an error in a process per GPU there is the text alone.
     """
+    spawned = re.search(r"^ode_transformer\.\S+: (.+)", str(error), re.M)
+    if spawned and kind.__name__ == "ProcessRaisedException":
+        error = OdeTransformerError(spawned[1])
     reason = error.__context__ if kind is Exception else None
     if isinstance(error, OdeTransformerError) or isinstance(reason, OdeTransformerError):
         print(f"{Path(sys.argv[0]).name}: error: {error}{f' {reason}' if reason else ''}", file=sys.stderr)

@@ -16,6 +16,7 @@ from ..requirements import check_requirements
 check_requirements()
 if Path(sys.argv[0]).name.startswith("fairseq-"):
     sys.excepthook = print_sentence
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # hydra leaves errors to the hook
 plugins.load_installed()  # what they add to tables is a choice of options, which the models list
 
 # On some GPUs PyTorch prefers cuDNN's attention, which makes a new plan for every shape, and batches of text differ in

@@ -19,6 +19,7 @@ from fairseq_cli import hydra_train as hydra_cli
 from fairseq_cli import interactive as interactive_cli
 from fairseq_cli import train as train_cli
 from fairseq_cli import validate as validate_cli
+from torch.multiprocessing.spawn import ProcessRaisedException
 
 from ode_transformer import checkpoints
 from ode_transformer.config import under_hydra
@@ -32,6 +33,13 @@ TRAINING = {
     "criterion": "label_smoothed_cross_entropy", "label-smoothing": 0.1, "max-tokens": 200, "log-format": "json",
     "log-interval": 1, "no-progress-bar": True, "cpu": True, "share-all-embeddings": True, "seed": 3,
     "user-dir": USER_DIR, "num-workers": 0,
+}  # fmt: skip
+
+HYDRA = {
+    "common.user_dir": USER_DIR, "common.cpu": "true", "task": "translation", "task.source_lang": "xx",
+    "task.target_lang": "yy", "optimizer": "adam", "+model.share_all_embeddings": "true",
+    "criterion": "cross_entropy", "lr_scheduler": "inverse_sqrt", "lr_scheduler.warmup_updates": 4,
+    "optimization.lr": "[0.01]", "optimization.max_update": 2, "dataset.max_tokens": 200, "dataset.num_workers": 0,
 }  # fmt: skip
 
 
@@ -151,21 +159,28 @@ def test_resuming_equals_not_stopping(data, tmp_path, optimizer):
             torch.testing.assert_close(models[1][name], tensor, rtol=1e-3, atol=1e-4, msg=name)
 
 
-def test_what_a_model_refuses_ends_in_a_sentence(data, tmp_path):
+@pytest.mark.parametrize("program", ["fairseq-train", pytest.param("fairseq-hydra-train", marks=pytest.mark.full)])
+def test_what_a_model_refuses_ends_in_a_sentence(data, tmp_path, program):
     """The sentence is on standard error, without a traceback; here TransEvolve with a dictionary per language."""
     folder = shutil.copytree(data, tmp_path / "data")
     with open(folder / "dict.yy.txt", "a") as file:
         file.write("more 1\n")
     values = TRAINING | {"arch": "transevolve_fullff_1_tiny", "share-all-embeddings": None, "save-dir": tmp_path}
-    words = ["fairseq-train", folder, *flags({k: v for k, v in values.items() if v is not None})]
-    done = subprocess.run(words, cwd=ROOT, env=environment(), text=True, capture_output=True)
+    words = [folder, *flags({k: v for k, v in values.items() if v is not None})]
+    if program == "fairseq-hydra-train":
+        overrides = HYDRA | {"task.data": folder, "hydra.run.dir": tmp_path, "checkpoint.save_dir": tmp_path}
+        words = [*under_hydra(values["arch"]), *(f"{k}={v}" for k, v in overrides.items())]
+    done = subprocess.run([program, *words], cwd=ROOT, env=environment(), text=True, capture_output=True)
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("fairseq-train: error: --share-all-embeddings requires a joined")
+    assert done.stderr.splitlines()[-1].startswith(f"{program}: error: --share-all-embeddings requires a joined")
     assert "--no-share-all-embeddings" in done.stderr
 
 
-def test_a_checkpoint_that_a_model_refuses_ends_in_a_sentence(capsys):
-    """fairseq's trainer raises its own error instead."""
+def test_an_error_that_became_another_ends_in_a_sentence(capsys):
+    """fairseq's trainer raises its own of a checkpoint, and PyTorch one of a process per GPU."""
+    said = "-- Process 0 terminated:\n  raise\node_transformer.errors.OdeTransformerError: no more\n"
+    print_sentence(ProcessRaisedException, ProcessRaisedException(said, 0, 1), None)
+    assert capsys.readouterr().err.endswith(": error: no more\n")
     error = Exception("Cannot load model parameters from checkpoint x.pt.")
     error.__context__ = OdeTransformerError("encoder.history.weight has shape (3, 3)")
     print_sentence(Exception, error, None)
@@ -197,13 +212,9 @@ def hydra_train(monkeypatch, tmp_path):
 
 
 def test_hydra(data, tmp_path, hydra_train, capsys):
-    overrides = {
-        "common.user_dir": USER_DIR, "common.cpu": "true", "task": "translation", "task.data": data,
-        "task.source_lang": "xx", "task.target_lang": "yy", "optimizer": "adam",
-        "+model.share_all_embeddings": "true", "++model.dropout": 0.05, "++model.gate_sharing": "per-layer",
-        "criterion": "cross_entropy", "lr_scheduler": "inverse_sqrt", "lr_scheduler.warmup_updates": 4,
-        "optimization.lr": "[0.01]", "optimization.max_update": 2, "dataset.max_tokens": 200,
-        "checkpoint.save_dir": tmp_path / "out", "dataset.num_workers": 0,
+    overrides = HYDRA | {
+        "task.data": data, "++model.dropout": 0.05, "++model.gate_sharing": "per-layer",
+        "checkpoint.save_dir": tmp_path / "out",
     }  # fmt: skip
     words = under_hydra("rk2_learnable_tiny")
     hydra_train(*words, **overrides)
