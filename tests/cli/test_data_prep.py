@@ -360,8 +360,10 @@ def test_text_of_one_language_replaces_nothing_of_the_users(tmp_path, capsys):
 
 def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch):
     file = tmp_path / "settings.json"
-    for _ in range(2):
-        manifest.check_settings(file, {"merges": "9"})
+    for merges in ("8", "9", "9"):
+        manifest.check_settings(file, {"merges": merges})
+    (tmp_path / "text").touch()
+    manifest.check_settings(file, {"merges": "9"})
     assert manifest.held_settings(file)["merges"] == "9"
     with pytest.raises(TextError, match="x was not made, or not finished, by this command"):
         manifest.held_settings(tmp_path / "x" / "manifest.json")

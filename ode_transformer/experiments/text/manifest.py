@@ -68,7 +68,9 @@ def check_settings(
     if not all(isinstance(value, str) for value in held.values()):
         raise TextError(f"{file.parent} was not made by this command; choose another --out")
     different = {name: name.split() for name in {**held, **wanted} if held.get(name) != wanted.get(name)}
-    if different:
+    if different and {path.name for path in file.parent.iterdir()} <= {"settings.json", "download"}:
+        write_json(file, wanted)  # of the earlier ones nothing was made
+    elif different:
         differ = [
             _difference(options.get(word.rstrip("0123456789"), word), which, held.get(name), wanted.get(name))
             for name, (word, *which) in different.items()  # test1 is a second test set
