@@ -17,6 +17,7 @@ from ode_transformer.checkpoints.standalone import pair_form
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import METRICS
+from ode_transformer.experiments.metrics.scoring import score_labels
 from ode_transformer.experiments.tasks import TASKS, classification, generated, glue
 from ode_transformer.experiments.tasks.classification import Outputs
 from tests.helpers import own_subwords, preprocess, refused
@@ -88,17 +89,17 @@ def test_from_tables_to_scores_and_server_files(tmp_path, like, capsys, name, mo
     checkpoint = tmp_path / "run" / "checkpoint_last.pt"
 
     model = [str(checkpoint), "--data", str(data), "--batch-size", "7", "--cpu"]
-    assert cli.main(["glue", "validate", *model, "--output", str(tmp_path / "valid.tsv")]) == 0
+    assert cli.main(["predict", *model, "--subset", "valid", "--output", str(tmp_path / "valid.tsv")]) == 0
     assert ("its outputs are taken for 0, 1, as in " in capsys.readouterr().err) == (name != "sts-b")
-    words = ["glue", "score", "--predictions", str(tmp_path / "valid.tsv"), "--metrics", *metrics]
-    assert cli.main([*words, "--output", str(tmp_path / "score.json")]) == 0
+    words = ["score", "--predictions", str(tmp_path / "valid.tsv"), "--output", str(tmp_path / "score.json")]
+    assert cli.main([*words, *(word for metric in metrics for word in ("--metric", metric))]) == 0
     scores = json.loads((tmp_path / "score.json").read_text())
-    assert {"examples", *metrics} == set(scores) and scores["examples"] == 10
+    assert {"sentences", *metrics} == set(scores) and scores["sentences"] == 10
     rows = [line.split("\t") for line in (tmp_path / "valid.tsv").read_text().splitlines()]
     golds, predicted = ([float(row[i]) for row in rows] for i in (0, 1))
     assert golds == [float(label) for label in (tmp_path / "symbols" / "valid.label").read_text().split()]
 
-    assert cli.main(["glue", "predict", *model, "--task", name, "--output-dir", str(tmp_path / "server")]) == 0
+    assert cli.main(["glue", *model, "--task", name, "--output-dir", str(tmp_path / "server")]) == 0
     lines = (tmp_path / "server" / f"{glue.GLUE[name].folder}.tsv").read_text().splitlines()
     assert lines[0] == "index\tprediction" and [line.split("\t")[0] for line in lines[1:]] == list(map(str, range(10)))
     sent = [float(line.split("\t")[1]) for line in glue.predict(checkpoint, data, name, "valid", 7, True)[1:]]
@@ -106,7 +107,7 @@ def test_from_tables_to_scores_and_server_files(tmp_path, like, capsys, name, mo
         predicted = pytest.approx([min(max(5 * one, 0), 5) for one in predicted], abs=1e-5)
     assert sent == predicted
     with pytest.raises(OdeTransformerError, match="subset test has no labels"):
-        glue.validate(checkpoint, data, "test", 7, True)
+        classification.classify(checkpoint, data, "test", 7, True)
     wrong = "is of another task: its labels must be contradiction, neutral, entailment, are (0, 1|numbers)$"
     with pytest.raises(OdeTransformerError, match=wrong):
         glue.predict(checkpoint, data, "mnli", "test", 7, True)
@@ -127,7 +128,7 @@ def test_labels_are_the_words_that_glue_publishes():
 @given(st.lists(st.tuples(st.sampled_from("01"), st.sampled_from("01")), min_size=1, max_size=30))
 def test_scores_of_classes_are_those_of_scikit_learn(pairs):
     golds, taken = zip(*pairs, strict=True)
-    found = glue.scored(golds, taken, ["accuracy", "matthews", "f1"])
+    found = score_labels(golds, taken, ["accuracy", "matthews", "f1"])
     x, y = ([int(label) for label in labels] for labels in (golds, taken))
     assert found["matthews"]["value"] == pytest.approx(100 * matthews_corrcoef(x, y))
     assert found["f1"]["value"] == pytest.approx(100 * f1_score(x, y, zero_division=0))
@@ -141,7 +142,7 @@ def test_correlations_are_those_of_scipy_and_an_interval_covers_as_often_as_it_s
         x = random.normal(size=200)
         y = 0.6 * x + 0.8 * random.normal(size=200)
         x, y = x.round(1), y.round(1)  # some are equal
-        found = glue.scored([str(v) for v in x], [str(v) for v in y], ["pearson", "spearman"])
+        found = score_labels([str(v) for v in x], [str(v) for v in y], ["pearson", "spearman"])
         assert found["pearson"]["value"] == pytest.approx(100 * pearsonr(x, y)[0])
         assert found["spearman"]["value"] == pytest.approx(100 * spearmanr(x, y)[0])
         low, high = found["pearson"]["interval"]
@@ -158,7 +159,7 @@ def test_outputs_that_are_no_numbers_have_no_score():
         ("f1", "01", ["not a number", "1"]),
         ("pearson", "013", ["not a number"] * 3),
     ):
-        found = glue.scored(list(golds), taken, [of])[of]
+        found = score_labels(list(golds), taken, [of])[of]
         assert np.isnan([found["value"], *found["interval"]]).all()
 
 
@@ -205,7 +206,7 @@ def test_the_server_gets_a_file_of_every_test_set_that_is_there(tmp_path, monkey
     """MNLI's model predicts the diagnostic set, too."""
     (tmp_path / "data" / "input0").mkdir(parents=True)
     monkeypatch.setattr(glue, "predict", lambda checkpoint, data, name, subset, *_: [f"{name} {subset}"])
-    words = ["glue", "predict", "m.pt", "--task", "mnli", "--data", str(tmp_path / "data")]
+    words = ["glue", "m.pt", "--task", "mnli", "--data", str(tmp_path / "data")]
     (tmp_path / "data" / "input0" / "test1.idx").touch()
     assert cli.main([*words, "--output-dir", str(tmp_path / "two")]) == 0
     assert "data: has no test2, of which no file is written" in capsys.readouterr().out
@@ -220,10 +221,9 @@ def test_predictions_of_a_development_set_are_scored_and_taken_for_nothing_else(
     file, golds = tmp_path / "rte.tsv", tmp_path / "golds"
     file.write_text("1\t1\n0\t1\n")
     golds.write_text("1\n0\n")
-    assert cli.main(["glue", "score", "--predictions", str(file), "--metrics", "accuracy"]) == 0
-    assert capsys.readouterr().out.startswith("accuracy  50.00")
-    message = "line 1: must be a class, the predicted class .*; ode-transformer glue score reads labels"
-    refused(["score", "--predictions", str(file)], message, capsys)
+    assert cli.main(["score", "--predictions", str(file)]) == 0
+    assert "accuracy = 50.00 [0.00, 100.00]" in capsys.readouterr().out
+    refused(["score", "--predictions", str(golds)], "line 1: must be a label, the predicted label", capsys)
     words = ["compare", str(golds), str(file), "--metric", "accuracy"]
     refused([*words, "--ref", str(golds)], "rte.tsv: line 1 has a tab, must be a label alone", capsys)
 
@@ -234,7 +234,8 @@ def test_a_diverged_model_predicts_nothing(tmp_path, monkeypatch):
     scores = torch.tensor([[0.0, 1.0], [float("nan"), 0.0]])
     for module in (classification, glue):
         monkeypatch.setattr(module, "outputs", lambda *_: Outputs(scores, ["0", "1"], ["0", "1"]))
-    assert glue.validate(tmp_path / "m.pt", tmp_path, "valid", 1, True) == [("0", "1"), ("1", "not a number")]
+    found = classification.classify(tmp_path / "m.pt", tmp_path, "valid", 1, True)
+    assert found == [("0", "1", "0.731059"), ("1", "not a number", "nan")]
     with pytest.raises(OdeTransformerError, match=r"m.pt: its outputs on test are not all numbers"):
         glue.predict(tmp_path / "m.pt", tmp_path, "cola", "test", 1, True)
 

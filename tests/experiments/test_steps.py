@@ -47,8 +47,8 @@ def arguments(function, args, keywords):
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind == parameter.VAR_KEYWORD:
             found |= found.pop(name)
-    found.pop("after", None)  # prints what the command line has made
-    return plain({name: value for name, value in found.items() if value not in (None, False)})
+    # What prints what the command line has made; what predicts, which the command line takes by the data.
+    return plain({k: v for k, v in found.items() if k not in ("after", "predict") and v not in (None, False)})
 
 
 def flat(call):
@@ -99,14 +99,11 @@ def test_every_kind_of_step_is_looked_at_and_what_fairseq_has_joined_is_scored_a
     """Whatever characters it has: translations, summaries and corrections."""
     scored = [step.words for name, step in STEPS if step.name == "score" and recipes.load(name).generate]
     assert len(scored) > 9 and all("--remove-bpe none" in " ".join(words) for words in scored)
-    kinds = {" ".join(step.words[3 : 5 if step.words[3] in ("glue", "squad") else 4]) for _, step in STEPS if step.call}
-    assert kinds == {
-        *("run", "warm-start", "average", "record", "score", "classify", "choose"),
-        *("glue validate", "glue score", "squad predict", "squad score"),
-    }
+    kinds = {" ".join(step.words[3 : 5 if step.words[3] == "squad" else 4]) for _, step in STEPS if step.call}
+    assert kinds == {"run", "warm-start", "average", "record", "score", "predict", "squad predict", "squad score"}
 
 
 def test_a_recipe_and_its_user_may_both_ask_for_the_cpu():
     """``validate.flags: {cpu: true}`` of a recipe, and ``--cpu`` of ``run``."""
-    step = step_of_ours("validate", "test", ["classify"], dict, {"cpu": True, "subset": "test"}, where=["--cpu"])
+    step = step_of_ours("validate", "test", ["predict"], dict, {"cpu": True, "subset": "test"}, where=["--cpu"])
     assert step.call() == {"cpu": True, "subset": "test"}

@@ -450,7 +450,7 @@ def test_examples_are_classified_in_their_order_and_cut_at_the_longest(trained, 
 def test_classification_from_a_checkpoint_to_a_picture(trained, tmp_path, capsys):
     path, data, _ = trained
     predictions, scores = tmp_path / "test.tsv", tmp_path / "test.json"
-    words = ["classify", str(path), "--data", str(data), "--output", str(predictions), "--cpu"]
+    words = ["predict", str(path), "--data", str(data), "--output", str(predictions), "--cpu"]
     assert cli.main(words) == 0
     assert cli.main(["score", "--predictions", str(predictions), "--output", str(scores)]) == 0
     assert "precision" in capsys.readouterr().out
@@ -567,7 +567,7 @@ def test_a_diverged_classifier_has_no_accuracy(trained, tmp_path):
     state["model"]["classification_heads.sentence_classification_head.out_proj.bias"][1] = math.nan
     checkpoints.save(state, tmp_path / "x.pt")
     predictions, scores = tmp_path / "test.tsv", tmp_path / "test.json"
-    words = ["classify", str(tmp_path / "x.pt"), "--data", str(data), "--output", str(predictions), "--cpu"]
+    words = ["predict", str(tmp_path / "x.pt"), "--data", str(data), "--output", str(predictions), "--cpu"]
     assert cli.main(words) == 0
     assert predictions.read_text() == "neg\tnot a number\tnan\npos\tnot a number\tnan\n" * 3
     assert cli.main(["score", "--predictions", str(predictions), "--output", str(scores)]) == 0

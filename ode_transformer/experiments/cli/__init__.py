@@ -59,6 +59,7 @@ GROUPS = {
         ),
         "grid": _of_runs("grid", "train a GLUE recipe at every point of a grid of hyperparameters", True),
         "generate": _of_runs("generate", "translate a recipe's test sets with another checkpoint or other flags", True),
+        "predict": _of_tasks("predict", "predict the label of each example of a test set: a class, number or option"),
         "score": Command(".metrics.command", "score translations, summaries, corrections or predictions"),
         "record": _of_runs("record", "write the record of a finished run"),
         "table": Command(".results.tables", "print tables of measured results beside the papers' numbers"),
@@ -95,10 +96,8 @@ GROUPS = {
             "check",
             "check that checkpoints are intact, of a known architecture, and match the dictionaries of a data folder",
         ),
-        "classify": _of_tasks("classify", "predict the class of each example of a test set"),
         "baseline": _of_tasks("baseline", "classify a test set by its first symbols, or by a linear model of them"),
-        "choose": _of_tasks("choose", "answer the multiple-choice questions of a test set, such as RACE's"),
-        "glue": _of_tasks("glue", "predict the labels of GLUE's tasks, and score predictions"),
+        "glue": _of_tasks("glue", "write the files for GLUE's evaluation server"),
         "squad": _of_tasks("squad", "answer SQuAD's questions with a trained model, and score answers"),
     },
 }
@@ -108,6 +107,10 @@ COMMANDS = {name: command for its in GROUPS.values() for name, command in its.it
 MOVED = {
     "glue grid": "grid",
     "glue prepare": "dataset glue",
+    "glue predict": "glue",
+    "glue validate": "predict --subset valid",
+    "glue score": "score",
+    **dict.fromkeys(("classify", "choose"), "predict"),
     **{name: f"dataset {name}" for name in ("corpus", "listops", "documents")},
 }
 """Commands that have other names now; the old ones work for one more version."""

@@ -48,22 +48,17 @@ def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
 
 
 def read(path: str) -> tuple[list[str], list[str]]:
-    """The classes and predicted classes that ``ode-transformer classify`` wrote; errors as :func:`columns`."""
-    form = "a class, the predicted class and a probability, separated by tabs"
-    golds, taken, _ = columns(path, 3, f"{form}; ode-transformer glue score reads labels and predictions alone")
-    return golds, taken
-
-
-def columns(path: str, count: int, form: str) -> list[list[str]]:
-    """So many columns of a file of predictions, between tabs; ``form`` is what they are, for the message.
+    """The labels and predicted labels that ``ode-transformer predict`` wrote.
 
     Raises:
-        OdeTransformerError: a line has another number of columns; there is no such file, or it is empty or not UTF-8.
+        OdeTransformerError: a line holds something else; there is no such file, or it is empty or not UTF-8.
     """
     rows = [line.split("\t") for line in read_all(path)]
-    if odd := [number for number, row in enumerate(rows, 1) if len(row) != count]:
-        raise OdeTransformerError(f"{path}: line {odd[0]}: must be {form}")
-    return [list(column) for column in zip(*rows, strict=True)]
+    if odd := [number for number, row in enumerate(rows, 1) if len(row) not in (2, 3)]:
+        raise OdeTransformerError(
+            f"{path}: line {odd[0]}: must be a label, the predicted label and perhaps a probability, separated by tabs"
+        )
+    return [row[0] for row in rows], [row[1] for row in rows]
 
 
 def statistics(outputs: Sequence[str], examples: Examples) -> list[tuple[float, int]]:

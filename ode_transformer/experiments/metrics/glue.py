@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 SIGNATURE = "percent"
-BOOTSTRAP = (
-    f"2.5th and 97.5th percentiles over {resampling.SAMPLES} bootstrap samples of the examples, seed {resampling.SEED}"
-)
 
 
 def cells(outputs: Sequence[str], examples: Examples) -> "np.ndarray":
@@ -81,12 +78,6 @@ def _correlation(sums: "np.ndarray") -> float:
 def _percent(part: float, whole: float) -> float:
     """A quotient in percent; 0 where both are 0, such as a correlation with a constant."""
     return float(100 * part / whole) if whole else 0.0
-
-
-def read(path: str) -> tuple[list[str], list[str]]:
-    """The labels and predicted labels of ``ode-transformer glue validate``; errors as :func:`.accuracy.columns`."""
-    golds, taken = accuracy.columns(path, 2, "a label and the predicted label, separated by a tab")
-    return golds, taken
 
 
 def _metric(name: str, label: str, statistics: Any, score: resampling.Score) -> Metric:

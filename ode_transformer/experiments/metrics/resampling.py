@@ -16,6 +16,7 @@ Score = Callable[["np.ndarray"], float]
 
 TESTS = {"randomisation": "approximate randomization", "bootstrap": "paired bootstrap"}
 SAMPLES, SEED = 1000, 12345
+INTERVAL = f"2.5th and 97.5th percentiles over {SAMPLES} bootstrap samples of the examples, seed {SEED}"
 _BLOCK = 50  # samples that are drawn at a time, to bound the memory
 
 

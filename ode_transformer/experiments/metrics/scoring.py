@@ -1,6 +1,6 @@
 """Scores of files, side by side and labeled, so that they cannot be confused: what ``ode-transformer score`` takes.
 
-There are translations, summaries, corrections, predicted classes and logs of validation, a function each. Imports
+There are translations, summaries, corrections, predicted labels and logs of validation, a function each. Imports
 neither torch nor fairseq.
 """
 
@@ -19,7 +19,7 @@ from ..text.fairseq_output import read_generate_output
 from ..text.joining import words
 from ..text.lines import lines_of, read_all
 from ..text.tokenisation import languages
-from . import METRICS, Examples, Metric, accuracy, errant, gleu, m2, perplexity, rouge
+from . import METRICS, Examples, Metric, accuracy, errant, gleu, m2, perplexity, resampling, rouge
 from .bleu import multi_bleu, split_compounds
 
 OF_TRANSLATIONS = ("sacrebleu", "chrf")  # that need not be asked for
@@ -306,14 +306,28 @@ def corrections(
     return result | asked_for(metric, texts, Examples(others, sources, edits=edits or ""))
 
 
-def predictions(predictions: str) -> dict[str, Any]:
-    """Score a file of predicted classes by accuracy.
+def predictions(predictions: str, metric: Sequence[str] = ()) -> dict[str, Any]:
+    """Score a file of predicted labels, by default by accuracy.
 
     Args:
-        predictions: predicted classes, as ``ode-transformer classify`` writes them.
+        predictions: labels and predicted labels, as ``ode-transformer predict`` writes them.
+        metric: as in :func:`translations`, such as matthews; in place of accuracy.
+
+    Raises:
+        OdeTransformerError: the file cannot be used; there is no such metric, or the labels do not fit it.
     """
-    found = accuracy.take(*accuracy.read(predictions))
-    return {"accuracy": found, "sentences": found["examples"]}
+    return score_labels(*accuracy.read(predictions), metric or ["accuracy"])
+
+
+def score_labels(golds: Sequence[str], taken: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:
+    """Return the entries of metrics of predicted labels, each with its 95 percent ``interval`` and what that is,
+    ``bootstrap``; and the number of ``sentences``."""
+    examples = Examples(labels=golds)
+    found = asked_for(metrics, taken, examples)
+    for its in (METRICS[name] for name in metrics if METRICS[name].statistics):
+        drawn = resampling.bootstrap(its.of_each(taken, examples), its.score)
+        found[its.entry or its.name] |= {"interval": resampling.interval(drawn), "bootstrap": resampling.INTERVAL}
+    return {**found, "sentences": len(golds)}
 
 
 def validation_log(validation_log: str, subset: str | None = None) -> dict[str, Any]:
@@ -346,6 +360,8 @@ def report(result: dict[str, Any]) -> str:
             line = scores[entry].get("line")
             if not isinstance(line, str):
                 line = ", ".join(f"{metric.label} = {metric.value(scores):.2f}" for metric in metrics)
+                if interval := scores[entry].get("interval"):
+                    line += " [{:.2f}, {:.2f}]".format(*interval)
             rows.append((prefix + TITLES.get(entry, metrics[-1].label), line))
             rows += [("  signature", text) for text in [metrics[-1].recorded_signature(scores)] if text]
     if "reference" in result:

@@ -242,7 +242,7 @@ def compare_files(
             if number := next((number for number, line in enumerate(lines, 1) if "\t" in line), None):
                 raise OdeTransformerError(
                     f"{path}: line {number} has a tab, must be a label alone for --metric {its.name}; cut -f 1 and "
-                    "-f 2 take labels and predictions of a file of ode-transformer glue validate"
+                    "-f 2 take labels and predictions of a file of ode-transformer predict"
                 )
     about = {"baseline": files[0], "seed": None, "precisions": {}}
     return about | tested({", ".join(ref): outputs}, its, test, samples)

@@ -9,17 +9,16 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import OdeTransformerError
 from ...files import make_folder, read_text, regular, write_lines
 from ..metrics import accuracy
-from ..metrics.scoring import score_file
 from ..text import subwords
 from ..text.lines import lines_of
-from .task import by_predictions, write_predictions
+from .task import by_predictions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -292,7 +291,5 @@ TASK = by_predictions(
     "classification",
     flags=lambda recipe: ["--task", "sentence_prediction_by_length"],
     metrics=lambda recipe: ["accuracy"],
-    predict=(["classify"], partial(write_predictions, classify)),
-    score=(["score"], score_file),
-    read=accuracy.read,
+    predict=classify,
 )

@@ -2,14 +2,13 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...files import write_json
 from ..arguments import at_least, call, new_folder, output_file, take_arguments
-from ..metrics import METRICS
 from ..text import corpus, documents
 from . import baselines, classification, generated, glue, listops, multiple_choice, question_answering, summarisation
 from .correction import corpora
@@ -38,40 +37,27 @@ def _serve(
     call(parser, function, show)
 
 
-def _predict(
-    parser: argparse.ArgumentParser, predict: Callable, columns: str, examples: str = "examples", subset: str = "test"
-) -> None:
-    """Make a parser that of the command which writes ``columns`` of each example of a subset."""
-    function = partial(write_predictions, predict, examples=examples)
-    output = {"help": f"file to write, with tab-separated columns: {columns}"}
-    _serve(parser, function, "checkpoint", subset={"default": subset}, output=output, examples=None)
+def predicted(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> Sequence[Sequence[str]]:
+    """Return the predictions of a model of classes or numbers, or of options where the data have more than two texts of
+    each example."""
+    predict = multiple_choice.choose if (data / "input2").is_dir() else classification.classify
+    return predict(checkpoint, data, subset, batch_size, cpu)
 
 
-def add_classify_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``ode-transformer classify``."""
-    _predict(parser, classification.classify, "class, prediction, probability")
-
-
-def add_choose_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``ode-transformer choose``."""
-    _predict(parser, multiple_choice.choose, "right option, chosen option", "questions")
+def add_predict_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``ode-transformer predict``."""
+    _serve(parser, partial(write_predictions, predicted), "checkpoint", subset={"default": "test"})
 
 
 def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer glue``."""
-    actions, task = parser.add_subparsers(dest="action", required=True), {"task": {"choices": glue.GLUE}}
 
-    def show_files(args: argparse.Namespace, written: Mapping[str, Path | None]) -> None:
+    def show(args: argparse.Namespace, written: Mapping[str, Path | None]) -> None:
         for subset, path in written.items():
             print(path or f"{args.data}: has no {subset}, of which no file is written")
 
-    sub = actions.add_parser("validate", help="predict the labels of a development set")
-    _predict(sub, glue.validate, "label, prediction", subset="valid")
-    sub = actions.add_parser("score", help="score predictions on a development set")
-    of_labels = [name for name, its in METRICS.items() if any("labels" in need for need in its.needs)]
-    _serve(sub, glue.write_scores, metrics={"nargs": "+", "choices": of_labels})
-    sub = actions.add_parser("predict", help="write the files for GLUE's evaluation server")
-    _serve(sub, glue.submit, "checkpoint", show=show_files, **task, batch_size={"default": 32}, **FILLED)
+    task = {"task": {"choices": glue.GLUE}}
+    _serve(parser, glue.submit, "checkpoint", show=show, **task, batch_size={"default": 32}, **FILLED)
 
 
 def add_squad_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,20 +4,18 @@ A task of GLUE is a row of ``GLUE``, which says where its text is. The metrics a
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import OdeTransformerError
-from ...files import write_json, write_lines
-from ..metrics import METRICS, Examples, glue, resampling
+from ...files import write_lines
 from ..text import subwords
 from ..text.lines import TextError, read_lines
 from ..text.manifest import held_settings
 from .classification import classify, outputs
-from .task import Recipe, by_predictions, write_predictions
+from .task import Recipe, by_predictions
 
 
 class Split(NamedTuple):
@@ -184,18 +182,6 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
     return ["index\tprediction", *(f"{i}\t{one}" for i, one in enumerate(taken))]
 
 
-def validate(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> list[tuple[str, ...]]:
-    """Return the label of each example of a development set and the predicted one.
-
-    The numbers of a regression are those of training, a fifth of STS-B's, and not clamped. Where an output is not a
-    number, the predicted label is ``accuracy.UNDEFINED``.
-
-    Raises:
-        CheckpointError, OdeTransformerError: as :func:`.classification.classify`.
-    """
-    return [row[:2] for row in classify(checkpoint, data, subset, batch_size, cpu)]
-
-
 def submit(
     checkpoint: Path, data: Path, task: str, batch_size: int, cpu: bool, output_dir: Path
 ) -> dict[str, Path | None]:
@@ -240,48 +226,4 @@ def _metrics(recipe: Recipe) -> list[str]:
     return reported[0] if reported else ["accuracy"]
 
 
-def scored(golds: Sequence[str], taken: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:
-    """Score predicted labels.
-
-    Returns:
-        ``examples``, and of each metric its ``value``, ``signature``, ``interval``, two numbers, and what they are,
-        ``bootstrap``.
-
-    Raises:
-        OdeTransformerError: the labels do not fit the metric.
-    """
-    scores: dict[str, Any] = {"examples": len(golds)}
-    for name in metrics:
-        metric = METRICS[name]
-        each = metric.of_each(taken, Examples(labels=golds))
-        interval = resampling.interval(resampling.bootstrap(each, metric.score))
-        found = {"value": float(metric.score(each.sum(0))), "signature": glue.SIGNATURE}
-        scores[name] = found | {"interval": interval, "bootstrap": glue.BOOTSTRAP}
-    return scores
-
-
-def write_scores(predictions: str | Path, metrics: Sequence[str], output: str | Path | None = None) -> None:
-    """Score the predictions of a development set, print the scores, and write them to a JSON file if one is named.
-
-    Args:
-        predictions: labels and predictions, as ``ode-transformer glue validate`` writes them.
-        metrics: the metrics to compute.
-        output: the JSON file to write.
-    """
-    scores = scored(*glue.read(predictions), metrics)
-    if output:
-        write_json(output, scores)
-    for metric in metrics:
-        low, high = scores[metric]["interval"]
-        print(f"{metric:<10}{scores[metric]['value']:.2f}  [{low:.2f}, {high:.2f}]")
-
-
-TASK = by_predictions(
-    "glue",
-    flags=_flags,
-    metrics=_metrics,
-    predict=(["glue", "validate"], partial(write_predictions, validate)),
-    score=(["glue", "score"], write_scores),
-    read=glue.read,
-    options=lambda recipe: {"metrics": _metrics(recipe)},
-)
+TASK = by_predictions("glue", flags=_flags, metrics=_metrics, predict=classify)

@@ -7,7 +7,6 @@ becomes a text of its own, as in fairseq's preparation of RoBERTa's data: it tak
 ``<br>`` among it.
 """
 
-from functools import partial
 from itertools import count, takewhile
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,11 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import OdeTransformerError
 from ...files import read_json, write_lines
 from ...schema import lacks, one_of
-from ..metrics import glue
 from ..text import subwords
 from ..text.lines import lines_of
-from .glue import write_scores
-from .task import by_predictions, write_predictions
+from .task import by_predictions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -157,8 +154,5 @@ TASK = by_predictions(
     "multiple_choice",
     flags=lambda recipe: ["--task", NAME],
     metrics=lambda recipe: ["accuracy"],
-    predict=(["choose"], partial(write_predictions, choose, examples="questions")),
-    score=(["glue", "score"], write_scores),
-    read=glue.read,
-    options=lambda recipe: {"metrics": ["accuracy"]},
+    predict=choose,
 )

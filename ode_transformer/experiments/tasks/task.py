@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from ...files import write_lines
 from ...paths import USER_DIR
-from ..metrics import METRICS, Examples, scoring
+from ..metrics import METRICS, Examples, accuracy, scoring
 from ..recipes import Recipe
 from ..text.lines import read_all
 
@@ -147,50 +147,45 @@ def step_of_ours(
     return Step(name, command, part=subset, call=call, **files)
 
 
+Predict = Callable[[Path, Path, str, int, bool], Sequence[Sequence[str]]]
+"""(checkpoint, folder of binarized data, subset, examples per batch, whether not to use a GPU) -> of each example its
+label, the predicted label, and perhaps the probability of the latter."""
+
+
 def write_predictions(
-    predict: Callable[..., Sequence[Sequence[str]]],
+    predict: Predict,
     checkpoint: str | Path,
     data: str | Path,
     subset: str,
     output: str | Path,
     batch_size: int = 32,
     cpu: bool = False,
-    examples: str = "examples",
 ) -> None:
     """Write what a model predicts of each example of a subset, a line each, and print how many there are.
 
     Args:
-        predict: the other arguments but the last -> columns of each example.
+        predict: what predicts.
         checkpoint: the checkpoint of the trained model.
         data: the folder of binarized data.
         subset: the subset of the data.
-        output: the file to write.
+        output: the file to write: label, predicted label and perhaps its probability, separated by tabs.
         batch_size: examples per batch.
         cpu: do not use a GPU.
-        examples: what they are called.
     """
     found = predict(Path(checkpoint), Path(data), subset, batch_size, cpu)
     write_lines(output, map("\t".join, found))
-    print(f"{len(found)} {examples} -> {output}")
+    print(f"{len(found)} examples -> {output}")
 
 
 def by_predictions(
-    name: str,
-    flags: Callable[[Recipe], list[str]],
-    metrics: Callable[[Recipe], list[str]],
-    predict: tuple[Sequence[str], Callable[..., None]],
-    score: tuple[Sequence[str], Callable[..., None]],
-    read: Callable[[str], Any],
-    options: Callable[[Recipe], Mapping[str, Any]] = lambda recipe: {},
+    name: str, flags: Callable[[Recipe], list[str]], metrics: Callable[[Recipe], list[str]], predict: Predict
 ) -> Task:
-    """Return a task whose labels are predicted for each subset, a line for each example, and then scored.
+    """Return a task whose labels are predicted for each subset, and then scored: ``ode-transformer predict`` and
+    ``score``.
 
     Args:
         name, flags, metrics: those of the task.
-        predict: the words of a command, and what it calls: :func:`write_predictions` of a function.
-        score: the words of another, and what it calls with ``predictions``, ``output`` and the options.
-        read: checks a file of predictions: a label, the predicted label and perhaps more, with tabs between them.
-        options: recipe -> further options of the latter command, each a list.
+        predict: what predicts.
     """
 
     def predictions(run_dir: str, subset: str) -> str:
@@ -199,15 +194,16 @@ def by_predictions(
     def evaluates(recipe: Recipe, run_dir: str, subset: str, where: Sequence[str]) -> Step:
         model, output = f"{run_dir}/average.pt", predictions(run_dir, subset)
         about = {"": model, "data": recipe.data.directory, "subset": subset, "output": output, **recipe.validate.flags}
-        return step_of_ours("validate", subset, *predict, about, inputs=[model], outputs=[output], where=where)
+        function, files = partial(write_predictions, predict), {"inputs": [model], "outputs": [output], "where": where}
+        return step_of_ours("validate", subset, ["predict"], function, about, **files)
 
     def scores(recipe: Recipe, run_dir: str, subset: str) -> Step:
         its, output = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json"
-        about = {"predictions": its, **options(recipe), "output": output}
-        return step_of_ours("score", subset, *score, about, inputs=[its], outputs=[output])
+        about = {"predictions": its, "metric": tuple(metrics(recipe)), "output": output}
+        return step_of_ours("score", subset, ["score"], scoring.score_file, about, inputs=[its], outputs=[output])
 
     def outputs(recipe: Recipe, folder: Path, subset: str) -> list[str]:
-        read(predictions(str(folder), subset))
+        accuracy.read(predictions(str(folder), subset))
         return read_all(predictions(str(folder), subset))
 
     def examples(
