@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch._utils import _unflatten_dense_tensors
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+from torch.nn.utils.stateless import _reparametrize_module
 
 from ..errors import OdeTransformerError
 
@@ -91,15 +92,17 @@ class RecordedPass:
     ):
         self.inputs = [x.clone() for x in inputs]
         # Casts of parameters that autocast keeps from one operation to the next would be those of the recording.
-        cast = nullcontext()
+        cast, uncast = nullcontext(), torch.autocast("cuda", enabled=False)  # a backward pass is never under autocast
         if torch.is_autocast_enabled("cuda"):
             cast = torch.autocast("cuda", torch.get_autocast_dtype("cuda"), cache_enabled=False)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream), cast:
+        with torch.cuda.stream(stream):
             for _ in range(_WARM_UPS):
-                output = run(*self.inputs)
-                torch.autograd.grad(output, parameters, torch.zeros_like(output), allow_unused=True)
+                with cast:
+                    output = run(*self.inputs)
+                with uncast:
+                    torch.autograd.grad(output, parameters, torch.zeros_like(output), allow_unused=True)
         torch.cuda.current_stream().wait_stream(stream)
         self.output = place(output.detach())
         del output
@@ -109,7 +112,7 @@ class RecordedPass:
         with torch.cuda.graph(self.forward, pool, **mode), cast:
             output = run(*self.inputs)
             self.output.copy_(output.detach())
-        with torch.cuda.graph(self.backward, self.forward.pool(), **mode):
+        with torch.cuda.graph(self.backward, self.forward.pool(), **mode), uncast:
             found = torch.autograd.grad(output, parameters, self.output, allow_unused=True)
             self.used = [gradient is not None for gradient in found]
             into = [gradient for gradient, used in zip(gradients, self.used, strict=True) if used]
@@ -199,10 +202,15 @@ class TrainingGraphs:
             for (name, t), length in zip(tokens.items(), columns, strict=True)
         ]
         if key not in self.recorded:
-            names = list(tokens)
-            self.recorded[key] = self._record(
-                lambda *inputs: run(**dict(zip(names, inputs, strict=True)), **more)[0], inputs
-            )
+            # Parameters by themselves, in the same memory. DistributedDataParallel keeps the nodes that accumulate the
+            # model's gradients; those run on the stream on which they were made, which a recording must not touch.
+            own = {name: nn.Parameter(p.detach()) for name, p in model.named_parameters() if p.requires_grad}
+
+            def run_by_itself(*inputs: Tensor) -> Tensor:
+                with _reparametrize_module(model, own, tie_weights=True, stack_weights=True):
+                    return run(**dict(zip(tokens, inputs, strict=True)), **more)[0]
+
+            self.recorded[key] = self._record(run_by_itself, inputs, list(own.values()))
             self._report()
         recorded = self.recorded[key]
         torch._foreach_copy_(recorded.inputs, inputs)
@@ -230,10 +238,12 @@ class TrainingGraphs:
         )
         self.gradients = _unflatten_dense_tensors(self.flat, parameters)
 
-    def _record(self, run: Callable[..., Tensor], inputs: Sequence[Tensor]) -> RecordedPass:
+    def _record(
+        self, run: Callable[..., Tensor], inputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]
+    ) -> RecordedPass:
         # A pool lives as long as one of its graphs.
         pool = next((one.forward.pool() for one in self.recorded.values()), None)
-        return RecordedPass(run, inputs, self.parameters, self.gradients, self._place, pool)
+        return RecordedPass(run, inputs, parameters, self.gradients, self._place, pool)
 
     def _place(self, output: Tensor) -> Tensor:
         """Memory for an output and its gradient, in the output's shape, which all recorded passes share."""

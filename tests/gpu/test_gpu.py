@@ -164,9 +164,10 @@ def test_deep_models_train_in_half_precision(data, tmp_path, form, layers):
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
+@pytest.mark.parametrize("more", [[], ["--fp16", "--cuda-graphs"]], ids=" ".join)
 @pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
-def test_two_gpus(data, tmp_path, backend):
-    curve = train(data, tmp_path, "--distributed-world-size", "2", "--ddp-backend", backend)
+def test_two_gpus(data, tmp_path, backend, more):
+    curve = train(data, tmp_path, "--distributed-world-size", "2", "--ddp-backend", backend, *more)
     assert float(curve[-1]["loss"]) < float(curve[0]["loss"])
 
 

@@ -22,7 +22,7 @@ def step(m, src, lengths, prev, amp):
     m.zero_grad()
     with torch.autocast("cuda", torch.float16, enabled=amp):
         x, _ = m(src_tokens=src, src_lengths=lengths, prev_output_tokens=prev, features_only=True)
-        (x[prev != 1].float() ** 2).mean().backward()
+    (x[prev != 1].float() ** 2).mean().backward()
     return x.detach().float().clone(), {name: p.grad.float() for name, p in m.named_parameters() if p.grad is not None}
 
 

@@ -5,6 +5,7 @@ can show is in ``tests/gpu``.
 """
 
 import copy
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -50,7 +51,7 @@ def on_a_cpu(monkeypatch):
     monkeypatch.setattr(
         graphs.TrainingGraphs,
         "_record",
-        lambda self, run, inputs: Again(run, inputs, self.parameters, self.gradients, self._place),
+        lambda self, run, inputs, parameters: Again(run, inputs, parameters, self.gradients, self._place),
     )
 
 
@@ -200,6 +201,49 @@ def test_parameters_that_move_are_recorded_anew():
         step(m, *inputs)
         found.append(next(iter(m.graphs.recorded.values())))
     assert len(set(map(id, found))) == 4
+
+
+def test_a_recorded_pass_has_parameters_of_its_own_in_the_same_memory():
+    """DistributedDataParallel keeps the nodes of the model's own on a stream that a recording must not touch."""
+    m, inputs = model(), batch(sizes=(4, 6, 5))
+    own = {p.data_ptr(): p for p in m.parameters()}
+    for _ in range(2):
+        step(m, *inputs)
+    assert all(own[p.data_ptr()] is p for p in m.parameters())
+    (recorded,) = m.graphs.recorded.values()
+    nodes, found = {recorded.found.grad_fn}, {}
+    while nodes:
+        node = nodes.pop()
+        nodes |= {function for function, _ in node.next_functions if function is not None}
+        if hasattr(node, "variable"):
+            found[node.variable.data_ptr()] = node.variable
+    assert found and found.keys() <= own.keys()
+    assert not any(found[place] is own[place] for place in found)
+
+
+def test_a_backward_pass_is_recorded_outside_of_autocast(monkeypatch):
+    """As it runs in training: what is in single precision stays in it."""
+    for name in ("Stream", "stream", "current_stream", "CUDAGraph", "graph"):
+        monkeypatch.setattr(torch.cuda, name, MagicMock())
+    asked = []
+
+    class Asks(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            asked.append(torch.is_autocast_enabled("cuda"))
+            return gradient
+
+    p = torch.nn.Parameter(torch.ones(2))
+    torch.set_autocast_enabled("cuda", True)
+    try:
+        graphs.RecordedPass(lambda x: Asks.apply(p * x), [torch.ones(2)], [p], [p.clone()], torch.empty_like, None)
+    finally:
+        torch.set_autocast_enabled("cuda", False)
+    assert asked and not any(asked)
 
 
 def test_a_copy_of_a_model_has_no_recordings_and_a_checkpoint_no_trace():
