@@ -341,16 +341,16 @@ def test_options_that_pairs_do_not_have_are_named(caplog):
 
 
 def test_the_classifier_of_transevolves_work_takes_position_encoders():
-    sizes = {k: v for k, v in SMALL.items() if "encoder" in k} | {"max-positions": 20}
-    m = build_model(configure("transformer_small", {**sizes, "position-encoder": "floater"}), task())
+    values = {k: v for k, v in SMALL.items() if "encoder" in k} | {"max-positions": 20, "position-encoder": "floater"}
+    m = build_model(configure("transformer_small", {**values, "no-token-positional-embeddings": True}), task())
     m.register_classification_head("h", 3)
     perturbed(m).eval()
     x = tokens()[:, 1:]
     together = m(x, classification_head_name="h")[0]
     alone = m(x[1:2, :8], classification_head_name="h")[0]
     torch.testing.assert_close(together[1:2], alone, atol=1e-5, rtol=0)
-    moved = m(x.flip(1).roll(-1, 1)[:1, 1:], classification_head_name="h")[0]  # other places, another class
-    assert not torch.allclose(moved, together[:1])
+    moved = m(x[:1].roll(1, 1), classification_head_name="h")[0]  # the same tokens in other places
+    assert not torch.allclose(moved, together[:1], atol=1e-4)
 
 
 @pytest.mark.parametrize("arch", ["macaron_tiny", "ode_transformer_lm_ptb_1l", "transformer_small"])
