@@ -17,6 +17,7 @@ from random import Random
 
 import pytest
 import safetensors.torch
+import sentencepiece
 import torch
 import yaml
 from fairseq import options
@@ -756,6 +757,13 @@ def test_units_of_any_words_are_no_symbols_and_make_the_same_words_again(tmp_pat
     assert not set(binarised.SPECIAL) & set(" ".join(units).split())
     assert list(map(SEGMENTATIONS[segmentation].join, units)) == text
     assert subwords.segmented(["bar </s>"], "none", None) == ["bar <unk>"]
+
+
+def test_a_symbol_in_a_sentencepiece_model_of_someone_else_is_taken_apart(tmp_path):
+    theirs = {"vocab_size": 12, "model_type": "bpe", "user_defined_symbols": ["<pad>"], "model_prefix": tmp_path / "m"}
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["ab <pad> ba"] * 9), minloglevel=2, **theirs)
+    (units,) = subwords.segmented(["ab <pad>"], "sentencepiece", tmp_path / "m.model")
+    assert "<pad>" not in units.split() and SEGMENTATIONS["sentencepiece"].join(units) == "ab <pad>"
 
 
 def test_words_that_are_symbols_are_words_for_every_kind_of_model(tmp_path, capsys):
