@@ -438,7 +438,7 @@ CLAIMS = {
         "An additional layer costs about the same at any depth.": lambda:
             all(max(per_layer(f"{name}_tiny")) < 1.5 * min(per_layer(f"{name}_tiny"))
                 for name in ("macaron", "ode_residual", "rk2", "rk4")),
-        "and hardly any more memory": lambda:
+        "but hardly any more memory": lambda:
             memory_for_symbols("in chunks") < 0.1 * memory_for_symbols("stock criterion"),
         "it is slower than the fused one": lambda:
             all(row["speed_of_evolving_over"]["fused"] < 1 for row in g._results("bench/lengths-cpu")["rows"]),
