@@ -1,23 +1,33 @@
-"""Warm start: equal to its source where that can be, refused where it cannot, nothing written then."""
+"""Warm start: equal to its source where that can be, refused where it cannot, nothing written then.
 
+From a Transformer, and from RoBERTa: checkpoints of every age; strangers' are refused.
+"""
+
+import argparse
 import io
+import json
 from functools import cache
+from math import prod
 
 import pytest
+import safetensors.torch
 import torch
 from fairseq import checkpoint_utils
 from fairseq.models import build_model
+from fairseq.models.roberta import RobertaModel
 from omegaconf import OmegaConf
 
-from ode_transformer.checkpoints import CheckpointError
+from ode_transformer.checkpoints import CheckpointError, hugging_face, standalone
 from ode_transformer.checkpoints.warm_start import warm_start
 from ode_transformer.experiments import cli
 from tests.helpers import SMALL, as_trained, batch, configure, parse, perturbed, task
 from tests.helpers import flags as words
+from tests.models import test_masked_lm as masked
 from tests.models.released import as_written, load, sizes
 
 PRE_NORM = {"encoder-normalize-before": True, "decoder-normalize-before": True}
 SIZES = {k: v for k, v in SMALL.items() if "dropout" not in k}
+ROBERTA = {"encoder-embed-dim": 16, "encoder-ffn-embed-dim": 24, "encoder-attention-heads": 2, "encoder-layers": 2}
 NO_HISTORY = ["--encoder-history", "none", "--decoder-history", "none"]
 
 
@@ -38,17 +48,34 @@ def stock(path, symbols=50, shared=True, **more):
     return m
 
 
-def open_(path, symbols=50):
+def roberta(path, arch="roberta_base", heads=(), **more):
+    """A checkpoint of fairseq's own RoBERTa, as its trainer writes it, and its model."""
+    cfg = configure(arch, {**ROBERTA, "max-positions": 20, **more})
+    m = build_model(cfg, masked.task())
+    for name in heads:
+        m.register_classification_head(name, 3)
+    perturbed(m)
+    its_task = {"_name": "masked_lm", "data": "data", "tokens_per_sample": 20}
+    torch.save(as_trained({"model": cfg, "task": its_task}, m), path)
+    return m.eval()
+
+
+WRITTEN = {stock: SIZES, roberta: ROBERTA}
+"""The sizes of what functions write."""
+
+
+def open_(path, its_task=None):
     """A checkpoint's model, as fairseq's commands load it."""
-    (m,), cfg = checkpoint_utils.load_model_ensemble([str(path)], task=task(symbols))
+    (m,), cfg = checkpoint_utils.load_model_ensemble([str(path)], task=its_task or task())
     return m.eval(), cfg
 
 
 def difference(path, m):
     """The largest difference of a logit of a checkpoint's model and of another."""
-    src, lengths, prev = batch()
-    ours, _ = open_(path)
-    return (ours(src, lengths, prev)[0] - m(src, lengths, prev)[0])[prev != 1].abs().max()
+    is_roberta = isinstance(m, RobertaModel)
+    inputs = (masked.tokens(),) if is_roberta else batch()
+    ours, _ = open_(path, masked.task() if is_roberta else None)
+    return (ours(*inputs)[0] - m(*inputs)[0])[inputs[-1] != 1].abs().max()
 
 
 @pytest.mark.parametrize("norm", [{}, PRE_NORM], ids=["post-norm", "pre-norm"])
@@ -209,23 +236,27 @@ def test_it_begins_before_the_first_update(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arch", "change", "words_"),
+    ("write", "arch", "change", "words_"),
     [
-        (
-            "floater_tiny",
-            {"encoder-layers": 3, "decoder-embed-dim": 8, "decoder-ffn-embed-dim": 9},
-            "sizes of .*stock.pt: encoder_layers is 3, there 2, decoder_embed_dim is 8, there 16, decoder_ffn_embed_"
-            "dim is 9, there 24; .*add -- --encoder-layers 2 --decoder-embed-dim 16 --decoder-ffn-embed-dim 24$",
-        ),
-        ("floater_huge", {}, "--arch floater_huge: must be one of .*floater_base"),
-        ("floater_tiny", {"flow-step": 0}, "--flow-step 0"),
-        ("floater_tiny", {"no-such-flag": 1}, "--no-such-flag"),
+        (stock, "floater_tiny", {"encoder-layers": 3, "decoder-embed-dim": 8, "decoder-ffn-embed-dim": 9},
+         "sizes of .*stock.pt: encoder_layers is 3, there 2, decoder_embed_dim is 8, there 16, decoder_ffn_embed_"
+         "dim is 9, there 24; .*add -- --encoder-layers 2 --decoder-embed-dim 16 --decoder-ffn-embed-dim 24$"),
+        (stock, "floater_huge", {}, "--arch floater_huge: must be one of .*floater_base"),
+        (stock, "floater_tiny", {"flow-step": 0}, "--flow-step 0"),
+        (stock, "floater_tiny", {"no-such-flag": 1}, "--no-such-flag"),
+        (roberta, "ode_roberta_tiny", {}, "must be euler and fixed or ones in a post-norm encoder"),
+        (roberta, "macaron_bert_tiny", {}, "splitting strang with feed-forward dimension 24, post-norm"),
+        (roberta, "floater_roberta_tiny", {"position-encoder": "rnn-scalar-1", "flow-method": "rk4", "flow-step": 4.0},
+         "--position-encoder rnn-scalar-1"),
+        (roberta, "floater_roberta_tiny", {"encoder-layers": 3}, "encoder_layers is 3, there 2; take"),
+        (roberta, "floater_roberta_tiny", {"max-positions": 10}, r"positions.weight is \(22, 16\), must be \(12, 16\)"),
+        (roberta, "floater_tiny", {}, "floater_tiny: has no place for the tensors of .*, a RoBERTa of stock fairseq"),
     ],
-)
-def test_what_does_not_fit_is_named(tmp_path, arch, change, words_):
-    stock(tmp_path / "stock.pt", **PRE_NORM)
+)  # fmt: skip
+def test_what_does_not_fit_is_named(tmp_path, write, arch, change, words_):
+    write(tmp_path / "stock.pt")
     with pytest.raises(CheckpointError, match=words_):
-        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, words({**SIZES, **change}))
+        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, words({**WRITTEN[write], **change}))
     assert [p.name for p in tmp_path.iterdir()] == ["stock.pt"]
 
 
@@ -274,25 +305,37 @@ def test_what_is_new_is_the_same_each_time(tmp_path):
         assert torch.equal(torch.get_rng_state(), state), "the caller's random numbers go on as before"
 
 
+def set_option(name, value):
+    return lambda state: vars(state["cfg"]["model"]).update({name: value})
+
+
 @pytest.mark.parametrize(
-    ("change", "words_"),
+    ("write", "change", "words_"),
     [
-        (lambda s: s["model"].pop("encoder.layers.1.fc1.weight"), "encoder.layers.1.fc1.weight"),
-        (lambda s: s["model"].update({"decoder.extra": torch.zeros(1)}), "decoder.extra"),
-        (lambda s: s["model"].pop("encoder.embed_tokens.weight"), "encoder.embed_tokens.weight"),
-        (lambda s: s["model"]["encoder.layers.0.fc1.weight"].fill_(float("nan")), "are its logits finite"),
-        (lambda s: s["cfg"].update(model={"_name": "macaron", "arch": "macaron_tiny"}), "must be a Transformer of"),
-        (lambda s: setattr(s["cfg"]["model"], "encoder_attention_heads", 3), "cannot be built as a Transformer of"),
+        (stock, lambda s: s["model"].pop("encoder.layers.1.fc1.weight"), "encoder.layers.1.fc1.weight"),
+        (stock, lambda s: s["model"].update({"decoder.extra": torch.zeros(1)}), "decoder.extra"),
+        (stock, lambda s: s["model"].pop("encoder.embed_tokens.weight"), "encoder.embed_tokens.weight"),
+        (stock, lambda s: s["model"]["encoder.layers.0.fc1.weight"].fill_(float("nan")), "are its logits finite"),
+        (stock, lambda s: s["cfg"].update(model={"_name": "macaron", "arch": "macaron_tiny"}), "be a Transformer of"),
+        (stock, set_option("encoder_attention_heads", 3), "cannot be built as a Transformer of"),
+        (roberta, set_option("adaptive_softmax_cutoff", "[__import__('os').mkdir('x')]"), "must be a plain list"),
+        (roberta, set_option("activation_fn", "__import__('os')"), "cannot be built as a RoBERTa.*activation_fn"),
+        (roberta, set_option("pooler_dropout", [1]), "pooler_dropout is a list, must be a number"),
+        (roberta, set_option("_name", "xlm_anything"), "architectures 'xlm_anything' and 'roberta_base'; must be"),
+        (roberta, lambda s: s["model"].pop("encoder.lm_head.bias"), "encoder.lm_head.bias"),
     ],
 )
-def test_what_is_no_transformer_is_named(tmp_path, change, words_):
-    stock(tmp_path / "stock.pt")
+def test_a_strangers_checkpoint_runs_nothing_and_is_named(tmp_path, write, change, words_, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "stock.pt")
     state = torch.load(tmp_path / "stock.pt", weights_only=False)
     change(state)
     torch.save(state, tmp_path / "stock.pt")
-    with pytest.raises(CheckpointError, match=words_):
-        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES))
-    assert not (tmp_path / "out.pt").exists()
+    arch = "floater_tiny" if write is stock else "floater_roberta_tiny"
+    with pytest.raises(CheckpointError, match=words_) as error:
+        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, words(WRITTEN[write]))
+    assert str(tmp_path / "stock.pt") in str(error.value)
+    assert [p.name for p in tmp_path.iterdir()] == ["stock.pt"]
 
 
 def test_both_halves_together_are_the_feed_forward_of_the_source(tmp_path):
@@ -308,3 +351,201 @@ def test_both_halves_together_are_the_feed_forward_of_the_source(tmp_path):
         torch.testing.assert_close(sum(halves) / 2, old.fc2(old.fc1(z).relu()))
         assert torch.equal(new.macaron_layer_norm.weight, old.final_layer_norm.weight)
         assert torch.equal(new.macaron_layer_norm.bias, old.final_layer_norm.bias)
+
+
+# From RoBERTa
+
+
+def as_published(path):
+    """The layout of the published files: a Namespace, the encoder called decoder, one matrix of q, k and v."""
+    state = torch.load(path, weights_only=False)
+    options = vars(state["cfg"]["model"])
+    kept = ("arch", *(name.replace("-", "_") for name in ROBERTA), "dropout", "attention_dropout")
+    args = {k: options[k] for k in kept if k in options}
+    args |= {"task": "masked_lm", "criterion": "masked_lm", "tokens_per_sample": 20, "data": "/data", "max_epoch": 0}
+    args |= {"optimizer": "adam", "lr_scheduler": "polynomial_decay", "lr": [0.0006], "save_dir": "x", "fp16": True}
+    model = {}
+    for name, tensor in state["model"].items():
+        name = name.replace("encoder.", "decoder.", 1).replace(".layernorm_embedding.", ".emb_layer_norm.")
+        if ".self_attn.q_proj." in name:
+            stem, part = name.split("q_proj.")
+            ours = stem.replace("decoder.", "encoder.", 1)
+            model[f"{stem}in_proj_{part}"] = torch.cat([state["model"][f"{ours}{x}_proj.{part}"] for x in "qkv"])
+        elif ".self_attn.k_proj." not in name and ".self_attn.v_proj." not in name and not name.endswith(".version"):
+            model[name] = tensor
+    state |= {"args": argparse.Namespace(**args), "model": model}
+    del state["cfg"]
+    torch.save(state, path, _use_new_zipfile_serialization=False)
+
+
+EQUAL = {
+    "floater": ("floater_roberta_tiny", {}, {}),
+    "floater-pre-norm": ("floater_roberta_tiny", {}, {"arch": "roberta_prenorm"}),
+    "floater-untied": ("floater_roberta_tiny", {}, {"untie-weights-roberta": True}),
+    "ode": ("ode_roberta_tiny", {"integrator": "euler"}, {}),
+    "ode-scalars": ("ode_roberta_tiny", {"coefficients": "scalars"}, {"arch": "roberta_prenorm"}),
+    "macaron": ("macaron_bert_tiny", {}, {"arch": "roberta_prenorm"}),
+    "macaron-floater": ("macaron_bert_tiny", {"position-encoder": "floater"}, {"arch": "roberta_prenorm"}),
+}
+
+
+REST = ("floater", "ode", "ode-scalars", "macaron-floater")
+"""What differs little from the others."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "published"),
+    [
+        *(pytest.param(kind, False, marks=[pytest.mark.full] * (kind in REST)) for kind in EQUAL),
+        *((kind, True) for kind, (*_, more) in EQUAL.items() if not more),
+    ],
+)
+def test_what_it_computes_is_what_roberta_computes(tmp_path, kind, published):
+    arch, more, kwargs = EQUAL[kind]
+    m = roberta(tmp_path / "stock.pt", **kwargs)
+    if published:
+        as_published(tmp_path / "stock.pt")
+    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, words(ROBERTA | more))
+    assert report.difference < 1e-6
+    assert difference(tmp_path / "out.pt", m) < 1e-6
+    changed = torch.load(tmp_path / "out.pt", weights_only=True)["model"]
+    assert set(m.state_dict()) <= set(changed)
+    assert "--max-positions=20" in report.flags
+    assert not any("decoder" in flag or "target-positions" in flag for flag in report.flags)
+
+
+def test_a_model_that_fairseq_trained(tmp_path):
+    """A stock RoBERTa after a few updates of fairseq-train, then FLOATER and Euler steps: the same logits."""
+    data = masked.prepare(tmp_path / "data", train=masked.documents(12), valid=masked.documents(4, seed=1))
+    m, its_task = masked.train(
+        data, arch="roberta_base", task="masked_lm", criterion="masked_lm", **ROBERTA, **{"tokens-per-sample": 20}
+    )
+    last = f"{data}.run/checkpoint_last.pt"
+    x = its_task.dictionary.encode_line("a b c d e f", add_if_not_exist=False).long()[None]
+    for arch, more in (("floater_roberta_tiny", {}), ("ode_roberta_tiny", {"integrator": "euler"})):
+        warm_start(last, tmp_path / "out.pt", arch, words(ROBERTA | more), data=data)
+        (ours,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "out.pt")], task=its_task)
+        torch.testing.assert_close(ours.eval()(x)[0], m.eval()(x)[0], atol=1e-6, rtol=0)
+    (data / "dict.txt").write_text("a 1\n")
+    with pytest.raises(CheckpointError, match=r"data/dict.txt: has 6 symbols with <mask>, .* was trained with"):
+        warm_start(last, tmp_path / "new.pt", "floater_roberta_tiny", words(ROBERTA), data=data)
+    (data / "input0").mkdir()  # as data of sentences with labels are
+    (data / "dict.txt").rename(data / "input0" / "dict.txt")
+    with pytest.raises(CheckpointError, match=r"input0/dict.txt: has 6 symbols with <mask>, .* was trained with"):
+        warm_start(last, tmp_path / "new.pt", "floater_roberta_tiny", words(ROBERTA), data=data)
+
+
+def test_classification_heads_are_left_out_and_named_and_opened_on_request(tmp_path):
+    m, x = roberta(tmp_path / "stock.pt", heads=["mnli"]), masked.tokens()
+    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_roberta_tiny", words(ROBERTA))
+    assert "classification_heads.mnli.out_proj.weight" in report.unused and "unused" in report.details
+    ours = standalone.open_state(standalone.load(tmp_path / "stock.pt"), "stock.pt", heads=True).eval()
+    expected = m(x, classification_head_name="mnli")[0]
+    torch.testing.assert_close(ours(x, classification_head_name="mnli")[0], expected, atol=1e-6, rtol=0)
+
+
+# The layout of Hugging Face's library
+
+
+UNREADABLE = "is not a readable safetensors file"
+
+
+def as_safetensors(folder, m, dtype=torch.float32, **config):
+    """A model of fairseq's as ``model.safetensors`` and ``config.json``."""
+    names = {ours: theirs for theirs, ours in hugging_face._TOP.items()}
+    layers = {ours: theirs for theirs, ours in hugging_face._LAYER.items()}
+    tensors = {"roberta.embeddings.token_type_embeddings.weight": torch.full((1, 16), 0.25)}
+    for name, tensor in m.state_dict().items():
+        name = name.removeprefix("encoder.")
+        if name in ("lm_head.weight", "sentence_encoder.version"):
+            continue
+        stem, _, part = name.rpartition(".")
+        if name.startswith("sentence_encoder.layers."):
+            _, _, number, rest = stem.split(".", 3)
+            new = f"roberta.encoder.layer.{number}.{layers[rest]}.{part}"
+        else:
+            new = names.get(name) or f"{names[stem]}.{part}"
+        # The embedding of the kind of token is added at every position.
+        tensors[new] = tensor - 0.25 if name.endswith("embed_positions.weight") else tensor
+    tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()}
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    config = {
+        "model_type": "roberta", "num_hidden_layers": 2, "hidden_size": 16, "intermediate_size": 24,
+        "num_attention_heads": 2, "hidden_act": "gelu", "pad_token_id": 1, "layer_norm_eps": 1e-5,
+        "max_position_embeddings": 22, "architectures": ["RobertaForMaskedLM"], **config,
+    }  # fmt: skip
+    config = {key: value for key, value in config.items() if value is not None}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder / "model.safetensors"
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.half, 0.02), (torch.bfloat16, 0.1)])
+def test_safetensors(tmp_path, dtype, tolerance):
+    m = roberta(tmp_path / "stock.pt")
+    path = as_safetensors(tmp_path, m, dtype)
+    report = warm_start(path, tmp_path / "out.pt", "floater_roberta_tiny", words(ROBERTA))
+    assert report.difference < 1e-6
+    assert difference(tmp_path / "out.pt", m) < tolerance
+
+
+def added(name, shape, begin=None, content=b""):
+    """A function that adds a tensor of zeros, or of this content, to a file; or one of what begins there already."""
+
+    def add(data):
+        length = int.from_bytes(data[:8], "little")
+        header, body = json.loads(data[8 : 8 + length]), data[8 + length :]
+        new = b"" if begin is not None else content or bytes(4 * prod(shape))
+        offsets = [len(body) if begin is None else begin, len(body) + len(new)]
+        text = json.dumps({**header, name: {"dtype": "F32", "shape": shape, "data_offsets": offsets}}).encode()
+        return len(text).to_bytes(8, "little") + text + body + new
+
+    return add
+
+
+@pytest.mark.parametrize(
+    ("change", "config", "reason"),
+    [
+        (lambda data: data[: len(data) // 2], {}, UNREADABLE),
+        (lambda data: data.replace(b'"F32"', b'"I32"'), {}, "is of type torch.int32: must be of floating-point"),
+        (lambda data: data.replace(b"lm_head.bias", b"lm_tail.bias"), {}, "lm_tail.bias is not a tensor of a RoBERTa"),
+        (added("lm_head.decoder.bias", [50], 0), {}, UNREADABLE),
+        (added("lm_head.decoder.weight", [50, 16]), {}, "is not the embeddings, but tie_word"),
+        (added("lm_head.decoder.bias", [50]), {}, "lm_head.decoder.bias are not equal"),
+        (bytes, {"tie_word_embeddings": False}, "has no lm_head.decoder.weight, but tie_word"),
+        (bytes, {"model_type": "bert"}, "config.json: model_type is 'bert', must be 'roberta'"),
+        (bytes, {"is_decoder": True}, "config.json: is_decoder is True, must be False"),
+        (bytes, {"layer_norm_eps": None}, "layer_norm_eps is 1e-12 by default, must be 1e-05"),
+        (bytes, {"hidden_dropout_prob": 1.5}, "hidden_dropout_prob is 1.5, must be a number from 0"),
+        (bytes, {"hidden_act": "__import__('os')"}, "cannot be built as a RoBERTa"),
+    ],
+)
+def test_safetensors_that_are_damaged_or_of_another_model_are_named(tmp_path, change, config, reason):
+    path = as_safetensors(tmp_path, roberta(tmp_path / "stock.pt"), **config)
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(CheckpointError, match=reason):
+        warm_start(path, tmp_path / "out.pt", "floater_roberta_tiny", words(ROBERTA))
+    assert not (tmp_path / "out.pt").exists()
+
+
+def test_a_head_of_its_own_is_kept(tmp_path):
+    """A model whose symbols are predicted with another matrix than they are embedded by."""
+    m = roberta(tmp_path / "stock.pt", **{"untie-weights-roberta": True})
+    path = as_safetensors(tmp_path, m, tie_word_embeddings=False)
+    head = m.encoder.lm_head.weight.detach().numpy().tobytes()
+    path.write_bytes(added("lm_head.decoder.weight", [50, 16], content=head)(path.read_bytes()))
+    warm_start(path, tmp_path / "out.pt", "floater_roberta_tiny", words(ROBERTA))
+    assert difference(tmp_path / "out.pt", m) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("embed_tokens", (10**12, 0)), ("embed_tokens", ()), ("embed_tokens", (0, 16)), ("embed_positions", (5,))],
+)
+def test_matrices_without_width_or_rows_are_named(tmp_path, name, shape):
+    """Of 10^12 symbols without width, which take no room in the file, a dictionary would be made."""
+    roberta(tmp_path / "stock.pt")
+    state = torch.load(tmp_path / "stock.pt", weights_only=False)
+    state["model"][f"encoder.sentence_encoder.{name}.weight"] = torch.zeros(shape)
+    torch.save(state, tmp_path / "stock.pt")
+    with pytest.raises(CheckpointError, match=rf"{name}.weight is of shape .*, must have rows and columns"):
+        standalone.open_model(tmp_path / "stock.pt")
