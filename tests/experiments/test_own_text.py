@@ -7,8 +7,6 @@ import json
 import logging
 import shutil
 import sys
-import threading
-import time
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -262,26 +260,6 @@ def test_text_of_another_encoding_names_it_and_a_preparation_that_fails_leaves_n
     assert set(tmp_path.iterdir()) == {*there, tmp_path / "data.text"}
 
 
-def test_a_lock_that_was_removed_is_taken_anew(tmp_path):
-    """Whoever waited for it has that of a file that is no longer there, and another could come."""
-    began, path = threading.Event(), tmp_path / "data.lock"
-    inside = []
-
-    def second():
-        began.set()
-        with processes.alone_in(tmp_path, path):
-            inside.append(path.exists())
-
-    with processes.alone_in(tmp_path, path):
-        thread = threading.Thread(target=second)
-        thread.start()
-        began.wait()
-        time.sleep(0.1)
-        assert not inside
-    thread.join()
-    assert inside == [True] and not path.exists()
-
-
 def interrupt(*_):
     raise KeyboardInterrupt
 
@@ -304,11 +282,12 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     assert lines(theirs) == ["Call me Ishmael."]
     recipe = tmp_path / "x.yaml"
     recipe.write_text(recipe.read_text() + "# mine\n")
-    (tmp_path / "x.lock").mkdir()  # as if nothing could be written here
+    (tmp_path / "x.text" / ".lock").unlink()
+    (tmp_path / "x.text" / ".lock").mkdir()  # as if nothing could be written here
     before = times(tmp_path)
     assert cli.main(words) == 0 and "is complete" in capsys.readouterr().err
     assert times(tmp_path) == before, "the recipe is the user's"
-    (tmp_path / "x.lock").rmdir()
+    (tmp_path / "x.text" / ".lock").rmdir()
 
     def unreadable(path):
         raise PermissionError(13, "Permission denied", str(path))

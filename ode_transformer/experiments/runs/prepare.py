@@ -21,7 +21,7 @@ import yaml
 
 from ... import processors
 from ...errors import OdeTransformerError
-from ...files import make_folder, sha256, write_json, write_text
+from ...files import sha256, write_json, write_text
 from ..arguments import Once, at_least, call
 from ..metrics import METRICS, Examples
 from ..metrics.bleu import check_language
@@ -224,10 +224,9 @@ class OwnText:
         """
         folders = [path for path in self.data.parents if not path.exists()]
         begun = self.text.exists()
-        make_folder(self.data.parent)
         try:
-            # As the scripts of data-prep; complete data may be of someone who lets others only read them.
-            with contextlib.nullcontext() if self.data.exists() else alone_in(self.data, f"{self.data}.lock"):
+            # Complete data may be of someone who lets others only read them.
+            with contextlib.nullcontext() if self.data.exists() else alone_in(self.text):
                 self._prepare()
         except OdeTransformerError:
             if not begun and not (self.text / "raw").exists():  # which messages of later steps name
@@ -287,12 +286,13 @@ class OwnText:
                 return
             except TextError:
                 say(f"{self.text} belongs to a preparation with other settings or other text, and is started again")
-                for path in set(self.text.iterdir()) - {file}:  # which says whose the folder is, should this be stopped
+                # The former says whose the folder is, should this be stopped.
+                for path in set(self.text.iterdir()) - {file, self.text / ".lock"}:
                     if path.is_dir():
                         shutil.rmtree(path)
                     else:
                         path.unlink()
-        elif self.text.exists() and any(not path.name.startswith(f".{file.name}.") for path in self.text.iterdir()):
+        elif self.text.exists() and any(not path.name.startswith(".") for path in self.text.iterdir()):
             raise TextError(f"{self.text}: already exists, and no preparation made it; choose another --out")
         write_json(file, versioned(settings))
 

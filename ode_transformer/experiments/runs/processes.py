@@ -34,34 +34,19 @@ def say(text: str) -> None:
 
 
 @contextlib.contextmanager
-def alone_in(folder: Path, lock: str | Path = "") -> Iterator[int]:
-    """Wait until nothing else works in a folder, then keep it locked; the file descriptor of the lock.
+def alone_in(folder: Path) -> Iterator[int]:
+    """Make a folder, wait until nothing else works in it, then keep it locked; the file descriptor of the lock.
 
     Child processes are given the descriptor, so that the training of a runner that was killed keeps the folder.
-
-    Args:
-        folder: the folder.
-        lock: the file that is locked, by default ``.lock`` in the folder; another is removed in the end.
     """
-    path = Path(lock or folder / ".lock")
-    while True:
-        with open(path, "a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                say(f"waiting for another process in {folder}")
-                fcntl.flock(file, fcntl.LOCK_EX)
-            try:
-                if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                    continue  # whoever had it has removed it, and there is another
-            except FileNotFoundError:
-                continue
-            try:
-                yield file.fileno()
-            finally:
-                if lock:
-                    path.unlink(missing_ok=True)
-            return
+    make_folder(folder)
+    with open(folder / ".lock", "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another process in {folder}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield file.fileno()
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
