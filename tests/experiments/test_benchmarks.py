@@ -243,7 +243,8 @@ def test_rounds_are_of_every_mode_and_their_titles_say_what_is_measured():
     assert list(dict.fromkeys(one.title for one in rounds)) == titles
     assert {one.mode for one in rounds if one.title == titles[0]} == set(gpu.MODES)
     assert titles[1] not in {one.title for one in gpu.rounds()}
-    assert all(one.title == "55 tokens, fp32" and one.setting.device == "cpu" for one in gpu.rehearsal())
+    assert {one.title for one in gpu.rehearsal()} == {"55 tokens, fp32", "decoding, beam 4, fp32"}
+    assert {one.setting.device for one in gpu.rehearsal()} == {"cpu"}
     assert gpu.in_mode(Contestant("rk2"), "layers, graphs").flags == ("--compile-layers", "--cuda-graphs")
     assert gpu.in_mode(Contestant("transformer"), "graphs").flags == ()
 
@@ -280,8 +281,8 @@ def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(tmp_path,
 
     monkeypatch.setattr(gpu, "Process", Process)
     record = gpu.measure(["rk2_tiny", "rk4_tiny"], gpu.rehearsal(), tmp_path / "x.json", lambda: 1, alone)
-    assert ended == ["alone", "rk4_tiny", "together", "alone", "together"]
-    first, second = (list(one["systems"]) for one in record["rounds"])
+    assert ended == ["alone", "rk4_tiny", "together", "alone", "together", "alone", "together"]
+    first, second, _ = (list(one["systems"]) for one in record["rounds"])
     assert first == ["stock", "rk2_tiny", "rk4_tiny"] and second == ["stock", "rk2_tiny"]
     assert record["rounds"][1]["systems"]["rk2_tiny"] == {"error": "rk2_tiny: out of memory"}
     assert json.loads((tmp_path / "x.json").read_text()) == record

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.helpers import VARIANTS, batch, sample, small
+from tests.models.test_language_model import language_model
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -49,6 +50,20 @@ def test_a_replay_has_the_features_and_gradients_of_eager_mode(variant, precisio
             apart = (own[name] - gradient).norm() if name in own else gradient.norm()
             assert apart <= 5 * tolerance * norm, name
     assert len(recorded.graphs.recorded) == 2
+
+
+def test_a_language_models_replay_has_the_features_and_gradients_of_eager_mode():
+    dropouts = dict.fromkeys(("dropout", "attention-dropout", "activation-dropout"), 0.0)
+    m, found = language_model(**dropouts, **{"cuda-graphs": True}).cuda().train(), []
+    tokens = torch.randint(4, 50, (3, 9), generator=torch.Generator().manual_seed(1)).cuda()
+    for _ in range(3):
+        m.zero_grad()
+        x, _ = m(src_tokens=tokens, src_lengths=None, features_only=True)
+        (x**2).mean().backward()
+        found.append([x.detach().clone(), *(p.grad for p in m.parameters() if p.grad is not None)])
+    assert len(m.graphs.recorded) == 1
+    for replayed in found[1:]:
+        torch.testing.assert_close(replayed, found[0], atol=1e-5, rtol=1e-3)
 
 
 def test_a_model_is_recorded_anew_when_it_has_changed():

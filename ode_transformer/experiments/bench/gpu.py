@@ -84,7 +84,7 @@ def rounds(data: str = "") -> list[Round]:
 def rehearsal() -> list[Round]:
     """Rounds that a CPU can take part in, with small batches; it takes the graphs' passes in eager mode."""
     small = Setting(sentences=8, tokens=8, shortest=4, symbols=500)
-    return [Round(small, "eager"), Round(small, "graphs")]
+    return [Round(small, "eager"), Round(small, "graphs"), Round(replace(small, what="decoding"), "eager")]
 
 
 def contestants(data: str, device: str) -> tuple[Sequence[str], list[Round]]:
