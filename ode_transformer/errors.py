@@ -9,16 +9,16 @@ from types import TracebackType
 class OdeTransformerError(ValueError):
     """An error that the user can correct: the message names the option or file, its value, and what is valid.
 
-    The command ``ode-transformer`` prints such an error as one line, and so do fairseq's commands. The former
-    prints the system's errors about files in the same way. Anything else is a defect and keeps its traceback.
+    The command ``ode-transformer`` prints such an error as one line, and so do fairseq's commands. The former prints
+    the system's errors about files in the same way. Anything else is a defect and keeps its traceback.
     """
 
 
 def print_sentence(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print an error that ends one of fairseq's commands, an ``OdeTransformerError`` without its traceback.
 
-    Where a checkpoint does not fit, fairseq raises a plain ``Exception`` in its place, which names the checkpoint. Of
-    an error in a process per GPU there is the text alone.
+    Where a checkpoint does not fit, fairseq raises a plain ``Exception`` in its place, which names the checkpoint. If
+    fairseq trains in one process per GPU, PyTorch hands on no more than the text of the error in one of them.
     """
     spawned = re.search(r"^ode_transformer\.\S+: (.+)", str(error), re.M)
     if spawned and kind.__name__ == "ProcessRaisedException":

@@ -34,7 +34,13 @@ def test_numbers_that_are_too_small_or_no_numbers_are_named(words, option, value
             ["dataset", "aeslc", "x", "--output-dir", "y", "--articles=8"],
             "--articles: must be one of .*, --output-dir$",
         ),
-        # An old name, of grid.
+        # Old names: of grid, predict, dataset glue and score.
+        (
+            ["choose", "x", "--data", "y", "--output", "z", "--bach-size", "2"],
+            "--bach-size: .* nearest is --batch-size",
+        ),
+        (["glue", "prepare", "cola", "x", "--like", "y", "--output-dir", "z", "--licke"], "--licke: .* --like"),
+        (["glue", "score", "--metrics", "f1"], "--metrics: is unknown; the nearest .*--metric"),
         (["glue", "grid", "x", "--seedz", "1"], "--seedz: is unknown; the nearest is --seeds$"),
     ],
 )

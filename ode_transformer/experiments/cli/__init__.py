@@ -113,7 +113,8 @@ MOVED = {
     **dict.fromkeys(("classify", "choose"), "predict"),
     **{name: f"dataset {name}" for name in ("corpus", "listops", "documents")},
 }
-"""Commands that have other names now; the old ones work for one more version."""
+"""Commands that have other names now; the old ones work for one more version, except that ``glue score`` had another
+option, ``--metrics``, for which the error names the new one."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -190,6 +191,7 @@ def call(words: Sequence[str]) -> int:
     for old, new in MOVED.items():
         if words[: len(old.split())] == old.split():
             words = [*new.split(), *words[len(old.split()) :]]
+            break
     chosen = next((word for word in words if not word.startswith("-")), None)
     if chosen in COMMANDS and COMMANDS[chosen].takes_flags and "--" in words:
         words, flags = words[: words.index("--")], words[words.index("--") + 1 :]

@@ -59,7 +59,8 @@ def take(corrections: Sequence[str], gold: str) -> dict[str, Any]:
         text = run([*words, str(hypotheses), gold])
     # The scorer does not say its version: a hash of the file that is called, and of what it imports, stands for it.
     file = [Path(path) for path in (shutil.which(words[0]), *words[1:]) if path and Path(path).is_file()][-1].resolve()
-    parts = sorted({file, *file.parent.glob("*.py"), *file.parent.glob("scripts/*.py")})
+    beside = "*.py" if file.suffix == ".py" else "scripts/*.py"
+    parts = sorted({file, *file.parent.glob(beside)})
     digest = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
     signature = f"official M2 scorer, {file.name} of SHA-256 {digest[:8]}, F0.5, percent"
     return {**parse(text), "signature": signature}

@@ -53,6 +53,7 @@ def questions(data: Path, subset: str) -> dict[str, Any]:
 
 
 def _astray(tree: Mapping[str, Any]) -> str:
+    """Return which question or paragraph is named and is not there; empty if all are."""
     named = [(i, "questions") for i, _ in tree["windows"]] + [(q["paragraph"], "paragraphs") for q in tree["questions"]]
     wrong = (f"there are no {what}[{i}]" for i, what in named if not 0 <= i < len(tree[what]))
     return next(wrong, "")
