@@ -73,7 +73,7 @@ class RecordedPass:
 
     Args:
         run: tokens, (B, S) or (B, T) each -> the output, a tensor.
-        inputs: the tokens of the first pass.
+        inputs: the tokens of the first pass; every later one brings its own into the same memory.
         parameters: the parameters that receive gradients, of one type.
         gradients: one tensor per parameter, into which every backward pass copies what it finds.
         place: an output -> a tensor of its shape, into which every forward pass copies its own, and from which every
@@ -90,7 +90,7 @@ class RecordedPass:
         place: Callable[[Tensor], Tensor],
         pool: Optional[tuple],
     ):
-        self.inputs = [x.clone() for x in inputs]
+        self.inputs = inputs
         # Casts of parameters that autocast keeps from one operation to the next would be those of the recording.
         cast, uncast = nullcontext(), torch.autocast("cuda", enabled=False)  # a backward pass is never under autocast
         if torch.is_autocast_enabled("cuda"):
