@@ -136,6 +136,8 @@ def test_a_truncated_checkpoint_is_named(tmp_path):
             checkpoints.load(tmp_path / "cut.pt")
     with pytest.raises(CheckpointError, match="no such file"):
         checkpoints.load(tmp_path / "absent.pt")
+    with pytest.raises(CheckpointError, match="is a folder; name a checkpoint in it"):
+        checkpoints.load(tmp_path)
     torch.save({"weights": 1}, tmp_path / "other.pt")
     with pytest.raises(CheckpointError, match="not a fairseq checkpoint"):
         checkpoints.load(tmp_path / "other.pt")

@@ -112,7 +112,8 @@ def load(path: str | Path) -> dict[str, Any]:
     """
     path = regular(path)
     if not path.is_file():
-        raise CheckpointError(f"{path}: no such file")
+        wrong = "is a folder; name a checkpoint in it, such as average.pt" if path.is_dir() else "no such file"
+        raise CheckpointError(f"{path}: {wrong}")
     before = path.stat()
     try:
         mapped = zipfile.is_zipfile(path)

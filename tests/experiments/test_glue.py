@@ -106,7 +106,7 @@ def test_from_tables_to_scores_and_server_files(tmp_path, like, capsys, name, mo
     if name == "sts-b":  # the server's are not divided, and clamped
         predicted = pytest.approx([min(max(5 * one, 0), 5) for one in predicted], abs=1e-5)
     assert sent == predicted
-    with pytest.raises(OdeTransformerError, match="subset test has no labels"):
+    with pytest.raises(OdeTransformerError, match="subset test has no labels; try --subset valid"):
         classification.classify(checkpoint, data, "test", 7, True)
     wrong = "is of another task: its labels must be contradiction, neutral, entailment, are (0, 1|numbers)$"
     with pytest.raises(OdeTransformerError, match=wrong):

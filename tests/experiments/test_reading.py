@@ -538,7 +538,7 @@ def test_what_cannot_choose_is_named(ranked, tmp_path):
     diverged = race.choose(changed([float("nan")]), data, "test", 2, True)
     assert {taken for _, taken in diverged} == {"not a number"}
     (data / "label" / "test.label").unlink()
-    with pytest.raises(OdeTransformerError, match="data: subset test has no labels"):
+    with pytest.raises(OdeTransformerError, match="data: subset test has no labels; try --subset valid"):
         race.choose(checkpoint, data, "test", 2, True)
     for i in range(5):
         with (data / f"input{i}" / "dict.txt").open("a") as file:

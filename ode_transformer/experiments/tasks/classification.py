@@ -278,7 +278,7 @@ def classify(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bo
 
     found = outputs(checkpoint, data, subset, batch_size, cpu)
     if found.golds is None:
-        raise OdeTransformerError(f"{data}: subset {subset} has no labels")
+        raise OdeTransformerError(f"{data}: subset {subset} has no labels; try --subset valid")
     if not found.classes:
         values = found.scores[:, 0].tolist()
         taken = [f"{value:.9g}" if math.isfinite(value) else accuracy.UNDEFINED for value in values]

@@ -137,7 +137,7 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
     task, path = encoder.task(SentenceRankingTask, given), data / "label" / f"{subset}.label"
     names = [str(i) for i in range(len(options))]
     if not path.is_file():
-        raise OdeTransformerError(f"{data}: subset {subset} has no labels")
+        raise OdeTransformerError(f"{data}: subset {subset} has no labels; try --subset valid")
     labels = lines_of(path, len(numbers_of(data / "input0" / subset)[1]), f"{data}/input0/{subset}")
     if odd := sorted(set(labels) - set(names)):
         raise OdeTransformerError(f"{path}: {odd[0][:60]!r}: must be one of {', '.join(names)}")
