@@ -386,7 +386,13 @@ def load(tmp_path, tree, **which):
                 validate=t.pop("generate") and {"subsets": {"test": "t"}},
                 score={"lowercase": True},
             ),
-            r"score: is of tasks that generate text, not of language_mod",
+            r"score: is for tasks that generate text, .*; not for language_mod",
+        ),
+        (
+            lambda t: t.update(
+                task="glue", validate=t.pop("generate") and {"subsets": {"test": "t"}}, score={"metrics": ["ter"]}
+            ),
+            r"score\.metrics 'ter': must be one of accuracy, matthews,",
         ),
         (lambda t: t["train"].update(start={"recipe": "quickstart/rk2-tiny"}), r"quickstart/rk2-tiny' uses other data"),
         (printed({"other": {"tokenised": 1.0}}), r"paper\.scores 'other': none of \['t'\]"),

@@ -6,6 +6,7 @@ neither torch nor fairseq.
 
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -314,9 +315,16 @@ def predictions(predictions: str, metric: Sequence[str] = ()) -> dict[str, Any]:
         metric: as in :func:`translations`, such as matthews; in place of accuracy.
 
     Raises:
-        OdeTransformerError: the file cannot be used; there is no such metric, or the labels do not fit it.
+        OdeTransformerError: the file cannot be used; there is no such metric, or the labels do not fit it; no metric is
+            named, and what was predicted are numbers.
     """
-    return score_labels(*accuracy.read(predictions), metric or ["accuracy"])
+    golds, taken = accuracy.read(predictions)
+    if not metric and (odd := [one for one in taken if re.fullmatch(r"-?\d+\.\d+", one)]):
+        raise OdeTransformerError(
+            f"{predictions}: {odd[0]}, which was predicted, is a number; give --metric pearson --metric spearman, or "
+            "--metric accuracy if it is the name of a class"
+        )
+    return score_labels(golds, taken, metric or ["accuracy"])
 
 
 def score_labels(golds: Sequence[str], taken: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:

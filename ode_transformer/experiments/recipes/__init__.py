@@ -27,7 +27,7 @@ from typing import Any, Optional
 from ... import plugins
 from ...paths import ROOT  # noqa: F401  others read recipes.ROOT
 from ...schema import lacks
-from ..metrics import METRICS
+from ..metrics import METRICS, Examples
 from . import files
 from .files import CONFIGS, added_to, group, groups, is_there, listed, names  # noqa: F401
 from .schema import (  # noqa: F401
@@ -196,9 +196,11 @@ def _wrong(recipe: Recipe) -> Iterator[str]:
         yield "score.plain: excludes compound_split and join_hyphens, which need tokenized text"
     if score.compound_split and recipe.data.target != "de":
         yield f"score.compound_split is for German targets, got target {recipe.data.target!r}"
-    if recipe.validate and score != Score():
-        yield f"score: is of tasks that generate text, not of {recipe.task}"
-    yield from others("score.metrics", score.metrics, METRICS)
+    of_labels = OPTIONS.get(recipe.task) == OPTIONS["classification"]
+    if recipe.validate and score != Score(metrics=score.metrics if of_labels else []):
+        yield f"score: is for tasks that generate text, score.metrics also for those of labels; not for {recipe.task}"
+    fitting = [name for name, its in METRICS.items() if not of_labels or its.fits(Examples(labels=[""]))]
+    yield from others("score.metrics", score.metrics, fitting)
     for paper in recipe.paper if recipe.scale == "full" else ():
         for test_set, scores in paper.scores.items():
             if test_set not in recipe.subsets.values():

@@ -199,7 +199,8 @@ def by_predictions(
 
     def scores(recipe: Recipe, run_dir: str, subset: str) -> Step:
         its, output = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json"
-        about = {"predictions": its, "metric": tuple(metrics(recipe)), "output": output}
+        asked = (*metrics(recipe), *further_metrics(recipe))
+        about = {"predictions": its, "metric": asked, "output": output}
         return step_of_ours("score", subset, ["score"], scoring.score_file, about, inputs=[its], outputs=[output])
 
     def outputs(recipe: Recipe, folder: Path, subset: str) -> list[str]:
