@@ -152,6 +152,12 @@ def test_a_committed_record_says_what_was_run(path):
         assert known is None or len(read_all(beside)) == score["sentences"]
 
 
+def test_accuracy_of_glue_has_the_signature_of_every_accuracy():
+    """Otherwise a table of old and new records would quote two."""
+    record = records.read_record(ROOT / "results" / "glue-short" / "roberta-sst-2.json")
+    assert METRICS["accuracy"].signatures([record], "sst-2_dev") == {"percent of examples"}
+
+
 @pytest.mark.parametrize(
     ("plain", "line"), [(False, "a well-known man's dog."), (True, "a well @-@ known man &apos;s dog .")]
 )

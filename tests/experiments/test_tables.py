@@ -119,6 +119,10 @@ def test_a_table_of_recipes_of_ones_own(folder, tmp_path, capsys):
     assert cli.main([*words, str(folder)]) == 0  # of other recipes
     shown = capsys.readouterr()
     assert not shown.out and f"own.yaml is measured in {folder}; its records are of multi30k-short/" in shown.err
+    rehearsal = tmp_path / "small"
+    again(folder, "rk2-tiny", rehearsal / "record.json", recipe="own/rk2-tiny", scale="small")
+    assert cli.main(["table", words[1], "--results", str(rehearsal)]) == 0
+    assert f"own.yaml is measured in {rehearsal}; rehearsals do not count" in capsys.readouterr().err
 
 
 def test_other_files_below_the_folder_are_left_alone(folder, capsys):

@@ -327,15 +327,14 @@ def main(args: argparse.Namespace) -> int:
         found = tables(group, args.results, records, compared)
         if args.measured:
             found = {title: rows for title, rows in found.items() if any(row.records for row in rows)}
-        measured = measured or bool(found)
+        measured = measured or any(row.records for rows in found.values() for row in rows)
         for title, rows in found.items():
             if args.csv:
                 write.writerows((group, title, *values) for values in for_programs(rows))
             else:
                 print(section(title, rows, baseline(group, args.results, compared)))
-    if not measured:
-        others = f"; its records are of {', '.join(records)}" if records else ""
-        print(
-            f"nothing of {', '.join(args.group) or 'any recipe'} is measured in {args.results}{others}", file=sys.stderr
-        )
+    if not measured and (args.measured or args.results != RESULTS):
+        others = f"its records are of {', '.join(records)}" if records else "rehearsals do not count"
+        group = ", ".join(args.group) or "any recipe"
+        print(f"nothing of {group} is measured in {args.results}; {others}", file=sys.stderr)
     return 0
