@@ -354,7 +354,8 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
     files = [data / name for name in trained] if data.is_dir() else [data]
     for file in files:
         if not file.is_file():
-            raise CheckpointError(f"{file}: no such file; {checkpoint} was trained with a dictionary of that name")
+            its = f"; {checkpoint} was trained with a dictionary of that name" if data.is_dir() else " or folder"
+            raise CheckpointError(f"{file}: no such file{its}")
         digest = sha256(file)
         if digest not in trained.values() or trained.get(file.name, digest) != digest:
             raise CheckpointError(f"{file}: is not the dictionary that {checkpoint} was trained with")

@@ -25,7 +25,7 @@ from subword_nmt import apply_bpe
 
 import ode_transformer
 from ode_transformer import machine
-from ode_transformer.checkpoints import bundles
+from ode_transformer.checkpoints import bundles, standalone
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics.scoring import score as score_texts
@@ -599,6 +599,13 @@ def test_what_cannot_be_translated(run, tmp_path, capsys):
     shutil.copy(run / "run.json", tmp_path / "begun")
     for words in (["translate"], ["bundle", "-o", "x"], ["export", "--format", "onnx", "-o", "x"]):
         assert "the run is not finished" in refused(capsys, *words, tmp_path / "begun")
+    (tmp_path / "labels").mkdir()
+    classifies = json.loads((run / "run.json").read_text()) | {"task": "glue"}
+    (tmp_path / "labels" / "run.json").write_text(json.dumps(classifies))
+    said = refused(capsys, "translate", tmp_path / "labels")
+    assert "labels: is of a run of the task glue, whose models write no text" in said
+    with pytest.raises(OdeTransformerError, match=r"none: no such file or folder$"):
+        standalone.check_dictionaries(run / "average.pt", tmp_path / "none")
     for device in ("gpu", "cpu:9"):
         with pytest.raises(
             OdeTransformerError, match=f"device '{device}': must be cpu, cuda or cuda:N of this machine"

@@ -122,7 +122,7 @@ def test_a_picture_of_costs(tmp_path, costs):
 # Training, coefficients
 
 
-def test_a_picture_of_trainings(tmp_path):
+def test_a_picture_of_trainings(tmp_path, monkeypatch):
     """Of records and logs; the curve is the finer one of those by updates and by epochs."""
     log, paths = tmp_path / "run" / "train.log", [tmp_path / "a.json"]
     paths[0].write_text(json.dumps(run_record()))
@@ -138,6 +138,11 @@ def test_a_picture_of_trainings(tmp_path):
     assert records.curve_points(by_both, "valid_ppl") == [(10, 6.0)]
     output = tmp_path / "training.png"
     assert cli.main(["plot", "training", str(log), "--output", str(output)]) == 0 and output.stat().st_size > 5000
+    log.write_text(log.read_text().replace("valid_ppl", "valid_accuracy").replace("train_ppl", "train_loss"))
+    monkeypatch.setattr(plots, "save", lambda figure, output: shown.extend(axis.get_ylabel() for axis in figure.axes))
+    shown: list[str] = []
+    plots.training([str(log)], output)
+    assert shown == ["validation accuracy", "gradient norm"], "of a classifier"
 
 
 def layers_and_means(rows):

@@ -230,6 +230,7 @@ def main(*arguments: str) -> int:
         (["--generate-output", "g", "--references", "raw.de"], "--references: is not read with --generate-output"),
         (["--predictions", "p.tsv", "--generate-output", "g"], "--generate-output: is not read with --predictions"),
         (["--hyp", "{h}", "--ref", "{h}", "--subset", "test"], "--subset: is not read without --data"),
+        (["--metric", "f1"], "the file to score is missing: one of --generate-output, --validation-log, --predictions"),
         (["--hyp", "{h}"], "either --generate-output FILE or --hyp FILE --ref FILE is needed"),
         (["--hyp", "{h}", "--ref", "{two}"], "h has 1 sentences, .*two 2"),
         (["--hyp", "{units}", "--ref", "{h}"], "units: 1 of 1 lines hold subword units.*--remove-bpe"),

@@ -409,6 +409,9 @@ def score_file(*, output: Optional[str] = None, as_json: bool = False, **options
     Raises:
         OdeTransformerError: as that function, or it does not read one of the options.
     """
+    if not options.keys() & {*KINDS, "hyp"}:
+        named = ", ".join(f"--{one.replace('_', '-')}" for one in (*KINDS, "hyp"))
+        raise OdeTransformerError(f"the file to score is missing: one of {named} FILE is needed")
     kind = next((one for one in KINDS if one != "generate_output" and one in options), "generate_output")
     named = "hyp" if kind == "generate_output" and "hyp" in options else kind
     read = inspect.signature(KINDS[kind]).parameters

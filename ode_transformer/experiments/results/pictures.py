@@ -16,6 +16,14 @@ FORMATS = (".png", ".svg", ".pdf")
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
 MARKS = "os^Dv<>P"
 
+# Of trainings; logarithmic, except for percentages.
+CURVES = {
+    "valid_ppl": "validation perplexity",
+    "train_ppl": "training perplexity",
+    "valid_accuracy": "validation accuracy",
+    "train_gnorm": "gradient norm",
+}
+
 
 def style(i: int, label: str) -> dict[str, Any]:
     """The color, mark and label of line i; 64 lines differ, and eight also without colors."""
@@ -50,23 +58,20 @@ def save(figure: Any, output: str | Path) -> None:
     pyplot.close(figure)
 
 
-def draw_curves(
-    axis: Any, curves: Mapping[str, Sequence[tuple[int, float]]], label: str, logarithmic: bool = True
-) -> None:
+def draw_curves(axis: Any, curves: Mapping[str, Sequence[tuple[int, float]]], label: str) -> None:
     """Draw values against updates.
 
     Args:
         axis: the axes to draw in.
         curves: the points of each line, (updates, value), by its label; lines without points are left out, and values
             that are not finite, as those of a training that diverged.
-        label: what the values are.
-        logarithmic: whether their axis is logarithmic.
+        label: what the values are, one of ``CURVES``.
     """
     curves = {name: [point for point in points if math.isfinite(point[1])] for name, points in curves.items()}
     for i, (name, points) in enumerate(curves.items()):
         if points:
             axis.plot(*zip(*points, strict=True), markersize=3, **style(i, name))
-    if logarithmic:
+    if label != CURVES["valid_accuracy"]:
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter("{x:g}")
         values = [value for points in curves.values() for _, value in points]
@@ -75,11 +80,11 @@ def draw_curves(
     axis.grid(alpha=0.3)
 
 
-def curve_picture(curves: Mapping[str, Sequence[tuple[int, float]]], label: str, logarithmic: bool) -> bytes:
+def curve_picture(curves: Mapping[str, Sequence[tuple[int, float]]], label: str) -> bytes:
     """An SVG of curves, as :func:`draw_curves` draws them; the same each time."""
     pyplot, file = without_display(), io.BytesIO()
     figure, axis = pyplot.subplots(figsize=(6.4, 4.6), layout="constrained")
-    draw_curves(axis, curves, label, logarithmic)
+    draw_curves(axis, curves, label)
     axis.legend(fontsize=8)
     with pyplot.rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
         figure.savefig(file, format="svg", metadata={"Date": None})

@@ -18,9 +18,8 @@ from ...files import read_json
 from ...schema import count, lacks, positive
 from .. import records
 from ..records import logs
-from .pictures import COLOURS, MARKS, draw_curves, pyplot_for, save, style
+from .pictures import COLOURS, CURVES, MARKS, draw_curves, pyplot_for, save, style
 
-CURVES = {"train_ppl": "training perplexity", "valid_ppl": "validation perplexity", "train_gnorm": "gradient norm"}
 TYPES = 15  # of edits that are drawn
 _LENGTHS = {"rows": [{"length": positive, "seconds": {str: positive}, "peak_mib": {str: positive}}]}
 _METHOD = {"method": str, "theory": count, "local": float, "sizes": [positive], "local_errors": [positive]}
@@ -110,7 +109,7 @@ def training_of(path: Path) -> dict[str, Any]:
 
 
 def training(files: Sequence[str], output: str | Path) -> None:
-    """Draw training and validation perplexity and the gradient norm against updates, one line per file.
+    """Draw perplexity or accuracy and the gradient norm against updates, one line per file.
 
     Args:
         files: logs of ``fairseq-train --log-format json``, or records of runs.
@@ -125,10 +124,11 @@ def training(files: Sequence[str], output: str | Path) -> None:
             raise records.RecordError(f"{path}: no curve of a training in it")
         name = path.stem if path.suffix == ".json" else path.parent.name or path.stem
         curves[name if name not in curves else str(path)] = found
-    figure, axes = pyplot.subplots(1, len(CURVES), figsize=(15, 4.5), layout="constrained")
-    for axis, (key, label) in zip(axes, CURVES.items(), strict=True):
+    drawn = {key: label for key, label in CURVES.items() if any(found[key] for found in curves.values())}
+    figure, axes = pyplot.subplots(1, len(drawn), figsize=(5 * len(drawn), 4.5), squeeze=False, layout="constrained")
+    for axis, (key, label) in zip(axes[0], drawn.items(), strict=True):
         draw_curves(axis, {name: found[key] for name, found in curves.items()}, label)
-    axes[0].legend(fontsize=8)
+    axes[0][0].legend(fontsize=8)
     save(figure, output)
 
 

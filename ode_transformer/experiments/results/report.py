@@ -31,13 +31,6 @@ from .comparisons import LEVEL, Compared
 from .files import different_flags, json_files, read_records, readable, variant, variant_label
 
 GENERATED = "<!-- written by ode-transformer report, which writes over it -->"
-CURVES = {
-    "valid_ppl": "validation perplexity",
-    "train_ppl": "training perplexity",
-    "valid_accuracy": "validation accuracy",
-    "train_gnorm": "gradient norm",
-}
-LOGARITHMIC = ("valid_ppl", "train_ppl", "train_gnorm")
 LINES = 12  # of a picture at most
 
 Records = Mapping[str, Sequence[dict[str, Any]]]  # by recipe
@@ -258,10 +251,10 @@ def _curves(by_recipe: Records, kind: str) -> Part:
     """A picture per kind of curve, with a line per recipe: its first run."""
     firsts = {_label(name, variant(its[0]), *its[0]["seeds"]): its[0]["training"] for name, its in by_recipe.items()}
     drawings = []
-    for key, label in CURVES.items() if kind == "html" else ():
+    for key, label in pictures.CURVES.items() if kind == "html" else ():
         drawn = [(name, points) for name, training in firsts.items() if (points := curve_points(training, key))]
         for start in range(0, len(drawn), LINES):
-            picture = pictures.curve_picture(dict(drawn[start : start + LINES]), label, key in LOGARITHMIC)
+            picture = pictures.curve_picture(dict(drawn[start : start + LINES]), label)
             drawings.append((f"{label} against updates", base64.b64encode(picture).decode()))
     return Part("Training", [], drawings)
 
