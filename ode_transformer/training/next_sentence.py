@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from fairseq import utils
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.data import (
     BaseWrapperDataset,
@@ -224,7 +225,7 @@ class MaskedLMPairsCriterion(FairseqCriterion):
         metrics.log_scalar("nll_loss", total["symbols"] / count / math.log(2), count, round=3)
         metrics.log_scalar("next_sentence_loss", total["following"] / pairs / math.log(2), pairs, round=3)
         metrics.log_scalar("next_sentence_accuracy", 100.0 * total["ncorrect"] / pairs, pairs, round=1)
-        metrics.log_derived("ppl", lambda meters: 2 ** meters["nll_loss"].avg)
+        metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:

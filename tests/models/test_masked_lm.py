@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from fairseq.logging import metrics
 from fairseq.models import build_model
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from torch import nn
@@ -304,7 +305,11 @@ def test_the_loss_is_the_sum_of_both_means(pairs):
     m = perturbed(build_model(configure("macaron_bert_tiny", SMALL), its_task)).eval()
     sample = dataset.collater([dataset[i] for i in range(6)])
     criterion = MaskedLMPairsCriterion(its_task)
-    loss, size, _ = criterion(m, sample)
+    loss, size, log = criterion(m, sample)
+    with metrics.aggregate() as logged:
+        criterion.reduce_metrics([log])
+    ppl = logged.get_smoothed_value("ppl")
+    assert ppl == round(ppl, 2), "as fairseq's own criteria log it"
     logits, more = m(sample["net_input"]["src_tokens"])
     real = sample["target"] != 1
     expected = F.cross_entropy(logits[real], sample["target"][real])
