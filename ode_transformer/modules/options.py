@@ -97,7 +97,8 @@ class SplitTransformerConfig(FlatTransformerConfig):
     ode_residual: ChoiceEnum(list(ODE_RESIDUALS)) = option(
         "paper",
         "F is the increment of what is integrated (paper), or the increment with its residual (released; without a "
-        "history the state grows by a factor of 2 to 3 per layer). For euler with fixed or ones both are the same",
+        "history the state grows by a factor of 2 to 3 per layer). For euler both are the same, unless "
+        "--coefficients are learned",
         "ODE Transformer's code",
     )
     relative_positions: RelativePositionsName = option(
