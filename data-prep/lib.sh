@@ -4,10 +4,8 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
 checksums=$share/data-prep/checksums
-dry_run=0
+dry_run=''
 out=''
-# The work on text: `prepare` makes binarized data of a parallel corpus, `binarise` of text of one language.
-text_tool=(python -m ode_transformer text)
 
 # --- Options
 
@@ -20,7 +18,8 @@ DIR is complete if it exists: a second run does nothing, and refuses other setti
 Further options:
   --out DIR          where the data go; the text goes to DIR.text beside it
 ${workers+  --workers N        processes (default: ${workers:-one for each processor that may be used})
-}${corpus_help:-}  --dry-run          print the commands only
+}${tokeniser+  --merges N         BPE merges (default: $merges)
+}  --dry-run          print the commands only
 
 RAW_DIR names a folder with the files of the corpus, or ODE_TRANSFORMER_DATA one with folders of sets, SET or SET.tar.xz.
 What neither has is downloaded from its own address, or from the one that URL_NAME says, and compared with its SHA-256 in
@@ -28,17 +27,11 @@ the list ARCHIVES_SHA256 (default: data-prep/checksums/archives.sha256), if it i
 END
 }
 
-# Print the plain commands from here on and run none.
-print_only() {
-    dry_run=1
-    run() { printf '%q ' "$@"; echo; }
-}
-
 # options NAME=KIND... -- "$@": read a script's options, and those that all have, into variables of their names. KIND
 # is text, number, switch (which sets yes), or the valid values with | between them; NAME=word is not an option but the one
 # word that the script takes.
 options() {
-    local -A kinds=([--out]=text)
+    local -A kinds=([--out]=text [--dry-run]=switch)
     local _name _kind _value _word='' # as no option is called
     while [[ $1 != -- ]]; do
         if [[ $1 == *=word ]]; then _word=--${1%%=*}; else kinds["--${1%%=*}"]=${1#*=}; fi
@@ -46,17 +39,18 @@ options() {
     done
     shift
     while [[ $# -gt 0 ]]; do
-        case $1 in
-        -h | --help) usage; exit 0 ;;
-        --dry-run) print_only; shift; continue ;;
-        esac
+        if [[ $1 == -h || $1 == --help ]]; then usage; more_help; exit 0; fi
         [[ -n $1 ]] || die "an empty argument; see --help"
         _name=$1 _kind=${kinds[$1]:-} _value=yes
         if [[ -n $_word && $1 != -* ]]; then _name=$_word _kind=word _value=$1; fi
         case $_kind in
         '') die "unknown option $1; see --help" ;;
         switch | word) ;;
-        *) _value=$(argument "$1" "$@"); shift ;;
+        *)
+            [[ $# -gt 1 && $2 != --* ]] || die "$1 needs a value"
+            _value=$2
+            shift
+            ;;
         esac
         case $_kind in
         number) [[ $_value =~ ^[1-9][0-9]*$ ]] || die "$_name $_value: must be a positive number" ;;
@@ -66,7 +60,8 @@ options() {
         printf -v "${_name//-/_}" %s "$_value"
         shift
     done
-    if [[ -n $out ]]; then out=$(absolute "$out"); fi
+    if [[ -n $out ]]; then out=$(realpath -m -- "$out"); fi
+    if [[ -n $dry_run ]]; then run() { printf '%q ' "$@"; echo; }; fi # plain commands are printed and none is run
 }
 
 # --- Beginning, and work that is done once
@@ -79,39 +74,32 @@ begin() {
     [[ $text != *,* ]] || die "--out $out: must hold no comma, which separates values for fairseq-hydra-train"
     [[ -e $out ]] || alone "$out" # who may only read complete data need not lock them
     if [[ -e $out ]]; then
-        if [[ $# -gt 0 ]]; then "${text_tool[@]}" settings "$out/manifest.json" "$@" --required; fi
+        if [[ $# -gt 0 ]]; then python -m ode_transformer text settings "$out/manifest.json" "$@" --required; fi
         echo "$out is complete" >&2
         exit
     fi
+    [[ -z ${RAW_DIR:-} || -d $RAW_DIR ]] || die "RAW_DIR=$RAW_DIR: no such folder"
     if [[ -v workers && -z $workers ]]; then
         workers=$(python -c 'from ode_transformer.processors import usable; print(usable())')
     fi
-    if [[ $dry_run -eq 0 && $# -gt 0 ]]; then "${text_tool[@]}" settings "$text/settings.json" "$@"; fi
+    if [[ -z $dry_run && $# -gt 0 ]]; then python -m ode_transformer text settings "$text/settings.json" "$@"; fi
 }
 
 # once FILE COMMAND...: unless FILE exists, run COMMAND, which writes FILE.part, and rename that to FILE. A file that
 # exists is therefore complete, and a script that was interrupted can be resumed.
 once() {
-    local file=$1
-    shift
-    if [[ -e $file ]]; then return; fi
-    if [[ -e $file.part ]]; then run rm -r "$file.part" || return; fi
-    run "$@" || return # set -e has no effect in a command before ||
-    run mv "$file.part" "$file"
+    if [[ -e $1 ]]; then return; fi
+    if [[ -e $1.part ]]; then run rm -r "$1.part" || return; fi
+    run "${@:2}" || return # set -e has no effect in a command before ||
+    run mv "$1.part" "$1"
 }
 
 # into FOLDER WORD...: make a folder, once, by a command of this package.
 into() { once "$1" python -m ode_transformer "${@:2}" --output-dir "$1.part"; }
 
-# generated_text LAYOUT N: set $folder to one with generated text in the layout of a published set.
-generated_text() {
-    folder=$text/generated
-    into "$folder" dataset reading "$1" --articles "$2"
-}
-
 # alone PATH: wait until no other process, this script's killed predecessor's included, works on PATH.
 alone() {
-    if [[ $dry_run -eq 1 ]]; then return; fi
+    if [[ -n $dry_run ]]; then return; fi
     mkdir -p "$(dirname "$1")"
     exec 8>>"$1.lock"
     if ! flock --nonblock 8; then
@@ -123,8 +111,8 @@ alone() {
 # compare WHAT FILE PUBLISHED [words]: say whether a file has as many lines, or words, as published.
 compare() {
     local found unit=${4:-lines}
-    if [[ $dry_run -eq 1 ]]; then return; fi
-    if [[ $unit == words ]]; then found=$(wc -w <"$2"); else found=$(wc -l <"$2"); fi
+    if [[ -n $dry_run ]]; then return; fi
+    found=$(wc "--$unit" <"$2")
     if [[ $found -eq $3 ]]; then
         echo "$1: $found $unit, as published" >&2
     else
@@ -134,55 +122,46 @@ compare() {
 
 # --- Where text comes from
 
-# raw_dir_exists: an error unless RAW_DIR, if it is set, is a folder.
-raw_dir_exists() { [[ -z ${RAW_DIR:-} || -d $RAW_DIR ]] || die "RAW_DIR=$RAW_DIR: no such folder"; }
-
-# extract ARCHIVE FOLDER [MEMBER...]: unpack an archive to a folder, once.
+# extract ARCHIVE FOLDER [MEMBER or option of tar...]: unpack an archive to a folder, once.
 extract() {
-    if [[ -e $2 ]]; then return; fi
-    if [[ -e $2.part ]]; then run rm -r "$2.part"; fi
-    run mkdir -p "$2.part"
     if [[ $1 == *.zip ]]; then
-        run python -m zipfile -e "$1" "$2.part"
+        once "$2" python -m zipfile -e "$1" "$2.part"
     else
-        run tar -xf "$1" -C "$2.part" "${@:3}"
+        once "$2" tar -xf "$1" --one-top-level="$2.part" "${@:3}"
     fi || die "$1: could not be unpacked. If it is cut off or damaged, remove it and start again"
-    run mv "$2.part" "$2"
 }
 
-# find_set NAME WORK: set $folder to the folder of a set and $origin to where it comes from: $RAW_DIR,
-# $ODE_TRANSFORMER_DATA/NAME, or $ODE_TRANSFORMER_DATA/NAME.tar.xz, unpacked into WORK; otherwise $folder is empty.
+# find_set NAME: set $folder to the folder of a set and $origin to where it comes from: $RAW_DIR,
+# $ODE_TRANSFORMER_DATA/NAME, or $ODE_TRANSFORMER_DATA/NAME.tar.xz, which is unpacked; otherwise $folder is empty.
 # $tried describes in words what was looked for.
 find_set() {
     local data=${ODE_TRANSFORMER_DATA:-}
     folder='' origin=download
     tried="RAW_DIR is not set, ODE_TRANSFORMER_DATA is not set"
-    raw_dir_exists
     if [[ -n ${RAW_DIR:-} ]]; then
-        folder=$(absolute "$RAW_DIR") origin=RAW_DIR
+        folder=$(realpath -m -- "$RAW_DIR") origin=RAW_DIR
     elif [[ -n $data ]]; then
         [[ -d $data ]] || die "ODE_TRANSFORMER_DATA=$data: no such folder"
         tried="RAW_DIR is not set, neither $data/$1 nor $data/$1.tar.xz is there"
         if [[ -d $data/$1 ]]; then
-            folder=$(absolute "$data/$1") origin=ODE_TRANSFORMER_DATA
+            folder=$(realpath -m -- "$data/$1") origin=ODE_TRANSFORMER_DATA
         elif [[ -f $data/$1.tar.xz ]]; then
-            folder=$2/$1 origin=ODE_TRANSFORMER_DATA
-            extract "$data/$1.tar.xz" "$2"
-            [[ -d $folder || $dry_run -eq 1 ]] || die "$data/$1.tar.xz holds no folder $1"
+            folder=$text/unpacked/$1/$1 origin=ODE_TRANSFORMER_DATA
+            extract "$data/$1.tar.xz" "$text/unpacked/$1"
         fi
     fi
 }
 
 # set_of NAME: as find_set, for a set that cannot be downloaded, and is another than that of RAW_DIR.
 set_of() {
-    RAW_DIR='' find_set "$1" "$text/unpacked/$1"
+    RAW_DIR='' find_set "$1"
     [[ -n $folder ]] || die "$1: $tried${2:-}"
 }
 
 # download URL FILE: fetch a file, and resume a download that was interrupted. Fails if the file cannot be fetched.
 download() {
     if [[ -e $2 ]]; then return; fi
-    run curl --fail --location --retry 3 --progress-bar --continue-at - --output "$2.part" "$1" || {
+    run curl --fail --location --retry 3 --progress-bar --create-dirs --continue-at - --output "$2.part" "$1" || {
         [[ $? -eq 33 ]] || return 1 # the server cannot go on in the middle
         run curl --fail --location --retry 3 --progress-bar --output "$2.part" "$1" || return 1
     }
@@ -192,7 +171,7 @@ download() {
 # known_archive ARCHIVE: compare an archive with its published SHA-256, if one is known, and record it.
 known_archive() {
     local list=${ARCHIVES_SHA256:-$checksums/archives.sha256} file=${1##*/} sum known
-    if [[ $dry_run -eq 1 ]]; then return; fi
+    if [[ -n $dry_run ]]; then return; fi
     [[ -f $list ]] || die "ARCHIVES_SHA256=$list: no such file"
     read -r sum _ < <(sha256sum "$1")
     known=$(awk -v file="$file" '$2 == file && $1 != "-" { known = $1 } END { print known }' "$list")
@@ -207,7 +186,7 @@ known_archive() {
 # known_text LIST FILE...: warn of texts, plain or .gz, that are not the published ones; downloaded, they are refused.
 known_text() {
     local file sum
-    if [[ $dry_run -eq 1 ]]; then return; fi
+    if [[ -n $dry_run ]]; then return; fi
     for file in "${@:2}"; do
         read -r sum _ < <(zcat --force "$file" | sha256sum)
         if grep -q "^$sum " "$checksums/$1"; then continue; fi
@@ -231,13 +210,11 @@ copy_units() {
 # fetch VARIABLE FILE URL: set $archive to $RAW_DIR/FILE if it is there, or to FILE as downloaded from URL, which
 # VARIABLE says.
 fetch() {
-    raw_dir_exists
     if [[ -f ${RAW_DIR:-}/$2 ]]; then
-        archive=$(absolute "$RAW_DIR")/$2
+        archive=$(realpath -m -- "$RAW_DIR")/$2
     else
         if [[ -n ${RAW_DIR:-} ]]; then echo "RAW_DIR=$RAW_DIR: holds no $2, so it is downloaded from $3" >&2; fi
         archive=$text/download/$2
-        run mkdir -p "${archive%/*}"
         download "$3" "$archive" ||
             die "$2: the download from $3 failed; what was downloaded is kept, and resumed next time. $1 names another" \
                 "address, RAW_DIR a folder with the file"
@@ -245,8 +222,8 @@ fetch() {
     known_archive "$archive"
 }
 
-# unpack NAME FILE URL MEMBER...: set $unpacked to a folder with the members of an archive: $RAW_DIR/FILE, or a
-# download, from $URL_NAME if that is set.
+# unpack NAME FILE URL [MEMBER or option of tar...]: set $unpacked to a folder with the members of an archive:
+# $RAW_DIR/FILE, or a download, from $URL_NAME if that is set.
 unpack() {
     local variable=URL_$1 archive
     unpacked=$text/unpacked/$2
@@ -263,21 +240,15 @@ add_pair() {
     files+=(--add "$1" "$unpacked/$5" "$unpacked/$6")
 }
 
-# published SET MEMBER NAME FILE URL: set $folder to where a set lies: in RAW_DIR or ODE_TRANSFORMER_DATA, if MEMBER is
-# in it; else in the archive FILE, of RAW_DIR or downloaded from URL, which URL_NAME replaces.
+# published SET MEMBER NAME FILE URL [option of tar]: set $folder to where a set lies: in RAW_DIR or ODE_TRANSFORMER_DATA,
+# if MEMBER is in it; else in the archive FILE, of RAW_DIR or downloaded from URL, which URL_NAME replaces.
 published() {
-    local inner
-    find_set "$1" "$text/unpacked/$1"
-    if [[ -n $folder && ($dry_run -eq 1 || -e $folder/$2) ]]; then return; fi
+    find_set "$1"
+    if [[ -n $folder && (-n $dry_run || -e $folder/$2) ]]; then return; fi
     [[ -z $folder || -n ${RAW_DIR:-} ]] || die "$folder: holds no $2"
-    unpack "$3" "$4" "$5"
+    unpack "${@:3}"
     folder=$unpacked
-    if [[ ! -e $folder/$2 ]]; then # an archive of a repository has a folder around all
-        for inner in "$unpacked"/*/; do
-            if [[ -e $inner$2 ]]; then folder=${inner%/} && break; fi
-        done
-    fi
-    [[ $dry_run -eq 1 || -e $folder/$2 ]] || die "$4: holds no $2; remove $unpacked before another is tried"
+    [[ -n $dry_run || -e $folder/$2 ]] || die "$4: holds no $2; remove $unpacked before another is tried"
 }
 
 # labelled SET MEMBER TRAIN TEST: make $out of a set whose texts have classes, in $folder/MEMBER, of TRAIN and TEST examples.
@@ -297,19 +268,17 @@ published_imdb() {
 
 # prepare OPTION...: make $out of the parallel text in $text, or of the files that the options name.
 prepare() {
-    run "${text_tool[@]}" prepare "$out" --name "$name" --source "$origin" --langs "$source" "$target" \
+    run python -m ode_transformer text prepare "$out" --name "$name" --source "$origin" --langs "$source" "$target" \
         --workers "$workers" "$@"
 }
 
 # binarise OPTION...: make $out of text of one language: SPLIT=FILE..., or --folder DIR with the parts of examples, and
-# the subword model of these if there is one.
-binarise() { run "${text_tool[@]}" binarise "$out" "$@" --workers "${workers:-1}"; }
+# what else it holds.
+binarise() { run python -m ode_transformer text binarise "$out" "$@" --workers "${workers:-1}"; }
 
 # corpus_options NAME=KIND... -- "$@": read the options of the script, and those of corpora that Moses' rules tokenize.
 corpus_options() {
     tokeniser=sacremoses workers=''
-    corpus_help="  --merges N         BPE merges (default: $merges)
-"
     options merges=number workers=number "$@"
 }
 
@@ -318,7 +287,6 @@ corpus() {
     origin=${RAW_DIR:+RAW_DIR}
     origin=${origin:-download}
     begin "$@" tokeniser="$tokeniser" merges="$merges"
-    if [[ $dry_run -eq 0 ]]; then mkdir -p "$text/download" "$text/unpacked"; fi
 }
 
 # prepare_raw ALL HELD TRAIN OPTION...: make $out of raw text that is tokenized with the flags ALL, and with HELD or
@@ -344,13 +312,16 @@ pretrained() {
     text-imdb-4k) other IMDB_DIR prepare-text.sh --imdb --size 4000 --out "$1" ;;
     text-bert) [[ -e $1 ]] || other '' prepare-text.sh --size 32700 --split-sentences --out "$1" ;; # of TEXT_INPUT
     esac
-    [[ -f $1/dict.txt || $dry_run -eq 1 ]] || die "--like $1: has no dict.txt"
+    [[ -f $1/dict.txt || -n $dry_run ]] || die "--like $1: has no dict.txt"
 }
 
-# begin_like SETTING...: prepare $like, then begin with these settings, its name, and the SHA-256 of its dictionary. Data
-# that are complete do not need $like any more.
+# begin_like NAME LIKE SETTING...: prepare $like, by default data-bin/LIKE, then begin data called NAME.LIKE with these
+# settings, its name, and the SHA-256 of its dictionary. Data that are complete do not need $like any more. With
+# $generated, $folder gets so many generated texts, in the layout of NAME.
 begin_like() {
     local sum=''
+    like=$(realpath -m -- "${like:-$root/data-bin/$2}")
+    name=$1${generated:+.generated}.$(basename "$like")
     out=${out:-$root/data-bin/$name}
     if [[ ! -e $out ]]; then pretrained "$like"; fi
     if [[ -f $like/dict.txt ]]; then
@@ -358,5 +329,9 @@ begin_like() {
     elif [[ -e $out ]]; then
         sum=$(sed -n 's/^ *"dictionary": "\(.*\)",*$/\1/p' "$out/manifest.json")
     fi
-    begin "$@" like="$(basename "$like")" dictionary="$sum"
+    begin "${@:3}" like="$(basename "$like")" dictionary="$sum"
+    if [[ -n $generated ]]; then
+        folder=$text/generated
+        into "$folder" dataset reading "${1/\//-}" --articles "$generated"
+    fi
 }

@@ -13,7 +13,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 name=aeslc source=source target=target words=400 merges=8000 workers=''
 options {words,merges,workers}=number -- "$@"
 begin words="$words" merges="$merges"
-published aeslc enron_subject_line AESLC AESLC.tar.gz https://github.com/ryanzhumich/AESLC/archive/master.tar.gz
+published aeslc enron_subject_line AESLC AESLC.tar.gz https://github.com/ryanzhumich/AESLC/archive/master.tar.gz \
+    --strip-components=1 # a folder around all
 into "$text/raw" dataset aeslc "$folder/enron_subject_line"
 compare "training e-mails" "$text/raw/train.target" 14436
 compare "development e-mails" "$text/raw/valid.target" 1960

@@ -14,16 +14,12 @@ name=deen-mix source=de target=en merges=10000
 corpus_options -- "$@"
 corpus protocol=iwslt14
 
-files=()
-# add SPLIT SET PREFIX: the files of a set.
-add() {
-    set_of "$2"
-    files+=(--add "$1" "$folder/$3.de" "$folder/$3.en")
-}
-add train deen_mix train
-add test iwslt14 test.raw
-add test1 newstest en-de/newstest2014
-origin=ODE_TRANSFORMER_DATA
+set_of deen_mix
+files+=(--add train "$folder"/train.{de,en})
+set_of iwslt14
+files+=(--add test "$folder"/test.raw.{de,en})
+set_of newstest
+files+=(--add test1 "$folder"/en-de/newstest2014.{de,en})
 prepare_raw "--normalise --lowercase last" --straight-quotes '' "${files[@]}" --splits train valid test test1 \
     --max-tokens 175 --ratio 1.5 --every 100
 compare "training and validation text" "$text/raw/train.en" 255417

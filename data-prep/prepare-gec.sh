@@ -22,32 +22,29 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-errors='' merges='' sentences=all percent='' seed='' source=source target=target workers=''
+errors='' merges='' sentences='' percent='' seed='' source=source target=target workers=''
 options 'errors=published|generated' {merges,sentences,percent,seed,workers}=number -- "$@"
 [[ -n $errors ]] || die "--errors is needed: published or generated; see --help"
 [[ ${percent:-0} -lt 100 ]] || die "--percent $percent: must be below 100"
 name=gec-$errors
 if [[ $errors == published ]]; then
     merges=${merges:-30000}
-    [[ $sentences == all && -z $percent$seed ]] || die "--sentences, --percent and --seed: are options of --errors generated"
+    [[ -z $sentences$percent$seed ]] || die "--sentences, --percent and --seed: are options of --errors generated"
     begin errors="$errors" merges="$merges" quotes=straight
-    [[ -n ${RAW_DIR:-} || $dry_run -eq 1 ]] ||
+    [[ -n ${RAW_DIR:-} || -n $dry_run ]] ||
         die "RAW_DIR is not set: NUCLE and Lang-8 cannot be downloaded without a form; see --help, or take --errors generated"
-    train=(--m2 "$(absolute "${RAW_DIR:-RAW_DIR}")") from=RAW_DIR
+    train=(--m2 "$(realpath -m -- "${RAW_DIR:-RAW_DIR}")") from=RAW_DIR
 else
     merges=${merges:-8000} percent=${percent:-30} seed=${seed:-1}
-    from=CLEAN clean=${CLEAN:-} same=()
-    if [[ -n $clean ]]; then
-        [[ -f $clean || $dry_run -eq 1 || -e ${out:-$root/data-bin/$name} ]] || die "CLEAN=$clean: no such file"
-        if [[ -f $clean ]]; then same=(clean="$(sha256sum <"$clean" | cut -d ' ' -f 1)"); fi
-    fi
-    begin errors="$errors" merges="$merges" quotes=straight sentences="$sentences" percent="$percent" seed="$seed" "${same[@]}"
+    from=CLEAN clean=${CLEAN:-}
+    [[ -z $clean || -f $clean ]] || die "CLEAN=$clean: no such file"
+    begin errors="$errors" merges="$merges" quotes=straight sentences="${sentences:-all}" percent="$percent" seed="$seed" \
+        ${clean:+clean="$(sha256sum <"$clean" | cut -d ' ' -f 1)"}
     if [[ -z $clean ]]; then
         set_of deen_mix "; CLEAN may name a file of correct English"
         clean=$folder/train.en from=$origin
     fi
-    train=(--clean "$clean" --seed "$seed" --rate "$(printf '0.%02d' "$percent")")
-    if [[ $sentences != all ]]; then train+=(--sentences "$sentences"); fi
+    train=(--clean "$clean" --seed "$seed" --rate "$(printf '0.%02d' "$percent")" ${sentences:+--sentences "$sentences"})
 fi
 set_of gec "; the test sets have to be there"
 origin=$from
@@ -56,10 +53,8 @@ compare CoNLL-2014 "$text/tok/conll14.source" 1312
 compare "JFLEG's test set" "$text/tok/jfleg.source" 747
 
 # The sentences of the test sets, and what people made of them.
-sets=(conll14 jfleg jfleg-dev) names=(test test1 test2) beside=()
-for i in "${!sets[@]}"; do
-    for file in "$text/tok/${sets[i]}".{source,m2,ref{0,1,2,3}}; do
-        if [[ -e $file ]]; then beside+=("raw/${names[i]}${file#"$text/tok/${sets[i]}"}=$file"); fi
-    done
+beside=("raw/test.m2=$text/tok/conll14.m2" "raw/test.source=$text/tok/conll14.source")
+for kind in source ref{0,1,2,3}; do
+    beside+=("raw/test1.$kind=$text/tok/jfleg.$kind" "raw/test2.$kind=$text/tok/jfleg-dev.$kind")
 done
-prepare --start tok --splits train valid "${sets[@]}" --size "$merges" --beside "${beside[@]}"
+prepare --start tok --splits train valid conll14 jfleg jfleg-dev --size "$merges" --beside "${beside[@]}"

@@ -20,13 +20,9 @@ task='' like='' generated='' workers=''
 options task=word like=text {generated,workers}=number -- "$@"
 [[ $task == @(cola|sst-2|mrpc|qqp|sts-b|mnli|qnli|rte) ]] ||
     die "TASK $task: must be one of cola sst-2 mrpc qqp sts-b mnli qnli rte; see --help"
-like=$(absolute "${like:-$root/data-bin/text-imdb}")
-name=glue/$task${generated:+.generated}.$(basename "$like")
-begin_like task="$task" ${generated:+generated="$generated"}
-if [[ -n $generated ]]; then
-    generated_text "glue-$task" "$generated"
-else
-    find_set glue "$text/glue"
+begin_like "glue/$task" text-imdb task="$task" ${generated:+generated="$generated"}
+if [[ -z $generated ]]; then
+    find_set glue
     url=${URL_GLUE:-https://dl.fbaipublicfiles.com/glue/data}
     if [[ -z $folder && $task == mrpc ]]; then
         fetch URL_GLUE MRPC/mrpc_dev_ids.tsv "$url/mrpc_dev_ids.tsv"

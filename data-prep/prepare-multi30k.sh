@@ -25,7 +25,7 @@ corpus pair="$pair" segmentation="$segmentation" bpe=subword-nmt cased=no max_to
 
 url=${URL_MULTI30K:-https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw}
 splits=(train val test_2016_flickr test_2017_flickr test_2017_mscoco)
-find_set multi30k "$text/unpacked/multi30k"
+find_set multi30k
 raw=$folder
 if [[ -d $folder/raw || ! -d $folder ]]; then raw=$folder/raw; fi
 if [[ $segmentation == published ]]; then

@@ -13,10 +13,9 @@ name=ptb workers=2
 options workers=number -- "$@"
 # shellcheck disable=SC2119  # it keeps no settings
 begin
-find_set ptb "$text"
-if [[ -z $folder ]]; then
-    [[ $dry_run -eq 1 ]] || die "the Penn Treebank is not there ($tried); it cannot be downloaded, see --help"
-    folder=RAW_DIR
-fi
+find_set ptb
+[[ -n $folder || -n $dry_run ]] ||
+    die "the Penn Treebank is not there ($tried); it cannot be downloaded, see --help"
+folder=${folder:-RAW_DIR}
 known_text ptb.sha256 "$folder"/ptb.{train,valid,test}.txt
 binarise train="$folder/ptb.train.txt" valid="$folder/ptb.valid.txt" test="$folder/ptb.test.txt"

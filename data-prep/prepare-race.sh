@@ -14,12 +14,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 like='' generated='' workers=''
 options like=text {generated,workers}=number -- "$@"
-like=$(absolute "${like:-$root/data-bin/roberta.large}")
-name=race${generated:+.generated}.$(basename "$like")
-begin_like generated="$generated"
-if [[ -n $generated ]]; then
-    generated_text race "$generated"
-else
+begin_like race roberta.large generated="$generated"
+if [[ -z $generated ]]; then
     published race RACE RACE RACE.tar.gz https://www.cs.cmu.edu/~glai1/data/race/RACE.tar.gz
 fi
 into "$text/symbols" dataset race "$folder/RACE" --like "$like"

@@ -14,15 +14,13 @@ size=base
 options 'size=base|large' -- "$@"
 name=roberta.$size
 begin size="$size"
-fetch URL_ROBERTA "$name.tar.gz" "${URL_ROBERTA:-https://dl.fbaipublicfiles.com/fairseq/models}/$name.tar.gz"
+segmentation=()
 for file in encoder.json vocab.bpe; do
     fetch URL_GPT2_BPE "$file" "${URL_GPT2_BPE:-https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe}/$file"
+    segmentation+=("$archive")
 done
-raw=${archive%/*}
-part=$text/data.part
-if [[ -e $part ]]; then run rm -r "$part"; fi
-run mkdir -p "$part"
-run tar -xzf "$raw/$name.tar.gz" -C "$part" --strip-components 1
-run cp "$raw/encoder.json" "$raw/vocab.bpe" "$part"
-run cp "$text/settings.json" "$part/manifest.json"
-run mv "$part" "$out"
+fetch URL_ROBERTA "$name.tar.gz" "${URL_ROBERTA:-https://dl.fbaipublicfiles.com/fairseq/models}/$name.tar.gz"
+extract "$archive" "$text/data" --strip-components=1
+run cp "${segmentation[@]}" "$text/data"
+run cp "$text/settings.json" "$text/data/manifest.json"
+run mv "$text/data" "$out"

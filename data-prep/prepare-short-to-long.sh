@@ -18,8 +18,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 prepared='' prepared_by='' source=en target=de limit=80 bins='80 100 120 140' workers=2
 options prepared=word prepared-by=text source=text target=text limit=number bins=text workers=number -- "$@"
 [[ -n $prepared ]] || die "PREPARED is needed; see --help"
-prepared=$(absolute "$prepared")
-[[ $bins =~ ^[1-9][0-9]*(" "+[1-9][0-9]*)*$ ]] || die "--bins $bins: must be one positive number or more"
+prepared=$(realpath -m -- "$prepared")
 read -ra begins <<<"$bins"
 out=${out:-$prepared.short-to-long}
 begin from="$(basename "$prepared")" source="$source" target="$target" limit="$limit" bins="${bins// /-}"
@@ -28,11 +27,6 @@ if [[ -n $prepared_by && ! -e $prepared ]]; then
     mapfile -t words <<<"$words"
     if [[ -f $share/${words[0]} ]]; then words[0]=$share/${words[0]}; fi
     run "${words[@]}" --out "$prepared"
-fi
-if [[ $dry_run -eq 0 ]]; then
-    for file in "$prepared"/{manifest.json,dict."$source".txt,dict."$target".txt}; do
-        [[ -f $file ]] || die "$file is not there; prepare it first, or say --source and --target"
-    done
 fi
 name=short-to-long origin=$(basename "$prepared")
 into "$text/bpe" text short-to-long "$prepared" --text-dir "$prepared.text" --langs "$source" "$target" \

@@ -17,14 +17,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 version=1.1 like='' max_symbols=512 stride=128 longest_question=64 generated='' workers=''
 options 'version=1.1|2.0' like=text {max-symbols,stride,longest-question,generated,workers}=number -- "$@"
-like=$(absolute "${like:-$root/data-bin/roberta.large}")
-name=squad-$version${generated:+.generated}.$(basename "$like")
-begin_like version="$version" max_symbols="$max_symbols" stride="$stride" longest_question="$longest_question" \
-    generated="$generated"
-if [[ -n $generated ]]; then
-    generated_text "squad-$version" "$generated"
-else
-    find_set squad "$text/squad"
+begin_like "squad-$version" roberta.large version="$version" max_symbols="$max_symbols" stride="$stride" \
+    longest_question="$longest_question" generated="$generated"
+if [[ -z $generated ]]; then
+    find_set squad
     if [[ -z $folder ]]; then
         folder=$text/download url=${URL_SQUAD:-https://rajpurkar.github.io/SQuAD-explorer/dataset}
         for file in {train,dev}-v"$version".json; do fetch URL_SQUAD "$file" "$url/$file"; done
@@ -32,6 +28,4 @@ else
 fi
 into "$text/symbols" dataset squad "$folder"/{train,dev}-v"$version".json --like "$like" --max-symbols "$max_symbols" \
     --stride "$stride" --longest-question "$longest_question"
-beside=()
-for file in {train,valid}.spans valid.questions.json; do beside+=("$file=$text/symbols/$file"); done
-binarise --folder "$text/symbols" --dictionary "$like/dict.txt" --beside "${beside[@]}"
+binarise --folder "$text/symbols" --dictionary "$like/dict.txt"

@@ -17,22 +17,19 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-input='' imdb='' valid='' split_sentences='' like='' size=16000 held_out=200 workers=2
+input='' imdb='' valid='' split_sentences='' like='' size=16000 held_out='' workers=2
 options {input,valid,like}=text {imdb,split-sentences}=switch {size,held-out,workers}=number -- "$@"
 name=text
 if [[ -n $imdb ]]; then
     [[ -z $input ]] || die "--imdb: is another text than --input $input"
     name=text-imdb split_sentences=yes
 elif [[ -z ${input:=${TEXT_INPUT:-}} ]]; then
-    [[ $dry_run -eq 1 ]] ||
+    [[ -n $dry_run ]] ||
         die "--input is needed, or TEXT_INPUT: your text, such as that of Wikipedia; or --imdb; see --help"
     input=TEXT_INPUT
 fi
-[[ $held_out -gt 1 ]] || die "--held-out $held_out: must be 2 or more, since no document would be left to train on"
-held=() # 200 is no setting: it was the only number in earlier versions, whose data are still complete
-if [[ $held_out -ne 200 ]]; then held=(held_out="$held_out"); fi
-begin input="$input" valid="$valid" like="$like" size="$size" split_sentences="$split_sentences" "${held[@]}"
-inputs=() valids=()
+begin input="$input" valid="$valid" like="$like" size="$size" split_sentences="$split_sentences" \
+    ${held_out:+held_out="$held_out"}
 if [[ -n $input ]]; then
     IFS=: read -ra inputs <<<"$input"
 else
@@ -40,18 +37,8 @@ else
     inputs=("$folder/aclImdb/train")
     if [[ -d $folder/aclImdb/val ]]; then inputs+=("$folder/aclImdb/val"); fi
 fi
-more=(--size "$size" --workers "$workers" --held-out "$held_out")
-if [[ -n $valid ]]; then
-    IFS=: read -ra valids <<<"$valid"
-    more+=(--valid "${valids[@]}")
-fi
-if [[ -n $split_sentences ]]; then more+=(--split-sentences); fi
-how=$text/symbols dictionary=() beside=()
-if [[ -n $like ]]; then
-    how=$like more+=(--like "$like") dictionary=(--dictionary "$like/dict.txt")
-fi
-into "$text/symbols" dataset documents "${inputs[@]}" "${more[@]}"
-for file in sentencepiece.model encoder.json vocab.bpe; do
-    if [[ -f $how/$file ]]; then beside+=("$file=$how/$file"); fi
-done
-binarise train="$text/symbols/train" valid="$text/symbols/valid" "${dictionary[@]}" --beside "${beside[@]}"
+IFS=: read -ra valids <<<"$valid"
+into "$text/symbols" dataset documents "${inputs[@]}" --size "$size" --workers "$workers" \
+    ${held_out:+--held-out "$held_out"} ${valid:+--valid "${valids[@]}"} ${split_sentences:+--split-sentences} \
+    ${like:+--like "$like"}
+binarise --folder "$text/symbols" ${like:+--dictionary "$like/dict.txt"}

@@ -26,10 +26,8 @@ if [[ -z $from ]]; then
     unpack WIKITEXT wikitext-103-raw-v1.zip https://wikitext.smerity.com/wikitext-103-raw-v1.zip
     from=$unpacked/wikitext-103-raw
 fi
-for split in train valid; do
-    [[ $dry_run -eq 1 || -e $from/wiki.$split.raw ]] ||
-        die "$from: has no wiki.$split.raw; WIKITEXT_DIR names the folder of WikiText-103"
-done
+[[ -n $dry_run || -e $from/wiki.train.raw && -e $from/wiki.valid.raw ]] ||
+    die "$from: must hold wiki.train.raw and wiki.valid.raw; WIKITEXT_DIR names the folder of WikiText-103"
 pretrained "$roberta"
 once "$roberta/floater.pt" python -m ode_transformer warm-start "$roberta/model.pt" --arch "floater_roberta_$size" \
     --output "$roberta/floater.pt.part"

@@ -17,10 +17,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source=en target=ro merges=32000 romanian=normalised delight=''
 corpus_options 'romanian=raw|normalised|stripped' delight=text -- "$@"
 if [[ -n $delight ]]; then
-    delight=$(absolute "$delight") name=wmt16.en-ro.delight tokeniser=published merges=published
-    [[ -f $delight/dict.ro.txt || $dry_run -eq 1 ]] || die "--delight $delight: holds no dict.ro.txt"
+    delight=$(realpath -m -- "$delight") name=wmt16.en-ro.delight tokeniser=published merges=published
+    [[ -f $delight/dict.ro.txt || -n $dry_run ]] || die "--delight $delight: holds no dict.ro.txt"
     corpus romanian=published
-    run "${text_tool[@]}" unbinarise "$delight" --langs en ro --splits train valid test --output-dir "$text/bpe"
+    into "$text/bpe" text unbinarise "$delight" --langs en ro --splits train valid test
     origin="DeLight's binarized data"
     prepare --start bpe --splits train valid test --dictionaries "$delight"/dict.{en,ro}.txt
     exit

@@ -1,6 +1,5 @@
 # shellcheck shell=bash
 # Shared by the scripts: where things are, saying what is run, and errors. To be sourced.
-set -euo pipefail
 shopt -s extglob
 
 # The folder of data-prep and scripts, and that of runs and data-bin: the top of the clone or, where they are part of an
@@ -25,29 +24,14 @@ die() {
     exit 1
 }
 
-# Print the header comment of the calling script, its usage, and what scripts like it have in common.
-usage() {
-    sed -n '2,/^[^#]/{s/^# \{0,1\}//;t p;b;:p;p}' "$0"
-    more_help
-}
-
-# Scripts may replace it.
-more_help() { :; }
+# Print the header comment of the calling script, its usage.
+usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//;t p;b;:p;p}' "$0"; }
 
 # Print a plain command in a form that can be typed.
 show() { echo "+ $(sed "s/'\([A-Za-z0-9_.,:=/@%+-]\+\)'/\1/g" <<<"${*@Q}")" >&2; }
 
 # Print a plain command, then run it.
 run() { show "$@" && "$@"; }
-
-# The value of an option, or an error that names it: value=$(argument --name "$@")
-argument() {
-    [[ $# -ge 3 && $3 != --* ]] || die "$1 needs a value"
-    printf '%s' "$3"
-}
-
-# An absolute path, so that it stays the same after `cd "$root"`.
-absolute() { realpath -m -- "$1"; }
 
 # handed_on WHAT ARGUMENT...: show the usage if that is asked for; see that WHAT comes first, unless it is empty.
 handed_on() {

@@ -8,5 +8,4 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 handed_on "" "$@"
-[[ $# -gt 0 ]] || die "nothing to score; see --help"
 tool score "$@"

@@ -20,8 +20,7 @@
 set -euo pipefail
 case ${1:-} in
 -h | --help) sed -n '2,/^[^#]/{/^#SBATCH/d;s/^# \{0,1\}//;t p;b;:p;p}' "$0"; exit 0 ;;
-'') echo "error: a recipe is needed; see --help" >&2; exit 1 ;;
--*) echo "error: unknown option $1; the recipe comes first; see --help" >&2; exit 1 ;;
+'' | -*) echo "error: a recipe is needed first, got ${1:-nothing}; see --help" >&2; exit 1 ;;
 esac
 [[ -n ${SLURM_JOB_ID:-} ]] || { echo "error: to be run with sbatch; scripts/reproduce.sh runs without Slurm" >&2; exit 1; }
 cd "${SLURM_SUBMIT_DIR:-.}"

@@ -252,14 +252,14 @@ def answers(archives, base):
     def of_lib(words: str) -> list:
         return ["bash", "-c", f"source {ROOT}/data-prep/lib.sh; {words}"]
 
-    fetched = f"RAW_DIR={base}/empty dry_run=0 text={base}/rest; for file in here there; do fetch URL_X $file"
+    fetched = f"RAW_DIR={base}/empty text={base}/rest; for file in here there; do fetch URL_X $file"
     wmt16 = ("wmt14-en-de", "--version", "wmt16")
     asked = {
         "archive": command("wmt16-en-ro", "--out", base / "out", RAW_DIR=base / "empty", URL_EUROPARL="file:///none"),
         "rest": of_lib(f"known_archive() {{ :; }}; {fetched} file://{base}/x; cat $archive; done"),
         "three": of_lib(f"compare x {base}/x 3"),
         "four": of_lib(f"compare x {base}/x 4"),
-        "last": of_lib(f"ARCHIVES_SHA256={base}/sums dry_run=0 text={base}/rest; known_archive {base}/x"),
+        "last": of_lib(f"ARCHIVES_SHA256={base}/sums text={base}/rest; known_archive {base}/x"),
         "cut": of_lib(f"f() {{ mkdir $1; false; }}; once {base}/words f {base}/words.part"),  # as on a full disk
         "wmt16": command(*wmt16, "--validation", "held-out"),
         "unknown": command("wmt16-en-ro", "x"),

@@ -142,12 +142,31 @@ def test_glue_is_downloaded_compared_with_its_sum_and_unpacked(tmp_path):
         assert done.returncode == 0, done.stderr
         assert numbers(tmp_path / task, counts) == counts
     done = run(command("wikitext-103", "--out", tmp_path / "wiki", **addresses))
-    assert "/wikitext-103-raw: has no wiki.valid.raw" in done.stderr  # it was fetched, and lacks a file
+    assert (
+        "/wikitext-103-raw: must hold wiki.train.raw and wiki.valid.raw" in done.stderr
+    )  # it was fetched, and lacks a file
     (tmp_path / "sums").write_text(f"{'0' * 64}  RTE.zip\n")
     done = run(command("glue", "rte", "--like", like, "--out", tmp_path / "other", **addresses))
     assert done.returncode == 1 and f"has SHA-256 {known['RTE.zip']}, the published RTE.zip {'0' * 64}" in done.stderr
     done = run(command("glue", "rte", "--like", like, "--out", tmp_path / "third"))
     assert done.returncode == 1 and "RTE.zip: the download from file:///nonexistent" in done.stderr
+
+
+@pytest.mark.full
+def test_roberta_of_a_folder_and_a_download(tmp_path):
+    """The model lies in RAW_DIR, its segmentation is downloaded."""
+    names = ("model.pt", "dict.txt")
+    tar(tmp_path / "raw" / "roberta.base.tar.gz", {f"roberta.base/{name}": name.encode() for name in names})
+    for name in ("encoder.json", "vocab.bpe"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "sums").touch()
+    env = {"RAW_DIR": tmp_path / "raw", "URL_GPT2_BPE": f"file://{tmp_path}", "ARCHIVES_SHA256": tmp_path / "sums"}
+    out = tmp_path / "out"
+    twice(out, command("roberta", "--out", out, **env), answers=tmp_path / "answers")
+    found = members(out)
+    assert found.pop("manifest.json") and found == {
+        name: name.encode() for name in (*names, "encoder.json", "vocab.bpe")
+    }
 
 
 def test_the_published_mrpc_is_split_by_its_list(tmp_path):

@@ -589,7 +589,7 @@ BAD_INPUT = [
     (("train.sh",), "a recipe is needed"),
     (("train.sh", "--device"), "a recipe is needed first, got --device"),
     (("average.sh",), "a recipe or a folder is needed"),
-    (("score.sh",), "nothing to score"),
+    (("score.sh",), "either --generate-output FILE or --hyp FILE --ref FILE is needed"),
     (("reproduce.sh", "nothing"), "no recipe 'nothing' in configs/. "),
     (("generate.sh", "multi30k-full/macaron-tiny", "--", "--beam", "9"), "--output"),
     (("gpu-suite.sh", "--precisions", "fp8"), "--precisions fp8: must be one of fp32, fp16, bf16, amp"),

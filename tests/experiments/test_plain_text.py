@@ -47,7 +47,8 @@ def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
     train_lines = (tmp_path / "out" / "train").read_text().splitlines()
     assert train_lines[:4] == [*map(cut, TEXT[:3]), ""] and train_lines.count("") == 16
     assert (tmp_path / "out" / "valid").read_text().splitlines()[0] == cut(TEXT[12])
-    assert not (tmp_path / "out" / "sentencepiece.model").exists()
+    model = "sentencepiece.model"  # with which data of this text are made that others are cut like
+    assert (tmp_path / "out" / model).read_bytes() == (like / model).read_bytes()
     assert cli.main([*words, "--size", "60", "--output-dir", str(tmp_path / "own")]) == 0
     assert subwords.files(tmp_path / "own") == subwords.OWN
     assert subwords.opened(tmp_path / "own")("GOOD") == subwords.opened(tmp_path / "own")("good")

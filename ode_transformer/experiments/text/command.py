@@ -15,7 +15,6 @@ from .joining import SEGMENTATIONS
 from .lines import TextError
 from .pipeline import Pipeline
 from .preparation import COUNTED, DEFAULT_LIMITS, STARTS, Preparation, parts_of, prepare_monolingual
-from .subwords import OWN
 from .tokenisation import LOWERCASE, Tokeniser
 
 
@@ -92,10 +91,11 @@ def _binarise(args: argparse.Namespace) -> None:
     parts = parts_of(args.folder) if args.folder else {"": _paths(args.texts)}
     if not parts:
         raise TextError(f"--folder {args.folder}: holds no parts of examples, SPLIT.input0 and so on, SPLIT.label")
-    options = {"dictionary": args.dictionary, "copy_labels": args.copy_labels, "beside": _paths(args.beside)}
-    if args.folder and (model := args.folder / OWN[0]).exists():
-        options["beside"][model.name] = model
-    prepare_monolingual(args.out, parts, **options, workers=args.workers)
+    texts = [file for files in parts.values() for file in files.values()]
+    others = args.folder.iterdir() if args.folder else ()
+    beside = {path.name: path for path in others if path.is_file() and path not in texts}
+    options = {"dictionary": args.dictionary, "copy_labels": args.copy_labels, "workers": args.workers}
+    prepare_monolingual(args.out, parts, beside=beside, **options)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -139,11 +139,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="the settings on which the data depend")
     sub.add_argument("--required", action="store_true", help="fail if there is no file")
 
-    take_arguments(sub := command("binarise", _binarise), prepare_monolingual, "out", parts=None, **beside)
+    take_arguments(sub := command("binarise", _binarise), prepare_monolingual, "out", parts=None, beside=None)
     sub.add_argument("texts", nargs="*", metavar="SPLIT=FILE", help="a text file of a split: train, valid, test, test1")
     sub.add_argument(
         "--folder", type=Path, metavar="DIR",
-        help="instead of SPLIT=FILE, a folder of examples in several files: SPLIT.input0 and so on, SPLIT.label",
+        help="instead of SPLIT=FILE, a folder of examples: SPLIT, or SPLIT.input0 and so on, SPLIT.label; its other "
+        "files are copied",
     )  # fmt: skip
 
     def calling(name: str, function: Callable[..., None], first: str, **more: Any) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...errors import OdeTransformerError
-from ...files import make_folder, whole
+from ...files import copy_file, make_folder, whole
 from . import subwords
 from .lines import read_lines
 
@@ -71,7 +71,7 @@ def prepare(
 
     Args:
         inputs: files of documents with empty lines between them, or folders of ``.txt`` files, one document each.
-        output_dir: the folder for ``train``, ``valid`` and the subword model.
+        output_dir: the folder for ``train``, ``valid`` and the files of the segmentation.
         valid: the validation text, in the same form (default: held out).
         held_out: without --valid, hold out every Nth document for validation.
         split_sentences: put every sentence on a line of its own.
@@ -98,7 +98,10 @@ def prepare(
     if like is None:
         lines = (line for name, document in splits() if name == "train" for line in document)
         subwords.learn_sentencepiece(lines, size, workers, output_dir / subwords.OWN[0])
-    cut = subwords.opened(like or output_dir)
+    else:
+        for name in subwords.files(like):
+            copy_file(like / name, output_dir / name)
+    cut = subwords.opened(output_dir)
     counts = {name: [0, 0] for name in ("train", "valid")}
     with contextlib.ExitStack() as stack:
         files = {name: stack.enter_context(whole(output_dir / name)) for name in counts}

@@ -48,10 +48,10 @@ def once(path: Path, make: Callable[[Path], Any], part: Path | None = None) -> N
 
 
 def parts_of(folder: Path) -> dict[str, dict[str, Path]]:
-    """Return the files of examples in a folder, such as ``train.input0`` and ``valid.label``, by part and split."""
+    """Return the files of examples in a folder, ``train`` or ``train.input0`` and so on, by part and split."""
     found: dict[str, dict[str, Path]] = {}
     for path in sorted(folder.iterdir()):
-        if re.fullmatch(r"\.(input\d+|label)", path.suffix):
+        if re.fullmatch(r"((train|valid|test)\d*)(\.(input\d+|label))?", path.name):
             found.setdefault(path.suffix[1:], {})[path.stem] = path
     return found
 
