@@ -586,10 +586,8 @@ def test_a_preparation_that_fails_and_what_a_step_needs_are_named(recipe, tmp_pa
 
 
 BAD_INPUT = [
-    (("train.sh",), "a recipe is needed"),
     (("train.sh", "--device"), "a recipe is needed first, got --device"),
     (("average.sh",), "a recipe or a folder is needed"),
-    (("score.sh",), "either --generate-output FILE or --hyp FILE --ref FILE is needed"),
     (("reproduce.sh", "nothing"), "no recipe 'nothing' in configs/. "),
     (("generate.sh", "multi30k-full/macaron-tiny", "--", "--beam", "9"), "--output"),
     (("gpu-suite.sh", "--precisions", "fp8"), "--precisions fp8: must be one of fp32, fp16, bf16, amp"),
