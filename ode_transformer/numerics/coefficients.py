@@ -130,9 +130,9 @@ class Gates(Coefficients):
 class SecondOrderGate(Coefficients):
     """A gate that keeps a step of two stages at order 2, whatever it learns. It is ours and in no paper.
 
-    The gate of equation 26 has order 2 only at g = 1/2, and training drives it to g = 1, Euler's step at twice the
-    cost (docs/beyond.md). Here g selects one of the methods of two stages and order 2, which have the weights
-    b = (1 - 1 / (2 alpha), 1 / (2 alpha)) and F_2 = f(y + alpha F_1), with alpha = 1 / (2 - g)::
+    The gate of equation 26 has order 2 only at g = 1/2, and training drives it away from there, in some models to
+    g = 1, Euler's step at twice the cost (docs/beyond.md). Here g selects one of the methods of two stages and order 2,
+    which have the weights b = (1 - 1 / (2 alpha), 1 / (2 alpha)) and F_2 = f(y + alpha F_1), with alpha = 1 / (2 - g)::
 
         g = sigmoid(F_1 W + b),   F_2 = f(y + F_1 / (2 - g)),   y' = y + g / 2 F_1 + (1 - g / 2) F_2
 
