@@ -98,7 +98,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
         "paper",
         "F is the increment of what is integrated (paper), or the increment with its residual (released; without a "
         "history the state grows by a factor of 2 to 3 per layer). For euler both are the same, unless "
-        "--coefficients are learned",
+        "the coefficients are learned",
         "ODE Transformer's code",
     )
     relative_positions: RelativePositionsName = option(

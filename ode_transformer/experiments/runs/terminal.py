@@ -25,8 +25,16 @@ BATCHES = re.compile(r"[^|{]*: +(\d+) / (\d+) ")
 REINIT = re.compile(r"wandb: (wandb\.init\(\) called while a run is active|WARNING Using a boolean value for 'reinit')")
 """The messages of Weights & Biases about the way in which fairseq calls it, for every epoch."""
 
-SHOWN = {"loss": "loss", "ppl": "perplexity", "accuracy": "accuracy", "mcc": "Matthews", "f1": "F1"}
-SHOWN |= {"pearson": "Pearson", "spearman": "Spearman", "wps": "words/s"}
+SHOWN = {
+    "loss": "loss",
+    "ppl": "perplexity",
+    "accuracy": "accuracy",
+    "mcc": "Matthews",
+    "f1": "F1",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
+    "wps": "words/s",
+}
 """The values that are shown of a training's progress, by fairseq's name, and what each is called."""
 
 

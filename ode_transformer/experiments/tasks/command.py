@@ -38,8 +38,8 @@ def _serve(
 
 
 def predicted(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> Sequence[Sequence[str]]:
-    """Return the predictions of a model that chooses among options, if the data have over two texts per example, and
-    otherwise of one that predicts a class or a number."""
+    """Return the predictions of a model that chooses among options, if the data have more than two texts per example,
+    and otherwise of one that predicts a class or a number."""
     predict = multiple_choice.choose if (data / "input2").is_dir() else classification.classify
     return predict(checkpoint, data, subset, batch_size, cpu)
 

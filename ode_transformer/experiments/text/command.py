@@ -90,7 +90,7 @@ def _binarise(args: argparse.Namespace) -> None:
         raise TextError("either SPLIT=FILE or --folder DIR is needed")
     parts = parts_of(args.folder) if args.folder else {"": _paths(args.texts)}
     if not parts:
-        raise TextError(f"--folder {args.folder}: holds no parts of examples, SPLIT.input0 and so on, SPLIT.label")
+        raise TextError(f"--folder {args.folder}: holds no parts of examples, such as train or train.input0")
     texts = [file for files in parts.values() for file in files.values()]
     others = args.folder.iterdir() if args.folder else ()
     beside = {path.name: path for path in others if path.is_file() and path not in texts}
