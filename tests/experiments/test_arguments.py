@@ -83,6 +83,7 @@ def test_every_command_is_in_the_help_and_in_the_completion(capsys):
     described = [name for name in cli.COMMANDS if f"\n  {name} " in shown and cli.COMMANDS[name].help in shown]
     last = shown.partition("called by recipes and scripts")[2].replace(",", "").split()
     assert [*described, *last] == list(cli.COMMANDS) and last == list(cli.GROUPS["called by recipes and scripts"])
+    assert {"record", "gpu-suite"} < set(last)
     assert cli.main(["completion"]) == 0
     script = capsys.readouterr().out
     assert f'words="{" ".join(cli.COMMANDS)}"' in script

@@ -61,7 +61,6 @@ GROUPS = {
         "generate": _of_runs("generate", "translate a recipe's test sets with another checkpoint or other flags", True),
         "predict": _of_tasks("predict", "predict the label of each example of a test set: a class, number or option"),
         "score": Command(".metrics.command", "score translations, summaries, corrections or predictions"),
-        "record": _of_runs("record", "write the record of a finished run"),
         "table": Command(".results.tables", "print tables of measured results beside the papers' numbers"),
         "compare": Command(".results.significance", "test whether systems differ from a baseline"),
         "report": Command(".results.report", "write a report on finished runs, in HTML or Markdown"),
@@ -77,13 +76,10 @@ GROUPS = {
         ),
         "plot": Command(".results.plot_command", "draw figures from records, logs and models"),
     },
-    "develop: checkpoints, GPUs, shell": {
+    "develop: checkpoints, shell": {
         "average": _of_runs("average", "average the weights of checkpoints"),
         "warm-start": _of_runs(
             "warm_start", "turn a trained Transformer into a checkpoint of one of our architectures", True
-        ),
-        "gpu-suite": Command(
-            ".bench.gpu_suite", "run the GPU checks, the GPU benchmark and trainings", takes_flags=True
         ),
         "completion": Command(".cli.completion", "print a script for tab completion in bash or zsh"),
     },
@@ -96,9 +92,13 @@ GROUPS = {
             "check",
             "check that checkpoints are intact, of a known architecture, and match the dictionaries of a data folder",
         ),
+        "record": _of_runs("record", "write the record of a finished run"),
         "baseline": _of_tasks("baseline", "classify a test set by its first symbols, or by a linear model of them"),
         "glue": _of_tasks("glue", "write the files for GLUE's evaluation server"),
         "squad": _of_tasks("squad", "answer SQuAD's questions with a trained model, and score answers"),
+        "gpu-suite": Command(
+            ".bench.gpu_suite", "run the GPU checks, the GPU benchmark and trainings", takes_flags=True
+        ),
     },
 }
 """The commands in the groups of the help."""
