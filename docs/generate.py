@@ -596,9 +596,9 @@ def speed(path: str) -> str:
     cpu = (its["systems"][name]["speed"]["median"] for its, name in zip(contests, names, strict=True))
     return textwrap.fill(
         f"- With `--cuda-graphs` an ODE Transformer with RK4 trains {rk4:.1f} times as fast as fairseq's own "
-        f"Transformer at its fastest, and Macaron Net {macaron:.1f} times ({record['device']}, base size, {title}: "
-        f"[GPUs](docs/gpus.md#what-was-measured)); on a CPU {' and '.join(f'{x:.1f}' for x in cpu)} times "
-        "([Benchmarks](docs/benchmarks.md)).",
+        f"Transformer at its fastest, and Macaron Net {macaron:.1f} times ({record['device']}, base size, {title}; "
+        "[larger batches gain less](docs/gpus.md#what-was-measured)); on a CPU "
+        f"{' and '.join(f'{x:.1f}' for x in cpu)} times ([Benchmarks](docs/benchmarks.md)).",
         120,
         subsequent_indent="  ",
         break_on_hyphens=False,
@@ -863,7 +863,8 @@ def beside(precision: str, *pairs: str) -> str:
         scores = map(_means, (control, system))
         named = (f"`{row.recipe.rpartition('/')[2]}`" for row in (control, system))
         cells = [f"{name} {score}" for name, score in zip(named, scores, strict=True)]
-        found.append((f"`{group}`", *cells, " / ".join(f"{d:+.2f}" for d in differences), system.numbers("updates")))
+        updates = dict.fromkeys(row.numbers("updates") for row in (control, system))
+        found.append((f"`{group}`", *cells, " / ".join(f"{d:+.2f}" for d in differences), " and ".join(updates)))
     return table(("group", "without", "with", "difference", "updates"), found)
 
 

@@ -69,10 +69,27 @@ def without_positions(group, pair):
     return [float(number) for number in g.beside("bf16", f"{group}/{pair}").splitlines()[-1].split("|")[4].split("/")]
 
 
-def a_third_of_the_lead_is_left():
-    first = without_positions(EN_DE, "macaron-tiny:strang-plain-tiny")
-    later = without_positions(FULL, "macaron-tiny:ode-residual-tiny")
-    return all(0 < left < lead / 3 for lead, left in zip(first, later, strict=True))
+def less_than_half_of_the_lead_is_left():
+    first, later = (without_positions(group, "macaron-tiny:ode-residual-tiny") for group in (EN_DE, FULL))
+    return all(0 < left < lead / 2 for lead, left in zip(first, later, strict=True))
+
+
+def macaron_net_is_not_ahead_at_full_length():
+    its = [one for one in g._chosen(FULL, ["transformer"]) if one.system == f"{FULL}/macaron-tiny"]
+    return mean(one.value - one.baseline_value for one in its) < 0 and not any(one.differs() for one in its)
+
+
+def seeds_that_change_the_sign():
+    """Of comparisons by sacreBLEU with two seeds: how many, and how many have another sign with the second."""
+    found = {}
+    for one in (one for one in g._comparisons() if one.family[1] == "sacrebleu"):
+        its = one.value - one.baseline_value, one.differs()
+        found.setdefault((one.system, one.baseline, one.precisions, one.test_set), {})[one.seed] = its
+    pairs = [(its[1], its[2]) for its in found.values() if len(its) == 2]
+    turned = [pair for pair in pairs if pair[0][0] * pair[1][0] < 0]
+    ((first, _), _), *more = [pair for pair in turned if pair[0][1] and pair[1][1]]
+    assert first < 0 and not more
+    return len(pairs), len(turned)
 
 
 def transevolve_reaches_the_paper():
@@ -276,6 +293,12 @@ def slower_in_eager_mode(title):
     return sum(value > its["stock"] for value in its.values()) > len(its) / 2
 
 
+def larger_batches():
+    kernels, large = gpu(TEXT, "eager", "kernels_milliseconds"), gpu("18,381 tokens, bf16", "graphs")
+    speeds = (large["stock"] / large[name] for name in ("macaron_wmt_en_de", "ode_residual"))
+    return f"{kernels['rk4'] / kernels['stock']:.1f}", *(f"{speed:.2f}" for speed in speeds)
+
+
 def waiting():
     kernels = gpu(TEXT, "eager", "kernels_milliseconds")
     return all(kernels[name] < value / 2 for name, value in gpu(TEXT, "eager").items())
@@ -311,10 +334,16 @@ CLAIMS = {
     "README": {
         "trained on Multi30k for 1,000 updates (the last two for ten epochs more)": updates_of_the_headline,
         "their residual baseline, which none of them exceeds significantly": no_runge_kutta_method_leads,
-        "less than a third of it remains at full length": a_third_of_the_lead_is_left,
+        "the last two rows with each other only: they do not differ significantly": lambda:
+            not any(one for group in (EN_DE, EN_FR) for one in stars(group, "transformer-longer")),
+        "seems not to come from [its splitting](docs/results.md#remarks)": lie_trotter_lies_between,
+        "and at full length it is gone": macaron_net_is_not_ahead_at_full_length,
+        "less than half of it remains at full length": less_than_half_of_the_lead_is_left,
         "RK4 and RK2 have lower perplexities at full length only": lambda:
             max((its := perplexities("ptb", 1))[name] for name in ("rk4", "rk2")) < its["residual"]
             and min((short := perplexities("ptb-short", 1))[name] for name in ("rk2", "rk4")) > short["residual"],
+        "there RK2's learned gate gains nothing": lambda:
+            abs((its := perplexities("ptb", 1))["residual"] - its["rk2-learnable"]) < 0.1,
         "and four Euler steps are nearly as good as RK4": lambda: float(euler_at_the_cost_of_rk4()[2]) > 95,
     },
     "results": {
@@ -322,7 +351,7 @@ CLAIMS = {
             sum(name.startswith("ptb/") and bool(recipes.load(name).paper) for name in g._records()) == 13,
         "which in every training is that of epoch 9 or 10": lambda:
             {best_epoch(name) for name in g._records() if name.startswith("ptb/")} == {9, 10},
-        "the perplexities of RK2, of RK2 with gamma = 1 and of RK4 lie between those of the residual model and of "
+        "The perplexities of RK2, of RK2 with gamma = 1 and of RK4 lie between those of the residual model and of "
         "their counterparts in the paper's form": released_lies_between,
         "RK4 is best and the learned gate second": lambda:
             sorted(its := perplexities("ptb", "1-released"), key=its.get)[:2] == ["rk4", "rk2-learnable"],
@@ -341,15 +370,15 @@ CLAIMS = {
             g._results("baselines/imdb-short")["scores"]["test"]["value"]
             > max(score(f"imdb-short/{name}", "imdb_test", "accuracy") for name in ("randomff-1", "fullff-1")),
         "That rule is as accurate, and the paper's Transformer is no better.": shortcut,
-        "is as good as RK4 at half the evaluations (a difference of {} with one seed each)": lambda:
+        "is as good as RK4 at half the evaluations (a difference of {})": lambda:
             (f"{(its := perplexities('ptb', 1))['rk2-unit'] - its['rk4']:.2f}",),
-        "four residual layers are better: with one seed each, `residual-4` has a perplexity of {}, with {} million "
-        "more parameters than RK4 with one layer": four_layers,
-        "has a perplexity of {} with one seed, {} above RK4, and so {} percent of RK4's gain over the residual model":
+        "four residual layers are better: `residual-4` has a perplexity of {}, with {} million more parameters than "
+        "RK4 with one layer": four_layers,
+        "has a perplexity of {}, {} above RK4, and so {} percent of RK4's gain over the residual model":
             euler_at_the_cost_of_rk4,
-        "A second layer gains no more than RK4 in one: with one seed each, the residual model with two has a "
-        "perplexity of {}, with {} million more parameters than RK4 with one ({}); in the paper RK4 with one layer is "
-        "nine points better": second_layer,
+        "A second layer gains no more than RK4 in one: the residual model with two has a perplexity of {}, with {} "
+        "million more parameters than RK4 with one ({}); in the paper RK4 with one layer is nine points better":
+            second_layer,
         "RK2's learned gate has become 1 with one layer": lambda: round(min(gates("ptb-rk2-learnable-1", "")), 3) == 1,
         "its perplexity of {} is {} below that of RK2's fixed weights, but above that of gamma = 1": gate_of_two_layers,
         "All perplexities are lower than the paper's": lambda:
@@ -359,8 +388,11 @@ CLAIMS = {
             {first_and_last(perplexities("ptb-short", layers)) for layers in (1, 2)} == {("rk2-unit", "rk4")},
         "a difference of a point between single runs means nothing": lambda:
             all(float(most) > 1 for most in re.findall(r"up to (\S+) sacreBLEU", g.spread(EN_DE, EN_FR))),
-        "at width 512 it is gone": lambda: max(without_positions("multi30k-base", "macaron:residual-plain")) < 0,
-        "at full length less than a third of it remains": a_third_of_the_lead_is_left,
+        "Of {} comparisons of two systems that were made with both seeds, {} change their sign with the second, one of "
+        "them from significantly lower to significantly higher": seeds_that_change_the_sign,
+        "at full length less than half of it remains": less_than_half_of_the_lead_is_left,
+        "and at width 512, without dense connections, nothing": lambda:
+            max(without_positions("multi30k-base", "macaron:residual-plain")) < 0,
         "None of these leads is significant, with any seed.": no_runge_kutta_method_leads,
         "gains nothing here.** Its control `lie-trotter-tiny`, which differs in the splitting alone, lies between the "
         "two seeds of `macaron-tiny`": lie_trotter_lies_between,
@@ -493,6 +525,8 @@ CLAIMS = {
         "for which a GPU waits more than half of the time": waiting,
         "In eager mode most of our systems are slower than stock fairseq.": lambda:
             slower_in_eager_mode(TEXT) and slower_in_eager_mode(REAL),
+        "RK4's kernels alone take {} times as long as stock's, and with batches of 18,381 tokens Macaron Net and the "
+        "residual baseline are only {} and {} times as fast as stock": larger_batches,
         "need less memory than the residual baseline, but [on a CPU](benchmarks.md#systems-with-a-threshold) {} and {} "
         "times its time": recomputing,
     },
