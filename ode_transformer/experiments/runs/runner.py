@@ -249,9 +249,20 @@ class Run:
 
         Raises:
             FlagError: a program refuses them.
+            RunError: the training would not keep the checkpoints to be averaged.
         """
-        if "train" in self.chosen and not self.trained and not self.begun:
-            command_lines.check(step for step in self.steps() if step.name in self.chosen)
+        if "train" not in self.chosen or self.trained or self.begun:
+            return
+        found = {step.name: step for step in self.steps() if step.name in self.chosen}
+        command_lines.check(found.values())
+        with contextlib.chdir(recipes.ROOT):
+            config = command_lines.configuration([*found["train"].command[1:], *found["train"].where])
+        try:
+            self.check_average(config)
+        except RunError as error:
+            if "average" in self.chosen:
+                raise
+            processes.say(f"warning: {error}")  # a later call averages, as under Slurm
 
     def check_own(self) -> None:
         """Check that what is in the folder is of this run.
@@ -312,12 +323,6 @@ class Run:
             return
         if writes:
             if not begun:
-                try:
-                    self.check_average(config)
-                except RunError as error:
-                    if "average" in self.chosen:
-                        raise
-                    processes.say(f"warning: {error}")  # a later call averages, as under Slurm
                 (self.folder / "train.log").unlink(missing_ok=True)  # of nothing that is left
                 start, more = next(iter(step.inputs[1:]), None), training.split(self.place.flags)[1]
                 run = runs.describe(self.recipe, step.command, config, start, more)
@@ -557,6 +562,7 @@ def several(
                 continue
             if "train" in one.chosen and not one.trained:
                 one.check_own()
+                one.check_flags()
             if "prepare" in one.chosen:  # once for all that need it
                 step = one.steps()[0]
                 preparations.setdefault(tuple(step.command), (step, []))[1].append(one.run_dir)
