@@ -18,7 +18,7 @@ from typing import Optional
 
 VARIABLE = "OMP_NUM_THREADS"
 # For training on a CPU: glibc returns every freed tensor to the system and faults it in again; keeping the memory makes
-# training 1.5 times as fast or more. Child processes inherit these variables.
+# training faster. Child processes inherit these variables.
 KEEP_FREED_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TOP_PAD_": "268435456",
