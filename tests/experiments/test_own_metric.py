@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -44,6 +45,16 @@ def test_it_is_scored_and_compared_in_files(files, capsys):
     assert rows[0][1:] == ["1.00", "[1.00, 1.00]", "", "baseline", " |"]
     assert rows[1][1:4] == ["1.25", "[1.25, 1.25]", "+0.25 [+0.25, +0.25]"] and float(rows[1][4]) < 0.01
     assert rows[2][1] == "1.00" and rows[2][4] == "1.0000"
+
+
+def test_digits_are_those_of_the_metric_wherever_a_value_is_printed(files, capsys):
+    METRICS["length_ratio"] = replace(METRICS["length_ratio"], digits=4)
+    ref = ["--ref", files["ref"], "--metric", "length_ratio"]
+    assert cli.main(["score", "--hyp", files["longer"], "--target-lang", "xx", "--plain", *ref]) == 0
+    shown = capsys.readouterr().out
+    assert "length ratio = 1.2500" in shown and "their reference            the raw references" in shown
+    assert cli.main(["compare", files["first"], files["longer"], *ref]) == 0
+    assert "| 1.2500 | [1.2500, 1.2500] | +0.2500 [+0.2500, +0.2500] |" in capsys.readouterr().out
 
 
 def test_it_is_a_column_of_tables_and_reports(tmp_path, capsys):

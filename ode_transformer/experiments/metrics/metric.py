@@ -120,6 +120,11 @@ class Metric:
         """The signature among the recorded scores of a test set; empty if the label is enough."""
         return (scores.get(self.entry or self.name) or {}).get("signature", "")
 
+    def shown(self, value: float, interval: Sequence[float] = (), sign: str = "") -> str:
+        """A value as readers see it, with an interval if there is one; a difference of values with the sign ``+``."""
+        first, *ends = (f"{number:{sign}.{self.digits}f}" for number in (value, *interval))
+        return f"{first} [{', '.join(ends)}]" if ends else first
+
     def signatures(self, records: Sequence[Mapping[str, Any]], test_set: str) -> set[str]:
         """The signatures of the values on a test set; none if the label is enough."""
         scores = [record["scores"].get(test_set, {}) for record in records]

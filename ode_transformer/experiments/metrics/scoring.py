@@ -78,7 +78,7 @@ def score(
             raise OdeTransformerError(f"the hypothesis has {len(hyp_tok)} lines, the {name} {len(lines)}")
 
     hyp_raw = hyp_tok if plain else detokenise(hyp_tok, target_lang)
-    reference = "raw" if raw_refs else "detokenised"
+    reference = "raw" if raw_refs or plain else "detokenised"
     raw_refs = raw_refs or [ref_tok if plain else detokenise(ref_tok, target_lang)]
     examples = Examples(raw_refs, sources, lang=target_lang, lowercase=lowercase)
     return {
@@ -367,9 +367,8 @@ def report(result: dict[str, Any]) -> str:
         for entry, metrics in entries.items():
             line = scores[entry].get("line")
             if not isinstance(line, str):
-                line = ", ".join(f"{metric.label} = {metric.value(scores):.2f}" for metric in metrics)
-                if interval := scores[entry].get("interval"):
-                    line += " [{:.2f}, {:.2f}]".format(*interval)
+                interval = scores[entry].get("interval", ())  # of an entry with one metric
+                line = ", ".join(f"{its.label} = {its.shown(its.value(scores), interval)}" for its in metrics)
             rows.append((prefix + TITLES.get(entry, metrics[-1].label), line))
             rows += [("  signature", text) for text in [metrics[-1].recorded_signature(scores)] if text]
     if "reference" in result:

@@ -84,6 +84,12 @@ class Compared:
         """A description of the p-value and its test."""
         return f"{self.kind_of_p}, by {TESTS[self.test]} of {METRICS[self.metric].label}"
 
+    @property
+    def difference(self) -> str:
+        """The difference from the baseline, with its 95 percent interval where that is known."""
+        interval = self.values.get("interval_of_difference") or ()
+        return METRICS[self.metric].shown(self.value - self.baseline_value, interval, "+")
+
     def differs(self) -> bool:
         """Whether the difference is significant."""
         return self.adjusted is not None and self.adjusted < LEVEL

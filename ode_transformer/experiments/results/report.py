@@ -234,10 +234,8 @@ def _significance(recorded: Sequence[Compared], baseline: str, translated: Seque
 def _difference(row: Optional[Compared]) -> str:
     if row is None:
         return ""
-    text = f"{row.value - row.baseline_value:+.2f}"
-    if interval := row.values.get("interval_of_difference"):
-        text += f" [{interval[0]:+.2f}, {interval[1]:+.2f}]"
-    return text if row.p_value is None else f"{text}, p = {row.p_value:.3f}{' *' if row.differs() else ''}"
+    p = "" if row.p_value is None else f", p = {row.p_value:.3f}{' *' if row.differs() else ''}"
+    return row.difference + p
 
 
 def _first(by_recipe: Records) -> str:

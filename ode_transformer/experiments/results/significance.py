@@ -386,16 +386,12 @@ def report(comparison: Mapping[str, Any]) -> str:
     head = ("system", its.label, "95 percent interval", "difference", "p", "p, adjusted for all comparisons")
     for test_set, systems in comparison["test_sets"].items():
         first = systems[comparison["baseline"]]
-        cells = [(comparison["baseline"], f"{first[its.key]:.2f}", _range(first["interval"]), "", "baseline", "")]
+        scored = its.shown(first[its.key], first["interval"]).split(" ", 1)
+        cells = [(comparison["baseline"], *scored, "", "baseline", "")]
         for row in (row for row in found if row.test_set == test_set):
-            difference = f"{row.value - row.baseline_value:+.2f} {_range(row.values['interval_of_difference'], '+')}"
             said = ["not compared" if p is None else f"{p:.4f}" for p in (row.p_value, row.adjusted)]
-            cells.append((row.system, f"{row.value:.2f}", _range(row.values["interval"]), difference, *said))
+            scored = its.shown(row.value, row.values["interval"]).split(" ", 1)
+            cells.append((row.system, *scored, row.difference, *said))
         quoted = f" ({comparison['signature']})" * bool(comparison["signature"])
         parts.append(f"\n{test_set}{quoted}\n\n{markdown.table(head, cells)}")
     return "\n".join(parts)
-
-
-def _range(interval: Sequence[float], sign: str = "") -> str:
-    low, high = interval
-    return f"[{low:{sign}.2f}, {high:{sign}.2f}]"
