@@ -462,7 +462,9 @@ def test_every_reader(tmp_path):
     (tmp_path / "x.xml.gz").write_bytes(gzip.compress((tmp_path / "x.sgm").read_bytes()))
     for name in ("x.sgm", "x.xml.gz"):
         assert list(pairs._text(tmp_path / name)) == ["A.", "B &amp; C"]
-    (tmp_path / "train.tags.x").write_text("<url>u</url>\n<talkid>1</talkid>\n<title>T</title>\n One\n")
+    (tmp_path / "train.tags.x").write_text(
+        '<doc docid="1">\n<url>u</url>\n<talkid>1</talkid>\n<speaker>S</speaker>\n<title>T</title>\n One\n</doc>\n'
+    )
     assert list(pairs._text(tmp_path / "train.tags.x")) == ["T", " One"]
     (tmp_path / "y.gz").write_bytes(gzip.compress(b"a\nb\n" * 500)[:-9])
     damaged = bytearray(gzip.compress(bytes(range(256)) * 50))

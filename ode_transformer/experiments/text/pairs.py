@@ -113,7 +113,9 @@ def _text(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
     if path.name.removesuffix(".gz").endswith((".sgm", ".xml")):
         return (found[1].strip() for line in lines if (found := re.search(r"<seg id[^<>]*>(.*?)(</seg>|$)", line)))
     if path.name.startswith("train.tags."):
-        kept = (line for line in lines if not re.search("<(url|talkid|keywords)>", line))
+        kept = (
+            line for line in lines if not re.search(r"<(url|talkid|keywords|speaker|reviewer|translator|/?doc)\b", line)
+        )
         return (re.sub("</?(title|description)>", "", line) for line in kept)
     return lines
 
