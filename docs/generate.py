@@ -477,9 +477,9 @@ HEADLINE = {
     "ODE Transformer, RK2": ("rk2-tiny", ("ode/wmt14-en-de", "RK2 6-6")),
     "ODE Transformer, RK2 learnable": ("rk2-learnable-tiny", ("ode/wmt14-en-de", "RK2 learnable 6-6")),
     "ODE Transformer, RK4": ("rk4-tiny", ("ode/wmt14-en-de", "RK4 6-6")),
-    "TransEvolve fullFF-1": ("transevolve-fullff-1-tiny", None),  # whose paper prints a BLEU of another kind
+    "TransEvolve fullFF-1": ("transevolve-fullff-1-tiny", None),  # its paper and FLOATER's print BLEU of other kinds
     "Transformer, trained as long as FLOATER": ("transformer-longer-tiny", None),
-    "FLOATER, warm-started": ("floater-warm-tiny", ("floater/wmt14-en-de", "FLOATER, all blocks")),
+    "FLOATER, warm-started": ("floater-warm-tiny", None),
 }
 """Systems of the README's table: the recipe's row, and the group and row of the paper's number."""
 

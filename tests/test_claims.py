@@ -427,7 +427,7 @@ CLAIMS = {
         "and momentum no more than its additional embeddings": lambda:
             ahead("nesterov-embedding", "residual-unshared") == 0,
         "At full length, parallel layers lose their lead.": lambda: higher("parallel", "ode-residual", [FULL]) == 0,
-        "**DenseFormer's connections help** in both languages.": lambda:
+        "**DenseFormer's connections are ahead of the baseline's** in both languages.": lambda:
             all(ahead("denseformer", "ode-residual", [group]) for group in (EN_DE, EN_FR)),
         "Over the baseline without any connections they are higher everywhere, but ahead only once.": lambda:
             (higher("denseformer", "residual-plain"), ahead("denseformer", "residual-plain")) == (6, 1),
