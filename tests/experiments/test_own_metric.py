@@ -75,7 +75,7 @@ def test_it_is_a_column_of_tables_and_reports(tmp_path, capsys):
 
 
 def test_a_recipe_of_labels_asks_for_further_metrics_too(tmp_path):
-    (tmp_path / "own.yaml").write_text("extends: listops-short.yaml\nscore: {metrics: [matthews]}\n")
+    (tmp_path / "own.yaml").write_text("extends: imdb-short.yaml\nscore: {metrics: [matthews]}\n")
     recipe = recipes.load(f"{tmp_path}/own.yaml/transformer")
     *_, step = TASKS["classification"].evaluation(recipe, "runs/x", [])
     assert "--metric accuracy --metric matthews" in " ".join(step.command)

@@ -1,6 +1,7 @@
 """Every recipe is sound and means what its commands say; a broken one is named."""
 
 import ast
+import contextlib
 import functools
 import re
 import shlex
@@ -425,6 +426,23 @@ def test_flags_of_an_evaluation_of_ours_are_checked(tmp_path, name, flags, messa
         assert all("--threshold" in step.words and "--cpu" in step.words for step in found if step.name == "validate")
         return
     with pytest.raises(RecipeError, match=message):
+        recipes.load(f"{tmp_path}/x.yaml/{row}")
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "message"),
+    [
+        ("listops/transformer", "f1", r"'f1': is of two classes, 0 and 1, and train\.flags\.num-classes is 10$"),
+        ("race/floater", "matthews", r"'matthews': is of two classes, 0 and 1, and .* is 4$"),
+        ("imdb/transformer", "pearson", r"'pearson': is of numbers, which .* train\.flags\.regression-target$"),
+        ("imdb/transformer", "f1", ""),
+    ],
+)
+def test_a_metric_of_other_labels_is_refused_before_they_are_predicted(tmp_path, name, metric, message):
+    group, _, row = name.partition("/")
+    tree = {"extends": f"{recipes.CONFIGS}/{group}.yaml", "score": {"metrics": [metric]}}
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(tree))
+    with pytest.raises(RecipeError, match=rf"score\.metrics {message}") if message else contextlib.nullcontext():
         recipes.load(f"{tmp_path}/x.yaml/{row}")
 
 

@@ -201,6 +201,11 @@ def _wrong(recipe: Recipe) -> Iterator[str]:
         yield f"score: is for tasks that generate text, score.metrics also for those of labels; not for {recipe.task}"
     fitting = [name for name, its in METRICS.items() if not of_labels or its.fits(Examples(labels=[""]))]
     yield from others("score.metrics", score.metrics, fitting)
+    for name in score.metrics if of_labels else ():
+        if name in ("matthews", "f1") and (classes := train.flags.get("num-classes")) != 2:
+            yield f"score.metrics {name!r}: is of two classes, 0 and 1, and train.flags.num-classes is {classes}"
+        if name in ("pearson", "spearman") and not train.flags.get("regression-target"):
+            yield f"score.metrics {name!r}: is of numbers, which a model predicts by train.flags.regression-target"
     for paper in recipe.paper if recipe.scale == "full" else ():
         for test_set, scores in paper.scores.items():
             if test_set not in recipe.subsets.values():
