@@ -358,6 +358,13 @@ def test_text_of_one_language_replaces_nothing_of_the_users(tmp_path, capsys):
     assert capsys.readouterr().err.count("x: already exists") == 2
 
 
+def test_a_tokenizer_that_does_not_know_a_language_is_refused_before_any_work(tmp_path, capsys):
+    words = ["text", "prepare", f"{tmp_path}/x", "--langs", "source", "target", "--splits", "train", "valid", "test"]
+    assert cli.main([*words, "--name", "x", "--source", "x", "--start", "bpe", "--tokenise="]) == 1
+    assert re.search("language source: must be one of as, .*, or any with --plain$", capsys.readouterr().err)
+    assert not list(tmp_path.iterdir())
+
+
 def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch):
     file = tmp_path / "settings.json"
     for merges in ("8", "9", "9"):

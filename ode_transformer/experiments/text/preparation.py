@@ -129,7 +129,7 @@ class Preparation:
         workers: the number of processes.
 
     Raises:
-        TextError: there are fewer than three splits.
+        TextError: there are fewer than three splits, or the tokenizer does not know a language.
     """
 
     out: Path
@@ -157,8 +157,10 @@ class Preparation:
     workers: int = 1
 
     def __post_init__(self):
-        """Check the splits, before hours of work."""
+        """Check the splits and the tokenizer, which translates later even if the text is tokenized already."""
         numbered(self.splits)
+        for lang in self.langs if self.tokenise is not None else ():
+            Tokeniser(self.language or lang, **self.tokenise).tokenise([])
 
     @property
     def text(self) -> Path:

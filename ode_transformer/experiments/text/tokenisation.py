@@ -59,7 +59,8 @@ class Tokeniser:
             from .moses import Normalizer, Tokenizer
 
             if self.lang not in languages():
-                raise TextError(f"language {self.lang}: must be one of {', '.join(sorted(languages()))}")
+                known = ", ".join(sorted(languages()))
+                raise TextError(f"language {self.lang}: must be one of {known}, or any with --plain")
             normaliser, tokeniser = Normalizer(self.lang), Tokenizer(self.lang, old_full_stop=self.old_full_stop)
         found = []
         for line in lines:
