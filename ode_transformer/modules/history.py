@@ -95,7 +95,8 @@ class _Mixture(torch.autograd.Function):
     def forward(ctx, weights: Tensor, *states: Tensor) -> Tensor:
         ctx.save_for_backward(weights, *states)
         with torch.autocast(weights.device.type, enabled=False):
-            return (weights.type_as(states[0]) @ torch.stack(states).flatten(1)).view_as(states[0])
+            rows = torch.stack(states).flatten(1)  # an embedding may be in half precision, and the others not
+            return (weights.type_as(rows) @ rows).view_as(states[0])
 
     @staticmethod
     @once_differentiable
