@@ -4,7 +4,6 @@ It is the same model under other names, with the same numbers for the symbols, s
 checkpoint that fairseq would have written. Such a file contains no code.
 """
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..files import regular
+from ..files import read_json
 from . import CheckpointError, load_tensors
 
 _TOP = {
@@ -61,14 +60,10 @@ _UNSAID = {"layer_norm_eps": 1e-12}
 
 
 def load(path: str | Path) -> dict[str, Any]:
-    """A RoBERTa as the state of a checkpoint of fairseq's, ``model`` and ``cfg``, in single precision.
-
-    Args:
-        path: the file; its options are in ``config.json`` in the same folder.
+    """A RoBERTa, with ``config.json`` beside it, as the state of a checkpoint of fairseq's, in single precision.
 
     Raises:
-        CheckpointError: there are no such files, or they are damaged or of another model; names the file and what is
-            wrong.
+        CheckpointError: there are no such files, or they are damaged or of another model.
     """
     path = Path(path)
     options, tensors = _options(path.with_name("config.json")), load_tensors(path)
@@ -107,15 +102,8 @@ def _head(path: Path, tensors: dict[str, Tensor], embeddings: Tensor, untied: bo
     return own if untied else embeddings
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not a number in JSON")
-
-
 def _options(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(regular(path).read_text(encoding="utf-8"), parse_constant=_refuse)
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: {error}") from error
+    config = read_json(path, CheckpointError)
     if not isinstance(config, dict):
         raise CheckpointError(f"{path}: must hold a mapping")
 

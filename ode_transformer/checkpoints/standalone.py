@@ -303,11 +303,9 @@ def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
 
 
 def pair_form(state: dict[str, Any], path: str | Path, *task_names: str) -> dict[str, Optional[int]]:
-    """The form of a pair of texts in which a model was trained to read them, with one of these tasks.
+    """The form of pairs of texts with which a model was trained, by one of these tasks.
 
-    Returns:
-        ``init_token``, the symbol before the first text, and ``separator_token``, one more between them; each may be
-        None.
+    It is ``init_token``, the symbol before the first text, and ``separator_token``, one more between them, or None.
 
     Raises:
         CheckpointError: it was trained with another task, or has something other than symbols in their place.
@@ -335,14 +333,8 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
     """Refuse dictionaries other than those that the run of a checkpoint was trained with.
 
     Another dictionary of the same size fits, but decodes to garbage. ``ode-transformer run`` notes the dictionaries in
-    ``run.json``, in the folder of the run; without it nothing is known, and nothing checked.
-
-    Args:
-        checkpoint: in the folder of its run.
-        data: the folder of binarized data, or one dictionary.
-
-    Returns:
-        Whether they were checked.
+    ``run.json``, beside the checkpoint; without it nothing is known or checked, and the result is False. ``data`` is
+    the folder of binarized data, or one dictionary.
     """
     data, run = Path(data), Path(checkpoint).parent / "run.json"
     for file in [*data.glob("dict*.txt"), *data.glob("*/dict*.txt")] if data.is_dir() else [data]:

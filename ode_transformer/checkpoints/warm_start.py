@@ -106,7 +106,10 @@ def warm_start(
     if Path(output).resolve() == Path(source).resolve():
         raise CheckpointError(f"--output {output}: must not be the checkpoint itself")
     state = standalone.load(source)
-    stock, options = _options(state, source)
+    model, options = standalone.model_options(state, source)
+    if model not in STOCK:
+        raise CheckpointError(f"{source}: is {model}; must be {' or '.join(stock.what for stock in STOCK.values())}")
+    stock, options = STOCK[model], standalone.stock_options(model, options)
     sizes = standalone.symbols(state, source)
     if data is not None:
         _check_dictionaries(Path(str(data).split(":")[0]), state, sizes, source)
@@ -132,12 +135,7 @@ def warm_start(
 
 
 def needed(arch: str, values: Mapping[str, Any]) -> list[str]:
-    """The flags that fairseq-train needs besides the architecture's name to build the same model, dropout included.
-
-    Args:
-        arch: one of our architectures.
-        values: the options of the model, as a checkpoint of a warm start holds them under ``cfg.model``.
-    """
+    """The flags that fairseq-train needs besides ``--arch`` to build a model with these options, dropout included."""
     model, config_class, preset = PRESETS[arch]
     usual = resolve(preset, config_class)
     alone = issubclass(MODEL_REGISTRY[model], MaskedLanguageModel)  # without a decoder; --max-positions is its length
@@ -151,14 +149,6 @@ def needed(arch: str, values: Mapping[str, Any]) -> list[str]:
             continue
         flags.append(flag(name, value) if isinstance(value, bool) else f"{flag(name)}={value}")
     return flags
-
-
-def _options(state: dict, source: Any) -> tuple[Stock, dict[str, Any]]:
-    """Return the stock model that a checkpoint is of, and the options that it was trained with."""
-    model, options = standalone.model_options(state, source)
-    if model not in STOCK:
-        raise CheckpointError(f"{source}: is {model}; must be {' or '.join(stock.what for stock in STOCK.values())}")
-    return STOCK[model], standalone.stock_options(model, options)
 
 
 def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source: Any) -> None:

@@ -15,15 +15,10 @@ _BITS = 16
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """Set each element to zero with probability p, and divide it by 1 - p otherwise.
+    """x (any shape), each element set to zero with probability p, 0 to 1, and divided by 1 - p otherwise.
 
-    Args:
-        x: a tensor of any shape.
-        p: from 0 to 1; on a CPU rounded to a multiple of 2^-16, unless that is 0 or 1. Under ``torch.compile``, which
-            generates its own random numbers, PyTorch's dropout is used on every device.
-
-    Returns:
-        A tensor of the shape of x.
+    Where p is 0 or 1 to 16 bits, on other devices, and under ``torch.compile``, which draws its own random numbers,
+    this is PyTorch's dropout.
     """
     dropped = round(p * 2**_BITS)
     if x.device.type != "cpu" or dropped in (0, 2**_BITS) or torch.compiler.is_compiling():

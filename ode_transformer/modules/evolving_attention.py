@@ -69,19 +69,10 @@ def _widened(x: Tensor, width: int, value: float = 0.0) -> Tensor:
 
 
 def time_signal(weights: Tensor, depth_index: int, depth: int, form: str) -> Tensor:
-    """T_l, the learned Fourier map of depth (equation 7).
+    """T_l (d',), the learned Fourier map of depth (equation 7), of w (d',), ``depth_index`` i and ``depth`` L.
 
-    Paper: ``w_j sin(2 pi j l / (d' L))``, then cosines, with j from 1 and l = 1 to L. Released code:
+    Paper: ``w_j sin(2 pi j l / (d' L))``, then cosines, with j from 1 and l = i + 1, from 1 to L. Released code:
     ``w_p sin(p i pi / 64)``, with p from 0 and i = 0 to L - 1, so that all sines are 0 in the first layer of a block.
-
-    Args:
-        weights: w, (d',).
-        depth_index: i = l - 1, from 0.
-        depth: L, the number of layers.
-        form: paper or released.
-
-    Returns:
-        (d',).
     """
     precise = torch.promote_types(weights.dtype, torch.float32)
     j = torch.arange(len(weights) // 2, device=weights.device, dtype=precise)
@@ -130,10 +121,9 @@ class State(NamedTuple):
     values: Optional[Tensor] = None
 
     def fitted(self) -> "State":
-        """The same state, as the fused kernels want it at every depth of the ``paper`` form.
+        """The same state in the ``paper`` form, with what ``fused_attention`` would do at every depth already done.
 
-        What ``fused_attention`` would do depth by depth: padding becomes a column of the keys, and values are padded to
-        their width.
+        Padding is a column of the keys, and values are padded to their width.
         """
         queries, keys, values, width = self.queries, self.keys, self.values, self.keys.size(-1)
         if self.padding is not None:

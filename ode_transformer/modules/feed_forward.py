@@ -28,15 +28,8 @@ def rotation(w: Tensor, depth_index: int, depth: int, form: str, out_features: i
     Paper: sin(w_ij 2 pi j l / (n L)) / sqrt(n), then cosines, with j and l from 1. Released code: sin(w_ij j l pi / n)
     / sqrt(out), with j and l from 0, so that all sines are 0 in the first layer of a block.
 
-    Args:
-        w: (n, n / 2), drawn from N(0, n^2).
-        depth_index: l - 1, from 0.
-        depth: L, the number of layers.
-        form: paper or released.
-        out_features: the output dimension of the projection that the matrix belongs to.
-
-    Returns:
-        (n, n), in the precision of w.
+    It is (n, n), of w (n, n / 2), drawn from N(0, n^2). ``depth_index`` is l counted from 0, ``depth`` is L, and
+    ``out_features`` is of the projection that the matrix belongs to.
     """
     n = len(w)
     j = torch.arange(n // 2, dtype=w.dtype)
@@ -102,14 +95,7 @@ class RandomProjection(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Layer norm, then two linear maps with an activation between them, and dropout.
-
-    Args:
-        cfg: the configuration.
-        side: ``encoder`` or ``decoder``.
-        depth_index: l - 1, from 0.
-        seed: the seed of random matrices.
-    """
+    """Layer norm, then two linear maps with an activation between them, and dropout; random ones have a seed."""
 
     def __init__(self, cfg: TransformerConfig, side: str, depth_index: int, seed: int):
         super().__init__()

@@ -61,6 +61,20 @@ class SchemeWeights(History):
         self.weight = nn.Parameter(initial) if initial.numel() else None
 
 
+class Corrector(History):
+    """The parameters of PCformer's corrector (``pcformer.py``), which a stack has in place of a history.
+
+    W and W_c start as means; their first rows are never used, because the first layer reads the embedding. The names
+    are the released code's, but for ``prediction_norms``, which are renamed when a released checkpoint is loaded.
+    """
+
+    def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
+        super().__init__()
+        self.layer_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
+        self.weight, self.weight_c = (nn.Parameter(means(depth)) for _ in range(2))
+        self.prediction_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
+
+
 class DenseFormer(History):
     """sum_k W[l, k] y_k, where W starts as the identity: one row per layer; the upper triangle is unused."""
 
@@ -183,6 +197,7 @@ HISTORIES: Registry[Callable[[int, int, bool], History]] = Registry(
         "learnable_dense": LearnableDense,
         "denseformer": DenseFormer,
         "attention": AttentionOverLayers,
+        "corrector": Corrector,
     },
 )
-"""(number of layers, C, pre-norm) -> what the layers read of earlier outputs; ``pcformer.py`` adds ``corrector``."""
+"""(number of layers, C, pre-norm) -> what the layers read of earlier outputs."""

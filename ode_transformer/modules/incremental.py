@@ -64,21 +64,13 @@ def append(old: Tensor, order: Optional[Tensor], new: Tensor) -> Tensor:
 def append_padding(
     old: Optional[Tensor], order: Optional[Tensor], new: Optional[Tensor], keys: Tensor, before: int
 ) -> Optional[Tensor]:
-    """The padding of a growing cache, with the newest positions.
+    """The padding of a growing cache, ``old`` (B, S) followed by ``new`` (B, T); each is None where no key is padding.
 
-    Args:
-        old: (B, S), true where a key of the cache is padding; None if there is none.
-        order: the new order of its batch; None if it has not changed.
-        new: (B, T), that of the newest positions; None if there is none.
-        keys: (B, H, S + T, d), all keys.
-        before: S.
-
-    Returns:
-        (B, S + T), or None if no key is padding.
+    ``order`` is as in ``append``, ``keys`` (B, H, S + T, d) are all keys, and ``before`` is S.
     """
     if old is None and new is None:
         return None
-    none = torch.zeros(keys.size(0), keys.size(2), dtype=torch.bool, device=keys.device)
+    none = keys.new_zeros(keys.size(0), keys.size(2), dtype=torch.bool)
     if old is None:
         old = none[:, :before]
     elif order is not None:

@@ -13,7 +13,7 @@ Legend: T positions, S positions of the source, B sentences, C the width, H head
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Optional
 
@@ -23,7 +23,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 
 from ..numerics.integrators import EULER
-from ..numerics.protocol import Field, Learned
+from ..numerics.protocol import NOTHING, Field, Learned
 from ..numerics.splitting import Solver, Substep, increment, split_step
 from ..training.passes import recompute
 from .attention import RelativeAttention, StagedAttention
@@ -50,8 +50,8 @@ class Context:
 
     Args:
         padding_mask: (B, T), true where there is no token; None if there is no padding.
-        learned: what the layers share of what their steps learn.
-        biases: by the name of an attention, what positions add to its queries, keys and values.
+        learned: what the layers share of what their steps learn; None for nothing.
+        biases: by the name of an attention, what positions add to its queries, keys and values; None for nothing.
         distances: if self-attention has relative positions, the one-hot distances of each query and key, (T, S, 2m + 1)
             (``relative_distances``).
         source: in a decoder, the encoder's output (S, B, C); None without an encoder.
@@ -63,8 +63,8 @@ class Context:
     """
 
     padding_mask: Optional[Tensor] = None
-    learned: Learned = field(default_factory=Learned)
-    biases: Mapping[str, Biases] = field(default_factory=dict)
+    learned: Optional[Learned] = None
+    biases: Optional[Mapping[str, Biases]] = None
     distances: Optional[Tensor] = None
     source: Optional[Tensor] = None
     source_padding_mask: Optional[Tensor] = None
@@ -95,9 +95,13 @@ class Sublayer(NamedTuple):
 class SplitLayer(nn.Module):
     """The common part of encoder and decoder layers: the sub-layers that the splitting asks for, and the step."""
 
-    def _build_sublayers(self, cfg: TransformerConfig) -> None:
+    side: str
+
+    def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
+        self.options = Options(cfg, self.side)
+        super().__init__(cfg, *args, **more)
         # The released Macaron code takes the encoder's feed-forward dimension in decoders too, a fault if they differ.
-        size, inner = self.embed_dim, getattr(cfg, self.options.side).ffn_embed_dim
+        size, inner = self.embed_dim, getattr(cfg, self.side).ffn_embed_dim
         self.recomputed = cfg.checkpoint_activations
         if self.options.ffn_hidden_layers == 2:
             self.fc_hidden = nn.Linear(inner, inner)
@@ -116,7 +120,7 @@ class SplitLayer(nn.Module):
         self.velocities = nn.ModuleDict({name: module for name, module in learned.items() if module is not None})
 
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig, **unused: bool) -> MultiheadAttention:
-        heads, relative = getattr(cfg, self.options.side).attention_heads, self.options.relative_positions
+        heads, relative = getattr(cfg, self.side).attention_heads, self.options.relative_positions
         more = {"dropout": cfg.attention_dropout, "self_attention": True}
         if relative == "none":
             return StagedAttention(embed_dim, heads, **more)
@@ -188,14 +192,15 @@ class SplitLayer(nn.Module):
         fields = [(partial(self.field, sublayer, context), sublayer.fraction) for sublayer in sublayers]
         if self.options.integrated_flows is None:
             f = partial(increment, fields, self.options.splitting.together)
-            return [Substep(self.solver("layer", context.learned), f, 1.0)]
+            return [Substep(self.solver("layer", context), f, 1.0)]
         return [
             Substep(self._solver_of(sublayer, context), f, fraction)
             for sublayer, (f, fraction) in zip(sublayers, fields, strict=True)
         ]
 
-    def solver(self, name: str, learned: Learned) -> Solver:
+    def solver(self, name: str, context: Context) -> Solver:
         """The integrator's step, with what it has learned for the field of that name."""
+        learned = context.learned or NOTHING
         if self.coefficients is not None:
             learned = replace(learned, combine=self.coefficients)
         if name in self.velocities:
@@ -206,7 +211,7 @@ class SplitLayer(nn.Module):
         if not self.normalize_before:
             return partial(_euler_then_norm, sublayer.norm)
         if sublayer.flow in self.options.integrated_flows:
-            return self.solver(sublayer.name, context.learned)
+            return self.solver(sublayer.name, context)
         return EULER.step
 
     def field(self, sublayer: Sublayer, context: Context, y: Tensor, stage: int) -> Tensor:
@@ -221,7 +226,7 @@ class SplitLayer(nn.Module):
 
     def attend(self, x: Tensor, sublayer: Sublayer, context: Context, stage: int) -> Tensor:
         """Self-attention from x, (T, B, C) -> (T, B, C), in a stage of the step, or cross-attention."""
-        (attention,), biases = sublayer.modules, context.biases.get(sublayer.name)
+        (attention,), biases = sublayer.modules, (context.biases or {}).get(sublayer.name)
         if sublayer.flow == "F":
             return attention(
                 x,
@@ -258,10 +263,7 @@ def _euler_then_norm(norm: nn.Module, f: Field, y: Tensor, carried: Any, h: floa
 class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
     """An encoder layer. Its parameters have fairseq's names."""
 
-    def __init__(self, cfg: TransformerConfig):
-        self.options = Options(cfg, "encoder")
-        super().__init__(cfg)
-        self._build_sublayers(cfg)
+    side = "encoder"
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
         """Rename the norms of old checkpoints; the released Macaron code stores that of FFN_a as ``layer_norms.2``."""
@@ -274,10 +276,7 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
 class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
     """A decoder layer. Its parameters have fairseq's names; fairseq's ONNX states are not supported."""
 
-    def __init__(self, cfg: TransformerConfig, no_encoder_attn: bool = False):
-        self.options = Options(cfg, "decoder")
-        super().__init__(cfg, no_encoder_attn)
-        self._build_sublayers(cfg)
+    side = "decoder"
 
     def build_encoder_attention(self, embed_dim: int, cfg: TransformerConfig) -> MultiheadAttention:
         more = {"kdim": cfg.encoder.embed_dim, "vdim": cfg.encoder.embed_dim, "dropout": cfg.attention_dropout}

@@ -9,37 +9,19 @@ far, and layer l + 2 reads a second mixture::
     z_{l+1} = LN(c + f(c))
     x_{l+1} = sum_{k <= l + 1} W_c[l + 1, k] z_k
 
-The states z_k are what the method carries from layer to layer. Its parameters have the names of the released code,
-``history.weight``, ``history.weight_c`` and ``history.layer_norms``; ``prediction_norms`` are renamed when a released
-checkpoint is loaded.
+The states z_k are what the method carries from layer to layer. With ``--ode-residual released`` the prediction alone is
+in that form, as in the released code. Its parameters are a ``Corrector`` (``history.py``).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from fairseq.modules import LayerNorm
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..numerics.integrators import EULER
 from ..numerics.protocol import NOTHING, Field, Integrator, Learned
-from .history import HISTORIES, History, means, mixture
-
-
-class Corrector(History):
-    """PCformer's corrector, in place of a history: matrices W and W_c, which start as means, and norms.
-
-    Their first rows are never used, because the first layer reads the embedding.
-    """
-
-    def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
-        super().__init__()
-        self.layer_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
-        self.weight, self.weight_c = (nn.Parameter(means(depth)) for _ in range(2))
-        self.prediction_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
-
-
-HISTORIES["corrector"] = Corrector
+from .history import mixture
 
 
 @dataclass(frozen=True)

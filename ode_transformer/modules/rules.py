@@ -20,11 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def refuse(broken: Iterable[str]) -> None:
-    """Refuse options that break a rule.
-
-    Raises:
-        OdeTransformerError: there is a sentence among ``broken``.
-    """
+    """Raise ``OdeTransformerError`` with the first sentence of a broken rule, if there is one."""
     for sentence in broken:
         raise OdeTransformerError(sentence)
 
@@ -111,11 +107,9 @@ def of_all_models(cfg: TransformerConfig, sides: Sequence[str]) -> Iterator[str]
 
 
 def check(cfg: TransformerConfig, sides: Sequence[str] = ("encoder", "decoder")) -> None:
-    """Check the options of a model that has these sides.
+    """Refuse options of a model with these sides that are out of their limits or cannot be combined.
 
-    Raises:
-        OdeTransformerError: a value is out of its limits, or options cannot be combined.
-        ValueError: a name is unknown.
+    An unknown name is a ``ValueError``.
     """
     refuse(of_all_models(cfg, sides))
     refuse(_of_model(cfg))
@@ -235,17 +229,9 @@ _FOLLOWED = {
 def check_alone(cfg: TransformerConfig, side: str, flat: Any, config_class: type) -> None:
     """Check the options of an encoder without a decoder, or of a decoder without an encoder.
 
-    The other side's options that choose a method are refused. fairseq's own options, such as the number of layers, only
-    cause a warning, since checkpoints may have been trained with them.
-
-    Args:
-        cfg: the configuration.
-        side: the side that the model has, ``encoder`` or ``decoder``.
-        flat: the flat configuration that ``cfg`` was made of.
-        config_class: its class.
-
-    Raises:
-        OdeTransformerError: an option that chooses a method has no effect.
+    The other side's options that choose a method are refused with an ``OdeTransformerError``. fairseq's own options,
+    such as the number of layers, only cause a warning, since checkpoints may have been trained with them. ``flat`` is
+    the configuration of class ``config_class`` that ``cfg`` was made of.
     """
     other = "decoder" if side == "encoder" else "encoder"
     values, usual = as_dict(flat), as_dict(config_class())

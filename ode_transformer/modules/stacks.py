@@ -12,8 +12,8 @@ from typing import Any, Optional
 
 import torch
 from fairseq.distributed import fsdp_wrap
-from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase, TransformerEncoderBase
-from fairseq.modules import SinusoidalPositionalEmbedding
+from fairseq.models.transformer import Embedding, TransformerConfig, TransformerDecoderBase, TransformerEncoderBase
+from fairseq.modules import LearnedPositionalEmbedding, PositionalEmbedding, SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
@@ -22,7 +22,6 @@ from ..training import passes
 from .attention import relative_distances
 from .dropout import replace_dropout
 from .layers import Context, DecoderLayer, EncoderLayer
-from .momentum import Velocities
 from .options import Options
 from .positions import Place, PositionEncoder, SinusoidalPositions, Solution, padding_or_none
 
@@ -35,21 +34,30 @@ _RELEASED_NAMES = (
 """Patterns of parameter names in released encoders, and our names for them."""
 
 
-class SplitStack(Velocities, nn.Module):
-    """The additions of our stacks to fairseq's: histories, modules that the layers share, and positions."""
+class SplitStack(nn.Module):
+    """The additions of our stacks to fairseq's: histories, modules that the layers share, positions and velocities."""
 
+    side: str
     position_encoder: Optional[PositionEncoder] = None
 
-    def _connect(self, cfg: TransformerConfig, side: str) -> None:
-        options, part = Options(cfg, side), getattr(cfg, side)
-        self.side, self.word_dropout, self.compile_layers = side, cfg.word_dropout, cfg.compile_layers
+    def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
+        super().__init__(cfg, *args, **more)
+        options, part = Options(cfg, self.side), getattr(cfg, self.side)
+        self.word_dropout, self.compile_layers = cfg.word_dropout, cfg.compile_layers
         self.farthest = None if options.relative_positions == "none" else options.max_relative_length
         if isinstance(self.embed_positions, SinusoidalPositionalEmbedding):
             self.embed_positions.__class__ = SinusoidalPositions
         self.history = options.build_history(len(self.layers), part.embed_dim, part.normalize_before)
         self.coefficients = options.build_coefficients("shared", part.embed_dim)
         self.stage_norms = options.build_norms(part.embed_dim)
-        self._embed_velocities(options.velocity_embedding, part.embed_dim)
+        self.velocity_tokens = self.velocity_positions = None
+        if options.velocity_embedding:
+            # Learned positions get a velocity table as well; sinusoidal positions are added to the state only.
+            tokens, positions = self.embed_tokens, self.embed_positions
+            self.velocity_tokens = Embedding(tokens.num_embeddings, part.embed_dim, tokens.padding_idx)
+            if isinstance(positions, LearnedPositionalEmbedding):
+                size = (positions.num_embeddings - positions.padding_idx - 1, part.embed_dim, positions.padding_idx)
+                self.velocity_positions = PositionalEmbedding(*size, learned=True)
         replace_dropout(self)
 
     def tell_positions(self, encoder: Optional[PositionEncoder]) -> None:
@@ -92,6 +100,16 @@ class SplitStack(Velocities, nn.Module):
             source_padding = padding.new_zeros(source.size(1), source.size(0))  # (B, S)
         more = {"incremental_state": context.incremental_state, "solution": solution}
         return self.position_encoder.places(self.side, tokens, padding, source_padding=source_padding, **more)
+
+    def _velocity(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Optional[Tensor]:
+        """Tokens (B, T) -> the velocity before the first layer (T, B, C), or None if the stack starts at rest."""
+        if self.velocity_tokens is None:
+            return None
+        new = tokens if incremental_state is None else tokens[:, -1:]
+        v = self.embed_scale * self.velocity_tokens(new)
+        if self.velocity_positions is not None:
+            v = v + self.velocity_positions(tokens, incremental_state=incremental_state)[:, -new.size(1) :]
+        return self.dropout_module(v).transpose(0, 1).contiguous()
 
     def _drop_words(self, x: Tensor) -> Tensor:
         """In training, replace each token's embedding in (B, T, C) by zeros with probability ``--word-dropout``.
@@ -136,14 +154,9 @@ class PlainEncoder(TransformerEncoderBase):
         token_embeddings: Optional[Tensor] = None,
         **more: Any,
     ) -> dict[str, list]:
-        """Encode sources.
+        """Encode sources (B, S), whose lengths are not read, or (B, S, C) in place of their embeddings.
 
-        Args:
-            src_tokens: (B, S).
-            src_lengths: ignored.
-            return_all_hiddens: return the states between the layers as well.
-            token_embeddings: (B, S, C), in place of those of the tokens.
-            more: further arguments of ``through``.
+        Further arguments are those of ``through``.
 
         Returns:
             fairseq's dictionary, in which each entry is a list: ``encoder_out`` (S, B, C), ``encoder_padding_mask``
@@ -156,8 +169,7 @@ class PlainEncoder(TransformerEncoderBase):
         if hidden is not None:
             x = x * (1 - hidden.unsqueeze(-1).type_as(x))
         x = x.transpose(0, 1).contiguous()  # (S, B, C); as a view, it would be copied by every norm
-        # A graph of older versions of PyTorch cannot have the defaults of fields.
-        states, _ = self.through(x, src_tokens, Context(hidden, Learned(), {}), **more)
+        states, _ = self.through(x, src_tokens, Context(hidden), **more)
         x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
         return {
             "encoder_out": [x],
@@ -173,9 +185,7 @@ class PlainEncoder(TransformerEncoderBase):
 class Encoder(SplitStack, PlainEncoder):
     """fairseq's Transformer encoder with our layers."""
 
-    def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
-        super().__init__(cfg, *args, **more)
-        self._connect(cfg, "encoder")
+    side = "encoder"
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         return fsdp_wrap(EncoderLayer(cfg), min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
@@ -243,15 +253,9 @@ class PlainDecoder(TransformerDecoderBase):
         return_all_hiddens: bool = False,
         **more: Any,
     ) -> tuple[Tensor, dict[str, list]]:
-        """Decode previous outputs into scores.
+        """Decode previous outputs into scores (B, T, vocabulary size), or features, and the dictionary beside them.
 
-        Args:
-            prev_output_tokens, encoder_out, incremental_state, more: as in ``extract_features``.
-            features_only: return features in place of scores.
-            src_lengths, return_all_hiddens: ignored.
-
-        Returns:
-            The scores (B, T, vocabulary size), and the dictionary of ``extract_features``.
+        Arguments are those of ``extract_features``; ``src_lengths`` and ``return_all_hiddens`` are not read.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state, **more)
         return x if features_only else self.output_layer(x), extra
@@ -296,8 +300,6 @@ class PlainDecoder(TransformerDecoderBase):
         padding = None if asked else padding_or_none(new)
         context = Context(
             padding,
-            Learned(),
-            {},
             source=source,
             source_padding_mask=source_padding,
             incremental_state=incremental_state,
@@ -343,9 +345,7 @@ class PlainDecoder(TransformerDecoderBase):
 class Decoder(SplitStack, PlainDecoder):
     """fairseq's Transformer decoder with our layers."""
 
-    def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
-        super().__init__(cfg, *args, **more)
-        self._connect(cfg, "decoder")
+    side = "decoder"
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         layer = DecoderLayer(cfg, no_encoder_attn)
