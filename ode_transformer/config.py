@@ -187,11 +187,9 @@ def _apply_preset(model: str, config_class: type, name: str, preset: Mapping[str
 
 
 def register_former(model: str, names: Mapping[str, str]) -> None:
-    """Register names of architectures that are gone, of whose checkpoints a registered model is built.
+    """Register names of architectures that are gone, each with what to take instead in training.
 
-    Args:
-        model: the model's name.
-        names: each with what to take instead, for the error that it causes in training.
+    Checkpoints that store such a name are still built, by the registered model.
     """
     for name, instead in names.items():
         register_model_architecture(model, name)(partial(_refuse_former, name, instead))
@@ -260,18 +258,10 @@ def literal(key: str, value: Any) -> Any:
 
 
 def activation_dropout(values: Mapping[str, Any], default: float = 0.0) -> float:
-    """The dropout after the activation.
+    """The dropout after the activation, as in fairseq: of the old name, ``relu_dropout``, if the new one is not given.
 
-    Under hydra, in Python and in old checkpoints it may have its old name, ``relu_dropout``; on the command line, the
-    old name sets the new one.
-
-    Args:
-        values: the options.
-        default: the value of ``activation_dropout`` that counts as not given; fairseq's default is 0.
-
-    Returns:
-        The value of the old name if there is one and the new name is not given, as in fairseq; otherwise the value of
-        the new name.
+    Under hydra, in Python and in old checkpoints it may have that name; on the command line, it sets the new one. The
+    new name's default counts as not given.
     """
     old, new = values.get("relu_dropout"), values.get("activation_dropout")
     return old if old and new in (None, 0, default) else new or 0.0
@@ -280,12 +270,8 @@ def activation_dropout(values: Mapping[str, Any], default: float = 0.0) -> float
 def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
     """Turn a flat configuration into the nested one that fairseq's Transformer is built from.
 
-    Args:
-        config: an instance of ``config_class``, or what fairseq or hydra made of one.
-        config_class: the family's dataclass.
-
-    Returns:
-        A ``TransformerConfig``; the family's own fields are plain attributes of it.
+    It may be an instance of the family's class, or what fairseq or hydra made of one. The family's own fields are plain
+    attributes of the result.
 
     Raises:
         OdeTransformerError: a field is unknown, is not one of its choices, or lacks a required value.

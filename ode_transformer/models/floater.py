@@ -10,11 +10,8 @@ cross-attention, where queries follow the target's positions, and keys and value
 (equation 10), and b(0) is the bias of each projection. The sinusoidal encoding of the input stays. With h = 0 this is
 the Transformer, which may be trained first (``ode-transformer warm-start``).
 
-The flow and its solution are in ``numerics/flow.py``, and the position encoder in ``modules/positions.py``; Macaron Net
-and the ODE Transformer can have ``--position-encoder floater`` too. This file has the Transformer with it.
-
-``docs/floater.md`` lists where the paper and the released code disagree, and what is done here; and it explains
-``--flow-horizon``, beyond which the biases continue along their tangents.
+The flow is in ``numerics/flow.py``, the position encoder in ``modules/positions.py``. ``docs/floater.md`` lists where
+the paper and the released code disagree, and what is done here.
 
 As in every softmax attention, a bias of keys that is the same at all positions cancels in the softmax.
 """

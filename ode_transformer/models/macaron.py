@@ -15,13 +15,9 @@ leave out.
 The third order in theorem 1 is that of exact sub-flows; ``numerics/splitting.py`` has the order with Euler sub-steps,
 which the network takes.
 
-The ablations of Table 3 have as many parameters as Macaron Net, up to norms and biases:
-
-- two attentions and one FFN: ``--splitting strang-swapped``, half attention - FFN - half attention. The paper gives
-  no step sizes; halves keep the total time of attention at 1 and are absorbed by the output projection (footnote 2).
-  The decoder's second attention is self-attention.
-- one FFN with two hidden layers of the same dimension, without a residual between them: ``--splitting lie-trotter
-  --ffn-hidden-layers 2``.
+The ablations of Table 3 have as many parameters as Macaron Net, up to norms and biases: ``--splitting strang-swapped``
+(the paper gives no step sizes; halves keep the total time of attention at 1 and are absorbed by the output projection,
+footnote 2), and ``--splitting lie-trotter --ffn-hidden-layers 2``.
 """
 
 from dataclasses import dataclass

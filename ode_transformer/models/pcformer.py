@@ -2,29 +2,15 @@
 
 Li et al. 2024, "Predictor-Corrector Enhanced Transformers with Exponential Moving Average Coefficient Learning"
 (NeurIPS 2024, arXiv 2411.03042), by the authors of the ODE Transformer. We had the released code but not the text of
-the paper. ``modules/pcformer.py`` has the equations of a layer.
+the paper. ``modules/pcformer.py`` has the equations of a layer, and ``docs/beyond.md`` the options that stand for its
+parts: ``--arch pcformer`` is a row of ``models/ode.py``. This file loads checkpoints of the released code, by the
+options that these store. Besides what that page lists, the code
 
-In terms of this package's options, the predictor P = x_l + sum_j a (1 - a)^(n - j) F_j, F_j the stages of a step from
-x_l, is any Runge-Kutta ``--integrator``, its stages are weighted by ``--coefficients ema`` (one number for the stack;
-with ``--gate-sharing per-layer`` one per layer; ``ema-channels`` has one per channel), and the corrector is
-``--encoder-history corrector``. ``--rk-norm`` adds norms, which the layers share: the predictor is then N_0(x_l) +
-sum_j a (1 - a)^(n - j) N_j(F_j), and all stages but the first start from N_0(x_l). The decoder takes Euler steps and
-has the learnable dense history. Relative positions are in the encoder only.
-
-Where the released code differs:
-
-- F in the stages is the layer with its residual: ``--ode-residual released``. The corrector is the same in both forms.
-- It does not run: ``weight_c`` is commented out but read, and the default of one stage raises an error.
-- Gates (``enc_learnable_type gated``) weight two stages; with four stages the code falls back to the classical weights.
-  With three it has one number a for the stack, whatever the options about weights are; gates ignore ``alpha_type`` and
-  ``layer_wise``. Here such a checkpoint is loaded as the model that the code computes.
-- Its third-order method is Kutta's; with norms it uses the normalized first stage in the third, which is refused here.
-- Post-norm discards the correction, and is refused here. The code's drop path, whose probability is 0, is not
-  implemented here.
-
-With a = 1/2, RK2 has the weights (1/4, 1/2), which do not sum to 1, in the released code and here; a is learned.
-
-The released names load checkpoints with the released layout, by the options that these store.
+- does not run: ``weight_c`` is commented out but read, and the default of one stage raises an error;
+- weights two stages by gates (``enc_learnable_type gated``), and ignores ``alpha_type`` and ``layer_wise`` with them;
+  four stages it gives the classical weights instead, and three one number a for the stack, whatever the options are;
+- takes, with norms, the normalized first stage in the third of three, which is refused here;
+- has a drop path, whose probability is 0, and which is not implemented here.
 """
 
 from dataclasses import dataclass

@@ -116,11 +116,7 @@ class Block(nn.Module):
         self.recomputed = cfg.checkpoint_activations
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
-        """One block: (T, B, d) -> (T, B, d).
-
-        Raises:
-            ValueError: it is a decoder's, and there is no output of an encoder.
-        """
+        """One block: (T, B, d) -> (T, B, d); a decoder's needs the output of an encoder."""
         source, incremental_state = None, context.incremental_state
         if self.encoder_state is not None and context.source is None:
             raise ValueError("TransEvolve's decoder needs the output of an encoder")
@@ -235,11 +231,7 @@ class TransEvolveModel(EncoderDecoder):
     nested = _nested
 
     def make_generation_fast_(self, need_attn: Any = False, **options: Any) -> None:
-        """As in fairseq.
-
-        Raises:
-            OdeTransformerError: the weights of attention are asked for, which the blocks do not compute.
-        """
+        """As in fairseq, but the weights of attention, which the blocks do not compute, are refused."""
         if need_attn:
             raise OdeTransformerError(
                 "--print-alignment: must not be given with TransEvolve, whose blocks compute no weights of attention"

@@ -57,11 +57,10 @@ def nested(
     alone: Optional[str] = None,
     prepare: Callable[[TransformerConfig, Sequence[str]], None] = prepare,
 ) -> TransformerConfig:
-    """The nested configuration that fairseq's Transformer is built from.
+    """The nested configuration that fairseq's Transformer is built from, as of ``to_transformer_config``.
 
     Args:
-        flat: the flat configuration, or fairseq's or hydra's version of it.
-        config_class: its class.
+        flat, config_class: the flat configuration, or fairseq's or hydra's version of it, and its class.
         alone: the only side of the model, ``encoder`` or ``decoder``; None if it has both.
         prepare: the checks of the family.
 

@@ -7,16 +7,9 @@ from torch import Tensor
 
 
 def sinusoids(positions: Tensor, dim: int) -> Tensor:
-    """sin(t w_j) for all j, then cos(t w_j), with w_j = 10000^(-j / (dim / 2 - 1)).
+    """sin(t w_j) for all j, then cos(t w_j), with w_j = 10000^(-j / (dim / 2 - 1)): t (...) -> (..., dim), dim even.
 
     They are computed in single precision, because bfloat16 does not tell neighboring positions near 1,000 apart.
-
-    Args:
-        positions: t, (...).
-        dim: the number of channels, which must be even.
-
-    Returns:
-        (..., dim).
     """
     half = dim // 2
     j = torch.arange(half, device=positions.device, dtype=torch.float32)

@@ -83,20 +83,14 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
 
 
 def _tokens(symbols: int, width: int, cache: Optional[int]) -> int:
-    """How many tokens are projected at a time.
+    """How many tokens are projected at a time onto V symbols.
 
-    On a CPU it is the number of tokens whose scores fit into the last-level cache, in single precision and within
-    limits: a large cache is shared by many cores, and memory should be saved. On a GPU there are enough tokens to keep
-    it busy. The number follows from the machine and the model alone, not from a measurement, so that repeating a
-    training with as many threads gives the same bits.
+    On a CPU their scores fit into the last-level cache (its bytes, 0 if unknown; None for a GPU), in single precision
+    and within limits: a large cache is shared by many cores, and memory should be saved. The number follows from the
+    machine and the model alone, so that repeating a training with as many threads gives the same bits.
 
-    Each chunk reads the projection, (V, C), twice and its gradient once. With C tokens or more, that is no more than is
-    read and written of the chunk's scores.
-
-    Args:
-        symbols: V, the vocabulary size.
-        width: C, the number of channels of a token's features.
-        cache: the bytes of the CPU's last-level cache, 0 if unknown; None for a GPU.
+    Each chunk reads the projection (V, C) twice and its gradient once. With C tokens or more (C is the width), that is
+    no more than is read and written of the chunk's scores.
     """
     scores = 2**26 if cache is None else min(max(cache, 2**23), 2**25) // 4
     return max(_FEWEST, width, scores // symbols)

@@ -34,12 +34,7 @@ _WARM_UPS = 2  # passes before a recording, in which libraries load their kernel
 
 
 def padded_size(size: int, least: int) -> int:
-    """The size that a dimension of a batch is padded to; there are eight sizes from one power of two to the next.
-
-    Args:
-        size: the size as it is, 1 or more.
-        least: a power of two, of which the result is a multiple.
-    """
+    """The multiple of ``least`` that a size is padded to; there are eight from one power of two to the next."""
     step = max(least, 2 ** (size - 1).bit_length() // 16)
     return -(-size // step) * step
 
@@ -53,14 +48,7 @@ def padded_shape(sentences: int, *lengths: int) -> tuple[int, ...]:
 
 
 def padded(tokens: Tensor, rows: int, columns: int, pad: int, eos: int, left: bool) -> Tensor:
-    """Tokens (B, T) -> (rows, columns), with padding on one side, and further sentences that are empty.
-
-    Args:
-        tokens: (B, T).
-        rows, columns: at least B and T.
-        pad, eos: the indices of padding and of the end of sentence.
-        left: whether padding is added on the left.
-    """
+    """Tokens (B, T) -> (rows, columns), with padding on one side, and further sentences that are empty."""
     batch, length = tokens.shape
     wide = F.pad(tokens, (columns - length, 0) if left else (0, columns - length), value=pad)
     empty = wide.new_full((rows - batch, columns), pad)
@@ -153,11 +141,7 @@ class _OutputAlone(dict):
 
 
 class TrainingGraphs:
-    """The recorded training passes of a model, by shape.
-
-    Args:
-        pad, eos: the indices of padding and of the end of sentence.
-    """
+    """The recorded training passes of a model, by shape; made of the indices of padding and of the end of sentence."""
 
     def __init__(self, pad: int, eos: int):
         self.pad, self.eos = pad, eos

@@ -31,15 +31,8 @@ def recompute(asked: bool, function: Callable, *args: Any) -> Any:
 def run(stack: nn.Module, layer: nn.Module, x: Tensor, context: Any, *more: Any) -> Any:
     """The result of a layer; in training that of its compiled form, if its stack has ``--compile-layers``.
 
-    Layers of one kind share the compiled code, which is compiled once for all sizes of a batch. Evaluation and decoding
-    stay in eager mode.
-
-    Args:
-        stack: the encoder or the decoder.
-        layer: the layer, or TransEvolve's block.
-        x: its input, (T, B, C).
-        context: what the stack passes to it.
-        more: its further arguments.
+    Layers of one kind, or TransEvolve's blocks, share the compiled code, which is compiled once for all sizes of a
+    batch. Evaluation and decoding stay in eager mode.
 
     Raises:
         OdeTransformerError: there is no compiler for this device.
