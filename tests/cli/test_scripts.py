@@ -314,8 +314,6 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
     assert run(three, "--run-dir", tmp_path / "run", "--cpu", "--until", "average") == 1
     assert "average.last_epochs 3: training would leave 2" in capsys.readouterr().err
     assert not programs, "the data are not prepared, either"
-    assert run(three, "--seeds", 1, 2, "--jobs", 2, "--cpu") == 1
-    assert "2 of 2 runs failed" in capsys.readouterr().err and not programs
     assert run(three, "--run-dir", tmp_path / "run", "--cpu", "--until", "train") == 0
     assert "warning: average.last_epochs 3: training would leave 2" in capsys.readouterr().err
 

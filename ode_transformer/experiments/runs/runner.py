@@ -562,7 +562,6 @@ def several(
                 continue
             if "train" in one.chosen and not one.trained:
                 one.check_own()
-                one.check_flags()
             if "prepare" in one.chosen:  # once for all that need it
                 step = one.steps()[0]
                 preparations.setdefault(tuple(step.command), (step, []))[1].append(one.run_dir)
