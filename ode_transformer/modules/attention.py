@@ -21,13 +21,43 @@ class StagedAttention(MultiheadAttention):
 
     A beam search repeats the source of a sentence for each of its hypotheses. Given their number (``set_beam_size``),
     cross-attention keeps keys and values once per sentence, and treats the hypotheses as queries of their sentence.
+
+    Self-attention can have relative positions (Shaw et al. 2018, equations 3 to 5). With r(i, j) = clip(j - i, -m, m),
+    and d the width of a head::
+
+        score_ij = q_i . (k_j + a_K[r(i, j)]) / sqrt(d)
+        out_i    = sum_j softmax(score_i)_j (v_j + a_V[r(i, j)])
+
+    Each layer has its own tables, which its heads share, as in the released ODE Transformer, which has that of keys
+    only. Each query is multiplied with the 2m + 1 vectors of the table once, and each pair looks up its product;
+    weights are summed by distance before they are multiplied with a_V. Looking up and summing are products with
+    one-hot distances, T S (2m + 1) numbers that layers, heads and sentences share. The gradient of a gather would be
+    summed in half precision, and on a GPU in an order that varies.
+
+    Args:
+        embed_dim: C, the width.
+        num_heads: H.
+        max_relative_length: m; positions farther away count as m away. None without relative positions.
+        values: whether values have relative positions too, or keys alone.
+        more: arguments of fairseq's attention.
     """
 
-    max_relative_length: Optional[int] = None
-    """The largest distance that relative positions tell apart; None without relative positions."""
-
-    reads_weights = False
-    """Whether relative positions of values read the weights of each pair."""
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        max_relative_length: Optional[int] = None,
+        values: bool = False,
+        **more: Any,
+    ):
+        super().__init__(embed_dim, num_heads, **more)
+        self.max_relative_length = max_relative_length
+        self.relative_position_keys = self.relative_position_values = None
+        if max_relative_length is not None:
+            size = (2 * max_relative_length + 1, self.head_dim)
+            self.relative_position_keys = nn.Parameter(nn.init.xavier_uniform_(torch.empty(size)))
+            if values:
+                self.relative_position_values = nn.Parameter(nn.init.xavier_uniform_(torch.empty(size)))
 
     def _get_input_buffer(self, incremental_state: Optional[dict], stage: int = 0) -> dict:
         return self.get_incremental_state(incremental_state, f"attn_state.{stage}") or {}
@@ -79,7 +109,7 @@ class StagedAttention(MultiheadAttention):
         # Two separate products are faster than PyTorch's fused kernel for a single query, where there is no (T, S)
         # matrix to avoid, and on a CPU for dropout and with relative positions, where the kernel holds that matrix too.
         held = query.device.type == "cpu" and (dropout > 0 or distances is not None)
-        if length > 1 and not (held or need_weights or need_head_weights or self.reads_weights):
+        if length > 1 and not (held or need_weights or need_head_weights or self.relative_position_values is not None):
             out, weights = self._fused(q, k, v, attn_mask, key_padding_mask, distances, dropout), None
         else:
             out, weights = self._by_two_products(q, k, v, attn_mask, key_padding_mask, distances)
@@ -129,7 +159,7 @@ class StagedAttention(MultiheadAttention):
         weights = scores.softmax(-1)
         p = self.dropout_module(weights.type_as(v)).flatten(0, 1)
         out = torch.bmm(p, v)
-        if self.reads_weights:
+        if self.relative_position_values is not None:
             out = out + self.value_bias(p, distances)
         return out.unflatten(0, (-1, self.num_heads)), weights
 
@@ -210,6 +240,14 @@ class StagedAttention(MultiheadAttention):
             stage += 1
         return incremental_state
 
+    def score_bias(self, q: Tensor, distances: Tensor) -> Tensor:
+        """q_i . a_K[r(i, j)] of scaled queries (..., T, d) -> (..., T, S)."""
+        return torch.einsum("...tr,tsr->...ts", torch.matmul(q, self.relative_position_keys.t()), distances)
+
+    def value_bias(self, p: Tensor, distances: Tensor) -> Tensor:
+        """sum_j p_ij a_V[r(i, j)] of weights (N, T, S) -> (N, T, d)."""
+        return torch.matmul(torch.einsum("nts,tsr->ntr", p, distances), self.relative_position_values)
+
 
 def in_heads(x: Tensor, heads: int) -> Tensor:
     """(T, B, C) -> (B, H, T, C/H); H is ``heads``."""
@@ -244,45 +282,6 @@ def _mask(attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], kind:
     hidden = hidden if attn_mask is None else attn_mask + hidden
     # Rows that hide all keys, as those of padding on the left do, would have a softmax that is NaN: they are opened.
     return hidden.masked_fill(hidden.isneginf().all(-1, keepdim=True), 0.0)
-
-
-class RelativeAttention(StagedAttention):
-    """Self-attention with relative positions (Shaw et al. 2018, equations 3 to 5).
-
-    With r(i, j) = clip(j - i, -m, m), d the width of a head::
-
-        score_ij = q_i . (k_j + a_K[r(i, j)]) / sqrt(d)
-        out_i    = sum_j softmax(score_i)_j (v_j + a_V[r(i, j)])
-
-    Each layer has its own tables, which its heads share, as in the released ODE Transformer, which has that of keys
-    only. Each query is multiplied with the 2m + 1 vectors of the table once, and each pair looks up its product;
-    weights are summed by distance before they are multiplied with a_V. Looking up and summing are products with
-    one-hot distances, T S (2m + 1) numbers that layers, heads and sentences share. The gradient of a gather would be
-    summed in half precision, and on a GPU in an order that varies.
-
-    Args:
-        embed_dim: C, the width.
-        num_heads: H.
-        max_relative_length: m; positions farther away count as m away.
-        values: whether values have relative positions too.
-        more: arguments of fairseq's attention.
-    """
-
-    def __init__(self, embed_dim: int, num_heads: int, max_relative_length: int, values: bool = False, **more: Any):
-        super().__init__(embed_dim, num_heads, **more)
-        self.max_relative_length = max_relative_length
-        size = (2 * max_relative_length + 1, self.head_dim)
-        self.relative_position_keys = nn.Parameter(nn.init.xavier_uniform_(torch.empty(size)))
-        self.relative_position_values = nn.Parameter(nn.init.xavier_uniform_(torch.empty(size))) if values else None
-        self.reads_weights = values
-
-    def score_bias(self, q: Tensor, distances: Tensor) -> Tensor:
-        """q_i . a_K[r(i, j)] of scaled queries (..., T, d) -> (..., T, S)."""
-        return torch.einsum("...tr,tsr->...ts", torch.matmul(q, self.relative_position_keys.t()), distances)
-
-    def value_bias(self, p: Tensor, distances: Tensor) -> Tensor:
-        """sum_j p_ij a_V[r(i, j)] of weights (N, T, S) -> (N, T, d)."""
-        return torch.matmul(torch.einsum("nts,tsr->ntr", p, distances), self.relative_position_values)
 
 
 def relative_distances(length: int, keys: int, m: int, like: Tensor) -> Tensor:

@@ -46,7 +46,6 @@ _STOCK = {
     "Decoder": "TransformerDecoder",
     "DecoderLayer": "TransformerDecoderLayerBase",
     "StagedAttention": "MultiheadAttention",
-    "RelativeAttention": "MultiheadAttention",
 }
 """Classes of ours, and the names under which fairseq's ``--retain-dropout-modules`` knows what they stand for."""
 

@@ -26,7 +26,7 @@ from ..numerics.integrators import EULER
 from ..numerics.protocol import NOTHING, Field, Learned
 from ..numerics.splitting import Solver, Substep, increment, split_step
 from ..training.passes import recompute
-from .attention import RelativeAttention, StagedAttention
+from .attention import StagedAttention
 from .options import Options
 from .positions import Biases
 
@@ -121,10 +121,9 @@ class SplitLayer(nn.Module):
 
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig, **unused: bool) -> MultiheadAttention:
         heads, relative = getattr(cfg, self.side).attention_heads, self.options.relative_positions
+        m = None if relative == "none" else self.options.max_relative_length
         more = {"dropout": cfg.attention_dropout, "self_attention": True}
-        if relative == "none":
-            return StagedAttention(embed_dim, heads, **more)
-        return RelativeAttention(embed_dim, heads, self.options.max_relative_length, relative == "keys-values", **more)
+        return StagedAttention(embed_dim, heads, m, relative == "keys-values", **more)
 
     def _reset_parameters(self) -> None:
         # As in the papers' code: biases are zero, feed-forward weights Xavier-uniform. fairseq's current layer leaves

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from ode_transformer.modules.attention import RelativeAttention, StagedAttention, fused_kernel, relative_distances
+from ode_transformer.modules.attention import StagedAttention, fused_kernel, relative_distances
 from ode_transformer.modules.positions import Biases
 from tests.helpers import SMALL, Kernels, batch, model
 
 
 def relative(m=3, values=False, dropout=0.0, dtype=torch.float64):
     torch.manual_seed(0)
-    attention = RelativeAttention(16, 4, m, values, self_attention=True, dropout=dropout).to(dtype)
+    attention = StagedAttention(16, 4, m, values, self_attention=True, dropout=dropout).to(dtype)
     for p in attention.parameters():
         torch.nn.init.normal_(p, std=0.4)
     return attention.eval()
@@ -114,7 +114,7 @@ def test_the_weights_are_dropped_in_training_and_if_asked(attention, need_weight
 def test_no_tensor_holds_a_vector_of_the_width_for_each_pair_and_nothing_is_scattered(values):
     """A GPU would add up what is scattered in half precision, and in another order every time."""
     t, d, m = 40, 64, 4
-    attention = RelativeAttention(d, 1, m, values, self_attention=True)
+    attention = StagedAttention(d, 1, m, values, self_attention=True)
     x = torch.randn(t, 1, d, requires_grad=True)
     with Kernels() as kernels:
         attention(x, x, x)[0].sum().backward()

@@ -21,7 +21,6 @@ from ctranslate2.converters import Converter, utils
 from ctranslate2.specs import attention_spec, common_spec, model_spec, transformer_spec
 from torch import Tensor, nn
 
-from ....modules.attention import RelativeAttention
 from ....modules.layers import Sublayer
 from ....modules.stacks import SplitStack
 from ....numerics.coefficients import Ones
@@ -201,7 +200,7 @@ def _sublayer(spec: model_spec.LayerSpec, row: Sublayer) -> None:
             _linear(part, getattr(attention, f"{name}_proj"))
         utils.fuse_linear(into, parts)
     _linear(spec.linear[-1], attention.out_proj, row.fraction)
-    if isinstance(attention, RelativeAttention):
+    if attention.max_relative_length is not None:
         spec.relative_position_keys = _numpy(attention.relative_position_keys)
         values = attention.relative_position_values
         spec.relative_position_values = model_spec.OPTIONAL if values is None else _numpy(values)
