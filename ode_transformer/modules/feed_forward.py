@@ -95,7 +95,10 @@ class RandomProjection(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Layer norm, then two linear maps with an activation between them, and dropout; random ones have a seed."""
+    """Layer norm, then two linear maps with an activation between them, and dropout.
+
+    ``depth_index`` is as in ``rotation``; ``seed`` is that of the matrices of random maps.
+    """
 
     def __init__(self, cfg: TransformerConfig, side: str, depth_index: int, seed: int):
         super().__init__()

@@ -9,6 +9,7 @@ import pytest
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import METRICS, Metric, register
+from ode_transformer.experiments.serving import bundle
 from ode_transformer.experiments.tasks import TASKS
 from tests.helpers import ROOT, own_quickstart, refused
 
@@ -55,6 +56,9 @@ def test_digits_are_those_of_the_metric_wherever_a_value_is_printed(files, capsy
     assert "length ratio = 1.2500" in shown and "their reference            the raw references" in shown
     assert cli.main(["compare", files["first"], files["longer"], *ref]) == 0
     assert "| 1.2500 | [1.2500, 1.2500] | +0.2500 [+0.2500, +0.2500] |" in capsys.readouterr().out
+    record = json.loads((ROOT / "results" / "quickstart" / "rk2-tiny.json").read_text())
+    record["scores"]["generated"]["length_ratio"] = {"value": 1.25, "signature": "words"}
+    assert "length ratio | 1.2500 | `words` |" in bundle._scores(record, False), "the card of a bundle"
 
 
 def test_it_is_a_column_of_tables_and_reports(tmp_path, capsys):

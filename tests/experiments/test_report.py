@@ -116,7 +116,7 @@ def test_a_classifier_is_shown_by_class(tmp_path, capsys):
         cells = [*(f"{its[key]:.2f}" for key in ("precision", "recall", "f1")), "12,500", *(f"{n:,}" for n in row)]
         assert f"<td>{label}</td>" + "".join(f'<td class="number">{cell}</td>' for cell in cells) in test
     assert "<th>taken for &lt;pos&gt;</th>" in test and "<h3>Classes</h3>" in text
-    record["command"] = "fairseq-train data-bin/race --task sentence_ranking --arch roberta"
+    record["task"] = "multiple_choice"
     (tmp_path / "record.json").write_text(json.dumps(record))
     assert "Classes" not in written(tmp_path, capsys), "the options of one question are not those of another"
 

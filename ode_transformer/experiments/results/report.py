@@ -26,7 +26,6 @@ from ...files import write_text
 from ..arguments import at_least, call, take_arguments
 from ..metrics import METRICS
 from ..records import curve_points, read_record
-from ..tasks import multiple_choice
 from . import comparisons, pictures, significance, tables
 from .comparisons import LEVEL, Compared
 from .files import different_flags, json_files, read_records, readable, variant, variant_label
@@ -184,7 +183,7 @@ def _classes(by_recipe: Records) -> Iterator[Table]:
     for name, record in runs:
         for test_set, scores in record["scores"].items():
             its = scores.get("accuracy") or {}
-            if "report" not in its or f"--task {multiple_choice.NAME} " in record["command"]:  # options are no classes
+            if "report" not in its or record["task"] == "multiple_choice":  # options are no classes
                 continue
             taken = (f"taken for {label}" for label in its["classes"])
             head = ["class", "precision", "recall", "F1", "examples", *taken]

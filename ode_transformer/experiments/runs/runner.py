@@ -255,8 +255,7 @@ class Run:
             return
         found = {step.name: step for step in self.steps() if step.name in self.chosen}
         command_lines.check(found.values())
-        with contextlib.chdir(recipes.ROOT):
-            config = command_lines.configuration([*found["train"].command[1:], *found["train"].where])
+        config = command_lines.configuration([*found["train"].command[1:], *found["train"].where])
         try:
             self.check_average(config)
         except RunError as error:

@@ -190,7 +190,7 @@ def _metrics(scores: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _scores(record: dict[str, Any], half: bool) -> str:
     rows = [
-        (test_set, metric.label, f"{value:.2f}", f"`{metric.recorded_signature(scores) or '-'}`")
+        (test_set, metric.label, metric.shown(value), f"`{metric.recorded_signature(scores) or '-'}`")
         for test_set, scores in record["scores"].items()
         for metric in METRICS.values()
         if (value := metric.value(scores)) is not None
