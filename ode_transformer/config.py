@@ -258,10 +258,10 @@ def literal(key: str, value: Any) -> Any:
 
 
 def activation_dropout(values: Mapping[str, Any], default: float = 0.0) -> float:
-    """The dropout after the activation, as in fairseq: of the old name, ``relu_dropout``, if the new one is not given.
+    """The dropout after the activation, or that of the old name, ``relu_dropout``, where the new one is not given.
 
-    Under hydra, in Python and in old checkpoints it may have that name; on the command line, it sets the new one. The
-    new name's default counts as not given.
+    Under hydra, in Python and in old checkpoints the option may have its old name; on the command line, the old name
+    sets the new one. As in fairseq, the default of the new name counts as not given.
     """
     old, new = values.get("relu_dropout"), values.get("activation_dropout")
     return old if old and new in (None, 0, default) else new or 0.0

@@ -305,7 +305,8 @@ def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
 def pair_form(state: dict[str, Any], path: str | Path, *task_names: str) -> dict[str, Optional[int]]:
     """The form of pairs of texts with which a model was trained, by one of these tasks.
 
-    It is ``init_token``, the symbol before the first text, and ``separator_token``, one more between them, or None.
+    It is ``init_token``, the symbol before the first text, and ``separator_token``, one more between them; each may be
+    None.
 
     Raises:
         CheckpointError: it was trained with another task, or has something other than symbols in their place.

@@ -7,8 +7,8 @@ parts: ``--arch pcformer`` is a row of ``models/ode.py``. This file loads checkp
 options that these store. Besides what that page lists, the code
 
 - does not run: ``weight_c`` is commented out but read, and the default of one stage raises an error;
-- weights two stages by gates (``enc_learnable_type gated``), and ignores ``alpha_type`` and ``layer_wise`` with them;
-  four stages it gives the classical weights instead, and three one number a for the stack, whatever the options are;
+- weights two stages by gates with ``enc_learnable_type gated``, whatever ``alpha_type`` and ``layer_wise`` are; with
+  that option, four stages have the classical weights, and with any options, three have one number a for the stack;
 - takes, with norms, the normalized first stage in the third of three, which is refused here;
 - has a drop path, whose probability is 0, and which is not implemented here.
 """

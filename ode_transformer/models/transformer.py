@@ -57,7 +57,7 @@ def nested(
     alone: Optional[str] = None,
     prepare: Callable[[TransformerConfig, Sequence[str]], None] = prepare,
 ) -> TransformerConfig:
-    """The nested configuration that fairseq's Transformer is built from, as of ``to_transformer_config``.
+    """The nested configuration that fairseq's Transformer is built from, with the options of a family checked.
 
     Args:
         flat, config_class: the flat configuration, or fairseq's or hydra's version of it, and its class.

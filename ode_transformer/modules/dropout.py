@@ -17,8 +17,8 @@ _BITS = 16
 def dropout(x: Tensor, p: float) -> Tensor:
     """x (any shape), each element set to zero with probability p, 0 to 1, and divided by 1 - p otherwise.
 
-    Where p is 0 or 1 to 16 bits, on other devices, and under ``torch.compile``, which draws its own random numbers,
-    this is PyTorch's dropout.
+    On a CPU, p is rounded to a multiple of 2^-16, unless that is 0 or 1. On other devices, and under ``torch.compile``,
+    which draws its own random numbers, this is PyTorch's dropout.
     """
     dropped = round(p * 2**_BITS)
     if x.device.type != "cpu" or dropped in (0, 2**_BITS) or torch.compiler.is_compiling():

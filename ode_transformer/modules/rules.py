@@ -109,7 +109,7 @@ def of_all_models(cfg: TransformerConfig, sides: Sequence[str]) -> Iterator[str]
 def check(cfg: TransformerConfig, sides: Sequence[str] = ("encoder", "decoder")) -> None:
     """Refuse options of a model with these sides that are out of their limits or cannot be combined.
 
-    An unknown name is a ``ValueError``.
+    Raises ``OdeTransformerError``, and ``ValueError`` for an unknown name.
     """
     refuse(of_all_models(cfg, sides))
     refuse(_of_model(cfg))

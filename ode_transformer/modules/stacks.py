@@ -154,9 +154,9 @@ class PlainEncoder(TransformerEncoderBase):
         token_embeddings: Optional[Tensor] = None,
         **more: Any,
     ) -> dict[str, list]:
-        """Encode sources (B, S), whose lengths are not read, or (B, S, C) in place of their embeddings.
+        """Encode sources (B, S); ``token_embeddings`` (B, S, C) take the place of those of the tokens.
 
-        Further arguments are those of ``through``.
+        ``src_lengths`` are not read, and further arguments are those of ``through``.
 
         Returns:
             fairseq's dictionary, in which each entry is a list: ``encoder_out`` (S, B, C), ``encoder_padding_mask``

@@ -87,7 +87,8 @@ def _tokens(symbols: int, width: int, cache: Optional[int]) -> int:
 
     On a CPU their scores fit into the last-level cache (its bytes, 0 if unknown; None for a GPU), in single precision
     and within limits: a large cache is shared by many cores, and memory should be saved. The number follows from the
-    machine and the model alone, so that repeating a training with as many threads gives the same bits.
+    machine and the model alone, so that repeating a training with as many threads gives the same bits. On a GPU there
+    are enough tokens to keep it busy.
 
     Each chunk reads the projection (V, C) twice and its gradient once. With C tokens or more (C is the width), that is
     no more than is read and written of the chunk's scores.

@@ -34,7 +34,10 @@ _WARM_UPS = 2  # passes before a recording, in which libraries load their kernel
 
 
 def padded_size(size: int, least: int) -> int:
-    """The multiple of ``least`` that a size is padded to; there are eight from one power of two to the next."""
+    """The size, 1 or more, padded: to one of eight from one power of two to the next, and a multiple of ``least``.
+
+    ``least`` is a power of two.
+    """
     step = max(least, 2 ** (size - 1).bit_length() // 16)
     return -(-size // step) * step
 

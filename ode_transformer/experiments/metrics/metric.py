@@ -120,10 +120,13 @@ class Metric:
         """The signature among the recorded scores of a test set; empty if the label is enough."""
         return (scores.get(self.entry or self.name) or {}).get("signature", "")
 
-    def shown(self, value: float, interval: Sequence[float] = (), sign: str = "") -> str:
-        """A value as readers see it, with an interval if there is one; a difference of values with the sign ``+``."""
-        first, *ends = (f"{number:{sign}.{self.digits}f}" for number in (value, *interval))
-        return f"{first} [{', '.join(ends)}]" if ends else first
+    def shown(self, value: float, sign: str = "") -> str:
+        """A value as readers see it; a difference of values with the sign ``+``."""
+        return f"{value:{sign}.{self.digits}f}"
+
+    def shown_interval(self, interval: Sequence[float], sign: str = "") -> str:
+        """An interval of values as readers see it; empty if there is none."""
+        return f"[{', '.join(self.shown(end, sign) for end in interval)}]" if interval else ""
 
     def signatures(self, records: Sequence[Mapping[str, Any]], test_set: str) -> set[str]:
         """The signatures of the values on a test set; none if the label is enough."""

@@ -368,7 +368,8 @@ def report(result: dict[str, Any]) -> str:
             line = scores[entry].get("line")
             if not isinstance(line, str):
                 interval = scores[entry].get("interval", ())  # of an entry with one metric
-                line = ", ".join(f"{its.label} = {its.shown(its.value(scores), interval)}" for its in metrics)
+                values = ", ".join(f"{metric.label} = {metric.shown(metric.value(scores))}" for metric in metrics)
+                line = f"{values} {metrics[-1].shown_interval(interval)}".rstrip()
             rows.append((prefix + TITLES.get(entry, metrics[-1].label), line))
             rows += [("  signature", text) for text in [metrics[-1].recorded_signature(scores)] if text]
     if "reference" in result:

@@ -87,8 +87,8 @@ class Compared:
     @property
     def difference(self) -> str:
         """The difference from the baseline, with its 95 percent interval where that is known."""
-        interval = self.values.get("interval_of_difference") or ()
-        return METRICS[self.metric].shown(self.value - self.baseline_value, interval, "+")
+        its, interval = METRICS[self.metric], self.values.get("interval_of_difference") or ()
+        return f"{its.shown(self.value - self.baseline_value, '+')} {its.shown_interval(interval, '+')}".rstrip()
 
     def differs(self) -> bool:
         """Whether the difference is significant."""

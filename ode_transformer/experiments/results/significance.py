@@ -386,11 +386,11 @@ def report(comparison: Mapping[str, Any]) -> str:
     head = ("system", its.label, "95 percent interval", "difference", "p", "p, adjusted for all comparisons")
     for test_set, systems in comparison["test_sets"].items():
         first = systems[comparison["baseline"]]
-        scored = its.shown(first[its.key], first["interval"]).split(" ", 1)
+        scored = its.shown(first[its.key]), its.shown_interval(first["interval"])
         cells = [(comparison["baseline"], *scored, "", "baseline", "")]
         for row in (row for row in found if row.test_set == test_set):
             said = ["not compared" if p is None else f"{p:.4f}" for p in (row.p_value, row.adjusted)]
-            scored = its.shown(row.value, row.values["interval"]).split(" ", 1)
+            scored = its.shown(row.value), its.shown_interval(row.values["interval"])
             cells.append((row.system, *scored, row.difference, *said))
         quoted = f" ({comparison['signature']})" * bool(comparison["signature"])
         parts.append(f"\n{test_set}{quoted}\n\n{markdown.table(head, cells)}")
