@@ -1,6 +1,6 @@
-"""How translations are searched, and what computes them.
+"""The options of a search, and the interface of models that translate.
 
-Imports neither torch nor fairseq: exported models translate on machines that have neither.
+This module imports neither torch nor fairseq: exported models translate on machines that have neither.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KINDS = {bool: ("a switch", (bool,)), int: ("a whole number", (int,)), float: ("a number", (int, float))}
-"""The values that a flag takes, by its type: their name in messages, and their types."""
+"""The name in messages and the accepted types of a flag's values, by its annotation."""
 
 MOST_HYPOTHESES = 1_000  # per sentence
 
 Found = tuple[list[str], float]
-"""A translation as its symbols, without the end, and its score: the log-probability / length ** lenpen."""
+"""A translation, its symbols without the end of sentence, and its score: log-probability / length ** lenpen."""
 
 
 def as_option(name: str) -> str:
-    """Return what commands call an option of a search."""
+    """Return the command-line name of a search option."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -31,9 +31,10 @@ class LayerStates:
     """The inputs of all layers of a model for a sentence, and the output of the last layer before the final norm.
 
     Args:
-        source: the S units of the sentence, and its end.
+        source: the S subwords of the sentence, and the end of sentence.
         encoder: (L + 1, S + 1, C).
-        target: the T units of the translation, and its end; the decoder reads the end first, and the last unit last.
+        target: the T subwords of the translation, and the end of sentence; the decoder reads them shifted right, the
+            end first.
         decoder: (L' + 1, T + 1, C').
     """
 
@@ -47,11 +48,11 @@ class LayerStates:
 class Search:
     """The options of a search, with the names, meanings and defaults of ``fairseq-generate``.
 
-    A translation has from ``min_len`` to max_len_a S + max_len_b subword units, where S is the length of the longest
-    source of its batch. The end of a sentence counts in S only.
+    A translation has from ``min_len`` to max_len_a S + max_len_b subwords, where S is the length of the longest source
+    of its batch. The end of sentence counts in S only.
 
     Raises:
-        OdeTransformerError: an option has a value that it cannot have; names it.
+        OdeTransformerError: the value of an option is invalid.
     """
 
     beam: int = 5
@@ -89,15 +90,15 @@ class Search:
 
     @classmethod
     def of(cls, flags: Mapping[str, Any]) -> "Search":
-        """Return the search of a recipe's flags of ``fairseq-generate``; flags of other things are left out."""
+        """Return the search that flags of ``fairseq-generate`` describe; flags of anything else are ignored."""
         given = {name.replace("-", "_"): value for name, value in flags.items() if value is not None}
         return cls(**{field.name: given[field.name] for field in fields(cls) if field.name in given})
 
     def but(self, **options: Any) -> "Search":
-        """Return this search with other values of some options; an option that is None keeps its value.
+        """Return a copy of this search with some options replaced; an option that is None keeps its value.
 
         Raises:
-            OdeTransformerError: there is no such option, or it cannot have the value.
+            OdeTransformerError: an option is unknown, or its value is invalid.
         """
         names = [field.name for field in fields(self)]
         if unknown := [name for name in options if name not in names]:
@@ -105,20 +106,20 @@ class Search:
         return replace(self, **{name: value for name, value in options.items() if value is not None})
 
     def flag(self, name: str) -> str:
-        """Return an option with its value, as commands are given it."""
+        """Return an option with its value, as on a command line."""
         value = getattr(self, name)
         return as_option(name) if value is True else f"{as_option(name)} {value}"
 
     def given(self) -> dict[str, Any]:
-        """Return the options that have other values than fairseq's defaults."""
+        """Return the options whose values differ from fairseq's defaults."""
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
 
     def most(self, source: int, longest: int) -> int:
-        """Return the length of the longest translation, without its end.
+        """Return the maximum length of a translation, without the end of sentence.
 
         Args:
-            source: the length of the longest source of the batch, with its end.
-            longest: the length of the longest target that the model can read, with its end.
+            source: the length of the longest source of the batch, with the end of sentence.
+            longest: the maximum length of a target that the model can read, with the end of sentence.
 
         Raises:
             OdeTransformerError: the result is less than ``min_len``.
@@ -138,34 +139,34 @@ class Search:
 
 
 class Backend:
-    """A model that translates and scores. A sentence is a list of symbols of its dictionaries, without its end."""
+    """A model that translates and scores sentences: lists of symbols, without the end of sentence."""
 
     name: str
-    """The model's file or folder, for messages."""
+    """The file or folder of the model, for messages."""
 
     about: list[str]
-    """Lines that say what the model is."""
+    """The lines of a description of the model."""
 
     device: Any
-    """The device that it computes on."""
+    """The device of the computations."""
 
     languages: tuple[str, str]
-    """Of the source and of the target."""
+    """The source and the target language."""
 
     symbols: tuple[Sequence[str], Sequence[str]]
-    """Of the dictionaries of the source and of the target."""
+    """The source and the target vocabulary, in the order of their indices."""
 
     longest: dict[str, int]
-    """Symbols of the longest ``source`` and of the longest ``target``, the end of the sentence included."""
+    """The maximum lengths of a ``source`` and of a ``target``, including the end of sentence."""
 
     options: Collection[str] = [field.name for field in fields(Search)]
-    """The options of :class:`Search` that it has; others must have their defaults."""
+    """The options of :class:`Search` that the model supports; all others must have their defaults."""
 
     def check(self, search: Search) -> None:
-        """Refuse a search that it does not have.
+        """Check that the model supports a search.
 
         Raises:
-            OdeTransformerError: names the option.
+            OdeTransformerError: an option is not supported, or ``sampling_topk`` exceeds the target vocabulary.
         """
         if lacking := [name for name in search.given() if name not in self.options]:
             raise OdeTransformerError(
@@ -184,12 +185,12 @@ class Backend:
 
         Args:
             sentences: the sentences.
-            search: how they are searched.
-            prefixes: for each sentence the symbols with which its translation begins; none by default.
+            search: the options of the search.
+            prefixes: the symbols with which the translation of each sentence begins; none by default.
 
         Raises:
-            OdeTransformerError: a sentence is longer than the model can read, or a prefix than a translation may be;
-                or the model has no such search.
+            OdeTransformerError: a sentence is longer than the model can read, a prefix is longer than a translation may
+                be, or the model does not support the search.
         """
         self.check(search)
         if not sentences:
@@ -209,11 +210,11 @@ class Backend:
     def _translate(
         self, sentences: Sequence[Sequence[str]], search: Search, most: int, prefixes: Sequence[Sequence[str]]
     ) -> list[list[Found]]:
-        """As :meth:`translate`; ``most`` is the length of the longest translation, without its end."""
+        """Implement :meth:`translate`; ``most`` is the maximum length of a translation, without the end of sentence."""
         raise NotImplementedError
 
     def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
-        """Return the log-probability of each symbol of each target, and last that of the end of the sentence."""
+        """Return the log-probabilities of the symbols of each target, and of the end of sentence as the last."""
         raise NotImplementedError
 
     def half(self) -> None:
@@ -225,5 +226,5 @@ class Backend:
         raise OdeTransformerError(f"{self.name}: is an exported model, whose layers are fixed; load its run or bundle")
 
     def layer_states(self, source: Sequence[str], target: Sequence[str]) -> LayerStates:
-        """As :meth:`.Translator.layer_states`, for the symbols of a sentence and of its translation."""
+        """As :meth:`.Translator.layer_states`, for the symbols of a sentence and those of its translation."""
         return self.with_integrator()

@@ -1,4 +1,4 @@
-"""``ode-transformer bundle``: a trained model with everything that translating needs, in one folder."""
+"""``ode-transformer bundle``: a folder with a trained model and everything that translation needs."""
 
 import json
 import os
@@ -66,7 +66,7 @@ RECORD = (
     *("recipe", "task", "scale", "description", "seeds", "precision", "flags", "devices", "scores", "paper"),
     *("averaged", "training", "sha256", "hardware", "versions"),
 )
-"""The fields of a record that a bundle keeps; the commands, which name folders of one machine, are left out."""
+"""The fields of a record that a bundle keeps; commands are left out, because they name folders of one machine."""
 
 
 def make(
@@ -77,17 +77,17 @@ def make(
     half: bool = False,
     license: Optional[str] = None,
 ) -> None:
-    """Write a bundle of a run or checkpoint, completely or not at all.
+    """Write a bundle of a run or checkpoint, atomically.
 
     Args:
         model: the folder of a run, or a checkpoint.
         output: the folder to write.
-        data: the folder of binarized data, if the data are neither where the run had them nor beside the checkpoint.
+        data: the folder of binarized data; by default that of the run, or the checkpoint's own folder.
         half: store the weights in fp16.
-        license: the license of the weights, which the card names.
+        license: the license of the weights, for the model card.
 
     Raises:
-        OdeTransformerError: something is missing or belongs to another model, or the bundle cannot be written.
+        OdeTransformerError: a file is missing or belongs to another model, or the bundle cannot be written.
     """
     from ... import checkpoints, plugins
     from ...checkpoints import bundles
@@ -117,7 +117,7 @@ def make(
 
 
 def _record(origin: "Origin") -> Optional[dict[str, Any]]:
-    """The record of the run, if it is about this checkpoint."""
+    """Return the bundle's part of the run's record, or None if there is none or it is of another checkpoint."""
     path = origin.run and origin.run / "record.json"
     if not path or not path.is_file():
         return None
@@ -149,11 +149,11 @@ def _card(
 
 
 HUB_METRICS = {"tokenised": "bleu", "sacrebleu": "sacrebleu", "chrf": "chrf"}
-"""The names that the Hugging Face Hub has for metrics of translations."""
+"""The Hugging Face Hub's names of translation metrics."""
 
 
 def _front_matter(title: str, langs: Sequence[str], record: Optional[dict[str, Any]], license: Optional[str]) -> str:
-    """Return the metadata of a card for the Hugging Face Hub, as YAML."""
+    """Return the metadata of a model card of the Hugging Face Hub, in YAML."""
     about = {
         "language": list(langs),
         "license": license,
@@ -176,7 +176,7 @@ def _front_matter(title: str, langs: Sequence[str], record: Optional[dict[str, A
 
 
 def _metrics(scores: dict[str, Any]) -> list[dict[str, Any]]:
-    """The scores of a test set that the Hub knows."""
+    """Return the scores of a test set by metrics that the Hub knows."""
     return [
         {
             "type": kind,

@@ -1,4 +1,4 @@
-"""The commands that use trained models: ``ode-transformer translate``, ``bundle`` and ``export``."""
+"""The commands for trained models: ``ode-transformer translate``, ``bundle`` and ``export``."""
 
 import argparse
 import contextlib
@@ -18,7 +18,7 @@ SAMPLING = ("sampling_topk", "sampling_topp", "seed")  # options that have no me
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, kinds: str) -> None:
-    """The arguments that say which model is meant; ``kinds`` says what it may be."""
+    """Add the arguments that choose a model; ``kinds`` is the help of the first."""
     parser.add_argument("model", metavar="MODEL", help=kinds)
     parser.add_argument(
         "--data", metavar="DIR", help="folder of MODEL's binarized data (default: that of its run, or MODEL's folder)"
@@ -26,7 +26,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, kinds: str) -> None:
 
 
 def add_translate(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer translate``."""
+    """Add the arguments of ``ode-transformer translate``."""
     add_model_arguments(parser, "the folder of a run, a checkpoint, a bundle, or an exported model")
     parser.add_argument(
         "files", nargs="*", metavar="FILE", help="raw text, one sentence per line; - is standard input (default: -)"
@@ -95,7 +95,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
 
 
 def translate(args: argparse.Namespace) -> Optional[int]:
-    """Run ``ode-transformer translate``; the exit status if it was interrupted."""
+    """Run ``ode-transformer translate``; return the exit status if it was interrupted, else None."""
     files = args.files or [STANDARD_INPUT]
     for file in files:
         if file != STANDARD_INPUT and not Path(file).exists():
@@ -103,7 +103,7 @@ def translate(args: argparse.Namespace) -> Optional[int]:
     search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_a", "max_len_b", "nbest")}
     if args.sampling:
         search |= {name: getattr(args, name) for name in ("sampling", "sampling_topk", "sampling_topp")}
-        search["beam"] = args.beam or args.nbest  # of more samples the best would be taken, which is another search
+        search["beam"] = args.beam or args.nbest  # the best of more samples has another distribution
     elif given := [name for name in SAMPLING if getattr(args, name) is not None]:
         raise OdeTransformerError(
             f"--{given[0].replace('_', '-')} {getattr(args, given[0])}: has no meaning without --sampling"
@@ -122,13 +122,13 @@ def translate(args: argparse.Namespace) -> Optional[int]:
 
                 torch.manual_seed(args.seed)
             translate_files(translator, files, output, **forms, **search)
-    except KeyboardInterrupt:  # the usual end at a prompt
+    except KeyboardInterrupt:  # the usual way to leave a prompt
         return 128 + signal.SIGINT
     return None
 
 
 def add_bundle(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer bundle``."""
+    """Add the arguments of ``ode-transformer bundle``."""
     add_model_arguments(parser, "the folder of a run or a checkpoint")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write, which must not exist")
     parser.add_argument("--fp16", action="store_true", help="store weights in half precision, at half the size")
@@ -146,7 +146,7 @@ def bundle(args: argparse.Namespace) -> None:
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer export``."""
+    """Add the arguments of ``ode-transformer export``."""
     add_model_arguments(parser, "the folder of a run, a checkpoint or a bundle")
     parser.add_argument("--format", required=True, choices=list(FORMATS), help="the library that will translate")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write; must not exist")

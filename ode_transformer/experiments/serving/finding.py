@@ -1,6 +1,6 @@
-"""Finding the parts of a model: of a run, a checkpoint or a bundle.
+"""The parts of a model, found from its run, checkpoint or bundle.
 
-Imports torch where a checkpoint or a bundle needs it.
+This module imports torch only where a checkpoint or a bundle needs it.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from .export import is_exported
 
 @dataclass(frozen=True)
 class Origin:
-    """The places of a model's parts.
+    """The locations of the parts of a model.
 
     Args:
         model: the checkpoint, or the folder of the bundle.
         data: the folder of the dictionaries, the subword model and the manifest.
         search: the model's flags of ``fairseq-generate``.
-        run: the folder of the run, if there is one.
+        run: the folder of the run; None for a bundle or a checkpoint outside a run.
     """
 
     model: Path
@@ -33,20 +33,20 @@ class Origin:
     run: Optional[Path] = None
 
     def state(self) -> dict[str, Any]:
-        """Return the state of the checkpoint, or of the bundle, which :func:`find` compared with its hashes.
+        """Return the state of the checkpoint or bundle, whose hashes :func:`find` has checked.
 
         Raises:
-            CheckpointError: it cannot be read.
+            CheckpointError: the state cannot be read.
         """
         from ...checkpoints import standalone
 
         return standalone.load(self.model, checked=True)
 
     def dictionaries(self, languages: Sequence[str]) -> list[Path]:
-        """Return the dictionaries of the languages.
+        """Return the files of the dictionaries of some languages.
 
         Raises:
-            OdeTransformerError: one is not there.
+            OdeTransformerError: a file does not exist.
         """
         files = [self.data / f"dict.{language}.txt" for language in languages]
         for file in files:
@@ -55,29 +55,27 @@ class Origin:
         return files
 
     def files(self, languages: Sequence[str]) -> list[Path]:
-        """Return all files that translating takes besides the model, of those that are there."""
+        """Return the files that translation needs beside the model: dictionaries, and any subword model or manifest."""
         others = [self.data / name for name in (*MODEL_FILES, "manifest.json")]
         return [*dict.fromkeys(self.dictionaries(languages)), *(file for file in others if file.is_file())]
 
 
 def located(path: str | Path) -> Path:
-    """Return where a model is: one that is not here is looked for in the clone of the repository, where ``run`` puts
-    what has no folder of its own."""
+    """Return the path of a model; a path that does not exist is looked up in the clone of the repository, the default
+    place of runs."""
     path = Path(path)
     return ROOT / path if not path.exists() and (ROOT / path).exists() else path
 
 
 def find(model: str | Path, data: str | Path | None = None) -> Origin:
-    """Return where a model's parts are.
+    """Find the parts of a model.
 
     Args:
-        model: the folder of a run, a checkpoint, or the folder of a bundle. A path that does not exist is looked for in
-            the clone of the repository, where ``run`` puts its folders by default.
-        data: the folder of binarized data, if the data are neither where the run had them nor beside the checkpoint.
+        model: the folder of a run, a checkpoint, or the folder of a bundle, as for :func:`located`.
+        data: the folder of binarized data; by default that of the run, or the checkpoint's own folder.
 
     Raises:
-        OdeTransformerError: something is missing, or the dictionaries are not those of the training; the message names
-            it.
+        OdeTransformerError: a file is missing, or the dictionaries are not those of the training.
     """
     from ...checkpoints import bundles, standalone
 

@@ -1,6 +1,6 @@
-"""The place where runs, checkpoints, bundles and exported models are opened.
+"""Loading of runs, checkpoints, bundles and exported models.
 
-Imports torch and fairseq where a model needs them, which an exported one does not.
+This module imports torch and fairseq only for models that need them, which exported models do not.
 """
 
 import os
@@ -38,20 +38,20 @@ def load(
     from ...checkpoints.bundles import is_bundle
 
     bundled = [is_bundle(located(one)) for one in models]
-    # Data are of what is no bundle; where there are bundles alone, they are refused.
+    # Bundles hold their data: --data is for the other models, and is refused where all are bundles.
     origins = [find(one, None if is_ and not all(bundled) else data) for one, is_ in zip(models, bundled, strict=True)]
     return open_origins(origins, device)
 
 
 def open_origins(origins: Sequence[Origin], device: "str | torch.device | None" = None) -> Translator:
-    """Open a model, or an ensemble, of which :func:`find` has found the parts.
+    """Open a model, or an ensemble, from the parts that :func:`find` found.
 
     Args:
-        origins: where the parts of each model are.
+        origins: the parts of each model.
         device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
 
     Raises:
-        OdeTransformerError: as :func:`.pytorch.open_models`, or the way of text to units is not known or not the same.
+        OdeTransformerError: as :func:`.pytorch.open_models`, or the text pipeline is unknown or differs between models.
     """
     from .pytorch import open_models
 

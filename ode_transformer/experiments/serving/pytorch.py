@@ -1,4 +1,4 @@
-"""Runs, checkpoints and bundles, and ensembles of them: PyTorch computes them, and fairseq's generator searches."""
+"""The backend of runs, checkpoints and bundles, and of ensembles of them: PyTorch, with fairseq's generator."""
 
 import re
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from .finding import Origin
 
 @dataclass(frozen=True)
 class Opened:
-    """A model in evaluation mode, with its registered name and the options that it was built from."""
+    """A model in evaluation mode, with its path, its registered name and the options it was built from."""
 
     path: str
     model: nn.Module
@@ -38,8 +38,8 @@ class Opened:
         """Open the state of a checkpoint.
 
         Raises:
-            CheckpointError: as :func:`.standalone.open_state`, or a weight is not finite, or the model has no room for
-                a unit and the end of a sentence.
+            CheckpointError: as :func:`.standalone.open_state`, or a weight is not finite, or the model has fewer than
+                two positions: a subword and the end of sentence.
         """
         model = standalone.open_state(state, path).float().eval()
         for name, weight in model.named_parameters():
@@ -74,9 +74,9 @@ class Opened:
         return f"{kind}, {parameters:,} parameters; {'; '.join(parts)}\n{shown}"
 
     def stepping(self, chosen: dict[str, str]) -> "Opened":
-        """Return the same weights with other values of ``integrator`` and ``decoder_integrator``."""
+        """Return the model with the same weights and other values of ``integrator`` and ``decoder_integrator``."""
         name, options = self.name, self.options
-        if name in standalone.STOCK:  # in our layers, as it was opened
+        if name in standalone.STOCK:  # opened in our layers
             name, options = "floater", {**standalone.stock_options(name, options), "position_encoder": "none"}
         if name == "transevolve":
             raise OdeTransformerError(f"{self.path}: must not be a transevolve model, whose blocks have no integrator")
@@ -92,11 +92,11 @@ class Opened:
 
 
 class PyTorch(Backend):
-    """A model, or an ensemble of several models.
+    """A model, or an ensemble of models.
 
     Args:
         opened: the models.
-        task: their languages and dictionaries.
+        task: the task that holds their languages and dictionaries.
         device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
     """
 
@@ -142,10 +142,9 @@ class PyTorch(Backend):
 
     @cached_property
     def finite(self) -> dict[str, int]:
-        """The lengths of the longest source and target, of the first model, with which attention is finite.
+        """The maximum lengths of source and target with which the attention of the first model is finite.
 
-        FLOATER's biases grow with the position. If attention overflows before the last position of the configuration,
-        sentences end there.
+        FLOATER's biases grow with the position, so that attention may overflow before the model's last position.
         """
         if (encoder := getattr(self.models[0], "position_encoder", None)) is None:
             return self.longest
@@ -153,12 +152,12 @@ class PyTorch(Backend):
         return {side: min(length, reach) for side, length in self.longest.items()}
 
     def _rows(self, side: int, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """The numbers of the symbols of sentences, and last the end; ``side`` is 0 for sources and 1 for targets."""
+        """Return the indices of sentences, with the end of sentence; ``side`` is 0 for sources and 1 for targets."""
         dictionary = self.dictionaries[side]
         return [torch.tensor([*map(dictionary.index, symbols), dictionary.eos()]) for symbols in sentences]
 
     def _inputs(self, sentences: Sequence[Sequence[str]]) -> dict[str, Tensor]:
-        """The inputs of an encoder."""
+        """Return the inputs of the encoder, padded on the left."""
         rows, pad = self._rows(0, sentences), self.dictionaries[0].pad()
         lengths = torch.tensor([len(row) for row in rows], device=self.device)
         return {"src_tokens": collate_tokens(rows, pad, left_pad=True).to(self.device), "src_lengths": lengths}
@@ -168,7 +167,7 @@ class PyTorch(Backend):
     ) -> list[list[Found]]:
         target = self.dictionaries[1]
         begins = None
-        if any(prefixes):  # padding forces nothing
+        if any(prefixes):  # padding forces no symbol
             begins = collate_tokens([row[:-1] for row in self._rows(1, prefixes)], target.pad()).to(self.device)
         try:
             generator = self.task.build_generator(self.models, GenerationConfig(**asdict(search)))
@@ -185,7 +184,7 @@ class PyTorch(Backend):
 
     @torch.no_grad()
     def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
-        """As in :class:`.Backend`, by the first model, computed as one batch."""
+        """As in :class:`.Backend`, by the first model, in one batch."""
         rows, pad, model = self._rows(1, targets), self.dictionaries[1].pad(), self.models[0]
         previous = collate_tokens([row.roll(1) for row in rows], pad).to(self.device)
         out = model(**self._inputs(sources), prev_output_tokens=previous)
@@ -220,15 +219,15 @@ class PyTorch(Backend):
 
 
 def open_models(origins: Sequence[Origin], device: str | torch.device | None = None) -> PyTorch:
-    """Open a model, or an ensemble of several.
+    """Open a model, or an ensemble of models.
 
     Args:
-        origins: where the parts of each model are.
+        origins: the parts of each model.
         device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
 
     Raises:
-        OdeTransformerError: a model cannot be opened, or its dictionaries are not there or not its own, or it cannot be
-            in an ensemble with the first; the message names it.
+        OdeTransformerError: a model cannot be opened, its dictionaries are missing or of another size, or they differ
+            from those of the first model.
     """
     opened: list[Opened] = []
     for origin in origins:
@@ -253,7 +252,7 @@ def open_models(origins: Sequence[Origin], device: str | torch.device | None = N
 
 
 def _languages(origin: Origin, state: dict[str, Any]) -> tuple[str, str]:
-    """The languages of a checkpoint; those of its data if it does not say them, as that of a bundle."""
+    """Return the languages of a checkpoint; those of its data if it has none, as in a bundle."""
     names = "source_lang", "target_lang"
     where, said = origin.model, checkpoints.options(state, "task")
     if not any(said.get(name) for name in names) and (origin.data / "manifest.json").is_file():

@@ -1,4 +1,4 @@
-"""Files of raw text, translated line by line."""
+"""Translation of files of raw text, line by line."""
 
 import contextlib
 import itertools
@@ -12,7 +12,7 @@ from ...errors import OdeTransformerError
 from ..text.lines import decode_lines, read_lines
 from .translator import Hypothesis, Translator, check_sentence
 
-BUFFER = 10_000  # lines that are sorted by their lengths at a time
+BUFFER = 10_000  # lines that are read and sorted by length at a time
 STANDARD_INPUT = "-"
 
 
@@ -26,26 +26,26 @@ def translate_files(
     as_json: bool = False,
     **search: Any,
 ) -> None:
-    """Translate files, one sentence per line, and write what :meth:`.Translator.hypotheses` finds.
+    """Translate files, one sentence per line, and write the hypotheses of each.
 
-    Files are checked as a whole before anything is translated. A stream can only be read once: its lines before one
-    that cannot be translated are translated and written before the error is raised.
+    All files are checked before translation begins. A stream can be read only once: the lines before an invalid one are
+    translated and written before the error is raised.
 
     Args:
         translator: the model.
-        files: of raw text; ``-`` is standard input.
-        output: where translations go, one per line; with ``nbest`` above 1, after the number of their line.
-        buffer: lines to read before translating them; by default 1 at a prompt, elsewhere ``BUFFER``.
-        scores: write a score and a tab before each translation.
-        as_json: write one JSON object per line of the files, with source, texts and scores.
+        files: files of raw text; ``-`` is standard input.
+        output: the file for translations, one per line; with ``nbest`` above 1, after the number of their line.
+        buffer: the number of lines to read before translating them; by default 1 at a prompt, elsewhere ``BUFFER``.
+        scores: whether to write a score and a tab before each translation.
+        as_json: whether to write one JSON object per line of the files, with source, texts and scores.
         search: the other arguments of :meth:`.Translator.hypotheses`.
 
     Raises:
-        OdeTransformerError: a line cannot be read or translated, or there is no such search.
+        OdeTransformerError: a line cannot be read or translated, or the search is invalid.
     """
     if STANDARD_INPUT in files and sys.stdin is None:
         raise OdeTransformerError("standard input is closed; name a file")
-    # Not standard input, and not /dev/fd/63 of a shell, which can be read once.
+    # Standard input and pipes such as /dev/fd/63 can be read only once.
     for line in _numbered([file for file in files if file != STANDARD_INPUT and Path(file).is_file()]):
         check_sentence(line.name, line.text)
     prompt = list(files) == [STANDARD_INPUT] and sys.stdin.isatty()
@@ -77,12 +77,12 @@ class Line(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
+        """The name of the line in messages."""
         return f"{'standard input' if self.file == STANDARD_INPUT else self.file}, line {self.number}"
 
 
 def _chunk(lines: Iterator[Line], count: int) -> tuple[list[Line], Optional[OdeTransformerError]]:
-    """The next lines that can be translated, and the error of the line after them, if there is one."""
+    """Return the next valid lines, ``count`` at most, and the error of the line after them, or None."""
     found: list[Line] = []
     try:
         for line in itertools.islice(lines, count):

@@ -1,9 +1,9 @@
-"""Raw text in, raw text out, whatever computes the model.
+"""Translation of raw text, by any backend.
 
-Text is tokenized, segmented and detokenized as the manifest of the model's data says, and searched with the flags of
-the recipe, so that a test set's raw text gives the sentences that the recipe's own decoding gives, detokenized.
+Text is tokenized, segmented and detokenized according to the manifest of the model's data, and searched with the flags
+of the recipe, so that the raw text of a test set yields the detokenized output of the recipe's own decoding.
 
-Imports neither torch nor fairseq: exported models translate on machines that have neither.
+This module imports neither torch nor fairseq: exported models translate on machines that have neither.
 """
 
 import copy
@@ -19,17 +19,17 @@ from ..text.pipeline import Pipeline
 from ..text.tokenisation import is_unspaced
 from .backend import Backend, LayerStates, Search
 
-SHOWN = 5  # lines named in a warning
+SHOWN = 5  # sentences named in a warning
 BATCH_SIZE, MAX_TOKENS = 128, 12_000
-LONGEST = 20_000  # characters of a line; a longer one is not a sentence, and could take hours to segment
+LONGEST = 20_000  # characters of a sentence; longer text could take hours to segment
 ENDS = (frozenset(".!?\u3002\uff01\uff1f"), frozenset(",;:\u3001\uff0c\uff1b\uff1a"))
-"""Units that end a sentence, and those that end a clause."""
-NO_WORDS = ("<s>", "</s>")  # symbols that a model may find, and that fairseq does not print
+"""The punctuation marks that end a sentence, and those that end a clause."""
+NO_WORDS = ("<s>", "</s>")  # symbols that a model may generate, and that fairseq does not print
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A translation: ``text`` to read, its ``score`` as fairseq prints it (base 2, by length), and its ``units``."""
+    """A translation: its detokenized ``text``, its ``score`` as fairseq prints it (base 2), and its ``units``."""
 
     text: str
     score: float
@@ -40,12 +40,13 @@ class Translator:
     """A model that translates raw text.
 
     Args:
-        backend: what computes the model.
-        pipeline: the way from raw text to its units, and back.
-        flags: the model's own flags of ``fairseq-generate``; those that do not concern the search are left out.
+        backend: the model.
+        pipeline: the pipeline from raw text to subwords, and back.
+        flags: the model's flags of ``fairseq-generate``; of those, the search and the batch size are used.
 
     Raises:
-        OdeTransformerError: the text is of other languages than the model, or the model does not have a search option.
+        OdeTransformerError: the languages of the pipeline are not the model's, or a flag has a value that is invalid or
+            that the backend does not support.
     """
 
     def __init__(self, backend: Backend, pipeline: Pipeline, flags: Mapping[str, Any]):
@@ -72,29 +73,30 @@ class Translator:
         """Translate in fp16 from now on.
 
         Raises:
-            OdeTransformerError: the model cannot, as on a CPU.
+            OdeTransformerError: the model is on a CPU, or exported.
         """
         self.backend.half()
 
     def with_integrator(self, encoder: Optional[str] = None, decoder: Optional[str] = None) -> "Translator":
-        """Return the same weights in layers with another integrator.
+        """Return a translator with the same weights and other integrators.
 
         Args:
             encoder: a name in ``INTEGRATORS``; None keeps the encoder's.
             decoder: likewise for the decoder.
 
         Raises:
-            OdeTransformerError: there is no such method, or the weights do not fit it; the message says what is lost.
+            OdeTransformerError: an integrator is unknown or does not fit the weights, or the model is exported.
         """
         found = copy.copy(self)
         found.backend = self.backend.with_integrator(encoder, decoder)
         return found
 
     def layer_states(self, sentence: str) -> LayerStates:
-        """Return the inputs of the layers, of the first model of an ensemble, for a sentence and its best translation.
+        """Return the inputs of the layers for a sentence and its best translation, of the first model of an ensemble.
 
         Raises:
-            OdeTransformerError: as in :meth:`translate`; or the sentence is empty or longer than the model takes.
+            OdeTransformerError: as in :meth:`translate`; or the sentence is empty or longer than the model can read, or
+                the model is exported.
         """
         check_sentence("the sentence", sentence)
         source = self.pipeline.units([sentence])[0].split()
@@ -109,12 +111,12 @@ class Translator:
 
         Args:
             sentences: raw text; the translation of an empty sentence is empty.
-            prefix: raw text in the target language, of whole words, with which every translation begins.
+            prefix: raw text in the target language, whole words with which every translation begins.
             search: options of ``fairseq-generate``, such as ``beam=4, lenpen=0.6``; by default the recipe's.
 
         Raises:
-            OdeTransformerError: a sentence has more than ``LONGEST`` characters or is not text, a flag is unknown, or
-                the prefix has units that the model does not know or is longer than a translation may be.
+            OdeTransformerError: a sentence has more than ``LONGEST`` characters or is not text, an option is unknown or
+                invalid, or the prefix has subwords that the model does not know or is longer than a translation may be.
         """
         return [best.text for best, *_ in self.hypotheses(sentences, prefix=prefix, **search)]
 
@@ -133,7 +135,8 @@ class Translator:
             sentences: raw text.
             prefix: as in :meth:`translate`.
             names: the names of the sentences in messages.
-            progress: called with the number of pieces of sentences that have been translated since the last call.
+            progress: a function that is called with the number of pieces of sentences, or of empty sentences, that
+                were translated since the last call.
             search: as in :meth:`translate`.
 
         Raises:
@@ -168,7 +171,7 @@ class Translator:
         return [self._join(found[i]) or [Hypothesis("", 0.0, "")] * chosen.nbest for i in range(len(sentences))]
 
     def _prefix(self, prefix: str) -> list[str]:
-        """The units of a prefix."""
+        """Return the subwords of a prefix, which the model must know."""
         check_sentence("the prefix", prefix)
         (units,) = self.pipeline.target_units([prefix]) if prefix.strip() else [""]
         if unknown := [unit for unit in units.split() if unit not in self.produced]:
@@ -176,9 +179,9 @@ class Translator:
         return units.split()
 
     def _pieces(self, units: list[str], name: str) -> list[list[str]]:
-        """The units of a sentence, split where they are more than the models take: where a sentence ends if one does,
-        or a clause, or a word."""
-        most = self.backend.longest["source"] - 1  # the end is a symbol
+        """Split a sentence that is longer than the model can read, at best where a sentence ends, else a clause, else a
+        word."""
+        most = self.backend.longest["source"] - 1  # without the end of sentence
         found = []
         rest = units
         while len(rest) > most:
@@ -197,16 +200,16 @@ class Translator:
         return [*found, rest] if rest else found
 
     def _ends(self, units: list[str], i: int, marks: Collection[str]) -> bool:
-        """Whether unit i is one of these marks and ends a word, as marks of full width do in text without blanks."""
+        """Whether subword i is one of the marks and ends a word, as full-width marks do in text without spaces."""
         mark = units[i].removesuffix("@@").strip("\u2581")
         return mark in marks and (mark >= "\u3000" or self.pipeline.ends_word(units, i))
 
     def _search(
         self, pieces: Sequence[list[str]], begins: Sequence[list[str]], search: Search, progress: Callable[[int], Any]
     ) -> tuple[list[list[Hypothesis]], set[int]]:
-        """Return the hypotheses of each piece, in the order of the pieces, and which of them were cut.
+        """Return the hypotheses of each piece, in order, and the indices of those that reached the maximum length.
 
-        Each begins with the units that its piece has in ``begins``. Batches are of like lengths.
+        The hypotheses of a piece begin with its subwords in ``begins``. Batches have pieces of similar length.
         """
         found: list[list[Hypothesis]] = [[] for _ in pieces]
         cut = set()
@@ -225,16 +228,16 @@ class Translator:
         return found, cut
 
     def _batches(self, pieces: Sequence[list[str]], begins: Sequence[list[str]]) -> Iterator[list[int]]:
-        for begun in (True, False):  # apart, because fairseq lets pieces without a prefix end at once beside others
+        for begun in (True, False):  # separately: in a mixed batch, fairseq lets pieces without a prefix end at once
             order = [i for i in range(len(pieces)) if bool(begins[i]) is begun]
-            order.sort(key=lambda i: -len(pieces[i]))  # what needs most memory comes first
+            order.sort(key=lambda i: -len(pieces[i]))  # the batch that needs the most memory comes first
             while order:
                 count = min(self.batch_size, max(1, MAX_TOKENS // (len(pieces[order[0]]) + 1)))
                 yield order[:count]
                 order = order[count:]
 
     def _join(self, parts: list[list[Hypothesis]]) -> list[Hypothesis]:
-        """The hypotheses of a sentence from those of its pieces: the best are joined, the second best, and so on."""
+        """Join the hypotheses of the pieces of a sentence: the best of all pieces, the second best, and so on."""
         if len(parts) == 1:
             return parts[0]
         space = "" if is_unspaced(self.pipeline.target) else " "
@@ -247,10 +250,10 @@ class Translator:
 
 
 def check_sentence(name: str, sentence: str) -> None:
-    """Refuse anything that is not a sentence.
+    """Check that a sentence can be translated.
 
     Raises:
-        OdeTransformerError: it is too long, or no text.
+        OdeTransformerError: the sentence is not a string, has a NUL, or has more than ``LONGEST`` characters.
     """
     if not isinstance(sentence, str):
         raise OdeTransformerError(f"{name}: must be text, got {type(sentence).__name__}")
