@@ -27,7 +27,7 @@ from omegaconf import OmegaConf
 
 from .errors import OdeTransformerError
 
-# Stock fairseq declares these as lists, then splits them as strings; and interpolates these from a nested config.
+# fairseq declares the first two as lists but splits them as strings, and interpolates the others from a nested config.
 _TYPES = {
     "encoder_layers_to_keep": (Optional[str], None),
     "decoder_layers_to_keep": (Optional[str], None),
@@ -37,7 +37,7 @@ _TYPES = {
 
 
 def _flat_fields() -> Iterable[tuple[str, type, Field]]:
-    """The fields of ``TransformerConfig``, nested ones with their prefix: ``encoder.layers`` -> ``encoder_layers``."""
+    """Yield the fields of ``TransformerConfig``, flattened: ``encoder.layers`` becomes ``encoder_layers``."""
     config = TransformerConfig()
     for outer in fields(config):
         value = getattr(config, outer.name)
@@ -50,7 +50,7 @@ def _flat_fields() -> Iterable[tuple[str, type, Field]]:
             name = inner.name if owner is config else f"{outer.name}_{inner.name}"
             type_, default = _TYPES.get(name, (inner.type, getattr(owner, inner.name)))
             metadata = {"help": name.replace("_", " "), **inner.metadata}
-            if alias := metadata.pop("alias", None):  # fairseq gives it under a name that it does not read
+            if alias := metadata.pop("alias", None):  # fairseq's own parser does not read this key
                 metadata["argparse_alias"] = alias
             yield name, type_, field(default=default, metadata=metadata)
 
@@ -71,15 +71,15 @@ _StockFields = make_dataclass(
 
 
 def option(default: Any, help: str, source: str = "") -> Any:
-    """A field of a configuration; its help is the flag's, its source the paper or the code that it is from."""
+    """Return a configuration field with the flag's help and its source, a paper or released code."""
     return field(default=default, metadata={"help": help, "source": source})
 
 
 @dataclass
 class FlatTransformerConfig(_StockFields):
-    """All options of fairseq's Transformer, flat, with its defaults, and how a model is run; families extend it.
+    """The options and defaults of fairseq's Transformer, flattened, and options of execution; families extend it.
 
-    A family that gives a field another default names its type and its default alone: the help stays.
+    A subclass overrides a default by annotation and value alone; the help is inherited.
     """
 
     compile_layers: bool = option(
@@ -98,15 +98,15 @@ class FlatTransformerConfig(_StockFields):
 
     @staticmethod
     def idle_options(values: Mapping[str, Any]) -> set[str]:
-        """The options that have no meaning with the given values of others, whatever their own values are."""
+        """Return the options that have no effect with the given values of others, whatever their own values are."""
         return set()
 
 
 def add_flags(parser: argparse._ActionsContainer, config: FairseqDataclass) -> None:
     """Add a flag for every field, without defaults: those come from the architecture, then from the dataclass.
 
-    Every switch gets a twin, so that a flag can turn off what an architecture turns on
-    (``--no-encoder-normalize-before``; of ``--no-decoder-final-norm`` it is ``--decoder-final-norm``).
+    Every switch gets an opposite, so that a flag can turn off what an architecture turns on:
+    ``--no-encoder-normalize-before``, or ``--decoder-final-norm`` for ``--no-decoder-final-norm``.
     """
     for f in fields(config):
         if f.type is bool:
@@ -118,18 +118,18 @@ def add_flags(parser: argparse._ActionsContainer, config: FairseqDataclass) -> N
 
 
 class HasFlags:
-    """A model of fairseq's with a flag for every field of its configuration."""
+    """A mixin for fairseq models that adds a flag for every field of ``config_class``."""
 
     config_class: type
 
     @classmethod
     def add_args(cls, parser: argparse._ActionsContainer) -> None:
-        """Add the flags; fairseq calls this."""
+        """Add the model's flags; called by fairseq."""
         add_flags(parser, cls.config_class())
 
 
 def flag(field: str, on: bool = True) -> str:
-    """The flag of a field; of a switch the one that turns it on, or off."""
+    """Return the flag of a field; for a switch, the one that turns it on or off."""
     words = field.split("_")
     if not on:
         words = words[1:] if words[0] == "no" else ["no", *words]
@@ -137,22 +137,22 @@ def flag(field: str, on: bool = True) -> str:
 
 
 PRESETS: dict[str, tuple[str, type, Mapping[str, Any]]] = {}
-"""Every named architecture of ours: its model, the model's configuration and the fields that the name stands for."""
+"""The model, configuration class and preset fields of every architecture of ours by name, without released names."""
 
 
 def register_architectures(
     model: str, config_class: type, architectures: Mapping[str, Mapping[str, Any]], released: bool = False
 ) -> None:
-    """Register each named row of fields as an architecture (``--arch``) of a registered model.
+    """Register a table of presets as architectures (``--arch``) of a registered model.
 
     Args:
         model: the model's name.
-        config_class: its configuration.
-        architectures: the table.
-        released: the names are those of released code, for loading its checkpoints, and get no presets.
+        config_class: the model's configuration class.
+        architectures: the preset fields of each architecture by name.
+        released: whether the names are those of released code, for loading its checkpoints, and not for ``PRESETS``.
 
     Raises:
-        OdeTransformerError: there is an architecture of that name; or no such model.
+        ValueError: fairseq has an architecture of that name already, or no such model.
     """
     for name, preset in architectures.items():
         register_model_architecture(model, name)(partial(_apply_preset, model, config_class, name, preset))
@@ -161,10 +161,10 @@ def register_architectures(
 
 
 def _apply_preset(model: str, config_class: type, name: str, preset: Mapping[str, Any], config: Any) -> None:
-    """Give ``config`` the values of a named architecture wherever the user gave none.
+    """Set the fields of a named architecture that the user has not set.
 
-    fairseq calls this on the command line's ``Namespace``, and once more when it builds the model, with every field
-    filled in. In hydra only the second call happens, too late to tell the user's values from defaults: refused.
+    fairseq calls this with the command line's ``Namespace``, and again when it builds the model, with every field
+    filled in. Under hydra only the second call happens, too late to tell the user's values from defaults: refused.
     """
     if not isinstance(config, argparse.Namespace):
         if config.arch != name:
@@ -175,10 +175,9 @@ def _apply_preset(model: str, config_class: type, name: str, preset: Mapping[str
         return
 
     if getattr(config, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
-        config.tpu = False  # fairseq takes --bf16 on the command line for a TPU
+        config.tpu = False  # fairseq infers a TPU from --bf16 on the command line
     given = vars(config)
-    # An option of the user's can leave others of the architecture without a meaning: --position-encoder none those of
-    # its flow.
+    # The user's options can make fields of the preset meaningless: --position-encoder none, those of the flow.
     idle = config_class.idle_options({**preset, **given})
     for key, value in preset.items():
         if key not in idle:
@@ -187,36 +186,36 @@ def _apply_preset(model: str, config_class: type, name: str, preset: Mapping[str
 
 
 def register_former(model: str, names: Mapping[str, str]) -> None:
-    """Register names of architectures that are gone, each with what to take instead in training.
+    """Register names of removed architectures, each with its replacement for training.
 
-    Checkpoints that store such a name are still built, by the registered model.
+    Checkpoints that store such a name still load, as the registered model.
     """
     for name, instead in names.items():
         register_model_architecture(model, name)(partial(_refuse_former, name, instead))
 
 
 def _refuse_former(name: str, instead: str, config: Any) -> None:
-    """Refuse a name that is gone wherever :func:`_apply_preset` would be needed, but not in a checkpoint."""
+    """Refuse a removed name wherever :func:`_apply_preset` would be needed, but not in a checkpoint."""
     if isinstance(config, argparse.Namespace) or config.arch != name:
         raise OdeTransformerError(f"--arch {name}: is gone; take {instead}")
 
 
 def _follow_encoder(given: dict[str, Any]) -> None:
-    """As in fairseq's Transformer, the decoder has the encoder's sizes unless told otherwise."""
+    """Default the decoder's sizes to the encoder's, as fairseq's Transformer does."""
     for key in ("embed_dim", "ffn_embed_dim"):
         if f"encoder_{key}" in given:
             given.setdefault(f"decoder_{key}", given[f"encoder_{key}"])
 
 
 def resolve(preset: Mapping[str, Any], config_class: type) -> dict[str, Any]:
-    """Every field of a named architecture with its value, as a plain dict."""
+    """Return all fields of a configuration with the values of a preset, as a plain dict."""
     given = dict(preset)
     _follow_encoder(given)
     return as_dict(config_class.from_namespace(argparse.Namespace(**given)))
 
 
 def under_hydra(name: str) -> list[str]:
-    """An architecture for fairseq-hydra-train, which has no ``--arch``: its model, and the fields that it changes."""
+    """Return the words for an architecture in ``fairseq-hydra-train``: its model, and the fields that it changes."""
     model, config_class, preset = PRESETS[name]
     defaults, values = as_dict(config_class()), resolve(preset, config_class)
     changed = {"_name": model} | {key: values[key] for key in defaults if values[key] != defaults[key]}
@@ -224,11 +223,11 @@ def under_hydra(name: str) -> list[str]:
 
 
 GONE = {"flow_update_interval", "flow_gradient", "evolution_seed"}
-"""Options of earlier versions, which checkpoints store, and which say nothing of a model that is trained."""
+"""Options of earlier versions that checkpoints may store and that do not affect a trained model."""
 
 
 def as_dict(config: Any) -> dict[str, Any]:
-    """The fields of a configuration, an instance of its class or what fairseq or hydra made of one, as a dict."""
+    """Return the fields of a configuration, a dataclass or an OmegaConf object, as a dict without ``GONE``."""
     if OmegaConf.is_config(config):
         found = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
         return {name: value for name, value in found.items() if name not in GONE}
@@ -240,14 +239,14 @@ EVALUATED = {
     "encoder_xformers_att_config": dict,
     "decoder_xformers_att_config": dict,
 }
-"""The options that fairseq evaluates as Python if they are strings; they may come from somebody's checkpoint."""
+"""The types of the options that fairseq passes to ``eval`` if they are strings; untrusted checkpoints may set them."""
 
 
 def literal(key: str, value: Any) -> Any:
-    """The plain value of one of ``EVALUATED``.
+    """Return the value of an option in ``EVALUATED``, parsed as a literal if it is a string.
 
     Raises:
-        OdeTransformerError: it is not a plain value; a string within a string would be evaluated, too.
+        OdeTransformerError: the value is of another type; a string within a string would be evaluated, too.
     """
     found = value
     with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -258,31 +257,31 @@ def literal(key: str, value: Any) -> Any:
 
 
 def activation_dropout(values: Mapping[str, Any], default: float = 0.0) -> float:
-    """The dropout after the activation, or that of the old name, ``relu_dropout``, where the new one is not given.
+    """Return the dropout after the activation: ``activation_dropout`` or, where that is not set, ``relu_dropout``.
 
-    Under hydra, in Python and in old checkpoints the option may have its old name; on the command line, the old name
-    sets the new one. As in fairseq, the default of the new name counts as not given.
+    Hydra, Python code and old checkpoints may use the latter, its old name; on the command line, the old name sets the
+    new one. As in fairseq, the default of the new name counts as not set.
     """
     old, new = values.get("relu_dropout"), values.get("activation_dropout")
     return old if old and new in (None, 0, default) else new or 0.0
 
 
 def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
-    """Turn a flat configuration into the nested one that fairseq's Transformer is built from.
+    """Convert a flat configuration to the nested one from which fairseq builds its Transformer.
 
-    It may be an instance of the family's class, or what fairseq or hydra made of one. The family's own fields are plain
+    The input is an instance of the family's class or an OmegaConf object. The family's own fields become plain
     attributes of the result.
 
     Raises:
-        OdeTransformerError: a field is unknown, is not one of its choices, or lacks a required value.
+        OdeTransformerError: a field is unknown, has an invalid value, or lacks a required one.
     """
     values = as_dict(config)
     values.pop("_name", None)
     known = {f.name: f for f in fields(config_class) if f.name != "_name"}
     if unknown := sorted(set(values) - set(known)):
         raise OdeTransformerError(f"{config_class.__name__} has no field {unknown}; it has: {sorted(known)}")
-    # A field that an older checkpoint does not know has its default; one without a value is an error: a legacy model
-    # under hydra finds None there, and silently builds something else.
+    # Fields that an older checkpoint lacks take their defaults. A field without a value is an error, because a legacy
+    # model under hydra finds None there, and silently builds something else.
     values = {name: values.get(name, f.default) for name, f in known.items()}
     missing = [name for name, f in known.items() if values[name] is None and type(None) not in typing.get_args(f.type)]
     if missing:

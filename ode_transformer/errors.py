@@ -17,8 +17,8 @@ class OdeTransformerError(ValueError):
 def print_sentence(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print an error that ends one of fairseq's commands, an ``OdeTransformerError`` without its traceback.
 
-    Where a checkpoint does not fit, fairseq raises a plain ``Exception`` in its place, which names the checkpoint. If
-    fairseq trains in one process per GPU, PyTorch hands on no more than the text of the error in one of them.
+    Where a checkpoint does not fit, fairseq replaces the error by a plain ``Exception`` that names the checkpoint. If
+    fairseq trains in one process per GPU, PyTorch passes on only the text of one process's error.
     """
     spawned = re.search(r"^ode_transformer\.\S+: (.+)", str(error), re.M)
     if spawned and kind.__name__ == "ProcessRaisedException":
@@ -31,7 +31,7 @@ def print_sentence(kind: type[BaseException], error: BaseException, trace: Trace
 
 
 def install(extra: str) -> str:
-    """Return the words that install an extra of this package, whether it is a clone's or was installed as a wheel."""
+    """Return the command that installs an extra of this package, for a clone or for a wheel."""
     if (Path(__file__).parent / "_share").is_dir():
         return f"pip install 'ode-transformer[{extra}]'"
     return f"in the clone, pip install -c constraints.txt --no-build-isolation -e '.[{extra}]'"

@@ -23,15 +23,15 @@ def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
     """Open a file for writing that takes its name only when it is complete.
 
     It is written beside its place, flushed to the disk and renamed, so that whatever goes wrong, a kill or a full disk
-    included, an older file of that name survives untouched. Folders are made as needed. A file keeps its mode, and a
-    link stays one: what it leads to is written. A pipe or a device, which a file must not replace, is opened plainly.
+    included, an older file of that name survives untouched. Folders are made as needed. An existing file keeps its
+    mode, and a symbolic link is followed. A pipe or a device is opened in place, because a file must not replace it.
 
     Args:
         path: the file.
         mode: ``w`` for UTF-8 text with line feeds as they are, ``wb`` for bytes.
 
     Raises:
-        OSError: the file cannot be written; the error has its name, and not that of the temporary file.
+        OSError: the file cannot be written; the error names it, and not the temporary file.
     """
     path = Path(path)
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
@@ -53,13 +53,13 @@ def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
                     os.fsync(file.fileno())
                 temporary.replace(target)
     finally:
-        with contextlib.suppress(OSError):  # it is not there, or the error above says what is wrong
+        with contextlib.suppress(OSError):  # it has been renamed, or the error above says what is wrong
             temporary.unlink()
 
 
 @contextlib.contextmanager
 def _naming(path: Path, temporary: Path) -> Iterator[None]:
-    """A context in which errors about the temporary file, and those of a full disk, name this file."""
+    """Let errors about the temporary file, and those of a full disk, name the final file."""
     try:
         yield
     except OSError as error:
@@ -73,11 +73,11 @@ def _naming(path: Path, temporary: Path) -> Iterator[None]:
 def whole_folder(path: str | Path) -> Iterator[Path]:
     """Make a folder that takes its name only when it is complete.
 
-    It is filled under a name that nothing else has, beside its place, and removed if something goes wrong. Its files
-    are not forced onto the disk, unlike one that :func:`whole` makes.
+    It is filled under a unique name beside its place, and removed if something goes wrong. Its files are not flushed to
+    the disk, unlike one that :func:`whole` makes.
 
     Args:
-        path: the folder, which must not be there, or be empty.
+        path: the folder, which must not exist or be empty.
 
     Raises:
         OSError: the folder cannot be written.
@@ -94,10 +94,10 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, unless it is there.
+    """Make a folder and its parents, unless it exists.
 
     Raises:
-        OSError: it cannot be made; where a file or a link to nothing is in its place, that is what the error says.
+        OSError: the folder cannot be made; the error names a file or a dangling link in its way.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -107,18 +107,18 @@ def make_folder(path: Path) -> None:
 
 
 def _beside(path: Path) -> Path:
-    """A hidden name beside a path that nothing else has, of 255 bytes at most."""
+    """Return a unique hidden path beside a path, with a name of at most 255 bytes."""
     return path.with_name(f".{os.fsdecode(os.fsencode(path.name)[:237])}.{secrets.token_hex(8)}")
 
 
-_BEGINNING = 1  # seconds in which a writer has made a file and has its lock
+_BEGINNING = 1  # seconds within which a writer locks the file that it has made
 
 
 @contextlib.contextmanager
 def _alone_with(target: Path, temporary: Path, make: Callable[[], Any]) -> Iterator[None]:
-    """Make what is to become a target, under its temporary name, and hold a lock on it; remove what was left of others.
+    """Make and lock the temporary form of a target, after removing those that killed writers left.
 
-    Who is killed leaves the temporary name, but no lock, so that the next writer of the same target knows.
+    A killed writer leaves its temporary file without a lock, by which the next writer of the same target recognizes it.
     """
     for left in target.parent.iterdir():
         if re.fullmatch(re.escape(temporary.name[:-16]) + "[0-9a-f]{16}", left.name):
@@ -134,7 +134,7 @@ def _alone_with(target: Path, temporary: Path, make: Callable[[], Any]) -> Itera
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """A lock on a file or folder that no other process holds; an ``OSError`` where one does."""
+    """Hold an exclusive lock on a file or folder; raise ``OSError`` where another process holds one."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -144,12 +144,12 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def regular(path: str | Path) -> Path:
-    """The path of a file that is to be read, if it is no pipe or device, which may never end, or never begin.
+    """Return the path of an input file, which must not be a pipe or a device, since those may block or never end.
 
-    What the caller has opened already, such as a shell's ``<(...)``, is as good as standard input.
+    What the caller has opened already, such as a shell's ``<(...)``, is accepted like standard input.
 
     Raises:
-        OdeTransformerError: it is one.
+        OdeTransformerError: the path is that of a pipe or a device.
     """
     path = Path(path)
     opened = str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
@@ -165,10 +165,10 @@ def copy_file(source: str | Path, target: str | Path) -> None:
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file.
+    """Return the text of a UTF-8 file.
 
     Raises:
-        OdeTransformerError: it cannot be read, or is not UTF-8; the message names it.
+        OdeTransformerError: the file cannot be read, or is not UTF-8; the message names it.
     """
     try:
         return regular(path).read_text(encoding="utf-8")
@@ -194,15 +194,15 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
 
 
 def read_json(path: str | Path, kind: type[OdeTransformerError] = OdeTransformerError) -> Any:
-    """The content of a JSON file.
+    """Return the content of a JSON file.
 
     Args:
         path: the file.
         kind: the class of the error.
 
     Raises:
-        OdeTransformerError: it cannot be read, is not JSON, or has text that cannot be written again, of halves of a
-            character; the message names it.
+        OdeTransformerError: the file cannot be read, is not JSON, or has lone surrogates, which cannot be written
+            again; the message names it.
     """
     try:
         text = regular(path).read_text(encoding="utf-8")
@@ -217,6 +217,6 @@ def read_json(path: str | Path, kind: type[OdeTransformerError] = OdeTransformer
 
 
 def sha256(path: str | Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file in hexadecimal."""
     with open(regular(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

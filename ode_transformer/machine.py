@@ -1,4 +1,4 @@
-"""This machine, and the versions of what runs on it, as records note them.
+"""The hardware and software versions of this machine, as records note them.
 
 torch is imported by the function that needs it.
 """
@@ -17,7 +17,7 @@ PACKAGES = ("torch", "fairseq-fixed", "numpy", "sacrebleu", "sacremoses", "subwo
 
 
 def hardware() -> dict[str, Any]:
-    """Return processor, cores that this process may take, memory in GiB, and GPUs of this machine."""
+    """Return this machine's processor, usable cores, memory in GiB, and GPUs."""
     import torch
 
     model = re.search(r"model name\s*: (.*)", processors.text("/proc/cpuinfo"))
@@ -32,7 +32,7 @@ def hardware() -> dict[str, Any]:
 
 @functools.cache
 def commit() -> str:
-    """Return the commit of the code that runs here, ``+`` if its files differ from it; empty if that is unknown."""
+    """Return the commit of this code, followed by ``+`` if files were changed since; empty if unknown."""
     if INSTALLED or not (PACKAGE.parent / ".git").exists():
         return ""
     words = ["git", "-C", PACKAGE.parent, "describe", "--always", "--exclude=*", "--dirty=+"]
@@ -44,7 +44,7 @@ def commit() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, this package with its commit, and what numbers depend on."""
+    """Return the versions of Python, this package with its commit, and the packages that results depend on."""
     found = {"python": platform.python_version(), "ode_transformer": __version__}
     if commit():
         found["commit"] = commit()
@@ -52,5 +52,5 @@ def versions() -> dict[str, str]:
 
 
 def here_and_now() -> dict[str, Any]:
-    """Return ``hardware`` and ``versions``."""
+    """Return :func:`hardware` and :func:`versions`."""
     return {"hardware": hardware(), "versions": versions()}

@@ -1,4 +1,4 @@
-"""Places: the package, the recipes and scripts that come with it, and where the files of a user go."""
+"""Paths of the package, of the recipes and scripts that come with it, and of the user's files."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ PACKAGE = Path(__file__).resolve().parent
 """The folder of the package, which fairseq takes as ``--user-dir``."""
 
 INSTALLED = (PACKAGE / "_share").is_dir()
-"""Whether this is a copy that a wheel installed, not a clone of the repository."""
+"""Whether the package was installed from a wheel, and is not in a clone of the repository."""
 
 SHARE = PACKAGE / "_share" if INSTALLED else PACKAGE.parent
 """The folder of ``configs``, ``data-prep`` and ``scripts``: the top of the clone or, when installed, in the package."""
@@ -21,6 +21,6 @@ USER_DIR = str(PACKAGE) if INSTALLED else PACKAGE.name
 
 
 def shipped(program: str) -> str:
-    """A program of a recipe's command as it is called from ``ROOT``: scripts of this package may be elsewhere."""
+    """Return a recipe's program as it is called from ``ROOT``; scripts of this package may be elsewhere."""
     path = SHARE / program
     return str(path) if SHARE != ROOT and program.startswith("data-prep/") and path.is_file() else program

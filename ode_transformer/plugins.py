@@ -1,8 +1,8 @@
-"""Plugins: packages of a user's own, whose import adds methods, architectures, metrics or tasks to the tables here.
+"""Plugins: user packages whose import registers methods, architectures, metrics or tasks.
 
-The user names the folder of one (``--user-dir``, the key ``user_dir`` of a recipe, ``load(..., user_dir=...)``), or
-installs packages with an entry point of the group ``GROUP``. A checkpoint, a bundle, a run and a record say
-which plugin they were made with, and never load it.
+The user names the folder of a plugin (``--user-dir``, the key ``user_dir`` of a recipe, ``load(..., user_dir=...)``),
+or installs packages with an entry point in the group ``GROUP``. Checkpoints, bundles, runs and records name the plugin
+that they were made with, and never load it.
 """
 
 import argparse
@@ -21,9 +21,9 @@ from .paths import PACKAGE, ROOT
 
 GROUP = "ode_transformer.plugins"
 
-_folders: list[Path] = []  # that were loaded in this process
+_folders: list[Path] = []  # loaded in this process
 _current = ""
-_installed: dict[str, str] = {}  # modules of entry points, and the packages that they belong to
+_installed: dict[str, str] = {}  # distributions by the modules of their entry points
 _searched = False
 
 
@@ -32,17 +32,17 @@ class PluginError(OdeTransformerError):
 
 
 def load(folder: str | Path) -> None:
-    """Import the package in a folder as ``fairseq-train --user-dir`` does, once; it must come before the models.
+    """Import the package in a folder as ``fairseq-train --user-dir`` does, once, before ``models`` is imported.
 
     Raises:
-        PluginError: it is no package, has the name of another, or adds what cannot be added.
+        PluginError: the folder is no package, has the name of another, or registers something invalid.
     """
     path = Path(os.path.abspath(folder))
-    if path.resolve() in [one.resolve() for one in (PACKAGE, *_folders)]:  # under whatever name
+    if path.resolve() in [one.resolve() for one in (PACKAGE, *_folders)]:  # also through a link
         return
     if not (path / "__init__.py").is_file():
         raise PluginError(f"--user-dir {folder}: must be the folder of a package, but holds no __init__.py")
-    if not re.fullmatch(r"[\w-]+", path.name):  # Python takes a dot apart, and ``of`` finds no other
+    if not re.fullmatch(r"[\w-]+", path.name):  # a dot splits a module's name, and ``of`` finds these alone
         raise PluginError(f"--user-dir {folder}: its name must be letters, digits, - and _; rename the folder")
     if path.name in sys.modules:
         raise PluginError(f"--user-dir {folder}: must not have the name of another package; rename the folder")
@@ -53,7 +53,7 @@ def load(folder: str | Path) -> None:
         with contextlib.redirect_stdout(sys.stderr):  # a command's output is not a plugin's
             utils.import_user_module(argparse.Namespace(user_dir=str(path)))
     except BaseException as error:
-        _folders.remove(path)  # so that it is loaded again when the user has mended it
+        _folders.remove(path)  # so that the user can correct it and load it again
         utils.import_user_module.memo.discard(str(path))
         if isinstance(error, (ImportError, ValueError)):
             raise PluginError(f"--user-dir {folder}: cannot be loaded: {error}") from error
@@ -62,7 +62,7 @@ def load(folder: str | Path) -> None:
 
 @contextlib.contextmanager
 def using(folder: str | Path | None) -> Iterator[None]:
-    """Load a plugin, if there is one, and let recipes that name none be run with it in the meantime.
+    """Load a plugin, if given, and make it the default of recipes within the context.
 
     Raises:
         PluginError: as :func:`load`.
@@ -80,15 +80,15 @@ def using(folder: str | Path | None) -> Iterator[None]:
 
 
 def current() -> str:
-    """Return the folder of the plugin that the user named for a command, from ``ROOT`` if it lies there; or empty."""
+    """Return the folder of the current command's plugin, relative to ``ROOT`` if inside it; empty if there is none."""
     return _current
 
 
 def load_installed() -> None:
-    """Import the modules that installed packages name as entry points, once.
+    """Import the modules that installed packages declare as entry points, once.
 
     Raises:
-        PluginError: one cannot be imported, or adds what cannot be added.
+        PluginError: a module cannot be imported, or registers something invalid.
     """
     global _searched
     if _searched:
@@ -105,12 +105,12 @@ def load_installed() -> None:
 
 
 def installed() -> list[str]:
-    """Return the packages whose plugins were loaded."""
+    """Return the names of the distributions whose entry points were loaded."""
     return sorted(set(_installed.values()))
 
 
 def registered(class_: type | None) -> bool:
-    """Return whether a class is of this package or of a plugin that was loaded."""
+    """Whether a class belongs to this package or to a loaded plugin."""
     module = getattr(class_, "__module__", "")
     names = [PACKAGE.name, *(path.name for path in _folders), *_installed]
     return any(module == name or module.startswith(f"{name}.") for name in names)
@@ -125,12 +125,12 @@ def described(folder: str | Path) -> dict[str, str]:
 
 
 def of(user_dir: Any) -> str:
-    """Return the name of the plugin that a stored ``--user-dir`` is of; empty for this package, and for no name."""
+    """Return the name of the plugin in a stored ``--user-dir``; empty for this package, or if there is none."""
     found = re.search(r"([\w-]+)/*$", user_dir) if isinstance(user_dir, str) and len(user_dir) < 5000 else None
     return found[1] if found and found[1] != PACKAGE.name else ""
 
 
 def missing(user_dir: Any) -> str:
-    """Return the name of the plugin that a stored ``--user-dir`` is of, unless it was loaded here; else empty."""
+    """Return the name of the plugin in a stored ``--user-dir`` unless it is loaded; else an empty string."""
     name = of(user_dir)
     return "" if name in (path.name for path in _folders) else name

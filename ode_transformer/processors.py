@@ -1,10 +1,10 @@
-"""The processors of this machine: cores that are free beside other work, and cache.
+"""The processors of this machine: free cores, and the size of the cache.
 
-PyTorch's threads meet after every operation. If one of them shares its core with another process, all of them wait for
-it: on two cores of which one is busy, two threads train at about half of the speed of one. A training therefore begins
-with as many threads as there are free cores, and looks again after each validation, unless the user sets
-``OMP_NUM_THREADS``. Where the processors do not say how busy they are, as outside Linux and in some containers, the
-number is PyTorch's.
+PyTorch's threads synchronize after every operation. If one of them shares its core with another process, all of them
+wait for it: on two cores of which one is busy, two threads train at about half the speed of one. A training therefore
+begins with as many threads as there are free cores, and counts again after each validation, unless the user sets
+``OMP_NUM_THREADS``. Where the load of processors is unknown, as outside Linux and in some containers, PyTorch chooses
+the number.
 
 Trainings that begin in the same second do not see each other; several at once need ``OMP_NUM_THREADS``.
 """
@@ -24,34 +24,34 @@ KEEP_FREED_MEMORY = {
     "MALLOC_TOP_PAD_": "268435456",
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
 }
-_CACHES = 8  # the most that are looked for; Linux lists caches of data and of instructions separately
+_CACHES = 8  # an upper bound; Linux lists data and instruction caches separately
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 LOOK_AGAIN = {"ODE_TRANSFORMER_THREADS": "free"}  # environment of a process that may change its number of threads later
-_SECONDS = 0.3  # for which the processors are watched; Linux counts in hundredths
-_NOISE = 0.15  # of one core, which a machine without other work is busy for
+_SECONDS = 0.3  # of observation; Linux counts in hundredths
+_NOISE = 0.15  # the load of a machine without other work, in cores
 
 
 def allowed() -> int:
-    """The number of processors that this process may run on."""
+    """Return the number of processors that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def usable() -> int:
-    """How many processors this process may keep busy: those that it may run on, up to its container's quota."""
+    """Return the number of processors that this process may keep busy, which a container's quota can limit further."""
     return max(1, min(allowed(), _quota()))
 
 
 def cache() -> int:
-    """The bytes of the first processor's last-level cache; 0 if unknown, as outside Linux."""
+    """Return the size of the first processor's last-level cache in bytes; 0 if unknown, as outside Linux."""
     sizes = [text(f"/sys/devices/system/cpu/cpu0/cache/index{i}/size").strip() for i in range(_CACHES)]
     return max(int(size[:-1]) * _UNITS.get(size[-1], 0) if size[:-1].isdecimal() else 0 for size in sizes)
 
 
 def free() -> Optional[tuple[int, int]]:
-    """How many cores are free, at least 1 and at most a container's quota, and how many there are; None if unknown.
+    """Return the number of free cores, at least 1 and at most a container's quota, and of all cores; None if unknown.
 
-    Both are of the processors that this process may run on. The processors of one core (simultaneous multithreading)
-    share its arithmetic, so a core is as free as the busiest of them.
+    Only processors that this process may run on count. Those of one core (simultaneous multithreading) share its
+    arithmetic units, so a core is as free as the busiest of them.
     """
     before = _times()
     time.sleep(_SECONDS)
@@ -66,7 +66,7 @@ def free() -> Optional[tuple[int, int]]:
 
 
 def _quota() -> int:
-    """How many processors' time the container may take, by either version of Linux's control groups."""
+    """Return the container's quota in whole processors, from either version of Linux's control groups."""
     kept = text("/sys/fs/cgroup/cpu.max").split() or [
         text(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us").strip() for name in ("quota", "period")
     ]
@@ -74,19 +74,19 @@ def _quota() -> int:
 
 
 def _times() -> dict[str, tuple[int, int]]:
-    """How long each allowed processor was idle, and how long it has run, since the machine was started."""
+    """Return the idle time and the total time of each allowed processor since boot, in ticks."""
     found: dict[str, tuple[int, int]] = {}
     allowed_here = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
     for line in text("/proc/stat").splitlines():
         name, *ticks = line.split()
         if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in allowed_here:
             idle, waiting = map(int, ticks[3:5])
-            found[name] = idle + waiting, sum(map(int, ticks[:8]))  # what follows is counted twice
+            found[name] = idle + waiting, sum(map(int, ticks[:8]))  # the guest times that follow are in these already
     return found
 
 
 def text(path: str) -> str:
-    """The text of a file of the system; empty if it cannot be read."""
+    """Return the text of a system file; empty if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError:
@@ -94,12 +94,12 @@ def text(path: str) -> str:
 
 
 def threads(environment: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """The variables with which a process begins to compute on a CPU, and what the user is told about its threads.
+    """Return environment variables for a process that computes on a CPU, and a message about its number of threads.
 
     A user's ``OMP_NUM_THREADS`` stays. Where all cores are free it is not set either: PyTorch takes a thread per core.
 
     Args:
-        environment: of this process.
+        environment: the variables of this process.
     """
     if environment.get(VARIABLE):
         return {}, f"as many threads as {VARIABLE} says, {environment[VARIABLE]}"
@@ -117,12 +117,12 @@ def threads(environment: Mapping[str, str]) -> tuple[dict[str, str], str]:
 
 
 def threads_now(environment: Mapping[str, str]) -> Optional[int]:
-    """How many threads a process that began with :func:`threads` should go on with; None if its number is fixed.
+    """Return the number of threads with which a process begun by :func:`threads` continues; None if fixed or unknown.
 
-    To be asked while the process itself does not compute: its own work would count as that of others.
+    To be called while the process does not compute: its own work would count as that of others.
 
     Args:
-        environment: of this process.
+        environment: the variables of this process.
     """
     found = free() if environment.items() >= LOOK_AGAIN.items() else None
     return found[0] if found else None

@@ -1,4 +1,4 @@
-"""A terminal without what fairseq and hydra print at every start."""
+"""Suppression of what fairseq and hydra print at every start."""
 
 import contextlib
 import logging
@@ -15,15 +15,15 @@ NOISE = (
     r"`torch\.jit\.script` is deprecated",
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
 )
-"""Python's warnings of fairseq, hydra and PyTorch's exporter about each other, which no user can mend."""
+"""The warnings of fairseq, hydra and PyTorch's exporter about each other, which no user can fix."""
 
 
 @contextlib.contextmanager
 def tidy() -> Iterator[None]:
-    """Keep what fairseq and hydra say at every start from standard error: messages below warnings, and ``NOISE``.
+    """Suppress what fairseq and hydra print at every start: log messages below warnings, and ``NOISE``.
 
-    Where logging is not set up, fairseq's import has all loggers of the process print from INFO on: the hint at
-    tensorboardX, the plugin that "has already been imported". Here logging is set up before it, for warnings.
+    Where logging is not configured, importing fairseq makes all loggers of the process print from INFO on, such as the
+    hint at tensorboardX. Configuring it for warnings before that import prevents this.
     """
     root, handlers = logging.getLogger(), []
     if not root.handlers:

@@ -1,4 +1,4 @@
-"""The check at import: an error names a torch or a fairseq that cannot work, and the remedy."""
+"""The check of the installed torch and fairseq, at import."""
 
 import importlib
 
@@ -12,9 +12,9 @@ REMEDY = (
 def check_requirements() -> None:
     """Raise ``ImportError`` if the installed torch or fairseq cannot run this package.
 
-    The causes that it names are a torch older than 2.6, whose weights-only loading can run code from a checkpoint
-    (CVE-2025-32434); no fairseq; a *folder* called ``fairseq`` on the path that hides the installed fairseq; and
-    fairseq 0.12.2 from PyPI, which cannot be imported on Python 3.11 and later.
+    It detects a torch older than 2.6, whose weights-only loading can run code from a checkpoint (CVE-2025-32434); a
+    missing or too old fairseq; a *folder* called ``fairseq`` on the path that hides the installed fairseq; and fairseq
+    0.12.2 from PyPI, which cannot be imported on Python 3.11 and later.
     """
     torch = importlib.import_module("torch")
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])

@@ -1,16 +1,16 @@
-"""The form of JSON files, compared with what a file holds once, where it is read.
+"""Schemas of JSON files, against which a file is checked when it is read.
 
-A form is a type (``float`` is any number, ``int`` a whole one, neither is a bool); ``None``; a list of one form, for a
-list of any length, or of several, for a list of so many; a mapping of forms by key, in which ``str`` stands for any
-other key; a tuple of alternatives, among which ``...`` says that the key may be absent; or a function that returns what
-a value lacks, or an empty string. Further keys are allowed, so that a file of a later version can be read.
+A form is a type (``float`` is any number, ``int`` a whole one, neither is a bool); ``None``; a list with one form for
+all items, or with one per item; a mapping of forms by key, in which ``str`` stands for all other keys; a tuple of
+alternatives, among which ``...`` makes the key optional; or a function that returns what is wrong with a value, or an
+empty string. Additional keys are allowed, so that a file of a later version can be read.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 MOST = 2**63
-"""Whole numbers are smaller: larger ones are no counts, and become no floating-point numbers."""
+"""The bound of whole numbers: larger ones are no counts, and may not fit into a floating-point number."""
 
 _NAMES = {
     str: "a text",
@@ -23,38 +23,38 @@ _NAMES = {
 
 
 def lacks(value: Any, form: Any, at: str = "") -> str:
-    """Return where a value is of another form, and what it must be there; empty if it is of this form.
+    """Return where a value departs from a form, and what it must be there; empty if it conforms.
 
     Args:
-        value: of JSON.
-        form: as above.
+        value: parsed JSON.
+        form: the form, as described above.
         at: the name of the value, such as ``training.seconds``.
     """
     return next(_lacks(value, form, at), "")
 
 
 def one_of(*values: Any) -> Any:
-    """The form of one of some values."""
+    """Return the form of a choice among values."""
     return lambda value: "" if value in values else f"must be one of {', '.join(map(str, values))}"
 
 
 def count(value: Any) -> str:
-    """The form of a number of things."""
+    """The form of a count, which may be 0."""
     return "" if type(value) is int and 0 <= value < MOST else "must be a whole number, 0 or more"
 
 
 def at_least_one(value: Any) -> str:
-    """The form of a number of things of which there are some."""
+    """The form of a count of 1 or more."""
     return "" if type(value) is int and 1 <= value < MOST else "must be a whole number, 1 or more"
 
 
 def share(value: Any) -> str:
-    """The form of a share or a probability."""
+    """The form of a fraction or a probability."""
     return "" if type(value) in (int, float) and 0 <= value <= 1 else "must be a number from 0 to 1"
 
 
 def positive(value: Any) -> str:
-    """The form of a size or a time."""
+    """The form of a size or a duration."""
     fits = type(value) in (int, float) and 0 < value < MOST
     return "" if fits else "must be a number above 0"
 
@@ -92,7 +92,7 @@ def _lacks_in_mapping(value: dict, form: Mapping, at: str) -> Iterator[str]:
 
 
 def _of_kind(value: Any, form: Any) -> bool:
-    """Whether a value has the type of a form, whatever is in it."""
+    """Whether a value has the type of a form, whatever its content."""
     if form is None or _is_function(form):
         return form is not None or value is None
     kind = form if isinstance(form, type) else list if isinstance(form, list) else dict
