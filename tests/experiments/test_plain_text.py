@@ -53,15 +53,13 @@ def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
     assert subwords.files(tmp_path / "own") == subwords.OWN
     assert subwords.opened(tmp_path / "own")("GOOD") == subwords.opened(tmp_path / "own")("good")
     (tmp_path / "utf-16").write_bytes("Eine Zeile.\n\nEine andere.\n".encode("utf-16-le"))
-    for text, more, out, message in (
-        ("utf-16", [], "x", "line 1 holds a NUL, must be UTF-8 text; perhaps it is UTF-16"),
-        ("absent", [], "x", "absent: no such file or folder"),
-        ("text", ["--held-out", "5", "--like", str(tmp_path)], "x", "must hold sentencepiece.model, or"),
-        ("text", [], "x", "valid: must have a document, got none with --held-out 200: change it, or give --valid"),
-        ("text", [], "own", "own: already exists"),
+    for text, more, message in (
+        ("utf-16", [], "line 1 holds a NUL, must be UTF-8 text; perhaps it is UTF-16"),
+        ("text", ["--held-out", "5", "--like", str(tmp_path)], "must hold sentencepiece.model, or"),
+        ("text", [], "valid: must have a document, got none with --held-out 200: change it, or give --valid"),
     ):
-        words = ["dataset", "documents", str(tmp_path / text), *more]
-        refused([*words, "--output-dir", str(tmp_path / out)], message, capsys)
+        words = ["dataset", "documents", str(tmp_path / text), *more, "--output-dir", str(tmp_path / "x")]
+        refused(words, message, capsys)
 
 
 def test_the_bpe_of_gpt2(tmp_path):
@@ -74,14 +72,9 @@ def test_the_bpe_of_gpt2(tmp_path):
     assert subwords.files(tmp_path) == subwords.GPT2
     numbers = subwords.opened(tmp_path)("low")
     assert numbers.split() == [str(symbols.index("lo")), str(symbols.index("w"))]
-    for damaged, message in (
-        ("{", "Expecting"),
-        ("[]", "no attribute"),
-        ('{"a": []}', "unhashable"),
-        ('{"a": 1}', "lacks"),
-    ):
+    for damaged in ("{", "[]", '{"a": []}', '{"a": 1}'):
         (tmp_path / "encoder.json").write_text(damaged)
-        with pytest.raises(subwords.SegmentationError, match=f"vocab.bpe cannot be read: .*{message}"):
+        with pytest.raises(subwords.SegmentationError, match="vocab.bpe cannot be read: "):
             subwords.opened(tmp_path)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / subwords.OWN[0]).write_text("x")
