@@ -74,7 +74,7 @@ def test_the_bpe_of_gpt2(tmp_path):
     assert numbers.split() == [str(symbols.index("lo")), str(symbols.index("w"))]
     for damaged in ("{", "[]", '{"a": []}', '{"a": 1}'):
         (tmp_path / "encoder.json").write_text(damaged)
-        with pytest.raises(subwords.SegmentationError, match="vocab.bpe cannot be read: "):
+        with pytest.raises(subwords.SegmentationError, match=r"vocab\.bpe cannot be read: "):
             subwords.opened(tmp_path)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / subwords.OWN[0]).write_text("x")

@@ -14,7 +14,6 @@ from ode_transformer.experiments import cli
 from ode_transformer.experiments.metrics import bleu, perplexity, scoring
 from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
-from ode_transformer.experiments.text.joining import remove_segmentation
 from tests.helpers import refused
 
 # All that Python takes for a blank and multi-bleu.perl, which reads bytes, does not.
@@ -185,14 +184,6 @@ def test_generate_output_that_is_not_whole(tmp_path, text, message):
         read_generate_output(tmp_path / "o")
 
 
-def test_subword_units_are_joined():
-    assert remove_segmentation(["ha@@ us am@@", "", "a b"], "subword_nmt") == ["haus am", "", "a b"]
-    assert remove_segmentation(["\u2581ha us \u2581a m", ""], "sentencepiece") == ["haus am", ""]
-    assert remove_segmentation(["haus am"], "sentencepiece") == ["haus am"]
-    with pytest.raises(OdeTransformerError, match=r"--remove-bpe bpe: must be one of subword_nmt"):
-        remove_segmentation(["a"], "bpe")
-
-
 def test_command_prints_all_scores(tmp_path, capsys):
     raw = write(tmp_path / "raw.de", "Ein Hund.\n\nDrei Katzen\n")
     words = ["--generate-output", write(tmp_path / "o", generated()), "--target-lang", "de", "--reference", raw]
@@ -201,15 +192,6 @@ def test_command_prints_all_scores(tmp_path, capsys):
     assert "tokenized BLEU (multi-bleu)  BLEU = 0.00, 80.0/66.7/100.0/0.0 (BP=1.000" in shown
     assert "ref_len=5" in shown and "after compound splitting" in shown
     assert "case:lc" in shown and "the raw references" in shown and "3, target language de" in shown
-
-
-def test_command_prints_json(tmp_path, capsys):
-    hyp, ref = write(tmp_path / "h", "ein ha@@ us\n"), write(tmp_path / "r", "ein haus\n")
-    assert main("--hyp", hyp, "--ref", ref, "--target-lang", "de", "--remove-bpe", "--json") == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result["tokenised"]["precisions"][:2] == [100, 100] and result["compound_split"] is None
-    assert result["sentences"] == 1 and result["reference"] == "detokenised"
-    assert {"bleu", "ref_len", "signature"} <= result["sacrebleu"].keys() and "signature" in result["chrf"]
 
 
 def test_words_split_at_hyphens_are_joined_again(tmp_path, capsys):
@@ -234,9 +216,9 @@ def main(*arguments: str) -> int:
         (["--hyp", "{h}"], "either --generate-output FILE or --hyp FILE --ref FILE is needed"),
         (["--hyp", "{h}", "--ref", "{two}"], "h has 1 sentences, .*two 2"),
         (["--hyp", "{units}", "--ref", "{h}"], "units: 1 of 1 lines hold subword units.*--remove-bpe"),
+        (["--hyp", "{h}", "--ref", "{h}", "--remove-bpe", "bpe"], "--remove-bpe bpe: must be one of"),
         (["--generate-output", "{noref}"], "no line T-<id>; give the tokenized references as --ref"),
         (["--hyp", "{empty}", "--ref", "{empty}"], "empty: the file is empty"),
-        (["--hyp", "{h}", "--ref", "{h}", "--reference", "{two}"], "h has 1 sentences, .*two 2"),
         (["--hyp", "{h}", "--ref", "{h}", "--target-lang", "xx"], "--target-lang xx: must be one of .*de"),
         (["--hyp", "{h}", "--ref", "{h}", "--target-lang", "en", "--compound-split"], "split: .*de.*, got --target-l"),
     ],
@@ -252,19 +234,10 @@ def test_command_errors(tmp_path, capsys, arguments, message):
     refused(["score", *(word.format(**names) for word in arguments), *lang], message, capsys)
 
 
-def test_references_given_win_over_those_with_unknown_words(tmp_path, capsys):
-    text = generated(refs=("ein <<unk>> .", "", "drei katzen"))
-    output, ref = write(tmp_path / "o", text), write(tmp_path / "r", "ein hund .\n\nzwei katzen\n")
-    assert main("--generate-output", output, "--target-lang", "de", "--json") == 0
-    shown = capsys.readouterr()
-    assert "1 of 3 tokenized references hold <<unk>>" in shown.err
-    assert main("--generate-output", output, "--ref", ref, "--target-lang", "de", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["tokenised"]["precisions"][0] == 100
-
-
-def test_references_beside_binarised_data_win_too(tmp_path, capsys):
+def test_references_beside_binarised_data_win_over_those_with_unknown_words(tmp_path, capsys):
     """As far as they are there; a file that is given wins over them."""
-    output, data = write(tmp_path / "o", generated()), tmp_path / "data"
+    text = generated(refs=("ein <<unk>> .", "", "drei katzen"))
+    output, data = write(tmp_path / "o", text), tmp_path / "data"
     command = ["--generate-output", output, "--data", str(data), "--target-lang", "de", "--json"]
 
     def found(*more):
@@ -275,11 +248,13 @@ def test_references_beside_binarised_data_win_too(tmp_path, capsys):
     assert main(*command) == 1 and f"--data {data}: no such folder" in capsys.readouterr().err
     data.mkdir()
     assert main(*command) == 0
-    assert f"warning: {data}: has neither tok/test.de nor raw/test.de" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"warning: {data}: has neither tok/test.de nor raw/test.de" in said
+    assert "1 of 3 tokenized references hold <<unk>>" in said
     for kind, text in (("tok", "ein hund .\n\nzwei katzen\n"), ("raw", "Ein Hund.\n\nZwei Katzen\n")):
         (data / kind).mkdir(parents=True)
         write(data / kind / "test1.de", text)
-    assert found() == (80, "detokenised")
+    assert found() == (60, "detokenised")
     assert found("--subset", "test1") == (100, "raw")
     assert found("--subset", "test1", "--ref", write(tmp_path / "r", "ein hund .\n\neine katze\n")) == (60, "raw")
     command[:2] = ["--hyp", write(tmp_path / "h", "ein hund .\n\nzwei katzen\n")]
@@ -306,7 +281,7 @@ def test_marks_are_removed_from_what_is_segmented_alone(tmp_path, capsys):
     assert f"{ref}: 1 of 10 lines hold \u2581, and are taken for words" in shown.err
     (tmp_path / "tok").mkdir()
     write(tmp_path / "tok" / "test.de", "foo@@ bar\n")
-    words = ["--hyp", write(tmp_path / "h", "f@@ oo b@@ ar\n"), "--data", str(tmp_path), "--target-lang", "de"]
+    words = ["--hyp", write(tmp_path / "h", "f@@ oo b@@ ar@@\n"), "--data", str(tmp_path), "--target-lang", "de"]
     assert main(*words, "--json", "--remove-bpe") == 0
     assert json.loads(capsys.readouterr().out)["tokenised"]["precisions"][0] == 50, "references of data are words"
 
