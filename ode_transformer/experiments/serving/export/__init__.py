@@ -1,8 +1,8 @@
-"""Trained models for serving with CTranslate2 or ONNX: what an exported folder is, and how it is opened.
+"""Trained models exported to CTranslate2 or ONNX, and the backend that opens them.
 
-An exported folder holds the model in the files of its format, the dictionaries, the subword model of the data if it is
-known, and ``export.json``, which describes the model, its checkpoint, and how far its log-probabilities are from the
-checkpoint's. Opening it and translating need neither PyTorch nor fairseq.
+An exported folder holds the model in the files of its format, the dictionaries, the subword model of the data if there
+is one, and ``export.json``, which describes the model, its checkpoint, and the differences of its log-probabilities
+from the checkpoint's. Opening the folder and translating need neither PyTorch nor fairseq.
 """
 
 import re
@@ -29,14 +29,17 @@ class ExportError(OdeTransformerError):
 
 
 FORMATS = {"ctranslate2": ("ctranslate2",), "onnx": ("onnx", "onnxruntime", "onnxscript", "onnx_ir")}
-"""The formats, each with the libraries that the extra of its name installs. ``to_FORMAT`` writes it, with functions
-``write(model, folder)`` and ``quantize(model, folder)``; ``from_FORMAT`` has a ``Reader``, a kind of ``Exported``."""
+"""The libraries that each format needs, and the extra of its name installs.
+
+The module ``to_FORMAT`` has functions ``write(model, folder)`` and ``quantize(model, folder)``; ``from_FORMAT`` has a
+``Reader``, a subclass of ``Exported``.
+"""
 
 QUANTIZATIONS = ("int8",)
 
 
 def _positions(value: Any) -> str:
-    """Return what a number of positions lacks: there must be room for a subword unit and the end."""
+    """Return what is wrong with a number of positions: a subword and the end of sentence need two."""
     return "" if type(value) is int and 2 <= value < 2**31 else "must be a whole number, 2 or more"
 
 
@@ -53,12 +56,12 @@ _FORM = {
 
 
 class Exported(Backend):
-    """An exported folder once it is open.
+    """An exported model.
 
     Args:
-        folder: the folder.
+        folder: the folder of the model.
         description: the content of its ``export.json``.
-        threads, device: as those of :func:`open_exported`.
+        threads, device: as in :func:`open_exported`.
     """
 
     options = ("beam", "lenpen", "nbest", "max_len_a", "max_len_b", "min_len")
@@ -77,11 +80,11 @@ class Exported(Backend):
             raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
 
     def _check_device(self, device: str) -> None:
-        """Refuse a device that the library cannot use."""
+        """Check that the library can use a device."""
         raise NotImplementedError
 
     def _open(self, device: Optional[str]) -> None:
-        """Open the files of the format."""
+        """Open the files of the format; ``device`` is as in :func:`open_exported`."""
         raise NotImplementedError
 
     @cached_property
@@ -100,7 +103,7 @@ class Exported(Backend):
 
 
 def load_module(which: str, format: str) -> Any:
-    """The module that writes or reads a format.
+    """Import the module that writes or reads a format.
 
     Args:
         which: ``to`` or ``from``.
@@ -118,15 +121,15 @@ def load_module(which: str, format: str) -> Any:
 
 
 def is_exported(folder: str | Path) -> bool:
-    """Whether ``ode-transformer export`` wrote a folder, whole or not."""
+    """Whether a folder was written by ``ode-transformer export``, be it damaged or not."""
     return (Path(folder) / DESCRIPTION).is_file()
 
 
 def describe(folder: str | Path) -> dict[str, Any]:
-    """Return what ``export.json`` in an exported folder says.
+    """Return the content of ``export.json`` in an exported folder.
 
     Raises:
-        ExportError: it is no such folder.
+        ExportError: the file cannot be read or has another form.
     """
     path = Path(folder) / DESCRIPTION
     description = read_json(path, ExportError)
@@ -136,21 +139,21 @@ def describe(folder: str | Path) -> dict[str, Any]:
 
 
 def open_exported(folder: str | Path, threads: int = 0, device: Optional[str] = "cpu") -> Exported:
-    """Open what ``ode-transformer export`` wrote.
+    """Open an exported model.
 
     Args:
-        folder: the folder.
-        threads: how many parts of a batch are translated at the same time on a CPU; 0 for one per processor.
-        device: ``cpu`` or ``cuda``, of several ``cuda:1`` and so on; a GPU if the library can use one if None.
+        folder: the folder that ``ode-transformer export`` wrote.
+        threads: the number of parts of a batch that are translated in parallel on a CPU; 0 for one per processor.
+        device: ``cpu``, ``cuda`` or ``cuda:N``; None for a GPU if the library can use one, else the CPU.
 
     Raises:
-        ExportError: it is no such folder, something in it is missing or has changed, the library is not installed, or
+        ExportError: the folder is no exported model, a file is missing or has changed, the library is not installed, or
             it cannot use the device.
     """
     if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ExportError(f"device {device}: must be cpu or cuda")
     folder, description = Path(folder), describe(folder)
-    for name, digest in description["sha256"].items():  # a damaged model could end this process
+    for name, digest in description["sha256"].items():  # a damaged model could crash this process
         if Path(name).name != name or not (folder / name).is_file():
             raise ExportError(f"{folder / name}: is missing from its folder; export the model again")
         if sha256(folder / name) != digest:

@@ -1,8 +1,8 @@
-"""Translate with an exported folder of CTranslate2.
+"""The backend of models exported to CTranslate2.
 
 On a CPU, the sentences of a batch are divided among workers of one thread each, which share the weights. CTranslate2's
-other way, several threads per operation, brings little: a step of beam search has so little to compute that the threads
-mostly wait for each other. For a tiny model two of them were no faster than one.
+alternative, several threads per operation, brings little: a step of beam search has so little to compute that the
+threads mostly wait for each other. For a tiny model, two of them were no faster than one.
 """
 
 import math
@@ -16,16 +16,16 @@ from ..backend import Found, Search
 from . import Exported, ExportError
 
 RENAMED = {"<pad>": "<blank>", "<blank>": "<pad>"}
-"""Symbols of a dictionary by their names in CTranslate2, whose padding is ``<blank>``, which may be a word here."""
+"""CTranslate2 names the padding symbol ``<blank>``, which may be a word of a dictionary here: the two are swapped."""
 
 
 def renamed(symbols: Sequence[str]) -> list[str]:
-    """Symbols under their names in CTranslate2, or back again."""
+    """Return symbols with their names in CTranslate2, or back again."""
     return [RENAMED.get(symbol, symbol) for symbol in symbols]
 
 
 class Reader(Exported):
-    """Translates with CTranslate2, whose beam search normalizes scores as fairseq's does."""
+    """A model in CTranslate2, whose beam search normalizes scores like fairseq's."""
 
     def _check_device(self, device: str) -> None:
         if device != "cpu" and not ctranslate2.get_cuda_device_count():
@@ -35,7 +35,7 @@ class Reader(Exported):
         there = ctranslate2.get_cuda_device_count()
         self.model = self._translator(device or ("cuda" if there else "cpu"))
         if device is None and there:
-            # Take the CPU where there is a GPU, but not the libraries that CTranslate2 looks for with the first batch.
+            # CTranslate2 loads its GPU libraries with the first batch; if they are missing, use the CPU.
             try:
                 self.model.translate_batch([["."]], beam_size=1, max_decoding_length=1)
             except RuntimeError as error:

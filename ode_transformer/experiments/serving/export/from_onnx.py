@@ -1,16 +1,15 @@
-"""Translate with an exported folder of ONNX: beam search with ONNX Runtime and NumPy, without PyTorch.
+"""The backend of models exported to ONNX: beam search with ONNX Runtime and NumPy, without PyTorch.
 
-A model is two graphs. ``encoder.onnx`` reads sentences (B, S) and returns what decoding keeps of them: the caches of
-the source, with one row per sentence. ``decoder.onnx`` takes a step: from the symbols so far (B, n, T), of n
-hypotheses per sentence, it returns the log-probabilities of the next symbol (B, n, V), and the caches that have grown
-by one position.
+A model is two graphs. ``encoder.onnx`` maps sentences (B, S) to the caches of the source, with one row per sentence.
+``decoder.onnx`` is a step of decoding: from the symbols so far (B, n, T), of n hypotheses per sentence, it computes the
+log-probabilities of the next symbol (B, n, V), and the caches grown by one position.
 
 The growing caches have one row per hypothesis and are reordered within the graph: ``order`` (B, n) is the row of the
 previous step that each hypothesis continues. Before the first step they are empty; in exports of earlier versions, of
 models whose self-attention reads the source too, ``encoder.onnx`` returns them.
 
-The sentences of a batch are divided among threads, each of which searches by itself. Several threads per operation, as
-ONNX Runtime starts them by default, bring less.
+The sentences of a batch are divided among threads, each with a search of its own. Several threads per operation, ONNX
+Runtime's default, bring less.
 """
 
 import itertools
@@ -30,7 +29,7 @@ from ..backend import Found, Search
 from . import Exported, ExportError
 
 NEXT = ".next"
-"""A growing cache enters the decoder's graph under a name, and leaves it under this name with this suffix."""
+"""The suffix of a growing cache among the outputs of the decoder's graph; its input has the name alone."""
 
 _TYPES = {"tensor(float)": np.float32, "tensor(bool)": np.bool_, "tensor(int64)": np.int64}
 
@@ -38,7 +37,7 @@ PAD, END = 1, 2
 
 
 class Reader(Exported):
-    """Translates with ONNX Runtime. Its beam search is that of fairseq's ``SequenceGenerator``."""
+    """A model in ONNX Runtime, with the beam search of fairseq's ``SequenceGenerator``."""
 
     device = "cpu"
 
@@ -55,13 +54,13 @@ class Reader(Exported):
         self.inputs = {given.name: given for given in self.decoder.get_inputs()}
         self._check_graphs()
         empty = {name: self.inputs[name] for name in self.growing - set(self.of_source)}
-        self.empty = {  # before the first step: the types and the shapes, without the sentences
+        self.empty = {  # before the first step: the types and the shapes, without the axis of sentences
             name: (_TYPES[given.type], [size if isinstance(size, int) else 0 for size in given.shape[1:]])
             for name, given in empty.items()
         }
 
     def _check_graphs(self) -> None:
-        """Check the inputs and outputs of both graphs by their names, and the types of those that begin empty."""
+        """Check the names of the inputs and outputs of both graphs, and the types of the caches that begin empty."""
         there = {output.name for output in self.decoder.get_outputs()}
         if lacking := sorted({"log_probs", "values", "symbols"} - there):
             raise ExportError(f"decoder.onnx has no output {lacking[0]}")
@@ -76,7 +75,7 @@ class Reader(Exported):
                 raise ExportError(f"decoder.onnx has no input {name} of numbers for its output {name}{NEXT}")
 
     def _read(self, side: int, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
-        """The numbers of the symbols of sentences; ``side`` is 0 for sources and 1 for targets."""
+        """Return the indices of the symbols of sentences; ``side`` is 0 for sources and 1 for targets."""
         numbers = self.numbers[side]
         return [[numbers.get(symbol, numbers["<unk>"]) for symbol in sentence] for sentence in sentences]
 
@@ -94,7 +93,7 @@ class Reader(Exported):
         ]
 
     def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
-        """As in :class:`.Backend`, computed step by step and in one thread."""
+        """As in :class:`.Backend`, step by step and in one thread."""
         rows = [[*target, END] for target in self._read(1, targets)]
         given = np.full((len(rows), 1, max(map(len, rows)) + 1), PAD)
         for row, tokens in zip(given[:, 0], rows, strict=True):
@@ -102,7 +101,7 @@ class Reader(Exported):
         caches = self._encode(self._read(0, sources))
         order, columns = np.arange(len(rows))[:, None], []
         for t in range(given.shape[2] - 1):
-            # A sentence that has ended reads its end again, and the result is ignored.
+            # A sentence that has ended reads the end again; the result is ignored.
             tokens = np.where(given[:, :, : t + 1] == PAD, END, given[:, :, : t + 1])
             (log_probs,) = self._step(["log_probs"], tokens, order, caches)
             columns.append(np.take_along_axis(log_probs, given[:, :, t + 1 :][:, :, :1], axis=2)[:, 0, 0])
@@ -111,21 +110,21 @@ class Reader(Exported):
     def search(
         self, sources: Sequence[Sequence[int]], search: Search, most: int
     ) -> list[list[tuple[list[int], float]]]:
-        """The ``nbest`` best translations and their scores.
+        """Return the ``nbest`` best translations of each source, as indices without the end, with their scores.
 
-        A sentence is finished when it has as many translations as the beam size. As in fairseq, a translation ends if
-        its end is among the ``beam`` best of 2 ``beam`` candidates.
+        A sentence is finished when it has ``beam`` translations. As in fairseq, a translation ends if the end of
+        sentence is among the ``beam`` best of 2 ``beam`` candidates.
 
         Args:
-            sources: sentences as numbers of symbols, without their end.
+            sources: the indices of the symbols of each sentence, without the end of sentence.
             search: the options of the search.
-            most: the length of the longest translation, without its end.
+            most: the maximum length of a translation, without the end of sentence.
         """
         beam = search.beam
-        # Candidates per hypothesis, with room for padding and for an end that comes too early.
+        # The candidates per hypothesis, two of which may be discarded: padding, and an end before ``min_len``.
         count = min(2 * beam + 2, len(self.symbols[1]))
         caches = self._encode(sources)
-        left = np.arange(len(sources))  # the sentences that are not finished
+        left = np.arange(len(sources))  # the indices of unfinished sentences
         found: list[list[tuple[list[int], float]]] = [[] for _ in sources]
         tokens, scores = np.full((len(sources), 1, 1), END), np.zeros((len(sources), 1), np.float32)
         order = left[:, None]
@@ -177,7 +176,7 @@ class Reader(Exported):
     def _step(
         self, outputs: list[str], tokens: np.ndarray, order: np.ndarray, caches: dict[str, Any], count: int = 1
     ) -> list[np.ndarray]:
-        """Take a step, and update the caches."""
+        """Take a step of the decoder, update the caches, and return its other outputs."""
         given = {"tokens": tokens, "order": order, "count": np.array([count])}
         given = {name: _value(x) for name, x in given.items() if name in self.inputs}
         found = self._run(self.decoder, [*outputs, *self.grown], given | caches)
@@ -195,7 +194,7 @@ class Reader(Exported):
         return arrays
 
     def _run(self, graph: Any, outputs: list[str], given: dict[str, Any]) -> list[Any]:
-        """Run a graph, whose errors are of many kinds."""
+        """Run a graph, whose errors are of many types."""
         try:
             return graph.run_with_ort_values(outputs, given)
         except Exception as error:
@@ -203,9 +202,9 @@ class Reader(Exported):
 
 
 def _session(path: Path) -> onnxruntime.InferenceSession:
-    """Open a graph on one thread; one with a loop, which need not end, is refused: ours have none.
+    """Open a graph on one thread; refuse a graph with loops, which may not terminate, and which ours do not have.
 
-    A node holds the name of its operator as protobuf's field 4, behind its length.
+    The name of a node's operator is protobuf's field 4, preceded by its length.
     """
     with regular(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if found := re.search(rb'"(?:\x04|\x84\x80*\x00)(Loop|Scan)', content):

@@ -1,14 +1,14 @@
-"""Write a model for CTranslate2, whose layers are those of the stock Transformer.
+"""Export to CTranslate2, whose layers are those of the stock Transformer.
 
 A layer of CTranslate2 is self-attention, in a decoder cross-attention, and feed-forward, each with its residual. Our
 layers, and so whole stacks, are sequences of sub-layers that take Euler steps, and the sequence is cut into layers of
-CTranslate2. A sub-layer that is missing has zero weights, with which a pre-norm residual is the identity::
+CTranslate2. A missing sub-layer is given zero weights, with which a pre-norm residual is the identity::
 
     Macaron            half FFN_a | attention, half FFN_b           (two layers; the halves are in the second matrix)
     strang-swapped     half attention, FFN | half attention
     rk2_unit           the layer | the layer again                  (Heun with gamma = 1; equal tensors are stored once)
 
-All other models are refused, and the message names the option: histories, other integrators, coefficients, positions in
+All other models are refused by the name of the option: histories, other integrators, coefficients, positions in
 the blocks, and TransEvolve.
 """
 
@@ -43,11 +43,11 @@ def _refuse(what: str) -> ExportError:
 
 
 def steps(stack: nn.Module, integrator: str) -> Iterator[Sublayer]:
-    """The sub-layers of an encoder or a decoder, each of which takes an Euler step.
+    """Yield the sub-layers of an encoder or a decoder, each of which takes an Euler step.
 
     Args:
         stack: the encoder or decoder.
-        integrator: the option that chose its integrator, with its value.
+        integrator: the option and value that chose its integrator, for messages.
 
     Raises:
         ExportError: the stack has steps of another kind.
@@ -70,7 +70,7 @@ def steps(stack: nn.Module, integrator: str) -> Iterator[Sublayer]:
 
 
 def layers(taken: Iterable[Sublayer], places: str) -> list[dict[str, Sublayer]]:
-    """Cut steps into layers of CTranslate2, each with its steps by flow.
+    """Cut a sequence of steps into layers of CTranslate2, mappings from flows to steps.
 
     Args:
         taken: the steps, in order.
@@ -88,10 +88,10 @@ def layers(taken: Iterable[Sublayer], places: str) -> list[dict[str, Sublayer]]:
 
 
 def _check(model: nn.Module) -> None:
-    """Refuse a model with parts that CTranslate2 lacks.
+    """Check that CTranslate2 has all parts of a model.
 
     Raises:
-        ExportError: the model has such a part; the message names it.
+        ExportError: CTranslate2 lacks a part.
     """
     cfg = model.cfg
     for side in ("encoder", "decoder"):
@@ -112,7 +112,7 @@ def _check(model: nn.Module) -> None:
 
 
 class OurConverter(Converter):
-    """The converter of our models to CTranslate2's specification."""
+    """A converter of our models to CTranslate2's specification."""
 
     def __init__(self, model: PyTorch):
         self.model = model
@@ -129,7 +129,7 @@ class OurConverter(Converter):
 
 
 def _stack(model: nn.Module, side: str) -> model_spec.LayerSpec:
-    """The specification of an encoder or a decoder."""
+    """Return the specification of an encoder or a decoder."""
     cfg, stack, decoder = model.cfg, getattr(model, side), side == "decoder"
     part, options, places = getattr(cfg, side), stack.layers[0].options, "FCG" if decoder else "FG"
     integrator = f"--decoder-integrator {cfg.decoder_integrator}" if decoder else f"--integrator {cfg.integrator}"
@@ -177,7 +177,7 @@ def _stack(model: nn.Module, side: str) -> model_spec.LayerSpec:
 
 
 def _positions(stack: nn.Module) -> np.ndarray:
-    """The table of positions, (T, C); zeros if there are none."""
+    """Return the table of position embeddings, (T, C); zeros if the stack has none."""
     positions = stack.embed_positions
     if positions is None:
         return np.zeros((stack.max_positions(), stack.layers[0].embed_dim), np.float32)
@@ -192,7 +192,7 @@ def _sublayer(spec: model_spec.LayerSpec, row: Sublayer) -> None:
         _linear(spec.linear_1, row.modules[1], row.fraction)
         return
     (attention,) = row.modules
-    # Self-attention has its three projections in one matrix, cross-attention those of keys and values.
+    # Self-attention fuses its three projections into one matrix, cross-attention those of keys and values.
     groups = ["qkv"] if row.flow == "F" else ["q", "kv"]
     for into, group in zip(spec.linear, groups, strict=False):
         parts = [common_spec.LinearSpec() for _ in group]
@@ -207,11 +207,11 @@ def _sublayer(spec: model_spec.LayerSpec, row: Sublayer) -> None:
 
 
 def _fill_with_zeros(spec: model_spec.LayerSpec, width: int, memory: int) -> None:
-    """Fill a specification of an attention or a feed-forward so that it adds nothing.
+    """Fill the specification of an attention or a feed-forward with zero weights, so that it adds nothing.
 
     Args:
         spec: the specification.
-        width: C, the width.
+        width: C, the width of the stack.
         memory: the width of the encoder.
     """
     spec.layer_norm.gamma, spec.layer_norm.beta = np.ones(width, np.float32), np.zeros(width, np.float32)
@@ -244,12 +244,12 @@ def _numpy(tensor: Tensor, scale: float = 1.0) -> np.ndarray:
 
 
 def write(model: PyTorch, folder: Path, quantization: Optional[str] = None) -> None:
-    """Write the model, in single precision by default.
+    """Write a model, in single precision by default.
 
     Raises:
-        ExportError: CTranslate2 cannot express it.
+        ExportError: CTranslate2 cannot express the model.
     """
-    part = folder / "ctranslate2.part"  # the converter makes a new folder
+    part = folder / "ctranslate2.part"  # the converter refuses an existing folder
     OurConverter(model).convert(str(part), quantization=quantization)
     for file in part.iterdir():
         file.replace(folder / file.name)

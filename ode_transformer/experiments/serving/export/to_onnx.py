@@ -1,11 +1,11 @@
-"""Write a model as two ONNX graphs; ``from_onnx.py`` describes their inputs and outputs, and runs them.
+"""Export to two ONNX graphs; ``from_onnx.py`` describes their inputs and outputs, and runs them.
 
-The modules keep their caches of incremental decoding in a dictionary, ``incremental_state``. A step on an example shows
-its content. The caches of the source, which have an entry ``hypotheses``, are returned by the first graph; the growing
-caches pass through the second. Nothing here depends on what a module keeps, or how many stages its layer has.
+The modules keep their caches of incremental decoding in a dictionary, ``incremental_state``, whose content a step on an
+example shows. The caches of the source, which have an entry ``hypotheses``, are outputs of the first graph; the growing
+caches pass through the second. Nothing here depends on what a module caches, or how many stages its layer has.
 
 The modules check batches for padding, but a graph has to work for every batch: in it, sources may have padding and
-hypotheses never do. Positions, which fairseq looks up with the lengths of the batch, come from tables as long as the
+hypotheses never do. Positions, which fairseq computes for the lengths of the batch, come from tables as long as the
 model's longest sentence.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import onnx
-import onnxscript  # noqa: F401  of which PyTorch's exporter is made
+import onnxscript  # noqa: F401  PyTorch's exporter needs it
 import torch
 from fairseq.data import Dictionary
 from fairseq.modules import LearnedPositionalEmbedding, SinusoidalPositionalEmbedding
@@ -35,11 +35,11 @@ from . import ExportError
 from .from_onnx import NEXT
 
 OPSET = 18
-"""The version of ONNX's operators in the graphs."""
+"""The version of ONNX's operator set."""
 
 
 class _ForEveryBatch(TorchFunctionMode):
-    """Replaces ``any``, which the modules call only on padding: true, except for the single column of a step."""
+    """A mode in which ``any``, which modules call on padding masks only, is true unless the mask has one column."""
 
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (torch.any, Tensor.any):
@@ -49,7 +49,7 @@ class _ForEveryBatch(TorchFunctionMode):
 
 
 def _by_table(self: nn.Module, tokens: Tensor, incremental_state: Optional[dict] = None, **_: Any) -> Tensor:
-    """The position embeddings of fairseq, (B, T) -> (B, T, C), or (B, 1, C) in incremental decoding."""
+    """Return fairseq's position embeddings, (B, T) -> (B, T, C), or (B, 1, C) in incremental decoding."""
     table = self.weights if isinstance(self, SinusoidalPositionalEmbedding) else self.weight
     real = tokens.ne(self.padding_idx)
     positions = F.embedding(real.cumsum(1) * real + self.padding_idx, table)
@@ -58,7 +58,7 @@ def _by_table(self: nn.Module, tokens: Tensor, incremental_state: Optional[dict]
 
 @contextlib.contextmanager
 def _traceable(model: nn.Module) -> Iterator[None]:
-    """A context in which the operations of the model do not depend on the batch."""
+    """A context in which the operations of a model do not depend on the batch."""
     for module in model.modules():
         if isinstance(module, (SinusoidalPositionalEmbedding, LearnedPositionalEmbedding)):
             module.forward = types.MethodType(_by_table, module)
@@ -67,7 +67,7 @@ def _traceable(model: nn.Module) -> Iterator[None]:
 
 
 class Caches:
-    """The tensors of an ``incremental_state``, by name and in order.
+    """The tensors of an ``incremental_state`` by name, in order.
 
     Args:
         model: the model whose modules keep the state.
@@ -81,7 +81,7 @@ class Caches:
             if hasattr(module, "_incremental_state_id")
         }
         self.state = state
-        self.names: dict[str, tuple[str, str]] = {}  # the name of a tensor -> its place in the state
+        self.names: dict[str, tuple[str, str]] = {}  # the keys of each tensor in the state, by its name
         for key, cache in state.items():
             module, _, kind = key.partition(".")
             for part, value in cache.items():
@@ -91,16 +91,16 @@ class Caches:
         self.growing = [name for name in self.names if name not in self.of_source]
 
     def take(self, names: list[str], state: Optional[dict[str, dict[str, Any]]] = None) -> list[Tensor]:
-        """The tensors with these names in a state, by default that of the example."""
+        """Return the named tensors of a state, by default that of the example."""
         state = self.state if state is None else state
         return [state[key][part] for key, part in map(self.names.get, names)]
 
     def axes(self, names: list[str]) -> list[int]:
-        """The axes of the positions: the third of (B, H, S, d), the second of (B, S)."""
+        """Return the axis of positions of each named tensor: 2 of (B, H, S, d), 1 of (B, S)."""
         return [2 if x.dim() == 4 else 1 for x in self.take(names)]
 
     def make(self, names: list[str], tensors: list[Tensor]) -> dict[str, dict[str, Any]]:
-        """A state with these tensors; everything else in it is as in the example."""
+        """Return a copy of the example's state with the named tensors replaced."""
         state = {key: dict(cache) for key, cache in self.state.items()}
         for name, tensor in zip(names, tensors, strict=True):
             key, part = self.names[name]
@@ -112,10 +112,10 @@ class Graph(nn.Module):
     """The function that a graph computes, and the arguments of PyTorch's exporter for it.
 
     Args:
-        model: whose weights it has.
-        compute: tensors -> tensors.
-        inputs: those of an example.
-        axes: for each input, the axes whose sizes may vary.
+        model: the model, whose weights the graph holds.
+        compute: the function, from tensors to tensors.
+        inputs: the inputs of an example.
+        axes: the axes of each input whose sizes may vary.
         names: the names of the inputs and of the outputs.
     """
 
@@ -139,7 +139,7 @@ def _free(*axes: int) -> dict[int, Any]:
 
 
 def graphs(model: nn.Module, dictionary: Dictionary, longest: int) -> tuple[dict[str, Graph], Caches]:
-    """The graphs of a model by name, and the caches that go through them.
+    """Return the graphs of a model by name, and their caches.
 
     - ``encoder``: sources (B, S) -> the caches of the source.
     - ``decoder``, a step: symbols (B, n, T), order (B, n) and caches -> log-probabilities (B, n, V), and the growing
@@ -147,8 +147,8 @@ def graphs(model: nn.Module, dictionary: Dictionary, longest: int) -> tuple[dict
 
     Args:
         model: the model, in a context of :func:`_traceable`.
-        dictionary: of the target.
-        longest: how many positions the model can have.
+        dictionary: the target dictionary.
+        longest: the maximum number of positions.
     """
     positions = getattr(model, "position_encoder", None)
     told = {} if positions is None else {"solution": positions.solve(longest)}
@@ -165,19 +165,19 @@ def graphs(model: nn.Module, dictionary: Dictionary, longest: int) -> tuple[dict
         kept = [x.index_select(0, order) for x in growing]
         state = caches.make([*caches.of_source, *caches.growing], [*of_source, *kept])
         tokens, shape = tokens.flatten(0, 1), tokens.shape[:2]
-        # Without a source cross-attention would be left out; its keys and values are in the state.
+        # Without an encoder output, cross-attention would be skipped; its keys and values are in the state.
         source = model.encoder.embed_tokens.weight.new_zeros(1, tokens.size(0), model.cfg.encoder.embed_dim)
         encoder_out = {"encoder_out": [source], "encoder_padding_mask": []}
         out = model.decoder(tokens, encoder_out, incremental_state=state, **told)
         log_probs = model.get_normalized_probs((out[0][:, -1:], None), log_probs=True)
         return [log_probs.unflatten(0, shape)[:, :, 0], *caches.take(caches.growing, state)]
 
-    # The sizes differ from each other and from 0 and 1, or PyTorch would take them for constants.
+    # All sizes are different and above 1, or PyTorch would take them for constants.
     source, tokens, rows = *(torch.full(size, dictionary.unk()) for size in ((3, 6), (3, 4, 5))), 7
     source[:, -1] = dictionary.eos()
     caches = Caches(model, first_step(source))
     of_source, growing = caches.of_source, caches.growing
-    grown = [  # of a previous step that had so many rows
+    grown = [  # the caches of a previous step with that many rows
         x.new_zeros([rows, *x.shape[1:]]).repeat_interleave(tokens.size(2) - 1, axis)
         for x, axis in zip(caches.take(growing), caches.axes(growing), strict=True)
     ]
@@ -210,7 +210,7 @@ def write(model: PyTorch, folder: Path) -> None:
     try:
         with _traceable(network):
             found, _ = graphs(network, model.dictionaries[1], max(model.finite.values()))
-            # By running the Python code once, so that the graphs contain no dictionaries.
+            # Not strict: the Python code is run once, so that the graphs contain no dictionaries.
             programs = {
                 name: torch.export.export(graph, graph.inputs, dynamic_shapes=(graph.axes,), strict=False)
                 for name, graph in found.items()
@@ -229,7 +229,7 @@ def write(model: PyTorch, folder: Path) -> None:
                 )
     except (OSError, OdeTransformerError):
         raise
-    except Exception as error:  # the exporter raises errors of many kinds
+    except Exception as error:  # the exporter raises errors of many types
         first = str(error).split("\n")[0]
         raise ExportError(
             f"--format onnx: PyTorch cannot export {model.name}: {type(error).__name__}: {first}"
@@ -238,7 +238,7 @@ def write(model: PyTorch, folder: Path) -> None:
 
 
 def _add_candidates(path: Path) -> None:
-    """Make the step also return the ``count`` best next symbols of each hypothesis, (B, n, count), for the search."""
+    """Add the ``count`` best next symbols of each hypothesis, (B, n, count), to the outputs of the decoder's graph."""
     model = onnx.load(path)
     graph = model.graph
     graph.input.append(helper.make_tensor_value_info("count", TensorProto.INT64, [1]))
@@ -250,7 +250,7 @@ def _add_candidates(path: Path) -> None:
 
 
 def quantize(model: PyTorch, folder: Path) -> None:
-    """Turn the matrices of both graphs into 8-bit integers, with one scale per column; vectors have no columns.
+    """Quantize the matrices of both graphs to 8-bit integers, with one scale per column; vectors have no columns.
 
     Activations are quantized at run time.
     """
@@ -272,7 +272,7 @@ def quantize(model: PyTorch, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """A context without the library's warnings, which concern image models."""
+    """A context without warnings of the exporter and the quantizer, which concern image models."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,9 +1,9 @@
-"""Write a model for serving, and compare it with the checkpoint.
+"""Export of models, with a comparison of the exported model and the checkpoint.
 
-The comparison is of the log-probabilities of random targets given random sources, for sentences of several lengths in
-one batch and each by itself. In single precision they may differ by at most ``TOLERANCE``, or nothing is kept. A
-quantized model is first written and compared in single precision, which shows that the graph is right, and then
-quantized; its distance from the checkpoint is reported, and only values that are not finite are refused.
+The log-probabilities of random targets given random sources are compared, for sentences of several lengths in one batch
+and one by one. In single precision they may differ by at most ``TOLERANCE``, or nothing is kept. A quantized model is
+first written and compared in single precision, to show that the graph is right, and then quantized; its difference from
+the checkpoint is reported, and refused only if it is not finite.
 """
 
 import math
@@ -29,7 +29,7 @@ from . import DESCRIPTION, FORMATS, ExportError, load_module, open_exported
 
 TOLERANCE = 1e-4
 LENGTHS = ((1, 9), (5, 3), (12, 20), (30, 1), (7, 7))
-"""The lengths of the sources and the targets that are compared, without the ends of sentences."""
+"""The lengths of the sources and targets that are compared, without the end of sentence."""
 
 
 def export(
@@ -40,23 +40,23 @@ def export(
     quantization: Optional[str] = None,
     data: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Write a run, a checkpoint or a bundle for serving.
+    """Export a run, a checkpoint or a bundle.
 
     Args:
         path: the model, as for :func:`.finding.find`.
-        format, output, quantization: as those of :func:`write`.
-        data: the folder of binarized data, if the data are neither where the run had them nor beside the checkpoint.
+        format, output, quantization: as in :func:`write`.
+        data: the folder of binarized data; by default that of the run, or the checkpoint's own folder.
 
     Returns:
         As :func:`write`.
 
     Raises:
-        OdeTransformerError: the model cannot be found or opened, its data are of other languages, or as :func:`write`.
+        OdeTransformerError: the model cannot be found or opened, its data have other languages, or as :func:`write`.
     """
     load_module("to", format)  # before the model is opened
     origin = find(path, data)
     model = open_models([origin], "cpu")
-    # Data of segmented text have no way from raw text to units, which an export need not have.
+    # Data of segmented text have no pipeline from raw text, which an export does not require.
     if (origin.data / "manifest.json").is_file() and read_manifest(origin.data).get("tokenise") is not None:
         Translator(model, Pipeline.of(origin.data), origin.search)  # refuses what `translate` would
     return write(model, format, output, quantization, origin.files(model.languages), origin.search)
@@ -70,22 +70,22 @@ def write(
     files: Sequence[Path] = (),
     search: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
-    """Write a model for serving.
+    """Export a model.
 
     Args:
         model: the model, on the CPU.
         format: one of ``FORMATS``.
-        output: the folder, which appears when everything in it has been written and compared.
+        output: the folder to write, which appears once everything in it is written and compared.
         quantization: one of ``QUANTIZATIONS``; None for single precision.
         files: files to copy beside the model, such as its dictionaries.
-        search: the model's own flags of ``fairseq-generate``.
+        search: the model's flags of ``fairseq-generate``.
 
     Returns:
         The content of ``export.json`` in the folder.
 
     Raises:
-        ExportError: the folder exists, the format's library is not installed or cannot express the model, or the
-            exported model differs from the checkpoint.
+        ExportError: the folder exists or cannot be written, the format's library is not installed or cannot express the
+            model, the model cannot read any sentence, or the exported model differs from the checkpoint.
     """
     output, writer = Path(output), load_module("to", format)
     if os.path.lexists(output):
@@ -128,14 +128,14 @@ def write(
 
 
 def describe_files(folder: Path, description: dict[str, Any]) -> None:
-    """Write the description of an exported folder, with the SHA-256 of the files that are in it now."""
+    """Write the description of an exported folder, with the SHA-256 of its present files."""
     files = [path for path in sorted(folder.iterdir()) if path.name != DESCRIPTION]
     description["sha256"] = {path.name: sha256(path) for path in files}
     write_json(folder / DESCRIPTION, description)
 
 
 def sentences(symbols: Sequence[str], lengths: Sequence[int], seed: int) -> list[list[str]]:
-    """Return random sentences of the symbols of a dictionary, without its special symbols."""
+    """Return random sentences of these lengths, of the symbols of a vocabulary but its four special ones."""
     generator = torch.Generator().manual_seed(seed)
     return [[symbols[i] for i in torch.randint(4, len(symbols), (n,), generator=generator)] for n in lengths]
 
@@ -144,8 +144,8 @@ def compare(model: PyTorch, exported: Backend, tolerance: float) -> dict[str, An
     """Compare the log-probabilities of an exported model with the checkpoint's.
 
     Returns:
-        The ``largest`` and the ``mean`` difference, the number of ``symbols`` compared, and the ``tolerance`` if there
-        is one.
+        The ``largest`` and the ``mean`` difference, the number of ``symbols`` compared, and the ``tolerance`` if it is
+        finite.
 
     Raises:
         ExportError: a difference exceeds the tolerance, or is not finite.
