@@ -1,8 +1,10 @@
-"""Tasks of recipes: a file or folder each, with its published sets, its flags, its steps after averaging, what a model
-predicts, and its metrics. The three that are scored by perplexity differ in nothing but fairseq's task.
+"""The tasks of recipes.
 
-Besides, ``encoders`` runs trained encoders, ``listops`` and ``generated`` make data, ``baselines`` are rules that a
-classifier must beat, and ``command`` has the command line of all of them.
+Each task has a file or folder with the readers of its published data sets, its flags, its steps after averaging, its
+predictions and its metrics. The three tasks that are scored by perplexity differ only in fairseq's task.
+
+In addition, ``encoders`` runs trained encoders, ``listops`` and ``generated`` generate data, ``baselines`` has the
+baselines that a classifier must beat, and ``command`` the command lines.
 """
 
 from . import classification, correction, glue, multiple_choice, question_answering, summarisation, translation

@@ -1,12 +1,11 @@
-"""Baselines of classification tasks: a rule by one symbol, or a linear model.
+"""Baselines of classification tasks: a rule by the first symbol, or a linear model.
 
-A model that is no better has not learned more of the task than these do:
+A model that is no better has learned no more of the task than they have:
 
-- ``first-symbol``: the most frequent class of the training examples with the same first symbol. Of a ListOps expression
-  that is the outermost operator. A model's own predictions are examined in the same way: how many of them are its most
-  frequent one for that symbol, and how accurate that alone would be.
-- ``bag-of-symbols``: a logistic regression of scikit-learn on the frequencies of the symbols (tf-idf), whose order
-  counts for nothing.
+- ``first-symbol``: the most frequent class of the training examples with the same first symbol; in a ListOps
+  expression, that is the outermost operator. The rule is also fitted to a model's own predictions, to measure how many
+  of them it reproduces and how accurate it is.
+- ``bag-of-symbols``: scikit-learn's logistic regression on tf-idf frequencies of symbols, regardless of their order.
 """
 
 from collections import Counter, defaultdict
@@ -19,13 +18,13 @@ from ...errors import OdeTransformerError
 from ..metrics import accuracy
 from ..text.lines import lines_of, read_all
 
-SPLITS = ("test", "valid")  # that are scored, as far as they are there
+SPLITS = ("test", "valid")  # scored if they exist
 
 
 def first_symbol(texts: Sequence[str], classes: Sequence[str], tests: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return the predictions of the rule, for each of several test sets; its fit is to the texts and their classes.
+    """Fit the rule to training texts and their classes, and return its predictions for each test set.
 
-    A first symbol that no text has is given the most frequent class of all.
+    The prediction for an unseen first symbol is the most frequent class of all.
     """
     by_symbol: defaultdict[str, Counter] = defaultdict(Counter)
     for text, name in zip(texts, classes, strict=True):
@@ -40,7 +39,7 @@ def _first(text: str) -> str:
 
 
 def bag_of_symbols(texts: Sequence[str], classes: Sequence[str], tests: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return the predictions of the linear model, with scikit-learn's default regularization; otherwise as above."""
+    """As :func:`first_symbol`, for the linear model, with scikit-learn's default regularization."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -63,11 +62,11 @@ def measure(kind: str, folder: Path, positions: int | None = None, predictions: 
         predictions: a model's predictions for the test set, to measure how often its first-symbol rule gives the same.
 
     Returns:
-        The record: the accuracies by split in ``scores``; and in ``model`` the percentage of the model's predictions
-        that are its most frequent one for the first symbol (``agreement``), and the accuracy of that alone (``rule``).
+        The record: in ``scores`` the accuracies by split; with ``predictions``, in ``model`` the percentage of them
+        that their own first-symbol rule reproduces (``agreement``) and the rule's accuracy (``rule``).
 
     Raises:
-        OdeTransformerError: a file is missing, or is not of the same examples as another.
+        OdeTransformerError: a file is missing, or two files are not of the same examples.
     """
     names = ["train", *(name for name in SPLITS if (folder / f"{name}.label").is_file())]
     if len(names) == 1 or (predictions and "test" not in names):

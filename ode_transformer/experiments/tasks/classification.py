@@ -1,6 +1,6 @@
-"""Sentence classification, fairseq's ``sentence_prediction``, by accuracy; recipes give the number of classes.
+"""Sentence classification by fairseq's ``sentence_prediction``, scored by accuracy.
 
-The published sets are IMDB's reviews and AG's news; their text is cut into subwords or characters.
+The published data sets are IMDB and AG's news; their text is segmented into subwords or characters.
 """
 
 import csv
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LEVELS = ("subword", "characters")
-BLANK = "\u2581"  # a blank among characters, as SentencePiece writes it
+BLANK = "\u2581"  # SentencePiece's symbol for a blank
 SENTIMENTS = ("neg", "pos")
 TOPICS = {"1": "world", "2": "sports", "3": "business", "4": "science"}
-HEADER = ["Class Index", "Title", "Description"]  # of some copies of AG's news
+HEADER = ["Class Index", "Title", "Description"]  # the first row of some copies of AG's news
 
 
 class Example(NamedTuple):
-    """A text without line ends, and the name of its class."""
+    """A text on one line, and the name of its class."""
 
     text: str
     label: str
 
 
 def read_imdb(folder: Path, valid: int) -> dict[str, list[Example]]:
-    """Return IMDB's reviews (Maas et al. 2011) by split: 25,000 to train on and 25,000 to test, half of each positive.
+    """Read IMDB's reviews (Maas et al. 2011) by split: 25,000 for training and for testing, half of each positive.
 
-    The published layout is ``aclImdb/{train,test}/{pos,neg}/NUMBER_RATING.txt``. Copies that put some of the training
-    reviews aside, in ``aclImdb/val``, are read as if they had not. The data set has no validation set: here it is the
-    training reviews of the highest numbers. Reviews of one film have neighboring numbers, so that few films are on both
-    sides, as none is in both training and test set.
+    The published layout is ``aclImdb/{train,test}/{pos,neg}/NUMBER_RATING.txt``. In copies with a folder
+    ``aclImdb/val``, its reviews are returned to the training set. There is no published validation set; here it is the
+    training reviews with the highest numbers. Reviews of the same film have neighboring numbers, so that few films are
+    in both training and validation set; none is in both training and test set.
 
     Args:
         folder: the folder ``aclImdb``.
         valid: number of training reviews to hold out for validation, half of each class.
 
     Raises:
-        OdeTransformerError: a folder is missing or empty, a file is not called as published, twice there or not UTF-8;
-            or more reviews are to be held out than there are.
+        OdeTransformerError: a folder is missing or empty, a file has another form of name, the number of another or is
+            not UTF-8, or ``valid`` is out of range.
     """
     splits: dict[str, list[Example]] = {"train": [], "valid": [], "test": []}
     for label in SENTIMENTS:
@@ -68,7 +68,7 @@ def read_imdb(folder: Path, valid: int) -> dict[str, list[Example]]:
 
 
 def _reviews(*folders: Path) -> list[str]:
-    """Return the reviews of folders in the order of their numbers."""
+    """Return the reviews in some folders, ordered by number."""
     found: dict[int, str] = {}
     for path in sorted(path for folder in folders for path in folder.glob("*.txt")):
         name = re.fullmatch(r"(\d{1,9})_\d{1,2}", path.stem)
@@ -81,19 +81,17 @@ def _reviews(*folders: Path) -> list[str]:
 
 
 def read_agnews(folder: Path, valid: int) -> dict[str, list[Example]]:
-    """Return AG's news (Zhang et al. 2015) by split: titles and descriptions of four classes, 120,000 to train on.
+    """Read AG's news (Zhang et al. 2015) by split: titles and descriptions of four classes, 120,000 for training.
 
-    The published layout is ``train.csv`` and ``test.csv``, with the number of the class, the title and the description;
-    copies may begin with a header row that names these columns. The data set has no validation set: here it is every
-    Nth article of the training set.
+    The published layout is ``train.csv`` and ``test.csv`` with the columns class number, title and description; some
+    copies begin with a header. There is no published validation set; here it is every Nth article of the training set.
 
     Args:
         folder: the folder of ``train.csv`` and ``test.csv``.
         valid: approximate number of training articles to hold out for validation.
 
     Raises:
-        OdeTransformerError: a file is missing or has a row that is no article, or no article or more than half of them
-            are to be held out.
+        OdeTransformerError: a file is missing or has a row that is not an article, or ``valid`` is out of range.
     """
     train, test = _articles(folder / "train.csv"), _articles(folder / "test.csv")
     if not 1 <= valid <= len(train) // 2:
@@ -125,14 +123,14 @@ def _articles(path: Path) -> list[Example]:
 
 
 def _on_one_line(text: str) -> str:
-    """Return a text on one line: HTML's line breaks and all white space become single blanks."""
+    """Replace HTML line breaks and runs of white space by single blanks."""
     return " ".join(re.sub(r"<br\s*/?>", " ", text).split())
 
 
 def write(
     splits: Mapping[str, Sequence[Example]], output_dir: Path, level: str, size: int = 16000, workers: int = 1
 ) -> dict[str, int]:
-    """Write ``SPLIT.input0`` and ``SPLIT.label``, as ``sentence_prediction`` calls them, in symbols.
+    """Write the segmented texts, ``SPLIT.input0``, and their labels, ``SPLIT.label``, for ``sentence_prediction``.
 
     Args:
         splits: ``train``, ``valid`` and ``test``.
@@ -146,6 +144,7 @@ def write(
 
     Raises:
         OdeTransformerError: a split is empty, or one of its texts has no symbols.
+        SegmentationError: SentencePiece cannot learn so many subwords.
     """
     if empty := [name for name, examples in splits.items() if not examples]:
         raise OdeTransformerError(f"{empty[0]}: no examples")
@@ -166,12 +165,12 @@ def write(
 
 
 class Outputs(NamedTuple):
-    """The outputs of a model on a set of examples.
+    """The outputs of a model on a subset.
 
     Args:
         scores: (examples, classes); one column for a regression model.
-        golds: the class of each example, or the number to predict; None for a set without labels.
-        classes: their names; empty for a regression model.
+        golds: the class of each example, or the number to predict; None for a subset without labels.
+        classes: the names of the classes; empty for a regression model.
     """
 
     scores: "Tensor"
@@ -180,15 +179,16 @@ class Outputs(NamedTuple):
 
 
 def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> Outputs:
-    """Return the outputs of a trained model on a set, in the order of its examples.
+    """Return the outputs of a trained model on a subset, in the order of its examples.
 
     Examples that are longer than the model accepts are truncated, as in training. Labels without a dictionary are
-    numbers, for a regression. A model knows its classes by their numbers alone: where no ``run.json`` says which they
-    were in training, a warning names those of the data. See :class:`.Encoder` for the arguments.
+    numbers, for regression. A checkpoint does not name its classes: if no ``run.json`` beside it identifies the
+    dictionary of its training, a warning names the classes of the data. See :class:`.Encoder` for the arguments.
 
     Raises:
-        CheckpointError: as :class:`.Encoder` and :meth:`.Encoder.task`, or the head is one for other labels.
-        OdeTransformerError: as these, or the labels are not those of the model.
+        CheckpointError: as :class:`.Encoder` and :meth:`.Encoder.task`, or the number of outputs does not fit the
+            labels.
+        OdeTransformerError: as these, or a label is not a number or a class of the model.
     """
     from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
@@ -211,7 +211,7 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
         dataset = encoder.examples(task)
     else:
         known = task.label_dictionary
-        classes = known.symbols[known.nspecial : len(known) - 1][:count]  # the last is <mask>, which fairseq adds
+        classes = known.symbols[known.nspecial : len(known) - 1][:count]  # fairseq appends <mask>
         if len(classes) < count:
             raise CheckpointError(f"{checkpoint}: has {count} classes, {labels / 'dict.txt'} {len(classes)}")
         if not encoder.known:
@@ -225,7 +225,7 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
     return Outputs(encoder.scores(dataset, batch_size, forward), golds, classes)
 
 
-@cache  # once for all sets of examples
+@cache  # warns once, not once per subset
 def _warn_of_order(checkpoint: Path, dictionary: Path, classes: tuple[str, ...]) -> None:
     print(
         f"warning: {checkpoint}: no run.json beside it says the order of its classes; its outputs are taken for "
@@ -235,12 +235,12 @@ def _warn_of_order(checkpoint: Path, dictionary: Path, classes: tuple[str, ...])
 
 
 def _read_classes(prefix: Path, symbols: Sequence[str], classes: Sequence[str]) -> list[str] | None:
-    """Return the class of each example of binarized labels; None if there are none."""
+    """Return the class of each example of a subset; None if it has no binarized labels."""
     from ..text.binarised import numbers_of
 
     if not Path(f"{prefix}.idx").is_file():
         return None
-    found = [symbols[number] for number in numbers_of(prefix)[0][::2]]  # between them are ends of sentences
+    found = [symbols[number] for number in numbers_of(prefix)[0][::2]]  # each label is followed by </s>
     if odd := sorted(set(found) - set(classes)):
         raise OdeTransformerError(
             f"{prefix.parents[1]}: class {odd[0]} of {prefix.name}: must be one of {', '.join(classes)}"
@@ -249,10 +249,14 @@ def _read_classes(prefix: Path, symbols: Sequence[str], classes: Sequence[str]) 
 
 
 def read_numbers(path: Path, prefix: Path) -> list[str] | None:
-    """Return the number to predict of each sentence of binarized text; None if there is no such file.
+    """Return the number to predict for each example; None if there is no file of labels.
+
+    Args:
+        path: the file of labels.
+        prefix: the path of the binarized text, without its extension.
 
     Raises:
-        OdeTransformerError: the file has another number of lines than the text sentences, or one is not a number.
+        OdeTransformerError: the text has another number of sentences, or a line is not a finite number.
     """
     from ..text.binarised import numbers_of
 
@@ -268,11 +272,13 @@ def read_numbers(path: Path, prefix: Path) -> list[str] | None:
 
 
 def classify(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> list[tuple[str, ...]]:
-    """Return of each example its class, the predicted class, and the probability of the latter.
+    """Return for each example its class, the predicted class, and the probability of the latter.
 
-    Where a score is not a number these are ``accuracy.UNDEFINED`` and ``nan``. Of a regression they are the number and
-    the predicted one, or ``accuracy.UNDEFINED``. Arguments and errors are as for :func:`outputs`; besides, the examples
-    must have labels.
+    For regression, return the number and the predicted number. ``accuracy.UNDEFINED`` replaces a prediction whose
+    scores are not finite. See :class:`.Encoder` for the arguments.
+
+    Raises:
+        CheckpointError, OdeTransformerError: as :func:`outputs`, or the subset has no labels.
     """
     from .encoders import best
 

@@ -1,4 +1,4 @@
-"""The commands that write data sets, predict and score: which functions they call, and what is printed."""
+"""The command lines that write data sets, predict, and score answers: the functions they call, and what they print."""
 
 import argparse
 import sys
@@ -17,7 +17,7 @@ from .task import write_predictions
 from .translation import write_pairs
 
 SEED = {"seed": {"type": int}}
-FILLED = {"output_dir": {"type": Path}}  # which may hold other files
+FILLED = {"output_dir": {"type": Path}}  # the folder may hold other files
 
 
 def _show_counts(args: argparse.Namespace, counts: Mapping[str, int]) -> None:
@@ -32,14 +32,13 @@ def _serve(
     show: Callable[[argparse.Namespace, Any], None] = lambda args, found: None,
     **more: Any,
 ) -> None:
-    """Make a parser that of the command which calls a function; for the rest see ``take_arguments`` and ``call``."""
+    """Let a command call a function with arguments of its own; see ``take_arguments`` and ``call``."""
     take_arguments(parser, function, *first, **more)
     call(parser, function, show)
 
 
 def predicted(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> Sequence[Sequence[str]]:
-    """Return the predictions of a model that chooses among options, if the data have more than two texts per example,
-    and otherwise of one that predicts a class or a number."""
+    """Return the chosen options if the data have more than two texts per example, otherwise classes or numbers."""
     predict = multiple_choice.choose if (data / "input2").is_dir() else classification.classify
     return predict(checkpoint, data, subset, batch_size, cpu)
 

@@ -1,4 +1,4 @@
-"""Trained encoders that predict: a model is opened with its head and its data, and one loop runs it."""
+"""Trained encoders with a head, opened together with the data that they predict on."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,18 +19,18 @@ class Encoder:
     """A trained encoder with a head, and binarized data that it can read.
 
     Args:
-        checkpoint: of the model.
-        data: the folder of the data.
-        subset: the set of examples.
-        cpu: do not use a GPU; otherwise the model is on the GPU, if there is one.
+        checkpoint: the checkpoint of the model.
+        data: the folder of binarized data.
+        subset: the subset of the data.
+        cpu: keep the model on the CPU; otherwise it is on the GPU if there is one.
         head: the name of a classification head, or ``SPANS``.
-        tasks: fairseq's tasks, with one of which the model must have been trained.
-        parts: the folders of the texts of an example.
+        tasks: the names of fairseq tasks; the model must have been trained with one of them.
+        parts: the subfolders of the texts of an example.
 
     Raises:
-        CheckpointError: the checkpoint cannot be opened, is of another task or has no such head; or its run was trained
-            with other dictionaries.
-        OdeTransformerError: there is no such set in the data.
+        CheckpointError: the checkpoint cannot be opened, is of another task, has no such head, or was trained with
+            other dictionaries.
+        OdeTransformerError: the data have no such subset.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Encoder:
 
         Raises:
             CheckpointError: the dictionaries cannot be read.
-            OdeTransformerError: the data have other symbols than the model.
+            OdeTransformerError: the dictionary and the model have different numbers of symbols.
         """
         from ...checkpoints.standalone import check_symbols, named
 
@@ -77,7 +77,7 @@ class Encoder:
         return task
 
     def examples(self, task: "FairseqTask") -> "FairseqDataset":
-        """Return the set of examples, after a check of its files; an ``OdeTransformerError`` names what is damaged."""
+        """Return the examples of the subset; an ``OdeTransformerError`` names a file that is damaged."""
         from ..text.binarised import check_data
 
         check_data(self.data, self.subset)
@@ -86,12 +86,12 @@ class Encoder:
     def outputs(
         self, dataset: "FairseqDataset", batch_size: int, forward: Callable[[dict[str, Any]], "Tensor"]
     ) -> Iterator[tuple[int, "Tensor"]]:
-        """Yield the number of each example and the model's output of it; short examples come first, for little padding.
+        """Yield the index of each example and the model's output for it, short examples first to save padding.
 
         Args:
             dataset: the examples.
             batch_size: examples per batch.
-            forward: what runs the model on a batch, which is on its device.
+            forward: batch on the model's device -> the outputs, (B, ...).
         """
         import torch
         from fairseq import utils
@@ -108,7 +108,7 @@ class Encoder:
     def scores(
         self, dataset: "FairseqDataset", batch_size: int, forward: Callable[[dict[str, Any]], "Tensor"]
     ) -> "Tensor":
-        """Return the outputs of all examples in their order, (examples, outputs)."""
+        """Return the outputs of all examples in order, (examples, outputs)."""
         import torch
 
         found = dict(self.outputs(dataset, batch_size, forward))
@@ -116,6 +116,6 @@ class Encoder:
 
 
 def best(scores: "Tensor", names: Sequence[str]) -> list[str]:
-    """Return the name of the best score of each example, or ``UNDEFINED`` where one of its scores is not a number."""
+    """Return the name of each example's highest score, or ``UNDEFINED`` if one of its scores is not finite."""
     taken, finite = scores.argmax(-1).tolist(), scores.isfinite().all(-1).tolist()
     return [names[one] if found else UNDEFINED for one, found in zip(taken, finite, strict=True)]

@@ -1,8 +1,8 @@
-"""Generated text in the published layouts of SQuAD, RACE and GLUE: for rehearsals and tests, not for results.
+"""Generated text in the published layouts of SQuAD, RACE and GLUE, for rehearsals and tests, not for results.
 
-A paragraph says where some people live and what they like; its questions ask for that. An answer is always a word of
-the paragraph, so that a small model can learn to find it. The two sentences of an example of GLUE say so of one person,
-and agree in both, in one of both, or in nothing.
+A paragraph says where some people live and what they like, and the questions ask about that. An answer is always a word
+of the paragraph, so that a small model can learn to find it. The two sentences of a GLUE example name the home and the
+liking of one person, and agree on both, on one, or on neither.
 """
 
 import json
@@ -17,12 +17,12 @@ from .multiple_choice import LETTERS, LEVELS
 NAMES = ("Anna", "Boris", "Carla", "David", "Elena", "Farid", "Greta", "Henry", "Irene", "Jakob")
 PLACES = ("Lisbon", "Oslo", "Prague", "Vienna", "Dublin", "Athens", "Warsaw", "Zürich")
 THINGS = ("tea", "chess", "rain", "jazz", "trains", "bread", "stars", "roses")
-NUMBERS = ("0.000", "2.500", "5.000")  # in place of labels of STS-B, from no to full agreement
+NUMBERS = ("0.000", "2.500", "5.000")  # the labels of STS-B, from no to full agreement
 LAYOUTS = ("squad-1.1", "squad-2.0", "race", *(f"glue-{name}" for name in GLUE))
 
 
 def write(layout: str, output_dir: Path, articles: int = 40, seed: int = 1) -> None:
-    """Write generated text in one of ``LAYOUTS``.
+    """Write a generated data set in one of ``LAYOUTS``.
 
     Args:
         layout: the data set whose layout the files have.
@@ -39,7 +39,7 @@ def write(layout: str, output_dir: Path, articles: int = 40, seed: int = 1) -> N
 
 
 def _facts(rng: random.Random) -> tuple[str, list[tuple[str, str, str, tuple[str, ...]]]]:
-    """Return a paragraph; and of each fact a question, its form with a gap, the answer, and what it is one of."""
+    """Return a paragraph and, for each fact, a question, a sentence with a gap, the answer, and all possible answers."""
     sentences, asked = [], []
     for name in rng.sample(NAMES, 4):
         place, thing = rng.choice(PLACES), rng.choice(THINGS)
@@ -50,7 +50,7 @@ def _facts(rng: random.Random) -> tuple[str, list[tuple[str, str, str, tuple[str
 
 
 def _write_squad(folder: Path, version: str, paragraphs: int, seed: int) -> None:
-    """Write ``train-vVERSION.json`` and ``dev-vVERSION.json``; in version 2.0 every third question has no answer."""
+    """Write ``train-vVERSION.json`` and ``dev-vVERSION.json``; in version 2.0, every third question has no answer."""
     rng = random.Random(seed)
     for split, count in (("train", paragraphs), ("dev", max(1, paragraphs // 8))):
         articles: list[dict[str, Any]] = []
@@ -73,7 +73,7 @@ def _write_squad(folder: Path, version: str, paragraphs: int, seed: int) -> None
 
 
 def _write_race(folder: Path, articles: int, seed: int) -> None:
-    """Write ``RACE/{train,dev,test}/{middle,high}/N.txt``; a question has a gap or none."""
+    """Write ``RACE/{train,dev,test}/{middle,high}/N.txt``; the questions of ``high`` are sentences with a gap."""
     rng = random.Random(seed)
     for split, count in (("train", articles), ("dev", max(1, articles // 8)), ("test", max(1, articles // 8))):
         for level in LEVELS:
@@ -91,7 +91,7 @@ def _write_race(folder: Path, articles: int, seed: int) -> None:
 
 
 def _write_glue(folder: Path, name: str, examples: int, seed: int) -> None:
-    """Write the files of a task of GLUE; a task of single sentences has both sentences in one text."""
+    """Write the files of a GLUE task; a task with one input has both sentences in it."""
     rng, task, labels = random.Random(seed), GLUE[name], GLUE[name].labels or NUMBERS
     for split, (inputs, label, files, _, heading) in task.splits.items():
         width = task.columns or max(*inputs, label or 0) + 1

@@ -1,4 +1,4 @@
-"""The steps of runs, and what a task adds to the steps that all tasks have."""
+"""The steps of runs, and the tasks, which define how a model is evaluated and scored."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +21,9 @@ OURS = ("python", "-m", "ode_transformer")
 class Step:
     """A command of a run, its inputs, and the outputs that exist when it is done.
 
-    A command of this package has a function that is called in its place; its words are printed, for users to copy.
-
-    Words about where a command runs are kept separate from what it does, in ``launcher`` and ``where``: a step that was
-    done on other devices, or in another folder, counts as done.
+    For a command of this package, a function is called in its place; the words are printed for users to copy. The words
+    that say where a command runs are kept apart, in ``launcher`` and ``where``, so that a step that was done on other
+    devices or in another folder counts as done.
     """
 
     name: str
@@ -35,9 +34,9 @@ class Step:
     where: Sequence[str] = ()  # the last words of the command
     launcher: Sequence[str] = ()  # the first words of the command
     environment: Mapping[str, str] = field(default_factory=dict)
-    log: str = ""  # the file for the output of the command; otherwise the terminal
-    moves: Sequence[tuple[str, str]] = ()  # files to rename when the command has succeeded, (from, to)
-    call: Optional[Callable[[], Any]] = None  # what the command calls, if it is one of this package
+    log: str = ""  # the file for the output of the command; empty for the terminal
+    moves: Sequence[tuple[str, str]] = ()  # files to rename after the command has succeeded, (from, to)
+    call: Optional[Callable[[], Any]] = None  # the function that a command of this package calls
 
     @property
     def key(self) -> str:
@@ -50,7 +49,7 @@ class Step:
         return [*self.launcher, *self.command, *self.where]
 
     def using(self, user_dir: str) -> "Step":
-        """Return the step with a plugin, whose folder the commands of fairseq and of this package are given."""
+        """Return the step with the folder of a plugin as ``--user-dir``, for fairseq's commands and our own."""
         command = list(self.command)
         if self.call is not None:
             command[len(OURS) + 1 : len(OURS) + 1] = ["--user-dir", user_dir]
@@ -59,7 +58,7 @@ class Step:
         return replace(self, command=command)
 
     def line(self) -> str:
-        """The command in a form that can be typed, from the top of the repository."""
+        """The shell command to type at the top of the repository."""
         folders = sorted({str(Path(path).parent) for path in (self.log, *(to for _, to in self.moves)) if path})
         begin = [f"mkdir -p {shlex.join(folders)} &&"] if folders else []
         variables = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
@@ -73,16 +72,16 @@ class Task:
     """The properties of a task.
 
     Args:
-        name: its name in recipes.
+        name: the name in recipes.
         flags: recipe -> the flags of fairseq's task.
         evaluate: (recipe, folder of the run, subset, words such as ``--cpu``) -> the step that runs the averaged model.
-        score: (recipe, folder of the run, subset) -> the step that scores what that has left.
-        metrics: recipe -> its metrics, without those of :func:`further_metrics`; systems are compared by the last,
-            unless another is named.
-        outputs: (recipe, folder of the run, subset) -> what the system made of each example, a line each: what
-            ``ode-transformer record --translations`` keeps, and systems are compared by. None where nothing is kept.
-        examples: (recipe, those lines, subset, folder of the run or None) -> the outputs and the examples that metrics
-            are computed from, for tests of significance.
+        score: (recipe, folder of the run, subset) -> the step that scores the output of ``evaluate``.
+        metrics: recipe -> the names of its metrics, without those of :func:`further_metrics`; systems are compared by
+            the last one unless another is named.
+        outputs: (recipe, folder of the run, subset) -> the system's output for each example, one line each, which
+            ``ode-transformer record --translations`` keeps. None if the task has no such outputs.
+        examples: (recipe, the lines of ``outputs``, subset, folder of the run or None) -> the outputs and the examples
+            from which metrics are computed, for tests of significance. None if the task has no outputs.
     """
 
     name: str
@@ -94,23 +93,21 @@ class Task:
     examples: Optional[Callable[[Recipe, Sequence[str], str, Optional[Path]], tuple[Sequence[str], Examples]]] = None
 
     def evaluation(self, recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
-        """Return the steps after averaging: all subsets are evaluated, then all scored."""
+        """Return the steps after averaging: the evaluation of every subset, then the scoring of every subset."""
         evaluations = [self.evaluate(recipe, run_dir, subset, where) for subset in recipe.subsets]
         return evaluations + [self.score(recipe, run_dir, subset) for subset in recipe.subsets]
 
 
 def further_metrics(recipe: Recipe) -> list[str]:
-    """The metrics that a recipe asks for: those of ``score.metrics``, and those that a paper prints of its row alone.
-
-    The latter is TransEvolve's BLEU.
-    """
+    """Return the names of a recipe's additional metrics: ``score.metrics``, and TransEvolve's BLEU if the paper's row
+    has it."""
     printed = [name for paper in recipe.paper for scores in paper.scores.values() for name in scores]
     asked = [*recipe.score.metrics, *(name for name in printed if name == "transevolve")]
     return [name for name in METRICS if name in asked]
 
 
 def flags(values: Mapping[str, Any]) -> list[str]:
-    """The flags of a recipe as words of a command: a flag that is true has no value; false and null are left out."""
+    """Return a recipe's flags as words of a command; true is a flag without a value, false and null are left out."""
     out = []
     for key, value in values.items():
         if value is True:
@@ -123,16 +120,16 @@ def flags(values: Mapping[str, Any]) -> list[str]:
 def step_of_ours(
     name: str, subset: str, words: Sequence[str], function: Callable[..., None], about: Mapping[str, Any], **files: Any
 ) -> Step:
-    """Return the step that calls a function of ours, with the command that users can copy.
+    """Return the step that calls a function of this package, with the command for users to copy.
 
     Args:
-        name: of the step.
-        subset: of the data.
-        words: the command.
-        function: what is called.
-        about: its arguments by the names of the command's options: true is an option without a value, a list has
-            several values, a tuple repeats the option; what is false, None or an empty tuple is left out. The
-            name of an argument without an option is empty.
+        name: the name of the step.
+        subset: the subset of the data.
+        words: the name of the command.
+        function: the function to call.
+        about: the function's arguments by option of the command: true is an option without a value, a list has several
+            values, a tuple repeats the option; False, None and an empty tuple are left out. The key of the positional
+            argument is empty.
         files: ``inputs``, ``outputs`` and ``where`` of the step.
     """
     given = {key: value for key, value in about.items() if value not in (None, ()) and value is not False}
@@ -148,8 +145,8 @@ def step_of_ours(
 
 
 Predict = Callable[[Path, Path, str, int, bool], Sequence[Sequence[str]]]
-"""(checkpoint, folder of binarized data, subset, examples per batch, whether not to use a GPU) -> of each example its
-label, the predicted label, and perhaps the probability of the latter."""
+"""(checkpoint, folder of binarized data, subset, examples per batch, whether to use the CPU) -> for each example the
+label, the predicted label and, from a classifier, its probability."""
 
 
 def write_predictions(
@@ -161,7 +158,7 @@ def write_predictions(
     batch_size: int = 32,
     cpu: bool = False,
 ) -> None:
-    """Write what a model predicts of each example of a subset, a line each, and print how many there are.
+    """Write a model's prediction for each example of a subset, one line each, and print the number of examples.
 
     Args:
         predict: what predicts.
@@ -180,12 +177,11 @@ def write_predictions(
 def by_predictions(
     name: str, flags: Callable[[Recipe], list[str]], metrics: Callable[[Recipe], list[str]], predict: Predict
 ) -> Task:
-    """Return a task whose labels are predicted for each subset, and then scored: ``ode-transformer predict`` and
-    ``score``.
+    """Return a task that is evaluated by ``ode-transformer predict`` and ``ode-transformer score``.
 
     Args:
-        name, flags, metrics: those of the task.
-        predict: what predicts.
+        name, flags, metrics: as for :class:`Task`.
+        predict: the function that predicts labels.
     """
 
     def predictions(run_dir: str, subset: str) -> str:
@@ -217,7 +213,7 @@ def by_predictions(
 
 
 def by_perplexity(name: str, fairseq_task: str) -> Task:
-    """Return a task of fairseq that ``fairseq-validate`` evaluates by perplexity, for each subset."""
+    """Return a task of fairseq that is evaluated by the perplexity that ``fairseq-validate`` computes."""
 
     def validates(recipe: Recipe, run_dir: str, subset: str, where: Sequence[str]) -> Step:
         model, log = f"{run_dir}/average.pt", f"{run_dir}/validate/{subset}.log"
