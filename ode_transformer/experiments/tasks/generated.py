@@ -39,7 +39,7 @@ def write(layout: str, output_dir: Path, articles: int = 40, seed: int = 1) -> N
 
 
 def _facts(rng: random.Random) -> tuple[str, list[tuple[str, str, str, tuple[str, ...]]]]:
-    """Return a paragraph and, for each fact, a question, a sentence with a gap, the answer, and all possible answers."""
+    """Return a paragraph and, for each fact, a question, a sentence with a gap, the answer and all possible answers."""
     sentences, asked = [], []
     for name in rng.sample(NAMES, 4):
         place, thing = rng.choice(PLACES), rng.choice(THINGS)
