@@ -165,6 +165,12 @@ Global TP/FP/FN  : 1 0 1
 """
 
 
+def test_errant_that_is_not_installed_is_named_with_the_remedy(monkeypatch):
+    monkeypatch.setattr(errant, "installed", lambda: False)
+    with pytest.raises(OdeTransformerError, match=r"were not found; .* python -m spacy download"):
+        METRICS["errant"].of_each(["a"], Examples(sources=["b"], edits="gold.m2"))
+
+
 def test_errant_counts_each_sentence_with_the_annotator_that_it_chose():
     found = errant.parse_sentences(ERRANT_SAYS_OF_EACH)
     assert found == [(1, 0, 1), (0, 0, 0)]

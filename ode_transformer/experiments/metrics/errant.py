@@ -63,8 +63,7 @@ def take(
     Raises:
         OdeTransformerError: ERRANT or its model is not installed, or it fails.
     """
-    signed = signature()
-    return {**parse(_compare(sources, corrections, gold, edits)), "signature": signed}
+    return {**parse(_compare(sources, corrections, gold, edits)), "signature": signature()}
 
 
 def files(edits: str | Path) -> tuple[Path, Path]:
@@ -104,6 +103,7 @@ def _compare(
     sources: Sequence[str], corrections: Sequence[str], gold: str, edits: str | Path | None, *flags: str
 ) -> str:
     """Return what ``errant_compare`` prints."""
+    signature()  # which names what is not installed
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: str(Path(folder) / name) for name in ("source", "corrections", "edits.m2", "gold.m2")}
         for name, lines in (("source", sources), ("corrections", corrections)):
