@@ -1,4 +1,4 @@
-"""Dictionaries and binarized text, the same files as those of fairseq-preprocess."""
+"""Dictionaries and binarized text, identical to the files of fairseq-preprocess."""
 
 import itertools
 import math
@@ -16,19 +16,19 @@ from .joining import SPECIAL
 from .lines import Faults, TextError, read_lines
 from .parallel import in_chunks, in_parallel
 
-NUMBERS = {3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16, 9: np.uint32}  # by fairseq's codes of the types
-CONTROL = frozenset(SPECIAL[:3])  # those that mean no word
-MOST_UNKNOWN = 0.01  # the share of unknown units in a text from which on a warning says so
-INDEX = struct.Struct("<9sQBQ")  # the head of fairseq's index: magic, version, code of NUMBERS, number of sentences
+NUMBERS = {3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16, 9: np.uint32}  # integer types by fairseq's codes
+CONTROL = frozenset(SPECIAL[:3])  # symbols that stand for no word
+MOST_UNKNOWN = 0.01  # the largest share of unknown units in a text without a warning
+INDEX = struct.Struct("<9sQBQ")  # the header of fairseq's index: magic number, version, type code, number of sentences
 MAGIC = b"MMIDIDX\0\0"
-PART = 2**20  # sentences of an index that are compared at a time
+PART = 2**20  # sentences of an index that are checked at a time
 
 
 def numbered(names: Sequence[str]) -> dict[str, str]:
-    """The sets by fairseq's names: train, valid, test, test1, ...
+    """Return the names of splits by fairseq's names: train, valid, test, test1, ...
 
     Raises:
-        TextError: there are fewer than three.
+        TextError: there are fewer than three splits.
     """
     if len(names) < 3:
         raise TextError(f"--splits {' '.join(names)}: must be training, validation and one test set or more")
@@ -36,7 +36,7 @@ def numbered(names: Sequence[str]) -> dict[str, str]:
 
 
 def test_names(count: int) -> list[str]:
-    """fairseq's names of test sets: test, test1, ..."""
+    """Return fairseq's names of test sets: test, test1, ..."""
     return ["test", *(f"test{i}" for i in range(1, count))]
 
 
@@ -51,16 +51,19 @@ def binarise(
     symbols: int | None = None,
     workers: int = 1,
 ) -> None:
-    """Write dictionaries and binarized text of a folder of segmented text, the same files as fairseq-preprocess.
+    """Write the dictionaries and the binarized data of segmented text, identical to those of fairseq-preprocess.
 
     Args:
-        text, data: the folders of the text and of the binarized data.
-        splits: training, validation, test sets, as the names of files begin.
-        langs: source and target, as they end.
+        text, data: the folders of the segmented text and of the binarized data.
+        splits: names of the training, validation and test sets, with which the names of files begin.
+        langs: source and target language, with which the names of files end.
         joined: one dictionary for both languages.
-        dictionaries: existing ones, instead of those of the text; a ``TextError`` names one that cannot be read.
-        symbols: the most symbols of a dictionary; all without it.
+        dictionaries: existing dictionaries of source and target; by default they are made from the training text.
+        symbols: maximum size of a new dictionary; by default unlimited.
         workers: the number of processes.
+
+    Raises:
+        TextError: a dictionary or a text cannot be read, or there are fewer than three splits.
     """
     training = [text / f"{splits[0]}.{lang}" for lang in langs]
     for dictionary in dictionaries:
@@ -90,19 +93,20 @@ def binarise_files(
     symbols: int | None = None,
     alphabetical: bool = False,
 ) -> None:
-    """Write a dictionary and the binarized text of one language, the same files as fairseq-preprocess --only-source.
+    """Write the dictionary and the binarized text of one language, as fairseq-preprocess --only-source does.
 
-    fairseq-preprocess writes a wrong index for more than 2 GiB of text, if several processes share the work.
+    The index of more than 2 GiB of text is right, too; fairseq-preprocess with several workers writes a wrong one.
 
     Args:
-        texts: the files by their names in the data: train, valid, test, test1.
+        texts: text files by the names of their binarized files, such as train, valid, test, test1.
         data, symbols, workers: as for :func:`binarise`.
-        dictionary: an existing one; otherwise it is of the text ``counted``, by default the training text.
-        name: what the dictionary is called.
-        alphabetical: the order of a new dictionary is that of the alphabet, whatever the counts.
+        dictionary: an existing dictionary; by default a new one is made.
+        name: the file name of the dictionary.
+        counted: the files whose symbols make a new dictionary; by default the training text.
+        alphabetical: sort a new dictionary alphabetically, not by count.
 
     Raises:
-        TextError: there is neither a dictionary nor training text.
+        TextError: there is neither a dictionary nor training text, or a file cannot be read.
     """
     its = data / name
     if dictionary:
@@ -136,10 +140,7 @@ def _count_symbols(lines: list[str]) -> Counter[str]:
 
 
 def _dictionary(counts: Counter[str], size: int | None, alphabetical: bool) -> list[str]:
-    """The lines of a dictionary: symbols from the most frequent on, and as many more as make a multiple of 8.
-
-    With the special ones there are at most ``size`` symbols before that.
-    """
+    """Return the lines of a dictionary: at most ``size`` symbols, special ones included, padded to a multiple of 8."""
     rows = sorted((item for item in counts.items() if item[0] not in SPECIAL), key=lambda item: (-item[1], item[0]))
     rows = rows if size is None else rows[: size - len(SPECIAL)]
     rows = sorted(rows) if alphabetical else rows
@@ -150,7 +151,7 @@ def _dictionary(counts: Counter[str], size: int | None, alphabetical: bool) -> l
 
 
 def symbols_of(dictionary: Path) -> list[str]:
-    """The symbols of a dictionary of fairseq by their numbers, from a file ``dict.LANGUAGE.txt``.
+    """Return the symbols of a fairseq dictionary, ``dict.LANGUAGE.txt``, in the order of their indices.
 
     Raises:
         TextError: a line is not a symbol and its count.
@@ -166,14 +167,14 @@ def symbols_of(dictionary: Path) -> list[str]:
 
 @cache
 def _numbers(dictionary: Path, digest: str) -> dict[str, int]:
-    """The numbers of words by the dictionary in a file, cached while the file is the same."""
+    """Return word indices by word; cached by the file's digest."""
     return {symbol: n for n, symbol in enumerate(symbols_of(dictionary)) if symbol not in CONTROL}
 
 
 def _numbers_of(dictionary: Path, code: int, lines: list[str]) -> tuple[bytes, np.ndarray]:
-    """Lines -> the numbers of their words, each line ended by ``</s>``, and how many numbers each line has.
+    """Return the word indices of lines, each line ended by ``</s>``, and the number of indices of each line.
 
-    ``</s>`` and the like as words of a line are unknown ones: they would end the sentence, or be taken for padding.
+    ``</s>`` and the like are unknown words within a line: they would end the sentence, or be taken for padding.
     """
     numbers = _numbers(dictionary, sha256(dictionary))
     unknown, end = numbers["<unk>"], SPECIAL.index("</s>")
@@ -183,7 +184,7 @@ def _numbers_of(dictionary: Path, code: int, lines: list[str]) -> tuple[bytes, n
 
 
 def _write_binarised(prefix: Path, code: int, chunks: Iterable[tuple[bytes, np.ndarray]]) -> None:
-    """Write ``PREFIX.bin``, and ``PREFIX.idx``: the sizes of all sentences, then the bytes at which they begin."""
+    """Write ``PREFIX.bin``, and ``PREFIX.idx``: the sizes of all sentences, then their byte offsets."""
     parts = []
     with whole(f"{prefix}.bin", "wb") as data, whole(f"{prefix}.idx", "wb") as index:
         index.write(bytes(INDEX.size))
@@ -198,7 +199,7 @@ def _write_binarised(prefix: Path, code: int, chunks: Iterable[tuple[bytes, np.n
 
 
 def _begins(parts: Iterable[np.ndarray], code: int) -> Iterator[np.ndarray]:
-    """The bytes at which sentences begin, by parts of their sizes: those of all would take several times the memory."""
+    """Yield the byte offsets of sentences in parts: all at once would take several times the memory."""
     begin = 0
     for sizes in parts:
         yield (begin + sizes.cumsum(dtype=np.int64) - sizes) * np.dtype(NUMBERS[code]).itemsize
@@ -206,16 +207,14 @@ def _begins(parts: Iterable[np.ndarray], code: int) -> Iterator[np.ndarray]:
 
 
 def check_data(folder: Path, subset: str = "") -> None:
-    """Check that binarized data are whole: that indices, numbers and dictionaries belong together.
-
-    Everything is read once, so that fairseq, which trusts it, can open it.
+    """Check that the files of binarized data are intact and belong together, because fairseq trusts them.
 
     Args:
-        folder: of ``fairseq-preprocess``; or one with such folders of the parts of examples, ``input0`` and others.
-        subset: the one set to look at; by default all.
+        folder: the output of ``fairseq-preprocess``, or a folder of such folders: ``input0`` and so on, ``label``.
+        subset: the only subset to check; by default all are.
 
     Raises:
-        TextError: a file is damaged, or is not of the same data as another; the message names it.
+        TextError: a file is empty or damaged, or does not belong to the others; the message names it.
     """
     counts: dict[tuple[str, ...], tuple[int, Path]] = {}
     for index in sorted(path for pattern in ("*.idx", "input*/*.idx", "label/*.idx") for path in folder.glob(pattern)):
@@ -223,7 +222,7 @@ def check_data(folder: Path, subset: str = "") -> None:
         if subset not in ("", split):
             continue
         part = folder / "input0" if index.parent.name.startswith("input") else index.parent  # fairseq reads one for all
-        symbols = math.inf  # the dictionary is not known
+        symbols = math.inf  # the dictionary is unknown
         if len(languages) in (0, 2):
             symbols = len(symbols_of(part / ".".join(["dict", *languages[1:], "txt"])))
         (numbers, sizes), data = numbers_of(index.with_suffix("")), index.with_suffix(".bin")
@@ -254,10 +253,10 @@ def unbinarise(data: Path, output_dir: Path, splits: Sequence[str], langs: Seque
 
 
 def text_of(prefix: Path, dictionary: Path) -> Iterator[str]:
-    """The lines of binarized text ``PREFIX.bin``, with its dictionary.
+    """Return an iterator over the lines of binarized text ``PREFIX.bin``.
 
     Raises:
-        TextError: as :func:`symbols_of` and :func:`numbers_of`, or the dictionary is another's.
+        TextError: as in :func:`symbols_of` and :func:`numbers_of`, or the dictionary has too few symbols.
     """
     symbols = np.array(symbols_of(dictionary), object)
     numbers, sizes = numbers_of(prefix)
@@ -272,7 +271,7 @@ def text_of(prefix: Path, dictionary: Path) -> Iterator[str]:
 
 
 def numbers_of(prefix: Path) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of binarized text ``PREFIX.bin``, and how many each sentence has, its end included.
+    """Return the indices in binarized text ``PREFIX.bin``, and the size of each sentence, its end included.
 
     Raises:
         TextError: a file is missing or truncated.
@@ -289,14 +288,14 @@ def numbers_of(prefix: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def unknown(prefix: Path, lines: int | None = None) -> tuple[int, int]:
-    """How many symbols of binarized text are unknown to its dictionary, and of how many, ends of sentences excepted.
+    """Return the numbers of unknown and of all symbols in binarized text, without the ends of sentences.
 
     Args:
         prefix: the path without its ending, such as ``data-bin/x/train.en-fr.fr``.
         lines: the number of lines of the text, if it is known.
 
     Raises:
-        TextError: as :func:`numbers_of`, or there is another number of sentences.
+        TextError: as in :func:`numbers_of`, or the number of sentences is not ``lines``.
     """
     numbers, sizes = numbers_of(prefix)
     if lines not in (None, len(sizes)):
@@ -307,7 +306,7 @@ def unknown(prefix: Path, lines: int | None = None) -> tuple[int, int]:
 
 
 def warn_of_unknown(name: str | Path, count: int, total: int) -> None:
-    """Warn of text with too large a share of unknown subword units, ``count`` of ``total``."""
+    """Warn if too many subword units of a text are unknown, ``count`` of ``total``."""
     if count > MOST_UNKNOWN * total:
         print(
             f"warning: {name}: {count:,} of {total:,} subword units ({count / total:.1%}) are unknown to the model's "
@@ -317,7 +316,7 @@ def warn_of_unknown(name: str | Path, count: int, total: int) -> None:
 
 
 def _read_index(prefix: Path) -> tuple[int, np.ndarray]:
-    """The index of binarized text: the code of the type of its numbers, and the number of symbols of each sentence."""
+    """Return the type code and the sizes of sentences in ``PREFIX.idx``."""
     index = Path(f"{prefix}.idx")
     try:
         with regular(index).open("rb") as file:

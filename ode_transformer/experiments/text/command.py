@@ -1,4 +1,4 @@
-"""``ode-transformer text``: its arguments."""
+"""The arguments of ``ode-transformer text``."""
 
 import argparse
 import inspect
@@ -46,7 +46,7 @@ def as_mapping(values: Sequence[str]) -> dict[str, str]:
     """Return ``KEY=VALUE`` arguments as a dictionary.
 
     Raises:
-        TextError: one has no ``=``.
+        TextError: an argument has no ``=``.
     """
     if wrong := [value for value in values if "=" not in value]:
         raise TextError(f"{wrong[0]}: must be two words with = between them; see --help")

@@ -35,7 +35,7 @@ Combination = tuple[str, str]  # German lemmas: (adjective, noun) or (verb, noun
 
 
 def _rows(table: str) -> list[Tokens]:
-    """The entries of a table, each split into its columns; "_" joins words."""
+    """Return the entries of a table, each split into its columns; "_" joins words."""
     return [[column.replace("_", " ") for column in entry.split()] for entry in table.split(";")]
 
 
@@ -109,14 +109,14 @@ WEAK = {"N": ("e", "e", "e", "en"), "A": ("en", "e", "e", "en"), "D": ("en",) * 
 
 
 def determiner(stem: str, case: str, column: int) -> str:
-    """A German determiner: ``determiner("ein", "A", 0)`` is ``"einen"``."""
+    """Return a German determiner: ``determiner("ein", "A", 0)`` is ``"einen"``."""
     if not stem or (stem in ("ein", "mein", "unser") and f"{case}{column}" in ("N0", "N2", "A2")):
         return stem
     return stem + (DER if stem == "d" else STRONG)[case][column]
 
 
 def adjective_ending(stem: str, case: str, column: int) -> str:
-    """The ending of an adjective after a determiner: weak if the determiner has an ending, strong otherwise."""
+    """Return the ending of an adjective after a determiner: weak if the determiner has an ending, strong otherwise."""
     return (STRONG if determiner(stem, case, column) == stem else WEAK)[case][column]
 
 
@@ -140,7 +140,7 @@ class Clause:
     parts: dict[str, tuple[str, str]]
 
     def german(self, order: str, front: str = "") -> Tokens:
-        """The German words; ``order`` puts the verb "second", "first" or "final"."""
+        """Return the German words, with the verb "second", "first" or "final", after the part with role ``front``."""
         prefix, _, stem = self.verb[0].rpartition("|")
         plural = self.subject.plural
         if self.mode == "present":
@@ -158,7 +158,7 @@ class Clause:
         return " ".join([first, *middle]).split()
 
     def english(self, question: bool = False) -> Tokens:
-        """The English words, of a statement or of a question."""
+        """Return the English words, of a statement or of a question."""
         base, _, past = self.verb[3].partition("/")
         head, *rest = base.split()
         past = past or " ".join([head + ("d" if head[-1] == "e" else "ed"), *rest])
@@ -187,28 +187,28 @@ class Sentence(NamedTuple):
 
 
 def all_combinations() -> list[Combination]:
-    """Every (adjective, noun) and (verb, noun) that the grammar can join, in the order of the lexicon."""
+    """Return every (adjective, noun) and (verb, noun) that the grammar can join, in the order of the lexicon."""
     pairs = [(stem, noun[1]) for stem, _, kinds in ADJECTIVES for noun in NOUNS if noun[4] in kinds]
     return pairs + [(verb[0].replace("|", ""), noun[1]) for verb in VERBS for noun in NOUNS if noun[4] in "P" + verb[4]]
 
 
 class Grammar:
-    """Draws sentence pairs. It uses only ``random()`` of ``Random``, which is the same in every version of Python."""
+    """A generator of sentence pairs. It uses only ``Random.random()``, which is the same in every version of Python."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
         self.combinations: set[Combination] = set()
 
     def chance(self, probability: float) -> bool:
-        """Whether something of this probability happens."""
+        """Return True with this probability."""
         return self.random.random() < probability
 
     def pick(self, items: Sequence[T]) -> T:
-        """One of the items, all equally likely; unlike ``Random.choice`` the same on every Python."""
+        """Draw one of the items, all equally likely; unlike ``Random.choice``, the same in every version of Python."""
         return items[int(self.random.random() * len(items))]
 
     def phrase(self, kinds: str, definite: bool = False, but: Sequence[str] = ()) -> Phrase:
-        """A noun phrase of one of these kinds, often with an adjective, of a noun that is not in ``but``."""
+        """Draw a noun phrase of one of these kinds, often with an adjective, whose noun is not in ``but``."""
         kind = self.pick(kinds)
         article, singular, plural, english, _ = self.pick([n for n in NOUNS if n[4] == kind and n[1] not in but])
         english, _, english_plural = english.partition("/")
@@ -235,7 +235,7 @@ class Grammar:
         return Phrase(german, " ".join(words), many, singular)
 
     def clause(self, adverbials: Sequence[str] = ("time", "place"), negation: float = 0.2) -> Clause:
-        """A clause with a verb, its subject and objects, and at times with adverbials."""
+        """Draw a clause with a verb, its subject and objects, and at times with adverbials."""
         verb, mode, negated = self.pick(VERBS), self.pick(MODES), self.chance(negation)
         subject = self.phrase("P", negated)
         phrases, parts = [subject], {}
@@ -253,13 +253,13 @@ class Grammar:
         return Clause(subject, verb, mode, negated, parts)
 
     def statement(self, clause: Clause) -> tuple[Tokens, Tokens]:
-        """A main clause; English keeps its order whatever comes first in German."""
+        """Return the words of a main clause; English keeps its order whatever comes first in German."""
         # A person as object would be taken for the subject.
         openers = [role for role in clause.parts if role == "time" or (role == "A" and clause.verb[4].find("P") < 0)]
         return clause.german("second", self.pick(["subject", *openers])), clause.english()
 
     def sentence(self) -> Sentence:
-        """One sentence pair: a main clause, a question, or two clauses with a conjunction in either order."""
+        """Draw a sentence pair: a main clause, a question, or two clauses with a conjunction in either order."""
         self.combinations = set()
         kind = self.pick(("simple",) * 4 + ("question",) + ("conjunction",) * 3)
         if kind == "question":
@@ -282,7 +282,7 @@ class Grammar:
 
 
 def words(sentence: Sentence) -> Iterator[tuple[str, str]]:
-    """The words of a sentence pair, each with its language."""
+    """Yield the language and the text of each word of a sentence pair."""
     for language, text in zip(LANGUAGES, sentence[:2], strict=True):
         yield from ((language, word) for word in text.split())
 
@@ -290,7 +290,7 @@ def words(sentence: Sentence) -> Iterator[tuple[str, str]]:
 def generate_sentences(
     seed: int = 1, train: int = 9000, valid: int = 500, test: int = 500
 ) -> dict[str, list[Sentence]]:
-    """Draw the splits; the same arguments give the same sentences on every Python, and no two of them are alike.
+    """Draw the splits, without duplicates; the same arguments give the same sentences in every version of Python.
 
     Args:
         seed: 0 or more.
@@ -344,7 +344,7 @@ def write(
         train, valid, test: number of sentence pairs in this split.
 
     Raises:
-        OdeTransformerError: as in :func:`generate_sentences`, before anything is written.
+        OdeTransformerError: as in :func:`generate_sentences`; nothing is written.
         OSError: the folder cannot be made or written.
     """
     splits, paths = generate_sentences(seed, train, valid, test), []

@@ -1,4 +1,4 @@
-"""The manifest of data that fairseq-preprocess made, whose text is described by the user and compared with them."""
+"""The manifest of data that fairseq-preprocess made, from the user's description of the text, which is checked."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ def describe(data: Path, langs: Sequence[str], tokenise: Mapping[str, Any]) -> P
         tokenise: the options of the ``Tokeniser`` that made the text.
 
     Returns:
-        The manifest's file.
+        The path of the manifest.
 
     Raises:
-        TextError: there is one, or files are missing or do not belong together; or a language is unknown.
+        TextError: there is a manifest already; files are missing or do not belong together; or a language is unknown.
     """
     path = data / "manifest.json"
     if path.exists():
@@ -50,10 +50,10 @@ def describe(data: Path, langs: Sequence[str], tokenise: Mapping[str, Any]) -> P
 
 
 def _check_units(folder: Path, langs: Sequence[str]) -> None:
-    """Compare the units of binarized text with those that the codes beside it make of its words.
+    """Check that the segmentation model beside binarized text segments its words into the same units.
 
     Raises:
-        TextError: more than 1 in 100 sentences differ, or there are no codes for the units in the dictionary.
+        TextError: more than 1 in 100 sentences differ, or a dictionary has subword units, but there is no model.
     """
     found = (name for name, its in SEGMENTATIONS.items() if its.model and (folder / its.model).is_file())
     segmentation = next(found, "none")

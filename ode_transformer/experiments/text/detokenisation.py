@@ -1,4 +1,4 @@
-"""Detokenization: Moses' rules, and typographic characters, which these split off words and do not join again.
+"""Detokenization by Moses' rules, and by rules for typographic characters, which Moses does not join again.
 
 A mark is joined where its language and its line leave no doubt where it belongs: an apostrophe in elisions and
 contractions, closing quotation marks after the opening ones, the danda, a slash between words. Marks that stand apart
@@ -25,7 +25,7 @@ def detokenise(lines: Sequence[str], lang: str) -> list[str]:
     moses = MosesDetokenizer(lang)
     found = []
     for line in lines:
-        line = " ".join(line.split())  # patterns of any number of blanks would try each of them
+        line = " ".join(line.split())  # the patterns below would be slow on a row of blanks
         line = re.sub(" ?##AT##-##AT## ?", "-", line)
         line = re.sub(" ?@([-/])@ ?", r"\1", line)
         found.append(rejoin(moses.detokenize(line.split()), lang))
@@ -33,7 +33,7 @@ def detokenise(lines: Sequence[str], lang: str) -> list[str]:
 
 
 def rejoin(text: str, lang: str) -> str:
-    """Detokenized text, with typographic characters where they belong."""
+    """Join the typographic characters in detokenized text to their words."""
     text = _AMOUNT.sub(r"\1 ", text)
     if MARKS.isdisjoint(text):
         return text
@@ -48,14 +48,14 @@ def rejoin(text: str, lang: str) -> str:
 
 
 def _sides(token: str, before: str, after: str, lang: str, opened: str) -> tuple[bool, bool, str]:
-    """Whether a token is joined to what is before it and to what is after it, and the quotation marks that are open.
+    """Return whether a token joins the text before it and the text after it, and the quotation marks that are open.
 
     Args:
-        token: a mark, perhaps joined to brackets and full stops already; or anything else.
-        before: the token before it, empty at the beginning.
-        after: the token after it.
+        token: any token; a mark may be joined to brackets and full stops already.
+        before: the previous token, empty at the beginning.
+        after: the next token, empty at the end.
         lang: the language.
-        opened: the marks that are open before it.
+        opened: the quotation marks that are open before the token.
     """
     first, last = token[:1], token[-1:]
     between = before[-1:].isalnum() and after[:1].isalnum()

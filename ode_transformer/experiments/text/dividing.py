@@ -1,4 +1,4 @@
-"""Holding validation and test sets out of a training text, so that no model is scored on what it was trained on."""
+"""Holding validation and test sets out of training text, so that no model is scored on its training data."""
 
 import hashlib
 import heapq
@@ -12,8 +12,8 @@ from typing import Any
 from .lines import TextError, read_pair, whole_pair
 from .pairs import Limits
 
-HELD_OUT = 2_000  # the most pairs of a validation or test set that is held out
-PART = 20  # at most one pair in so many is held out
+HELD_OUT = 2_000  # maximum number of pairs of a held-out validation or test set
+PART = 20  # a set has at most one training pair in this many
 LONGEST = 1_023  # units of a sentence; the end of the sentence takes the last of fairseq's 1,024 positions
 
 SentencePair = tuple[str, str]
@@ -21,13 +21,13 @@ SentencePair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Reading:
-    """The part of a sentence that the model reads: sentences that it reads alike have equal keys.
+    """The part of a sentence that the model sees: sentences that the model cannot distinguish have equal keys.
 
     Args:
-        langs: of the two sides.
+        langs: source and target language.
         lowercase: letter case is lost.
         normalise: punctuation is normalized.
-        plain: the text is not tokenized, so that blanks count; tokenization may only move them.
+        plain: the text is not tokenized, so that blanks distinguish sentences.
     """
 
     langs: tuple[str, str]
@@ -56,22 +56,22 @@ def divide(
     given: Path, output: Path, reading: Reading, splits: Sequence[str], wanted: Sequence[str], count: int | None = None,
     limits: Limits | None = None,
 ) -> None:  # fmt: skip
-    """Write the splits of a text, for which pairs are held out of the training text where no set is given.
+    """Write the splits of a corpus; sets that are not given are held out of the training text.
 
-    Training pairs that share a side with a held-out pair are left out. Of the sets that are given, standard error is
-    told how much of them is trained on.
+    Training pairs that share a side with a held-out pair are left out. A warning says how many source sentences of a
+    given set are in the training text.
 
     Args:
-        given: the folder of what is given.
+        given: the folder of the given text.
         output: the folder for all splits.
-        reading: what the model reads.
+        reading: the part of a sentence that the model sees.
         splits: train, and all others.
-        wanted: those for which pairs are held out.
-        count: pairs of each; by default one in ``PART``, at most ``HELD_OUT``.
-        limits: of the pairs that are held out.
+        wanted: the sets that are held out.
+        count: pairs of each held-out set; by default one in ``PART``, at most ``HELD_OUT``.
+        limits: the limits of held-out pairs.
 
     Raises:
-        TextError: there are too few pairs.
+        TextError: there are too few pairs to hold out or to train on.
     """
     langs = reading.langs
     held = _held_out(given / "train", reading, wanted, count, limits) if wanted else {}
@@ -117,13 +117,13 @@ def divide(
 def _held_out(
     train: Path, reading: Reading, wanted: Sequence[str], asked: int | None, limits: Limits | None
 ) -> dict[str, list[tuple[int, SentencePair]]]:
-    """Pairs of the training text for each of the wanted sets, with their line numbers.
+    """Return the training pairs that are held out for each of the wanted sets, with their line numbers.
 
-    They are the pairs whose sources have the smallest SHA-256, each source once, so that the same text gives the same
-    pairs; of a source with several targets the first in the text is taken. None is too long for a model: a sentence has
-    at most as many units as characters, plus one of SentencePiece at its beginning.
+    Their sources have the smallest SHA-256 in the text, so that the same text gives the same pairs; each source is
+    taken once, with its first target. No sentence is too long for a model: it has at most as many units as characters,
+    and one more with which SentencePiece begins.
     """
-    most = (asked or HELD_OUT) * len(wanted)  # which of them are taken is known at the end
+    most = (asked or HELD_OUT) * len(wanted)  # how many are taken is known at the end of the text
     total = 0
     least: dict[bytes, tuple[int, SentencePair]] = {}
     for total, pair in enumerate(_pairs(train, reading.langs, "choose held-out pairs"), 1):
@@ -144,7 +144,7 @@ def _held_out(
 
 
 def _pairs(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[SentencePair]:
-    """The pairs of parallel text, without the carriage returns that end the lines of some systems."""
+    """Yield the pairs of parallel text, without the carriage returns that end the lines of some systems."""
     for source, target in read_pair(prefix, langs, bar):
         yield source.removesuffix("\r"), target.removesuffix("\r")
 

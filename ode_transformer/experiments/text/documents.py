@@ -21,10 +21,10 @@ _END = re.compile(r"(?<=[.!?])([\"')\]]*)\s+(?=[\"'(\[]*[A-Z0-9])")
 
 
 def documents(path: Path) -> Iterator[list[str]]:
-    """The documents of a file, or of the ``.txt`` files below a folder, as their lines.
+    """Yield the lines of each document in a file, or in the ``.txt`` files below a folder.
 
     Raises:
-        OdeTransformerError: there is no such file or folder, or there is no text file in the folder.
+        OdeTransformerError: the path does not exist, or the folder holds no text file.
         TextError: a file cannot be read.
     """
     if path.is_dir():
@@ -41,14 +41,11 @@ def documents(path: Path) -> Iterator[list[str]]:
 
 
 def sentences(lines: list[str], split: bool) -> list[str]:
-    """The sentences of a document.
+    """Return the sentences of a document, with single spaces as white space.
 
     Args:
-        lines: its lines; an HTML line break ends a line too.
+        lines: the lines of the document; an HTML line break ends a line, too.
         split: whether to split lines at the ends of sentences.
-
-    Returns:
-        The sentences, with single spaces in place of white space.
     """
     found = (part for line in lines for part in re.split(r"<br\s*/?>", line))
     if split:
@@ -67,7 +64,7 @@ def prepare(
     size: int = 16000,
     workers: int = 2,
 ) -> None:
-    """Write documents as ``train`` and ``valid``, in the subwords of a model that is learned on them or given.
+    """Write documents as ``train`` and ``valid``, segmented by a subword model that is learned on them or given.
 
     Args:
         inputs: files of documents with empty lines between them, or folders of ``.txt`` files, one document each.
@@ -84,7 +81,7 @@ def prepare(
     """
 
     def splits() -> Iterator[tuple[str, list[str]]]:
-        """The sentences of each document, and whether it is to train on or for validation; read anew with each call."""
+        """Yield the split and the sentences of each document; each call reads the files anew."""
         for name, paths in (("valid", valid), ("train", inputs)):
             found = (sentences(lines, split_sentences) for path in paths for lines in documents(path))
             for number, document in enumerate(filter(None, found), 1):
@@ -106,7 +103,7 @@ def prepare(
     with contextlib.ExitStack() as stack:
         files = {name: stack.enter_context(whole(output_dir / name)) for name in counts}
         for name, document in splits():
-            # Of a line of invisible characters nothing may be left, and an empty line would end the document.
+            # A line of invisible characters may have no subwords, and an empty line would end the document.
             if kept := list(filter(None, map(cut, document))):
                 files[name].writelines(f"{line}\n" for line in (*kept, ""))
                 counts[name][0] += 1
