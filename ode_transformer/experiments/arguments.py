@@ -16,7 +16,7 @@ from ..errors import OdeTransformerError
 
 
 class Once(argparse.Action):
-    """An option with a value that is refused where it is given twice, of which argparse would read the last alone."""
+    """An option that may be given once only; argparse would silently read the last value."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Optional[str] = None
@@ -24,7 +24,7 @@ class Once(argparse.Action):
         """Store the value.
 
         Raises:
-            OdeTransformerError: there is one already.
+            OdeTransformerError: the option was given before.
         """
         if getattr(namespace, self.dest) is not self.default:
             all_ = ", with all its values" if self.nargs == "+" else ""
@@ -33,11 +33,11 @@ class Once(argparse.Action):
 
 
 def at_least(least: float, kind: type = int) -> Callable[[str], Any]:
-    """The type of a number that must not be less than ``least``; argparse names the option in the error.
+    """Return the argument type of numbers that are not less than ``least``; argparse names the option in the error.
 
     Args:
         least: the least value.
-        kind: ``int`` for a whole number, or ``float`` for one that is finite.
+        kind: ``int`` for whole numbers, or ``float`` for finite ones.
     """
     return partial(_number, least, kind)
 
@@ -54,7 +54,7 @@ def _number(least: float, kind: type, text: str) -> Any:
 
 
 def add_text_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:
-    """The arguments of commands whose models read text, which ``texts_of`` reads."""
+    """Add the arguments of commands whose models read text; :func:`texts_of` reads them."""
     parser.add_argument(
         "--text", metavar="FILE", required=required,
         help="tokenized and segmented text that the models read, one sentence per line (translation: the source)",
@@ -80,12 +80,12 @@ def add_text_arguments(parser: argparse.ArgumentParser, required: bool = True) -
 
 
 def texts_of(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """The texts that the models read, each with its dictionary."""
+    """Return the texts that the models read, each with its dictionary."""
     return [(args.text, args.dictionary), *([tuple(args.target)] if args.target else [])]
 
 
 def output_file(text: str) -> Path:
-    """The type of a file that is written in the end: that it cannot be is said before the work."""
+    """The argument type of an output file, which checks before the work whether it can be written."""
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text}: is a folder, must be a file")
@@ -97,7 +97,7 @@ def output_file(text: str) -> Path:
 
 
 def new_folder(text: str) -> Path:
-    """The type of a folder that a command fills: it must be new or empty, so that no file is written over."""
+    """The argument type of an output folder, which must be new or empty, so that no file is overwritten."""
     path = Path(text)
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise argparse.ArgumentTypeError(f"{text}: already exists, must be a new or an empty folder")
@@ -105,14 +105,14 @@ def new_folder(text: str) -> Path:
 
 
 def check_outputs(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Check that no file that a command writes is one that it reads.
+    """Check that no output file of a command is one of its inputs.
 
     Args:
-        parser: of the command.
-        args: what it has read.
+        parser: the command's parser.
+        args: the parsed arguments.
 
     Raises:
-        OdeTransformerError: one is.
+        OdeTransformerError: an output file is also an input.
     """
     given = {action: getattr(args, action.dest, None) for action in parser._actions}
     read = [value for action, value in given.items() if action.type is not output_file]
@@ -122,14 +122,14 @@ def check_outputs(parser: argparse.ArgumentParser, args: argparse.Namespace) -> 
 
 
 def _names(file: Path, values: Any) -> bool:
-    """Whether values, which may be lists of values, name a file."""
+    """Whether a value, or one within nested lists, names a file."""
     if isinstance(values, (list, tuple)):
         return any(_names(file, value) for value in values)
     return isinstance(values, (str, Path)) and os.path.isfile(values) and file.samefile(values)
 
 
 def reached(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of the sub-command that words name; the parser itself if they name none."""
+    """Return the parser of the sub-command that words name, or the given parser if they name none."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             first = next((i for i, word in enumerate(words) if not word.startswith("-")), -1)
@@ -139,11 +139,11 @@ def reached(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.A
 
 
 def short_message(message: str, parser: argparse.ArgumentParser) -> str:
-    """Return an error of argparse's with the nearest of what is valid in place of all of it.
+    """Return an error message of argparse with the nearest valid values in place of all of them.
 
     Args:
-        message: what argparse says.
-        parser: that of the sub-command that refuses its words.
+        message: argparse's message.
+        parser: the parser of the sub-command that refuses its words.
     """
     if found := re.match(r"argument (\S+?)(?:/\S+)?: invalid choice: '(.*?)'", message):
         option, value = found.groups()
@@ -164,17 +164,17 @@ def _nearest(value: str, valid: Sequence[str]) -> str:
 
 
 def take_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any], *first: str, **more: Any) -> None:
-    """Give a parser the arguments of a function: names, types, defaults, and as help what its docstring says of them.
+    """Add the parameters of a function to a parser: names, types, defaults, and help from the Args of its docstring.
 
-    A whole number is 1 or more; a file is a folder if its name or its help says so. ``output`` must be a file that can
-    be written, ``output_dir`` new or empty.
+    Whole numbers must be 1 or more; a path is that of a folder if its name or its help says so. ``output`` must be a
+    file that can be written, ``output_dir`` new or empty.
 
     Args:
         parser: the parser.
         function: the function, or class.
-        first: the parameters that are no options.
-        more: by parameter, further options of ``add_argument``; ``option``: the option's names, if they are not the
-            parameter's; or None, for no argument.
+        first: the names of positional parameters.
+        more: by parameter, further options of ``add_argument``, with the flags under ``option`` if they differ from the
+            parameter's name; or None, for no argument.
     """
     about = _described(getattr(function, "func", function))
     for name, parameter in inspect.signature(function).parameters.items():
@@ -203,7 +203,7 @@ def take_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any]
 
 
 def _described(function: Callable[..., Any]) -> dict[str, str]:
-    """Return what ``Args`` of a docstring says of each parameter."""
+    """Return the descriptions in the Args section of a function's docstring, by parameter."""
     found: dict[str, str] = {}
     block = re.search(r"^Args:\n((?: .*\n|\n(?= ))*)", f"{inspect.getdoc(function)}\n", re.M)
     for names, text in re.findall(r"^    (\w[\w, ]*): (.*(?:\n {5,}.*)*)", block[1] if block else "", re.M):
@@ -217,13 +217,13 @@ def call(
     show: Callable[[argparse.Namespace, Any], Any] = lambda args, found: None,
     *more: str,
 ) -> None:
-    """Let a command call a function with the arguments that are named as its parameters, and show what it returns.
+    """Let a command call a function with the arguments that are named like its parameters, and show the result.
 
     Args:
-        parser: of the command.
-        function: what is called.
-        show: given all arguments and what the function returns; what this returns is the command's exit status.
-        more: further arguments, which the function hands on.
+        parser: the command's parser.
+        function: the function.
+        show: a function of all arguments and the result that returns the command's exit status.
+        more: the names of further arguments, which the function passes on.
     """
     names = {*inspect.signature(function).parameters, *more}
     parser.set_defaults(

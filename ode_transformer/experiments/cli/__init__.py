@@ -1,4 +1,4 @@
-"""The command ``ode-transformer``. Each sub-command is a module that is imported when it is called, and not before."""
+"""The command ``ode-transformer``. The module of a sub-command is imported when that is called, and not before."""
 
 import argparse
 import io
@@ -19,7 +19,7 @@ from ..arguments import check_outputs, reached, short_message
 
 
 class Command(NamedTuple):
-    """A sub-command: where it is, and what it does."""
+    """A sub-command: its module, its functions and its description."""
 
     module: str  # relative to ode_transformer.experiments
     help: str
@@ -101,7 +101,7 @@ GROUPS = {
         ),
     },
 }
-"""The commands in the groups of the help."""
+"""The commands by the groups of the help."""
 COMMANDS = {name: command for its in GROUPS.values() for name, command in its.items()}
 
 MOVED = {
@@ -113,25 +113,24 @@ MOVED = {
     **dict.fromkeys(("classify", "choose"), "predict"),
     **{name: f"dataset {name}" for name in ("corpus", "listops", "documents")},
 }
-"""Commands that have other names now; the old ones work for one more version, except that ``glue score`` had another
-option, ``--metrics``, for which the error names the new one."""
+"""The new names of commands, whose old names work for one more version, except that ``glue score`` had another option,
+``--metrics``, for which the error names the new one."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser to which ``MODEL --cpu FILE`` is what ``MODEL FILE --cpu`` is, as users expect, and whose errors name
-    what is nearest.
+    """A parser of options and positional arguments in any order, whose errors name the nearest valid values.
 
-    In Python 3.11, argparse takes a list of files to be empty if an option follows the model, and then rejects the
-    files.
+    Users expect ``MODEL --cpu FILE`` to be the same as ``MODEL FILE --cpu``. In Python 3.11, argparse takes a list of
+    files to be empty if an option follows the model, and then rejects the files.
     """
 
     _intermixing = False
-    words: Sequence[str] = ()  # that are read
+    words: Sequence[str] = ()  # the words to parse
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:
-        """As in ``argparse``."""
+        """Parse words as ``argparse`` does, in any order."""
         self.words = args or ()
-        if self._intermixing or self._subparsers:  # argparse itself calls this; and sub-commands have parsers
+        if self._intermixing or self._subparsers:  # a call by argparse itself; sub-commands have parsers
             return super().parse_known_args(args, namespace)
         self._intermixing = True
         try:
@@ -140,13 +139,13 @@ class Parser(argparse.ArgumentParser):
             self._intermixing = False
 
     def error(self, message: str) -> NoReturn:
-        """Print a message of argparse's, with the nearest of what is valid instead of all of it, and exit."""
+        """Print an error message of argparse, with the nearest valid values instead of all of them, and exit."""
         its = reached(self, self.words)
         super(Parser, its).error(short_message(message, its))
 
 
 def parser(chosen: str | None) -> argparse.ArgumentParser:
-    """The command line, with the arguments of the chosen sub-command and the names of the others."""
+    """Return the parser of the command line, with arguments for the chosen sub-command only."""
     top = Parser(
         prog="ode-transformer",
         description="Recipes, checkpoints, scores and records of the ode_transformer plugin for fairseq.",
@@ -172,7 +171,7 @@ def _module(name: str) -> Any:
 
 
 def _grouped() -> str:
-    """The commands by group, as the help shows them."""
+    """Return the commands by group, as the help shows them."""
     lines = []
     for title, its in GROUPS.items():
         if ":" in title:
@@ -183,7 +182,7 @@ def _grouped() -> str:
 
 
 def call(words: Sequence[str]) -> int:
-    """Run a command in this process; its exit status. Errors are raised."""
+    """Run a command in this process and return its exit status. Errors are raised."""
     # The shell leaves ~ as it is in --option=~/FILE and in quotation marks; a folder of that name is ./~.
     words, flags = [re.sub(r"^(--[\w-]+=)?(~(?=/|$).*)", _at_home, word) for word in words], []
     user_dir, words = _user_dir(words)
@@ -205,7 +204,7 @@ def call(words: Sequence[str]) -> int:
 
 
 def _user_dir(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The plugin that the user names, wherever the option stands, and the other words."""
+    """Return the value of ``--user-dir``, wherever it stands, and the other words."""
     end = words.index("--") if "--" in words else len(words)
     reader = argparse.ArgumentParser(prog="ode-transformer", add_help=False, allow_abbrev=False)
     _add_user_dir(reader)
@@ -219,22 +218,22 @@ def _add_user_dir(parser: argparse.ArgumentParser, **more: Any) -> None:
 
 
 def _at_home(found: re.Match) -> str:
-    """A word with the user's folder in place of ``~``."""
+    """Return a word with the user's home folder in place of ``~``."""
     return (found[1] or "") + os.path.expanduser(found[2])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status is 0, or 1 after an ``OdeTransformerError`` or an ``OSError``."""
+    """Run the command and return its exit status, 1 after an error, or 128 plus the number of a signal."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # As every file that is read or written, whatever the locale; names of files may be of any bytes.
+        # UTF-8, as in all files, whatever the locale; file names may hold any bytes.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         with tidy():
             status = call(sys.argv[1:] if argv is None else argv)
-        if sys.stdout is not None:  # closed by the caller
+        if sys.stdout is not None:  # None if the caller has closed it
             sys.stdout.flush()
         return status
-    except BrokenPipeError:  # whoever read our output has read enough
+    except BrokenPipeError:  # the reader of our output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
@@ -243,11 +242,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OdeTransformerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except UnicodeEncodeError as error:  # the name of a file, which another file is to hold
+    except UnicodeEncodeError as error:  # a file name that is to be written to a file
         shown = error.object[max(0, error.start - 20) : error.end + 20]
         print(f"error: {shown!r}: the name of a file must be UTF-8; rename the file", file=sys.stderr)
         return 1
-    except OSError as error:  # a file that is not there, a folder that is not the user's, a full disk
+    except OSError as error:  # a missing file, a folder of another user, a full disk
         names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
         print(f"error: {f'{names}: {error.strerror}' if names else error}", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""``ode-transformer doctor``: what is installed on this machine, and which features lack something."""
+"""``ode-transformer doctor``: the state of an installation, and what unavailable features lack."""
 
 import argparse
 import importlib.util
@@ -25,13 +25,13 @@ OPTIONAL = {
     "tensorboardX": ("--tensorboard-logdir of fairseq-train", install("logging")),
     "wandb": ("--wandb-project of fairseq-train", install("logging")),
 }
-"""Optional packages, as they are imported: what needs them, and how they are installed."""
+"""The purpose of optional packages, and how they are installed, by import name."""
 
 VARIABLES = {
     "COMET_MODEL": "scores by COMET",
     "M2SCORER": "scores of grammatical error correction by the official scorer",
 }
-"""Variables that name a program or a model, and what needs it."""
+"""The purpose of environment variables that name a program or a model."""
 
 PROGRAMS = {
     "curl": "downloads of corpora",
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_path_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer path``."""
+    """Add the arguments of ``ode-transformer path``."""
     parser.add_argument(
         "folder", metavar="FOLDER", nargs="?", choices=("configs", "data-prep", "scripts"),
         help="print the folder of recipes (configs) or of shell scripts (data-prep, scripts) instead",
@@ -55,13 +55,13 @@ def add_path_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def path_main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer path``; the exit status."""
+    """Run ``ode-transformer path``."""
     print(SHARE / args.folder if args.folder else PACKAGE)
     return 0
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer doctor``; the exit status is 1 if nothing can be trained here."""
+    """Run ``ode-transformer doctor``; the exit status is 1 if it finds a problem."""
     sound = True
     for title, part in (("installed", installed), ("hardware", hardware), ("data", data), ("optional", optional)):
         print(f"{title}:")
@@ -72,7 +72,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def installed() -> Iterator[str]:
-    """The versions of packages, and whether this package works with them."""
+    """Yield a problem with torch or fairseq, if there is one, and the versions of packages."""
     from ...requirements import check_requirements
 
     try:
@@ -84,7 +84,7 @@ def installed() -> Iterator[str]:
 
 
 def hardware() -> Iterator[str]:
-    """Processor, memory, GPUs and disk."""
+    """Yield the processor, memory, GPUs and free disk space."""
     try:
         found = machine.hardware()
     except ImportError as error:
@@ -99,7 +99,7 @@ def hardware() -> Iterator[str]:
 
 
 def data() -> Iterator[str]:
-    """The raw corpora, and the prepared data."""
+    """Yield the raw corpora and the prepared data."""
     named = os.environ.get("ODE_TRANSFORMER_DATA")
     if not named:
         yield "ODE_TRANSFORMER_DATA is not set: the scripts in data-prep download what they can"
@@ -118,7 +118,7 @@ def data() -> Iterator[str]:
 
 
 def optional() -> Iterator[str]:
-    """The optional packages and programs, and which features need them."""
+    """Yield the optional packages, programs and variables, with the features that need them."""
     for package, (purpose, remedy) in OPTIONAL.items():
         there = importlib.util.find_spec(package) is not None
         yield f"{package} is installed: {purpose}" if there else f"{package} is missing: {purpose}; {remedy}"

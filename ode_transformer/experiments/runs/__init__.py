@@ -1,8 +1,8 @@
 """The description of a run, ``run.json`` in its folder, written when its training begins.
 
 It holds the recipe, seed, precision and devices, the command without the words that say where it runs, the model as
-fairseq resolved it, the checkpoint that training starts from, hashes of the dictionaries, and under ``places`` the
-hardware and versions of every start. Records, comparisons and the runner read it; nothing else says what a run is.
+fairseq resolved it, the checkpoint that training starts from, hashes of the dictionaries and the training text, and
+under ``places`` the hardware and versions of every start. Records, comparisons and the runner read it.
 
 torch and fairseq are imported by the functions that need them.
 """
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 def folder_of(path: str | Path) -> str:
-    """Return a folder as commands of a run name it: from the top of the repository if it lies there, else absolute."""
-    absolute = Path(os.path.abspath(path))  # without .., so that it does not depend on a folder beside the way
+    """Return a folder as commands of a run name it: relative to the top of the repository if inside, else absolute."""
+    absolute = Path(os.path.abspath(path))  # without .., which would depend on further folders
     return str(absolute.relative_to(recipes.ROOT)) if absolute.is_relative_to(recipes.ROOT) else str(absolute)
 
 
@@ -33,7 +33,7 @@ def run_dir_of(recipe: "recipes.Recipe", given: Optional[str | Path]) -> str:
     """Return the folder of a recipe's run, by default its usual one.
 
     Raises:
-        RunError: its path holds a character at which fairseq takes it apart or which it interprets.
+        RunError: the path holds a character that fairseq interprets.
     """
     folder = folder_of(given) if given else recipes.default_run_dir(recipe)
     if {":", "\\", "$"} & set(folder):
@@ -42,13 +42,13 @@ def run_dir_of(recipe: "recipes.Recipe", given: Optional[str | Path]) -> str:
 
 
 def dictionaries(data: str | Path) -> dict[str, str]:
-    """The SHA-256 of every dictionary of a folder of binarized data, those of its parts included."""
+    """Return the SHA-256 of every dictionary in a folder of binarized data and its subfolders."""
     folder = Path(data)
     return {p.relative_to(folder).as_posix(): sha256(p) for p in sorted(folder.rglob("dict*.txt"))}
 
 
 def training_text(data: str | Path) -> dict[str, str]:
-    """Return the SHA-256 of every file of binarized training text of a folder, those of its parts included."""
+    """Return the SHA-256 of every file of binarized training text in a folder and its subfolders."""
     folder = Path(data)
     return {p.relative_to(folder).as_posix(): sha256(p) for p in sorted(folder.rglob("train*.bin"))}
 
@@ -57,16 +57,16 @@ def check_same_data(run: dict[str, Any], run_dir: str | Path, data: str | Path, 
     """Check that binarized data are those that a run was trained with.
 
     Args:
-        run: what ``run.json`` says.
+        run: the content of ``run.json``.
         run_dir: its folder, for the message.
         data: the folder of the data.
-        text: whether the training text is compared as well, and not the dictionaries alone.
+        text: whether to compare the training text besides the dictionaries.
 
     Raises:
-        OtherRunError: they are others.
+        OtherRunError: the data differ.
     """
     compared = {"dictionaries": (run["dictionaries"], dictionaries)}
-    if text:  # which runs of earlier versions do not name
+    if text:  # runs of earlier versions have no hashes of it
         compared["training text"] = run.get("training_text"), training_text
     for what, (then, now) in compared.items():
         if then is not None and then != now(data):
@@ -76,9 +76,10 @@ def check_same_data(run: dict[str, Any], run_dir: str | Path, data: str | Path, 
 
 
 def model_options(config: "DictConfig") -> dict[str, Any]:
-    """The options of the model of a command that fairseq has resolved.
+    """Return the options of the model in a resolved configuration of fairseq.
 
-    Stock architectures are described by a plain namespace of all flags: those of the other sections are left out.
+    Stock architectures are described by a plain namespace of all flags, from which those of other sections are left
+    out.
     """
     from omegaconf import OmegaConf
 
@@ -89,7 +90,7 @@ def model_options(config: "DictConfig") -> dict[str, Any]:
 
 
 def note_decoding(run_dir: str | Path, recipe: "recipes.Recipe") -> None:
-    """Note in ``run.json`` the search that made the translations, if the recipe's has changed since training."""
+    """Update the decoding flags in ``run.json`` if the recipe's have changed since training."""
     run = records.read_run(run_dir)
     if run is not None and run["generate"] != records.decoding(recipe):
         write_json(Path(run_dir) / "run.json", {**run, "generate": records.decoding(recipe)})
@@ -102,14 +103,14 @@ def describe(
     start: Optional[str],
     flags: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return what ``run.json`` is to say of a training that begins.
+    """Return the content of ``run.json`` for a training that begins.
 
     Args:
-        recipe: what is trained.
-        command: without the words that say where it runs.
+        recipe: the recipe.
+        command: the command of the training, without the words that say where it runs.
         config: the command as fairseq resolved it.
-        start: the checkpoint that training starts from, if it does.
-        flags: those of ``fairseq-train`` that the user added to the recipe's.
+        start: the checkpoint that training starts from, if there is one.
+        flags: the flags of ``fairseq-train`` that the user added to the recipe's.
     """
     precision = next((name for name in recipes.PRECISIONS[1:] if config.common.get(name)), "fp32")
     return {
@@ -126,8 +127,8 @@ def describe(
         "generate": records.decoding(recipe),  # flags of fairseq-generate, as `ode-transformer translate` takes them
         "dictionaries": dictionaries(recipes.ROOT / recipe.data.directory),
         "training_text": training_text(recipes.ROOT / recipe.data.directory),
-        # through JSON, since fairseq's enumerations are strings of its own
         "parameters": parameters(config),
+        # through JSON, because fairseq's enumerations are no plain strings
         "model": json.loads(json.dumps(model_options(config), default=str)),
         "places": [],
         **({"plugin": plugins.described(recipes.ROOT / recipe.user_dir)} if recipe.user_dir else {}),
@@ -135,10 +136,10 @@ def describe(
 
 
 def parameters(config: "DictConfig") -> dict[str, int]:
-    """How many parameters the model has, and how many of them are trained.
+    """Return the numbers of all and of trained parameters of the model.
 
     Raises:
-        RunError: it cannot be built with these flags, on these data.
+        RunError: the model cannot be built with these flags, on these data.
     """
     from fairseq import tasks
 
@@ -153,6 +154,6 @@ def parameters(config: "DictConfig") -> dict[str, int]:
 
 
 def begin(run_dir: str | Path, run: dict[str, Any], devices: int, words: Sequence[str]) -> None:
-    """Note a start of the training, here and now, on so many devices, and write ``run.json``."""
+    """Add this machine to the places of a training and write ``run.json``, with the number of devices."""
     run["places"].append({"where": list(words), **machine.here_and_now()})
     write_json(Path(run_dir) / "run.json", {**run, "devices": devices})

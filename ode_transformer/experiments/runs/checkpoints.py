@@ -1,4 +1,4 @@
-"""Checkpoints in runs: average them, check them, and turn a Transformer's into one to start from.
+"""The checkpoints of runs: averaging, resuming, checks and warm starts.
 
 torch and fairseq are imported by the functions that need them.
 """

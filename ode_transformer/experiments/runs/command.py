@@ -1,4 +1,4 @@
-"""The arguments of the commands of this room: recipes, runs, their checkpoints and records."""
+"""The arguments of the commands for recipes, runs, their checkpoints and records."""
 
 import argparse
 import inspect
@@ -15,7 +15,7 @@ SEEDS = {"type": int, "nargs": "+", "default": [], "action": Once, "metavar": "N
 
 
 def _take_recipe(parser: argparse.ArgumentParser, function: Callable, **more: Any) -> None:
-    """Let a command call a function of a recipe's run, with the arguments that its docstring explains."""
+    """Let a command call a function of one recipe, with arguments for its parameters."""
     more = {"name": {"metavar": "RECIPE"}, "scale": None, "seed": None, "flags": None, "run_dir": RUN_DIR} | more
     take_arguments(parser, function, "name", **more)
     recipes.add_variant(parser)
@@ -23,7 +23,7 @@ def _take_recipe(parser: argparse.ArgumentParser, function: Callable, **more: An
 
 
 def _take_runs(parser: argparse.ArgumentParser, function: Callable, first: str, /, **more: Any) -> None:
-    """Let a command call a function of runs, with the options that say where they train."""
+    """Let a command call a function that trains runs, with the options of :func:`.training.place_here`."""
     scale = {"type": str.lower, "choices": recipes.SCALES}
     usual = {"scale": scale, "seeds": SEEDS, "flags": None, "place": None, "after": None, "run_dir": RUN_DIR}
     take_arguments(parser, function, first, **usual | more)
@@ -40,7 +40,7 @@ def _take_runs(parser: argparse.ArgumentParser, function: Callable, first: str, 
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer run``."""
+    """Add the arguments of ``ode-transformer run``."""
     from .runner import run
 
     step = {"metavar": "STEP"}
@@ -52,7 +52,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def add_grid(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer grid``."""
+    """Add the arguments of ``ode-transformer grid``."""
     from .grid import search
 
     values = {"nargs": "+", "action": "append", "default": [], "metavar": ("FLAG", "VALUE")}
@@ -61,7 +61,7 @@ def add_grid(parser: argparse.ArgumentParser) -> None:
 
 
 def add_generate(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer generate``."""
+    """Add the arguments of ``ode-transformer generate``."""
     from .runner import generate
 
     _take_recipe(parser, generate, checkpoint={"metavar": "CHECKPOINT"}, output={"type": Path, "metavar": "DIR"})
@@ -69,7 +69,7 @@ def add_generate(parser: argparse.ArgumentParser) -> None:
 
 
 def add_recipe(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer recipe``."""
+    """Add the arguments of ``ode-transformer recipe``."""
     from . import show
 
     actions = parser.add_subparsers(dest="action", required=True)
@@ -84,7 +84,7 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
 
 
 def add_average(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer average``."""
+    """Add the arguments of ``ode-transformer average``."""
     which = dict.fromkeys(("last_epochs", "last_updates", "best"))
     others = dict.fromkeys(inspect.signature(checkpoints.average).parameters.keys() - which.keys())
     take_arguments(parser.add_mutually_exclusive_group(required=True), checkpoints.average, **others)
@@ -93,19 +93,19 @@ def add_average(parser: argparse.ArgumentParser) -> None:
 
 
 def add_resume(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer resume``."""
+    """Add the arguments of ``ode-transformer resume``."""
     take_arguments(parser, checkpoints.resume, "folder")
     call(parser, checkpoints.resume)
 
 
 def add_check(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer check``."""
+    """Add the arguments of ``ode-transformer check``."""
     take_arguments(parser, checkpoints.check, "paths", paths={"nargs": "+", "metavar": "CHECKPOINT"})
     call(parser, checkpoints.check)
 
 
 def add_warm_start(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer warm-start``; what follows ``--`` are ``flags``."""
+    """Add the arguments of ``ode-transformer warm-start``; the words after ``--`` are ``flags``."""
     parser.usage = "%(prog)s CHECKPOINT --arch ARCH --output FILE [options] [-- flags of fairseq-train]"
     more = {"checkpoint": {"metavar": "CHECKPOINT"}, "arch": {"metavar": "ARCH"}, "flags": None}
     take_arguments(parser, checkpoints.warm_start, "checkpoint", **more)
@@ -113,5 +113,5 @@ def add_warm_start(parser: argparse.ArgumentParser) -> None:
 
 
 def add_record(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer record``."""
+    """Add the arguments of ``ode-transformer record``."""
     _take_recipe(parser, recording.write_record)

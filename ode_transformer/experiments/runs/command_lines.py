@@ -1,4 +1,4 @@
-"""The flags of a run's steps, read by the parsers of their programs before anything runs.
+"""Checks of the flags of a run's steps by the parsers of their programs, before anything runs.
 
 torch and fairseq are imported by the functions that need them.
 """
@@ -31,10 +31,10 @@ class FlagError(OdeTransformerError):
 
 
 def check(steps: Iterable[Step]) -> None:
-    """Check the command lines of steps; of several of one name the first, since they differ in the subset alone.
+    """Check the command lines of steps, the first of each name only, since the others differ in the subset alone.
 
     Raises:
-        FlagError: a program refuses its flags, or knows no such architecture.
+        FlagError: a program refuses its flags, or a plugin is not loaded.
     """
     first: dict[str, Step] = {}
     for step in steps:
@@ -46,10 +46,10 @@ def check(steps: Iterable[Step]) -> None:
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
-    """Return what a program of fairseq reads from its command line, to be called from the top of the repository.
+    """Return the arguments that a program of fairseq parses; to be called from the top of the repository.
 
     Raises:
-        FlagError: it refuses its flags.
+        FlagError: the program refuses its flags, or the plugin is not loaded.
     """
     if "--user-dir" in words and (plugin := plugins.missing(words[words.index("--user-dir") + 1])):
         raise FlagError(f"{words[0]}: needs the plugin {plugin}: give --user-dir, its folder")
@@ -57,7 +57,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 
     from ... import models  # noqa: F401  registers the architectures
 
-    given, sys.argv = sys.argv, sys.argv[:1]  # where fairseq would read --user-dir, which is from another folder
+    given, sys.argv = sys.argv, sys.argv[:1]  # fairseq would read its --user-dir, relative to another folder
     try:
         parser = getattr(options, PARSERS[words[0]])()
     finally:
@@ -66,7 +66,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     def error(message: str) -> None:
         raise FlagError(f"{words[0]} refuses its flags: {short_message(message, parser)}")
 
-    parser.error = error  # instead of printing every flag that there is
+    parser.error = error  # instead of printing every flag
     try:
         args = options.parse_args_and_arch(parser, list(words[1:]))
     except OdeTransformerError:
@@ -80,10 +80,10 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def configuration(words: Sequence[str]) -> "DictConfig":
-    """Return what fairseq makes of the flags of ``fairseq-train``, to be called from the top of the repository.
+    """Return the configuration that flags of ``fairseq-train`` make; to be called from the top of the repository.
 
     Raises:
-        FlagError: it refuses them.
+        FlagError: fairseq refuses the flags.
     """
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
@@ -95,7 +95,7 @@ def configuration(words: Sequence[str]) -> "DictConfig":
 
 
 def flag_values(words: Sequence[str]) -> dict[str, str]:
-    """Return the value of each flag of a command line; that of an empty name are the words before the flags."""
+    """Return the value of each flag of a command line, and the words before the flags under an empty name."""
     found, flag = {"": ""}, ""
     for word in words:
         if word.startswith("--"):
@@ -106,7 +106,7 @@ def flag_values(words: Sequence[str]) -> dict[str, str]:
 
 
 def differing(theirs: Sequence[str], ours: Sequence[str]) -> str:
-    """Return which flags of another run's command differ from ours, as the end of a sentence; empty if none do."""
+    """Return the flags in which another run's command differs from ours, as a part of a sentence; empty if none do."""
 
     def said(found: dict[str, str], flag: str) -> str:
         return f"{flag} {found[flag]}".strip() if flag in found else f"no {flag}"

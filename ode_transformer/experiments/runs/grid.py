@@ -1,6 +1,6 @@
 """``ode-transformer grid``: train over a search space, such as that of a paper.
 
-It says which run is best by the development set, and the median over seeds at every point of the space.
+It prints the median over seeds at every point of the space, and the best run by the validation set.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from ..records import OtherRunError, logs
 from ..tasks.glue import TASK
 from . import plan, processes, runner, training
 
-# What fairseq chooses a checkpoint by, --best-checkpoint-metric, as the metrics that it is the mean of.
+# The metrics of which each value of fairseq's --best-checkpoint-metric is the mean.
 _CHOSEN = {
     **{name: (name,) for name in ("accuracy", "f1", "pearson", "spearman")},
     "mcc": ("matthews",),
@@ -31,19 +31,19 @@ _CHOSEN = {
 
 
 def selection(recipe: recipes.Recipe) -> tuple[str, ...]:
-    """The metrics by whose mean runs of a recipe are compared: those by which it chooses among its checkpoints."""
+    """Return the metrics by whose mean runs are compared: those that select the best checkpoint, or else the task's."""
     return _CHOSEN.get(recipe.train.flags.get("best-checkpoint-metric"), tuple(TASK.metrics(recipe)))
 
 
 def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the flags of a row's learning rate schedule that change at a point of a grid.
+    """Return the flags of a recipe's learning rate schedule that change at a point of a grid.
 
-    Larger batches make fewer updates of the same examples, and more epochs make more; the warm-up stays the same
+    Larger batches make fewer updates of the same examples, and more epochs make more; the warmup stays the same
     fraction of all updates. Values that the point itself gives are kept.
 
     Args:
-        row: flags of the row.
-        chosen: flags of the point.
+        row: the flags of the recipe.
+        chosen: the flags of the point.
 
     Raises:
         OdeTransformerError: a value is not a number, or is not positive.
@@ -63,7 +63,7 @@ def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str
     total = before
     if "total-num-update" in chosen:
         total = number("total-num-update")
-    elif row.get("max-epoch"):  # else a row trains for so many updates, whatever their size
+    elif row.get("max-epoch"):  # otherwise the number of updates is fixed
         if "batch-size" in chosen and row.get("batch-size"):
             total = total * row["batch-size"] / number("batch-size")
         if "max-epoch" in chosen:
@@ -73,7 +73,7 @@ def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str
 
 
 def _spelt(value: Any) -> str:
-    """One spelling of a number, 5e-05 for 5e-5, so that a point is found again; other words as they are."""
+    """Return the canonical spelling of a number, 5e-05 for 5e-5, so that a point is found again, or another word."""
     try:
         number = float(value)
     except ValueError:
@@ -82,7 +82,7 @@ def _spelt(value: Any) -> str:
 
 
 def home_of(recipe: recipes.Recipe, place: training.Place) -> Path:
-    """Return the folder of the runs of a grid; rehearsals and precisions other than the recipe's have their own."""
+    """Return the folder of a grid's runs; rehearsals, and precisions other than the recipe's, have their own."""
     name = Path(recipes.default_run_dir(recipe)).relative_to("runs")
     suffix = "" if place.precision == recipe.train.precision else f".{place.precision}"
     return recipes.ROOT / "runs" / "grids" / f"{name}{suffix}"
@@ -94,15 +94,15 @@ def train(
     """Train a recipe at every point of a grid with every seed, where that is not done yet.
 
     Args:
-        recipe: of the task ``glue``.
+        recipe: a recipe of the task ``glue``.
         space: the values of flags, whose combinations are the points, and the seeds of every point.
-        place: where runs train, with flags that all of them have.
-        jobs: how many runs go on at a time.
+        place: where runs train, with the flags that they share.
+        jobs: the number of runs at a time.
 
     Returns:
-        for every point its ``flags``, the ``schedule`` of the learning rate that follows from them, and for each seed
-        the validation set's ``scores``, of the checkpoint that the recipe chooses: None where a score is not a
-        number, no scores where the training diverged.
+        for every point its ``flags``, the learning rate ``schedule`` that follows from them, the ``seeds``, and for
+        each seed the ``scores`` on the validation set of the checkpoint that the recipe chooses: None where a score is
+        not a number, no scores where the training diverged.
 
     Raises:
         OdeTransformerError: a run failed for another reason.
@@ -129,7 +129,7 @@ def train(
 
 
 def _scores(folder: Path, subset: str) -> dict[str, Optional[float]]:
-    """The scores of a run; none if its training diverged."""
+    """Return the scores of a run; none if its training diverged."""
     path = folder / "scores" / f"{subset}.json"
     if not path.is_file():
         return {}
@@ -139,23 +139,23 @@ def _scores(folder: Path, subset: str) -> dict[str, Optional[float]]:
 
 
 def _diverged(folder: Path) -> bool:
-    """Whether a training has ended with losses, or has only had scores, that are not numbers: none was the best."""
+    """Whether a training ended at a loss that is no number, or has no best checkpoint because no score is a number."""
     try:
         log = (folder / "train.log").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
     last = logs.processes(log)[-1]
-    if re.search(r"FloatingPointError: (?!.*gradients are inconsistent)", last):  # which is no divergence
+    if re.search(r"FloatingPointError: (?!.*gradients are inconsistent)", last):  # these do not diverge
         return True
     return (folder / "checkpoint_last.pt").is_file() and not (folder / "checkpoint_best.pt").is_file()
 
 
 def summary(points: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> str:
-    """The median over seeds at every point, and the best run of all; a run without a score is below all others.
+    """Return the median over seeds at every point, and the best run; a run without a score ranks below all others.
 
     Args:
-        points: what :func:`train` returned.
-        metrics: what runs are compared by, the mean of several.
+        points: the result of :func:`train`.
+        metrics: the metrics by whose mean runs are compared.
     """
 
     def value(scores: Mapping[str, Any]) -> float:

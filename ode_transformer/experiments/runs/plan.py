@@ -1,4 +1,4 @@
-"""The cost of runs, by records of the same recipes: updates, disk space, and hours on hardware like this."""
+"""The cost of runs, by records of the same recipes: updates, disk space, and hours on hardware like this machine's."""
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,14 +8,14 @@ from ... import machine
 from .. import recipes
 from ..records import RecordError, read_record
 
-SAME = ("processor", "cores", "gpus")  # what two machines have in common whose speeds are compared
-OTHERS = 2  # checkpoints beside those whose number flags bound: the best and the last
-BYTES = 12  # of a checkpoint per parameter: the weight and Adam's two moments, in single precision
-AVERAGED = 4  # likewise of an average, which has weights alone
+SAME = ("processor", "cores", "gpus")  # the keys in which machines of comparable speed agree
+OTHERS = 2  # checkpoints besides those whose number flags limit: the best and the last
+BYTES = 12  # per parameter of a checkpoint: the weight and Adam's two moments, in single precision
+AVERAGED = 4  # per parameter of an average, which holds weights only
 
 
 class Cost(NamedTuple):
-    """The cost of a run; 0 stands for what no record tells."""
+    """The cost of a run; 0 where it is unknown."""
 
     updates: int
     gib: float
@@ -23,11 +23,11 @@ class Cost(NamedTuple):
 
 
 def line(planned: Sequence[recipes.Recipe], jobs: int = 1) -> str:
-    """Return what runs take together, as far as it is known of all of them.
+    """Describe the total cost of several runs, as far as it is known of all of them.
 
     Args:
-        planned: their recipes.
-        jobs: how many of them go on at a time.
+        planned: the recipes of the runs.
+        jobs: the number of runs at a time.
     """
     known = functools.cache(lambda given, scale: cost(recipes.load(given, scale=scale)))
     costs = [known(recipe.given, recipe.scale) for recipe in planned]
@@ -43,7 +43,7 @@ def line(planned: Sequence[recipes.Recipe], jobs: int = 1) -> str:
 
 
 def cost(recipe: recipes.Recipe) -> Cost:
-    """Return what a run of a recipe takes, by its own record if there is one, or else by those in ``results``."""
+    """Return the cost of a run of a recipe, by the record of its usual run or else by those in ``results``."""
     found, updates = list(_records(recipe)), recipe.train.flags.get("max-update", 0)
     if not found:
         return Cost(updates, 0.0, 0.0)
@@ -65,7 +65,7 @@ def _updates(record: Mapping[str, Any]) -> int:
 
 
 def _records(recipe: recipes.Recipe) -> Iterator[dict[str, Any]]:
-    """The records of a recipe, its own run's first."""
+    """Yield the records of a recipe at its scale, that of its usual run first."""
     group, _, row = recipe.name.rpartition("/")
     own = recipes.ROOT / recipes.default_run_dir(recipe) / "record.json"
     others = sorted((recipes.ROOT / "results" / group).glob(f"{row}.*.json"))  # of other seeds and precisions
@@ -79,7 +79,7 @@ def _records(recipe: recipes.Recipe) -> Iterator[dict[str, Any]]:
 
 
 def _kept(flags: Mapping[str, Any]) -> int:
-    """How many checkpoints a training leaves; 0 if fairseq keeps all of a kind."""
+    """Return the number of checkpoints that a training leaves; 0 if fairseq keeps all of a kind."""
     there = {
         "keep-last-epochs": not flags.get("no-epoch-checkpoints"),
         "keep-interval-updates": flags.get("save-interval-updates"),
