@@ -1,7 +1,7 @@
 """``ode-transformer prepare``: turn the user's parallel text into binarized data, and a recipe for ``run``.
 
-The text goes through the pipeline of published corpora, :class:`..text.preparation.Preparation`, after validation and
-test sets are held out of it. ``ode-transformer translate`` treats raw text as the manifest of the data says.
+Validation and test sets are held out of the text before it goes through the pipeline of published corpora,
+:class:`..text.preparation.Preparation`. ``ode-transformer translate`` treats raw text as the data's manifest says.
 """
 
 import argparse
@@ -41,11 +41,11 @@ from . import folder_of
 from .processes import alone_in, say
 
 TOKENISERS = ("sacremoses", "none")
-CEILING = 99  # sacreBLEU of references that were prepared and made text again, below which a warning says so
+CEILING = 99  # sacreBLEU of prepared and detokenized references, below which there is a warning
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer prepare``."""
+    """Add the flags of ``ode-transformer prepare``."""
     add = parser.add_argument
     several = {"nargs": "+", "action": Once, "metavar": "PREFIX"}
     add("--train", **several, required=True, help="training text: PREFIX.LANG or PREFIX.LANG.gz")
@@ -92,7 +92,7 @@ OPTIONS = {name: f"--{name.replace('_', '-')}" for name in NAMED_AS} | {
     "tokenise": "how text is treated (--normalize, --lowercase)",
     "dictionaries": "--separate-dictionaries",
 }
-"""The options of ``ode-transformer prepare`` that give the settings."""
+"""The options of ``ode-transformer prepare`` by the settings that they give."""
 
 
 @dataclass
@@ -100,7 +100,7 @@ class OwnText:
     """A user's parallel text, with the options of ``ode-transformer prepare``, whose help describes them.
 
     Raises:
-        TextError: options cannot be combined, or a file is missing.
+        TextError: an option is not valid, or options cannot be combined.
     """
 
     train: Sequence[str]
@@ -121,8 +121,8 @@ class OwnText:
     workers: int | None = None
 
     def __post_init__(self):
-        """Name what is made, and check the options."""
-        self.data = Path(os.path.abspath(self.out))  # without .., which a folder beside the way could break
+        """Name the files to be made, and check the options."""
+        self.data = Path(os.path.abspath(self.out))  # without .., which would depend on further folders
         self.text = self.data.with_name(f"{self.data.name}.text")
         self.recipe_file = self.data.with_name(f"{self.data.name}.yaml")
         if self.recipe:
@@ -138,7 +138,7 @@ class OwnText:
         check_language(self.langs[1])  # before hours of training
 
     def _wrong(self) -> Iterator[str]:
-        """Yield what is wrong with the options."""
+        """Yield a message for each error in the options."""
         unknown = [lang for lang in self.langs if not self.plain and lang not in languages()]
         unspaced = [lang for lang in self.langs if not self.plain and is_unspaced(lang)]
         if {",", ":"} & set(str(self.out)):
@@ -176,7 +176,7 @@ class OwnText:
         """Return the two files of a prefix, plain or ``.gz``.
 
         Raises:
-            TextError: one is missing.
+            TextError: a file is missing.
         """
         found = []
         for lang in self.langs:
@@ -187,7 +187,7 @@ class OwnText:
         return found
 
     def settings(self, held: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Everything that the data depend on, with the SHA-256 of every input file by its split and language.
+        """Return all that the data depend on, with the SHA-256 of every input file by its split and language.
 
         Args:
             held: the settings of finished data, which are used for files that no longer exist or cannot be read.
@@ -217,22 +217,22 @@ class OwnText:
         return found
 
     def prepare(self) -> None:
-        """Do all steps that are not done yet, and write the recipe unless there is one.
+        """Do all steps that are not done yet, and write the recipe unless it exists.
 
         Raises:
-            TextError: the text cannot be used, or what is there is of other text or settings.
+            TextError: the text cannot be used, or existing data are of other text or settings.
         """
         folders = [path for path in self.data.parents if not path.exists()]
         begun = self.text.exists()
         try:
-            # Complete data may be of someone who lets others only read them.
+            # Complete data may belong to someone who lets others only read them.
             with contextlib.nullcontext() if self.data.exists() else alone_in(self.text):
                 self._prepare()
         except OdeTransformerError:
-            if not begun and not (self.text / "raw").exists():  # which messages of later steps name
+            if not begun and not (self.text / "raw").exists():  # messages of later steps name it
                 shutil.rmtree(self.text, ignore_errors=True)
             for folder in folders:
-                with contextlib.suppress(OSError):  # something is in it
+                with contextlib.suppress(OSError):  # it is not empty
                     folder.rmdir()
             raise
 
@@ -252,7 +252,7 @@ class OwnText:
             say(f"ode-transformer run {shlex.quote(folder_of(self.recipe_file))}/macaron-tiny")
 
     def make(self) -> None:
-        """Make the data, by steps that are done once."""
+        """Make the data, in steps that are done once each."""
         pipeline = Preparation(
             out=self.data,
             langs=tuple(self.langs),
@@ -276,7 +276,7 @@ class OwnText:
         self._say_ceilings(self.data)
 
     def _begin(self) -> None:
-        """Resume a preparation with these settings; one with other settings is started again."""
+        """Resume a preparation with these settings, or start one with other settings again."""
         file, settings = self.text / "settings.json", self.settings()
         if file.is_file():
             if "hold_out" not in read_mapping(file):
@@ -286,7 +286,7 @@ class OwnText:
                 return
             except TextError:
                 say(f"{self.text} belongs to a preparation with other settings or other text, and is started again")
-                # The former says whose the folder is, should this be stopped.
+                # The settings tell to whom the folder belongs, should this be interrupted.
                 for path in set(self.text.iterdir()) - {file, self.text / ".lock"}:
                     if path.is_dir():
                         shutil.rmtree(path)
@@ -297,7 +297,7 @@ class OwnText:
         write_json(file, versioned(settings))
 
     def _gather(self, part: Path) -> None:
-        """Join the files of every split, unpacked, in one encoding."""
+        """Join the files of every split, decompressed and in one encoding."""
         gather([(split, *self.files(p)) for split, given in self.given.items() for p in given], part, self.langs)
 
     def _divide(self, part: Path) -> None:
@@ -322,7 +322,7 @@ class OwnText:
                     )
 
     def _say_ceilings(self, data: Path) -> None:
-        """Say what the references of the test sets score, prepared and made text again: no system can score more."""
+        """Print the score of the prepared and detokenized references of the test sets, which no system can exceed."""
         target = self.langs[1]
         pipeline = Pipeline.of(data)
         for split in self.splits[2:]:
@@ -348,7 +348,7 @@ class OwnText:
         """Check that an existing recipe makes these data, with any number of processes.
 
         Raises:
-            TextError: it makes other data, or is not a recipe.
+            TextError: the recipe makes other data, or is not a recipe.
         """
         if not self.recipe_file.exists():
             return
@@ -366,7 +366,7 @@ class OwnText:
             )
 
     def test_sets(self) -> dict[str, str]:
-        """The name of each subset of the data in scores, after its files."""
+        """Return the name of each test set in scores, after its files, by its subset of the data."""
         if not self.test:
             return {"test": "held-out"}
         names = {s: Path(self.given[s][0]).name[:48] for s in self.splits[2:]}
@@ -375,7 +375,7 @@ class OwnText:
         return {s: f"{s} {name}" if again or not is_name(name) else name for s, name in names.items()}
 
     def command(self) -> str:
-        """The command that makes the data again, from the top of the repository."""
+        """Return the command that makes the data again, from the top of the repository."""
         words = [*OURS, "prepare", "--langs", *self.langs, "--out", folder_of(self.out)]
         for option in ("train", "valid", "test"):
             given = [prefix for split in self.given if split.startswith(option) for prefix in self.given[split]]
@@ -389,7 +389,7 @@ class OwnText:
         return shlex.join([*words, "--recipe", folder_of(self.recipe_file)])
 
     def recipe_text(self) -> str:
-        """The recipe: the systems to start from, with a schedule by the size of the text."""
+        """Return the text of the recipe: the systems to start from, with a schedule for the size of the text."""
         counts = read_mapping(self.data / "manifest.json")["counts"]
         source, target = self.langs
         per_epoch = max(1, round(counts["train"]["tokens"][target] / 3500))  # batches of 4,096 tokens are never full
@@ -461,5 +461,5 @@ rows:
 
 
 def _quoted(value: Any) -> str:
-    """A string, or a mapping of strings, as one line of YAML in quotation marks."""
+    """Return a string, or a mapping of strings, as one line of quoted YAML."""
     return yaml.safe_dump(value, default_style='"', default_flow_style=True, width=math.inf, allow_unicode=True).strip()

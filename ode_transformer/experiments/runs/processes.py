@@ -1,7 +1,7 @@
-"""Child processes, and the signals and locks that go with them: one program with its log, or several side by side.
+"""Child processes, and their signals and locks: one program with its log, or several side by side.
 
-An interrupt, and within ``terminable`` the SIGTERM of a scheduler, ends the programs that were started; where this
-process is killed, they go on.
+An interrupt, and within ``terminable`` a scheduler's SIGTERM, ends the programs that were started; where this process
+is killed, they go on.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from .. import recipes
 from ..records import RunError
 from .terminal import LogView
 
-LEAST = 20  # in so many last seconds nothing is begun any more
+LEAST = 20  # seconds before the end in which nothing is started any more
 
 Job = TypeVar("Job")
 
@@ -35,9 +35,9 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[int]:
-    """Make a folder, wait until nothing else works in it, then keep it locked; the file descriptor of the lock.
+    """Make a folder, wait until no other process works in it, then keep it locked; yield the lock's file descriptor.
 
-    Child processes are given the descriptor, so that the training of a runner that was killed keeps the folder.
+    Child processes inherit the descriptor, so that the training of a runner that was killed keeps the folder locked.
     """
     make_folder(folder)
     with open(folder / ".lock", "a") as file:
@@ -50,19 +50,19 @@ def alone_in(folder: Path) -> Iterator[int]:
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child process: this Python's programs first, a clone's package found from anywhere."""
+    """Return the environment of a child process, with this Python's programs first and a clone's package importable."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     clone = "" if paths.INSTALLED else str(paths.ROOT)
     python_path = os.pathsep.join(filter(None, [clone, os.environ.get("PYTHONPATH", "")]))
     # fairseq and hydra warn about each other at every start.
     warnings = os.environ.get("PYTHONWARNINGS", "ignore")
     found = {**os.environ, "PATH": path, "PYTHONPATH": python_path, "PYTHONWARNINGS": warnings, **more}
-    # Jobs of Kubernetes have them. fairseq would train as that one process instead of one per GPU.
+    # Kubernetes jobs set them, and fairseq would train as that one process instead of one per GPU.
     return {name: value for name, value in found.items() if name not in ("RANK", "WORLD_SIZE")}
 
 
 def start(words: Sequence[str], environment: Mapping[str, str], log: Path, **more: Any) -> subprocess.Popen:
-    """Start a program from the top of the repository; its output is added to the log."""
+    """Start a program from the top of the repository, and append its output to the log."""
     make_folder(log.parent)
     options = {"cwd": recipes.ROOT, "env": environment, "stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
     with open(log, "ab") as file:
@@ -70,14 +70,17 @@ def start(words: Sequence[str], environment: Mapping[str, str], log: Path, **mor
 
 
 def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[Path], lock: int) -> int:
-    """Run a program from the top of the repository; its exit status.
+    """Run a program from the top of the repository, and return its exit status.
 
-    The program writes its log itself, and what matters in it is shown as it grows: if this process is killed, the
-    program goes on, and so does its log.
+    The program writes to its log itself, so that both go on if this process is killed; the log's important lines are
+    shown as it grows.
+
+    Raises:
+        RunError: the program cannot be started.
     """
     fds = (lock,) if lock >= 0 else ()
     options: dict[str, Any] = {"cwd": recipes.ROOT, "env": environment, "pass_fds": fds, "stdin": subprocess.DEVNULL}
-    # a path is one from the top of the repository; which() would look from here
+    # A path is relative to the top of the repository; which() would look from the current folder.
     program = words[0] if "/" in words[0] else shutil.which(words[0], path=environment["PATH"]) or words[0]
     with contextlib.ExitStack() as stack:
         shown = None
@@ -114,7 +117,7 @@ def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[P
 
 def _tell_to_end(process: subprocess.Popen) -> None:
     process.terminate()
-    process.send_signal(signal.SIGCONT)  # one that is stopped does nothing else
+    process.send_signal(signal.SIGCONT)  # a stopped process would not end
 
 
 def side_by_side(
@@ -126,14 +129,14 @@ def side_by_side(
 ) -> None:
     """Run several programs, some at a time, until all have ended or the time is over.
 
-    Programs that are still running then, or when this process is interrupted, are told to end and waited for.
+    Programs that still run then, or when this process is interrupted, are terminated and waited for.
 
     Args:
-        jobs: what to run, in order.
-        count: how many run at the same time.
-        start: starts the program of a job, given the lowest place, from 0 to ``count - 1``, where none is running.
-        ended: is told the job, its exit status, and its seconds.
-        seconds_left: how much time is left; in the last ``LEAST`` seconds nothing is begun.
+        jobs: the jobs, in order.
+        count: the number of jobs at a time.
+        start: starts the program of a job, given the lowest free place from 0 to ``count - 1``.
+        ended: receives the job, its exit status, and its duration in seconds.
+        seconds_left: returns the time left; in the last ``LEAST`` seconds nothing is started.
     """
     waiting = list(jobs)
     running: dict[int, tuple[Job, float, subprocess.Popen]] = {}
@@ -160,7 +163,7 @@ def side_by_side(
 
 @contextlib.contextmanager
 def signals_wait() -> Iterator[None]:
-    """Hold SIGINT and SIGTERM back, and deliver them at the end."""
+    """Delay SIGINT and SIGTERM to the end of the context."""
     came: list[int] = []
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     handlers = {number: handler for number, handler in handlers.items() if callable(handler)}  # a child inherits others
@@ -187,7 +190,7 @@ def terminable(resumable: bool = False) -> Iterator[None]:
     """Let SIGTERM, which schedulers send, end the programs that were started as well.
 
     Args:
-        resumable: tell the user that the same command goes on; within another ``terminable`` that is the other's part.
+        resumable: whether to tell the user that the same command continues, unless within another ``terminable``.
     """
     before = signal.signal(signal.SIGTERM, _terminate)
     try:

@@ -14,7 +14,7 @@ SHOWN = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer quickstart``."""
+    """Add the flags of ``ode-transformer quickstart``."""
     parser.add_argument("--run-dir", metavar="DIR", help=f"where the files go (default: runs/{RECIPE})")
     parser.add_argument("--seed", metavar="N", type=int, help="seed of training (default: 1)")
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Run ``ode-transformer quickstart``."""
     began = time.monotonic()
-    seeds, cpu = [] if args.seed is None else [args.seed], not training.gpu_count()  # where it is meant to run
+    seeds, cpu = [] if args.seed is None else [args.seed], not training.gpu_count()  # it is meant for CPUs, too
     (done,) = runner.run([RECIPE], seeds=seeds, run_dir=args.run_dir, cpu=cpu)
     ours, right, sources = read_generate_output(translations(str(done.folder), "test"))
     print("\nTen held-out sentences, their translations, and what is right:")

@@ -1,4 +1,4 @@
-"""Records of runs: what was run, on what, with which versions, and what came out.
+"""Records of runs: the recipe, hardware, versions and results.
 
 A record is a small JSON file that is written from the files of a finished run: its log, its scores, its data's
 manifest. Nothing in it is typed by hand.
@@ -18,17 +18,17 @@ from ..records import RecordError, check_scores, logs, read_scores, translations
 from ..tasks import TASKS
 from . import check_same_data
 
-FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # that name one
+FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # variables that name one
 
 
 def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
-    """Gather the record of a finished run.
+    """Return the record of a finished run.
 
-    What was run is read from what it left, not from the recipe, which the command line may have overridden.
+    Settings are read from the run's files, not from the recipe, which the command line may have overridden.
 
     Args:
-        recipe: what was run.
-        run_dir: its folder, with ``run.json``, ``steps.json``, ``train.log``, ``average.pt`` and
+        recipe: the recipe of the run.
+        run_dir: the run's folder, with ``run.json``, ``steps.json``, ``train.log``, ``average.pt`` and
             ``scores/SUBSET.json``.
 
     Raises:
@@ -57,7 +57,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     hashes = {"average.pt": sha256(run_dir / "average.pt")}
     if run["start"]:
         hashes["start"] = run["start"]["sha256"]
-    # Folders differ between machines, and are replaced by names.
+    # Folders differ between machines, so names replace them.
     folders = {run_dir: recipes.default_run_dir(recipe), paths.SHARE: ".", paths.ROOT: "."}
     folders |= {Path(os.environ[name]): f"${name}" for name in FOLDERS if os.environ.get(name)}
 
@@ -95,7 +95,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         "commands": [
             {"command": without_folders(stamp["line"]), "seconds": stamp["seconds"]}
             for key, stamp in stamps.items()
-            if key not in ("train", "record")  # the former is above, its time in the log whatever stopped it
+            if key not in ("train", "record")  # the training is above, with the time in its log
         ],
         "model": run["model"],
         **({"plugin": run["plugin"]} if "plugin" in run else {}),
