@@ -23,10 +23,10 @@ def weighted_sum(
     Args:
         weights: numbers, or tensors that broadcast to the terms.
         terms: one tensor per weight, all of the same shape.
-        total: where the sum begins; 0 if None.
+        total: the initial value of the sum; 0 if None.
 
     Raises:
-        ValueError: there is nothing to sum: no total, and no term with a weight other than 0.
+        ValueError: no total is given, and all weights are 0.
     """
     for weight, term in zip(weights, terms, strict=True):
         if isinstance(weight, Tensor):
@@ -41,10 +41,10 @@ def weighted_sum(
 
 
 class Coefficients(nn.Module):
-    """Weights the stages of a step, in place of the method's own weights b."""
+    """The weights of the stages of a step, in place of the method's own weights b."""
 
     def before(self, row: Sequence[float], stages: Sequence[Tensor]) -> Sequence[Union[float, Tensor]]:
-        """The weights of the stages so far in the state at which the next one is evaluated: the method's own.
+        """Return the weights of the stages so far in the argument of the next one; by default the method's own.
 
         Args:
             row: the method's weights a_ij, one for each of ``stages``.
@@ -53,11 +53,11 @@ class Coefficients(nn.Module):
         return row
 
     def weights(self, stages: Sequence[Tensor]) -> Sequence[Union[float, Tensor]]:
-        """gamma of each stage: numbers, or tensors that broadcast to a stage."""
+        """Return gamma_i of each stage: numbers, or tensors that broadcast to a stage."""
         raise NotImplementedError
 
     def forward(self, stages: Sequence[Tensor]) -> Tensor:
-        """The increment: [F_1, ..., F_n] -> sum_i gamma_i F_i."""
+        """Return the increment: [F_1, ..., F_n] -> sum_i gamma_i F_i."""
         return weighted_sum(self.weights(stages), stages)
 
 
@@ -72,7 +72,7 @@ class Ones(Coefficients):
 
 
 class Scalars(Coefficients):
-    """gamma_i is learned, one number per stage, from initial values."""
+    """gamma_i is a learned number per stage."""
 
     def __init__(self, initial: Sequence[float]):
         super().__init__()
@@ -106,7 +106,7 @@ def _linear(width: int, gates: int) -> nn.Linear:
 
 
 class Gates(Coefficients):
-    """gamma is computed from the two stages, one number per token (equations 25 and 26; Table 10).
+    """gamma is computed from the two stages, for each token (equations 25 and 26; Table 10).
 
     Args:
         embed_dim: C, the width of a stage.

@@ -13,8 +13,8 @@ The solution is computed at the nodes of a uniform grid, and between two nodes b
 values and slopes. The released code takes five steps of torchdiffeq's solver per token; here one step spans four
 tokens. At initialization the two differ by less than 1e-5, and the difference grows with the weights of the flow. So
 in evaluation the step is halved until that changes nothing by more than ``TOLERANCE``. In training it stays as it is,
-because to measure it would make the host wait for the GPU in every pass, and resumed trainings would need what the last
-evaluation had found; ``ode-transformer lab flow`` measures its effect on biases and gradients. The solvers are
+because measuring it would make the host wait for the GPU in every pass, and resumed trainings would need the step that
+the last evaluation had found; ``ode-transformer lab flow`` measures its effect on biases and gradients. The solvers are
 torchdiffeq's methods in our own loop, because torchdiffeq's loop reads the time of every step back from the GPU, and in
 the backward pass copies the whole solution once per node.
 
@@ -48,10 +48,10 @@ FLOW_METHODS = {"rk4": THREE_EIGHTHS, "midpoint": MIDPOINT}
 """Solvers with a fixed step, under torchdiffeq's names."""
 
 SMALLEST_STEP = 0.01  # of a solver, in tokens
-# How far halving the step may move a solution in evaluation, as a part of max(1, max |b|) at each position, and such an
-# error of the training's step that is worth a warning.
+# How far halving the step may move a solution, relative to max(1, max |b|) at each position: in evaluation, without
+# halving it again; of the step of training, without a warning.
 TOLERANCE, COARSE = 1e-5, 1e-3
-# Where evaluation stops halving, in tokens: the rounding errors of more steps would be larger than what they gain.
+# The smallest step of evaluation, in tokens; with a smaller one, rounding errors would exceed the gain.
 FINEST_STEP = 0.125
 
 
@@ -61,11 +61,11 @@ class Flow(nn.Module):
     Args:
         dim: C, the width.
         method: one of ``FLOW_METHODS``.
-        step: the number of tokens, also a fraction, that one step of the solver spans; in evaluation the most of them.
+        step: the number of tokens, whole or not, that one step of the solver spans; in evaluation, its upper limit.
         horizon: the position, in tokens, up to which the equation is solved; beyond it b continues along its tangent.
 
     Raises:
-        ValueError: the method is unknown, the step is below ``SMALLEST_STEP``, or the horizon is not positive.
+        ValueError: the method is unknown, the step infinite or below ``SMALLEST_STEP``, or the horizon not positive.
     """
 
     def __init__(self, dim: int, method: str = "rk4", step: float = 4.0, horizon: float = math.inf):
@@ -77,7 +77,7 @@ class Flow(nn.Module):
         if not SMALLEST_STEP <= step < math.inf:
             raise ValueError(f"step {step}: must be a number of tokens, {SMALLEST_STEP} or more")
         self.method, self.step, self.horizon = method, step, horizon
-        self._reported = step  # the smallest step of which the user knows
+        self._reported = step  # the smallest step that was logged
         for layer in (1, 2):  # W and c of the equation; W's last column, which multiplies the time, is separate
             weight = nn.init.xavier_normal_(torch.empty(dim, dim + 1))
             self.register_parameter(f"weight{layer}", nn.Parameter(weight[:, :-1].clone()))
@@ -85,7 +85,7 @@ class Flow(nn.Module):
             self.register_parameter(f"bias{layer}", nn.Parameter(torch.zeros(dim)))
 
     def _dynamics(self, dtype: torch.dtype, span: float) -> tuple[Callable, Callable]:
-        """The increment ``span`` h(t, b), in two functions: t -> terms in both layers; these, b -> the increment."""
+        """Return ``span`` h(t, b) as two functions: t -> its terms in both layers; these terms, b -> the increment."""
         w1, u1, c1, w2, u2, c2 = (
             p.to(dtype) for p in (self.weight1, self.time1, self.bias1, self.weight2, self.time2, self.bias2)
         )
@@ -116,7 +116,7 @@ class Flow(nn.Module):
 
     @torch.no_grad()
     def _refined(self, initial: Tensor, length: int) -> tuple[float, Tensor]:
-        """The first of the step, its half, its quarter and so on that is small enough, and the solution with it."""
+        """Return the step, halved until it is small enough, and the solution with it."""
         step, moved, errors = self.step, self.solved(initial, length, self.step), []
         while step / 2 >= FINEST_STEP:
             finer = self.solved(initial, length, step / 2)

@@ -4,11 +4,11 @@ A method is data and one loop, its ``step`` (``protocol.py``):
 
 - ``ButcherTableau``, an explicit Runge-Kutta method: all evaluations are within one layer;
 - ``Polynomial``, PolyNet's powers of one residual function: its evaluations are within one layer, too;
-- ``Multistep``, a scheme that carries earlier states and increments, in a network those of earlier layers;
+- ``Multistep``, a scheme that carries earlier states and increments (in a network, of earlier layers);
 - ``Momentum``, a method that carries a velocity (``momentum.py``).
 
-States are tensors of any shape, which f keeps. The tests measure the orders of convergence. To add a method, add an
-entry to ``INTEGRATORS``.
+States are tensors of any shape, and f preserves the shape. The tests measure the orders of convergence. To add a
+method, add an entry to ``INTEGRATORS``.
 
 Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butcher 2016 for the tableaux.
 """
@@ -91,9 +91,9 @@ class ButcherTableau(Integrator):
     def step(
         self, f: Field, y: Tensor, carried: Any = None, h: float = 1.0, learned: Learned = NOTHING
     ) -> tuple[Tensor, Any]:
-        """F_i = h f(y + sum_j a_ij F_j); y + sum_i b_i F_i. What is carried besides the state stays as it is.
+        """Return y + sum_i b_i F_i, where F_i = h f(y + sum_j a_ij F_j), and ``carried`` unchanged.
 
-        Coefficients turn the stages into the increment, in place of the weights b, and may replace a row of a as well.
+        Coefficients replace the weights b, and may replace a row of a as well.
         With the norms N_0 to N_n of PCformer (Li et al. 2024), F_1 = h f(y) as before, but the later stages start from
         N_0(y), and the result is N_0(y) + sum_i b_i N_i(F_i).
         """
@@ -164,7 +164,7 @@ class Polynomial(Integrator):
     method is not consistent.
 
     Raises:
-        ValueError: there are no weights.
+        ValueError: ``weights`` is empty.
     """
 
     weights: tuple[float, ...]
@@ -181,7 +181,7 @@ class Polynomial(Integrator):
     def step(
         self, f: Field, y: Tensor, carried: Any = None, h: float = 1.0, learned: Learned = NOTHING
     ) -> tuple[Tensor, Any]:
-        """y + sum_i w_i (h f)^i (y), or with learned weights; what is carried besides the state stays as it is."""
+        """Return y + sum_i w_i (h f)^i (y), or the sum with learned weights, and ``carried`` unchanged."""
         powers = [y]
         for i in range(self.stages):
             powers.append(scaled(h, f(powers[-1], i)))
@@ -229,7 +229,7 @@ class Multistep(Integrator):
 
     @property
     def order(self) -> int:
-        """The order of convergence with the initial weights: the highest power of t that four states keep exact."""
+        """The order of convergence with the initial weights: the highest power of t that a step keeps exact."""
         t, learned = 3, self.initial(5) if self.initial else None
         states, increments = self.states(t, learned), self.increments(t, learned)
         for q in range(1, 10):
@@ -247,9 +247,9 @@ class Multistep(Integrator):
         h: float = 1.0,
         learned: Learned = NOTHING,
     ) -> tuple[Tensor, tuple[Sequence[Tensor], Sequence[Tensor]]]:
-        """As in ``Integrator``: y_0 to y_t and F_0 to F_(t - 1) are carried, and one more of each is carried on.
+        """As in ``Integrator``: ``carried`` holds y_0 to y_t and F_0 to F_(t - 1); the result has one more of each.
 
-        The learned weights are ``learned.own.weight``; without it they are the initial ones.
+        The learned weights are ``learned.own.weight``; if ``learned.own`` is None, the initial ones are used.
         """
         states, increments = ((y,), ()) if carried is None else carried
         increments = (*increments, scaled(h, f(y, 0)))

@@ -49,8 +49,8 @@ class Momentum(Integrator):
 
     beta damps the velocity, mu is how far ahead f is evaluated, gamma is the size of the step, and nu is how far the
     velocity moves the state. Without the norm, with beta = 1 - c h, mu = beta and h gamma in place of gamma, nu v / h
-    is the speed y', and this is a method of order 1 for the second-order equation y'' + c y' = nu gamma f(y). The norm
-    keeps the size of the velocity constant, and then there is no such equation.
+    is dy/dt, and this is a method of order 1 for the equation d^2y/dt^2 + c dy/dt = nu gamma f(y). The norm keeps the
+    size of the velocity constant, so that no such equation holds.
 
     Args:
         learns_nu: whether nu is learned, starting at 1 (triple momentum); otherwise it is 1.
@@ -65,12 +65,10 @@ class Momentum(Integrator):
     def step(
         self, f: Field, y: Tensor, carried: Optional[Tensor] = None, h: float = 1.0, learned: Learned = NOTHING
     ) -> tuple[Tensor, Tensor]:
-        """As in ``Integrator``: v is carried, and ``learned.own`` has the numbers and the norm, as ``Velocity`` has.
-
-        The first step starts at rest.
+        """As in ``Integrator``: ``carried`` is v, 0 if None; ``learned.own`` has a ``Velocity``'s numbers and norm.
 
         Raises:
-            ValueError: there are no numbers; the method has none of its own.
+            ValueError: ``learned.own`` is None; the method has no numbers of its own.
         """
         if learned.own is None:
             raise ValueError("a step with momentum needs its numbers beta, mu, gamma and nu")

@@ -1,7 +1,7 @@
 """The protocol of integrators: how one layer, or several, step along dy/dt = f(y).
 
-An integrator turns a state into the next one. What it keeps from step to step besides the state, a velocity or earlier
-states, is its own: everybody else hands it on unread.
+An integrator turns a state into the next one. Whatever else it carries from step to step, a velocity or earlier states,
+is its own: callers pass it on unread.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ Field = Callable[[Tensor, int], Tensor]
 
 @dataclass(frozen=True)
 class Learned:
-    """The parameters that a network has learned for its steps; a method reads its own part.
+    """The learned parameters of a network's steps; each method reads its own.
 
     Args:
-        combine: what weights the stages of a Runge-Kutta method or of a polynomial; None for the method's own weights.
+        combine: the coefficients of a Runge-Kutta method or of a polynomial; None for the method's own weights.
         norms: the norms of the state and of each stage of a Runge-Kutta step; None for no norms.
-        own: what only one kind of method learns: a velocity's numbers, or the weights of earlier layers.
+        own: the parameters of one kind of method: a ``Velocity``, the weights of earlier layers, or a corrector.
     """
 
     combine: Optional[Coefficients] = None
@@ -44,7 +44,7 @@ class Integrator:
     """The weights of its stages, if coefficients can take their place."""
 
     spans_layers: bool = False
-    """Whether a step reads earlier ones, in a network earlier layers."""
+    """Whether a step reads earlier steps (in a network, earlier layers)."""
 
     takes_norms: bool = False
     """Whether its stages can be normalized."""
@@ -56,17 +56,17 @@ class Integrator:
     def step(
         self, f: Field, y: Tensor, carried: Any = None, h: float = 1.0, learned: Learned = NOTHING
     ) -> tuple[Tensor, Any]:
-        """One step.
+        """Take one step.
 
         Args:
             f: the field.
             y: the state.
-            carried: what the previous step has returned besides the state; None in the first step.
+            carried: the second result of the previous step; None in the first step.
             h: the size of the step.
-            learned: what a network has learned for it.
+            learned: the learned parameters.
 
         Returns:
-            The state after the step, and what the next step needs besides.
+            The state after the step, and ``carried`` of the next step.
         """
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ T = TypeVar("T")
 class Registry(UserDict[str, T]):
     """The methods that an option names; ``registry[name] = method`` adds one until ``choices`` is called.
 
-    The models call that when they are imported, to enumerate the values of the option.
+    The models call ``choices`` when they are imported, to enumerate the values of the option.
     """
 
     def __init__(self, option: str, methods: Mapping[str, T]):
@@ -18,10 +18,10 @@ class Registry(UserDict[str, T]):
         super().__init__(methods)
 
     def named(self, name: str) -> T:
-        """The method with this name.
+        """Return the method with this name.
 
         Raises:
-            ValueError: there is no such method; the message lists those that exist.
+            ValueError: the name is unknown; the message lists the valid ones.
         """
         if name not in self:
             raise ValueError(f"{self.option} {name!r}: must be one of {', '.join(self)}")
@@ -43,6 +43,6 @@ class Registry(UserDict[str, T]):
         raise ValueError(f"{self.option} {name!r}: cannot be removed")
 
     def choices(self) -> list[str]:
-        """The names. No method can be added after this call."""
+        """Return the names. No method can be added after this call."""
         self._closed = True
         return list(self)

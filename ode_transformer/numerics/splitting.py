@@ -26,7 +26,7 @@ from .protocol import Field
 from .registry import Registry
 
 Solver = Callable[[Any, Any, Any, float], tuple[Any, Any]]
-"""(field, state, what is carried besides, size of the step) -> the state after it, and what is carried on."""
+"""(field, state, carried, size of the step) -> the state after the step, and ``carried`` of the next one."""
 
 
 class Substep(NamedTuple):
@@ -72,7 +72,7 @@ class Splitting:
 
     @property
     def feed_forwards(self) -> int:
-        """How often G acts in a step: the number of feed-forward networks of a layer."""
+        """The number of times that G acts in a step, that is of feed-forward networks in a layer."""
         return self.flows.count("G")
 
     @property
@@ -89,9 +89,9 @@ class Splitting:
         return 2 if math.isclose(before, 0.5) else 1
 
     def substeps(self, fields: Mapping[str, Field], solve: Solver) -> list[Substep]:
-        """The sub-steps that ``split_step`` takes in turn, of one field per letter and one solver.
+        """Return the sub-steps for ``split_step``, made of one field per letter and one solver.
 
-        There is one sub-step for all flows that are taken together.
+        Flows that are taken together are one sub-step.
         """
         flows = [(fields[flow], h) for flow, h in self]
         if self.together:
@@ -116,7 +116,7 @@ def split_step(substeps: Iterable[Substep], y: Any, carried: Any = None, h: floa
     Args:
         substeps: the sub-steps in turn; in a network each has its own field.
         y: the state at the beginning of the step.
-        carried: what the solvers hand on besides the state, each to the next.
+        carried: the value that each solver passes on to the next, besides the state.
         h: the size of the step.
     """
     for solve, f, fraction in substeps:
@@ -125,13 +125,13 @@ def split_step(substeps: Iterable[Substep], y: Any, carried: Any = None, h: floa
 
 
 def increment(flows: Sequence[tuple[Field, float]], together: bool, y: Tensor, stage: int = 0) -> Tensor:
-    """The field whose flow is a step of several: what Euler steps of them add to y.
+    """Return what Euler steps of several flows add to y: the field of a whole layer.
 
     It is never computed as a difference of states, which loses bits in half precision.
 
     Args:
         flows: pairs (f, fraction of the step).
-        together: whether all are evaluated at y; otherwise each is evaluated where the last step ended.
+        together: whether all are evaluated at y; otherwise each is evaluated where the previous step ended.
         y: the state.
         stage: the stage in which the field is evaluated.
     """
