@@ -28,7 +28,7 @@ class StagedAttention(MultiheadAttention):
         score_ij = q_i . (k_j + a_K[r(i, j)]) / sqrt(d)
         out_i    = sum_j softmax(score_i)_j (v_j + a_V[r(i, j)])
 
-    Each layer has its own tables, which its heads share, as in the released ODE Transformer, which has that of keys
+    Each layer has its own tables, which its heads share, as in the released ODE Transformer, which uses keys
     only. Each query is multiplied with the 2m + 1 vectors of the table once, and each pair looks up its product;
     weights are summed by distance before they are multiplied with a_V. Looking up and summing are products with
     one-hot distances, T S (2m + 1) numbers that layers, heads and sentences share. The gradient of a gather would be
@@ -39,7 +39,7 @@ class StagedAttention(MultiheadAttention):
         num_heads: H.
         max_relative_length: m; positions farther away count as m away. None without relative positions.
         values: whether values have relative positions too, or keys alone.
-        more: arguments of fairseq's attention.
+        more: further arguments of fairseq's attention.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class StagedAttention(MultiheadAttention):
 
         Args:
             query: (T, B, C).
-            key, value: (S, B, C); the same tensor with ``static_kv``, with which they stay from step to step.
+            key, value: (S, B, C); with ``static_kv`` the same tensor, whose projections are kept from step to step.
             key_padding_mask: (B, S), true where a key is padding.
             incremental_state: the cache of incremental decoding.
             need_weights, need_head_weights: return the weights, averaged over heads or of each head.
             attn_mask: (T, S), minus infinity where attention is forbidden.
-            biases: what positions add to queries, keys and values.
+            biases: the biases of queries, keys and values by position.
             distances: with relative positions, the one-hot distances of ``relative_distances``, (T, S, 2m + 1);
                 computed here if None.
             stage: the evaluation within the step, from 0; each stage has its own cache.
@@ -145,7 +145,7 @@ class StagedAttention(MultiheadAttention):
         key_padding_mask: Optional[Tensor],
         distances: Optional[Tensor],
     ) -> tuple[Tensor, Tensor]:
-        """The same in the order of fairseq's attention, for bitwise equal results, and the weights (B, H, n T, S)."""
+        """As ``_fused``, but in the order of fairseq's attention, bitwise equal; and the weights (B, H, n T, S)."""
         q, k, v = (q * self.scaling).flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)  # (N, T, d), N = B H
         if distances is None:
             scores = torch.bmm(q, k.transpose(1, 2))
@@ -174,7 +174,7 @@ class StagedAttention(MultiheadAttention):
         biases: Optional[Biases],
         stage: int,
     ) -> tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
-        """Queries, keys and values of ``forward``, projected or from the cache, and the padding of the keys."""
+        """Return queries, keys and values, projected or from the cache, and the padding mask of the keys."""
         if incremental_state is None:
             return *self._project(query, key, value, biases), mask
         if not static_kv:
@@ -222,7 +222,7 @@ class StagedAttention(MultiheadAttention):
     def _remember(
         self, incremental_state: dict, k: Tensor, v: Tensor, mask: Optional[Tensor], stage: int
     ) -> tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Append the newest keys and values to the cache -> those of all positions (B, H, S, d), and their padding."""
+        """Append to the cache -> keys and values of all positions (B, H, S, d), and their padding mask."""
         buffer = self._get_input_buffer(incremental_state, stage)
         if buffer:
             order, before = buffer["order"], buffer["prev_key"].size(2)
@@ -273,14 +273,14 @@ def fused_kernel(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor] = 
 
 
 def _mask(attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], kind: torch.dtype) -> Optional[Tensor]:
-    """Both masks as one that is added to scores, (T, S) or (B, 1, T, S); None if there is nothing to hide."""
+    """Merge two masks into one that is added to scores, (T, S) or (B, 1, T, S); None if both are None."""
     if key_padding_mask is None:
         return attn_mask
     # On a CPU, adding is much faster than filling.
     hidden = torch.zeros_like(key_padding_mask, dtype=kind)
     hidden = hidden.masked_fill_(key_padding_mask.to(torch.bool), float("-inf"))[:, None, None]  # (B, 1, 1, S)
     hidden = hidden if attn_mask is None else attn_mask + hidden
-    # Rows that hide all keys, as those of padding on the left do, would have a softmax that is NaN: they are opened.
+    # The softmax of rows that hide all keys, such as the rows of padding on the left, would be NaN: they are opened.
     return hidden.masked_fill(hidden.isneginf().all(-1, keepdim=True), 0.0)
 
 
@@ -291,7 +291,7 @@ def relative_distances(length: int, keys: int, m: int, like: Tensor) -> Tensor:
         length: T, the number of queries; the last query and the last key are the same position.
         keys: S.
         m: the largest distance that is told apart.
-        like: a tensor whose type and device the result has.
+        like: a tensor with the type and the device of the result.
     """
     i = torch.arange(keys - length, keys, device=like.device)
     j = torch.arange(keys, device=like.device)

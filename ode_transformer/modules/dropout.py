@@ -47,11 +47,11 @@ _STOCK = {
     "DecoderLayer": "TransformerDecoderLayerBase",
     "StagedAttention": "MultiheadAttention",
 }
-"""Classes of ours, and the names under which fairseq's ``--retain-dropout-modules`` knows what they stand for."""
+"""Our classes, and the names of fairseq's by which ``--retain-dropout-modules`` selects them."""
 
 
 def replace_dropout(model: nn.Module) -> None:
-    """Turn the dropout modules that fairseq built into ``Dropout``, named as those of fairseq's Transformer."""
+    """Turn fairseq's dropout modules in a model into ``Dropout``, under the module names of fairseq's Transformer."""
     for module in model.modules():
         if type(module) is FairseqDropout:
             module.__class__ = Dropout

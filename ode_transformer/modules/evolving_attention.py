@@ -48,7 +48,7 @@ def fused_attention(
         v: (B, m, S, d/m), with d/m at most e.
         scale: the factor of the products.
         key_bias: (B, m, S), not scaled, or None.
-        causal: a query sees no key after its own position; then T = S.
+        causal: whether a query sees no key after its own position; then T = S.
 
     Returns:
         (B, m, T, d/m).
@@ -64,7 +64,7 @@ def fused_attention(
 
 
 def _widened(x: Tensor, width: int, value: float = 0.0) -> Tensor:
-    """x, padded to this width with a value; x itself if it has the width, which ``F.pad`` would copy."""
+    """Pad x to this width with a value; return x itself if it has the width, because ``F.pad`` would copy it."""
     return x if x.size(-1) == width else F.pad(x, (0, width - x.size(-1)), value=value)
 
 
@@ -97,7 +97,7 @@ class _Cached(nn.Module):
             self.set_incremental_state(incremental_state, "cache", cache)
 
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
-        """Follow the hypotheses of a beam."""
+        """Reorder the cache with the hypotheses of a beam."""
         if (cache := self.cached(incremental_state)) is not None:
             self.keep(incremental_state, **reorder(cache, new_order))
 
@@ -121,9 +121,9 @@ class State(NamedTuple):
     values: Optional[Tensor] = None
 
     def fitted(self) -> "State":
-        """The same state in the ``paper`` form, with what ``fused_attention`` would do at every depth already done.
+        """Return the state of the ``paper`` form as ``fused_attention`` would prepare it again at every depth.
 
-        Padding is a column of the keys, and values are padded to their width.
+        Padding becomes a column of the keys, and values are padded to the width of the keys.
         """
         queries, keys, values, width = self.queries, self.keys, self.values, self.keys.size(-1)
         if self.padding is not None:
@@ -177,7 +177,7 @@ class InitialState(_Cached):
 
         Args:
             x: (T, B, d).
-            source: (S, B, d), the states to attend to if these are not x.
+            source: (S, B, d), the states to attend to; None for x.
             padding_mask: (B, S), true where a key is padding; in incremental decoding, for the new position only.
             incremental_state: the cache of incremental decoding, with the keys of all steps, or of the source.
         """
@@ -236,8 +236,8 @@ class EvolvingAttention(_Cached):
         Args:
             values: (S, B, d), normalized here; in incremental decoding those of the new position, (1, B, d). Not
                 read if the state has values.
-            state: of the block.
-            causal: every query sees the keys up to its own place.
+            state: the state of the block.
+            causal: whether a query sees no key after its own position.
             incremental_state: the cache of incremental decoding.
 
         Returns:

@@ -78,7 +78,7 @@ class RandomProjection(nn.Module):
     def make_generation_fast_(self, **_: Any) -> None:
         """Fold U S V into one matrix; fairseq's commands call this before generation.
 
-        Training mode and loading discard this matrix. Until then, changes of the weights in place have no effect.
+        Training mode and loading discard this matrix. Until then, in-place changes of the weights have no effect.
         """
         whole = (self.left.float() * self.singular_values.float()) @ self.right.float()
         self.folded = whole.t().contiguous().type_as(self.bias)
@@ -97,7 +97,7 @@ class RandomProjection(nn.Module):
 class FeedForward(nn.Module):
     """Layer norm, then two linear maps with an activation between them, and dropout.
 
-    ``depth_index`` is as in ``rotation``; ``seed`` is that of the matrices of random maps.
+    ``depth_index`` is as in ``rotation``; ``seed`` is the seed of random matrices.
     """
 
     def __init__(self, cfg: TransformerConfig, side: str, depth_index: int, seed: int):

@@ -1,4 +1,4 @@
-"""Histories: what a layer reads of the outputs of all layers before it.
+"""Histories: how a layer reads the outputs of all layers before it.
 
 A *history* mixes the outputs of all earlier layers into the input of the next. With y_0 the embedding and y_l the
 output of layer l, layer l + 1 reads
@@ -37,14 +37,14 @@ from ..numerics.registry import Registry
 
 
 class History(nn.Module):
-    """A layer's input as a mixture of what is kept of earlier outputs; the first entry is x_0 = y_0.
+    """A layer's input as a mixture of tensors kept of earlier outputs; the first of them is y_0.
 
-    This base class has no weights: each layer reads the previous output. Others are made of L, the number of layers; C,
-    the width; and whether the layers are pre-norm.
+    This base class has no weights: each layer reads the previous output. Others are constructed from the number of
+    layers L, the width C, and whether the layers are pre-norm.
     """
 
     def keep(self, kept: Sequence[Tensor], y: Tensor) -> Tensor:
-        """Return what is kept of layer l's output y, (T, B, C); ``kept`` has an entry per earlier layer, from 0."""
+        """Return the tensor to keep of layer l's output y, (T, B, C); ``kept`` holds those of layers 0 to l - 1."""
         return y
 
     def mix(self, kept: Sequence[Tensor]) -> Tensor:
@@ -131,7 +131,7 @@ def mixture(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
 
 
 def means(depth: int) -> Tensor:
-    """The weights of means, (L + 1, L + 1): row l has those of the mean of the states 0 to l."""
+    """Return the weights of means, (L + 1, L + 1): row l averages the states 0 to l."""
     rows = torch.arange(1, depth + 2, dtype=torch.float)
     return torch.ones(depth + 1, depth + 1).tril() / rows[:, None]
 
@@ -152,7 +152,7 @@ class NormedHistory(History):
         return mixed if self.pre_norm or len(kept) == 1 else self.layer_norms[len(kept) - 2](mixed)
 
     def mean(self, kept: Sequence[Tensor]) -> Tensor:
-        """The mixture before its norm, if it has one, (T, B, C)."""
+        """Return the mixture before its norm, if it has one, (T, B, C)."""
         raise NotImplementedError
 
 
@@ -200,4 +200,4 @@ HISTORIES: Registry[Callable[[int, int, bool], History]] = Registry(
         "corrector": Corrector,
     },
 )
-"""(number of layers, C, pre-norm) -> what the layers read of earlier outputs."""
+"""(number of layers, C, pre-norm) -> the history."""

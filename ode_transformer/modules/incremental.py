@@ -13,12 +13,12 @@ from torch import Tensor
 
 
 def once_a_sentence(key: Tensor, padding: Optional[Tensor], hypotheses: int) -> tuple[Tensor, Optional[Tensor], int]:
-    """The source of a decoding step, without the copies for the hypotheses of a sentence.
+    """Return the source of a decoding step without the copies for the hypotheses of a sentence.
 
     Args:
         key: (S, B n, C).
         padding: (B n, S), true where a key is padding, or None.
-        hypotheses: n, as a search has set it. That may have been another search, so it is checked.
+        hypotheses: n, as a search has set it; it is checked, because that may have been another search.
 
     Returns:
         The key (S, B, C), the padding (B, S) or None if there is none, and n; or all unchanged with 1 in place of n, if
@@ -51,7 +51,7 @@ def as_hypotheses(x: Tensor, length: int) -> Tensor:
 
 
 def append(old: Tensor, order: Optional[Tensor], new: Tensor) -> Tensor:
-    """``old`` (B, H, S, d), its batch in a new order if one is given, followed by ``new`` (B, H, T, d), in one copy."""
+    """Concatenate ``old`` (B, H, S, d), in a new order of the batch if given, and ``new`` (B, H, T, d), in one copy."""
     if order is None or (torch.is_grad_enabled() and (old.requires_grad or new.requires_grad)):
         return torch.cat((old if order is None else old[order], new), dim=2)
     before = old.size(2)
@@ -64,7 +64,7 @@ def append(old: Tensor, order: Optional[Tensor], new: Tensor) -> Tensor:
 def append_padding(
     old: Optional[Tensor], order: Optional[Tensor], new: Optional[Tensor], keys: Tensor, before: int
 ) -> Optional[Tensor]:
-    """The padding of a growing cache, ``old`` (B, S) followed by ``new`` (B, T); each is None where no key is padding.
+    """Concatenate the padding masks ``old`` (B, S) and ``new`` (B, T) of a cache; None where no key is padding.
 
     ``order`` is as in ``append``, ``keys`` (B, H, S + T, d) are all keys, and ``before`` is S.
     """
@@ -79,7 +79,7 @@ def append_padding(
 
 
 def reorder(cache: dict[str, Any], new_order: Tensor) -> dict[str, Any]:
-    """The cache, reordered with the hypotheses of a beam.
+    """Return the cache, reordered with the hypotheses of a beam.
 
     A growing cache follows any order. A cache of the source changes only when sentences leave the batch: like fairseq,
     it assumes that an order of as many hypotheses as before leaves each hypothesis with its sentence.

@@ -50,8 +50,8 @@ class Context:
 
     Args:
         padding_mask: (B, T), true where there is no token; None if there is no padding.
-        learned: what the layers share of what their steps learn; None for nothing.
-        biases: by the name of an attention, what positions add to its queries, keys and values; None for nothing.
+        learned: the learned parameters that the steps of all layers share; None without any.
+        biases: by the name of an attention, the biases of its queries, keys and values by position; None without any.
         distances: if self-attention has relative positions, the one-hot distances of each query and key, (T, S, 2m + 1)
             (``relative_distances``).
         source: in a decoder, the encoder's output (S, B, C); None without an encoder.
@@ -59,7 +59,7 @@ class Context:
         incremental_state: the cache of incremental decoding.
         attn_mask: (T, T), the mask of self-attention, minus infinity where attention is forbidden.
         need_head_weights: whether the layer returns the weights of cross-attention for each head.
-        memory: what cross-attention keeps; the layer sets it.
+        memory: the memory of cross-attention, which the layer sets.
     """
 
     padding_mask: Optional[Tensor] = None
@@ -116,7 +116,7 @@ class SplitLayer(nn.Module):
         self.integrator, integrated = self.options.solver, self.options.integrated_flows
         names = ["layer"] if integrated is None else [s.name for s in self.sublayers() if s.flow in integrated]
         learned = {name: self.integrator.learns(size) for name in names}
-        # What is learned for each field that is integrated, which only velocities are.
+        # The learned parameters of each field that is integrated; only methods with momentum have any.
         self.velocities = nn.ModuleDict({name: module for name, module in learned.items() if module is not None})
 
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig, **unused: bool) -> MultiheadAttention:
@@ -136,7 +136,7 @@ class SplitLayer(nn.Module):
                     nn.init.xavier_uniform_(module.weight)
 
     def sublayers(self) -> list[Sublayer]:
-        """The sub-layers in the order of the splitting, with the modules that the layer has now."""
+        """Return the sub-layers in the order of the splitting, with the modules that the layer has now."""
         hidden = (self.fc_hidden,) if self.options.ffn_hidden_layers == 2 else ()
         flows, found = self.options.splitting.flows, []
         for i, (flow, fraction) in enumerate(self.options.splitting):
@@ -157,23 +157,23 @@ class SplitLayer(nn.Module):
     def forward(
         self, x: Tensor, context: Context, carried: Any = None, h: float = 1.0
     ) -> tuple[Tensor, Any, Optional[Tensor]]:
-        """One layer.
+        """Take the step of the layer.
 
         Args:
             x: (T, B, C); T is 1 in incremental decoding.
-            context: what the stack passes to the layer.
-            carried: what the integrator of the previous layer has carried on besides the state; None at first.
+            context: the further arguments of the pass.
+            carried: the second result of the previous layer; None in the first.
             h: the size of the step; 1 in a network, other values for studies of the equation.
 
         Returns:
-            The new state (T, B, C); what the integrator carries on besides the state, or None; the weights of
+            The new state (T, B, C); what the integrator carries to the next layer, or None; the weights of
             cross-attention in its last evaluation, (B, T, S), or (H, B, T, S) for separate heads, or None.
         """
         recomputed = self.recomputed and context.incremental_state is None
         return recompute(recomputed, self.step, x, context, carried, h)
 
     def step(self, y: Tensor, context: Context, carried: Any, h: float) -> tuple[Tensor, Any, Optional[Tensor]]:
-        """Return what ``forward`` does, a step of size h from y.
+        """As ``forward``, which may recompute this in the backward pass.
 
         Macaron Net's equations 17 to 19 are the sub-steps in turn. The ODE Transformer's equations 12 to 19 are the
         integrator's step, where F is the increment of the whole layer; its gate, 25 and 26, is a ``Coefficients``.
@@ -198,7 +198,7 @@ class SplitLayer(nn.Module):
         ]
 
     def solver(self, name: str, context: Context) -> Solver:
-        """The integrator's step, with what it has learned for the field of that name."""
+        """Return the integrator's step with its learned parameters for the field of that name."""
         learned = context.learned or NOTHING
         if self.coefficients is not None:
             learned = replace(learned, combine=self.coefficients)

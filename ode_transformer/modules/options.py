@@ -1,7 +1,7 @@
-"""The options of the models but TransEvolve: a table of them, and what they stand for.
+"""The options of all models but TransEvolve, and the objects that they stand for.
 
-A configuration holds names, as users write them; ``Options`` turns those of one side into the objects that they
-stand for. What cannot be combined is in ``rules.py``.
+A configuration holds names, as users write them; ``Options`` turns the names of one side into objects. Combinations
+that are refused are in ``rules.py``.
 """
 
 from collections.abc import Mapping
@@ -58,7 +58,7 @@ NEEDS = (
 class SplitTransformerConfig(FlatTransformerConfig):
     """All options of fairseq's Transformer, and those of splitting, integrator, attention, history and positions.
 
-    Each has its default, its help, and the paper or the code that it is from.
+    Each of the latter has its default, its help, and its source, a paper or code.
     """
 
     splitting: SplittingName = option(
@@ -176,7 +176,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
 
     @staticmethod
     def idle_options(values: Mapping[str, Any]) -> set[str]:
-        """As in the base class; options that need a missing one count as meaningful."""
+        """As in the base class; an option counts as meaningful if ``values`` lacks the one that it needs."""
         return {name for name, _, of, without in NEEDS if str(values.get(of)) in without}
 
 
@@ -221,7 +221,7 @@ class Options:
 
     @property
     def solver(self) -> Integrator:
-        """The method in the form that is asked for, and with its corrector."""
+        """The integrator, in the released form or with a corrector if the options ask for them."""
         method = Released(self.integrator) if self.released else self.integrator
         return PredictorCorrector(method) if self.history == "corrector" else method
 
@@ -239,7 +239,7 @@ class Options:
         return COEFFICIENTS[self.coefficients].build(self.integrator.stages, initial, embed_dim)
 
     def build_norms(self, embed_dim: int) -> Optional[nn.ModuleList]:
-        """The norms of the state and of each stage of a Runge-Kutta step, which the layers share; None without them.
+        """Return the norms of the state and of each stage of a Runge-Kutta step, for all layers; None without them.
 
         A stage whose weight is fixed at 0 has none.
         """

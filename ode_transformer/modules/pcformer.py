@@ -9,8 +9,8 @@ far, and layer l + 2 reads a second mixture::
     z_{l+1} = LN(c + f(c))
     x_{l+1} = sum_{k <= l + 1} W_c[l + 1, k] z_k
 
-The states z_k are what the method carries from layer to layer. With ``--ode-residual released`` the prediction alone is
-in that form, as in the released code. Its parameters are a ``Corrector`` (``history.py``).
+The method carries the states z_k from layer to layer; its parameters are a ``Corrector`` (``history.py``). With
+``--ode-residual released`` the prediction alone is in that form, as in the released code.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class PredictorCorrector(Integrator):
     ) -> tuple[Tensor, Sequence[Tensor]]:
         """As in ``Integrator``: from x_l, carrying z_0 to z_l, to x_(l + 1), carrying z_0 to z_(l + 1).
 
-        ``learned`` is what the predictor reads; its ``own`` is a ``Corrector``.
+        ``learned.own`` is a ``Corrector``; the predictor reads the rest.
         """
         states, corrector = (y,) if carried is None else carried, learned.own
         before = len(states)

@@ -4,7 +4,7 @@ There is one interface, ``PositionEncoder``. For a pass through a stack of layer
 addition to the layer's input (``BlockPositions``, the tables and sinusoids of FLOATER's equation 7), or to the queries,
 keys and values of its attentions (``BiasPositions``, FLOATER's equation 13: a flow, or a recurrent network).
 
-What a flow says of all positions, its *solution*, is computed once per pass, and handed to encoder and decoder.
+The values of a flow at all positions, its *solution*, are computed once per pass, for encoder and decoder.
 """
 
 import math
@@ -30,28 +30,28 @@ Solution = Mapping[str, Sequence[Tensor]]
 """b(t) - b(0) at the positions 0 to N - 1: for each solver its pieces, each (N, 1 or 2, C)."""
 
 Index = Union[slice, Tensor]
-"""The positions of the tokens: the first ones, one per column; a number for each token, (T, B); or ``_as_factor``."""
+"""The positions of the tokens: a slice, if all sentences have the same; one per token, (T, B); or ``_as_factor``."""
 
 
 def can_ask(x: Tensor) -> bool:
-    """Whether the host may ask for a value of a tensor.
+    """Whether the host may read a value of a tensor.
 
-    On a GPU it would have to wait for the answer, and a graph that is traced or captured has to serve every batch.
+    On a GPU it would have to wait for the value, and a graph that is traced or captured has to serve every batch.
     """
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def padding_or_none(padding: Tensor) -> Optional[Tensor]:
-    """The padding, (B, T), true where there is no token; None if there is none, and the host may ask that."""
+    """Return a padding mask (B, T), true where there is no token; None if it is false everywhere and can be asked."""
     return None if can_ask(padding) and not padding.any() else padding
 
 
 def token_positions(padding: Tensor, columns: slice) -> Index:
-    """The positions of the tokens of some columns: their indices, not counting padding.
+    """Return the positions of the tokens of some columns: their indices, not counting padding.
 
     Args:
         padding: (B, T), true where there is no token.
-        columns: the columns that are wanted.
+        columns: the columns.
     """
     if can_ask(padding) and not (padding[:, :-1] & ~padding[:, 1:]).any():
         return columns  # without padding before a token, columns are positions
@@ -73,7 +73,7 @@ class SinusoidalPositions(SinusoidalPositionalEmbedding):
 
 
 def _as_factor(index: Index, table: Tensor) -> Index:
-    """An index of the rows of a table (N, ...) in training on a GPU: what selects them as a factor, (T, B, N).
+    """Return an index of the rows of a table (N, ...), in training on a GPU as a one-hot factor (T, B, N).
 
     The gradient of a product is a product, in whose sums half precision keeps its digits; that of a look-up is a sort.
     """
@@ -119,10 +119,10 @@ class Place:
 
 
 class PositionEncoder(nn.Module):
-    """Tells the layers of an encoder and of a decoder where the tokens are."""
+    """An encoding of positions for the layers of an encoder and of a decoder."""
 
     def solve(self, length: int) -> Optional[Solution]:
-        """Return what encoder and decoder share in a pass over at most ``length`` tokens; None for nothing."""
+        """Return the solution for a pass over at most ``length`` tokens; None without one."""
         return None
 
     def places(
@@ -134,7 +134,7 @@ class PositionEncoder(nn.Module):
         incremental_state: Optional[dict] = None,
         solution: Optional[Solution] = None,
     ) -> list[Place]:
-        """One place per layer, for a pass through the encoder or the decoder.
+        """Return one place per layer, for a pass through the encoder or the decoder.
 
         Args:
             side: ``encoder`` or ``decoder``.
@@ -142,12 +142,12 @@ class PositionEncoder(nn.Module):
             padding: (B, T), true where there is no token.
             source_padding: (B, S), true where a decoder's source has no token; None without a source.
             incremental_state: the cache of incremental decoding; with it only the last token is processed.
-            solution: what ``solve`` has returned; None to solve here.
+            solution: the result of ``solve``; None to solve here.
         """
         raise NotImplementedError
 
     def reach(self, length: int) -> int:
-        """How many of the first ``length`` positions the model can read."""
+        """Return how many of the first ``length`` positions the model can read."""
         return length
 
 
@@ -191,7 +191,7 @@ class BlockPositions(PositionEncoder):
 class _Kept(NamedTuple):
     solution: Solution
     reach: int  # how many positions can be read
-    versions: list  # of what it depends on
+    versions: list  # of the tensors that it depends on
 
 
 class BiasPositions(PositionEncoder):
@@ -203,12 +203,12 @@ class BiasPositions(PositionEncoder):
 
     A *piece* is the projections of an attention that move together: that of its queries, or those of its keys and
     values. All rows, three per attention, are solved at once. With gradients that is done in every pass; without, a
-    solution is kept for later passes. It is dropped where weights may have changed: when a version of theirs has, in a
+    solution is kept for later passes. It is dropped where weights may have changed: when a tensor's version has, in a
     pass with gradients, between training and evaluation, and when weights are loaded or cast. Code that writes to
     ``parameter.data`` otherwise must call ``forget``. It is not saved in checkpoints.
 
     Args:
-        build: makes a solver (``numerics/flow.py``) from C.
+        build: C -> a solver (``numerics/flow.py``).
         sides: the stacks by name, encoder and decoder.
         sharing: ``all``, one solver; ``stack``, as in the released code, one solver for the encoder's attention, one
             for the decoder's self-attention and the queries of cross-attention, and one for its keys and values.
@@ -223,8 +223,8 @@ class BiasPositions(PositionEncoder):
     ):
         super().__init__()
         self._kept: Optional[_Kept] = None
-        # Plain dictionaries: the attentions are the stacks' sub-modules. Of each solver the pieces, each the attention
-        # and the names of its projections; of each side and layer two (solver, piece) per attention.
+        # Plain dictionaries: the attentions are the stacks' sub-modules. For each solver its pieces, each the attention
+        # and the names of its projections; for each side and layer two (solver, piece) per attention.
         self.pieces: dict[str, list[tuple[nn.Module, Sequence[str]]]] = {}
         self.layers: dict[str, list[dict[str, list[tuple[str, int]]]]] = {}
         for side, stack in sides.items():
@@ -255,7 +255,7 @@ class BiasPositions(PositionEncoder):
             p.param_group = "flow"  # for an optimizer that treats the flow separately
 
     def initial(self, solver: str) -> list[nn.Parameter]:
-        """b(0) of every row that a solver moves, each (C,): the biases that the projections have anyway."""
+        """Return b(0) of every row that a solver moves, each (C,): the biases that the projections have anyway."""
         return [getattr(attention, name).bias for attention, names in self.pieces[solver] for name in names]
 
     def places(
@@ -286,7 +286,7 @@ class BiasPositions(PositionEncoder):
         return places
 
     def solve(self, length: int) -> Solution:
-        """The solution for ``length`` positions or more.
+        """Return the solution for ``length`` positions or more.
 
         Raises:
             OdeTransformerError: without gradients, an attention would overflow at one of the positions.
@@ -309,14 +309,14 @@ class BiasPositions(PositionEncoder):
         return kept.solution
 
     def _kind(self) -> torch.dtype:
-        """The number format of attention's scores."""
+        """Return the data type of attention scores."""
         weight = next(self.solvers.parameters())
         device = weight.device.type
         mixed = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
         return torch.get_autocast_dtype(device) if mixed else weight.dtype
 
     def _versions(self) -> list[Any]:
-        """Return what a solution depends on: the address and the version of every tensor, and where scores overflow."""
+        """Return the address and the version of every tensor that a solution depends on, and the type of scores."""
         biases = [bias for name in self.solvers for bias in self.initial(name)]
         parameters = (*self.solvers.parameters(), *biases)
         return [self._kind(), *((p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters)]
@@ -326,7 +326,7 @@ class BiasPositions(PositionEncoder):
         return self._reach(self._solve(length))
 
     def _reach(self, solution: Solution) -> int:
-        """How many of the positions of a solution, from the first on, have biases with which attention is finite."""
+        """Return the number of positions of a solution, from the first on, at which attention is finite."""
         # A score contains the product of two biases. Where it overflows, attention is NaN although the biases are not.
         most = torch.finfo(self._kind()).max
         fits = torch.stack(
@@ -346,7 +346,7 @@ class BiasPositions(PositionEncoder):
         return solution
 
     def biases(self, length: int) -> dict[str, Tensor]:
-        """b(t) of every projection at the positions 0 to ``length`` - 1: ``encoder.0.self_attn.q`` -> (N, C)."""
+        """Return b(t) of every projection at positions 0 to ``length`` - 1: ``encoder.0.self_attn.q`` -> (N, C)."""
         solution, found = self._solve(length), {}
         for side, layers in self.layers.items():
             for i, layer in enumerate(layers):
@@ -376,13 +376,13 @@ class BiasPositions(PositionEncoder):
 
 
 def _largest_score(biases: Tensor, heads: int) -> Tensor:
-    """The score of a query and a key that are these biases, (N, 1 or 2, C) -> (N, 1 or 2, heads), in fp32."""
+    """Return the score of a query and a key equal to these biases, (N, 1 or 2, C) -> (N, 1 or 2, heads), in fp32."""
     squares = biases.float().unflatten(-1, (heads, -1)).square()
     return squares.sum(-1) * squares.size(-1) ** -0.5
 
 
 _KINDS = {"encoder": 3, "decoder": 4, "source": 2}
-"""How many kinds of projections of a layer the released code has in one tensor of b(0), (kinds, L, C)."""
+"""The number of kinds of projections in each tensor of b(0) in the released code, (kinds, L, C)."""
 
 
 def _reset_biases(attention: nn.Module, projections: Sequence[str], rows: int) -> None:

@@ -1,6 +1,6 @@
-"""Rules of options: what is refused, and in which words. Those of all models are here; TransEvolve has some of its own.
+"""Rules that options must satisfy. The rules of all models are here; TransEvolve has some of its own.
 
-A group of rules is a generator of the sentences of those that are broken; ``refuse`` makes an error of the first.
+A group of rules is a generator that yields a sentence per broken rule; ``refuse`` raises an error with the first.
 """
 
 import logging
@@ -53,7 +53,7 @@ LIMITS: tuple[tuple[Sequence[str], Callable[[Any], bool], str], ...] = (
     (("ffn_hidden_layers",), lambda x: x in (1, 2), "1 or 2"),
     (("flow_horizon",), lambda x: x >= 0, "a positive number of tokens, or 0 for the longest sentence"),
 )
-"""Names of numbers, which values they may have, and those in words. Not every model has all of them."""
+"""Names of numeric options, a test of their values, and the valid values in words. Not every model has all options."""
 
 ABSENT = {
     "adaptive_input": False,
@@ -73,11 +73,11 @@ ABSENT = {
     "encoder_xformers_att_config": None,
     "decoder_xformers_att_config": None,
 }
-"""Options of fairseq's that our models do not have, with the value that turns each off."""
+"""fairseq's options that our models do not support, with the value that turns each off."""
 
 
 def of_all_models(cfg: TransformerConfig, sides: Sequence[str]) -> Iterator[str]:
-    """The rules of all models, for a model with these sides."""
+    """Yield the broken rules of all models, for a model with these sides."""
     for names, holds, words in LIMITS:
         for name in names:
             if (x := getattr(cfg, name, None)) is not None and not holds(x):
@@ -120,7 +120,7 @@ def check(cfg: TransformerConfig, sides: Sequence[str] = ("encoder", "decoder"))
 
 
 def _of_model(cfg: TransformerConfig) -> Iterator[str]:
-    """The rules between options of the whole model."""
+    """Yield the broken rules between options of the whole model."""
     for name, idle, of, without in NEEDS:
         if getattr(cfg, name) != idle and getattr(cfg, of) in without:
             yield f"{flag(name)} {getattr(cfg, name)}: has no meaning with {flag(of)} {getattr(cfg, of)}"
@@ -134,7 +134,7 @@ def _of_model(cfg: TransformerConfig) -> Iterator[str]:
 
 
 def _of_sides(cfg: TransformerConfig, options: Sequence[Options]) -> Iterator[str]:
-    """The rules that concern one of several sides."""
+    """Yield the broken rules that any one side can satisfy."""
     given = " and ".join(o.given for o in options)
     weighted = any(o.weighted for o in options)
     if cfg.max_relative_length not in (8, -1) and all(o.relative_positions == "none" for o in options):
@@ -158,7 +158,7 @@ def _of_sides(cfg: TransformerConfig, options: Sequence[Options]) -> Iterator[st
 
 
 def _of_side(cfg: TransformerConfig, o: Options) -> Iterator[str]:
-    """The rules within a side."""
+    """Yield the broken rules within a side."""
     splitting, coefficients = f"--splitting {cfg.splitting}", f"--coefficients {o.coefficients}"
     function, history = f"--ode-function {cfg.ode_function}", f"--{o.side}-history {o.history}"
     together, corrector = o.splitting.together, o.history == "corrector"
@@ -223,7 +223,7 @@ _FOLLOWED = {
     "decoder_output_dim": "encoder_embed_dim",
     "decoder_ffn_embed_dim": "encoder_ffn_embed_dim",
 }
-"""The widths of a decoder that the command line sets to those of the encoder, and the latter."""
+"""The decoder's widths that the command line sets to the encoder's, each with the latter."""
 
 
 def check_alone(cfg: TransformerConfig, side: str, flat: Any, config_class: type) -> None:

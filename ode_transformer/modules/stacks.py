@@ -1,4 +1,4 @@
-"""Encoder and decoder: embeddings, our layers, and what stands between them.
+"""Encoder and decoder: embeddings, and our layers with histories and positions.
 
 The forward passes are those of fairseq 0.12.3, with the contexts of our layers, histories and positions added.
 Everything else is inherited from fairseq.
@@ -72,7 +72,7 @@ class SplitStack(nn.Module):
         alignment_layer: Optional[int] = None,
         solution: Optional[Solution] = None,
     ) -> tuple[list[Tensor], Optional[Tensor]]:
-        """As in ``PlainDecoder``; ``solution`` is what ``PositionEncoder.solve`` has found, or None to solve here."""
+        """As in ``PlainDecoder``; ``solution`` is the result of ``PositionEncoder.solve``, or None to solve here."""
         distances = None
         if self.farthest is not None:
             distances = relative_distances(x.size(0), tokens.size(1), self.farthest, x)
@@ -141,7 +141,7 @@ class SplitStack(nn.Module):
 
 
 class PlainEncoder(TransformerEncoderBase):
-    """fairseq's Transformer encoder, whose pass has no question in it that the host must answer.
+    """fairseq's Transformer encoder, whose training pass never makes the host wait for the GPU.
 
     A subclass has the layers, and a method ``through`` as in ``PlainDecoder``, whose second result is not read.
     """
@@ -154,9 +154,9 @@ class PlainEncoder(TransformerEncoderBase):
         token_embeddings: Optional[Tensor] = None,
         **more: Any,
     ) -> dict[str, list]:
-        """Encode sources (B, S); ``token_embeddings`` (B, S, C) take the place of those of the tokens.
+        """Encode sources (B, S); ``token_embeddings`` (B, S, C) replace the embeddings of the tokens.
 
-        ``src_lengths`` are not read, and further arguments are those of ``through``.
+        ``src_lengths`` is not read; further arguments are passed to ``through``.
 
         Returns:
             fairseq's dictionary, in which each entry is a list: ``encoder_out`` (S, B, C), ``encoder_padding_mask``
@@ -219,7 +219,10 @@ class Encoder(SplitStack, PlainEncoder):
 
 
 class PlainDecoder(TransformerDecoderBase):
-    """fairseq's Transformer decoder, whose pass has no question in it that the host must answer, and some layers."""
+    """fairseq's Transformer decoder, whose training pass never makes the host wait for the GPU.
+
+    A subclass has the layers, and the method ``through``.
+    """
 
     def through(
         self, x: Tensor, tokens: Tensor, context: Context, alignment_layer: int, **more: Any
@@ -229,7 +232,7 @@ class PlainDecoder(TransformerDecoderBase):
         Args:
             x: (T, B, C), the input of the first layer; T is 1 in incremental decoding.
             tokens: (B, T'), all tokens so far.
-            context: what all layers are told.
+            context: the context of all layers.
             alignment_layer: the layer whose weights of cross-attention are returned.
             more: further arguments of ``extract_features``.
 
