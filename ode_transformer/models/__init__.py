@@ -1,8 +1,8 @@
 """The models, one file per family. Importing this package registers all of them with fairseq.
 
-The criterion, the optimizers and the tasks are registered as well, old checkpoints are allowed to load, fairseq's
-commands print what they refuse as a sentence, and PyTorch is told to prefer its other attention kernels to cuDNN's,
-unless the environment says otherwise.
+The import also registers the criterion, the optimizers and the tasks, allows old checkpoints to load, makes fairseq's
+commands print our errors as a sentence, and tells PyTorch to prefer its other attention kernels to cuDNN's, unless the
+environment says otherwise.
 """
 
 import os
@@ -17,7 +17,7 @@ check_requirements()
 if Path(sys.argv[0]).name.startswith("fairseq-"):
     sys.excepthook = print_sentence
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # hydra leaves errors to the hook
-plugins.load_installed()  # what they add to tables is a choice of options, which the models list
+plugins.load_installed()  # before the models list the choices of their options, to which plugins may add
 
 # On some GPUs PyTorch prefers cuDNN's attention, which makes a new plan for every shape, and batches of text differ in
 # shape.

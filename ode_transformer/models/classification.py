@@ -40,7 +40,7 @@ class ClassificationHead(nn.Module):
 
 @dataclass
 class EncoderClassifierConfig(SplitTransformerConfig):
-    """The options of an encoder; those of decoders are refused, or a warning names them."""
+    """The options of an encoder; options of a decoder are refused or cause a warning."""
 
     encoder_normalize_before: bool = True
     max_positions: int = option(512, LONGEST)
@@ -61,7 +61,7 @@ class EncoderClassifier(HasFlags, FairseqEncoderModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "EncoderClassifier":
-        """The model of a flat configuration, whose options ``nested`` checks, for sentences as long as the task's."""
+        """Return the model of a flat configuration, which ``nested`` checks, for up to ``--max-positions`` tokens."""
         cfg = cls.nested(cfg, cls.config_class, alone="encoder")
         cfg.max_source_positions = cfg.max_target_positions = cfg.max_positions
         embedding = TransformerModelBase.build_embedding(
@@ -90,7 +90,7 @@ class EncoderClassifier(HasFlags, FairseqEncoderModel):
         return self.classification_heads[classification_head_name](x, out["encoder_padding_mask"][0]), out
 
     def max_positions(self) -> int:
-        """The length of the longest sentence, in tokens."""
+        """Return the maximum length of a sentence in tokens."""
         return self.cfg.max_source_positions
 
 

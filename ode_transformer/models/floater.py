@@ -76,7 +76,7 @@ class ReleasedFloaterModel(FloaterModel):
 
 
 _CACHES = ("cached_bias", "k_updates", "time_dt", "max_seq_len", "update_flow_every")
-# Released name -> the kinds of its first dimension, (attention, projection); its second is the layer.
+# Released name -> the (attention, projection) of each row of its first dimension; its second is the layer.
 _INITIAL = {
     "encoder.proj_bias": [("self_attn", x) for x in "qkv"],
     "decoder.proj_bias_selfattn": [("encoder_attn", "q"), *(("self_attn", x) for x in "qkv")],
@@ -90,7 +90,7 @@ _FLOWS = {
 
 
 def _renamed(key: str, value: Tensor) -> dict[str, Tensor] | None:
-    """The names and values here of a tensor of the released code; None if they are the same."""
+    """Return our names and values for a tensor of the released code; None if they are the same."""
     side, _, rest = key.partition(".")
     if rest.startswith(_CACHES):
         return {}

@@ -8,8 +8,8 @@ an error to it. The step is a decoder layer, with ``--decoder-integrator`` and `
 
 Where the paper does not describe the architecture, it is that of the only version of its code that could run: width
 512, feed-forward dimension 2048, 8 heads, 1 or 2 layers, relative positions (keys, 8) beside sinusoidal ones, each
-layer reading the mean of all states before it (``dense``, not learned), pre-norm without a final norm, and separate
-embeddings of input and output. That code had no gate, and its F was the layer with its residual, as with
+layer reading the mean of the embedding and all earlier, normalized outputs (``dense``), pre-norm without a final norm,
+and separate embeddings of input and output. That code had no gate, and its F was the layer with its residual, as with
 ``--ode-residual released``; the default is the paper's form.
 """
 
@@ -28,7 +28,7 @@ from .transformer import SplitTransformerModel, add_positions_and_freeze, build_
 
 @dataclass
 class LanguageModelConfig(SplitTransformerConfig):
-    """The options of a decoder without an encoder; those of encoders are refused, or a warning names them."""
+    """The options of a decoder without an encoder; options of an encoder are refused or cause a warning."""
 
     decoder_embed_dim: int = 512
     decoder_ffn_embed_dim: int = 2048
@@ -61,7 +61,7 @@ class OdeLanguageModel(HasFlags, FairseqLanguageModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "OdeLanguageModel":
-        """The model of a flat configuration, whose options ``nested`` checks, for samples as long as the task's."""
+        """Return the model of a flat configuration, which ``nested`` checks, for samples as long as the task's."""
         cfg = nested(cfg, cls.config_class, alone="decoder")
         cfg.max_target_positions = max(cfg.tokens_per_sample, cfg.max_target_positions)
         embedding = SplitTransformerModel.build_embedding(

@@ -85,7 +85,7 @@ class SentenceEncoder(RobertaEncoder):
     """RoBERTa's encoder and its head for masked tokens, with our layers."""
 
     def __init__(self, cfg: TransformerConfig, args: argparse.Namespace, dictionary: Any):
-        self.cfg = cfg  # that the layers are built from; RoBERTa's own parts read the flat options
+        self.cfg = cfg  # for the layers; RoBERTa's own parts read the flat options
         super().__init__(args, dictionary)
         self.segments = self.next_sentence = None
         if args.sentence_pairs:
@@ -138,8 +138,10 @@ class MaskedLanguageModel(HasFlags, RobertaModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "MaskedLanguageModel":
-        """The model of a flat configuration, whose options ``nested`` checks, for samples as long as the task's unless
-        ``max_positions`` is given."""
+        """Return the model of a flat configuration, which ``nested`` checks.
+
+        Without ``max_positions``, samples may be as long as the task's.
+        """
         args = argparse.Namespace(**{f.name: f.default for f in fields(cls.config_class)} | as_dict(cfg))
         if args.max_positions is None:
             longest = task.max_positions()
@@ -158,7 +160,7 @@ class MaskedLanguageModel(HasFlags, RobertaModel):
         _draw(self.span_head)
 
     def forward(self, src_tokens: Tensor, *args: Any, spans: bool = False, **kwargs: Any) -> tuple[Tensor, dict]:
-        """As in RoBERTa; with ``spans`` the logits (B, T, 2) of the span head, of first and last tokens."""
+        """As in RoBERTa; with ``spans`` return the logits (B, T, 2) of the span head, for first and last tokens."""
         if not spans:
             return super().forward(src_tokens, *args, **kwargs)
         x, more = super().forward(src_tokens, features_only=True)

@@ -165,13 +165,13 @@ def one_of(name: str, value: Any, valid: Mapping[Any, str]) -> str:
 
 
 class ReleasedModel(OdeModel):
-    """Builds the model that a checkpoint of released code holds, from the options that it stores."""
+    """Builds the model of a checkpoint of released code from the options that it stores."""
 
-    own: str  # the options of the released code that say what ours would, for messages
+    own: str  # the options of the released code that stand for ours, for messages
 
     @classmethod
     def translated(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Our options for those that only this code has, which are removed from the values.
+        """Remove the options from ``values`` that only the released code has, and return ours in their place.
 
         Raises:
             OdeTransformerError: the released code cannot train with the options, or they have no counterpart here.
@@ -183,8 +183,8 @@ class ReleasedModel(OdeModel):
         """As in ``OdeModel``.
 
         Raises:
-            OdeTransformerError: as in ``translated``; a dense history is the sum of the outputs of layers, not their
-                mean; or an option of ours is given where the released code has its own.
+            OdeTransformerError: as in ``translated``; a dense history sums the outputs of layers instead of averaging
+                them; or an option of ours is given where the released code has its own.
         """
         values = as_dict(cfg)
         ours = {"ode_residual": "released"} | cls.translated(values)

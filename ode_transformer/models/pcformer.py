@@ -38,7 +38,7 @@ class ReleasedPCformerConfig(ReleasedConfig):
 
 
 def _weights(stages: int, kind: str, average: str, layer_wise: bool) -> tuple[str, str]:
-    """``--coefficients`` and ``--gate-sharing`` for what the released code computes; it ignores some options."""
+    """Return the ``--coefficients`` and ``--gate-sharing`` that the released code uses; it ignores some options."""
     if stages == 3:
         return "ema", "shared"
     if kind == "ema":

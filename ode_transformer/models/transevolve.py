@@ -69,7 +69,7 @@ _UNUSED = {
 
 
 def rules(cfg: TransformerConfig) -> Iterator[str]:
-    """TransEvolve's own rules."""
+    """Yield the broken rules of TransEvolve alone."""
     for name, idle in _UNUSED.items():
         if (x := getattr(cfg, name)) != idle:
             instead = "; use --evolution-blocks and --evolution-depth" * name.endswith("_layers")
@@ -116,7 +116,7 @@ class Block(nn.Module):
         self.recomputed = cfg.checkpoint_activations
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
-        """One block: (T, B, d) -> (T, B, d); a decoder's needs the output of an encoder."""
+        """Pass through the block, (T, B, d) -> (T, B, d); in a decoder it needs the output of an encoder."""
         source, incremental_state = None, context.incremental_state
         if self.encoder_state is not None and context.source is None:
             raise ValueError("TransEvolve's decoder needs the output of an encoder")
@@ -133,7 +133,7 @@ class Block(nn.Module):
     def _layer(
         self, i: int, x: Tensor, state: State, source: Optional[State], incremental_state: Optional[dict]
     ) -> Tensor:
-        """The layer at depth l = i + 1: attention, in a decoder also attention to the source, and feed-forward."""
+        """Pass through the layer at depth l = i + 1: attention, in a decoder also to the source, and feed-forward."""
         x = x + self.attention[i](x, state, causal=source is not None, incremental_state=incremental_state)
         if source is not None:
             x = x + self.encoder_attention[i](x, source)
@@ -163,7 +163,7 @@ class SinusoidsFromZero(nn.Module):
 
 
 class _Evolving:
-    """The changes to fairseq's encoder and decoder: blocks for layers, positions from 0, no dropout of embeddings."""
+    """The changes to fairseq's encoder and decoder: blocks as layers, positions from 0, no dropout of embeddings."""
 
     def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
         self._built = 0
@@ -220,7 +220,7 @@ class TransEvolveDecoder(_Evolving, PlainDecoder):
         return super().extract_features(*args, **more)
 
     def buffered_future_mask(self, tensor: Tensor) -> None:
-        """None, because the kernel is causal without a mask, which would be a (T, T) matrix."""
+        """Return None: the kernel is causal without a mask, which would be a (T, T) matrix."""
 
 
 @register_model("transevolve", dataclass=TransEvolveConfig)
@@ -241,7 +241,7 @@ class TransEvolveModel(EncoderDecoder):
 
 @dataclass
 class TransEvolveClassifierConfig(TransEvolveConfig):
-    """The options of an encoder; those of decoders are refused, or a warning names them."""
+    """The options of an encoder; options of a decoder are refused or cause a warning."""
 
     max_positions: int = option(512, LONGEST)
 

@@ -1,7 +1,7 @@
 """The encoder-decoder that all families build on: fairseq's Transformer with our layers.
 
 A family is a configuration with its own defaults and a table of named architectures. Macaron Net, the ODE Transformer
-and FLOATER share every option below; TransEvolve has blocks of another kind, and its own options.
+and FLOATER share all options (``modules/options.py``); TransEvolve has blocks of another kind, and its own options.
 """
 
 import logging
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 def size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more: Any) -> dict[str, Any]:
-    """The fields of a size. The decoder has the encoder's number of layers and its widths."""
+    """Return the fields of a size. The decoder has the encoder's number of layers and its widths."""
     return {
         "encoder_embed_dim": embed_dim,
         "encoder_ffn_embed_dim": ffn_embed_dim,
@@ -38,7 +38,7 @@ def size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more
 
 
 def row(system: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of a table of architectures: a system in a size, whose feed-forward dimension two networks share."""
+    """Return the fields of a system in a size, whose feed-forward dimension is halved if a layer has two networks."""
     if SPLITTINGS.named(system.get("splitting", "lie-trotter")).feed_forwards == 2:
         fields = {**fields, "encoder_ffn_embed_dim": fields["encoder_ffn_embed_dim"] // 2}
     return {**fields, **system}
@@ -57,7 +57,7 @@ def nested(
     alone: Optional[str] = None,
     prepare: Callable[[TransformerConfig, Sequence[str]], None] = prepare,
 ) -> TransformerConfig:
-    """The nested configuration that fairseq's Transformer is built from, with the options of a family checked.
+    """Return the nested configuration that fairseq's Transformer is built from, with the options of a family checked.
 
     Args:
         flat, config_class: the flat configuration, or fairseq's or hydra's version of it, and its class.
@@ -66,7 +66,7 @@ def nested(
 
     Raises:
         OdeTransformerError: a field is unknown or missing, its value is invalid, it cannot be combined with another, or
-            it chooses a method for a side that is not there.
+            it chooses a method for a side that the model lacks.
     """
     cfg = to_transformer_config(flat, config_class)
     if alone:
@@ -106,7 +106,7 @@ def add_positions_and_freeze(model: nn.Module, cfg: TransformerConfig, **sides: 
 
 
 def build_graphs(cfg: TransformerConfig, decoder: nn.Module) -> Optional[TrainingGraphs]:
-    """The recorded training passes of a model with this decoder, if they are asked for."""
+    """Return the recorded training passes of a model with this decoder; None without ``--cuda-graphs``."""
     return TrainingGraphs(decoder.dictionary.pad(), decoder.dictionary.eos()) if cfg.cuda_graphs else None
 
 
@@ -124,7 +124,7 @@ class EncoderDecoder(HasFlags, TransformerModelBase):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "EncoderDecoder":
-        """The model of a flat configuration, whose options ``nested`` checks."""
+        """Return the model of a flat configuration, which ``nested`` checks."""
         cfg = cls.nested(cfg, cls.config_class)
         if cfg.share_all_embeddings and task.source_dictionary != task.target_dictionary:
             raise OdeTransformerError(

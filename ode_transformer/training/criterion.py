@@ -36,7 +36,7 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
     _logged = False
 
     def train(self, mode: bool = True) -> "ChunkedLabelSmoothedCrossEntropy":
-        """As any module does. A training on a CPU that goes on after a validation takes the cores that are free now.
+        """As in ``nn.Module``; after a validation, training on a CPU continues on the cores that are free now.
 
         fairseq calls nothing else of a plugin between two epochs.
         """
@@ -48,7 +48,7 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
         return super().train(mode)
 
     def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict]:
-        """The loss of a sample, what to divide it by, and what to log; as fairseq's criterion."""
+        """Return the loss of a sample, its divisor, and the values to log, as fairseq's criterion does."""
         # No layer is the one whose attention weights are returned: it could not take the fused kernel.
         net_input = {**sample["net_input"], "features_only": True, "alignment_layer": -1}
         return super().forward(model, {**sample, "net_input": net_input}, reduce)
@@ -56,11 +56,11 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
     def compute_loss(
         self, model: nn.Module, net_output: tuple[Tensor, Any], sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """Loss and negative log-likelihood, summed over the tokens of a sample, of features (B, T, C).
+        """Return loss and negative log-likelihood of features (B, T, C), summed over the tokens of a sample.
 
         Raises:
-            OdeTransformerError: the decoder does not end with a projection, or accuracy or losses per token are asked
-                for.
+            OdeTransformerError: the decoder does not end with a projection without bias, or accuracy or losses per
+                token are requested.
         """
         if not reduce or self.report_accuracy:
             option = "--report-accuracy" if self.report_accuracy else "a loss per token"
@@ -83,22 +83,22 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
 
 
 def _tokens(symbols: int, width: int, cache: Optional[int]) -> int:
-    """How many tokens are projected at a time onto V symbols.
+    """Return the number of tokens that are projected at a time onto V symbols.
 
     On a CPU their scores fit into the last-level cache (its bytes, 0 if unknown; None for a GPU), in single precision
     and within limits: a large cache is shared by many cores, and memory should be saved. The number follows from the
     machine and the model alone, so that repeating a training with as many threads gives the same bits. On a GPU there
     are enough tokens to keep it busy.
 
-    Each chunk reads the projection (V, C) twice and its gradient once. With C tokens or more (C is the width), that is
-    no more than is read and written of the chunk's scores.
+    Each chunk reads the projection (V, C) twice and its gradient once. With C tokens or more (C is the width), this
+    traffic does not exceed that of the chunk's scores.
     """
     scores = 2**26 if cache is None else min(max(cache, 2**23), 2**25) // 4
     return max(_FEWEST, width, scores // symbols)
 
 
 def _projection(model: nn.Module) -> Tensor:
-    """The matrix (vocabulary size, C) that turns a decoder's features into scores."""
+    """Return the matrix (vocabulary size, C) that turns a decoder's features into scores."""
     decoder = getattr(model, "decoder", None)
     if getattr(decoder, "adaptive_softmax", None) is not None:
         raise OdeTransformerError(

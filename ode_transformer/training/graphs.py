@@ -34,24 +34,19 @@ _WARM_UPS = 2  # passes before a recording, in which libraries load their kernel
 
 
 def padded_size(size: int, least: int) -> int:
-    """The size, 1 or more, padded: to one of eight from one power of two to the next, and a multiple of ``least``.
-
-    ``least`` is a power of two.
-    """
+    """Round a size, 1 or more, up to one of eight per power of two, and to a multiple of ``least``, a power of two."""
     step = max(least, 2 ** (size - 1).bit_length() // 16)
     return -(-size // step) * step
 
 
 def padded_shape(sentences: int, *lengths: int) -> tuple[int, ...]:
-    """The shape that a batch is padded to, (sentences, length, ...): 1, 2, 4 or multiples of 8 sentences, and of 2
-    tokens.
-    """
+    """Return a batch's padded shape, (sentences, length, ...): 1, 2, 4 or multiples of 8 sentences, and of 2 tokens."""
     least = min(8, 2 ** (sentences - 1).bit_length())  # few sentences are long ones
     return padded_size(sentences, least), *(padded_size(length, 2) for length in lengths)
 
 
 def padded(tokens: Tensor, rows: int, columns: int, pad: int, eos: int, left: bool) -> Tensor:
-    """Tokens (B, T) -> (rows, columns), with padding on one side, and further sentences that are empty."""
+    """Pad tokens (B, T) to (rows, columns), with padding on one side, and with empty sentences."""
     batch, length = tokens.shape
     wide = F.pad(tokens, (columns - length, 0) if left else (0, columns - length), value=pad)
     empty = wide.new_full((rows - batch, columns), pad)
@@ -66,9 +61,9 @@ class RecordedPass:
         run: tokens, (B, S) or (B, T) each -> the output, a tensor.
         inputs: the tokens of the first pass; every later one brings its own into the same memory.
         parameters: the parameters that receive gradients, of one type.
-        gradients: one tensor per parameter, into which every backward pass copies what it finds.
-        place: an output -> a tensor of its shape, into which every forward pass copies its own, and from which every
-            backward pass takes the gradient of it.
+        gradients: one tensor per parameter, into which every backward pass copies its gradient.
+        place: an output -> a tensor of its shape, into which every forward pass copies its output, and from which every
+            backward pass takes the gradient of the output.
         pool: the pool of memory of earlier recordings, or None.
     """
 
@@ -144,7 +139,7 @@ class _OutputAlone(dict):
 
 
 class TrainingGraphs:
-    """The recorded training passes of a model, by shape; made of the indices of padding and of the end of sentence."""
+    """The recorded training passes of a model, by shape; ``pad`` and ``eos`` are the symbols that fill a batch."""
 
     def __init__(self, pad: int, eos: int):
         self.pad, self.eos = pad, eos
@@ -164,13 +159,13 @@ class TrainingGraphs:
     def __call__(
         self, model: nn.Module, run: Callable[..., tuple[Tensor, Any]], tokens: dict[str, Tensor], **more: Any
     ) -> tuple[Tensor, Any]:
-        """The output of a model's pass, (B, T, ...), and what the model says besides, which a replay does not.
+        """Return the output of a model's pass, (B, T, ...), and its further outputs, which a replay lacks.
 
         Args:
-            model: the model, whose parameters have to stay where they are; when they have moved, all is forgotten.
-            run: the model's pass in eager mode, which receives the tokens and everything else by name.
-            tokens: by name, (B, S) or (B, T); the last are those whose positions the output has.
-            more: what else the model is given. With a tensor among it the pass is in eager mode.
+            model: the model; all recordings are discarded when its parameters or buffers have moved.
+            run: the model's pass in eager mode, which receives the tokens and further arguments by name.
+            tokens: by name, (B, S) or (B, T); the output has the positions of the last.
+            more: further arguments of the model; if any is not a number, a string or None, the pass is in eager mode.
         """
         first = next(iter(tokens.values()))
         fixed = all(value is None or isinstance(value, (int, float, str)) for value in more.values())
@@ -205,7 +200,7 @@ class TrainingGraphs:
         return output[:batch, : tokens[last].size(1)], _OutputAlone()
 
     def waits(self, key: tuple) -> bool:
-        """Whether a pass of a shape is in eager mode, because the shape is new or there are too many; it is counted."""
+        """Count a pass of a shape, and return whether it is in eager mode: the shape is new, or there are too many."""
         self.seen[key] += 1
         return key not in self.recorded and (self.seen[key] == 1 or len(self.recorded) == MOST_SHAPES)
 
@@ -233,7 +228,7 @@ class TrainingGraphs:
         return RecordedPass(run, inputs, parameters, self.gradients, self._place, pool)
 
     def _place(self, output: Tensor) -> Tensor:
-        """Memory for an output and its gradient, in the output's shape, which all recorded passes share."""
+        """Return memory for an output and its gradient, in the output's shape, which all recorded passes share."""
         if self.output.numel() < output.numel() or self.output.dtype != output.dtype:
             self.output = output.new_empty(2 ** (output.numel() - 1).bit_length())
         return self.output[: output.numel()].view(output.shape)

@@ -51,9 +51,9 @@ class SentencePairs(FairseqDataset):
         sources, targets: the masked blocks, and the masked tokens with padding elsewhere; without special symbols.
         sizes: the sizes of the blocks.
         documents: the document of each block, in order.
-        longest: the most tokens of a block; longer ones are truncated.
+        longest: the maximum number of tokens in a block; longer blocks are truncated.
         dictionary: fairseq's dictionary.
-        seed: the seed of the draws; those of an epoch are the same everywhere.
+        seed: the seed of the draws, which depend on it and the epoch alone.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class SentencePairs(FairseqDataset):
         return torch.cat((begin, blocks[a][: self.longest], end, blocks[b][: self.longest], end))
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """A batch: sources and targets (B, T), padded on the right, and ``follows``, (B,)."""
+        """Return a batch: sources and targets (B, T), padded on the right, and ``follows``, (B,)."""
         if not samples:
             return {}
         source, target = (
@@ -125,13 +125,13 @@ class SentencePairs(FairseqDataset):
         }
 
     def num_tokens(self, index: int) -> int:
-        """The number of tokens of a pair."""
+        """Return the number of tokens of a pair."""
         return self.sizes[index]
 
     size = num_tokens
 
     def ordered_indices(self) -> np.ndarray:
-        """All pairs ordered by size, and at random within a size, so that pairs of similar size share a batch."""
+        """Return all pairs ordered by size, at random within a size, so that pairs of similar size share a batch."""
         return np.lexsort((np.random.permutation(len(self)), self.sizes))
 
 
@@ -196,7 +196,7 @@ class MaskedLMPairsCriterion(FairseqCriterion):
     """The sum of two mean losses, of masked tokens and of next-sentence prediction."""
 
     def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Tensor, dict]:
-        """The loss of a sample, its divisor, and the values to log, as in fairseq's criterions."""
+        """Return the loss of a sample, its divisor, and the values to log, as fairseq's criteria do."""
         masked = sample["target"].ne(self.padding_idx)
         logits, more = model(**sample["net_input"], masked_tokens=masked)
         if "next_sentence" not in more:
@@ -229,5 +229,5 @@ class MaskedLMPairsCriterion(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """True: fairseq may sum the logged values over devices."""
+        """Return True: fairseq may sum the logged values over devices."""
         return True

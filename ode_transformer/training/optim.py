@@ -21,13 +21,13 @@ from ..errors import OdeTransformerError
 
 @register_optimizer("fused_adam", dataclass=FairseqAdamConfig)
 class FusedAdam(FairseqAdam):
-    """fairseq's Adam by PyTorch's fused kernel, which goes over all parameters once.
+    """fairseq's Adam with PyTorch's fused kernel, which traverses all parameters once.
 
     Updates equal fairseq's up to rounding, except that epsilon is added after the second moment is corrected for its
     bias. Not for ``--memory-efficient-fp16``.
 
     Raises:
-        OdeTransformerError: an option of fairseq's other implementations.
+        OdeTransformerError: an option of fairseq's other implementations is set.
     """
 
     supports_flat_params = True
@@ -46,12 +46,12 @@ class FusedAdam(FairseqAdam):
         self._optimizer = AdamW(params, **self.optimizer_config, fused=True)
 
     def step(self, *args: Any, **more: Any) -> None:
-        """One update; none if a GradScaler found a gradient that is not finite."""
+        """Update the parameters, unless a GradScaler found a gradient that is not finite."""
         self._optimizer.found_inf = getattr(self, "found_inf", None)
         super().step(*args, **more)
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Callable[[Tensor], Tensor]] = None) -> Tensor:
-        """The norm of all gradients, which are scaled down if it exceeds ``max_norm`` and that is positive."""
+        """Return the norm of all gradients; scale them down if it exceeds ``max_norm`` and ``max_norm`` is positive."""
         gradients = [p.grad for p in self.params if p.grad is not None]
         if len(gradients) < 2:
             return super().clip_grad_norm(max_norm, aggregate_norm_fn)
@@ -69,7 +69,7 @@ class FusedAdam(FairseqAdam):
             group["fused"] = True
             for p in group["params"]:
                 state = self._optimizer.state.get(p)
-                if state:  # fairseq's counts steps on the CPU; the kernel wants the count beside the parameter
+                if state:  # fairseq's Adam counts steps on the CPU; the kernel needs the count beside the parameter
                     state["step"] = torch.as_tensor(state["step"], dtype=torch.float32, device=p.device)
 
 
@@ -99,7 +99,7 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
             into = [p32.grad for p, p32 in zip(self.fp16_params, self.fp32_params, strict=True) if p.requires_grad]
         else:
             into = _unflatten_dense_tensors(flat.grad, parameters)
-        # Those without a gradient keep the zeros of zero_grad.
+        # Parameters without a gradient keep the zeros of zero_grad.
         pairs = [(g32, p.grad) for g32, p in zip(into, parameters, strict=True) if p.grad is not None]
         if pairs:
             torch._foreach_copy_(*map(list, zip(*pairs, strict=True)))
@@ -132,7 +132,7 @@ fairseq.optim.FP16Optimizer = FP16Optimizer
 
 @dataclass
 class FlowAdamConfig(FairseqAdamConfig):
-    """As fairseq's Adam, and the flow's learning rate."""
+    """The options of fairseq's Adam, and the scale of the flow's learning rate."""
 
     flow_lr_scale: float = field(
         default=1.0, metadata={"help": "ratio of the flow's learning rate to that of all other parameters"}
@@ -141,10 +141,10 @@ class FlowAdamConfig(FairseqAdamConfig):
 
 @register_optimizer("flow_adam", dataclass=FlowAdamConfig)
 class FlowAdam(FusedAdam):
-    """The flow is a group of its own (paper, section 4.4: with a larger learning rate).
+    """Adam with a flow as a parameter group of its own (FLOATER, section 4.4: with a larger learning rate).
 
     Raises:
-        OdeTransformerError: no parameter of a flow among those given, or a scale that is not positive.
+        OdeTransformerError: no parameter belongs to a flow, or the scale is not positive.
     """
 
     def __init__(self, cfg: FlowAdamConfig, params: Iterable[nn.Parameter]):
@@ -162,6 +162,6 @@ class FlowAdam(FusedAdam):
         super().__init__(cfg, [{"params": groups[False]}, {"params": groups[True]}])
 
     def set_lr(self, lr: float) -> None:
-        """Set the learning rate, the flow's to its multiple."""
+        """Set the learning rate; the flow's is its multiple."""
         rest, flow = self.param_groups
         rest["lr"], flow["lr"] = lr, lr * self.cfg.flow_lr_scale

@@ -15,9 +15,9 @@ _VARIANTS = 64  # of the layers of a model: encoder's and decoder's, for some ki
 
 
 def recompute(asked: bool, function: Callable, *args: Any) -> Any:
-    """The result of a function; if asked, only its arguments are kept, and the backward pass calls it again.
+    """Return the result of a function; if asked, keep its arguments alone, and call it again in the backward pass.
 
-    It must not be asked with a cache of incremental decoding: a second call would append to the cache again.
+    This must not be asked with a cache of incremental decoding, to which a second call would append again.
 
     fairseq's checkpointing runs a backward pass within the backward pass. There distributed training receives the
     gradient of a parameter that layers share, such as a gate, once per layer, and stops. PyTorch's non-reentrant
@@ -29,7 +29,7 @@ def recompute(asked: bool, function: Callable, *args: Any) -> Any:
 
 
 def run(stack: nn.Module, layer: nn.Module, x: Tensor, context: Any, *more: Any) -> Any:
-    """The result of a layer; in training that of its compiled form, if its stack has ``--compile-layers``.
+    """Return the result of a layer, in training of its compiled form if its stack has ``--compile-layers``.
 
     Layers of one kind, or TransEvolve's blocks, share the compiled code, which is compiled once for all sizes of a
     batch. Evaluation and decoding stay in eager mode.
@@ -45,10 +45,10 @@ def run(stack: nn.Module, layer: nn.Module, x: Tensor, context: Any, *more: Any)
 
 @functools.cache
 def check_compiler(device: str) -> None:
-    """Check that there is what ``torch.compile`` needs for a kind of device, ``cpu`` or ``cuda``.
+    """Check that the compilers that ``torch.compile`` needs for a kind of device, ``cpu`` or ``cuda``, are installed.
 
     Raises:
-        OdeTransformerError: it is missing.
+        OdeTransformerError: one is missing.
     """
     from torch._inductor.cpp_builder import get_cpp_compiler
     from torch._inductor.exc import InvalidCxxCompiler

@@ -45,10 +45,10 @@ class SentencePredictionByLength(SentencePredictionTask):
 
 
 class _Swapped(BaseWrapperDataset):
-    """The first or the second text of every pair, and the other one where they have changed places.
+    """One text of every pair; the other one where the texts are swapped.
 
-    Two of these, with both texts in either order and the same seed, draw the same pairs in the same epoch, also of a
-    training that was interrupted. The sizes remain those of the texts in their own order: the sum of both is right.
+    Two of these data sets, with the texts in either order and the same seed, swap the same pairs in the same epoch,
+    also after a training was resumed. Sizes are those of the texts in their own order: the sum of both is right.
     """
 
     def __init__(self, dataset: FairseqDataset, other: FairseqDataset, seed: int):
@@ -60,14 +60,14 @@ class _Swapped(BaseWrapperDataset):
         return (self.other if self.swapped[index] else self.dataset)[index]
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw the pairs of an epoch whose texts change places."""
+        """Draw the pairs of an epoch whose texts are swapped."""
         super().set_epoch(epoch)
         self.swapped = np.random.default_rng((self.seed, epoch)).random(len(self)) < 0.5
 
 
 @dataclass
 class SentencePredictionOfPairsConfig(SentencePredictionConfig):
-    """fairseq's options, and one more."""
+    """The options of fairseq's task, and ``--swap-pairs``."""
 
     swap_pairs: bool = field(
         default=False,
@@ -80,8 +80,8 @@ class SentencePredictionOfPairsConfig(SentencePredictionConfig):
 class SentencePredictionOfPairs(SentencePredictionTask):
     """fairseq's task; with ``--swap-pairs``, the order of the texts of the training set's pairs is drawn.
 
-    The tokens in front of the texts, ``--init-token`` and ``--separator-token``, stay where they are. Pairs are
-    shortened after that.
+    The tokens in front of the texts, ``--init-token`` and ``--separator-token``, stay in place. Pairs are truncated
+    after the swap.
     """
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs) -> FairseqDataset:

@@ -50,7 +50,7 @@ NAME = "span_prediction"
 
 @dataclass
 class SpanPredictionConfig(FairseqDataclass):
-    """The form of a sample, and how long it may be."""
+    """The form of a sample, and its maximum length."""
 
     data: str = field(default=MISSING, metadata={"help": "the folder of binarized data"})
     init_token: int = field(default=0, metadata={"help": "the symbol before the question"})
@@ -72,14 +72,16 @@ class SpanPredictionTask(FairseqTask):
 
     @classmethod
     def setup_task(cls, cfg: SpanPredictionConfig, **unused: Any) -> "SpanPredictionTask":
-        """The task with its dictionary, to which ``<mask>`` is added, as in pretraining."""
+        """Return the task with its dictionary, to which ``<mask>`` is added, as in pretraining."""
         dictionary = Dictionary.load(str(Path(cfg.data) / "input0" / "dict.txt"))
         dictionary.add_symbol("<mask>")
         return cls(cfg, dictionary)
 
     def load_dataset(self, split: str, combine: bool = False, **unused: Any) -> FairseqDataset:
-        """Load a split, whose batches have also the ``first`` and ``last`` token of the answers, and ``begin``, the
-        first token of the windows."""
+        """Load a split.
+
+        Batches also hold ``first`` and ``last``, the ends of the answers, and ``begin``, the beginnings of the windows.
+        """
         folder = Path(self.cfg.data)
         paths = [str(folder / part / split) for part in ("input0", "input1")]
         parts = [data_utils.load_indexed_dataset(path, self.dictionary) for path in paths]
@@ -132,7 +134,7 @@ class SpanPredictionTask(FairseqTask):
         return dataset
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> nn.Module:
-        """The model with a span head."""
+        """Return the model with a span head."""
         model = super().build_model(cfg, from_checkpoint)
         if not hasattr(model, "register_span_head"):
             raise OdeTransformerError(f"--task {NAME}: needs a masked language model, such as floater_roberta_base")
@@ -140,12 +142,12 @@ class SpanPredictionTask(FairseqTask):
         return model
 
     def max_positions(self) -> int:
-        """Most symbols of a sample."""
+        """Return the maximum number of symbols of a sample."""
         return self.cfg.max_positions
 
     @property
     def source_dictionary(self) -> Dictionary:
-        """The symbols."""
+        """The dictionary of questions and windows."""
         return self.dictionary
 
     target_dictionary = source_dictionary
@@ -156,7 +158,7 @@ class SpanPredictionCriterion(FairseqCriterion):
     """The mean of the cross-entropies of the answer's first and last token; logged in bits per sample."""
 
     def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict]:
-        """The loss of a sample, what to divide it by, and what to log; as fairseq's criterions."""
+        """Return the loss of a sample, its divisor, and the values to log, as fairseq's criteria do."""
         logits, _ = model(**sample["net_input"], spans=True)
         padding = sample["net_input"]["src_tokens"].eq(self.padding_idx)
         logits = logits.float().masked_fill(padding.unsqueeze(-1), -math.inf)  # (B, T, 2)
@@ -182,5 +184,5 @@ class SpanPredictionCriterion(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """Whether fairseq may sum them over devices."""
+        """Return True: fairseq may sum the logged values over devices."""
         return True
