@@ -38,7 +38,7 @@ class _NumberKind:
 
 
 class _UnknownNumber(ValueError):
-    """A number of a type that is not read, in a file that need not be damaged."""
+    """A number of an unsupported type, in a file that need not be damaged."""
 
 
 _KINDS = ("f8", "f4", "f2", "i8", "i4", "b1")
@@ -92,7 +92,7 @@ class DamagedError(CheckpointError):
 
 
 class TooFewError(CheckpointError):
-    """A folder has fewer checkpoints of a kind than were asked for: ``found`` of them."""
+    """A folder with fewer checkpoints of a kind than requested; ``found`` is their number."""
 
     def __init__(self, message: str, found: int):
         super().__init__(message)
@@ -108,7 +108,7 @@ def load(path: str | Path) -> dict[str, Any]:
 
     Raises:
         DamagedError: the file is truncated or damaged.
-        CheckpointError: it cannot be read, has changed meanwhile, or is more or other than tensors and plain data.
+        CheckpointError: it cannot be read, changes meanwhile, or holds anything but tensors and plain data.
     """
     path = regular(path)
     if not path.is_file():
@@ -157,10 +157,10 @@ def load(path: str | Path) -> dict[str, Any]:
 
 
 def load_tensors(path: str | Path, kind: type[CheckpointError] = CheckpointError) -> dict[str, Tensor]:
-    """The tensors of a ``.safetensors`` file, by their names.
+    """Load the tensors of a ``.safetensors`` file, by their names.
 
     Raises:
-        CheckpointError: the file is damaged, or has tensors of a type that is not for weights; of the class ``kind``.
+        CheckpointError: the file cannot be read, is damaged, or has tensors of an unsupported type; of class ``kind``.
     """
     from safetensors.torch import load_file
 
@@ -183,7 +183,7 @@ def _of_the_system(error: Exception) -> bool:
 
 
 def _check_archive(path: Path) -> None:
-    """Check what is in a zip archive against its checksums."""
+    """Compare the content of a zip archive with its checksums."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         # PyTorch compresses nothing, so that a file cannot unfold into more than its own size.
@@ -205,10 +205,10 @@ def _check_tensor(path: Path, name: Any, tensor: Any) -> None:
 
 
 def save(state: dict[str, Any], path: str | Path) -> None:
-    """Write a checkpoint beside its place, then rename: an old file survives whatever goes wrong.
+    """Write a checkpoint beside its place, then rename it: an old file survives whatever goes wrong.
 
     Raises:
-        CheckpointError: it could not be written, for instance on a full disk.
+        CheckpointError: it cannot be written, for instance because the disk is full.
     """
     try:
         with whole(path, "wb") as file:
@@ -225,14 +225,18 @@ def select(
     best: Optional[int] = None,
     fewer: bool = False,
 ) -> list[Path]:
-    """The checkpoints that fairseq-train left in a folder, oldest (or worst) first.
+    """Return the checkpoints that fairseq-train left in a folder, oldest (or worst) first.
 
     Args:
         directory: the ``--save-dir``.
         last_epochs: this many of ``checkpointN.pt``, the newest; one of the three numbers has to be given.
         last_updates: this many of ``checkpoint_E_U.pt``, the newest.
         best: this many of ``checkpoint.best_*.pt`` (``--keep-best-checkpoints``); 1 is ``checkpoint_best.pt``.
-        fewer: take those that are there, if there are fewer, but at least one; otherwise ``TooFewError`` is raised.
+        fewer: whether to accept fewer checkpoints, but at least one.
+
+    Raises:
+        TooFewError: there are fewer checkpoints of that kind.
+        CheckpointError: there is no such folder, or not exactly one number is given, 1 or more.
     """
     given = {"last-epochs": last_epochs, "last-updates": last_updates, "best": best}
     chosen = [(k, n) for k, n in given.items() if n is not None]
@@ -263,10 +267,10 @@ def select(
 
 
 def options(state: dict[str, Any], section: str) -> dict[str, Any]:
-    """The options that a checkpoint was trained with, of a section of fairseq's configuration such as ``model``.
+    """Return the options that a checkpoint was trained with, of a section of fairseq's configuration such as ``model``.
 
     Checkpoints of versions before fairseq 0.10.2 hold all options in one place; where a file has both, that place
-    counts, as in fairseq. The result is empty where there are none.
+    counts, as in fairseq. The result is empty if the file has neither.
     """
     found = state.get("args")
     if found is None and isinstance(config := state.get("cfg"), dict):
@@ -281,15 +285,16 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
 
     fairseq writes ``checkpoint_last.pt`` as a copy, which a kill can truncate; every later start would then fail. Or
     the disk has damaged it, and training would resume from other values. Such a file is moved aside, and the intact
-    checkpoint with the most updates takes its place, as it does if the first copy was not yet made.
+    checkpoint with the most updates takes its place, as it does if the first copy was not yet made. If there is none,
+    training starts anew.
 
     Args:
-        directory: of checkpoints.
-        mend: repair the folder; otherwise only count the updates that there would be.
+        directory: the folder of checkpoints.
+        mend: whether to repair the folder; otherwise only the number is returned.
 
     Raises:
-        CheckpointError: fairseq cannot go on from the last checkpoint, though it is not damaged; or it is damaged, and
-            no other can take its place.
+        CheckpointError: fairseq cannot resume from the last checkpoint though it is intact; or it is damaged, and
+            fairseq cannot resume from the intact ones; or the folder cannot be written.
     """
     last = Path(directory) / "checkpoint_last.pt"
     if last.exists():
@@ -352,7 +357,7 @@ def average(paths: Sequence[str | Path], output: str | Path) -> None:
     average (``--store-ema``), which is not averaged. Tied parameters stay tied.
 
     Raises:
-        CheckpointError: one cannot be read or has values that are not finite, or they do not match.
+        CheckpointError: a checkpoint cannot be read or has values that are not finite, or they do not match.
     """
     if not paths:
         raise CheckpointError("no checkpoints to average")
@@ -388,7 +393,7 @@ def average(paths: Sequence[str | Path], output: str | Path) -> None:
 
 
 def identity(t: Tensor) -> tuple:
-    """Return what tied parameters have in common: the values that they are a view of, and how."""
+    """Return a key that tied parameters share: storage, offset, shape and strides."""
     return t.untyped_storage().data_ptr(), t.storage_offset(), tuple(t.shape), t.stride()
 
 

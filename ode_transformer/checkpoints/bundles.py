@@ -24,7 +24,7 @@ WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 CARD = "README.md"
 _READ = re.compile(r"codes|dict\..*|sentencepiece\..*|.*\.(json|pt|safetensors)")
-"""Files that are read where they are there. Others, such as a license, are for people."""
+"""Files that are read if they are present. Others, such as a license, are for people."""
 
 FORMAT = 1
 """The version of the format of bundles; other versions are refused."""
@@ -74,7 +74,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def config(path: str | Path) -> dict[str, Any]:
-    """The configuration of a bundle: ``model``, its ``options``, the ``tied`` tensors, and ``generate``."""
+    """Return the configuration of a bundle: ``model``, its ``options``, the ``tied`` tensors, and ``generate``."""
     found = _json(Path(path) / CONFIG)
     for key, kind in (("model", str), ("options", dict), ("tied", dict), ("generate", dict)):
         if not isinstance(found.get(key), kind):
@@ -83,9 +83,9 @@ def config(path: str | Path) -> dict[str, Any]:
 
 
 def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
-    """A checkpoint's state, as from :func:`.checkpoints.load`, of a bundle whose files are whole; weights are fp32.
+    """Load the state of a bundle, in the form of :func:`.checkpoints.load`, with weights in fp32.
 
-    ``checked`` says that :func:`check` was called before.
+    The files are compared with their hashes, unless ``checked`` says that :func:`check` has done so.
     """
     if not checked:
         check(path)
@@ -119,13 +119,13 @@ def write(
         options: the options of the model, as plain values.
         state: the tensors of the model.
         generate: the model's flags of ``fairseq-generate``.
-        plugin: the name of the plugin that the model was trained with, if there was one.
+        plugin: the name of the plugin that the model was trained with, if any.
         files: files to copy, by their names in the bundle.
         texts: texts to write, by their names in the bundle.
         half: store weights in fp16.
 
     Raises:
-        BundleError: the folder exists, a weight is not finite or too large for fp16, or something cannot be written.
+        BundleError: the folder exists, a weight is not finite or too large for fp16, or a file cannot be written.
     """
     from safetensors import SafetensorError
     from safetensors.torch import save

@@ -45,7 +45,7 @@ _OPTIONS = {
     "hidden_act": ("activation_fn", lambda value: isinstance(value, str), "a name"),
     "tie_word_embeddings": ("tied", lambda value: isinstance(value, bool), "true or false"),
 }
-"""Its options: fairseq's name for each, whether a value fits, and what it must be."""
+"""Hugging Face's options: fairseq's name of each, a test of its value, and the valid values in words."""
 # Settings that are not options here, and the only value of each that is read.
 _ONLY = {
     "model_type": "roberta",
@@ -60,10 +60,10 @@ _UNSAID = {"layer_norm_eps": 1e-12}
 
 
 def load(path: str | Path) -> dict[str, Any]:
-    """A RoBERTa, with ``config.json`` beside it, as the state of a checkpoint of fairseq's, in single precision.
+    """Load a RoBERTa, with ``config.json`` beside it, as the state of a fairseq checkpoint in single precision.
 
     Raises:
-        CheckpointError: there are no such files, or they are damaged or of another model.
+        CheckpointError: a file is missing or damaged, or is of another model.
     """
     path = Path(path)
     options, tensors = _options(path.with_name("config.json")), load_tensors(path)
@@ -73,7 +73,7 @@ def load(path: str | Path) -> dict[str, Any]:
             raise CheckpointError(f"{path}: {name[:200]} is of type {tensor.dtype}: must be of floating-point numbers")
         tensors[name] = tensor.float()
     model = {_renamed(path, name): tensor for name, tensor in tensors.items() if not re.fullmatch(_LEFT_OUT, name)}
-    # Of one kind of token, whose embedding is added at every position.
+    # RoBERTa has one type of token, whose embedding is added at every position.
     kind = model.pop("token_type", None)
     if kind is not None:
         positions = "encoder.sentence_encoder.embed_positions.weight"
@@ -91,7 +91,7 @@ def load(path: str | Path) -> dict[str, Any]:
 
 
 def _head(path: Path, tensors: dict[str, Tensor], embeddings: Tensor, untied: bool) -> Tensor:
-    """The matrix that predicts symbols: the embeddings, or one of its own."""
+    """Return the matrix that predicts symbols: the embeddings, or a separate one."""
     own = tensors.get("lm_head.decoder.weight")
     if own is None:
         if untied:

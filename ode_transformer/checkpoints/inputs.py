@@ -1,4 +1,4 @@
-"""Text that a trained model reads outside its training, and what it reads of it."""
+"""Prepared text as the inputs of trained models, outside of training."""
 
 import itertools
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ from . import CheckpointError
 
 
 def read_texts(files: Sequence[tuple[str | Path, str | Path]], count: int) -> list[list[Tensor]]:
-    """The first lines of prepared texts, without those that are blank in one of the texts.
+    """Read the first lines of prepared texts, without lines that are blank in one of the texts.
 
     Args:
         files: each text and its dictionary. Several texts are parallel.
-        count: lines to read of each text.
+        count: the number of lines to read of each text.
 
     Returns:
-        For each text its sentences as numbers of symbols (T,), the end of the sentence last.
+        For each text its sentences as indices of symbols (T,), the end of the sentence last.
 
     Raises:
-        CheckpointError: a file is not there or cannot be read, or the texts are not parallel or hold no sentences.
+        CheckpointError: a file cannot be read, or the texts are not parallel or hold no sentences.
     """
     texts = []
     for path, dictionary in files:
@@ -47,30 +47,30 @@ def read_texts(files: Sequence[tuple[str | Path, str | Path]], count: int) -> li
 
 
 def what_was_read(files: Sequence[tuple[str | Path, str | Path]], texts: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """For a record: the files of the ``text`` and perhaps of its ``target``, and how many ``sentences`` were read."""
+    """Return entries of a record: the files ``text`` and perhaps ``target``, and the number of ``sentences`` read."""
     return {**dict(zip(("text", "target"), (text for text, _ in files), strict=False)), "sentences": len(texts[0])}
 
 
 def stacks(model: nn.Module) -> dict[str, nn.Module]:
-    """The encoder and the decoder of a model by name; a language model has one of them."""
+    """Return the encoder and the decoder of a model by name; a language model has one of them."""
     found = {side: getattr(model, side) for side in ("encoder", "decoder") if hasattr(model, side)}
     return {side: getattr(stack, "sentence_encoder", stack) for side, stack in found.items()}  # inside RoBERTa's
 
 
 def inputs_of(model: nn.Module, texts: Sequence[Sequence[Tensor]]) -> dict[str, Tensor]:
-    """The inputs with which a model reads sentences as it does in training.
+    """Return the inputs of a model for sentences, as in training.
 
     An encoder-decoder reads the source, and in its decoder the target or, without one, only the beginning of a
     sentence. A language model reads the text in blocks of ``--tokens-per-sample``, as with fairseq's
     ``--sample-break-mode none``. A masked language model reads sentence by sentence, with nothing masked.
 
-    The texts are the source and perhaps the target, of :func:`read_texts`.
+    ``texts`` are the source and perhaps the target, from :func:`read_texts`.
 
     Returns:
         ``src_tokens`` (B, S); for an encoder-decoder also ``src_lengths`` (B,) and ``prev_output_tokens`` (B, T).
 
     Raises:
-        OdeTransformerError: there is a target, but the model is not an encoder-decoder.
+        OdeTransformerError: a target is given for a model that is not an encoder-decoder.
     """
     (source, *target), found = texts, stacks(model)
     symbols = next(iter(found.values())).dictionary
@@ -91,7 +91,7 @@ def inputs_of(model: nn.Module, texts: Sequence[Sequence[Tensor]]) -> dict[str, 
 
 
 def observed(model: nn.Module, net_input: dict[str, Tensor]) -> dict[str, tuple[nn.Module, Tensor]]:
-    """The stacks of a model that read text, by name, each with where it does: (T, B), false at padding.
+    """Return the stacks of a model that read text, by name, each with a mask of its tokens (T, B), false at padding.
 
     A decoder that is given only the beginning of a sentence is left out.
     """

@@ -1,4 +1,4 @@
-"""Models without their data: the one place where a checkpoint becomes a model, and tasks without words.
+"""Models without their data: the one place where a checkpoint becomes a model.
 
 The options stored in a checkpoint are untrusted. Stock fairseq evaluates some of them as Python, so that they never
 reach it as they are: an architecture of ours is built from its own fields, a stock Transformer through the same flat
@@ -79,7 +79,7 @@ _ALLOWANCE = 2**28  # elements that a model may have besides those in its file, 
 
 
 def task(source: int, target: Optional[int] = None) -> TranslationTask:
-    """A translation task with dictionaries of these sizes, special symbols included; one for both if they are equal."""
+    """Return a translation task with dictionaries of these sizes, special symbols included; equal sizes share one."""
 
     def dictionary(symbols: int) -> Dictionary:
         d = Dictionary()
@@ -93,7 +93,7 @@ def task(source: int, target: Optional[int] = None) -> TranslationTask:
 
 
 def _rows(state: dict[str, Any], name: str, path: str | Path) -> int:
-    """The rows of a matrix of a checkpoint, symbols for instance: a dictionary of so many will be made."""
+    """Return the number of rows of a matrix of a checkpoint, such as the number of symbols."""
     if name not in state["model"]:
         raise CheckpointError(f"{path}: has no {name}")
     shape = state["model"][name].shape
@@ -103,10 +103,10 @@ def _rows(state: dict[str, Any], name: str, path: str | Path) -> int:
 
 
 def symbols(state: dict[str, Any], path: str | Path) -> tuple[int, int]:
-    """Symbols of the source's and of the target's dictionary of a checkpoint; of a masked language model its own twice.
+    """Return the sizes of a checkpoint's source and target dictionaries; the size of a masked language model's twice.
 
     Raises:
-        CheckpointError: it is of neither an encoder-decoder with embeddings nor a masked language model.
+        CheckpointError: it holds neither an encoder-decoder with embeddings nor a masked language model.
     """
     for reader in _READERS:
         if (name := f"{reader}.embed_tokens.weight") in state["model"]:
@@ -121,7 +121,7 @@ def symbols(state: dict[str, Any], path: str | Path) -> tuple[int, int]:
 
 @contextmanager
 def named(what: str) -> Iterator[None]:
-    """Turn errors of any kind, which options of a stranger's checkpoint may cause, into one that says where."""
+    """Turn any error, such as options of an untrusted checkpoint cause, into a ``CheckpointError`` about ``what``."""
     try:
         yield
     except CheckpointError:
@@ -134,11 +134,11 @@ def named(what: str) -> Iterator[None]:
 
 
 def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[str, Any]]:
-    """The registered name of a model of ours, or one of ``STOCK``, and the options of its flat configuration.
+    """Return the registered name of a model of ours, or one of ``STOCK``, and the options of its flat configuration.
 
     Raises:
-        CheckpointError: it is of another architecture or does not say of which, or an option is not a plain value of a
-            size that the file can account for.
+        CheckpointError: the architecture is another or not stored, or an option is not a plain value of a size that the
+            file can account for.
     """
     with _plugin_named(state, path):
         return _model_options(state, path)
@@ -146,7 +146,7 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
 
 @contextmanager
 def _plugin_named(state: dict[str, Any], path: str | Path) -> Iterator[None]:
-    """Say of a checkpoint that cannot be opened which plugin it was trained with, if that was not loaded."""
+    """Name in a ``CheckpointError`` the plugin that the checkpoint was trained with, if it is not loaded."""
     try:
         yield
     except CheckpointError as error:
@@ -227,7 +227,7 @@ def _elements(tensors: Any) -> int:
 
 
 def stock_options(model: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of one of ``STOCK``, under the names of today."""
+    """Return the options of one of ``STOCK`` under their current names."""
     options = {name: value for name, value in options.items() if name != "arch"}
     if model == "roberta":  # whose defaults some of our architectures do not have; years ago they were not stored
         usual = MaskedLanguageModelConfig()
@@ -239,16 +239,16 @@ def stock_options(model: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> nn.Module:
-    """The encoder-decoder or language model, masked or not, that a loaded checkpoint holds, in training mode.
+    """Return the encoder-decoder or language model, masked or not, of a loaded checkpoint, in training mode.
 
     Args:
-        state: what :func:`load` returned.
-        path: where it was loaded from, for messages.
+        state: the result of :func:`load`.
+        path: the file, for messages.
         heads: also open classifiers, and the classification heads of stock models. Without it, classifiers are
             refused and the heads of stock models are left out; those of our masked language models are always opened.
 
     Raises:
-        CheckpointError: it is of another architecture, or does not fit the options that it holds.
+        CheckpointError: the architecture is another, or the tensors do not fit the options.
     """
     with _plugin_named(state, path):
         name, options = _model_options(state, path)
@@ -288,12 +288,12 @@ def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> 
 
 
 def open_model(path: str | Path) -> nn.Module:
-    """The model that :func:`load` finds, as of :func:`open_state`, in evaluation mode."""
+    """Load a model in evaluation mode, by :func:`load` and :func:`open_state`."""
     return open_state(load(path), path).eval()
 
 
 def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
-    """The state of the folder of a bundle, of a RoBERTa's ``model.safetensors``, or else of a checkpoint.
+    """Load the state of a bundle's folder, of a RoBERTa's ``model.safetensors``, or else of a checkpoint.
 
     ``checked`` says that the files of the bundle were compared with their hashes before.
     """
@@ -303,13 +303,13 @@ def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
 
 
 def pair_form(state: dict[str, Any], path: str | Path, *task_names: str) -> dict[str, Optional[int]]:
-    """The form of pairs of texts with which a model was trained, by one of these tasks.
+    """Return the form of the pairs of texts that a model was trained on, with one of these tasks.
 
     It is ``init_token``, the symbol before the first text, and ``separator_token``, one more between them; each may be
     None.
 
     Raises:
-        CheckpointError: it was trained with another task, or has something other than symbols in their place.
+        CheckpointError: the model was trained with another task, or a token is not the number of a symbol.
     """
     trained = checkpoints.options(state, "task")
     name = trained.get("_name") or trained.get("task")
@@ -331,11 +331,11 @@ HEAD = "sentence_classification_head"
 
 
 def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
-    """Refuse dictionaries other than those that the run of a checkpoint was trained with.
+    """Refuse dictionaries other than those that a checkpoint was trained with; return whether they could be checked.
 
     Another dictionary of the same size fits, but decodes to garbage. ``ode-transformer run`` notes the dictionaries in
-    ``run.json``, beside the checkpoint; without it nothing is known or checked, and the result is False. ``data`` is
-    the folder of binarized data, or one dictionary.
+    ``run.json``, beside the checkpoint; without that file nothing is checked. ``data`` is the folder of binarized data,
+    or one dictionary.
     """
     data, run = Path(data), Path(checkpoint).parent / "run.json"
     for file in [*data.glob("dict*.txt"), *data.glob("*/dict*.txt")] if data.is_dir() else [data]:

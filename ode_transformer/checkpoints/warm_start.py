@@ -52,8 +52,8 @@ EQUAL = 1e-5  # of logits in double precision; fairseq's softmax is in single
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome for every tensor (name, shape, outcome), the largest difference of logits from the source's, and the
-    flags for training.
+    """The outcome of a warm start: (name, shape, outcome) of every tensor, the source's unused tensors, the largest
+    difference of logits from the source's, and the flags for training.
     """
 
     tensors: list[tuple[str, tuple[int, ...], str]]
@@ -135,7 +135,7 @@ def warm_start(
 
 
 def needed(arch: str, values: Mapping[str, Any]) -> list[str]:
-    """The flags that fairseq-train needs besides ``--arch`` to build a model with these options, dropout included."""
+    """Return the flags that fairseq-train needs besides ``--arch`` for a model with these options, dropout included."""
     model, config_class, preset = PRESETS[arch]
     usual = resolve(preset, config_class)
     alone = issubclass(MODEL_REGISTRY[model], MaskedLanguageModel)  # without a decoder; --max-positions is its length
@@ -184,7 +184,7 @@ def _check_size(path: Path, size: int, source: Any, what: str = "") -> None:
 def _target(
     arch: str, flags: Sequence[str], stock: Stock, options: dict, source: Any
 ) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """The model that an architecture is of, the value of every option, and the options that flags gave."""
+    """Return the registered model of an architecture, the value of every option, and the options that flags gave."""
     if arch not in PRESETS:
         raise CheckpointError(f"--arch {arch}: must be one of {', '.join(PRESETS)}")
     model_name, config_class, preset = PRESETS[arch]
@@ -285,7 +285,7 @@ def _halve(after: nn.Module, old: Mapping[str, Tensor], outcomes: dict[str, str]
 
 
 def _near_euler(after: nn.Module, outcomes: dict[str, str]) -> None:
-    """Make what weights stages and histories as near to the plain step as it can be."""
+    """Set coefficients and histories as near to the plain step as possible."""
     for name, module in after.named_modules():
         if isinstance(module, Scalars):
             module.weight.copy_(torch.eye(len(module.weight))[0])
@@ -337,7 +337,7 @@ def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Ma
 
 @torch.no_grad()
 def _difference(before: nn.Module, after: nn.Module, symbols: tuple[int, int]) -> float:
-    """The largest difference of two models' logits, in double precision, on random sentences with padding."""
+    """Return the largest difference of two models' logits, in double precision, on random sentences with padding."""
     generator = torch.Generator().manual_seed(1)
     reads = isinstance(before, MaskedLanguageModel)
     longest = before.max_positions()  # of an encoder-decoder, those of each side
@@ -358,7 +358,7 @@ def _difference(before: nn.Module, after: nn.Module, symbols: tuple[int, int]) -
 
 
 def _state(state: dict, model_name: str, values: dict, after: nn.Module, source: Any) -> dict[str, Any]:
-    """The new checkpoint: before its first update, of the first epoch."""
+    """Return the new checkpoint, before the first update of the first epoch."""
     fresh = {
         "optimizer_history": [
             {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0},
