@@ -1,6 +1,6 @@
-"""GLUE (Wang et al. 2019): sentences, or pairs of them, by fairseq's ``sentence_prediction``.
+"""GLUE (Wang et al. 2019): classification of sentences or pairs of them by fairseq's ``sentence_prediction``.
 
-A task of GLUE is a row of ``GLUE``, which says where its text is. The metrics are those of the task.
+Each task of GLUE is an entry of ``GLUE``, which locates its text; its metrics follow from the recipe's flags.
 """
 
 import contextlib
@@ -19,14 +19,14 @@ from .task import Recipe, by_predictions
 
 
 class Split(NamedTuple):
-    """The place of a split of a task.
+    """The files and columns of a split.
 
     Args:
         inputs: the columns of the sentences, from 0.
-        label: the column of the label; None for a test set, which has none.
-        files: alternatives, each of one file or several, with blanks between them: the first whose files are all there.
-        server: what GLUE's server calls the file of a test set.
-        heading: whether the first line of a file is none of the examples.
+        label: the column of the label; None for a test set, which has no labels.
+        files: alternatives, each one file or several separated by blanks; the first that is complete is read.
+        server: the name of a test set's submission file for GLUE's server, without ``.tsv``.
+        heading: whether the first line of each file is a header.
     """
 
     inputs: tuple[int, ...]
@@ -38,16 +38,17 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class GlueTask:
-    """The place of a task's text.
+    """The files, columns and labels of a task.
 
     Args:
-        folder: of the published archive.
-        splits: by name; ``test`` and so on are test sets.
-        columns: how many a line with a label must have; others are left out, as in the preparation of RoBERTa.
-        labels: the classes, from no to full agreement; none where labels are numbers.
-        divide: such numbers are divided by this.
-        held_out: the list of the examples of the development set, by their second and third columns, where it is in one
-            file with the training set.
+        folder: the folder of the task in the published data.
+        splits: the splits by fairseq's names.
+        columns: the number of columns of a labeled line, or 0 for any; lines with another number are left out, as in
+            fairseq's preparation for RoBERTa.
+        labels: the classes, from no to full agreement; empty where labels are numbers.
+        divide: the divisor of numerical labels.
+        held_out: the file that lists the development set by its second and third columns, where training and
+            development set share a file.
     """
 
     folder: str
@@ -97,7 +98,7 @@ def examples(task: GlueTask, folder: Path, split: str) -> Iterator[tuple[list[st
     """Yield the sentences of each example of a split and its label, which is empty in a test set.
 
     Raises:
-        OdeTransformerError: none of the split's files is there, or a line has too few columns; names it.
+        OdeTransformerError: no alternative of the split's files is complete, or a line has too few columns.
     """
     inputs, label, files, _, heading = task.splits[split]
     alternatives = [[folder / name for name in names.split()] for names in files]
@@ -121,7 +122,7 @@ def examples(task: GlueTask, folder: Path, split: str) -> Iterator[tuple[list[st
 
 
 def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, int]:
-    """Write a task's text in symbols: ``SPLIT.input0``, ``SPLIT.input1`` and ``SPLIT.label``.
+    """Write a task's segmented text, ``SPLIT.input0`` and ``SPLIT.input1``, and its labels, ``SPLIT.label``.
 
     Args:
         task: the GLUE task.
@@ -130,10 +131,11 @@ def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, 
         output_dir: the folder for the files SPLIT.input0, SPLIT.label and so on.
 
     Returns:
-        The number of examples of each split; test sets that are not there are left out.
+        The number of examples of each split; missing test sets are left out.
 
     Raises:
-        OdeTransformerError: a file of the training or validation set is not there, or is no such table.
+        OdeTransformerError: as :func:`examples`, or a label of a task of numbers is not a number.
+        SegmentationError: as :func:`.subwords.opened`.
     """
     about, cut, counts = GLUE[task], subwords.opened(like), {}
     folder = source / about.folder
@@ -156,14 +158,15 @@ def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, 
 
 
 def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: int, cpu: bool) -> list[str]:
-    """Return what GLUE's server takes of a test set: lines of an index and a prediction, with a heading.
+    """Return the lines of a test set's submission file: a header, then the index and prediction of each example.
 
     Raises:
         CheckpointError: as :func:`.classification.outputs`.
-        OdeTransformerError: likewise; or the data are of another task, or an output is not a number.
+        OdeTransformerError: as :func:`.classification.outputs`, or the data are of another task, or an output is not
+            finite.
     """
     task, prepared = GLUE[name], None
-    with contextlib.suppress(TextError):  # data that others made have no manifest, or another program's
+    with contextlib.suppress(TextError):  # data that others prepared have no manifest, or another program's
         prepared = held_settings(data / "manifest.json").get("task")
     if prepared in tuple(GLUE) and prepared != name:
         raise OdeTransformerError(f"--task {name}: {data} is of another task, {prepared}")
@@ -185,7 +188,7 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
 def submit(
     checkpoint: Path, data: Path, task: str, batch_size: int, cpu: bool, output_dir: Path
 ) -> dict[str, Path | None]:
-    """Write the server's file of each test set; return its path, or None for a set other than ``test`` without data.
+    """Write the submission file of each test set; return the paths by subset, None for an additional one without data.
 
     Args:
         checkpoint: the checkpoint of the trained model.
@@ -217,7 +220,7 @@ _REPORTED = {
 
 
 def _flags(recipe: Recipe) -> list[str]:
-    """fairseq's own task, unless the recipe swaps the texts of pairs."""
+    """Name fairseq's own task, unless the recipe swaps the sentences of pairs."""
     return ["--task", "sentence_prediction_of_pairs" if recipe.train.flags.get("swap-pairs") else "sentence_prediction"]
 
 

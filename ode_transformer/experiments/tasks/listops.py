@@ -1,9 +1,9 @@
 """ListOps: nested lists of digits under MIN, MAX, MED (the median, rounded down) and SM (the sum modulo 10).
 
-Nangia and Bowman 2018; the long version is that of the Long Range Arena (Tay et al. 2021): lists of 2 to 10 elements,
-up to 10 levels deep, 500 to 2,000 symbols. An element is a list with probability 1/4, and otherwise, or at the greatest
-depth, a digit. The grammar is theirs; the generator is ours, and gives the same sets for a seed everywhere. An example
-is ::
+Nangia and Bowman 2018; the default sizes are those of the Long Range Arena (Tay et al. 2021): lists of 2 to 10
+elements, up to 10 levels deep, 500 to 2,000 symbols. An element is a list with probability 1/4, and otherwise, or at
+the greatest depth, a digit. The grammar is theirs; the generator is ours, and is reproducible: a seed gives the same
+sets on every machine. An example is ::
 
     [MAX 4 3 [MIN 2 3 ] 1 0 [MED 1 5 8 9 2 ] ]      of class 5
 
@@ -23,7 +23,7 @@ from ...files import write_lines
 VALUE_PROBABILITY = 0.75
 MAX_ELEMENTS = 10
 MAX_DEPTH = 10
-TRIES = 100_000  # expressions drawn for a new one before giving up
+TRIES = 100_000  # expressions drawn in search of a new one before giving up
 
 
 OPERATORS: dict[str, Callable[[Sequence[int]], int]] = {
@@ -32,15 +32,15 @@ OPERATORS: dict[str, Callable[[Sequence[int]], int]] = {
     "MED": lambda values: int(statistics.median(values)),
     "SM": lambda values: sum(values) % 10,
 }
-# The symbols are shared strings: 96,000 expressions with separate strings would take gigabytes.
+# All expressions share the strings of the symbols; 96,000 expressions with their own would take gigabytes.
 DIGITS = [str(i) for i in range(10)]
 BEGINS = {operator: f"[{operator}" for operator in OPERATORS}
 
 
 def sample(rng: random.Random, limit: int, depth: int = 1) -> tuple[list[str], int]:
-    """Draw an expression, of which the outermost has depth 1: its symbols and its value.
+    """Draw an expression and return its symbols and its value; one of more than ``limit`` symbols is left incomplete.
 
-    Beyond so many symbols as the limit it is left incomplete.
+    The outermost expression has depth 1.
     """
     if depth >= MAX_DEPTH or rng.random() < VALUE_PROBABILITY:
         value = rng.randrange(10)
@@ -58,13 +58,16 @@ def sample(rng: random.Random, limit: int, depth: int = 1) -> tuple[list[str], i
 
 
 def generate(seed: int, shortest: int = 500, longest: int = 2000) -> Iterator[tuple[list[str], int]]:
-    """Yield different expressions of so many symbols with their values, until no new one is found."""
+    """Yield distinct expressions of ``shortest`` to ``longest`` symbols with their values, until no new one is found.
+
+    The search for a new one ends after ``TRIES`` draws.
+    """
     rng = random.Random(seed)
     seen, since = set(), 0
     while (since := since + 1) <= TRIES:
         symbols, value = sample(rng, longest)
         if shortest <= len(symbols) <= longest:
-            digest = hashlib.blake2b(" ".join(symbols).encode(), digest_size=16).digest()  # which takes less memory
+            digest = hashlib.blake2b(" ".join(symbols).encode(), digest_size=16).digest()  # saves memory
             if digest not in seen:
                 seen.add(digest)
                 since = 0
@@ -90,7 +93,7 @@ def write(
         seed: random seed.
 
     Raises:
-        OdeTransformerError: there are too few such expressions.
+        OdeTransformerError: ``shortest`` exceeds ``longest``, or there are too few expressions.
     """
     if shortest > longest:
         raise OdeTransformerError(f"--shortest {shortest}: must be at most --longest, {longest}")

@@ -1,10 +1,9 @@
-"""RACE (Lai et al. 2017): questions about articles, each with four options, one of them right; accuracy.
+"""RACE (Lai et al. 2017): questions about articles, each with four options, one of them right; scored by accuracy.
 
 The task is fairseq's ``sentence_ranking``. The published layout is ``RACE/{train,dev,test}/{middle,high}/NAME.txt``,
-each file a JSON object with an article, its questions, their options, and the letters of the right ones. Every option
-becomes a text of its own, as in fairseq's preparation of RoBERTa's data: it takes the place of the question's gap,
-``_``, or stands behind the question. Line feeds become blanks; all else of a text remains, double blanks and HTML's
-``<br>`` among it.
+each file a JSON object with an article, its questions, their options, and the letters of the right options. As in
+fairseq's preparation for RoBERTa, each option becomes a text of its own: it fills the gap of the question, ``_``, or is
+appended to the question. Line feeds become blanks; double blanks and HTML such as ``<br>`` remain.
 """
 
 from itertools import count, takewhile
@@ -22,11 +21,11 @@ from .task import by_predictions
 if TYPE_CHECKING:
     from torch import Tensor
 
-NAME = "sentence_ranking"  # of fairseq's task and of its criterion
+NAME = "sentence_ranking"  # fairseq's name of the task and of the criterion
 LEVELS = ("middle", "high")
 LETTERS = "ABCD"
 _LAYOUT = {"article": str, "questions": [str], "options": [[str] * len(LETTERS)], "answers": [one_of(*LETTERS)]}
-# Of every split its folder and levels; the test set whole, and each level alone.
+# The folder and levels of each split; the test set is written whole, and each level of it alone.
 SPLITS = {
     "train": ("train", LEVELS),
     "valid": ("dev", LEVELS),
@@ -37,7 +36,7 @@ SPLITS = {
 
 
 class Choice(NamedTuple):
-    """An article, the question with each of its options, and which of them is right, from 0."""
+    """An article, a question joined with each of its options, and the index of the right one."""
 
     article: str
     options: list[str]
@@ -45,14 +44,14 @@ class Choice(NamedTuple):
 
 
 def read(folder: Path, levels: tuple[str, ...]) -> list[Choice]:
-    """Return the questions of some levels of a split, in the order of the files' names.
+    """Return the questions of some levels of a split, in the numerical order of the files' names.
 
     Args:
-        folder: of the split, such as ``RACE/dev``.
-        levels: of ``LEVELS``.
+        folder: the folder of the split, such as ``RACE/dev``.
+        levels: some of ``LEVELS``.
 
     Raises:
-        OdeTransformerError: there are no files, or one cannot be read or is of another layout; names it.
+        OdeTransformerError: a level has no files, or a file cannot be read or has another layout.
     """
     found = []
     for level in levels:
@@ -78,12 +77,12 @@ def _choices(path: Path) -> list[Choice]:
 
 
 def _line(text: str) -> str:
-    """Return a text on one line; what is cut into symbols has no blanks around it."""
+    """Return a text on one line, without surrounding blanks."""
     return text.replace("\n", " ").strip()
 
 
 def write(folder: Path, like: Path, output_dir: Path) -> dict[str, int]:
-    """Write ``input0``, the articles, ``input1`` to ``input4``, the options, and ``label`` of every split.
+    """Write the articles, ``SPLIT.input0``, the options, ``SPLIT.input1`` to ``SPLIT.input4``, and ``SPLIT.label``.
 
     Args:
         folder: the folder ``RACE``.
@@ -94,7 +93,8 @@ def write(folder: Path, like: Path, output_dir: Path) -> dict[str, int]:
         The number of questions of each split.
 
     Raises:
-        OdeTransformerError: as in :func:`read`.
+        OdeTransformerError: as :func:`read`.
+        SegmentationError: as :func:`.subwords.opened`.
     """
     cut = subwords.opened(like)
     splits = {name: read(folder / part, levels) for name, (part, levels) in SPLITS.items()}
@@ -108,15 +108,15 @@ def write(folder: Path, like: Path, output_dir: Path) -> dict[str, int]:
 
 
 def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> list[tuple[str, str]]:
-    """Return for each question of a subset the numbers of the right and of the chosen option, from 0.
+    """Return for each question of a subset the indices of the right and of the chosen option.
 
-    The latter is ``accuracy.UNDEFINED`` where a score is not a number. Options and texts are cut as in training. In the
-    data ``input0`` has the texts, ``input1`` and so on the options; ``label`` the numbers. See :class:`.Encoder` for
-    the arguments.
+    The latter is ``accuracy.UNDEFINED`` where a score is not finite. The data have the texts in ``input0``, the options
+    in ``input1`` and so on, and the indices in ``label``. Options and texts are truncated as in training. See
+    :class:`.Encoder` for the arguments.
 
     Raises:
-        CheckpointError: as :class:`.Encoder` and :meth:`.Encoder.task`, or the head has not one output.
-        OdeTransformerError: as these, or the set has no labels or others than options.
+        CheckpointError: as :class:`.Encoder` and :meth:`.Encoder.task`, or the head does not have exactly one output.
+        OdeTransformerError: as these, or the subset has no labels, or a label that is not the index of an option.
     """
     import torch
     from fairseq.tasks.sentence_ranking import SentenceRankingTask

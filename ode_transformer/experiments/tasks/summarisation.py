@@ -1,7 +1,7 @@
-"""Summarization with fairseq's task ``translation``, scored by ROUGE, beside the ROUGE of the texts' first sentences.
+"""Summarization with fairseq's task ``translation``, scored by ROUGE; the first sentences of the texts are a baseline.
 
-Beside the binarized data lie the references of a test set as they were published, ``raw/SUBSET.target``, whose
-sentences may have tabs between them, and the tokenized texts, ``tok/SUBSET.source``. The published sets are AESLC and
+The folder of binarized data also holds the published references of a test set, ``raw/SUBSET.target``, whose sentences
+may be separated by tabs, and the tokenized texts, ``tok/SUBSET.source``. The published data sets are AESLC and
 CNN/DailyMail.
 """
 
@@ -24,17 +24,17 @@ ENDS = (".", "!", "?", "'", "`", '"', "\u2019", "\u201d", ")")
 
 
 def read_aeslc(folder: Path) -> dict[str, Iterator[Pair]]:
-    """Return AESLC (Zhang and Tetreault 2019) by split: e-mails of Enron and their subject lines, 14,436 to train on.
+    """Return AESLC (Zhang and Tetreault 2019) by split: Enron's e-mails and their subject lines, 14,436 for training.
 
-    The published layout is ``enron_subject_line/{train,dev,test}/NAME.subject``: the body, a sentence per line, then a
-    line ``@subject`` and the subject. Behind it ``dev`` and ``test`` have three annotators' subjects, which nothing
-    here reads.
+    The published layout is ``enron_subject_line/{train,dev,test}/NAME.subject``: the body, one sentence per line, then
+    a line ``@subject`` and the subject. In ``dev`` and ``test``, the subjects of three annotators follow, which are not
+    read.
 
     Args:
         folder: the folder ``enron_subject_line``.
 
-    An ``OdeTransformerError`` names, while they are read, a folder that is missing or empty, or a file that is no
-    e-mail with its subject.
+    Raises:
+        OdeTransformerError: during iteration: a folder is missing or empty, or a file has no body or no subject.
     """
     return {name: _emails(folder / part) for name, part in (("train", "train"), ("valid", "dev"), ("test", "test"))}
 
@@ -56,18 +56,18 @@ def _emails(folder: Path) -> Iterator[Pair]:
 
 
 def read_cnndm(folders: Sequence[Path], lists: Path) -> dict[str, Iterator[Pair]]:
-    """Return CNN/DailyMail by split: stories and their highlights, not anonymized, as See et al. (2017) made them.
+    """Return CNN/DailyMail by split: stories and their highlights, not anonymized, as See et al. (2017) prepared them.
 
-    The published parts are the stories, ``{cnn,dailymail}/stories/HASH.story``, and lists of addresses by split,
-    ``all_{train,val,test}.txt``. HASH is the SHA-1 of an address. In a story every highlight stands behind a line
-    ``@highlight``; all other lines are the article. A line that ends in no punctuation is given a full stop.
+    The published files are the stories, ``{cnn,dailymail}/stories/HASH.story``, and lists of addresses by split,
+    ``all_{train,val,test}.txt``. HASH is the SHA-1 of an address. In a story, the article is followed by the
+    highlights, each after a line ``@highlight``. A full stop is added to a line that ends without punctuation.
 
     Args:
         folders: the folders of stories, ``cnn/stories`` and ``dailymail/stories``.
         lists: the folder of ``all_train.txt``, ``all_val.txt`` and ``all_test.txt``.
 
     Raises:
-        OdeTransformerError: while they are read: a list or a story is missing, empty or not UTF-8.
+        OdeTransformerError: during iteration: a list is empty, or a list or a story is missing or not UTF-8.
     """
     parts = (("train", "train"), ("valid", "val"), ("test", "test"))
     return {name: _stories(folders, lists / f"all_{part}.txt") for name, part in parts}
@@ -86,7 +86,7 @@ def _stories(folders: Sequence[Path], addresses: Path) -> Iterator[Pair]:
 
 
 def _story(text: str) -> Pair:
-    """Return the article of a story, which ends at the first highlight, and the highlights with tabs between them."""
+    """Return the article of a story, which ends at the first highlight, and the highlights, separated by tabs."""
     article, highlights, behind = [], [], False
     for line in filter(None, (" ".join(line.split()) for line in text.split("\n"))):
         if line.startswith(HIGHLIGHT):

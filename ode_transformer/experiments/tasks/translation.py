@@ -1,6 +1,6 @@
-"""Translation: ``fairseq-generate`` translates every test set, and the output is scored.
+"""Translation: ``fairseq-generate`` translates every test set, and its output is scored.
 
-Other tasks from text to text share its flags, its decoding and its files of pairs.
+Summarization and correction share the flags, the decoding and the files of pairs.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from .task import Recipe, Step, Task, flags, further_metrics, step_of_ours
 
 
 class Pair(NamedTuple):
-    """A text and what it is to become, each on one line; the latter's sentences, if known, with tabs between them."""
+    """A source text and its target, one line each; tabs separate the sentences of a summary where they are known."""
 
     source: str
     target: str
@@ -43,7 +43,7 @@ def write_pairs(splits: Mapping[str, Iterable[Pair]], output_dir: Path) -> dict[
 
 
 def task_flags(recipe: Recipe) -> list[str]:
-    """The flags of fairseq's task, which other tasks from text to text use too."""
+    """Return the flags of fairseq's task ``translation``."""
     return ["--task", "translation", "--source-lang", recipe.data.source, "--target-lang", recipe.data.target]
 
 
@@ -57,25 +57,25 @@ def decoding(recipe: Recipe, run_dir: str, subset: str, where: Sequence[str]) ->
         *("--required-batch-size-multiple", "1", *flags(recipe.generate.flags)),
         *("--path", model, "--results-path", f"{run_dir}/generate.part"),
     ]
-    where = [*where, "--log-format", "simple", "--log-interval", "1"]  # of progress, for the log
-    moves = [(f"{run_dir}/generate.part/generate-{subset}.txt", output)]  # fairseq writes as it goes
+    where = [*where, "--log-format", "simple", "--log-interval", "1"]  # logs progress without a bar
+    moves = [(f"{run_dir}/generate.part/generate-{subset}.txt", output)]  # fairseq writes its file piece by piece
     return Step("generate", command, [model], [output], subset, where, log=f"{run_dir}/generate.log", moves=moves)
 
 
 def post_process(recipe: Recipe) -> str | None:
-    """How ``fairseq-generate`` joins subword units to words, by the recipe; None if it does not say."""
+    """Return how ``fairseq-generate`` joins subwords to words, or None if the recipe does not say."""
     given = recipe.generate.flags
     return given.get("post-process", given.get("remove-bpe"))
 
 
 def check_units(recipe: Recipe) -> None:
-    """Check that the recipe joins the units that its data are segmented into, as far as their manifest tells; and warn
-    of sets with many unknown units.
+    """Check that the recipe joins the subwords of its data, and warn of subsets with many unknown ones.
 
     Raises:
-        OdeTransformerError: it does not, so that units would be scored in place of words.
+        OdeTransformerError: by the manifest, the data are segmented in another way, so that subwords would be scored
+            in place of words.
     """
-    from ..text import binarised  # which takes longer to import than the rest
+    from ..text import binarised  # imports NumPy, which is slow
     from ..text.manifest import read_mapping
 
     folder = paths.ROOT / recipe.data.directory
@@ -87,7 +87,7 @@ def check_units(recipe: Recipe) -> None:
                 f"text of {recipe.data.directory} is segmented"
             )
     langs = recipe.data.source, recipe.data.target
-    pairs = ("-".join(langs), "-".join(langs[::-1]))  # as fairseq looks for them
+    pairs = ("-".join(langs), "-".join(langs[::-1]))  # fairseq accepts both
     for split, pair, lang in itertools.product(("valid", *recipe.subsets), pairs, langs):
         if (folder / f"{split}.{pair}.{lang}.idx").is_file():
             prefix = folder / f"{split}.{pair}.{lang}"
@@ -95,9 +95,9 @@ def check_units(recipe: Recipe) -> None:
 
 
 def scoring(recipe: Recipe, run_dir: str, subset: str, options: Mapping[str, Any]) -> Step:
-    """Return the step that scores a subset, with options of :func:`.scoring.score_file`."""
+    """Return the step that scores a subset, with these options of :func:`.scoring.score_file`."""
     output, read = f"{run_dir}/scores/{subset}.json", translations(run_dir, subset)
-    # What fairseq-generate has joined are words, whatever characters they have.
+    # The output of fairseq-generate is joined already, even if its words look like subwords.
     joined = {"remove_bpe": "none"} if post_process(recipe) else {}
     about = {**options, **joined, "metric": tuple(further_metrics(recipe)), "output": output}
     return step_of_ours("score", subset, ["score"], score_file, about, inputs=[read], outputs=[output])
@@ -121,17 +121,17 @@ def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
 
 
 def translations(run_dir: str, subset: str) -> str:
-    """The file that ``fairseq-generate`` leaves of a subset."""
+    """The path of the output of ``fairseq-generate`` for a subset."""
     return f"{run_dir}/generate/generate-{subset}.txt"
 
 
 def generated(recipe: Recipe, folder: Path, subset: str) -> list[str]:
-    """The best hypotheses of a subset, in words."""
+    """Return the best hypothesis of each sentence of a subset, with subwords joined."""
     return read_generate_output(translations(str(folder), subset)).hypotheses
 
 
 def plain_text(recipe: Recipe, lines: Sequence[str], lang: str) -> list[str]:
-    """Lines of a language as the recipe's sacreBLEU has them: detokenized, unless they are plain text."""
+    """Return lines as the recipe's sacreBLEU reads them: detokenized, unless they are plain text."""
     from ..text.detokenisation import detokenise
 
     return list(lines) if recipe.score.plain else detokenise(lines, lang)
@@ -150,7 +150,7 @@ def _outputs(recipe: Recipe, folder: Path, subset: str) -> list[str]:
 def _examples(
     recipe: Recipe, lines: Sequence[str], subset: str, folder: Optional[Path]
 ) -> tuple[Sequence[str], Examples]:
-    """The references are raw where they exist, otherwise the tokenized ones, detokenized, as for the score."""
+    """As for the score, the references are the raw ones or, without these, the tokenized ones, detokenized."""
     data, target = paths.ROOT / recipe.data.directory, recipe.data.target
     beside, source = references_in(data, subset, target), data / "raw" / f"{subset}.{recipe.data.source}"
     printed = read_generate_output(translations(str(folder), subset)) if folder else None

@@ -1,7 +1,7 @@
-"""Grammatical error correction, fairseq's task ``translation`` from sentences to corrected sentences.
+"""Grammatical error correction with fairseq's task ``translation``, from sentences to corrected sentences.
 
-Beside the binarized data are the sentences of a test set, ``raw/SUBSET.source``, and either human corrections,
-``raw/SUBSET.ref0`` and so on, for GLEU, or human edits, ``raw/SUBSET.m2``, for F0.5.
+The folder of binarized data also holds the sentences of a test set, ``raw/SUBSET.source``, and either human
+corrections, ``raw/SUBSET.ref0`` and so on, for GLEU, or human edits, ``raw/SUBSET.m2``, for F0.5.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""Sentences with errors and without: learners' corpora with their edits (M2 files), or errors made in correct English.
+"""Pairs of sentences with and without errors: learners' corpora (M2 files), or errors generated in correct English.
 
-JFLEG (Napoles et al. 2017) and CoNLL-2014 (Ng et al. 2014) test what is trained on either. JFLEG's development set is
-the validation set of generated errors.
+The test sets of both are JFLEG (Napoles et al. 2017) and CoNLL-2014 (Ng et al. 2014). JFLEG's development set is the
+validation set for generated errors.
 """
 
 import itertools
@@ -20,18 +20,18 @@ from ..translation import Pair, write_pairs
 from . import errors
 
 REFERENCES = 4  # of JFLEG
-NUCLE_HELD_OUT = 5448  # pairs, Table 8 of the ODE Transformer
-# The names of M2 files: of NUCLE, in the data of BEA-2019 and in its releases 3.2 and 2.x; and of what tunes or tests.
+NUCLE_HELD_OUT = 5448  # pairs (ODE Transformer, Table 8)
+# The names of M2 files: of NUCLE, in the data of BEA-2019 and in its releases 3.2 and 2.x; of development or test sets.
 NUCLE = re.compile(r"nucle|conll1[34]st-preprocessed", re.IGNORECASE)
 TUNES_OR_TESTS = re.compile(r"official-(2014|preprocessed)|\.(dev|test)\.")
-ALTERNATIVES = re.compile(r"(?<!\|)\|\|(?!\|)")  # what is between several corrections of an edit
+ALTERNATIVES = re.compile(r"(?<!\|)\|\|(?!\|)")  # separates alternative corrections of an edit
 
 
 def uniform(line: str) -> str:
-    """Return a tokenized line with single blanks and straight quotation marks, in training as in testing.
+    """Return a tokenized line with single blanks and straight quotation marks, to be the same in all corpora.
 
-    JFLEG's test set alone has the Penn Treebank's double ones, where its development set, CoNLL-2014 and learners'
-    corpora have straight ones; and the lines of its development set end with a blank.
+    JFLEG's test set alone has the Penn Treebank's quotation marks, and the lines of its development set end with a
+    blank.
     """
     return " ".join(errors.straight(line).split())
 
@@ -39,15 +39,15 @@ def uniform(line: str) -> str:
 def corrected(sentence: Annotated) -> list[str]:
     """Return the distinct corrections of a sentence, in the order of the annotators.
 
-    A sentence that nobody annotated is its own correction. Edits of a type in ``NO_CORRECTION`` are not made.
-    Insertions at one place stay in their order.
+    A sentence without annotators is its own correction. Edits of the types in ``NO_CORRECTION`` are not applied.
+    Insertions at the same place keep their order.
     """
     versions = [sentence.edits[annotator] for annotator in sorted(sentence.edits)] or [[]]
     return list(dict.fromkeys(" ".join(_edited(sentence.tokens, edits)) for edits in versions))
 
 
 def _edited(tokens: list[str], edits: list[Edit]) -> list[str]:
-    """Return the tokens after an annotator's edits, which do not overlap."""
+    """Apply an annotator's edits, which do not overlap."""
     out: list[str] = []
     done = 0
     for start, end, kind, text in sorted(edits, key=lambda edit: edit[:2]):
@@ -60,17 +60,18 @@ def _edited(tokens: list[str], edits: list[Edit]) -> list[str]:
 
 
 def published(folder: Path) -> dict[str, list[Pair]]:
-    """Return training and validation pairs of the M2 files of a folder, without those that hold no error.
+    """Return training and validation pairs of the M2 files in a folder, without unchanged and empty corrections.
 
-    Each distinct correction of a sentence is a pair of its own. Lang-8 has several for many sentences; the scripts of
-    Chollampatt and Ng (2018), which the ODE Transformer borrowed, also take each; the script of BEA-2019, who made the
-    M2 file, takes the first annotator's alone. NUCLE, FCE and W&I+LOCNESS have one annotator.
+    Each distinct correction of a sentence makes a pair. Lang-8 has several for many sentences; the scripts of
+    Chollampatt and Ng (2018), which the ODE Transformer borrowed, also use all of them, whereas that of BEA-2019, which
+    published the M2 file, uses only the first annotator's. NUCLE, FCE and W&I+LOCNESS have one annotator.
 
-    Pairs of NUCLE at equal distances are for validation: ``NUCLE_HELD_OUT`` of them, or half of NUCLE if it is smaller.
+    The validation set is ``NUCLE_HELD_OUT`` equally spaced pairs of NUCLE, or every other pair if NUCLE has fewer than
+    twice as many.
 
     Raises:
-        OdeTransformerError: there is no M2 file, or not one of NUCLE, or a file is none, or is of a development or test
-            set; or W&I is there twice, as the files A, B and C and as their union ABC.
+        OdeTransformerError: the folder does not hold exactly one file of NUCLE, holds a development or test set, or
+            holds W&I twice, as files A, B and C and as their union ABC; or a file is not an M2 file.
     """
     paths = sorted(folder.glob("*.m2"))
     kinds = (TUNES_OR_TESTS, NUCLE, re.compile(r"^[ABC]\."), re.compile(r"^ABC\."))
@@ -100,14 +101,14 @@ def published(folder: Path) -> dict[str, list[Pair]]:
 
 
 def generated(path: Path, seed: int, rate: float, count: int | None = None, most: int = 60) -> Iterator[Pair]:
-    """Yield sentences of a text with errors made in them; those without any teach to leave them alone.
+    """Yield pairs of a sentence with generated errors and its original; some have none, for a model to leave unchanged.
 
     Args:
-        path: one sentence per line.
-        seed: of chance.
+        path: the file of sentences, one per line.
+        seed: the random seed.
         rate: the probability of an error at a word.
-        count: how many sentences of the text are taken, from its beginning; None for all.
-        most: tokens of a sentence; longer ones are left out.
+        count: the number of lines to read; None for all.
+        most: the maximum number of tokens of a sentence; longer ones are left out.
     """
     lines = itertools.islice(read_lines(path), count)
     sentences = [tokens for line in lines if 0 < len(tokens := errors.tokenise(line)) <= most]
@@ -121,10 +122,10 @@ def generated(path: Path, seed: int, rate: float, count: int | None = None, most
 
 
 def read_jfleg(folder: Path, split: str) -> tuple[list[str], list[list[str]]]:
-    """Return the sentences of JFLEG's split ``dev`` or ``test`` and its annotators' corrections, all :func:`uniform`.
+    """Return the sentences of JFLEG's split ``dev`` or ``test`` and the corrections by annotator, all :func:`uniform`.
 
     Raises:
-        OdeTransformerError: a file has another number of lines than the sentences.
+        OdeTransformerError: a file cannot be read, or an annotator's has another number of lines than the sentences.
     """
     sources, *references = (
         list(map(uniform, read_lines(folder / split / f"{split}.{name}")))
@@ -146,10 +147,10 @@ def write(
     seed: int = 1,
     rate: float = 0.3,
 ) -> dict[str, int]:
-    """Write the pairs of all splits, and what test sets are scored with.
+    """Write the pairs of all splits, and the human edits and corrections of the test sets.
 
-    ``train``, without the sentences of the sets that tune and test; ``valid``, of generated errors JFLEG's development
-    set; ``conll14`` with ``conll14.m2``; ``jfleg`` and ``jfleg-dev`` with ``.ref0`` and so on.
+    The splits are ``train``, without sentences of CoNLL-2014 and JFLEG; ``valid``, which is JFLEG's development set for
+    generated errors; ``conll14`` with ``conll14.m2``; ``jfleg`` and ``jfleg-dev`` with ``.ref0`` and so on.
 
     Args:
         output_dir: the folder for the files.
@@ -165,7 +166,7 @@ def write(
         The number of pairs by split.
 
     Raises:
-        OdeTransformerError: not one of ``m2`` and ``clean``, or a corpus cannot be used.
+        OdeTransformerError: neither or both of ``m2`` and ``clean`` are given, or a corpus cannot be used.
     """
     if bool(m2) == bool(clean):
         raise OdeTransformerError("one of --m2 DIR and --clean FILE is needed")

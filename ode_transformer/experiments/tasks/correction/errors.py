@@ -1,10 +1,9 @@
-"""Errors made in correct English, as learners make them: a seed gives the same everywhere.
+"""Errors generated in correct English, like those of learners; a seed gives the same errors on every machine.
 
-A sentence is tokenized as the Penn Treebank is. At each of its words one of five kinds of error is made with a small
-probability, if that kind can be made there: in an article, a preposition, the number of a noun, the form of a verb, or
-the spelling. Most words can only be misspelt, which is therefore done more rarely. The other forms of a word are looked
-up among the words of the text itself, so that no tagger and no list of a language's words are needed: ``walks`` is a
-form of ``walk`` where both are frequent.
+A sentence is tokenized as in the Penn Treebank. With some probability, a word gets an error of one of the kinds that
+are possible there: an article, a preposition, the number of a noun, the form of a verb, or the spelling. Most words can
+only be misspelt, which is therefore done less often. Irregular forms are listed here; regular ones are looked up in the
+text itself, so that no tagger and no lexicon are needed: ``walks`` is a form of ``walk`` where both are frequent.
 """
 
 import random
@@ -36,8 +35,8 @@ NEIGHBOURS = {  # on a keyboard
 CONFUSED = """their there; its it 's; then than; your you 're; to too; loose lose; affect effect; quite quiet; accept
     except; advice advise; whether weather; where were; of off; believe beleive; receive recieve; because becouse; which
     wich; definitely definately; separate seperate; until untill; tomorrow tommorow; beginning begining"""
-MISSPELT = 0.5  # how often a word is misspelt, if that was drawn for it; errors of other kinds are always made
-FREQUENT = 3  # times that a form must be in the text to be one
+MISSPELT = 0.5  # the probability of a misspelling that was drawn; errors of other kinds are always made
+FREQUENT = 3  # the least number of occurrences of a regular form in the text
 
 _QUOTES = re.compile("[\u201c\u201d\u201e\u00ab\u00bb]|``|''")
 _TOKEN = re.compile(
@@ -49,12 +48,12 @@ _TOKEN = re.compile(
 
 
 def straight(line: str) -> str:
-    """Return a line with ``"`` and ``'`` in place of other quotation marks, such as the Treebank's."""
+    """Replace other quotation marks, such as the Treebank's, by ``"`` and ``'``."""
     return _QUOTES.sub('"', line).translate(str.maketrans("\u2019\u2018", "''"))
 
 
 def tokenise(line: str) -> list[str]:
-    """Return a sentence as tokens of the Penn Treebank, with straight quotation marks."""
+    """Return the Penn Treebank tokens of a sentence, with straight quotation marks."""
     return _TOKEN.findall(straight(line))
 
 
@@ -68,14 +67,14 @@ def _join(table: dict[str, set[str]], words: Sequence[str]) -> None:
 
 
 def plural(word: str) -> str:
-    """Return a noun's plural, or a verb's third person."""
+    """Return the regular plural of a noun, which is also the third person of a verb."""
     if word.endswith(("s", "x", "z", "ch", "sh")):
         return f"{word}es"
     return f"{word[:-1]}ies" if re.search("[^aeiou]y$", word) else f"{word}s"
 
 
 def inflections(word: str) -> list[str]:
-    """Return what a regular verb's past and participle may be."""
+    """Return the possible past forms and participles of a regular verb."""
     if word.endswith("e"):
         return [f"{word}d", f"{word[:-1]}ing"]
     if re.search("[^aeiou]y$", word):
@@ -85,12 +84,12 @@ def inflections(word: str) -> list[str]:
 
 
 class Corrupter:
-    """Makes errors.
+    """A generator of errors.
 
     Args:
-        words: how often each word is in the text, lower-cased; among them are the other forms of a word.
-        seed: of chance.
-        rate: the probability of an error at a word where its kind can be made; of a misspelling, ``MISSPELT`` of that.
+        words: the counts of the lower-cased words of the text, among which regular forms are looked up.
+        seed: the random seed.
+        rate: the probability of drawing an error at a word; a misspelling that is drawn is made with ``MISSPELT``.
     """
 
     def __init__(self, words: Counter[str], seed: int, rate: float):
@@ -113,7 +112,7 @@ class Corrupter:
         self.confused = dict(rows) | {b: a for a, b in rows if b in known}
 
     def corrupt(self, tokens: Sequence[str]) -> list[str]:
-        """Return the tokens of a sentence with errors, or without any; its capital letter remains at the beginning."""
+        """Return the tokens of a sentence with errors, or unchanged by chance; an initial capital letter is kept."""
         out: list[str] = []
         for i, token in enumerate(tokens):
             found = [token]
@@ -121,7 +120,7 @@ class Corrupter:
                 kind = self.random.choice(self._possible(tokens, i))
                 if kind and (kind != "spelling" or self.random.random() < MISSPELT):
                     found = getattr(self, f"_{kind}")(tokens, i)
-                    if len(found) == 1:  # not an article before the word
+                    if len(found) == 1:  # not an article inserted before the word
                         found = [_cased(found[0], token)]
                     self.made[kind] += found != [token]
             out += found
@@ -139,7 +138,7 @@ class Corrupter:
         if word in self.verbs and (word not in self.nouns or before in SUBJECTS or before == "to"):
             kinds.append("verb")
         if word in self.nouns and before not in SUBJECTS and before != "to":
-            kinds += ["number", *(["article"] if before not in ARTICLES else [])]  # one may be put before a noun
+            kinds += ["number", *(["article"] if before not in ARTICLES else [])]  # an article may be inserted
         if (word.isalpha() and len(word) > 3) or word in self.confused:
             kinds.append("spelling")
         return kinds or [""]
@@ -147,7 +146,7 @@ class Corrupter:
     def _article(self, tokens: Sequence[str], i: int) -> list[str]:
         word = tokens[i].lower()
         if word not in ARTICLES:
-            first_word = i == 0 and not tokens[i].isupper()  # whose capital letter goes to the article
+            first_word = i == 0 and not tokens[i].isupper()  # its capital letter moves to the article
             return [self.random.choice(("the", "a")), word if first_word else tokens[i]]
         other = self.random.choice([*(article for article in ARTICLES if article != word), "", ""])
         return [other] if other else []
@@ -180,7 +179,7 @@ class Corrupter:
 
 
 def _cased(word: str, like: str) -> str:
-    """Return a word with the capital letters of another."""
+    """Return a word capitalized like another."""
     if like.isupper() and len(like) > 1:
         return word.upper()
     return word[:1].upper() + word[1:] if like[:1].isupper() and word.islower() else word

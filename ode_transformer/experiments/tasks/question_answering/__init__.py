@@ -1,10 +1,10 @@
-"""SQuAD: spans of paragraphs that answer questions, by our ``span_prediction``; exact match and F1.
+"""SQuAD: questions answered by spans of paragraphs, by our ``span_prediction``, scored by exact match and F1.
 
-A model with a span head runs over all windows of all questions. As usual since BERT, candidates of a question are spans
-from one of the best first tokens to one of the best last tokens of a window, at most ``--longest`` symbols, whose first
-token has more text around it in this window than in any other; their score is the sum of both logits. The no-answer
-score of a question is the least sum of the logits of ``<s>`` in its windows, less the best candidate's score. An answer
-is the text of the paragraph from the first character to the last.
+A model with a span head runs over all windows of all questions. As in BERT, the candidates of a question are spans of a
+window from one of the best first tokens to one of the best last tokens, of at most ``--longest`` tokens, whose first
+token has the most context in this window (:func:`most_context`); the score of a candidate is the sum of both logits.
+The no-answer score of a question is the lowest sum of the logits of ``<s>`` in its windows, minus the score of the best
+candidate. An answer is the text of the paragraph from the first to the last character of the span.
 """
 
 import json
@@ -28,11 +28,11 @@ _QUESTIONS = {
     "questions": [{"id": str, "paragraph": int, "answers": [str]}],
     "windows": [[int, int]],
 }
-_NONE = 1e6  # the no-answer score where there is no candidate, nearly
+_NONE = 1e6  # added to the no-answer score of a question without candidates
 
 
 class Candidate(NamedTuple):
-    """A span of a paragraph, symbols first to last, and its score."""
+    """A span of a paragraph, from symbol ``first`` to symbol ``last``, and its score."""
 
     score: float
     first: int
@@ -40,10 +40,10 @@ class Candidate(NamedTuple):
 
 
 def questions(data: Path, subset: str) -> dict[str, Any]:
-    """Return what ``data-prep/prepare-squad.sh`` says of the questions of a subset.
+    """Return the content of ``SUBSET.questions.json``, which ``data-prep/prepare-squad.sh`` writes.
 
     Raises:
-        OdeTransformerError: it has not made these data, or not this subset.
+        OdeTransformerError: the file cannot be read or has another form.
     """
     path = data / f"{subset}.questions.json"
     tree = read_json(path)
@@ -53,15 +53,17 @@ def questions(data: Path, subset: str) -> dict[str, Any]:
 
 
 def _astray(tree: Mapping[str, Any]) -> str:
-    """Return which question or paragraph is named and is not there; empty if all are."""
+    """Describe a reference to a question or paragraph that does not exist; empty if there is none."""
     named = [(i, "questions") for i, _ in tree["windows"]] + [(q["paragraph"], "paragraphs") for q in tree["questions"]]
     wrong = (f"there are no {what}[{i}]" for i, what in named if not 0 <= i < len(tree[what]))
     return next(wrong, "")
 
 
 def most_context(spans: list[tuple[int, int]], symbol: int) -> int:
-    """Return which of the windows [begin, end) has the most text around a symbol, on the shorter side; of equals the
-    longest, and of these the first."""
+    """Return the index of the window [begin, end) in which a symbol has the most context; the first in a tie.
+
+    The context is the number of symbols on the shorter side, plus 1% of the length of the window, as in BERT.
+    """
 
     def room(window: int) -> float:
         begin, end = spans[window]
@@ -77,10 +79,11 @@ def candidates(
     """Return the candidates of a window.
 
     Args:
-        logits: of each of its symbols those of being the first and the last of the answer.
-        spans: all windows of the question, of which this one has the number ``window``.
-        best: how many of the best first and last symbols are combined.
-        longest: symbols of a candidate.
+        logits: for each symbol of the window, the logits of being the first and the last of the answer.
+        spans: all windows of the question, as [begin, end).
+        window: the index of this window.
+        best: the number of first and of last symbols to combine.
+        longest: the maximum length of a candidate in symbols.
     """
     (begin, _), (first, last) = spans[window], zip(*logits, strict=True)
     firsts, lasts = (sorted(range(len(x)), key=lambda i: -x[i])[:best] for x in (first, last))
@@ -91,13 +94,14 @@ def candidates(
 def answers(
     text: str, offsets: list[list[int]], found: list[Candidate], null: float, best: int
 ) -> tuple[list[dict[str, Any]], float]:
-    """Return the best different answers to a question, best first, and its no-answer score.
+    """Return the distinct answers to a question, best first, and its no-answer score.
 
     Args:
-        text: the paragraph; ``offsets`` are the characters of its symbols.
-        found: candidates of all windows.
-        null: the least score of no answer.
-        best: how many answers to return.
+        text: the paragraph.
+        offsets: the characters [begin, end) of each symbol of the paragraph.
+        found: the candidates of all windows.
+        null: the lowest sum of the logits of ``<s>``.
+        best: the maximum number of answers.
     """
     listed: dict[str, dict[str, Any]] = {}
     for score, first, last in sorted(found, key=lambda one: (-one.score, one.first, one.last)):
@@ -118,12 +122,14 @@ def predict(
     """Answer the questions of a subset.
 
     Returns:
-        By the name of a question ``predictions``, its best answer; ``no_answer``, its no-answer score; and ``nbest``,
-        answers with the characters where they start, and scores.
+        For each of ``PARTS`` a value by the id of the question: in ``predictions`` the best answer, in ``no_answer``
+        the no-answer score, in ``nbest`` the best answers, each with its ``text``, the character where it starts
+        (``start``) and its ``score``.
 
     Raises:
-        CheckpointError: the checkpoint cannot be opened, or has no span head.
-        OdeTransformerError: the data are not SQuAD data, or logits are not numbers.
+        CheckpointError: as :class:`.Encoder` and :meth:`.Encoder.task`, or the model was trained without an init token.
+        OdeTransformerError: as these and :func:`questions`, or the windows are not those of the questions, or a logit
+            is not finite.
     """
     import torch
 
@@ -138,7 +144,7 @@ def predict(
     dataset = encoder.examples(encoder.task(SpanPredictionTask, SpanPredictionConfig(**encoder.options)))
     sizes = [int(dataset.size(i)) - begin - 1 for i, begin in enumerate(dataset.defn["begin"].labels)]
     spans: list[list[tuple[int, int]]] = [[] for _ in tree["questions"]]
-    numbers = []  # of each window among those of its question
+    numbers = []  # the index of each window among those of its question
     if len(sizes) != len(tree["windows"]):
         raise OdeTransformerError(f"{data}: {subset} has {len(sizes)} windows, its questions {len(tree['windows'])}")
     for (question, begin), size in zip(tree["windows"], sizes, strict=True):
@@ -181,7 +187,7 @@ def write_answers(
     longest: int = 30,
     threshold: float | None = None,
 ) -> None:
-    """Write what :func:`predict` returns, a file for each of ``PARTS``, and print how many questions there are.
+    """Write the results of :func:`predict`, one file for each of ``PARTS``, and print the number of questions.
 
     Args:
         checkpoint: the checkpoint of the trained model.
@@ -195,8 +201,7 @@ def write_answers(
         threshold: give no answer where the no-answer score exceeds X; SQuAD 2.0 only (default: always answer).
 
     Raises:
-        CheckpointError, OdeTransformerError: as :func:`predict`; or there is a threshold, and every question has an
-            answer.
+        CheckpointError, OdeTransformerError: as :func:`predict`, or there is a threshold for SQuAD 1.1.
     """
     if threshold is not None and questions(Path(data), subset)["version"] == "1.1":
         raise OdeTransformerError(
@@ -206,21 +211,21 @@ def write_answers(
     if threshold is not None:
         left = {name: "" for name, score in found["no_answer"].items() if score > threshold}
         found["predictions"] |= left
-    for part in reversed(PARTS):  # predictions.json, which says that a run has answered, when the others are there
+    for part in reversed(PARTS):  # predictions.json, by which the step counts as done, is written last
         write_json(Path(output_dir) / f"{part}.json", found[part])
     print(f"{len(found['predictions'])} questions -> {output_dir}")
 
 
 def golds(tree: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the gold answers of every question."""
+    """Return the gold answers by the id of the question."""
     return {one["id"]: one["answers"] for one in tree["questions"]}
 
 
 def read_answers(folder: Path) -> tuple[dict[str, str], dict[str, float] | None]:
-    """Return the predictions and no-answer scores of a folder of ``squad predict``; the latter may be missing.
+    """Return the predictions and no-answer scores in a folder of ``squad predict``; None for scores that are missing.
 
     Raises:
-        OdeTransformerError: there are none, or they are no mapping of texts or numbers.
+        OdeTransformerError: there are no predictions, or a file is not a mapping of texts or numbers.
     """
 
     def read(part: str, form: Any) -> dict[str, Any]:
@@ -228,7 +233,7 @@ def read_answers(folder: Path) -> tuple[dict[str, str], dict[str, float] | None]
             raise OdeTransformerError(f"{folder / part}.json: {wrong}")
         return tree
 
-    # NaN, which has no place in an order, is the one value that does not equal itself.
+    # Scores are sorted, so that NaN, the only value that does not equal itself, is refused.
     number = lambda value: "" if type(value) in (int, float) and value == value else "must be a number"  # noqa: E731
     return read("predictions", str), read("no_answer", number) if (folder / "no_answer.json").exists() else None
 
@@ -266,7 +271,7 @@ def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
 
 
 def _outputs(recipe: Recipe, folder: Path, subset: str) -> list[str]:
-    """Of each question its name, its answer, and the score of there being none, or null: in JSON."""
+    """Return one JSON array per question: its id, the answer, and the no-answer score or null."""
     found, no_answer = read_answers(folder / "answers" / subset)
     return [json.dumps([name, answer, (no_answer or {}).get(name)]) for name, answer in found.items()]
 
@@ -279,8 +284,8 @@ def _examples(
 
 
 def _metrics(recipe: Recipe) -> list[str]:
-    """Exact match and F1; of version 2.0 also the best ones, as papers print them and systems are compared."""
-    second = re.search(r"--version[ =]2\.0", recipe.data.prepare)  # as prepare-squad.sh has it
+    """Return exact match and F1; for version 2.0, also at the best threshold, as in papers."""
+    second = re.search(r"--version[ =]2\.0", recipe.data.prepare)  # the option of prepare-squad.sh
     return [*squad.BEST.values(), *(squad.BEST if second else ())]
 
 

@@ -1,7 +1,7 @@
-"""SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018): questions whose answers are spans of a paragraph, or that have none.
+"""SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018): questions answered by spans of a paragraph, or unanswerable ones.
 
-The published layout is one JSON file per split. A paragraph that is longer than what a model reads becomes windows
-that overlap, as for BERT: each begins ``stride`` symbols behind the one before, until the end of the paragraph is read.
+The published layout is one JSON file per split. As for BERT, a paragraph that is too long for the model is split into
+overlapping windows, each beginning ``stride`` symbols after the previous one, until one reaches the end.
 """
 
 import json
@@ -15,18 +15,18 @@ from ....files import read_json, write_lines, write_text
 from ....schema import lacks
 from ...text import subwords
 
-SPECIAL = 4  # of a sample: <s> question </s> </s> window </s>
+SPECIAL = 4  # special symbols of a sample: <s> question </s> </s> window </s>
 VERSIONS = {"1.1": "1.1", "2.0": "2.0", "v2.0": "2.0"}
 _QUESTION = {"id": str, "question": str, "answers": [{"text": str, "answer_start": int}]}
 _LAYOUT = {"data": [{"paragraphs": [{"context": str, "qas": [_QUESTION]}]}]}
-_OFF = 2  # characters by which the place of an answer may be wrong
+_OFF = 2  # the largest tolerated error of an answer's position, in characters
 
 Cut = Callable[[str], list[tuple[str, int, int]]]
-"""A function that turns text into symbols, each with the characters [begin, end) of the text that it stands for."""
+"""A function that segments text into subwords, each with its characters [begin, end) in the text."""
 
 
 class Question(NamedTuple):
-    """A question: its name, its text, and its answers with the character of the paragraph where each begins."""
+    """A question: its id, its text, and its answers, each as its first character in the paragraph and its text."""
 
     id: str
     text: str
@@ -44,8 +44,8 @@ def read(path: Path) -> tuple[str, list[Paragraph]]:
     """Return the version, ``1.1`` or ``2.0``, and the paragraphs of a published file.
 
     Raises:
-        OdeTransformerError: it cannot be read, is of another layout or version, a question is there twice, or an answer
-            is not where the file says; names the file, and the question if there is one.
+        OdeTransformerError: the file cannot be read, has another layout or version or no questions, repeats an id,
+            lacks an answer in version 1.1, or an answer is not at its position in the paragraph.
     """
     tree = read_json(path)
     version = VERSIONS.get(str(tree.get("version"))) if isinstance(tree, dict) else None
@@ -81,10 +81,10 @@ def _answer(path: Path, question: str, text: str, answer: str, start: int) -> tu
 
 
 def cutter(folder: Path) -> Cut:
-    """Return what cuts text as the folder of a pretrained model says.
+    """Return a function that segments text like the pretrained model in a folder.
 
     Raises:
-        SegmentationError: the folder does not say how, or a file in it cannot be used.
+        SegmentationError: the folder has no subword segmentation, or a file of it cannot be used.
     """
     names = subwords.files(folder)
     if names == subwords.OWN:
@@ -92,7 +92,7 @@ def cutter(folder: Path) -> Cut:
 
         def cut(text: str) -> list[tuple[str, int, int]]:
             found = pieces.encode_as_offset_mapping(text)
-            symbols = [re.sub(r"\s", "", piece) or "<unk>" for piece in found["pieces"]]  # fairseq would cut them there
+            symbols = [re.sub(r"\s", "", piece) or "<unk>" for piece in found["pieces"]]  # fairseq splits at blanks
             return [(piece, *place) for piece, place in zip(symbols, found["offsets"], strict=True)]
 
         return cut
@@ -100,10 +100,10 @@ def cutter(folder: Path) -> Cut:
     encoder = subwords.gpt2_encoder(folder)
 
     def cut_bytes(text: str) -> list[tuple[str, int, int]]:
-        character = [i for i, c in enumerate(text) for _ in c.encode("utf-8")]  # of every byte
+        character = [i for i, c in enumerate(text) for _ in c.encode("utf-8")]  # the character of each byte
         found, at = [], 0
         for symbol in encoder.encode(text):
-            size = len(encoder.decoder[symbol])  # a character of its spelling per byte
+            size = len(encoder.decoder[symbol])  # GPT-2 spells each byte as a character
             found.append((str(symbol), character[at], character[at + size - 1] + 1))
             at += size
         return found
@@ -112,12 +112,12 @@ def cutter(folder: Path) -> Cut:
 
 
 def starts(length: int, room: int, stride: int) -> list[int]:
-    """Return where the windows of a paragraph of ``length`` symbols begin, if each has ``room`` symbols."""
+    """Return the first symbol of each window of a paragraph of ``length`` symbols; a window has at most ``room``."""
     return list(range(0, max(length - room, 0) + stride, stride))
 
 
 def span(symbols: list[tuple[str, int, int]], answer: tuple[int, str]) -> tuple[int, int]:
-    """Return the first and the last symbol of an answer."""
+    """Return the first and the last symbol of an answer, or (-1, -1) if it has none."""
     start, end = answer[0], answer[0] + len(answer[1])
     inside = [i for i, (_, first, last) in enumerate(symbols) if first < end and last > start]
     return (inside[0], inside[-1]) if inside else (-1, -1)
@@ -132,8 +132,9 @@ def write(
     stride: int = 128,
     longest_question: int = 64,
 ) -> dict[str, tuple[int, int]]:
-    """Write ``input0``, ``input1`` and ``spans`` of each split; of all but ``train`` ``SPLIT.questions.json`` as well,
-    which holds what answers are made of.
+    """Write questions, ``SPLIT.input0``, windows, ``SPLIT.input1``, and ``SPLIT.spans``, the symbols of the answers.
+
+    For ``valid``, also write ``valid.questions.json``, from which answers and scores are computed.
 
     Args:
         train: ``train-v1.1.json`` or ``train-v2.0.json``.
@@ -145,10 +146,11 @@ def write(
         longest_question: maximum length of a question in symbols, at which it is cut off.
 
     Returns:
-        Of each split the number of questions and of windows.
+        The numbers of questions and of windows by split.
 
     Raises:
-        OdeTransformerError: a file cannot be used, the files are of two versions, or windows would not meet.
+        OdeTransformerError: as :func:`read` and :func:`cutter`, or the files are of two versions, or ``stride`` would
+            leave gaps between windows.
     """
     room = max_symbols - SPECIAL - longest_question
     if room < stride:
