@@ -1,19 +1,19 @@
-"""Recipes: YAML files that say how a number is made.
+"""Recipes: YAML files that define how a result is produced.
 
-A recipe names its task, data, training, averaging, evaluation and the numbers that the paper prints. A file holds one
-recipe or, with ``rows``, one per row, as a table of a paper does: each row is what the file says and, key by key, what
-the row says besides. ``extends``, in a file or a row, names one or more files to start from, relative to the file or
-among this package's recipes; what is said later wins, and replaces a mapping of ``ALTERNATIVES`` as a whole. Files
-whose name begins with an underscore are only extended by others and are not recipes. ``small`` gives the settings of
-the recipe's rehearsal, in addition to those of all rehearsals of its task. ``quoted`` lists rows of the paper's tables
-that it took from others. ``user_dir`` is the folder of a plugin, relative to the file or to the top of the repository.
-``search`` is the space from which the settings of a row were chosen.
+A recipe defines its task, data, training, averaging and evaluation, and the numbers of the paper. A file holds one
+recipe or, with ``rows``, one per row, like a table of a paper: the settings of the row are merged key by key into those
+of the file. ``extends``, in a file or a row, names one or more base files, relative to the file or among this package's
+recipes; later settings win, and replace a mapping of ``ALTERNATIVES`` as a whole. Files whose name begins with an
+underscore are only bases for others, not recipes. ``small`` has the settings of the recipe's rehearsal, in addition to
+those of all rehearsals of its task. ``quoted`` lists rows of the paper's tables that the paper took from others.
+``user_dir`` is the folder of a plugin, relative to the file or to the top of the repository. ``search`` is the space
+from which the settings of a row were chosen.
 
-The form is the dataclasses of :mod:`.schema`; :mod:`..runs.runner` makes the steps of a recipe.
+The dataclasses of :mod:`.schema` define the form of a recipe; :mod:`..runs.runner` makes its steps.
 
 A recipe is code, like a Makefile: ``data.prepare`` is a command, flags name files to read and folders to write, and
-``ode-transformer run`` runs them all. Read a stranger's before you run it. Listing, checking and showing recipes runs
-nothing.
+``ode-transformer run`` executes them all. Read a stranger's recipe before you run it. Listing, checking and showing
+recipes executes nothing.
 
 Imports neither torch nor fairseq.
 """
@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Any, Optional
 
 from ... import plugins
-from ...paths import ROOT  # noqa: F401  others read recipes.ROOT
+from ...paths import ROOT  # noqa: F401  imported by others as recipes.ROOT
 from ...schema import lacks
 from ..metrics import METRICS, Examples
 from . import files
@@ -47,18 +47,18 @@ from .schema import (  # noqa: F401
     is_name,
 )
 
-MOST_BATCHES = 100_000  # of an update
+MOST_BATCHES = 100_000  # per update
 SEED_LIMIT = 2**31  # fairseq adds the number of the epoch to a seed, and NumPy takes seeds below 2^32
 OWN_FLAGS = {
     "update-freq": "train.batches and --devices",
     "distributed-world-size": "--devices",
     "save-dir": "--run-dir",
 }
-"""Flags of ``fairseq-train`` that a run sets itself, and what sets their values."""
+"""Flags of ``fairseq-train`` that a run sets itself, and the settings that determine them."""
 
 
 def quoted(name: str) -> list[Paper]:
-    """The rows of a group that the paper took from others."""
+    """Return the rows of a group that its paper took from others."""
     return build(list[Paper], group(name).get("quoted", []), name, "quoted")
 
 
@@ -66,8 +66,9 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
     """Read and check a recipe.
 
     Args:
-        name: its name below ``CONFIGS``, or the path of a YAML file, ``FILE.yaml`` or ``FILE.yaml/ROW``.
-        scale: ``full``, or ``small``, a rehearsal: the row's own layers, narrow, on Multi30k, for few updates.
+        name: the recipe's name below ``CONFIGS``, or the path of a YAML file, ``FILE.yaml`` or ``FILE.yaml/ROW``.
+        scale: ``full``, or ``small`` for a rehearsal: a narrow model of the same layers, on small data, for few
+            updates.
         seed: a seed other than the recipe's.
 
     Raises:
@@ -84,11 +85,12 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
 
 
 def user_dir(name: str) -> str:
-    """The folder of the plugin that a recipe names, from the top of the repository if it lies there; empty if it names
-    none. What the recipe asks for may be the plugin's, so that nothing else is checked.
+    """Return the folder of a recipe's plugin, relative to the top of the repository if it lies there; empty if none.
+
+    Nothing else of the recipe is checked, since it may need the plugin.
 
     Raises:
-        RecipeError: no such recipe.
+        RecipeError: there is no such recipe, or its file cannot be read.
     """
     path, _, row = files.find(name)
     tree = files.read(path)
@@ -106,7 +108,7 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
         raise RecipeError(f"{path}: {which}: {', '.join(rows)}")
     described = files.described(rows[row], tree)
     tree = files.merge(tree, rows[row] | ({"description": described} if described else {}))
-    if tree.get("task", "translation") not in tuple(SECTIONS):  # by which _small chooses a file
+    if tree.get("task", "translation") not in tuple(SECTIONS):  # determines the file of the rehearsal
         raise RecipeError(f"{path}: task {tree['task']!r}: must be one of {', '.join(SECTIONS)}")
     own = tree.pop("small", {})
     if not isinstance(own, dict):
@@ -122,7 +124,7 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
         raise RecipeError(f"{path}: {wrong}")
     if start := recipe.train.start:
         named = start.recipe if "/" in start.recipe else f"{given.rpartition('/')[0]}/{start.recipe}"
-        chain = (*before, given)  # of recipes that start from each other
+        chain = (*before, given)  # recipes that start from each other
         if named in chain:
             circle = " -> ".join((*chain, named))
             raise RecipeError(f"{path}: train.start: recipes must not start from each other in a circle: {circle}")
@@ -134,7 +136,7 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
 
 
 def _wrong(recipe: Recipe) -> Iterator[str]:
-    """Yield what is wrong with a recipe. Ask only for the first: later checks rely on what earlier ones let pass."""
+    """Yield the errors of a recipe. Only the first is meaningful: later checks rely on earlier ones."""
     train, score, search, average = recipe.train, recipe.score, recipe.search, recipe.average.wanted
 
     def others(option: str, values: Iterable[Any], valid: Collection[Any]) -> Iterator[str]:
@@ -156,7 +158,7 @@ def _wrong(recipe: Recipe) -> Iterator[str]:
     if len(set(recipe.subsets.values())) < len(recipe.subsets):
         yield f"subsets: must have different names, got {', '.join(recipe.subsets.values())}"
 
-    # What files are called after, and the command that prepares the data.
+    # Names that become names of files, and the command that prepares the data.
     named = {"name": recipe.name.split("/"), "subsets": [*recipe.subsets, *recipe.subsets.values()]}
     named |= {"train.start.checkpoint": [train.start.checkpoint]} if train.start else {}
     for key, found in named.items():
@@ -222,19 +224,19 @@ def _wrong(recipe: Recipe) -> Iterator[str]:
 
 
 def variant(recipe: Recipe) -> list[str]:
-    """The options of commands that say which run of a recipe is meant."""
+    """Return the options that select the recipe's run on a command line."""
     scale = ["--scale", recipe.scale] if recipe.scale != "full" else []
     seed = variant_seed(recipe)
     return scale + (["--seed", str(seed)] if seed is not None else [])
 
 
 def variant_seed(recipe: Recipe) -> Optional[int]:
-    """The seed that says which run of a recipe is meant; None where no other is."""
-    return recipe.own_seed if recipe.seed is None and recipe.seeds else recipe.seed  # one of its several
+    """Return the seed that selects the recipe's run on a command line; None if its default run is meant."""
+    return recipe.own_seed if recipe.seed is None and recipe.seeds else recipe.seed  # the default is all of ``seeds``
 
 
 def add_variant(parser: argparse.ArgumentParser) -> None:
-    """The flags that say which run of a recipe is meant."""
+    """Add the options that select a run of a recipe."""
     parser.add_argument(
         "--scale",
         type=str.lower,

@@ -1,4 +1,4 @@
-"""The files of recipes: what they are called, what a file holds with all that it extends, and their rehearsals."""
+"""The files of recipes: their names, their contents merged with those of the files they extend, and rehearsals."""
 
 import difflib
 import os
@@ -14,14 +14,14 @@ from ...paths import ROOT, SHARE
 from .schema import RecipeError
 
 CONFIGS = SHARE / "configs"
-ALTERNATIVES = ("average",)  # mappings of which one key is said, so that another cannot be added to it
+ALTERNATIVES = ("average",)  # mappings with one of several keys, which are replaced, not merged
 LONGEST = 2**20  # bytes of a file
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Plain(_Loader):
-    """PyYAML's safe loader, which runs no code, but keeps the last of several equal keys; here they are refused."""
+    """PyYAML's safe loader, which runs no code, but refusing duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         found = set()
@@ -35,10 +35,10 @@ class _Plain(_Loader):
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of a YAML file.
+    """Return the content of a YAML file.
 
     Raises:
-        RecipeError: there is no such file; or it is not YAML, not UTF-8, too long, or has equal keys.
+        RecipeError: there is no such file, or it is not YAML, is not UTF-8, is too long or has duplicate keys.
     """
     try:
         if (size := regular(path).stat().st_size) > LONGEST:
@@ -46,23 +46,26 @@ def read_yaml(path: Path) -> Any:
         return yaml.load(path.read_bytes().decode("utf-8-sig"), Loader=_Plain)
     except OSError as error:
         raise RecipeError(f"{path}: {error.strerror or error}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or a number of many digits
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or too many digits
         raise RecipeError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
 
 
 def groups() -> list[str]:
-    """The names of the files of recipes, e.g. ``multi30k-short``."""
+    """Return the names of the files of recipes, such as ``multi30k-short``."""
     paths = sorted(p for p in CONFIGS.rglob("*.yaml") if not p.name.startswith("_"))
     return [p.relative_to(CONFIGS).with_suffix("").as_posix() for p in paths]
 
 
 def group(name: str) -> dict[str, Any]:
-    """Return what a file of recipes holds, with what it extends: one of ``groups``, or ``FILE.yaml``."""
+    """Return the merged content of a file of recipes: one of ``groups``, or ``FILE.yaml``."""
     return read(Path(name).resolve() if name.endswith(".yaml") else CONFIGS / f"{name}.yaml")
 
 
 def names(files: Sequence[str] = ()) -> list[str]:
-    """The names of all recipes, such as ``quickstart/rk2-tiny``, or of those in some files, as ``load`` takes them.
+    """Return the names of all recipes, such as ``quickstart/rk2-tiny``, or of those in some files.
+
+    Args:
+        files: names of ``groups``, paths of YAML files, or names of recipes, which are returned as they are.
 
     Raises:
         RecipeError: a file cannot be read.
@@ -75,14 +78,14 @@ def names(files: Sequence[str] = ()) -> list[str]:
 
 
 def listed(prefix: str = "", *, paper: bool = False) -> dict[str, str]:
-    """The names of all recipes that begin with ``prefix``, and their descriptions.
+    """Return the descriptions of the recipes whose names begin with ``prefix``, by name.
 
     Args:
         prefix: the beginning of a name, such as ``ode/wmt14-en-de``.
-        paper: only those that reproduce a row of a paper.
+        paper: leave out recipes that do not reproduce a row of a paper.
 
     Raises:
-        RecipeError: no name begins like this.
+        RecipeError: there are no such recipes.
     """
     found = {}
     for name in groups():
@@ -98,13 +101,13 @@ def listed(prefix: str = "", *, paper: bool = False) -> dict[str, str]:
 
 
 def described(row: Mapping, tree: Mapping) -> str:
-    """The description of a row and that of its file; empty if one is not a string, which another check names."""
+    """Return the descriptions of a row and its file, joined; empty if one is not a string, which ``build`` refuses."""
     parts = [part["description"] for part in (row, tree) if "description" in part]
     return ": ".join(parts) if all(isinstance(part, str) for part in parts) else ""
 
 
 def is_there(name: str) -> bool:
-    """Whether there is a file for a recipe of this name."""
+    """Whether a recipe's name leads to a file; whether that has the row is not checked."""
     try:
         find(name)
     except RecipeError:
@@ -113,7 +116,11 @@ def is_there(name: str) -> bool:
 
 
 def find(name: str) -> tuple[Path, str, str]:
-    """The file of a recipe, the recipe's name, and its row of the file, or an empty string."""
+    """Return a recipe's file, its name, and its row in the file, or an empty string.
+
+    Raises:
+        RecipeError: there is no such file.
+    """
     if found := re.fullmatch(r"(.+?\.yaml)(?:/([^/]*)/?)?", name):
         path, row = Path(found[1]).resolve(), found[2] or ""
         stem = path.relative_to(CONFIGS).with_suffix("").as_posix() if path.is_relative_to(CONFIGS) else path.stem
@@ -136,10 +143,9 @@ def find(name: str) -> tuple[Path, str, str]:
 
 
 def added_to(name: str) -> str:
-    """Return what a row of a user's file inherits from the row of that name in a file that it extends, or nothing.
+    """Return a sentence on what a row of a user's file inherits from the row of that name in a file that it extends.
 
-    Args:
-        name: of the recipe, as ``load`` takes it.
+    It is empty if nothing is inherited. The name of the recipe is as for ``load``.
     """
     path, _, row = find(name)
     tree = read_yaml(path)
@@ -154,7 +160,7 @@ def added_to(name: str) -> str:
 
 
 def _leaves(tree: Mapping, prefix: str = "") -> dict[str, Any]:
-    """The values of nested mappings by their keys, joined by points."""
+    """Return the values of nested mappings by dotted key."""
     found: dict[str, Any] = {}
     for key, value in tree.items():
         found |= _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
@@ -162,7 +168,7 @@ def _leaves(tree: Mapping, prefix: str = "") -> dict[str, Any]:
 
 
 def small(tree: dict, path: Path) -> dict:
-    """The rehearsal of a recipe, as the file ``_small-TASK.yaml`` describes it, or ``_small.yaml`` for translation."""
+    """Return a recipe's rehearsal: its tree merged with ``_small-TASK.yaml``, or ``_small.yaml`` for translation."""
     task = tree.get("task", "translation")
     if task != "translation":
         return merge(tree, read(CONFIGS / f"_small-{task}.yaml"))
@@ -179,14 +185,14 @@ def small(tree: dict, path: Path) -> dict:
 
 
 def read(path: Path, before: tuple[Path, ...] = ()) -> dict:
-    """Return what a file holds, with all that it and its rows extend.
+    """Return the content of a file, merged with the files that it and its rows extend.
 
     Args:
         path: the file.
-        before: the files that extend it.
+        before: the chain of files that extend it.
 
     Raises:
-        RecipeError: it cannot be read, is no mapping, or extends itself.
+        RecipeError: a file cannot be read, is not a mapping, or extends itself.
     """
     if path in before:
         raise RecipeError(f"{path}: extends itself through {' -> '.join(map(str, before))}")
@@ -209,7 +215,7 @@ def _extended(tree: dict, path: Path, before: tuple[Path, ...]) -> dict:
     merged: dict = {}
     for base in bases:
         candidates = [(folder / base).resolve() for folder in (path.parent, CONFIGS)]
-        file = next(filter(os.path.isfile, candidates), None)  # unlike the method, false for names that are too long
+        file = next(filter(os.path.isfile, candidates), None)  # unlike Path.is_file, false for names that are too long
         if file is None:
             raise RecipeError(f"{path}: extends {base!r}: there is neither {' nor '.join(map(str, candidates))}")
         merged = merge(merged, read(file, (*before, path)))
@@ -222,7 +228,7 @@ def _extended(tree: dict, path: Path, before: tuple[Path, ...]) -> dict:
 
 
 def merge(old: Mapping, new: Mapping) -> dict:
-    """Return a mapping with what another says besides, key by key."""
+    """Merge two mappings, nested ones key by key; the values of ``new`` win."""
 
     def merged(key: str, value: Any) -> Any:
         both = isinstance(value, dict) and isinstance(old.get(key), dict) and key not in ALTERNATIVES

@@ -1,4 +1,4 @@
-"""The form of a recipe: dataclasses, and what makes them of a mapping, checking every key and type on the way."""
+"""The form of a recipe: dataclasses, and a function that builds them from a mapping and checks every key and type."""
 
 import math
 import re
@@ -18,7 +18,7 @@ SECTIONS = {
     **dict.fromkeys(("summarisation", "correction"), "generate"),
     **dict.fromkeys(("masked_lm_pairs", "glue", "question_answering", "multiple_choice"), "validate"),
 }
-"""The tasks of recipes, each with the section that says how it is evaluated."""
+"""The tasks of recipes, each with the section that defines its evaluation."""
 _PREDICTION = {"batch-size": (..., at_least_one), "cpu": (..., bool)}
 OPTIONS = {
     **dict.fromkeys(("classification", "glue", "multiple_choice"), _PREDICTION),
@@ -28,7 +28,7 @@ OPTIONS = {
         "threshold": (..., float),
     },
 }
-"""The form of ``validate.flags``, by task; other tasks are evaluated by ``fairseq-validate``, which checks its own."""
+"""The form of ``validate.flags`` by task; other tasks are evaluated by ``fairseq-validate``, which checks its flags."""
 
 
 class RecipeError(OdeTransformerError):
@@ -36,9 +36,9 @@ class RecipeError(OdeTransformerError):
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can name files of recipes and fairseq: letters, combining characters, digits, blanks, .,=+-_.
+    """Whether a text is valid in names of files: letters, combining characters, digits, blanks and .,=+-_.
 
-    It has at most 200 bytes, which leaves room for endings.
+    It has at most 200 bytes, which leaves room for extensions.
     """
     base = "".join(c for c in text if unicodedata.category(c)[0] != "M")
     return bool(re.fullmatch(r"\w[\w .,=+-]*", base)) and len(text.encode()) <= 200
@@ -46,11 +46,11 @@ def is_name(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Data:
-    """The folder of binarized data, and the command that makes them."""
+    """The folder of binarized data, and the command that prepares them."""
 
-    prepare: str  # the command, from the top of the repository
+    prepare: str  # run at the top of the repository
     directory: str
-    source: str = ""  # languages, of translation
+    source: str = ""  # the languages of tasks that generate text
     target: str = ""
 
 
@@ -60,9 +60,9 @@ class Start:
 
     recipe: str  # a name; without a slash, another row of the same file
     checkpoint: str = "checkpoint_best.pt"
-    warm_start: bool = True  # turned into this recipe's architecture; or it is of that one already
-    approximate: bool = False  # although the result will not equal it
-    other_data: bool = False  # it was trained on other data of the same dictionary, as before fine-tuning
+    warm_start: bool = True  # converted to this recipe's architecture; false if it has that architecture already
+    approximate: bool = False  # converted even if the resulting model is not equal
+    other_data: bool = False  # from training on other data with the same dictionary, as before fine-tuning
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ class Train:
     """``fairseq-train``: the architecture, the size of an update, and flags as fairseq spells them, without dashes."""
 
     arch: str
-    batches: int  # of max-tokens in an update: devices times --update-freq
+    batches: int  # the number of batches in an update: devices times --update-freq
     flags: dict[str, Any] = field(default_factory=dict)
     start: Optional[Start] = None
-    precision: str = "fp32"  # in which the paper trained: the default on GPUs
+    precision: str = "fp32"  # the paper's, and the default on GPUs
 
 
 @dataclass(frozen=True)
@@ -83,18 +83,18 @@ class Average:
     last_epochs: Optional[int] = None
     last_updates: Optional[int] = None
     best: Optional[int] = None
-    fewer: bool = False  # average those that are there, if training left fewer
+    fewer: bool = False  # average all checkpoints if training left fewer
 
     @property
     def wanted(self) -> list[tuple[str, int]]:
-        """The kinds of checkpoints that are named, and how many of each: one, in a recipe that was checked."""
+        """The kinds of checkpoints that are given, each with their number; one kind in a recipe that was checked."""
         found = [(kind, getattr(self, kind)) for kind in ("last_epochs", "last_updates", "best")]
         return [(kind, count) for kind, count in found if count is not None]
 
 
 @dataclass(frozen=True)
 class Generate:
-    """``fairseq-generate``: the subsets, each with the name of its test set, and flags."""
+    """``fairseq-generate``: the name of the test set by subset, and options and flags."""
 
     subsets: dict[str, str]
     beam: int
@@ -104,8 +104,7 @@ class Generate:
 
 @dataclass(frozen=True)
 class Validate:
-    """The evaluation of tasks without decoding: the subsets, each with the name of its test set, and flags of the
-    command."""
+    """The evaluation of tasks without decoding: the name of the test set by subset, and flags of the command."""
 
     subsets: dict[str, str]
     flags: dict[str, Any] = field(default_factory=dict)
@@ -115,19 +114,19 @@ class Validate:
 class Score:
     """How generated text is scored."""
 
-    lowercase: bool = False  # of sacreBLEU
+    lowercase: bool = False  # in metrics of untokenized text, such as sacreBLEU
     compound_split: bool = False
     join_hyphens: bool = False  # for text that was tokenized with --aggressive
     plain: bool = False  # for text that was not tokenized
-    lead: int = 0  # of summaries: so many first sentences of the source are scored beside them
-    references: int = 0  # of corrections: how many people corrected a sentence
-    edits: list[str] = field(default_factory=list)  # of corrections: subsets that have people's edits instead
-    metrics: list[str] = field(default_factory=list)  # further ones, such as ter or comet
+    lead: int = 0  # for summaries: the number of first sentences of the source that are scored as a baseline
+    references: int = 0  # for corrections: the number of human corrections per sentence
+    edits: list[str] = field(default_factory=list)  # for corrections: the subsets with human edits instead
+    metrics: list[str] = field(default_factory=list)  # additional metrics, such as ter or comet
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A row of a paper's table, as printed: for each test set the value of a metric by the metric's name."""
+    """A row of a paper's table, as printed: the scores by test set and metric."""
 
     table: str
     row: str
@@ -140,18 +139,18 @@ class Paper:
 class SearchSpace:
     """A search space: ``ode-transformer grid`` trains at every point with every seed."""
 
-    values: dict[str, list[Any]]  # of flags of fairseq-train, without dashes
-    seeds: list[int] = field(default_factory=list)  # if there are none, the recipe's
+    values: dict[str, list[Any]]  # by flag of fairseq-train, without dashes
+    seeds: list[int] = field(default_factory=list)  # if empty, the recipe's
 
     @property
     def trainings(self) -> int:
-        """How many trainings the search takes."""
+        """The number of trainings of the search."""
         return math.prod(map(len, (*self.values.values(), self.seeds)))
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a number is made."""
+    """The definition of an experiment."""
 
     name: str
     description: str
@@ -159,30 +158,28 @@ class Recipe:
     train: Train
     average: Average
     task: str = "translation"
-    generate: Optional[Generate] = None  # of tasks that generate text
-    validate: Optional[Validate] = None  # of the others
+    generate: Optional[Generate] = None  # for tasks that generate text
+    validate: Optional[Validate] = None  # for other tasks
     score: Score = Score()
     paper: list[Paper] = field(default_factory=list)
-    hardware: str = ""  # what the paper used
-    devices: Optional[int] = None  # on how many GPUs the paper trained, where they fit the batches of an update
-    note: str = ""  # what the paper leaves open and what we chose
-    seeds: list[int] = field(
-        default_factory=list
-    )  # of a run without --seeds; if empty, it is one run with the seed of the flags
-    search: Optional[SearchSpace] = None  # from which the settings of train were chosen
-    given: str = ""  # the argument that loads it: its name, or the path of a file elsewhere
-    user_dir: str = ""  # the folder of a plugin, from the top of the repository
+    hardware: str = ""  # used by the paper
+    devices: Optional[int] = None  # the paper's number of GPUs, if it divides the batches of an update
+    note: str = ""  # gaps of the paper, and our choices
+    seeds: list[int] = field(default_factory=list)  # of a run without --seeds; if empty, the seed of the flags
+    search: Optional[SearchSpace] = None  # the space from which the settings of train were chosen
+    given: str = ""  # the argument of load: a name, or the path of a file elsewhere
+    user_dir: str = ""  # the folder of a plugin, relative to the top of the repository
     scale: str = "full"
     seed: Optional[int] = None  # of this run, instead of the flags'
 
     @property
     def subsets(self) -> dict[str, str]:
-        """The evaluated subsets: the test set that each subset of the data is."""
+        """The name of the test set by subset of the data."""
         return (self.generate or self.validate).subsets
 
     @property
     def own_seed(self) -> int:
-        """The default seed of training."""
+        """The seed of the flags, by default 1."""
         return self.train.flags.get("seed", 1)
 
     @property
@@ -192,16 +189,16 @@ class Recipe:
 
     @property
     def start_seed(self) -> Optional[int]:
-        """The seed of the run that this one starts from: its own, or None, one pretraining for all of its seeds."""
+        """The seed of the run that this one starts from: the same, or None if one pretraining serves all seeds."""
         return None if self.train.start is not None and self.train.start.other_data else self.seed
 
 
 def build(type_: Any, value: Any, path: str, key: str) -> Any:
-    """Make ``type_`` of what YAML holds.
+    """Build an object of ``type_`` from the content of a YAML file.
 
     Args:
-        type_: a dataclass, or a type of one's fields.
-        value: what is to become of it.
+        type_: a dataclass, or the type of a field of one.
+        value: the content.
         path: the file, for errors.
         key: the place in the file, for errors.
 
@@ -240,11 +237,11 @@ def build(type_: Any, value: Any, path: str, key: str) -> Any:
 
 
 def divisors(recipe: Recipe) -> list[int]:
-    """The numbers of devices that the batches of an update can be dealt to evenly."""
+    """Return the numbers of devices that can share the batches of an update evenly."""
     return [n for n in range(1, recipe.train.batches + 1) if recipe.train.batches % n == 0]
 
 
 def default_run_dir(recipe: Recipe) -> str:
-    """The default folder of a recipe's run, from the top of the repository."""
+    """Return the default folder of a recipe's run, relative to the top of the repository."""
     scale = "" if recipe.scale == "full" else f"{recipe.scale}/"
     return f"runs/{scale}{recipe.name}" + (f".seed-{recipe.seed}" if recipe.seed is not None else "")
