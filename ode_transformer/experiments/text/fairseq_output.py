@@ -12,13 +12,13 @@ from ...errors import OdeTransformerError
 from .lines import read_all
 
 SHOWN = 5  # sentences named in a message
-_ID = r"\d{1,18}"  # the number of a sentence
+_ID = r"\d{1,18}"  # the index of a sentence
 
 
 def entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The entries of some kinds in a log of ``--log-format json``, without the kind before each key.
+    """Yield the kind and the values of some kinds of entries in a log of ``--log-format json``.
 
-    Those that a kill truncated are skipped.
+    Keys lose the prefix of their kind. Entries that were truncated when a process was killed are skipped.
     """
     for kind, body in re.findall(rf"\| INFO \| ({'|'.join(map(re.escape, kinds))}) \| (\{{[^{{}}\n]*\}})", text):
         with contextlib.suppress(ValueError, RecursionError):
@@ -26,7 +26,7 @@ def entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 class Generated(NamedTuple):
-    """The content of an output of fairseq-generate, in the order of the test set; None for what it does not hold."""
+    """The sentences in an output of fairseq-generate, in the order of the test set; None where some are missing."""
 
     hypotheses: list[str]
     references: list[str] | None
@@ -34,11 +34,11 @@ class Generated(NamedTuple):
 
 
 def read_generate_output(path: str | Path) -> Generated:
-    """The sentences in an output of ``fairseq-generate``.
+    """Return the sentences in an output of ``fairseq-generate``.
 
-    The first line ``H-id<tab>score<tab>tokens`` of an id counts (the best of ``--nbest``). H, T and S lines hold words
-    if ``--post-process`` was given, and subword units otherwise; D lines hold the same or, with ``--tokenizer``, plain
-    text. The output of ``fairseq-interactive`` has no T lines.
+    Of each id the first line ``H-id<tab>score<tab>tokens`` counts (the best of ``--nbest``). H, T and S lines hold
+    words if ``--post-process`` was given, and subword units otherwise; D lines hold the same or, with ``--tokenizer``,
+    plain text. The output of ``fairseq-interactive`` has no T lines.
 
     Raises:
         OdeTransformerError: there are no H lines, ids are missing or repeated, or the end of the file is missing.
@@ -72,7 +72,7 @@ def read_generate_output(path: str | Path) -> Generated:
             more = f" and {missing - SHOWN} more" if missing > SHOWN else ""
             raise OdeTransformerError(
                 f"{path}: of {len(expected)} sentences, {', '.join(first)}{more} are missing; the file is cut "
-                # fairseq's default of 8 leaves out a last batch whose size is not a multiple of it.
+                # By default, fairseq leaves out a last batch whose size is not a multiple of 8.
                 "short, or fairseq-generate left sentences out: it needs --required-batch-size-multiple 1, and no "
                 "--skip-invalid-size-inputs-valid-test"
             )

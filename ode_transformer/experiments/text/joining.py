@@ -1,4 +1,4 @@
-"""Joining the subword units of a line to words, whatever segmented them.
+"""Joining of subword units to words, for every segmentation.
 
 Imports neither torch nor fairseq.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...errors import OdeTransformerError
 
-SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # symbols of every dictionary, which its file leaves out
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # symbols of every dictionary that are not in its file
 
 
 def _join_subwords(line: str) -> str:
@@ -21,8 +21,8 @@ def _join_pieces(line: str) -> str:
 
 
 class Segmentation(NamedTuple):
-    """A way to segment words: the file beside the data for what it learned, what joins the units of a line to words,
-    and the values of fairseq's ``--post-process`` that join them, too.
+    """A way to segment words: the file of its model beside the data, the function that joins the units of a line to
+    words, and the values of fairseq's ``--post-process`` that join them, too.
     """
 
     model: str
@@ -40,10 +40,10 @@ JOIN = {its.post_process[0]: its.join for its in SEGMENTATIONS.values()}  # by t
 
 
 def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
-    """Join subword units to words; a text of words, as their marks tell, is unchanged.
+    """Join subword units to words; text that consists of words, judging by its marks, is unchanged.
 
-    SentencePiece marks the beginning of almost every line, while a text of words has the mark by chance. Without this
-    distinction all blanks between its words would be lost.
+    SentencePiece marks the beginning of almost every line. In a text of words the mark occurs by chance, and joining
+    would remove all blanks.
 
     Raises:
         OdeTransformerError: the segmentation is unknown.
@@ -58,15 +58,15 @@ def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
 
 
 def words(lines: Sequence[str], name: str, segmentation: str | None) -> list[str]:
-    """Lines with their subword units joined to words.
+    """Return lines with their subword units joined to words.
 
     Args:
         lines: the lines.
-        name: the file that they are from, for the message.
+        name: the file of the lines, for messages.
         segmentation: the value of ``--remove-bpe``; None if it is not given.
 
     Raises:
-        OdeTransformerError: the lines hold subword units, and it is not given; or it is unknown.
+        OdeTransformerError: the segmentation is unknown, or not given though the lines hold subword units.
     """
     units = sum("@@ " in line or "\u2581" in line for line in lines)
     if units and segmentation is None:

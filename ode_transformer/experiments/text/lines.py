@@ -1,4 +1,4 @@
-"""Lines of text: reading and writing them, of one file or of parallel ones."""
+"""Reading and writing the lines of one file or of parallel files."""
 
 import codecs
 import gzip
@@ -15,10 +15,10 @@ from typing import IO
 from ...errors import OdeTransformerError
 from ...files import regular, whole
 
-LONGEST = 2**26  # bytes of a line, of which a packed file of some kilobytes can have any number
+LONGEST = 2**26  # maximum bytes of a line; a compressed file of some kilobytes can hold lines of any length
 SHOWN = 5  # line numbers named in a message
 PERHAPS = "perhaps it is UTF-16, Latin-1 or Windows-1252; iconv -f WINDOWS-1252 -t UTF-8 converts the last two"
-BETWEEN = 10_000  # lines between two looks at how much of a file has been read
+BETWEEN = 10_000  # lines between updates of a progress bar
 
 
 class TextError(OdeTransformerError):
@@ -26,10 +26,10 @@ class TextError(OdeTransformerError):
 
 
 class Faults:
-    """How many lines or pairs have which fault, and the first of their numbers, whatever the size of the text.
+    """The count and the first line numbers of each fault of lines or pairs, in little memory for any text.
 
     Args:
-        what: has faults: ``lines`` or ``pairs``.
+        what: the things with faults: ``lines`` or ``pairs``.
     """
 
     def __init__(self, what: str = "pairs") -> None:
@@ -44,7 +44,7 @@ class Faults:
             self.first.setdefault(fault, []).append(number)
 
     def report(self, files: str | Path, fate: str) -> None:
-        """Warn of the faults, and say what became of the lines or pairs."""
+        """Print a warning for each fault; ``fate`` says what became of the lines or pairs."""
         for fault, count in self.counts.items():
             shown = ", ".join(map(str, self.first[fault])) + (", ..." if count > SHOWN else "")
             where = f"lines {shown}" if self.what == "pairs" else shown
@@ -52,7 +52,7 @@ class Faults:
 
 
 def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
-    """The lines of a UTF-8 file, plain or ``.gz``. Only line feeds end a line, so that all tools count alike.
+    """Yield the lines of a UTF-8 file, plain or ``.gz``. Only line feeds end a line, so that all tools count alike.
 
     Args:
         path: the file.
@@ -60,8 +60,8 @@ def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[st
         bar: the name of a progress bar on a terminal, which shows how much of the file is left; empty for none.
 
     Raises:
-        TextError: there is no such file, or it is truncated, damaged or not UTF-8, or holds a NUL, as UTF-16 does; the
-            message names the line.
+        TextError: the file is missing, truncated, damaged or not UTF-8, or holds a NUL, as UTF-16 does, or a line of
+            more than ``LONGEST`` bytes; the message names the line.
     """
     try:
         with regular(path).open("rb") as stored:
@@ -72,10 +72,10 @@ def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[st
 
 
 def read_all(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 file, as :func:`read_lines` reads them.
+    """Return the lines of a UTF-8 file.
 
     Raises:
-        OdeTransformerError: there is no such file, or it is empty or not UTF-8.
+        OdeTransformerError: as in :func:`read_lines`, or the file is empty.
     """
     lines = list(read_lines(Path(path)))
     if not lines:
@@ -84,7 +84,7 @@ def read_all(path: str | Path) -> list[str]:
 
 
 def lines_of(path: str | Path, count: int, source: str) -> list[str]:
-    """As :func:`read_all`, for a file that must have as many lines as ``source`` has sentences."""
+    """Return the lines of a file as :func:`read_all` does; there must be ``count``, one per sentence of ``source``."""
     found = read_all(path)
     if len(found) != count:
         raise OdeTransformerError(f"{source} has {count} sentences, {path} {len(found)} lines")
@@ -92,12 +92,12 @@ def lines_of(path: str | Path, count: int, source: str) -> list[str]:
 
 
 def unpacked(path: Path, stored: IO[bytes]) -> IO[bytes]:
-    """The content of an open file, which is packed if its name ends in ``.gz``."""
+    """Return the content of an open file, decompressed if its name ends in ``.gz``."""
     return gzip.open(stored) if path.suffix == ".gz" else stored
 
 
 def _with_bar(lines: Iterable[str], stored: IO[bytes], name: str) -> Iterator[str]:
-    """Show how much of a file has been read; its bytes say so without a pass that counts its lines."""
+    """Show progress by the bytes that have been read: counting the lines would take another pass."""
     from tqdm import tqdm
 
     if not stored.seekable():  # a pipe
@@ -113,7 +113,7 @@ def _with_bar(lines: Iterable[str], stored: IO[bytes], name: str) -> Iterator[st
 
 
 def decode_lines(file: IO[bytes], name: str | Path, errors: str = "strict") -> Iterator[str]:
-    """As :func:`read_lines`, for a file that is open already, such as standard input; ``name`` is for messages."""
+    """Yield the lines of an open file, such as standard input, as :func:`read_lines` does; ``name`` is for messages."""
     number = 0
     try:
         for line in iter(lambda: file.readline(LONGEST + 1), b""):
@@ -133,13 +133,13 @@ def decode_lines(file: IO[bytes], name: str | Path, errors: str = "strict") -> I
 
 
 def count_lines(path: Path) -> int:
-    """The number of lines of a file; raises the errors of :func:`read_lines`."""
+    """Return the number of lines of a file; raises the errors of :func:`read_lines`."""
     return sum(1 for _ in read_lines(path))
 
 
 @contextmanager
 def whole_pair(prefix: Path, langs: Sequence[str]) -> Iterator[Callable[[Sequence[str]], None]]:
-    """A function that writes a pair of lines to the files of parallel text, ``PREFIX.LANG``, each :func:`whole`."""
+    """Open parallel text, ``PREFIX.LANG``, by :func:`whole`; yield a function that writes a pair of lines."""
     with ExitStack() as stack:
         files = [stack.enter_context(whole(f"{prefix}.{lang}")) for lang in langs]
 
@@ -151,17 +151,17 @@ def whole_pair(prefix: Path, langs: Sequence[str]) -> Iterator[Callable[[Sequenc
 
 
 def read_pair(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[tuple[str, str]]:
-    """The pairs of parallel text, ``PREFIX.LANG``; with a progress bar if ``bar``, as in :func:`read_lines`.
+    """Yield the pairs of parallel text, ``PREFIX.LANG``; ``bar`` is as in :func:`read_lines`.
 
     Raises:
-        TextError: a file is missing, empty or not UTF-8, or the numbers of lines differ; the message names both files.
+        TextError: a file cannot be read, both are empty, or their numbers of lines differ; the message names the files.
     """
     source, target = (Path(f"{prefix}.{lang}") for lang in langs)
     yield from parallel(source, read_lines(source, bar=bar), target, read_lines(target))
 
 
 def parallel(source: Path, lines: Iterator[str], target: Path, others: Iterator[str]) -> Iterator[tuple[str, str]]:
-    """The lines of two texts in pairs; ``source`` and ``target`` name them in messages.
+    """Yield the lines of two texts in pairs; ``source`` and ``target`` name the texts in messages.
 
     Raises:
         TextError: the texts are empty, or have different numbers of lines.

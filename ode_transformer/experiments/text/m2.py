@@ -9,14 +9,14 @@ from ...errors import OdeTransformerError
 from .lines import read_lines
 
 NO_CORRECTION = ("noop", "UNK", "Um")
-"""The types of edits without one: there is no error, or the annotator could not tell the correction."""
+"""Types of edits without a correction: there is no error, or the annotator could not correct it."""
 
 
 class Edit(NamedTuple):
     """An annotator's replacement of some tokens.
 
     Args:
-        start, end: the first of these tokens, and the one behind the last; both -1 for the edit "no error".
+        start, end: the first replaced token, and the one behind the last; both -1 for the edit "no error".
         kind: the type of the error, or ``noop``.
         text: the correction, ``-NONE-`` or empty to delete the tokens.
     """
@@ -28,21 +28,22 @@ class Edit(NamedTuple):
 
 
 class Annotated(NamedTuple):
-    """A sentence, and the edits of each annotator by number."""
+    """A sentence, and its edits by the number of the annotator."""
 
     tokens: list[str]
     edits: dict[int, list[Edit]]
 
 
 def read(path: Path) -> Iterator[Annotated]:
-    """The sentences of an M2 file.
+    """Yield the sentences of an M2 file.
 
     Lines ``S`` are tokenized sentences, lines ``A START END|||TYPE|||CORRECTION|||...|||ANNOTATOR`` the edits of the
-    one before, in tokens; an empty line, or another sentence, ends them. A CORRECTION may hold bars itself.
+    sentence before, in tokens. An empty line ends a sentence, and so does another one after its edits. A CORRECTION may
+    hold bars itself.
 
     Raises:
-        OdeTransformerError: a line is neither, or an edit lies outside its sentence.
-        TextError: no such file, or not UTF-8.
+        OdeTransformerError: a line has another form, or an edit lies outside its sentence.
+        TextError: the file is missing or not UTF-8.
     """
     sentence: Annotated | None = None
     for number, line in enumerate([*read_lines(path), ""], 1):

@@ -16,15 +16,15 @@ from .joining import JOIN, MODEL_FILES
 from .lines import TextError, count_lines, read_lines
 
 PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
-NEEDED = ("dict.*.txt", *MODEL_FILES)  # what translating takes of binarized data
+NEEDED = ("dict.*.txt", *MODEL_FILES)  # the files of binarized data that translation needs
 VERSION = "3"  # the version of the prepared text; data of another version are refused
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """The content of a JSON file of a preparation.
+    """Return the content of a JSON file of a preparation.
 
     Raises:
-        TextError: it cannot be read, or is no mapping.
+        TextError: the file cannot be read, or does not hold a mapping.
     """
     held = read_json(path, TextError)
     if not isinstance(held, dict):
@@ -36,7 +36,7 @@ def held_settings(file: Path) -> dict[str, str]:
     """Return the settings in a ``settings.json`` or ``manifest.json``.
 
     Raises:
-        TextError: there is no such file, or it holds none.
+        TextError: the file is missing, or holds no settings.
     """
     if not file.exists():
         raise TextError(f"{file.parent} was not made, or not finished, by this command; choose another --out")
@@ -49,16 +49,18 @@ def held_settings(file: Path) -> dict[str, str]:
 def check_settings(
     file: Path, settings: Mapping[str, str], required: bool = False, options: Mapping[str, str] = {}
 ) -> None:
-    """Compare settings with those in a ``settings.json`` or ``manifest.json``; write them if there is no file.
+    """Compare settings with those in a ``settings.json`` or ``manifest.json``.
+
+    The settings are written if there is no file, or if its settings differ and nothing was made with them.
 
     Args:
-        file: the settings of what is there.
-        settings: those of now, as text; a file's is its SHA-256.
-        required: whether there must be a file.
-        options: what messages call the settings, by the first word of their names.
+        file: the file of earlier settings.
+        settings: the current settings, as text; the setting of a file is its SHA-256.
+        required: whether the file must exist.
+        options: the names of settings in messages, by the first word of their keys.
 
     Raises:
-        TextError: there is no file that is ``required``, or settings differ; the message names them.
+        TextError: the file is required and missing, or settings differ; the message names them.
     """
     wanted = versioned(settings)
     if not (required or file.exists()):
@@ -69,12 +71,12 @@ def check_settings(
         raise TextError(f"{file.parent} was not made by this command; choose another --out")
     different = {name: name.split() for name in {**held, **wanted} if held.get(name) != wanted.get(name)}
     if different and {path.name for path in file.parent.iterdir()} <= {"settings.json", "download"}:
-        write_json(file, wanted)  # of the earlier ones nothing was made
+        write_json(file, wanted)  # nothing was made with the earlier settings
     elif different:
         differ = [
             _difference(options.get(word.rstrip("0123456789"), word), which, held.get(name), wanted.get(name))
             for name, (word, *which) in different.items()  # test1 is a second test set
-            if not which or word not in different  # whose files are others, of course
+            if not which or word not in different  # whose files differ, too
         ]
         raise TextError(
             f"{file.parent} was made with other settings ({'; '.join(differ)}); choose another --out, or remove it "
@@ -83,7 +85,7 @@ def check_settings(
 
 
 def _difference(option: str, which: Sequence[str], *values: str | None) -> str:
-    """How a setting differs, in words; a file is not described by its hash."""
+    """Describe how a setting differs, but do not show the hash of a file."""
     if any(value and re.fullmatch("[0-9a-f]{64}", value) for value in values):
         return f"{' '.join([option, *which[-1:]])}: another file than then"
     was, is_ = ("not given" if value in ("", "None", None) else value for value in values)
@@ -91,14 +93,14 @@ def _difference(option: str, which: Sequence[str], *values: str | None) -> str:
 
 
 def versioned(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings with the version of prepared text."""
+    """Return settings with the version of prepared text."""
     return {"text_version": VERSION, **settings}
 
 
 def keep_references(text: Path, data: Path, splits: Sequence[str], langs: Sequence[str]) -> None:
-    """Copy what decoding and scoring need to binarized data: the BPE model, and the test sets, raw and tokenized.
+    """Copy what decoding and scoring need to binarized data: the subword model, and the test sets, raw and tokenized.
 
-    ``raw``, ``tok`` and ``bpe`` of the folder ``text`` hold the text.
+    The sub-folders ``raw``, ``tok`` and ``bpe`` of ``text`` hold the text.
     """
     for name in (*MODEL_FILES, "archives.sha256"):
         if (text / name).exists():
@@ -133,17 +135,17 @@ def write_manifest(
     settings: Mapping[str, str],
     tokenise: Mapping[str, Any] | None,
 ) -> None:
-    """Check binarized data, write the manifest of their folder, its content and how it was made, and print its numbers.
+    """Check binarized data, write their manifest, and print the sizes of splits and vocabularies.
 
     Args:
         text, data, splits, langs: as for :func:`.binarise`.
-        name: of the data set.
-        source: where the text came from, in words.
-        settings: all that the data depend on.
-        tokenise: the options of a ``Tokeniser`` that made the model's input, if they are known.
+        name: the name of the data set.
+        source: a description of where the text came from.
+        settings: all settings on which the data depend.
+        tokenise: the options of the ``Tokeniser`` of the model's input; None if they are unknown.
 
     Raises:
-        TextError: the text is empty; or the errors of :func:`.unknown`, as where it is not parallel.
+        TextError: the text is empty; or as in :func:`.unknown`.
     """
     counts, segmented = {}, {}
     for split, its in numbered(splits).items():
@@ -179,11 +181,12 @@ def write_manifest(
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of binarized data.
+    """Return the manifest of binarized data.
 
     Raises:
-        TextError: there is no manifest, or the dictionaries and codes beside it are not those that it names.
-        OSError: one of these files cannot be read.
+        TextError: there is no manifest, it has another form, or a dictionary or subword model beside it is missing or
+            has changed.
+        OSError: a dictionary or subword model cannot be read.
     """
     held = read_mapping(folder / "manifest.json")
     held.setdefault("sha256", {})  # generated data have none; their settings describe them
@@ -199,6 +202,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def hashes_in(data: Path, *patterns: str) -> dict[str, str]:
-    """The SHA-256 of the files of a folder that match a pattern, by their names."""
+    """Return the SHA-256 of the files of a folder that match a pattern, by their relative paths."""
     found = sorted(path for pattern in patterns for path in data.glob(pattern))
     return {path.relative_to(data).as_posix(): sha256(path) for path in found}

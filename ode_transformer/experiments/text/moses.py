@@ -1,7 +1,7 @@
-"""sacremoses with the rules of Moses that it lacks, so that its output is that of the Perl programs.
+"""sacremoses with the rules of Moses that it lacks, so that its output equals that of the Perl programs.
 
-Of the 6,750 lines of IWSLT14's test set and the 3,003 of newstest2014, tokenized, sacremoses 0.2.0 alone makes 3 to 16
-others than Moses, of normalized ones up to 37 of the 1,999 of newstest2016 (Romanian); with these rules there are none.
+Of the 6,750 lines of IWSLT14's test set and the 3,003 of newstest2014, sacremoses 0.2.0 alone tokenizes 3 to 16 unlike
+Moses; of the 1,999 of newstest2016 (Romanian), it normalizes up to 37 differently. With these rules no line differs.
 
 Earlier versions of Moses lacked the rule for the full stop of the last word, too. The Multi30k data of Wu et al. (2021)
 and the text of Ott et al. (2018) were made with them; ``old_full_stop`` reproduces this.
@@ -51,8 +51,8 @@ def _after_quotation_mark(stops: re.Match[str]) -> str:
 
 
 _FULL_STOPS = (r'(\.+)(?:"(\s*[^<]))?', _after_quotation_mark)
-"""Full stops move after a closing quotation mark; as in sacremoses, but a row of them, as in a table of contents, is
-read once and not from each of them."""
+"""Full stops move after a closing quotation mark, as in sacremoses, but a row of them, as in a table of contents, takes
+linear time."""
 
 
 class Normalizer(MosesPunctNormalizer):
@@ -73,5 +73,5 @@ class Normalizer(MosesPunctNormalizer):
         self.substitutions = [*rules, numbers]
 
     def normalize(self, text: str) -> str:
-        """Normalize a line. A line feed is added, as Moses sees one, which matters at the end of German lines."""
+        """Normalize a line, with the line feed that Moses sees, which matters at the end of German lines."""
         return super().normalize(f"{text}\n")

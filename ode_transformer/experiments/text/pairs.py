@@ -1,4 +1,4 @@
-"""The pairs of sentences of a text: joining corpora, cleaning, and dividing them into splits."""
+"""Sentence pairs: joining corpora, cleaning them, and dividing them into splits."""
 
 import bisect
 import re
@@ -17,7 +17,7 @@ from .manifest import read_mapping
 COMMAS = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
 DIACRITICS = str.maketrans("\u0218\u0219\u021a\u021b\u0102\u0103\u00c2\u00e2\u00ce\u00ee", "SsTtAaAaIi")
 NOT_UTF8 = "that are not UTF-8"
-MOST_NOT_UTF8 = 0.1  # of the training pairs of a file; more are not faults of some lines, but another encoding
+MOST_NOT_UTF8 = 0.1  # share of the training pairs of a file; more mean that the file has another encoding
 ROMANIAN = ("raw", "normalised", "stripped")
 
 
@@ -35,7 +35,7 @@ class Limits:
     ratio: float | None = None
 
     def fault(self, pair: tuple[str, str]) -> str | None:
-        """Return what is wrong with a pair, as the end of a sentence that begins with "pairs", or None."""
+        """Return the fault of a pair, as the end of a sentence that begins with "pairs", or None."""
         longer, shorter = sorted((len(side.split()) for side in pair), reverse=True)
         if not shorter:
             return "with an empty side"
@@ -56,14 +56,17 @@ def gather(
 ) -> None:
     """Join files of corpora into SPLIT.LANGUAGE; reads text, .gz, segments of .sgm and .xml, and TED's train.tags.
 
-    Training pairs that are not UTF-8, or hold a NUL, are dropped and reported; in other splits they are an error.
-    So is a training text with more than one pair in ten that is not UTF-8.
+    Training pairs that are not UTF-8, or hold a NUL, are dropped with a warning.
 
     Args:
-        files: a split, and two files whose pairs go to it; any number of these.
+        files: for each pair of files, its split, the source file and the target file.
         output: the folder for the text.
-        langs: of the two files.
-        kind: of Romanian text, one of ``ROMANIAN``.
+        langs: source and target language.
+        kind: the treatment of Romanian, one of ``ROMANIAN``.
+
+    Raises:
+        TextError: two files are not parallel; a pair of another split is not UTF-8 or holds a NUL; or of the training
+            pairs of two files, more than one in ten are not UTF-8, or none is left.
     """
     for split in dict.fromkeys(split for split, _, _ in files):
         with whole_pair(output / split, langs) as write:
@@ -91,7 +94,7 @@ def gather(
 
 
 def romanian(line: str, kind: str) -> str:
-    """Romanian as it is (``raw``), with commas for cedillas (``normalised``), or without diacritics (``stripped``)."""
+    """Return Romanian text ``raw``, ``normalised`` (commas for cedillas), or ``stripped`` (without diacritics)."""
     if kind == "raw":
         return line
     line = line.translate(COMMAS)
@@ -99,7 +102,7 @@ def romanian(line: str, kind: str) -> str:
 
 
 def _unusable(line: str) -> str | None:
-    """Why a line cannot be used, as the end of a sentence that begins with "pairs"; or None."""
+    """Return why a line cannot be used, as the end of a sentence that begins with "pairs", or None."""
     try:
         line.encode()
     except UnicodeEncodeError:  # it was read with surrogates
@@ -108,7 +111,7 @@ def _unusable(line: str) -> str | None:
 
 
 def _text(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
-    """The sentences of a file, without markup; arguments and errors as for :func:`read_lines`."""
+    """Return the sentences of a file, without markup; arguments and errors are those of :func:`read_lines`."""
     lines = read_lines(path, errors, bar)
     if path.name.removesuffix(".gz").endswith((".sgm", ".xml")):
         return (found[1].strip() for line in lines if (found := re.search(r"<seg id[^<>]*>(.*?)(</seg>|$)", line)))
@@ -123,7 +126,7 @@ def _text(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
 def clean(
     folder: Path, output: Path, splits: Sequence[str], langs: Sequence[str], limits: Limits, drop: Sequence[str]
 ) -> None:
-    """Copy text to another folder; of the splits ``drop`` without pairs that are empty, too long or too uneven.
+    """Copy text to another folder, but of the splits ``drop`` no pairs that are empty, too long or too uneven.
 
     Raises:
         TextError: no pair of a split is left.
@@ -162,7 +165,7 @@ def hold_out(
 
 
 def first_words(folder: Path, output: Path, names: Iterable[str], most: int, lang: str = "") -> None:
-    """Copy files of a folder to another, of each line the first words or units alone; of one language or all."""
+    """Copy files, with lines of language ``lang``, or of all languages, cut to the first ``most`` words or units."""
     for name in names:
         cut = most if name.endswith(lang) else None
         write_lines(output / name, (" ".join(line.split(" ")[:cut]) for line in read_lines(folder / name)))
@@ -182,7 +185,7 @@ def short_to_long(
         bins: minimum source length of each test set, in subword units.
 
     Raises:
-        TextError: the lengths do not increase, a set would be empty, or the data are not of a text.
+        TextError: the lengths do not increase, a set would be empty, or the manifest does not name the splits.
     """
     given = f"--limit {limit} --bins {' '.join(map(str, bins))}"
     if sorted(set(bins)) != list(bins) or not 1 < limit <= bins[0]:

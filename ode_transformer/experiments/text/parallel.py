@@ -1,4 +1,4 @@
-"""Work on the lines of a file with several processes."""
+"""Processing of lines by several processes."""
 
 import itertools
 import multiprocessing
@@ -28,13 +28,13 @@ def process(
 ) -> None:
     """Process the lines of a folder's files in parallel, and write them to another folder.
 
-    Files that are there already are left as they are, so that work that was stopped goes on; each is named.
+    Existing files are left as they are, with a message, so that work that was interrupted can be resumed.
 
     Args:
         what: the name of the work, for progress bars.
-        folder: holds the files.
+        folder: the folder of the files.
         output: the folder for files of the same names.
-        names: of the files.
+        names: the names of the files.
         work: the function from lines to as many lines.
         workers: the number of processes.
     """
@@ -48,15 +48,15 @@ def process(
 
 
 def in_chunks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Lines in lists of ``CHUNK``; the last may be shorter."""
+    """Return an iterator over lists of ``CHUNK`` lines; the last may be shorter."""
     lines = iter(lines)
     return iter(lambda: list(itertools.islice(lines, CHUNK)), [])
 
 
 def in_parallel(work: Callable[[Any], Any], chunks: Iterable[Any], workers: int) -> Iterator[Any]:
-    """The results of ``work`` for each chunk, in order; few more chunks than processes are held at a time.
+    """Yield the result of ``work`` for each chunk, in order; about two chunks per process are held in memory.
 
-    No process is started for a single chunk, as a validation set usually is.
+    No process is started for a single chunk, such as most validation sets, or a single worker.
 
     Raises:
         TextError: a process was killed.

@@ -35,10 +35,10 @@ class Pipeline:
 
     @classmethod
     def of(cls, folder: Path) -> "Pipeline":
-        """The pipeline of a folder of binarized data, or of a bundle.
+        """Return the pipeline of a folder of binarized data, or of a bundle.
 
         Raises:
-            TextError: there is no manifest, it does not describe the pipeline, or a file is not the one that it names.
+            TextError: there is no manifest, or it does not describe the pipeline or the files beside it.
         """
         path = folder / "manifest.json"
         if not path.is_file():
@@ -71,20 +71,20 @@ class Pipeline:
         return self.tokeniser, self.target, self.segmentation, self.model and sha256(self.model)
 
     def units(self, lines: Sequence[str]) -> list[str]:
-        """Raw sentences -> their subword units, separated by single spaces."""
+        """Return the subword units of raw sentences, separated by single spaces."""
         return segmented(self.tokeniser.tokenise(lines), self.segmentation, self.model)
 
     def target_units(self, lines: Sequence[str]) -> list[str]:
-        """As :meth:`units`, of raw text in the target language."""
+        """Return the subword units of raw sentences in the target language."""
         return replace(self, tokeniser=replace(self.tokeniser, lang=self.target)).units(lines)
 
     def plain_text(self, lines: Sequence[str]) -> list[str]:
-        """Subword units separated by spaces -> text to read."""
+        """Return detokenized text for subword units separated by spaces."""
         words = [SEGMENTATIONS[self.segmentation].join(line) for line in lines]
         return words if self.tokeniser.plain else detokenise(words, self.target)
 
     def ends_word(self, units: Sequence[str], i: int) -> bool:
-        """Whether a word ends with unit i."""
+        """Whether unit ``i`` ends a word."""
         if self.segmentation == "sentencepiece":
             return i + 1 == len(units) or units[i + 1].startswith("\u2581")
         return self.segmentation == "none" or not units[i].endswith("@@")

@@ -1,7 +1,7 @@
-"""The preparation of text, a user's or a published corpus: from raw text to binarized data.
+"""The preparation of a corpus, from raw text to binarized data.
 
-The text goes to a folder step by step, so that a preparation that was stopped can be resumed; the folder of the data
-appears when it is complete. Its manifest describes all steps.
+Every step writes its text to a folder, so that a preparation that was interrupted can be resumed. The folder of the
+data appears when it is complete; its manifest describes all steps.
 """
 
 import itertools
@@ -28,16 +28,16 @@ STARTS = ("raw", "tok", "bpe")
 COUNTED = ("tokens", "units")
 DEFAULT_LIMITS = Limits(250)
 SIZES = ((50_000, 4_000), (1_000_000, 10_000), (float("inf"), 32_000))
-"""(pairs of training text, merges of BPE or vocabulary size of SentencePiece for at most so many)."""
+"""The maximum number of training pairs, and the number of BPE merges or vocabulary size of SentencePiece for them."""
 
 
 def once(path: Path, make: Callable[[Path], Any], part: Path | None = None) -> None:
-    """Make a file or folder unless it exists: ``make`` writes it under another name, and then it is renamed.
+    """Make a file or folder unless it exists: ``make`` writes it under a temporary name, and then it is renamed.
 
     Args:
         path: the file or folder.
-        make: writes it.
-        part: the other name, by default PATH.part; a folder that exists under it is removed.
+        make: the function that writes it to a path.
+        part: the temporary name, by default PATH.part; an older folder of this name is removed.
     """
     part = part or path.with_name(f"{path.name}.part")
     if not path.exists():
@@ -65,7 +65,7 @@ def prepare_monolingual(
     beside: Mapping[str, Path] = MappingProxyType({}),
     workers: int = 1,
 ) -> None:
-    """Make a folder of binarized text of one language, whose settings are in OUT.text.
+    """Make a folder of binarized data of one language.
 
     Args:
         out: the folder of the data, which appears when it is complete; DIR.text/settings.json has its settings.
@@ -76,7 +76,7 @@ def prepare_monolingual(
         workers: the number of processes.
 
     Raises:
-        TextError: the dictionary is none, before anything is written; or as :func:`.binarise_files`.
+        TextError: the dictionary cannot be read, and nothing is written; or as in :func:`.binarise_files`.
     """
     text = out.with_name(f"{out.name}.text")
     if dictionary:
@@ -88,7 +88,7 @@ def prepare_monolingual(
                 for split, file in texts.items():
                     copy_file(file, data / part / f"{split}.label")
             else:
-                # A model knows its classes by their numbers alone, which must be those of data that are prepared anew.
+                # A model knows classes by their indices alone, which must be the same if the data are prepared again.
                 labels = part == "label"
                 binarise_files(texts, data / part, None if labels else dictionary, workers, alphabetical=labels)
         for name, file in beside.items():
@@ -157,7 +157,7 @@ class Preparation:
     workers: int = 1
 
     def __post_init__(self):
-        """Check the splits and the tokenizer, which translates later even if the text is tokenized already."""
+        """Check the splits and the tokenizer, which translation needs even if the text is tokenized already."""
         numbered(self.splits)
         for lang in self.langs if self.tokenise is not None else ():
             Tokeniser(self.language or lang, **self.tokenise).tokenise([])
@@ -173,7 +173,7 @@ class Preparation:
         self.binarise()
 
     def segment(self) -> None:
-        """Make the segmented text, by steps of which each has a folder and is done once."""
+        """Make the segmented text, in steps that have a folder each and are done once."""
         text, langs, names = self.text, self.langs, partial(names_of, langs=self.langs)
         train, valid, *tests = self.splits
         there = (train, *tests) if self.every else self.splits  # before pairs are held out
@@ -207,7 +207,7 @@ class Preparation:
             once(model, lambda part: learn(self.segmentation, files, size, part, self.workers))
             work = partial(segmented, segmentation=self.segmentation, model=model)
             process(f"segment by {self.segmentation}", folder, units, names(self.splits), work, self.workers)
-        if self.segmentation == "sentencepiece":  # subword-nmt's marks are taken apart
+        if self.segmentation == "sentencepiece":  # words with subword-nmt's marks are split instead
             for name in names(self.splits):
                 faults = Faults("lines")
                 for number, line in enumerate(read_lines(folder / name), 1):
@@ -234,7 +234,7 @@ class Preparation:
             copy_file(file, part / name)
         file = self.text / "settings.json"
         settings = read_mapping(file) if file.exists() else {}
-        settings.pop("text_version", None)  # which the manifest has of itself
+        settings.pop("text_version", None)  # which the manifest adds
         about = {"name": self.name, "source": self.source, "settings": settings}
         about["tokenise"] = None if self.language else self.tokenise
         write_manifest(bpe, part, self.splits, self.langs, **about)

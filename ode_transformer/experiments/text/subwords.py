@@ -2,7 +2,7 @@
 
 The folder of a masked language model holds its dictionary and either ``sentencepiece.model``, with subwords learned on
 the pretraining text, or ``encoder.json`` and ``vocab.bpe``, the byte-level BPE of GPT-2 that RoBERTa was trained with.
-Folders of text to pretrain and to fine-tune on have the same files.
+Folders of text for pretraining and fine-tuning hold the same files.
 """
 
 import importlib
@@ -25,7 +25,7 @@ OWN = ("sentencepiece.model",)
 GPT2 = ("encoder.json", "vocab.bpe")
 LONGEST = 100_000  # bytes of a line; SentencePiece skips longer ones
 SAMPLE = 10_000_000  # lines that SentencePiece keeps in memory to learn from
-ODD = re.compile("|".join((*SPECIAL, "@@")))  # what the units of some words could be taken for
+ODD = re.compile("|".join((*SPECIAL, "@@")))  # strings for which units of some words could be mistaken
 KNOWN_WORDS = 1_000_000  # words whose segmentation a process remembers
 
 
@@ -34,10 +34,10 @@ class SegmentationError(OdeTransformerError):
 
 
 def files(folder: Path) -> tuple[str, ...]:
-    """The files of the segmentation in a folder.
+    """Return the names of the files of the segmentation in a folder.
 
     Raises:
-        SegmentationError: there are no such files.
+        SegmentationError: the folder holds no segmentation.
     """
     for names in (OWN, GPT2):
         if all((folder / name).is_file() for name in names):
@@ -46,10 +46,10 @@ def files(folder: Path) -> tuple[str, ...]:
 
 
 def sentencepiece_model(path: Path) -> Any:
-    """The SentencePiece model in a file.
+    """Load the SentencePiece model in a file.
 
     Raises:
-        SegmentationError: it is none.
+        SegmentationError: the file does not hold a SentencePiece model.
     """
     import sentencepiece
 
@@ -60,7 +60,7 @@ def sentencepiece_model(path: Path) -> Any:
 
 
 def opened(folder: Path) -> Callable[[str], str]:
-    """The function that turns a line into subwords separated by spaces.
+    """Return a function that segments a line into subwords separated by spaces, by the files in a folder.
 
     Raises:
         SegmentationError: the folder has no segmentation, or a file of it cannot be used.
@@ -73,7 +73,7 @@ def opened(folder: Path) -> Callable[[str], str]:
 
 
 def gpt2_encoder(folder: Path) -> Any:
-    """The byte-level BPE of GPT-2 in a folder.
+    """Load the byte-level BPE of GPT-2 in a folder.
 
     Raises:
         SegmentationError: a file cannot be read, or ``encoder.json`` lacks a symbol.
@@ -90,13 +90,13 @@ def gpt2_encoder(folder: Path) -> Any:
 
 
 def learn(segmentation: str, files: Sequence[Path], size: int, model: Path, workers: int = 1) -> None:
-    """Learn joint subword units of files, by ``subword-nmt`` or ``sentencepiece``.
+    """Learn the joint subword units of files.
 
     Args:
-        segmentation: which of the two.
+        segmentation: ``subword-nmt`` or ``sentencepiece``.
         files: the training text.
-        size: merges of BPE, or the vocabulary size of SentencePiece.
-        model: the file for what is learned.
+        size: number of BPE merges, or vocabulary size of SentencePiece.
+        model: the file to write.
         workers: the number of processes.
     """
     if segmentation == "subword-nmt":
@@ -130,7 +130,7 @@ def _learn_bpe(files: Sequence[Path], size: int, model: Path, workers: int) -> N
 
 
 def _taken(words: Counter[str]) -> Iterator[str]:
-    """Take every word with its count, so that subword-nmt's copy of them replaces ours; their order has no effect."""
+    """Yield and remove every word with its count, since subword-nmt keeps a copy; their order has no effect."""
     while words:
         word, times = words.popitem()
         yield f"{word} {times}"
@@ -152,23 +152,22 @@ def learn_sentencepiece(
 
     Args:
         lines: the text.
-        size: the largest vocabulary size.
+        size: the maximum vocabulary size.
         workers: the number of threads.
         model: the file to write.
-        normalisation: SentencePiece's name of a rule. The default also lower-cases, as for the BERT of Macaron Net;
-            ``identity`` leaves text as it is.
+        normalisation: the name of a normalization rule of SentencePiece. The default also lower-cases, as for the BERT
+            of Macaron Net; ``identity`` leaves text as it is.
         coverage: the share of the characters of the text, the rarest left out, that get a unit of their own.
 
     Raises:
-        SegmentationError: SentencePiece cannot learn so many units, as where ``size`` is less than the number of
-            characters.
+        SegmentationError: SentencePiece cannot learn the units, for example fewer units than characters.
     """
     import sentencepiece
 
     failures: list[BaseException] = []
 
     def read() -> Iterator[str]:
-        # SentencePiece makes a RuntimeError of its own of whatever the text raises, Ctrl-C included.
+        # SentencePiece replaces whatever the text raises, Ctrl-C included, by a RuntimeError of its own.
         try:
             yield from lines
         except BaseException as error:
@@ -198,10 +197,10 @@ def learn_sentencepiece(
 
 
 def segmented(lines: list[str], segmentation: str, model: Path | None) -> list[str]:
-    """Words -> subword units, by ``subword-nmt`` or ``sentencepiece`` and its model.
+    """Segment words into subword units, by ``subword-nmt`` or ``sentencepiece`` and its model.
 
-    With ``none`` they are unchanged, except that words that are symbols of the model are unknown ones, as they were
-    when the data were binarized. Units are never symbols: one that would be is taken apart.
+    With ``none`` words are unchanged, but special symbols become unknown words, as in binarized data. A unit that
+    equals a special symbol is split.
     """
     if segmentation == "none":
         return [" ".join("<unk>" if word in SPECIAL else word for word in line.split(" ")) for line in lines]
@@ -220,20 +219,20 @@ def segmented(lines: list[str], segmentation: str, model: Path | None) -> list[s
 
 
 def _unambiguous(units: str) -> str:
-    """The units of a word, the last one taken apart if it could be a symbol of the model, or not end the word."""
+    """Return the units of a word, the last one split if it equals a special symbol or does not seem to end the word."""
     last = units.rpartition(" ")[2]
     return f"{units[:-1]}@@ {units[-1]}" if last in SPECIAL or last.endswith("@@") else units
 
 
 @cache
 def _sentencepiece(model: Path, digest: str) -> Any:
-    """The model in a file, cached while the file is the same."""
+    """Load the model in a file; cached by the file's digest."""
     return sentencepiece_model(model)
 
 
 @cache
 def _bpe(codes: Path, digest: str) -> Any:
-    """The codes in a file, cached while the file is the same."""
+    """Load the BPE codes in a file; cached by the file's digest."""
     from subword_nmt.apply_bpe import BPE
 
     path = regular(codes)

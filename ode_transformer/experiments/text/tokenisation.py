@@ -14,7 +14,7 @@ UNSPACED = frozenset({"ja", "yue", "zh"})
 
 
 def languages() -> frozenset[str]:
-    """The languages that sacremoses knows, which is imported only where it is needed."""
+    """Return the languages that sacremoses knows; sacremoses is imported only where it is needed."""
     from .moses import LANGUAGES
 
     return LANGUAGES
@@ -50,7 +50,7 @@ class Tokeniser:
     plain: bool = False
 
     def tokenise(self, lines: Iterable[str]) -> list[str]:
-        """Tokenize with sacremoses and the rules of Moses that it lacks (:mod:`.moses`), or make spaces single.
+        """Tokenize with sacremoses and the rules of Moses that it lacks (:mod:`.moses`), or only collapse white space.
 
         Raises:
             TextError: sacremoses does not know the language.
@@ -78,7 +78,7 @@ class Tokeniser:
 
 
 def options(**chosen: Any) -> dict[str, Any]:
-    """Return the options of a ``Tokeniser``, all but its language, with those that are given and the defaults."""
+    """Return the options of a ``Tokeniser`` without its language: the given ones, and defaults for the others."""
     found = asdict(Tokeniser("", **chosen))
     del found["lang"]
     return found
