@@ -33,7 +33,7 @@ from .positions import Biases
 
 @dataclass
 class SourceMemory:
-    """The projections that cross-attention keeps within one forward pass through a layer.
+    """The cache and the weights of cross-attention within one forward pass through a layer.
 
     Args:
         state: the cache of the source's keys and values, which are the same for every stage and every decoding step.

@@ -1,1 +1,1 @@
-"""fairseq components besides models: a criterion, optimizers, and tasks of encoders. One file each."""
+"""Training: a criterion, optimizers and tasks of encoders for fairseq, and the execution of training passes."""
