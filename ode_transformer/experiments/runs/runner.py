@@ -1,10 +1,10 @@
 """The runner: a recipe is a list of steps; each is printed as a line to copy, run, and stamped when it is done.
 
-A run has a folder. ``run.json`` there says what it is (:mod:`.runs`), ``steps.json`` holds a stamp for every finished
-step, and ``.lock`` is locked while anything works there. A run that was interrupted, in whatever way, continues where
-it was: stamped steps are not done again, training resumes from its last checkpoint, and everything else writes files
-whole or not at all, or starts again. Only the count of ``--patience`` starts anew, because fairseq's checkpoints do not
-hold it. A step is a process of its own, or a command of this package, called in this process.
+A run has a folder. ``run.json`` describes the run (:mod:`.runs`), ``steps.json`` holds a stamp for every finished step,
+and ``.lock`` is locked while a process works there. An interrupted run continues where it was: stamped steps are not
+done again, training resumes from its last checkpoint, and everything else writes files whole or not at all, or starts
+again. Only the count of ``--patience`` starts anew, because fairseq's checkpoints do not hold it. A step is a process
+of its own, or a command of this package, called in this process.
 """
 
 import contextlib
@@ -46,8 +46,8 @@ def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "", record: str =
     """Return the steps of a recipe, to be run from the top of the repository.
 
     Args:
-        recipe: what to do.
-        place: where training goes on.
+        recipe: the recipe.
+        place: where training takes place.
         run_dir: the folder of the run; by default ``recipes.default_run_dir``.
         record: the record's file; by default ``record.json`` in the folder.
 
@@ -80,9 +80,9 @@ def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "", record: str =
 
 
 def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Step]:
-    """Train the recipe that this one starts from, in its usual place; turn its checkpoint into this architecture.
+    """Return the steps that train the recipe this one starts from, in its usual folder, and convert its checkpoint.
 
-    The output of the last step is the checkpoint that training begins from.
+    The output of the last step is the checkpoint that training starts from.
     """
     start = recipe.train.start
     if start is None:
@@ -115,14 +115,14 @@ class Run:
     """A run of a recipe in a folder, and which of its steps are to be done.
 
     Args:
-        recipe: what to do.
-        place: where training goes on.
-        run_dir: the folder, absolute or from the top of the repository.
+        recipe: the recipe.
+        place: where training takes place.
+        run_dir: the folder, absolute or relative to the top of the repository.
         record: the record's file, if it is not ``record.json`` in the folder.
-        first: the step to begin with; it and the later ones are done again, the earlier ones are not looked at. A
-            finished training is kept, since another one belongs in another folder.
+        first: the step to begin with; it and the later ones are done again, the earlier ones are ignored. A finished
+            training is kept, since another one belongs in another folder.
         last: the step to end with.
-        trained: keep the training that is there, even if its flags were others.
+        trained: whether to keep the finished training in the folder, even if its flags differ.
     """
 
     recipe: recipes.Recipe
@@ -149,7 +149,7 @@ class Run:
         return any(self.folder.glob("checkpoint*.pt")) or "train" in records.read_stamps(self.folder)
 
     def words(self) -> list[str]:
-        """The command that does this run."""
+        """Return the command that does this run."""
         options = {"--run-dir": self.run_dir, "--record": self.record, "--user-dir": self.recipe.user_dir}
         options |= {"--from": self.first, "--until": self.last}
         words = [*OURS, "run", self.recipe.given, *recipes.variant(self.recipe)]
@@ -158,7 +158,7 @@ class Run:
         return [*words, "--", *self.place.flags] if self.place.flags else words
 
     def steps(self) -> list[Step]:
-        """All steps, in order."""
+        """Return all steps, in order."""
         return steps(self.recipe, self.place, self.run_dir, self.record)
 
     @functools.cached_property
@@ -189,12 +189,12 @@ class Run:
             )
         try:
             make_folder(self.folder)
-            # Of the tasks of one job the first holds the lock.
+            # Among the tasks of one job, the first holds the lock.
             with processes.alone_in(self.folder) if self.place.rank == 0 else contextlib.nullcontext(-1) as lock:
                 self._go(lock)
-        except BrokenPipeError:  # of the output, and not of the folder
+        except BrokenPipeError:  # an error of the output, not of the folder
             raise
-        except OSError as error:  # a full disk, a folder that is not the user's
+        except OSError as error:  # a full disk, a folder of another user
             raise RunError(f"{error.filename or self.run_dir}: {error.strerror or error}") from error
 
     def _go(self, lock: int) -> None:
@@ -214,7 +214,7 @@ class Run:
                 processes.say(f"\n== {self.title}: {step.key}")
                 do = {"average": self._average, **dict.fromkeys(EVALUATION, self._compute)}.get(step.name, execute)
                 seconds = do(step, lock)
-                if step.name == "generate":  # what translates with this model later searches as its scores did
+                if step.name == "generate":  # later translations with this model decode as its scores did
                     runs.note_decoding(self.folder, self.recipe)
                 self._stamp(step, stamps, seconds)
 
@@ -235,7 +235,7 @@ class Run:
         return identity
 
     def _stamp(self, step: Step, stamps: dict[str, Any], seconds: float) -> None:
-        """Note that a step is done; the steps after it have to be done again."""
+        """Stamp a finished step; from training on, the stamps of later steps are removed."""
         keys = [other.key for other in self.steps()]
         stale = [step.key] if step.name in BEFORE_TRAINING else keys[keys.index(step.key) :]
         for key in stale:
@@ -264,10 +264,10 @@ class Run:
             processes.say(f"warning: {error}")  # a later call averages, as under Slurm
 
     def check_own(self) -> None:
-        """Check that what is in the folder is of this run.
+        """Check that the content of the folder belongs to this run.
 
         Raises:
-            OtherRunError: it is of another one.
+            OtherRunError: the content belongs to another run.
         """
         name, run = self.run_dir, records.read_run(self.folder)
         if self.begun and run is None:
@@ -322,7 +322,7 @@ class Run:
             return
         if writes:
             if not begun:
-                (self.folder / "train.log").unlink(missing_ok=True)  # of nothing that is left
+                (self.folder / "train.log").unlink(missing_ok=True)  # its checkpoints are gone
                 start, more = next(iter(step.inputs[1:]), None), training.split(self.place.flags)[1]
                 run = runs.describe(self.recipe, step.command, config, start, more)
             runs.begin(self.folder, run, self.place.devices, step.where)
@@ -333,7 +333,7 @@ class Run:
         """Check that training, by its flags, keeps the checkpoints to be averaged; patience may still end it early.
 
         Raises:
-            RunError: it keeps fewer; the message names the flag.
+            RunError: training keeps fewer; the message names the flag.
         """
         ((kind, count),) = self.recipe.average.wanted
         needed = 1 if self.recipe.average.fewer else count
@@ -356,7 +356,7 @@ class Run:
                 "--keep-interval-updates": kept if kept > 0 else math.inf,
                 "--max-update": within(end.max_update, its.save_interval_updates),
             },
-            "best": {  # of which one is checkpoint_best.pt
+            "best": {  # a single one is checkpoint_best.pt
                 "--disable-validation": 0 if config.dataset.disable_validation else math.inf,
                 "--keep-best-checkpoints": max(its.keep_best_checkpoints, 0) if count > 1 else math.inf,
                 "--max-epoch": math.inf if its.save_interval_updates > 0 else best,
@@ -367,12 +367,12 @@ class Run:
                 raise RunError(f"average.{kind} {count}: training would leave {most} of these checkpoints, by {flag}")
 
     def _compute(self, step: Step, lock: int) -> float:
-        """Execute a step that trains, translates or validates; on a CPU, a program gets as many threads as are free."""
+        """Execute a step that trains, translates or validates; on a CPU, a program gets a thread per free core."""
         alone = self.place.cpu and step.call is None  # a function runs in this process
         return execute(on_free_cores(step) if alone else step, lock)
 
     def _average(self, step: Step, lock: int) -> float:
-        """Average; a training that left fewer checkpoints than that takes is kept, and the user told what to change."""
+        """Average checkpoints; if training left too few of them, tell the user what to change in the recipe."""
         from ... import checkpoints
 
         try:
@@ -387,7 +387,7 @@ class Run:
 
 
 def on_free_cores(step: Step) -> Step:
-    """Return a step that computes on a CPU, with as many threads as there are free cores; the user is told how many."""
+    """Return a step that computes on a CPU with a thread per free core, and tell the user how many."""
     variables, chosen = processors.threads(os.environ)
     processes.say(chosen)
     return replace(step, environment={**step.environment, **variables})
@@ -397,7 +397,7 @@ def execute(step: Step, lock: int = -1) -> float:
     """Print the line of a step, run it, and return the seconds that it took.
 
     Raises:
-        RunError: what it reads is not there, or it failed.
+        RunError: an input does not exist, or the step failed.
     """
     for path in step.inputs:
         if not (recipes.ROOT / path).exists():
@@ -417,14 +417,13 @@ def execute(step: Step, lock: int = -1) -> float:
             raise RunError(f"{step.key}: {step.words[0]} ended with status {status}{more}")
     for source, target in step.moves:
         (recipes.ROOT / source).replace(recipes.ROOT / target)
-        with contextlib.suppress(OSError):  # there are others
+        with contextlib.suppress(OSError):  # it holds other files
             (recipes.ROOT / source).parent.rmdir()
     return time.monotonic() - began
 
 
 def check(models: Sequence[Path], recipe: recipes.Recipe, subset: str = "") -> None:
-    """Check that models are intact, of a known architecture and trained with the dictionaries of a recipe's data, and
-    that the data, of one subset or all, are whole."""
+    """Check that models are intact and match a recipe's dictionaries, and that its data, or one subset, are complete."""
     data = recipes.ROOT / recipe.data.directory
     checkpoints.check(models, data)
     binarised.check_data(data, subset)
@@ -461,14 +460,14 @@ def run(
         jobs: number of runs at a time, each with its own GPUs (--devices; by default, an equal share) or its share of
             the cores.
         flags: of fairseq-train, besides the recipes'.
-        after: is given those of several runs that have a record now, even if others failed.
-        place: what :func:`.training.place_here` takes: ``devices``, ``cpu``, ``precision`` and ``torchrun``.
+        after: called with those of several runs that have a record now, even if others failed.
+        place: arguments of :func:`.training.place_here`: ``devices``, ``cpu``, ``precision`` and ``torchrun``.
 
     Returns:
         the runs that have a record now.
 
     Raises:
-        RunError: an option does not fit, a folder holds another run, or a step failed.
+        RunError: an option is not valid, a folder holds another run, or a step failed.
     """
     wanted = _wanted(names, scale, seeds)
     if len(wanted) > 1 and (run_dir or record):
@@ -515,7 +514,7 @@ def run(
 
 
 def _wanted(names: Sequence[str], scale: str, seeds: Sequence[int]) -> list[recipes.Recipe]:
-    """Recipes, one for each seed."""
+    """Return the recipes, one for each seed."""
     for seed in seeds:
         if not 0 <= seed < recipes.SEED_LIMIT:
             raise RunError(f"--seed {seed}: must be 0 or more and less than 2^31")
@@ -540,13 +539,13 @@ def several(
 ) -> dict[str, OdeTransformerError]:
     """Do runs, one after another in this process or some at a time, each in a process with GPUs or cores of its own.
 
-    A run that fails does not keep the others from being done. Runs share GPUs where there are not as many; and where
-    the time has a limit, those that have not ended by then are stopped, each in its own process.
+    A run that fails does not keep the others from being done. Runs share GPUs where there are too few. If time is
+    limited, every run has a process of its own, which is terminated when the time is over.
 
     Args:
         found: the runs.
-        jobs: how many at a time.
-        seconds_left: how much time is left.
+        jobs: the number of runs at a time.
+        seconds_left: returns the time left, if it is limited.
         begin: starts a run, as :func:`.processes.start` does.
 
     Returns:
@@ -561,7 +560,7 @@ def several(
                 continue
             if "train" in one.chosen and not one.trained:
                 one.check_own()
-            if "prepare" in one.chosen:  # once for all that need it
+            if "prepare" in one.chosen:  # once for all runs that need it
                 step = one.steps()[0]
                 preparations.setdefault(tuple(step.command), (step, []))[1].append(one.run_dir)
         except OdeTransformerError as error:
@@ -604,7 +603,7 @@ def load_plugins(names: Iterable[str]) -> None:
 
 
 def printed(found: Iterable[Step], title: str = "") -> str:
-    """The commands of steps, below a heading for each kind of step."""
+    """Return the commands of steps, below a heading for each kind of step."""
     lines = []
     for name, its in itertools.groupby(found, key=lambda step: step.name):
         lines += [f"\n# {title}{name}", *(step.line() for step in its)]
@@ -660,7 +659,7 @@ def generate(
                 step = replace(step, where=where, inputs=[], outputs=[], moves=[], log=str(log))
                 try:
                     execute(on_free_cores(step) if cpu else step)
-                except RunError as error:  # the folder goes, and the log with it
+                except RunError as error:  # the folder is removed, and the log with it
                     said = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
                     raise RunError(f"fairseq-generate failed: {said[-1]}" if said else str(error)) from error
     print("\n".join(str(path) for path in sorted(output.iterdir())))

@@ -1,4 +1,4 @@
-"""Recipes as a person reads them: what they are, and the commands of their steps."""
+"""Recipes for human readers: their descriptions, and the commands of their steps."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ from ..recipes.files import find
 from . import command_lines, plan, runner
 from .training import Place
 
-WIDTH = 120  # of lines that are printed
+WIDTH = 120  # of printed lines
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")  # of a shell
 
 
@@ -38,7 +38,7 @@ def show(
     precision: Optional[str] = None,
     run_dir: Optional[str | Path] = None,
 ) -> None:
-    """Print a recipe as a person reads it: what it is, the paper's numbers, what runs take, and all commands.
+    """Print a recipe's description, the paper's numbers, the cost of its runs, and all commands.
 
     Args:
         name: a name from ``ode-transformer recipe list``, or a YAML file, FILE.yaml or FILE.yaml/ROW.
@@ -57,13 +57,11 @@ def show(
 
 
 def _wrapped(line: str) -> str:
-    """A comment or a command in lines of at most ``WIDTH`` characters, as far as its words allow; the shell reads the
-    lines of a command as one.
-    """
+    """Break a comment or a command into lines of ``WIDTH`` characters, as its words allow; commands stay executable."""
     if line.startswith("#"):
         return textwrap.fill(line, WIDTH, subsequent_indent="#   ", break_long_words=False, break_on_hyphens=False)
     words = _WORD.findall(line)
-    if " ".join(words) != line:  # of several lines, or with blanks that mean something
+    if " ".join(words) != line:  # it has several lines, or significant blanks
         return line
     parts = words[:1]
     for word in words[1:]:  # a flag stays with its values
@@ -108,13 +106,13 @@ def _about(recipe: recipes.Recipe, place: Place) -> Iterator[str]:
 
 
 def check(files: Sequence[str] = ()) -> None:
-    """Read every recipe of this package, or those that are named, and its flags; print their names.
+    """Check recipes and their flags, and print the names of the recipes.
 
     Args:
         files: recipe files, or rows of them (default: all recipes of this package).
 
     Raises:
-        RecipeError: one is not sound.
+        RecipeError: a recipe is not valid.
     """
     for name in recipes.names(files):
         recipe = recipes.load(name)

@@ -1,6 +1,4 @@
-"""The view of a program on a terminal, while all that it says goes to its log: warnings and errors, results of
-validation, and a bar of progress.
-"""
+"""The view of a program's log on a terminal: warnings and errors, results of validation, and a progress bar."""
 
 import contextlib
 import itertools
@@ -15,12 +13,12 @@ from ..records import logs
 RECORD = re.compile(
     r"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| )?(DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \| |:)([\w.]+)(?: \| |:)(.*)"
 )
-"""A line of a log of fairseq-train, or of fairseq-generate, which has Python's own form: level, logger and message.
-fairseq names the logger of a result after the part of training or the set that it is of, and other loggers after
-modules, whose names have a dot."""
+"""A log line of fairseq-train, or of fairseq-generate, which has Python's default format: level, logger and message.
+fairseq names the logger of a result after the phase of training or the subset, and other loggers after modules, whose
+names have a dot."""
 
 BATCHES = re.compile(r"[^|{]*: +(\d+) / (\d+) ")
-"""The message of fairseq's progress in ``--log-format simple``: batches that are done, and all."""
+"""fairseq's progress message in ``--log-format simple``, with the numbers of finished and of all batches."""
 
 REINIT = re.compile(r"wandb: (wandb\.init\(\) called while a run is active|WARNING Using a boolean value for 'reinit')")
 """The messages of Weights & Biases about the way in which fairseq calls it, for every epoch."""
@@ -35,18 +33,18 @@ SHOWN = {
     "spearman": "Spearman",
     "wps": "words/s",
 }
-"""The values that are shown of a training's progress, by fairseq's name, and what each is called."""
+"""The labels of the values that are shown, by fairseq's names."""
 
 
 class LogView:
-    """Shows the log of a program of fairseq's on standard error as it grows.
+    """A view of the growing log of a program of fairseq on standard error.
 
-    What a record of the log says below a warning is left out, but for progress: on a terminal a bar, and a line for
-    every validation; elsewhere a line each time. Everything else, such as a traceback, is shown, but the same warning
-    only once, and not the traceback of a training that diverged, of which :func:`.logs.divergence` says enough.
+    Log records below a warning are left out, except progress: on a terminal a bar, and a line for every validation;
+    elsewhere a line each time. Everything else, such as a traceback, is shown, but the same warning only once, and not
+    the traceback of a training that diverged, for which :func:`.logs.divergence` has a message.
 
     Args:
-        words: the command, which says how long training is.
+        words: the command, whose flags determine the length of training.
     """
 
     def __init__(self, words: Sequence[str]):
@@ -73,7 +71,7 @@ class LogView:
         self.bar.close()
 
     def feed(self, more: bytes) -> None:
-        """Show what was added to the log."""
+        """Show the bytes that were appended to the log."""
         *lines, self.rest = (self.rest + more).split(b"\n")
         for line in lines:
             self._line(line.decode(errors="replace"))
@@ -81,7 +79,7 @@ class LogView:
     def _line(self, line: str) -> None:
         found = RECORD.match(line)
         if found is None:
-            # What belongs to a record of several lines, such as a printed model, is indented, or closes what it opened.
+            # The further lines of a log record, such as a printed model, are indented, or close a parenthesis.
             self.showing = not REINIT.match(line) and (self.showing or (line != "" and line[0] not in " \t)"))
         else:
             self._release()
@@ -98,7 +96,7 @@ class LogView:
             self._write(line)
 
     def _release(self) -> None:
-        """Show the traceback that was kept back."""
+        """Show the traceback that was held back."""
         for line in self.traceback:
             self._write(line)
         self.traceback = []
@@ -113,7 +111,7 @@ class LogView:
                 self._result(of, said)
 
     def _result(self, of: str, said: dict[str, Any]) -> None:
-        """Progress within an epoch (of ``train_inner``), at its end (``train``), or the result of a set."""
+        """Show progress within an epoch (``train_inner``), at its end (``train``), or the result of a subset."""
         trained = of.startswith("train")
         shown = {key: name for key, name in SHOWN.items() if key in said and (trained or key != "wps")}
         values = ", ".join(f"{name} {said[key]}" for key, name in shown.items())
@@ -122,7 +120,7 @@ class LogView:
             self.bar.set_postfix_str(values, refresh=False)
             self._move(updates if self.unit == "update" else float(said["update"]))
             return
-        if of == "train" and "epoch" in said:  # an epoch may have fewer updates than two reports are apart
+        if of == "train" and "epoch" in said:  # an epoch may be shorter than the log interval
             self._move(updates if self.unit == "update" else int(said["epoch"]))
         if values:
             when = f"epoch {said['epoch']}, {updates:,} updates: " if "epoch" in said else ""

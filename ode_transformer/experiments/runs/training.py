@@ -1,6 +1,6 @@
 """``fairseq-train``: its command for a recipe, and the place where it trains.
 
-Words about the place are kept apart from those that say what is trained: a training may go on elsewhere.
+Words about the place are kept apart from those that say what is trained, since a training may resume elsewhere.
 """
 
 import os
@@ -17,7 +17,7 @@ from ..tasks import TASKS
 from ..tasks.task import Step, flags
 from . import processes
 
-# Of fairseq-train, with a value: where it runs, and who else is told of its progress.
+# The flags of fairseq-train with a value that say where it runs, and who else receives its progress.
 PLACE_FLAGS = (
     "--distributed-port",
     "--distributed-world-size",
@@ -25,7 +25,7 @@ PLACE_FLAGS = (
     "--tensorboard-logdir",
     "--wandb-project",
 )
-# Of fairseq-train, too: for these ``run`` has options of its own, which a record and a table know of.
+# Flags of fairseq-train for which ``run`` has options of its own, because records and tables depend on them.
 BEFORE_FLAGS = {"seed": "--seed, before the --"}
 BEFORE_FLAGS |= {name: f"--{name}, before the --" for name in recipes.PRECISIONS if name != "fp32"}
 
@@ -51,20 +51,20 @@ class Place:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The same as arguments of a function."""
+        """The same options as arguments of :func:`.runner.run`."""
         device = {"cpu": True} if self.cpu else {"devices": self.devices}
         return {**device, "precision": self.precision, "torchrun": self.torchrun}
 
 
 def gpu_count() -> int:
-    """How many GPUs are here."""
+    """Return the number of GPUs of this machine that this process can use."""
     import torch
 
     return torch.cuda.device_count()
 
 
 def visible_gpus() -> list[str]:
-    """The names by which ``CUDA_VISIBLE_DEVICES`` of another process may choose among the GPUs of this one."""
+    """Return the names by which ``CUDA_VISIBLE_DEVICES`` of another process can select the GPUs of this one."""
     return [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name] or [
         str(i) for i in range(gpu_count())
     ]
@@ -89,12 +89,12 @@ def place_here(
     flags: Sequence[str] = (),
     dry_run: bool = False,
 ) -> Place:
-    """Return where a run is to continue, by what was asked for, the job's variables and the machine.
+    """Return where a run takes place, by the arguments, the variables of the job and the machine.
 
     Args:
-        recipe: what is run.
+        recipe: the recipe of the run.
         trains: whether training is among the steps.
-        jobs: how many runs go on at a time, each with devices of its own.
+        jobs: the number of runs at a time, each with devices of its own.
         devices: number of GPUs that train together; the update frequency follows, so that an update sees the same
             amount of text on any number (default: the largest number of this machine's GPUs that divides the batches
             of an update; under Slurm or with NNODES, all GPUs of the job).
@@ -102,11 +102,12 @@ def place_here(
         precision: by default the recipe's on GPUs, fp32 on a CPU.
         torchrun: start the processes with torchrun instead of fairseq; for several machines, variables NNODES,
             NODE_RANK (or Slurm's), MASTER_ADDR and MASTER_PORT.
-        flags: of fairseq-train, besides the recipe's.
-        dry_run: whether commands are printed only, for a machine that may be another.
+        flags: flags of fairseq-train, besides the recipe's.
+        dry_run: whether commands are only printed, possibly for another machine.
 
     Raises:
-        RunError: a number of devices that is not here, half precision without a GPU, a flag that a run sets itself.
+        RunError: there are too few devices, a lower precision is wanted without a GPU, a run sets a flag itself, or a
+            variable of the job is not valid.
     """
     for flag, instead in (recipes.OWN_FLAGS | BEFORE_FLAGS).items():
         if f"--{flag}" in names(flags):
@@ -216,7 +217,7 @@ def step(recipe: recipes.Recipe, place: Place, run_dir: str, start: str = "") ->
 
 
 def split(words: Sequence[str], apart: Collection[str] = PLACE_FLAGS) -> tuple[list[str], list[str]]:
-    """Return the flags ``apart`` (by default those that say where a training runs) with values, and the others."""
+    """Return the words that say where a training runs, flags with their values, and the other words."""
     placed, others, rest = [], [], iter(words)
     for word in rest:
         flag, equals, value = word.partition("=")
@@ -230,7 +231,7 @@ def split(words: Sequence[str], apart: Collection[str] = PLACE_FLAGS) -> tuple[l
 
 
 def names(words: Sequence[str]) -> list[str]:
-    """Return the names of flags among words, also of those whose value follows an equals sign."""
+    """Return the names of the flags among words, without values that follow an equals sign."""
     return [word.partition("=")[0] for word in words if word.startswith("--")]
 
 
