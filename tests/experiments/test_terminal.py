@@ -72,11 +72,15 @@ def test_results_of_fairseq_validate_are_of_their_set(monkeypatch):
     assert all(f"\r{line}\n" in on_screen for line in expected.split("\n")[:2]) and "23456" not in on_screen
 
 
+AMP = "AMP: Minimum loss scale reached (0.0001). Your loss is probably exploding."
+
+
 def test_the_traceback_of_a_training_that_diverged_is_left_to_the_log(monkeypatch, tmp_path):
     """fairseq raises it, saves a checkpoint, and then fails in its search for the first NaN with another."""
     diverged = TRACEBACK.replace("RuntimeError: why", "FloatingPointError: gradients are Nan/Inf")
     both = [diverged, "\nDuring handling of the above exception, another exception occurred:\n", TRACEBACK]
     assert "Traceback" not in shown(monkeypatch, [*INNER, *both])
+    assert "Traceback" not in shown(monkeypatch, [diverged.replace("gradients are Nan/Inf", AMP)])
     assert shown(monkeypatch, [TRACEBACK, INNER[0]]).startswith(TRACEBACK)
     log = tmp_path / "train.log"
     log.write_text("\n".join([CONFIGURATION, *both, CONFIGURATION, *INNER]))

@@ -12,7 +12,7 @@ from ...files import regular
 from ...schema import MOST
 from ..text.fairseq_output import entries
 
-DIVERGED = re.compile(r"FloatingPointError: (?:gradients are Nan/Inf|Minimum loss scale reached)")
+DIVERGED = re.compile(r"FloatingPointError: (?:gradients are Nan/Inf|(?:AMP: )?Minimum loss scale reached)")
 """How the traceback of a training ends, or the first of several, whose gradients are no finite numbers."""
 
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # at the beginning of each line that fairseq logs

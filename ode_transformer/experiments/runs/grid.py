@@ -6,7 +6,6 @@ It prints the median over seeds at every point of the space, and the best run by
 import contextlib
 import itertools
 import math
-import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -145,7 +144,7 @@ def _diverged(folder: Path) -> bool:
     except OSError:
         return False
     last = logs.processes(log)[-1]
-    if re.search(r"FloatingPointError: (?!.*gradients are inconsistent)", last):  # these do not diverge
+    if logs.DIVERGED.search(last):
         return True
     return (folder / "checkpoint_last.pt").is_file() and not (folder / "checkpoint_best.pt").is_file()
 
