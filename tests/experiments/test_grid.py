@@ -111,6 +111,8 @@ def test_runs_of_a_grid_share_a_folder_only_with_their_like():
     ("words", "message"),
     [
         (["--values", "lr", "1", "--values", "lr", "2"], "--values: every flag must be given once, with all its"),
+        (["--values", "lr", "5e-5", "0.00005"], "--values lr 5e-05 5e-05: must be different values"),
+        (["--seeds", "1", "1"], "--seeds 1 1: must be different values"),
         (["--", "--seed", "3"], "-- --seed: is set by --seed, before the --"),
     ],
 )

@@ -217,6 +217,10 @@ def search(
         raise OdeTransformerError(
             f"{recipe.name}: has no search; must be given --values FLAG VALUE ... or --seeds SEED ..."
         )
+    axes = {f"--values {flag}": [*map(_spelt, its)] for flag, its in space.values.items()} | {"--seeds": space.seeds}
+    for option, its in axes.items():
+        if len(set(its)) < len(its):
+            raise OdeTransformerError(f"{option} {' '.join(map(str, its))}: must be different values")
     space = replace(space, seeds=space.seeds or [recipe.own_seed])
     count = f"{space.trainings // len(space.seeds)} points, {len(space.seeds)} seeds: {space.trainings} trainings"
     processes.say(f"{recipe.name}: {count}, less those that are done")
