@@ -444,13 +444,14 @@ def gap(group: str, baseline: str, *systems: str) -> str:
         values = METRICS["perplexity"].values(mine, test_set)
         return theirs["perplexity"], statistics.mean(values), len(values)
 
-    found, (of_paper, ours, _) = [], perplexities(baseline)
+    found, (of_paper, ours, of_baseline) = [], perplexities(baseline)
     for system in systems:
         theirs, value, seeds = perplexities(system)
         gained, printed = ours - value, of_paper - theirs
         said = f"{abs(gained):.2f} points ({100 * abs(gained) / ours:.1f} percent) {'below' if gained > 0 else 'above'}"
+        runs = str(seeds) if seeds == of_baseline else f"{seeds} and {of_baseline}"
         found.append(
-            f"- The perplexity of `{system}` is {said} that of `{baseline}` (runs: {seeds}); in the paper it is "
+            f"- The perplexity of `{system}` is {said} that of `{baseline}` (runs: {runs}); in the paper it is "
             f"{printed:.2f} points ({100 * printed / of_paper:.1f} percent) below."
         )
     return "\n".join(found)

@@ -47,9 +47,8 @@ def stars(group, *which):
 
 
 def score(name, test_set, metric, key="value"):
-    """Of a system with one record."""
-    (record,) = g._records()[name]
-    return record["scores"][test_set][metric][key]
+    """The mean over the seeds of a system."""
+    return mean(record["scores"][test_set][metric][key] for record in g._records()[name])
 
 
 def no_runge_kutta_method_leads():
@@ -118,9 +117,16 @@ def the_released_gate_is_better():
     return gate == least < its["rk2-learnable"] and its["residual"] - gate < 13.85 / 2
 
 
-def best_epoch(name):
-    curve = g._records()[name][0]["training"]["curve"]
-    return min(curve, key=lambda entry: entry["valid_loss"])["epoch"]
+def best_epochs(name):
+    curves = (record["training"]["curve"] for record in g._records()[name])
+    return {min(curve, key=lambda entry: entry["valid_loss"])["epoch"] for curve in curves}
+
+
+def seeds_of_the_residual_model():
+    first, second = (r["scores"]["ptb_test"]["perplexity"]["value"] for r in g._records()["ptb/residual-1"])
+    several = [name for name, its in g._records().items() if name.startswith("ptb/") and len(its) > 1]
+    assert several == ["ptb/residual-1"]
+    return f"{first:.2f}", f"{second:.2f}", f"{second - first:.2f}"
 
 
 def beside_rk4(name):
@@ -360,14 +366,17 @@ CLAIMS = {
             max((its := perplexities("ptb", 1))[name] for name in ("rk4", "rk2")) < its["residual"]
             and min((short := perplexities("ptb-short", 1))[name] for name in ("rk2", "rk4")) > short["residual"],
         "there RK2's learned gate gains nothing": lambda:
-            abs((its := perplexities("ptb", 1))["residual"] - its["rk2-learnable"]) < 0.1,
+            abs((its := perplexities("ptb", 1))["residual"] - its["rk2-learnable"])
+            < float(seeds_of_the_residual_model()[2]),
         "and four Euler steps are nearly as good as RK4": lambda: float(euler_at_the_cost_of_rk4()[2]) > 95,
     },
     "results": {
         "only fifteen language models": lambda:
             sum(name.startswith("ptb/") and bool(recipes.load(name).paper) for name in g._records()) == 15,
         "which in every training is that of epoch 9 or 10": lambda:
-            {best_epoch(name) for name in g._records() if name.startswith("ptb/")} == {9, 10},
+            set().union(*(best_epochs(name) for name in g._records() if name.startswith("ptb/"))) == {9, 10},
+        "Each system has one seed but the residual model with one layer, whose two have perplexities of {} and {}, {} "
+        "apart": seeds_of_the_residual_model,
         "With one layer, the perplexities of RK2, of RK2 with gamma = 1 and of RK4 lie between those of the residual "
         "model and of their counterparts in the paper's form": released_lies_between,
         "With two layers, RK2 in the released form has a perplexity of {}, {} above the residual model": lambda:
