@@ -1,1 +1,1 @@
-"""The laboratory: how accurate the methods are as numerical solvers, and what trained models do with them."""
+"""The laboratory: the accuracy of the methods as numerical solvers, on known problems and in trained models."""

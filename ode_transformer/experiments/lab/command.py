@@ -12,7 +12,7 @@ from . import flow, orders, steps
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer lab``."""
+    """Add the arguments of ``ode-transformer lab``."""
     kinds = parser.add_subparsers(dest="kind", required=True)
     help_ = "measure the order of convergence of every method, and the error of the layers' steps in trained models"
     kind = kinds.add_parser("orders", help=help_, description=help_)
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer lab``; the exit status."""
+    """Run ``ode-transformer lab`` and return the exit status."""
     if args.kind == "flow":
         record = flow.measure(args.checkpoints, args.positions)
         print(flow.table(record))

@@ -1,6 +1,6 @@
-"""The grid of FLOATER's flow: how far one of larger steps is from that of the released code.
+"""The error of FLOATER's flow with larger steps than those of the released code, in its biases and gradients.
 
-Its error grows with the weights of the flow; it is measured in the biases and in the gradients.
+The error grows with the weights of the flow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,31 +17,31 @@ from ...modules.positions import BiasPositions
 from ...numerics.flow import Flow
 
 STEPS = (4.0, 2.0, 1.0, 0.5)
-"""The steps of a flow, in tokens, that are measured; the first is the default of ``--flow-step``."""
+"""The measured step sizes in tokens; the first is the default of ``--flow-step``."""
 
 RELEASED_STEP = 0.2
-"""The step of FLOATER's released code."""
+"""The step size of FLOATER's released code, in tokens."""
 
 
 def errors(flow: Flow, initial: Tensor, positions: int) -> list[dict[str, float]]:
-    """The distances of a flow's solutions with larger steps from that with the released code's step.
+    """Return the errors of a flow's solutions with larger steps, against its solution with ``RELEASED_STEP``.
 
     Args:
-        flow: the flow, whose method is kept.
+        flow: the flow; its method is used for all steps.
         initial: b(0), (R, C).
-        positions: how many of the positions 0, 1, 2, ... are looked at.
+        positions: the number of positions, from 0 on.
 
     Returns:
-        for each of ``STEPS`` the ``step``; the largest ``error`` of a bias, the same ``relative`` to max(1, the
-        largest bias at its position), and the ``largest`` bias itself; and ``gradient``, the relative error of the
-        gradient of the flow's weights, of a sum of the biases with random weights.
+        For each of ``STEPS``: ``step``; ``error``, the largest absolute error of a bias; ``relative``, the largest
+        error relative to max(1, the largest bias at its position); ``largest``, the largest bias; and ``gradient``, the
+        relative error of the gradient with respect to the flow's parameters, of a randomly weighted sum of the biases.
     """
     generator = torch.Generator().manual_seed(1)
     weights, initial = torch.randn(positions, *initial.shape, generator=generator), initial.detach().float()
 
     def solved(step: float) -> tuple[Tensor, Tensor]:
         moved, gradient = [], 0.0
-        for rows, its in zip(initial.split(6), weights.split(6, 1), strict=True):  # within memory
+        for rows, its in zip(initial.split(6), weights.split(6, 1), strict=True):  # saves memory
             b = flow.solved(rows, positions, step)
             found = torch.autograd.grad((its * b).sum(), list(flow.parameters()))
             gradient = gradient + torch.cat([g.flatten() for g in found])
@@ -65,7 +65,7 @@ def errors(flow: Flow, initial: Tensor, positions: int) -> list[dict[str, float]
 
 
 def flows_of(model: nn.Module, path: str | Path) -> dict[str, tuple[Flow, Tensor]]:
-    """The flows of a FLOATER by name, each with its b(0) (R, C).
+    """Return the flows of a FLOATER model by name, each with its b(0), (R, C).
 
     Raises:
         CheckpointError: the model has none.
@@ -82,9 +82,9 @@ def flows_of(model: nn.Module, path: str | Path) -> dict[str, tuple[Flow, Tensor
 
 
 def measure(checkpoints: Sequence[str], positions: int) -> dict[str, Any]:
-    """The record of the grids of flows: of one as the released code initializes it, and of trained models."""
+    """Return the record of ``errors`` of flows: of one at initialization, and of those of trained models."""
     torch.manual_seed(0)
-    initial = torch.empty(18, 512).uniform_(-0.0361, 0.0361)  # of biases of this width
+    initial = torch.empty(18, 512).uniform_(-0.0361, 0.0361)  # the initialization of biases of this width
     found = {"width 512, at initialization": (Flow(512), initial)}
     for path in checkpoints:
         for name, flow in flows_of(open_model(path), path).items():
@@ -94,7 +94,7 @@ def measure(checkpoints: Sequence[str], positions: int) -> dict[str, Any]:
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """The record of the grids of flows as a table."""
+    """Return the record of the errors of flows as a table."""
     head = ("flow", "tokens per step", "error of a bias", "relative", "largest bias", "error of the gradient, percent")
     kinds = {"step": "g", "error": ".1e", "relative": ".1e", "largest": ".3g"}
     rows = (

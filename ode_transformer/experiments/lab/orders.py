@@ -1,14 +1,13 @@
 """Orders of convergence, measured on problems whose solutions are known.
 
-The problem is y' = F(y) + G(y) in three dimensions, with F(y) = c A asinh(y), G(y) = c B asinh(y), c = sqrt(1 + y^2) by
-components. It is nonlinear, A and B do not commute, and with y = sinh(z) it reads z' = (A + B) z, so that the solution
-and the flows of F and G alone are known: sinh(exp(t (A + B)) asinh(y)), and so on.
+The problem is y' = F(y) + G(y) in three dimensions, with F(y) = s A asinh(y), G(y) = s B asinh(y), s = sqrt(1 + y^2),
+where products with s are taken by component. It is nonlinear, A and B do not commute, and with y = sinh(z) it reads
+z' = (A + B) z, so that its solution sinh(exp(t (A + B)) asinh(y)) and the flows of F and G alone are known.
 
 A method of order p has a local error of O(h^(p + 1)) after one step of size h, and a global error of O(h^p) at t = 1.
-The measured exponents are slopes of the logarithm of the error against that of h, in double precision. A method that
-reads earlier states starts from two exact ones. Momentum solves another problem, the second-order equation
-y'' + c y' = nu A y, where without a norm nu times its velocity is h y', and its damping is 1 - c h. Methods without an
-order are listed with the reason.
+The measured exponents are slopes of log error against log h, in double precision. A method that reads earlier states
+starts from two exact ones. Methods with momentum solve another problem, the second-order equation y'' + c y' = nu A y:
+without a norm, nu times the velocity is h y', and beta is 1 - c h. Methods without an order are listed with the reason.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +35,7 @@ DAMPING = 0.8
 """c in y'' + c y' = nu f(y), which methods with momentum solve."""
 
 NU = 1.7
-"""nu of a method that learns it; otherwise nu is 1."""
+"""nu for methods that learn it; for others, nu is 1."""
 
 
 def _field(matrix: Tensor) -> Field:
@@ -52,7 +51,7 @@ def _solution(t: float) -> Tensor:
 
 
 def _damped(nu: float, t: float) -> Tensor:
-    """y and y' of the solution of y'' + c y' = nu A y that starts at rest: (6,)."""
+    """Return y and y' of the solution of y'' + c y' = nu A y that starts at rest, (6,)."""
     one, nothing = torch.eye(3, dtype=torch.float64), torch.zeros(3, 3, dtype=torch.float64)
     matrix = torch.cat((torch.cat((nothing, one), 1), torch.cat((nu * _A, -DAMPING * one), 1)))
     return torch.linalg.matrix_exp(t * matrix) @ torch.cat((_START, torch.zeros(3, dtype=torch.float64)))
@@ -63,9 +62,9 @@ class Method:
     """A method to measure.
 
     Args:
-        theory: the exponent of its local error in theory.
+        theory: the theoretical exponent of the local error.
         step: (the states so far at intervals of h, the newest last; h) -> the next state.
-        solution: time -> the solution of the problem.
+        solution: time -> the exact solution of the problem.
     """
 
     theory: int
@@ -82,7 +81,7 @@ WITHOUT = {
 
 
 def methods() -> dict[str, Method]:
-    """Every method by name."""
+    """Return all methods by name."""
     f, matrices = _field(_A + _B), {"F": _A, "G": _B}
     fields = {letter: _field(matrix) for letter, matrix in matrices.items()}
     found: dict[str, Method] = {}
@@ -94,7 +93,7 @@ def methods() -> dict[str, Method]:
         return _flow(matrices[letter], y, h), carried
 
     for name, of_two in SPLITTINGS.items():
-        if not of_two.together:  # otherwise there is no splitting error to measure
+        if not of_two.together:  # otherwise there is no splitting error
             substeps = [Substep(exact, letter, fraction) for letter, fraction in of_two]
             one_step(f"{name}, exact sub-flows", int(of_two.order) + 1, partial(_split, substeps))
     for name, solver, exponent, method in (
@@ -125,7 +124,7 @@ def methods() -> dict[str, Method]:
         scalars = Scalars(torch.tensor(weights, dtype=_A.dtype)).requires_grad_(False)
         one_step(f"heun, {name}", exponent, partial(_step, HEUN, f, learned=Learned(scalars)))
     gate = SecondOrderGate(len(_START)).double().requires_grad_(False)
-    gate.gate.weight.copy_(torch.linspace(-2, 2, len(_START)))  # so that g differs from state to state
+    gate.gate.weight.copy_(torch.linspace(-2, 2, len(_START)))  # makes g differ from state to state
     one_step("heun, second-order gate", 3, partial(_step, HEUN, f, learned=Learned(gate)))
     for predictor, weights, exponent in (
         ("heun", (0.0, 1.0, 0.0), 2),
@@ -166,18 +165,18 @@ def _momentum(method: Momentum, nu: float, past: Sequence[Tensor], h: float) -> 
 
 
 def _corrected(predictor: Integrator, f: Field, weights: Sequence[float], past: Sequence[Tensor], h: float) -> Tensor:
-    """The corrector without its norms: an Euler step from a mixture of the last two states and the prediction."""
+    """Take a step of the corrector without norms: an Euler step from a mixture of two states and the prediction."""
     c = weighted_sum(weights, [*past[-2:], _step(predictor, f, past[-1], h)])
     return _step(EULER, f, c, h)
 
 
 def slope(sizes: list[float], errors: list[float]) -> float:
-    """The least-squares slope of log error against log size."""
+    """Return the least-squares slope of log error against log size."""
     return float(np.polyfit(np.log(sizes), np.log(errors), 1)[0])
 
 
 def errors(method: Method) -> dict[str, Any]:
-    """The local and global errors of a method at steps of 1/8 to 1/64, and their slopes."""
+    """Return the local and global errors of a method with steps of 1/8 to 1/64, and their slopes."""
     steps, local, total = [8, 16, 32, 64], [], []
     for n in steps:
         past = [method.solution(-1 / n), method.solution(0.0)]
@@ -191,12 +190,12 @@ def errors(method: Method) -> dict[str, Any]:
 
 
 def measure() -> dict[str, Any]:
-    """The record of all ``methods``, and of those ``without`` an order."""
+    """Return the record of the errors of all methods, and of the methods without an order."""
     return {"methods": [{"method": name, **errors(method)} for name, method in methods().items()], "without": WITHOUT}
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """The record of orders as a table, with the methods that have none."""
+    """Return the record as a table, followed by the methods without an order."""
     rows = ((row["method"], row["theory"], f"{row['local']:.2f}", f"{row['global']:.2f}") for row in record["methods"])
     head = ("scheme", "exponent of the local error, theory", "measured", "of the global error, measured")
     without = "\n".join(f"- {name}: {reason}" for name, reason in record["without"].items())

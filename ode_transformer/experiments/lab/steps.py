@@ -1,7 +1,7 @@
-"""The error of a step inside a trained model.
+"""The error of a layer's step in a trained model.
 
-The solution is unknown there. What can be measured is how far a layer's step of size 1 is from two steps of size 1/2:
-for a method of order p, that is the error of the step up to a factor of 1 - 2^-p (Richardson).
+The exact solution is unknown, but the distance of a step of size 1 from two steps of size 1/2 can be measured: for a
+method of order p, it is the error of the step times 1 - 2^-p (Richardson).
 """
 
 import math
@@ -20,10 +20,10 @@ from ...modules.layers import SplitLayer
 
 
 def layers_of(stack: nn.Module, side: str, path: str | Path) -> dict[str, SplitLayer]:
-    """The layers of a stack by name: those of an ``encoder`` are ``encoder 1`` and so on.
+    """Return the layers of a stack by name: those of an ``encoder`` are ``encoder 1`` and so on.
 
     Raises:
-        CheckpointError: their step cannot be halved; the message says why.
+        CheckpointError: the step of a layer cannot be halved.
     """
     found = {f"{side} {i + 1}": layer for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers))}
     for name, layer in found.items():
@@ -47,27 +47,26 @@ def layers_of(stack: nn.Module, side: str, path: str | Path) -> dict[str, SplitL
 
 @torch.no_grad()
 def errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path = "model") -> list[dict[str, Any]]:
-    """The relative size of each layer's step, and its relative distance from two half steps, over real tokens.
+    """Return the relative size of each layer's step and its relative distance from two half steps.
 
     Args:
-        model: a model in evaluation mode.
-        net_input: its inputs, as :func:`.inputs.inputs_of` makes them; :func:`.inputs.observed` says which
-            stacks are measured.
+        model: the model, which is put into evaluation mode.
+        net_input: its inputs, of :func:`.inputs.inputs_of`; the stacks of :func:`.inputs.observed` are measured.
         path: the name of the model in error messages.
 
     Returns:
-        For each layer its name; ``increment``, the norm of the step's increment divided by that of the state; and
-        ``difference``, the norm of the difference divided by that of the increment. Norms are root mean squares over
-        tokens and channels.
+        For each layer ``layer``, its name; ``increment``, the norm of the step's increment divided by that of the
+        state; and ``difference``, the norm of the difference from two half steps divided by that of the increment.
+        Norms are root mean squares over channels and tokens, padding excepted.
 
     Raises:
-        CheckpointError: the steps of the layers cannot be halved, or are not finite.
+        CheckpointError: the step of a layer cannot be halved, or a state or step is zero or not finite.
     """
     rows, hooks = [], []
 
     def hook(layer: SplitLayer, args: tuple, result: tuple, name: str, real: Tensor) -> None:
         if len(args) > 3:
-            return  # our own half steps
+            return  # one of the half steps below
         (x, context, carried), (y, *_) = args, result
         two, *_ = layer(layer(x, context, carried, 0.5)[0], context, carried, 0.5)
         state, step, difference = (float(z[real].double().pow(2).mean().sqrt()) for z in (x, y - x, two - y))
@@ -90,7 +89,7 @@ def errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path = "m
 
 
 def measure(checkpoints: Sequence[str], texts: Sequence[Sequence[Tensor]], dictionaries: Sequence[str]) -> dict:
-    """The errors of steps inside checkpoints, by their folders, or by their paths where folders have one name."""
+    """Return the :func:`errors` of checkpoints by the name of the folder, or by path if folders share a name."""
     found: dict[str, list[dict[str, Any]]] = {}
     for path in checkpoints:
         name = Path(path).parent.name

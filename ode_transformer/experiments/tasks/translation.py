@@ -30,7 +30,7 @@ def write_pairs(splits: Mapping[str, Iterable[Pair]], output_dir: Path) -> dict[
     """Write ``SPLIT.source`` and ``SPLIT.target`` of each split; return the number of pairs by split.
 
     Args:
-        splits: the pairs of each.
+        splits: the pairs by split.
         output_dir: the folder for the files.
     """
     counts = {}
