@@ -90,11 +90,11 @@ class SpanPredictionTask(FairseqTask):
             raise FileNotFoundError(f"Dataset not found: {split} ({folder}): input0, input1 and {path.name}")
         try:
             rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
-            spans = np.array(rows, dtype=np.int64)
+            spans = np.array(rows, dtype=np.int64).reshape(len(rows), 2)
         except (ValueError, OverflowError) as error:
             raise OdeTransformerError(f"{path}: must have two numbers in every line: {error}") from error
         questions, windows = parts
-        if not len(questions) == len(windows) == len(spans) or spans.ndim != 2 or spans.shape[1] != 2:
+        if not len(questions) == len(windows) == len(spans):
             raise OdeTransformerError(
                 f"{path}: {len(spans)} spans, {len(questions)} questions, {len(windows)} windows: must be equally many"
             )

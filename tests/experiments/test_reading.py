@@ -199,6 +199,7 @@ def test_samples_that_do_not_fit_are_named(data, tmp_path, published, own):
         (kept + "1 2\n", "must be equally many"),
         (kept.replace("-1 -1", "3 2", 1), "a span that is not in its window"),
         (kept.replace("-1 -1", "3 x", 1), "two numbers in every line"),
+        (kept.replace("\n", " 0\n"), "two numbers in every line"),
     ):
         try:
             (data / "valid.spans").write_text(text)
