@@ -15,8 +15,8 @@ from ..metrics import METRICS
 from ..metrics.resampling import TESTS
 from .files import readable
 
-SIGNIFICANCE = "significance"  # the folder of comparisons below ``results``
-LEVEL = 0.05  # of adjusted p-values: the expected share of differences by chance among those called significant
+SIGNIFICANCE = "significance"  # the folder of comparisons in ``results``
+LEVEL = 0.05  # of adjusted p-values: the expected share of chance among the differences called significant
 _FORM = {
     **dict.fromkeys(("baseline", "signature"), str),
     "seed": (None, int),
@@ -30,19 +30,19 @@ _FORM = {
 
 @dataclass(frozen=True)
 class Compared:
-    """A system in a test of significance against a baseline, on one test set.
+    """The test of a system against a baseline, on one test set.
 
     Args:
-        baseline, system: their names, of recipes as a rule.
-        seed: of the trainings.
-        precisions: those of the baseline's training and of the system's.
-        test_set, metric: by which they are compared.
+        baseline, system: the names of the two, usually of recipes.
+        seed: the seed of the trainings.
+        precisions: the precisions of the training of the baseline and of the system.
+        test_set, metric: the test set and the metric of the comparison.
         baseline_value, value: the scores.
-        p_value: two-sided; None where a score is not a number.
-        test, samples, signature: how they were compared.
+        p_value: the two-sided p-value; None where a score is not a number.
+        test, samples, signature: the test of significance, its number of samples, and the signature of the metric.
         doubled: whether p is twice sacreBLEU's, which is about half of the two-sided one: its bootstrap, by which
             earlier versions compared translations, counts abs(d) - mean abs(d) instead of abs(d - mean d).
-        values: all that the comparison says of the system.
+        values: everything that the comparison has about the system.
         file: the record of the comparison.
         adjusted: p, adjusted for the number of comparisons (:func:`adjust`).
     """
@@ -66,12 +66,12 @@ class Compared:
 
     @property
     def family(self) -> tuple[str, str]:
-        """The group of recipes and the metric, among whose comparisons p is adjusted."""
+        """The group of recipes and the metric: p is adjusted for the comparisons that share both."""
         return self.baseline.rpartition("/")[0], self.metric
 
     @property
     def key(self) -> tuple:
-        """The key that identifies the test."""
+        """The key of the test."""
         return self.baseline, self.seed, self.system, self.precisions[1], self.test_set, self.metric
 
     @property
@@ -86,7 +86,7 @@ class Compared:
 
     @property
     def difference(self) -> str:
-        """The difference from the baseline, with its 95 percent interval where that is known."""
+        """The difference from the baseline, with its 95 percent interval if it is known."""
         its, interval = METRICS[self.metric], self.values.get("interval_of_difference") or ()
         return f"{its.shown(self.value - self.baseline_value, '+')} {its.shown_interval(interval, '+')}".rstrip()
 
@@ -95,7 +95,7 @@ class Compared:
         return self.adjusted is not None and self.adjusted < LEVEL
 
     def of(self, measured: Sequence[float]) -> bool:
-        """Whether the run that was compared is among those with these values, and was not trained anew since."""
+        """Whether the compared run is one of those with these scores, and has not been trained again since."""
         return _among(self.value, measured)
 
 
@@ -105,7 +105,7 @@ def _among(value: float, measured: Sequence[float]) -> bool:
 
 
 def rows(comparison: Mapping[str, Any], file: Optional[Path] = None) -> list[Compared]:
-    """The rows of what ``ode-transformer compare`` found."""
+    """Return the rows of a comparison by ``ode-transformer compare``."""
     first, its, precisions = comparison["baseline"], METRICS[comparison["metric"]], comparison["precisions"]
     of_all = {key: comparison[key] for key in ("baseline", "seed", "metric", "test", "samples", "signature")}
     doubled = its.name == "sacrebleu" and comparison["test"] == "bootstrap" and not comparison.get("two_sided")
@@ -129,10 +129,9 @@ def rows(comparison: Mapping[str, Any], file: Optional[Path] = None) -> list[Com
 
 
 def adjust(compared: Iterable[Compared]) -> list[Compared]:
-    """Adjust p-values for the number of comparisons in each family, as Benjamini and Hochberg (1995) do.
+    """Adjust the p-values in each family for the number of its comparisons, by Benjamini and Hochberg (1995).
 
-    If the differences with an adjusted p-value below ``LEVEL`` are called significant, at most that share of them is
-    expected to be due to chance.
+    Of the differences with an adjusted p-value below ``LEVEL``, at most that share is expected to be due to chance.
     """
     from scipy.stats import false_discovery_control
 
@@ -147,13 +146,13 @@ def adjust(compared: Iterable[Compared]) -> list[Compared]:
 
 
 def read(folder: Path) -> list[Compared]:
-    """The rows of all comparisons below a folder of results, adjusted; files that are none are named and left out."""
+    """Return the adjusted rows of all comparisons in a folder of results, without invalid files, which are reported."""
     files = readable(sorted((folder / SIGNIFICANCE).rglob("*.json")), read_comparison)
     return adjust(row for path, comparison in files for row in rows(comparison, path))
 
 
 def of_today(compared: Iterable[Compared], records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Compared]:
-    """Those rows whose baseline and system are among the records, by recipe, and were not trained anew since."""
+    """Return the rows whose baseline and system have records, by recipe, and have not been trained again since."""
 
     def known(name: str, value: float, row: Compared) -> bool:
         return _among(value, METRICS[row.metric].values(records.get(name, []), row.test_set))
@@ -164,10 +163,10 @@ def of_today(compared: Iterable[Compared], records: Mapping[str, Sequence[Mappin
 
 
 def read_comparison(path: Path) -> dict[str, Any]:
-    """A comparison that ``ode-transformer compare`` wrote.
+    """Read a comparison that ``ode-transformer compare`` wrote.
 
     Raises:
-        OdeTransformerError: it is of another form, as those of earlier versions are.
+        OdeTransformerError: the file cannot be read or has another form, as in earlier versions.
     """
     comparison = read_json(path)
     wrong = lacks(comparison, _FORM)

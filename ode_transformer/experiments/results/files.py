@@ -1,4 +1,4 @@
-"""The files of results: records of runs and others below a folder."""
+"""The files of results: records of runs, and other JSON files in a folder."""
 
 import shlex
 import sys
@@ -15,7 +15,7 @@ from ..runs.training import PLACE_FLAGS
 
 
 def json_files(folder: Path, pattern: str = "*.json") -> list[Path]:
-    """The files below a folder, those in the fewest folders first. Links to folders are followed, each folder once."""
+    """Return the files in a folder and its subfolders by level; links are followed, no folder is read twice."""
     found, visited, level = [], {folder.resolve()}, [folder]
     while level:
         within = readable(level, lambda home: sorted(home.iterdir()))
@@ -30,7 +30,7 @@ def json_files(folder: Path, pattern: str = "*.json") -> list[Path]:
 
 
 def readable(paths: Iterable[Any], read: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
-    """Files with what a function reads from them; one that it refuses is left out, and named on standard error."""
+    """Yield each path with what a function reads from it; a path that it refuses is reported on standard error."""
     for path in paths:
         try:
             found = read(path)
@@ -41,17 +41,17 @@ def readable(paths: Iterable[Any], read: Callable[[Any], Any]) -> Iterator[tuple
 
 
 def read_records(folder: Path) -> dict[str, list[dict]]:
-    """The records of finished runs below a folder, by recipe.
+    """Return the records of finished runs in a folder and its subfolders, by recipe.
 
-    JSON files that are not records, such as translations, are left out; those that look like records and are none, such
-    as a bundle's or a damaged one, are named on standard error.
+    JSON files that are not records, such as translations, are left out; invalid records, such as a bundle's or a
+    damaged one, are reported on standard error.
 
     A second record of the same precision, seed and flags, such as that of a run with another ``--run-dir``, becomes a
-    variant of its own, named after its file. The first is the one in the fewest folders: one in ``results/gpu`` comes
-    after that of the same run on a CPU.
+    variant of its own, named after its file. The first is the one in the fewest subfolders: a record in ``results/gpu``
+    comes after that of the same run on a CPU.
 
     Raises:
-        OdeTransformerError: no such folder.
+        OdeTransformerError: the folder does not exist.
     """
     found: dict[str, dict[tuple, dict]] = {}
     if not folder.is_dir():
@@ -67,13 +67,13 @@ def read_records(folder: Path) -> dict[str, list[dict]]:
 
 
 def _record(path: Path) -> Optional[dict]:
-    """The record in a file; None where it is another file, such as one of translations."""
+    """Return the record in a file, or None if the file is no record, such as one of translations."""
     found = read_json(path)
     return check_record(found, path) if isinstance(found, dict) and "recipe" in found else None
 
 
 def variant(record: dict[str, Any]) -> tuple[str, ...]:
-    """Return what distinguishes runs of one recipe and seed: the precision and the flags that the user added."""
+    """Return the variant of a run of a recipe: the precision, the user's flags, and the file of a second record."""
     return (record["precision"], *record["flags"], *([f"in {record['file']}"] if "file" in record else []))
 
 
@@ -82,10 +82,10 @@ _SAME = {"fused_adam": "adam", "chunked_label_smoothed_cross_entropy": "label_sm
 
 
 def different_flags(records: Iterable[dict[str, Any]]) -> list[str]:
-    """Return the flags to which the trainings of records give different values, such as ``--lr 0.003 / 0.0001``.
+    """Return the training flags whose values differ between records, such as ``--lr 0.003 / 0.0001``.
 
-    Flags that say where a training runs are left out, and what computes the same. Of records that stand for the seeds
-    of one system there should be none: its recipe has been changed between them.
+    Flags that choose where a training runs are ignored, and so are values that compute the same. Records of the seeds
+    of one system should have no different flags; if they have, the recipe was changed between the trainings.
     """
     found: dict[str, dict[str, None]] = {}
     for record in records:
@@ -96,6 +96,6 @@ def different_flags(records: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def variant_label(label: str, variant: tuple[str, ...]) -> str:
-    """The label of a row, with the precision if it is not fp32 and with the user's flags."""
+    """Return a label with the rest of a variant: the precision if it is not fp32, and the flags."""
     precision, *flags = variant
     return ", ".join([label, *([precision] if precision != "fp32" else []), *([" ".join(flags)] if flags else [])])

@@ -1,8 +1,7 @@
-"""Pictures of what is inside a model: what positions look like to it (FLOATER, Figure 3), and how the stages of each
-layer are weighted.
+"""Plots of the parameters of models: position vectors (FLOATER, Figure 3) and the weights of stages.
 
-A ``CheckpointError`` names a checkpoint that cannot be used or has nothing of the kind, an ``OdeTransformerError`` an
-unknown format.
+The functions that draw raise a ``CheckpointError`` for a checkpoint that cannot be used or lacks such parameters, and
+an ``OdeTransformerError`` for an unknown format.
 """
 
 import math
@@ -26,13 +25,13 @@ from .pictures import pyplot_for, save, style
 
 @torch.no_grad()
 def position_vectors(model: nn.Module, length: int) -> dict[str, Tensor]:
-    """Return what a model tells its layers of positions 0 to ``length`` - 1, by name: (N, C) each.
+    """Return the vectors by which a model represents positions 0 to ``length`` - 1, (length, C) each, by name.
 
-    ``encoder.input`` is what is added to embeddings; ``encoder.0.self_attn.q`` the moving bias of a projection;
-    ``encoder.1.input`` what is added to a further block's input.
+    ``encoder.input`` is added to the embeddings, ``encoder.1.input`` to the input of a further block;
+    ``encoder.0.self_attn.q`` is the position-dependent bias of a projection.
 
     Raises:
-        OdeTransformerError: a length beyond a learned table's.
+        OdeTransformerError: the length exceeds a learned table.
     """
     tokens = torch.full((1, length), 4)
     sides, found = stacks(model), {}
@@ -56,14 +55,13 @@ def position_vectors(model: nn.Module, length: int) -> dict[str, Tensor]:
 
 
 def positions(files: Sequence[str], of: str | None, length: int, output: str | Path) -> None:
-    """Draw position x dimension as colors, one panel per checkpoint, each on its own symmetric scale.
+    """Draw a heat map of position vectors, one panel per checkpoint, each with a symmetric color scale of its own.
 
     Args:
-        files: checkpoints.
-        of: which vectors, a name of ``position_vectors``; None: the encoder's first queries where a flow or a
-            recurrent network moves them, else what is added to the encoder's embeddings; without an encoder the
-            decoder's.
-        length: positions, 2 or more.
+        files: the checkpoints.
+        of: the name of the vectors in :func:`position_vectors`; None for the encoder's first query bias if it depends
+            on the position, else the vectors added to its embeddings, or those of the decoder if there is no encoder.
+        length: the number of positions, 2 or more.
         output: the file to write.
     """
     pyplot = pyplot_for(output)
@@ -81,7 +79,7 @@ def positions(files: Sequence[str], of: str | None, length: int, output: str | P
     size = (5 * len(panels) + 1, 4.5)
     figure, axes = pyplot.subplots(1, len(panels), figsize=size, squeeze=False, layout="constrained")
     for axis, (path, name, vectors) in zip(axes[0], panels, strict=True):
-        if name.count(".") == 3:  # a bias: how it moves from where it starts is what tells positions apart
+        if name.count(".") == 3:  # a bias, whose change from position 0 distinguishes positions
             vectors, name = vectors - vectors[:1], f"{name}: b(t) - b(0)"
         scale = float(vectors.abs().max()) or 1.0
         image = axis.imshow(vectors, aspect="auto", cmap="PuOr", vmin=-scale, vmax=scale, interpolation="nearest")
@@ -94,16 +92,15 @@ def positions(files: Sequence[str], of: str | None, length: int, output: str | P
 
 @torch.no_grad()
 def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[str, Any]]:
-    """How learned coefficients weight stages.
+    """Return the weights that learned coefficients give to the stages of each step.
 
     Args:
         model: a model.
-        net_input: its inputs, as :func:`.inputs.inputs_of` makes them; :func:`.inputs.observed` says which
-            stacks are seen.
+        net_input: its inputs, from :func:`.inputs.inputs_of`; :func:`.inputs.observed` chooses the stacks.
 
     Returns:
-        For each step in turn the name of its ``layer``, such as ``decoder 1``; and for each stage the ``mean`` and the
-        ``deviation`` of its weight over real tokens.
+        For each step in order the name of its ``layer``, such as ``decoder 1``, and lists of the ``mean`` and the
+        standard ``deviation`` of the weight of each stage over real tokens.
     """
     found, weighted, hooks = [], [], []
 
@@ -114,7 +111,7 @@ def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[s
 
         return hook
 
-    def name(layer: str) -> Callable:  # coefficients do not know it: layers may share them
+    def name(layer: str) -> Callable:  # by layer, because layers may share coefficients
         def hook(*_: Any) -> None:
             for i, stages in enumerate(weighted):
                 row = {"layer": layer if len(weighted) == 1 else f"{layer}, step {i + 1}"}
@@ -146,13 +143,13 @@ def coefficients(
     output: str | Path,
     record: str | Path | None = None,
 ) -> None:
-    """Draw and print how learned coefficients weight the stages of each layer's step, one panel per checkpoint.
+    """Draw and print the weights of the stages of each layer, from learned coefficients, one panel per checkpoint.
 
     Args:
-        files: checkpoints.
-        read, sentences: what they read, as in :func:`.inputs.read_texts`, for gates depend on it.
-        output: the file of the picture.
-        record: a JSON file for the numbers.
+        files: the checkpoints.
+        read, sentences: the text that the models read, on which gates depend, as in :func:`.inputs.read_texts`.
+        output: the file of the plot.
+        record: a JSON file for the numbers; by default none.
     """
     pyplot = pyplot_for(output)
     texts, layers = read_texts(read, sentences), {}

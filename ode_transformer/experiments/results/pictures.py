@@ -1,4 +1,4 @@
-"""Common parts of pictures: formats, colors, marks, curves."""
+"""Common parts of plots: formats, colors, markers, curves."""
 
 import io
 import logging
@@ -12,11 +12,11 @@ from ...files import whole
 
 FORMATS = (".png", ".svg", ".pdf")
 
-# Okabe and Ito's colors, which the color-blind can tell apart, and marks for prints without colors.
+# Okabe and Ito's colors, which the color-blind can tell apart, and markers for prints without color.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
 MARKS = "os^Dv<>P"
 
-# Of trainings; logarithmic, except for percentages.
+# The labels of training curves; all but accuracy have a logarithmic scale.
 CURVES = {
     "valid_ppl": "validation perplexity",
     "train_ppl": "training perplexity",
@@ -26,13 +26,13 @@ CURVES = {
 
 
 def style(i: int, label: str) -> dict[str, Any]:
-    """The color, mark and label of line i; 64 lines differ, and eight also without colors."""
+    """Return the color, marker and label of line i; 64 lines differ, eight of them without color."""
     return {"color": COLOURS[i % 8], "marker": MARKS[(i + i // 8) % 8], "label": label}
 
 
 def without_display() -> Any:
-    """matplotlib's pyplot, which opens no windows."""
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on everybody's
+    """Import matplotlib's pyplot, with a backend that opens no windows."""
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on INFO for all loggers
     import matplotlib
 
     matplotlib.use("Agg")
@@ -42,14 +42,18 @@ def without_display() -> Any:
 
 
 def pyplot_for(output: str | Path) -> Any:
-    """pyplot, for a file of a known format."""
+    """Import pyplot, and check the format of a file to write.
+
+    Raises:
+        OdeTransformerError: the suffix is not one of ``FORMATS``.
+    """
     if Path(output).suffix not in FORMATS:
         raise OdeTransformerError(f"--output {output}: must end in one of {', '.join(FORMATS)}")
     return without_display()
 
 
 def save(figure: Any, output: str | Path) -> None:
-    """Write a figure whole or not at all, and free it."""
+    """Write a figure atomically, and free it."""
     from matplotlib import pyplot
 
     output = Path(output)
@@ -63,9 +67,9 @@ def draw_curves(axis: Any, curves: Mapping[str, Sequence[tuple[int, float]]], la
 
     Args:
         axis: the axes to draw in.
-        curves: the points of each line, (updates, value), by its label; lines without points are left out, and values
-            that are not finite, as those of a training that diverged.
-        label: what the values are, one of ``CURVES``.
+        curves: the points of each line, (updates, value), by its label; lines without points are left out, as are
+            values that are not finite, such as those of a training that diverged.
+        label: the label of the values, one of ``CURVES``.
     """
     curves = {name: [point for point in points if math.isfinite(point[1])] for name, points in curves.items()}
     for i, (name, points) in enumerate(curves.items()):
@@ -81,7 +85,7 @@ def draw_curves(axis: Any, curves: Mapping[str, Sequence[tuple[int, float]]], la
 
 
 def curve_picture(curves: Mapping[str, Sequence[tuple[int, float]]], label: str) -> bytes:
-    """An SVG of curves, as :func:`draw_curves` draws them; the same each time."""
+    """Return a reproducible SVG of curves, drawn by :func:`draw_curves`."""
     pyplot, file = without_display(), io.BytesIO()
     figure, axis = pyplot.subplots(figsize=(6.4, 4.6), layout="constrained")
     draw_curves(axis, curves, label)

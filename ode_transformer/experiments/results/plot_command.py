@@ -1,4 +1,4 @@
-"""``ode-transformer plot``: pictures of records, logs and models."""
+"""``ode-transformer plot``: plots of records, logs and models."""
 
 import argparse
 import inspect
@@ -9,7 +9,7 @@ from .pictures import FORMATS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer plot``."""
+    """Add the arguments of ``ode-transformer plot``."""
     kinds = parser.add_subparsers(dest="kind", required=True)
     drawn = kinds.add_parser("positions", help="heat map of a model's position vectors, position by dimension")
     drawn.add_argument("files", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")

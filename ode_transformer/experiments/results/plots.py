@@ -1,10 +1,10 @@
-"""Pictures of records and logs: training (ODE Transformer, Figures 5 and 6); what systems cost; which classes a
-classifier takes for which; corrections by type (there, Figure 7).
+"""Plots of records and logs: training curves and edits by type (ODE Transformer, Figures 5 to 7), the cost of systems,
+orders of convergence, and confusion matrices.
 
-Each function draws files into ``output``, whose suffix is the format. It raises a ``RecordError`` for a file that is no
-such record, and an ``OdeTransformerError`` for one that cannot be read, and for an unknown format.
+Each function that draws writes ``output``, whose suffix is the format. It raises a ``RecordError`` for a file that is
+not the required record, and an ``OdeTransformerError`` for a file that cannot be read or an unknown format.
 
-Those of what is inside a model are in :mod:`.model_plots`, which needs torch and fairseq.
+Plots of the parameters of models are in :mod:`.model_plots`, which needs torch and fairseq.
 """
 
 import math
@@ -20,7 +20,7 @@ from .. import records
 from ..records import logs
 from .pictures import COLOURS, CURVES, MARKS, draw_curves, pyplot_for, save, style
 
-TYPES = 15  # of edits that are drawn
+TYPES = 15  # of edits, at most, in a plot
 _LENGTHS = {"rows": [{"length": positive, "seconds": {str: positive}, "peak_mib": {str: positive}}]}
 _METHOD = {"method": str, "theory": count, "local": float, "sizes": [positive], "local_errors": [positive]}
 _ORDERS = {"methods": [_METHOD], "layers": {str: [{"difference": positive}]}}
@@ -30,14 +30,14 @@ Points = list[tuple[float, float]]
 
 
 def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, Points]]]:
-    """The cost against something in a record of ``ode-transformer bench``.
+    """Return the costs in a record of ``ode-transformer bench`` against sentence length, depth or vocabulary size.
 
     Returns:
-        the name of the axis; and for ``seconds`` and ``MiB`` the points (x, y) of each system, x rising.
+        The name of the x axis; and for ``seconds`` and ``MiB`` the points (x, y) of each system, sorted by x.
 
     Raises:
-        OdeTransformerError: it cannot be read.
-        RecordError: it is not a record of that kind.
+        OdeTransformerError: the file cannot be read.
+        RecordError: the file is not such a record.
     """
     record = read_json(path)
     of_lengths = isinstance(record, dict) and record.get("what") == "lengths"
@@ -67,7 +67,7 @@ def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, Points]]]:
 
 
 def exponent(points: Points) -> float:
-    """The exponent of growth between the last two points."""
+    """Return the exponent of the power law through the last two points."""
     (x0, y0), (x1, y1) = points[-2:]
     return math.log(y1 / y0) / math.log(x1 / x0)
 
@@ -97,10 +97,10 @@ def costs(files: Sequence[str], output: str | Path) -> None:
 
 
 def training_of(path: Path) -> dict[str, Any]:
-    """A training as records of runs have it, from a record or a log.
+    """Return the curves of a record or a log, in the form of a record's ``training``.
 
     Raises:
-        OdeTransformerError: it is neither, or has no curve.
+        OdeTransformerError: the file is neither, or has no curve.
     """
     if path.suffix == ".json":
         return records.read_record(path)["training"]
@@ -148,7 +148,7 @@ def orders(file: str | Path, output: str | Path) -> None:
     size = (8 * (1 + bool(layers)), 6)
     figure, axes = pyplot.subplots(1, 1 + bool(layers), figsize=size, squeeze=False, layout="constrained")
     axis, *more = axes[0]
-    for row in sorted(methods, key=lambda row: -row["local_errors"][-1]):  # as their lines end
+    for row in sorted(methods, key=lambda row: -row["local_errors"][-1]):  # in the order of the ends of the lines
         order, label = row["theory"] - 1, f"{row['method']}: {row['local']:.2f}"
         look = {"color": COLOURS[order % len(COLOURS)], "marker": MARKS[order % len(MARKS)], "alpha": 0.8}
         axis.plot(row["sizes"], row["local_errors"], label=label, **look)
@@ -175,11 +175,11 @@ def orders(file: str | Path, output: str | Path) -> None:
 
 
 def confusion(file: str | Path, of: Optional[str], output: str | Path) -> None:
-    """Draw how many examples of each class a classifier takes for which.
+    """Draw the confusion matrix of a classifier.
 
     Args:
         file: the record of a run.
-        of: a test set; by default the record's first.
+        of: the test set; None for the record's first.
         output: the file to write.
     """
     import numpy as np
@@ -208,12 +208,12 @@ def confusion(file: str | Path, of: Optional[str], output: str | Path) -> None:
 
 
 def edits(files: Sequence[str], output: str | Path) -> None:
-    """Draw how many edits of each type M2 files hold (ODE Transformer, Figure 7), a color for each file.
+    """Draw the numbers of edits by type in M2 files (ODE Transformer, Figure 7), one color per file.
 
-    Files are named without the folder that they have in common.
+    Files are labeled by their paths relative to their common folder.
 
     Args:
-        files: M2 files, people's first; its most frequent types are drawn, at most ``TYPES``.
+        files: M2 files, the human edits first, whose ``TYPES`` most frequent types are drawn.
         output: the file to write.
     """
     from ..metrics.m2 import types

@@ -1,9 +1,9 @@
-"""``ode-transformer report``: one self-contained page of all finished runs below a folder, as HTML or as Markdown.
+"""``ode-transformer report``: a self-contained page of all finished runs in a folder, as HTML or Markdown.
 
 The page has, for each group of recipes: a table of scores with means and deviations over seeds, the scores of
-classifiers by class, tests of significance, training curves, translations side by side, and what was run where and by
-which command. It is made from the records and from the translations that runs leave beside theirs; it loads nothing
-from elsewhere and runs no script. Markdown has all but the pictures.
+classifiers by class, tests of significance, training curves, translations side by side, and the hardware, versions and
+command of each run. It is made from records and the translations beside them; it loads nothing from elsewhere and runs
+no script. Markdown has everything but the curves.
 """
 
 import argparse
@@ -31,20 +31,21 @@ from .comparisons import LEVEL, Compared
 from .files import different_flags, json_files, read_records, readable, variant, variant_label
 
 GENERATED = "<!-- written by ode-transformer report, which writes over it -->"
-LINES = 12  # of a picture at most
+LINES = 12  # per picture, at most
 
 Records = Mapping[str, Sequence[dict[str, Any]]]  # by recipe
 
 
 @dataclass
 class Table:
-    """A table of the page; a cell is a text, or words of which some are marked.
+    """A table of the page. A cell is a string, or a list of words, each with whether it is marked.
 
     Args:
-        head, rows: its cells; all columns but the first hold numbers, unless ``text`` says otherwise.
-        note: what stands below it.
-        summary: what is seen of a table that is folded up; empty if it is not.
-        commands: what stands below it in the form in which it was typed.
+        head, rows: the cells.
+        note: the text below the table.
+        text: whether all columns hold text; otherwise all but the first hold numbers.
+        summary: the title of a collapsed table; empty for a table that is not collapsed.
+        commands: shell commands below the table.
     """
 
     head: Sequence[str]
@@ -57,7 +58,7 @@ class Table:
 
 @dataclass
 class Part:
-    """A part of a group of recipes: its title, tables, and pictures, each a caption and an SVG in base 64."""
+    """A section about a group of recipes: title, tables, and pictures, each a caption and an SVG in base 64."""
 
     title: str
     tables: list[Table]
@@ -65,7 +66,7 @@ class Part:
 
 
 class Translated(NamedTuple):
-    """A run that left translations: its recipe, variant (see :func:`.files.variant`), seed and folder."""
+    """A run with translations: its recipe, variant (see :func:`.files.variant`), seed and folder."""
 
     recipe: str
     variant: tuple[str, ...]
@@ -74,22 +75,23 @@ class Translated(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Its name on the page."""
+        """The name of the run on the page."""
         return _label(self.recipe, self.variant, self.seed)
 
     def system(self) -> significance.System:
-        """The run, named as tables name it."""
+        """Return the run as a system, named by its recipe."""
         return significance.of_folder(str(self.folder))._replace(given="")
 
 
 def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] = (), kind: str = "html") -> str:
-    """The page of all finished runs below a folder.
+    """Return the page of all finished runs in a folder.
 
     Args:
-        folder: with records of runs: ``runs``, a part of it, or ``results``.
+        folder: a folder with records of runs, such as ``runs``, a part of it, or ``results``.
         baseline: the recipe that the others of its group are tested against; by default the group's first Transformer,
             or its first recipe.
-        sentences: the numbers of those that are shown of each test set; by default those that differ most, and others.
+        sentences: the indices of the sentences to show of each test set; by default those on which systems differ most,
+            and others at equal distances.
         kind: ``html`` or ``md``.
 
     Raises:
@@ -156,7 +158,7 @@ def _label(recipe: str, variant: tuple[str, ...], *seeds: int) -> str:
 
 
 def _scores(by_recipe: Records) -> Table:
-    """A row per recipe and precision, with the papers' numbers; below it the signatures."""
+    """Return the table of scores, a row per recipe and variant, with the papers' numbers, and signatures below it."""
     rows, notes = [], ["± is the standard deviation over seeds"]
     test_sets = dict.fromkeys(t for group in by_recipe.values() for record in group for t in record["scores"])
     for name, group in by_recipe.items():
@@ -168,7 +170,7 @@ def _scores(by_recipe: Records) -> Table:
                 cell = tables.Cell(test_set, metric, mine, next(iter(printed), None))
                 if more := ", ".join(f"{value:g}" for value in printed[1:]):
                     notes.append(f"{row.label}: the paper prints {more}, too, on {test_set}")
-                if printed or (cell.measured and metric != "transevolve"):  # which is in few tables
+                if printed or (cell.measured and metric != "transevolve"):  # which few tables have
                     row.cells[test_set, metric] = cell
             rows.append(row)
     notes += [f"{row.label}: its runs differ in {', '.join(d)}" for row in rows if (d := different_flags(row.records))]
@@ -178,12 +180,12 @@ def _scores(by_recipe: Records) -> Table:
 
 
 def _classes(by_recipe: Records) -> Iterator[Table]:
-    """Of each classifier and test set the scores by class, and the confusion matrix."""
+    """Yield the scores by class and the confusion matrix of each classifier and test set."""
     runs = [(name, record) for name, records in by_recipe.items() for record in records]
     for name, record in runs:
         for test_set, scores in record["scores"].items():
             its = scores.get("accuracy") or {}
-            if "report" not in its or record["task"] == "multiple_choice":  # options are no classes
+            if "report" not in its or record["task"] == "multiple_choice":  # whose options are no classes
                 continue
             taken = (f"taken for {label}" for label in its["classes"])
             head = ["class", "precision", "recall", "F1", "examples", *taken]
@@ -196,9 +198,9 @@ def _classes(by_recipe: Records) -> Iterator[Table]:
 
 
 def _significance(recorded: Sequence[Compared], baseline: str, translated: Sequence[Translated]) -> Part:
-    """All comparisons in one table: recorded ones, and those of the translations that lie beside the records.
+    """Return a table of all comparisons: recorded ones, and tests on the translations beside the records.
 
-    The latter are of equal variants, seed by seed.
+    The latter compare systems of the same variant and seed.
     """
     found, notes = list(recorded), []
     for kind, seed in sorted({(run.variant, run.seed) for run in translated}, key=str):
@@ -238,7 +240,7 @@ def _difference(row: Optional[Compared]) -> str:
 
 
 def _first(by_recipe: Records) -> str:
-    """The baseline if nobody names one: the first Transformer, by its name or by fairseq's architecture."""
+    """Return the default baseline: the first Transformer, by name or fairseq's architecture, else the first recipe."""
     named = [name for name in by_recipe if name.rpartition("/")[2].startswith("transformer")]
     stock = re.compile(r"--arch transformer(?!\w*macaron)")
     stocks = [name for name, its in by_recipe.items() if stock.search(its[0]["command"])]
@@ -246,7 +248,7 @@ def _first(by_recipe: Records) -> str:
 
 
 def _curves(by_recipe: Records, kind: str) -> Part:
-    """A picture per kind of curve, with a line per recipe: its first run."""
+    """Draw each kind of curve, with a line per recipe, of its first run, and at most ``LINES`` lines per picture."""
     firsts = {_label(name, variant(its[0]), *its[0]["seeds"]): its[0]["training"] for name, its in by_recipe.items()}
     drawings = []
     for key, label in pictures.CURVES.items() if kind == "html" else ():
@@ -258,10 +260,10 @@ def _curves(by_recipe: Records, kind: str) -> Part:
 
 
 def _translated(folder: Path) -> list[Translated]:
-    """Runs that left translations beside their records: the first of each recipe, variant and seed."""
+    """Return the runs with translations beside their records: the first of each recipe, variant and seed."""
     found: dict[tuple, Translated] = {}
     for path in json_files(folder, "record.json"):
-        with contextlib.suppress(OdeTransformerError):  # it was named when the records were read
+        with contextlib.suppress(OdeTransformerError):  # reported when the records were read
             record = read_record(path)
             if record["scale"] == "full" and any((path.parent / "generate").glob("generate-*.txt")):
                 run = Translated(record["recipe"], variant(record), record["seeds"][0], path.parent)
@@ -270,9 +272,9 @@ def _translated(folder: Path) -> list[Translated]:
 
 
 def _translations(translated: Sequence[Translated], sentences: Sequence[int], each: int = 8) -> Iterator[Part]:
-    """Sentences of every test set with all systems' outputs: the given ones, or those that differ most and others.
+    """Yield, for each test set, sentences with the outputs of all systems, of the first seed each.
 
-    Translations are detokenized; of each system's seeds the first is shown.
+    The sentences are the given ones, or those on which the outputs differ most, and others.
     """
     firsts = list({(run.recipe, run.variant): run for run in reversed(translated)}.values())[::-1]
     systems = dict(readable(firsts, Translated.system))
@@ -305,9 +307,9 @@ def _translations(translated: Sequence[Translated], sentences: Sequence[int], ea
 
 
 def _chosen(references: list[list[str]], by_system: dict[str, list[list[str]]], each: int) -> list[int]:
-    """Indices of the sentences with the largest spread of unigram F1 between systems, then of some others.
+    """Return the indices of the sentences with the largest range of unigram F1 between systems, then of some others.
 
-    Of a single system, those that are farthest from the reference.
+    For a single system, the sentences with the lowest F1 come first.
     """
 
     def f1(words: list[str], reference: list[str]) -> float:
@@ -323,7 +325,7 @@ def _chosen(references: list[list[str]], by_system: dict[str, list[list[str]]], 
 
 
 def marked(words: list[str], reference: list[str]) -> list[tuple[str, bool]]:
-    """The words of a translation, each with whether it does not match the reference."""
+    """Return the words of a translation, each with whether it is marked: it does not match the reference."""
     blocks = difflib.SequenceMatcher(None, words, reference, autojunk=False).get_matching_blocks()
     kept = {i for block in blocks for i in range(block.a, block.a + block.size)}
     return [(word, i not in kept) for i, word in enumerate(words)]
@@ -374,7 +376,7 @@ def write(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer report``."""
+    """Add the arguments of ``ode-transformer report``."""
     numbers = {"nargs": "+", "type": at_least(0), "metavar": "N", "default": []}
     more = {"directory": {"metavar": "DIR"}, "baseline": {"metavar": "RECIPE"}, "sentences": numbers}
     take_arguments(parser, write, "directory", **more)

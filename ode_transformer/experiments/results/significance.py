@@ -1,7 +1,7 @@
 """``ode-transformer compare``: tests whether systems differ significantly from a baseline on the test sets.
 
-Systems are runs, by their recipes or folders, or plain files; the test is that of :mod:`~.metrics.resampling`, by the
-statistics of any metric.
+Systems are runs, given by recipes or folders, or plain files. The tests are those of :mod:`~.metrics.resampling`, with
+any metric that has statistics per example.
 """
 
 import argparse
@@ -22,34 +22,34 @@ from ..tasks import TASKS
 from ..text.lines import lines_of, read_all
 from . import comparisons
 
-TRANSLATIONS_BY = "sacrebleu"  # the metric of comparisons that do not say theirs
+TRANSLATIONS_BY = "sacrebleu"  # the default metric of a comparison of files
 
 Outputs = tuple[Sequence[str], Examples]
-"""The outputs of a system on a test set, and their examples."""
+"""The outputs of a system on a test set, and the examples of the test set."""
 
 
 class System(NamedTuple):
-    """A run: its recipe and folder; and its record, beside which its outputs are, if the run is gone."""
+    """A run: its recipe and folder; if the folder is gone, the record of the run, with the outputs beside it."""
 
     recipe: recipes.Recipe
     folder: Path
     record: Optional[Path] = None
-    given: str = ""  # the folder, where that is what the user named
+    given: str = ""  # the folder, if the user gave it instead of a recipe
 
     @property
     def name(self) -> str:
-        """The name in a comparison."""
+        """The name of the system in a comparison."""
         return self.given or self.recipe.name
 
     def subset(self, test_set: str) -> str:
-        """The name of a test set in the system's data."""
+        """Return the subset of the system's data that is a test set."""
         return next(subset for subset, name in self.recipe.subsets.items() if name == test_set)
 
     def outputs(self, test_set: str) -> Sequence[str]:
-        """The outputs of a test set, as its task has them: those of the run, or beside its record if it is gone.
+        """Return the outputs of a test set, from the folder of the run or from beside its record.
 
         Raises:
-            OdeTransformerError: there are none, or they are not those of the record.
+            OdeTransformerError: there are no outputs, or their SHA-256 is not that in the record.
         """
         if self.record is None:
             return TASKS[self.recipe.task].outputs(self.recipe, self.folder, self.subset(test_set))
@@ -66,14 +66,18 @@ class System(NamedTuple):
         return read_all(path)
 
     def read(self, test_set: str) -> Outputs:
-        """The outputs of a test set, and the examples that they are of."""
+        """Return the outputs of a test set, and its examples.
+
+        Raises:
+            OdeTransformerError: as :meth:`outputs`, or the task keeps no outputs.
+        """
         examples, folder = TASKS[self.recipe.task].examples, None if self.record else self.folder
         if examples is None:
             raise OdeTransformerError(f"{self.name}: the task {self.recipe.task} keeps no outputs")
         return examples(self.recipe, self.outputs(test_set), self.subset(test_set), folder)
 
     def precision(self) -> str:
-        """The precision of the training, once the run is found to be of the recipe as it is now.
+        """Return the precision of the training, after checking that the run is of the recipe in its present form.
 
         Raises:
             OdeTransformerError: there is no run, or it is of another recipe, was decoded with other settings, or has
@@ -94,7 +98,7 @@ class System(NamedTuple):
         return run["precision"]
 
     def scores(self, test_set: str) -> Mapping[str, Any]:
-        """Return what the run or its record says of a test set; empty if that is nothing."""
+        """Return the scores of a test set from the run or its record; empty if there are none."""
         if self.record:
             return records.read_record(self.record)["scores"].get(test_set, {})
         path = self.folder / "scores" / f"{self.subset(test_set)}.json"
@@ -102,10 +106,10 @@ class System(NamedTuple):
 
 
 def of_folder(folder: str) -> System:
-    """The run in a folder.
+    """Return the run in a folder.
 
     Raises:
-        OdeTransformerError: there is none, or its recipe is not there.
+        OdeTransformerError: the folder holds no run, or the recipe of the run cannot be loaded.
     """
     run = records.read_run(folder)
     if run is None:
@@ -115,17 +119,17 @@ def of_folder(folder: str) -> System:
 
 
 def system(recipe: recipes.Recipe, precision: Optional[str] = None) -> System:
-    """A recipe with the default folder of its run, or with its record in ``results`` if there is no such run.
+    """Return a recipe with the default folder of its run, or with its record in ``results`` if there is no such run.
 
     Args:
-        recipe: whose default folder is ``runs/NAME``; its records are ``results/NAME.json`` and, by precision,
-            ``results/NAME.bf16.json`` and the like.
-        precision: in which the system was trained; None for that of the run, else of ``results/NAME.json``, else of
-            the only record.
+        recipe: the recipe, with the default folder ``runs/NAME`` and the records ``results/NAME.json`` and, by
+            precision, ``results/NAME.bf16.json`` and the like.
+        precision: the precision of the training; None for that of the run, else of ``results/NAME.json``, else of the
+            only record.
 
     Raises:
-        OdeTransformerError: there is no run or record in this precision; or several records, none of them
-            ``results/NAME.json``, and no precision is named.
+        OdeTransformerError: there is no run or record in this precision; or there are several records, none of them
+            ``results/NAME.json``, and ``precision`` is None.
     """
     name = Path(recipes.default_run_dir(recipe)).relative_to("runs")
     folder, record = recipes.ROOT / "runs" / name, recipes.ROOT / "results" / name
@@ -145,7 +149,7 @@ def system(recipe: recipes.Recipe, precision: Optional[str] = None) -> System:
 
 
 def comparable(*systems: System) -> bool:
-    """Whether all have the same task, metric, target language, letter case and test sets."""
+    """Whether systems share task, metric, target language, letter case and test sets, and the task keeps outputs."""
     kinds = {
         (
             *(s.recipe.task, TASKS[s.recipe.task].metrics(s.recipe)[-1], s.recipe.data.target),
@@ -167,17 +171,19 @@ def compare(
 
     Args:
         baseline: a finished run.
-        systems: finished runs with the same test sets, whatever their training data.
+        systems: finished runs with the same test sets; their training data may differ.
         test: one of ``TESTS``.
-        samples: the number of resamplings, or trials.
-        metric: by default that by which the task compares its systems.
+        samples: the number of trials of the randomization, or of bootstrap samples.
+        metric: the name of a metric; by default the task's main one.
 
     Returns:
-        What :func:`tested` returns, with ``baseline``, its ``seed``, and the ``precisions`` of the trainings.
+        The result of :func:`tested`, with the name of the ``baseline``, its ``seed``, and the ``precisions`` of the
+        trainings.
 
     Raises:
-        OdeTransformerError: a test set has no outputs, in a run or beside the record of one that is gone; the scores of
-            a run are older than its outputs; test sets or references differ; or there is no such test or metric.
+        OdeTransformerError: a test set has no outputs, in a run or beside its record; the scores of a run are older
+            than its outputs; test sets or references differ; a system is given twice; or the test or the metric is
+            unknown.
     """
     everyone, recipe = (baseline, *systems), baseline.recipe
     if TASKS[recipe.task].examples is None:
@@ -193,7 +199,7 @@ def compare(
     sets = {test_set: [(one.name, one.read(test_set)) for one in everyone] for test_set in recipe.subsets.values()}
     found = tested(sets, its, test, samples, recipe.task == "translation")
     for test_set, values in found["test_sets"].items():
-        for one in everyone:  # a run's own value is preferred, as of GLEU, which is drawn at random
+        for one in everyone:  # prefer the run's own value: GLEU draws references at random
             scores = one.scores(test_set)
             if its.value(scores) is not None and its.recorded_signature(scores) == found["signature"]:
                 values[one.name][its.key] = its.value(scores)
@@ -249,7 +255,7 @@ def compare_files(
 
 
 def _metric(name: str, test: str, systems: Sequence[str]) -> Metric:
-    """The metric of that name, once what is asked for is found to be possible, before anything is read or scored."""
+    """Return a metric by name; check it, the test and the systems before anything is read or scored."""
     if test not in TESTS:
         raise OdeTransformerError(f"--test {test}: must be one of {', '.join(TESTS)}")
     if name not in METRICS or METRICS[name].statistics is None:
@@ -266,20 +272,20 @@ def tested(
     """Test whether systems differ from the first one.
 
     Args:
-        sets: for each test set the systems, and what they made of it.
-        metric, test, samples: as those of :func:`compare`.
+        sets: the names of the systems and their outputs, by test set.
+        metric, test, samples: as in :func:`compare`.
         ends: whether to count endless outputs.
 
     Returns:
-        ``test``, ``samples``, ``metric``, ``signature``, ``two_sided``, true, ``versions``, and in ``test_sets``, for
-        each that has what the metric needs and each system, the metric's value, under its key; its 95 percent
-        ``interval``; ``p_value``, two-sided, and the ``interval_of_difference`` from the first; both are None for the
-        first. A score that is not a number has no p. With ``ends`` also ``endless``, the number of sentences whose
-        translation is endless in the system or in the first, and ``difference_without``, by how much the system's score
-        is higher on all other sentences.
+        ``test``, ``samples``, ``metric``, ``signature``, ``two_sided`` (true), ``versions``, and ``test_sets``. For
+        each test set that has what the metric needs, and each system, these hold the metric's value, under its key;
+        its 95 percent ``interval``; the two-sided ``p_value`` and the ``interval_of_difference`` from the first system,
+        both None for the first. ``p_value`` is None if a score is not a number. With ``ends``, all but the first also
+        have ``endless``, the number of sentences whose translation is endless in the system or in the first, and
+        ``difference_without``, the difference of the scores on all other sentences.
 
     Raises:
-        OdeTransformerError: no test set has what the metric needs, or systems have other references.
+        OdeTransformerError: no test set has what the metric needs, or the references of systems differ.
     """
     import numpy as np
 
@@ -316,12 +322,12 @@ def tested(
 
 
 def _right(examples: Examples) -> tuple:
-    """Return what must be equal for systems that are compared."""
+    """Return the parts of examples that must agree between compared systems."""
     return examples.references, examples.labels, examples.questions, examples.edits and read_all(examples.edits)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer compare``."""
+    """Add the arguments of ``ode-transformer compare``."""
     parser.add_argument(
         "baseline", metavar="BASELINE", help="a recipe, the folder of a finished run or, with --ref, a file of outputs"
     )
@@ -343,7 +349,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer compare``; the exit status."""
+    """Run ``ode-transformer compare``; return the exit status."""
     names, how = (args.baseline, *args.system), (args.test, args.samples, args.metric)
     of_files = args.source, args.target_lang, args.lowercase
     if args.ref:
@@ -377,7 +383,7 @@ def _named(name: str, scale: str, seed: Optional[int], precision: Optional[str])
 
 
 def report(comparison: Mapping[str, Any]) -> str:
-    """A comparison as tables to print, one for each test set."""
+    """Return a comparison as Markdown tables, one for each test set."""
     found, its = comparisons.adjust(comparisons.rows(comparison)), METRICS[comparison["metric"]]
     parts = [found[0].how]
     if len(set(comparison["precisions"].values())) > 1:

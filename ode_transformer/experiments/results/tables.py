@@ -1,7 +1,7 @@
-"""Tables: what the papers print beside what was measured.
+"""Tables of the papers' numbers beside measured ones.
 
-A table is made from the recipes, which hold the papers' numbers, and from the records of finished runs below
-``results``. What was not run is blank. Measured numbers are means over seeds, with the standard deviation where there
+A table is made from recipes, which hold the papers' numbers, and from the records of finished runs in ``results``.
+Numbers that were not measured are blank. Measured numbers are means over seeds, with the standard deviation if there
 are several.
 """
 
@@ -39,20 +39,20 @@ COLUMNS = (
 
 
 def deviation(values: Sequence[float]) -> float:
-    """The standard deviation; not a number where a value is not finite, as that of a training that diverged."""
+    """Return the standard deviation; NaN if a value is not finite, such as that of a training that diverged."""
     return statistics.stdev(values) if all(map(math.isfinite, values)) else math.nan
 
 
 def mean(values: Sequence[float], seeds: int, digits: int = 2, mark: str = "") -> str:
-    """The mean, and the standard deviation of several values; empty if there are none.
+    """Format the mean of values, with the standard deviation of several; empty if there are none.
 
     Args:
-        values: of the seeds that have one.
-        seeds: how many there are; if not all of them have a value, the text says how many do.
-        digits: after the decimal point.
-        mark: what stands behind the numbers.
+        values: the values, of the seeds that have one.
+        seeds: the number of seeds, which is printed if some have no value.
+        digits: the number of digits after the decimal point; with 0, the mean of several values has 1.
+        mark: the mark after the numbers.
     """
-    digits = digits or int(len(values) > 1)  # a mean of counts is no count
+    digits = digits or int(len(values) > 1)  # a mean of counts is not whole
     spread = f" ± {deviation(values):.{digits}f}" if len(values) > 1 else ""
     some = f" ({len(values)} of {seeds} seeds)" if len(values) < seeds else ""
     return f"{statistics.mean(values):.{digits}f}{spread}{mark}{some}" if values else ""
@@ -60,27 +60,27 @@ def mean(values: Sequence[float], seeds: int, digits: int = 2, mark: str = "") -
 
 @dataclass
 class Cell:
-    """A cell of a table: the value of a metric on a test set, the paper's, and those of the records, one per seed."""
+    """A cell of a table: a metric on a test set, with the paper's value and the records, one per seed."""
 
     test_set: str
     metric: str
     records: Sequence[Mapping[str, Any]]
     paper: Optional[float] = None
-    compared: Optional[Compared] = None  # with the baseline of the group
-    left_out: bool = False  # of this comparison
+    compared: Optional[Compared] = None  # the test against the baseline of the group
+    left_out: bool = False  # whether the group's comparison lacks this cell
 
     @property
     def measured(self) -> list[float]:
-        """The values that were measured, of which a seed may have none."""
+        """The measured values; a seed may have none."""
         return METRICS[self.metric].values(self.records, self.test_set)
 
     def text(self) -> str:
-        """Mean, and deviation over several seeds; a star where the difference to the baseline is significant."""
+        """Return the mean, the deviation over seeds, and a star if the difference from the baseline is significant."""
         mark = "*" if self.differs() else "†" if self.left_out else ""
         return mean(self.measured, len(self.records), METRICS[self.metric].digits, mark)
 
     def differs(self) -> bool:
-        """Whether the difference to the baseline is significant."""
+        """Whether the difference from the baseline is significant."""
         return self.compared is not None and self.compared.differs()
 
 
@@ -89,13 +89,13 @@ class Row:
     """A row of a table."""
 
     label: str
-    recipe: str  # empty for a row that the paper took from others
+    recipe: str  # empty for a row that the paper quotes from others
     cells: dict[tuple[str, str], Cell]
     paper: Optional[recipes.Paper] = None
     records: list[dict] = field(default_factory=list)
 
     def numbers(self, what: str) -> str:
-        """``parameters`` or ``updates``, the paper's and ours."""
+        """Return the numbers of ``parameters`` or ``updates``, the paper's and ours."""
         theirs, trained = getattr(self.paper, what, ""), [record["training"] for record in self.records]
         if what == "parameters":
             found = {its["parameters"] for its in trained}
@@ -111,19 +111,19 @@ def tables(
     records: Optional[Mapping[str, list[dict]]] = None,
     compared: Optional[Sequence[Compared]] = None,
 ) -> dict[str, list[Row]]:
-    """The tables of a group of recipes, in the order of its rows.
+    """Return the tables of a group of recipes, in the order of its rows.
 
     Args:
-        group: a file of recipes, such as ``multi30k-short``, or a path, ``FILE.yaml``.
-        folder: of results.
-        records, compared: the records and the comparisons below the folder, if they were read already.
+        group: the name of a file of recipes, such as ``multi30k-short``, or a path, ``FILE.yaml``.
+        folder: the folder of results.
+        records, compared: the records and the comparisons in the folder, if they have been read already.
 
     Returns:
-        rows by title: the paper's tables, and for recipes that are in none the group's own.
+        The rows of each table by its title: the paper's tables, and one of the group for recipes in none of these.
 
     Raises:
-        OdeTransformerError: an unknown group, or a file of results that cannot be used.
-        RecipeError: a recipe that cannot be used.
+        OdeTransformerError: the group is unknown, or the folder does not exist.
+        RecipeError: a recipe is invalid.
     """
     if group not in recipes.groups() and not group.endswith(".yaml"):
         known = ", ".join(recipes.groups())
@@ -132,7 +132,7 @@ def tables(
     records = read_records(folder) if records is None else records
     its = of_group(group, folder, comparisons.read(folder) if compared is None else compared)
     today = {(row.system, row.precisions[1], row.test_set): row for row in comparisons.of_today(its, records)}
-    # The baseline and its precision are compared with themselves, as it were.
+    # The baseline, in its precision, needs no comparison.
     known = {(row.baseline, row.precisions[0]) for row in today.values()}
     found: dict[str, list[Row]] = {}
     for paper in recipes.quoted(group):
@@ -143,7 +143,7 @@ def tables(
             title = paper.table if paper else tree.get("description", group)
             label = paper.row if paper else recipe.name.rpartition("/")[2]
             if paper and recipe.train.flags.get("ode-residual") == "released" and "released" not in label:
-                label += ", released form"  # the paper does not tell the two forms apart
+                label += ", released form"  # the paper does not distinguish the two forms
             for kind, mine in by_variant(records.get(recipe.name, [])).items():
                 cells = _cells(paper, mine, recipe)
                 for cell in cells.values():
@@ -156,16 +156,15 @@ def tables(
 
 
 def of_group(group: str, folder: Path, compared: Sequence[Compared]) -> list[Compared]:
-    """The rows of a group's own comparison, whose stars its tables have; the file is named after the group."""
+    """Return the rows of the group's own comparison, in the file of its name, which gives its tables their stars."""
     name = Path(group).stem if group.endswith(".yaml") else group
     return [row for row in compared if row.file == folder / SIGNIFICANCE / f"{name}.json"]
 
 
 def source_row(rows: Sequence[Row]) -> list[Row]:
-    """Return what the source of each test set scores without a system, its first sentences or itself uncorrected, as a
-    row of a table with these rows; none if that was not measured.
+    """Return a row of the sources' own scores, uncorrected or of their first sentences; none if not measured.
 
-    It is the same for all systems, and is taken from the first of the records that has it.
+    The scores are the same for all systems, and are those of the first record that has them.
     """
     found: dict[str, dict] = {}
     for test_set, scores in ((t, s) for row in rows for r in row.records for t, s in r["scores"].items()):
@@ -177,10 +176,7 @@ def source_row(rows: Sequence[Row]) -> list[Row]:
 
 
 def by_variant(records: Sequence[dict]) -> dict[tuple[str, ...], list[dict]]:
-    """Records of one recipe by their variant.
-
-    Those in fp32 and without flags come first; without any record they are an empty list.
-    """
+    """Group the records of a recipe by variant, fp32 without flags first; without records, that variant is empty."""
     found: dict[tuple[str, ...], list[dict]] = {}
     for record in records:
         found.setdefault(variant(record), []).append(record)
@@ -200,7 +196,7 @@ def _cells(
 
 
 def section(title: str, rows: Sequence[Row], baseline: str = "") -> str:
-    """A table for people, with what its numbers need to be comparable below it; ``baseline`` explains a star."""
+    """Return a table as Markdown, with signatures and notes below it; ``baseline`` explains the stars."""
     cells = [cell for row in rows for cell in row.cells.values()]
     lines = [f"### {title}", "", markdown.table(*printable(rows)), ""]
     lines += [f"{label}: `{signature}`" for label, signature in signatures(rows)]
@@ -213,13 +209,13 @@ def section(title: str, rows: Sequence[Row], baseline: str = "") -> str:
 
 
 def signatures(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """The labels of the metrics that were measured, each with a signature of it."""
+    """Return the labels of the measured metrics, each with a signature."""
     cells = ((METRICS[cell.metric], cell) for row in rows for cell in row.cells.values())
     return sorted({(its.label, text) for its, cell in cells for text in its.signatures(cell.records, cell.test_set)})
 
 
 def printable(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """The head of a table and its cells as texts: the papers' numbers, what was measured, and sizes."""
+    """Return the head and the rows of a table as strings: the papers' numbers, the measured ones, and sizes."""
     cells = [(key, cell) for row in rows for key, cell in row.cells.items()]
     there = {key for key, cell in cells if cell.paper is not None}, {key for key, cell in cells if cell.measured}
     printed, ran = ([key for key in dict.fromkeys(key for key, _ in cells) if key in keys] for keys in there)
@@ -235,7 +231,7 @@ def printable(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 
 def baseline(group: str, folder: Path = RESULTS, compared: Optional[Sequence[Compared]] = None) -> str:
-    """Return what the stars of a group's tables are about; empty if nothing was compared."""
+    """Return the explanation of the stars in a group's tables; empty if nothing was compared."""
     compared = comparisons.read(folder) if compared is None else compared
     its = of_group(group, folder, compared)
     if not its:
@@ -247,7 +243,7 @@ def baseline(group: str, folder: Path = RESULTS, compared: Optional[Sequence[Com
 
 
 def for_programs(rows: Sequence[Row]) -> Iterator[tuple]:
-    """The numbers of a table, as ``COLUMNS`` says after the first two; what is not there is None or empty."""
+    """Yield the cells of a table as rows of ``COLUMNS``, without the first two; missing values are None or empty."""
     for row in rows:
         for cell in row.cells.values():
             measured, signatures = cell.measured, METRICS[cell.metric].signatures(cell.records, cell.test_set)
@@ -268,18 +264,18 @@ def after(found: Sequence["Run"]) -> None:
 
 
 def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
-    """The table of runs that were made together: a row per system, its mean and deviation over seeds, and whether the
-    translations of a system differ from the first one's, seed by seed.
+    """Return the table of runs that were made together: a row per system, with mean and deviation over seeds, and tests
+    of each system against the first, seed by seed.
 
     Args:
-        runs: recipes, each with its seed, and the folders that they were run in.
+        runs: recipes, each with its seed, and the folders of their runs.
     """
     rows: dict[str, Row] = {}
     systems: dict[str, dict[int, significance.System]] = {}
     for recipe, folder in runs:
         record = read_record(folder / "record.json")
         name, papers = recipe.name, recipe.paper
-        if record["scale"] != "full":  # which a paper's number must not stand beside
+        if record["scale"] != "full":  # which must not stand beside a paper's number
             name, papers = f"{name}, rehearsal", []
         row = Row(variant_label(name, variant(record)), recipe.name, {}, papers[0] if papers else None)
         row = rows.setdefault(recipe.name, row)
@@ -296,7 +292,7 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
             which = f"{name} against {first}, seed {seed}"
             try:
                 found = comparisons.rows(significance.compare(its_first[seed], [system]))
-            except OdeTransformerError as error:  # the table of trainings must not be lost by it
+            except OdeTransformerError as error:  # it must not cost the table of the runs
                 lines.append(f"{which}: not compared: {error}")
                 continue
             for one in found:
@@ -307,7 +303,7 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer table``."""
+    """Add the arguments of ``ode-transformer table``."""
     parser.add_argument("group", metavar="GROUP", nargs="*", help="recipe files, such as ode/wmt14-en-de, or your own "
         "FILE.yaml (default: all of this package)")  # fmt: skip
     parser.add_argument("--csv", action="store_true", help="print CSV, one line per number")
@@ -318,7 +314,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer table``; the exit status."""
+    """Run ``ode-transformer table``; return the exit status."""
     write = csv.writer(sys.stdout or io.StringIO(), lineterminator="\n")  # standard output may be closed
     if args.csv:
         write.writerow(COLUMNS)
