@@ -1,7 +1,6 @@
-"""Speed and memory: of systems in training and decoding, of translators, of encoders against sentence length, and what
-a GPU can show.
+"""Benchmarks of speed and memory: of training and decoding, of translators, of encoders against sentence length, and of
+training on a GPU.
 
-``turns`` runs systems in turns, ``systems`` says what is measured of them, ``suite`` which contests there are with
-which thresholds. ``gpu_suite`` does all that needs a GPU. The other files have one kind of measurement each, with its
-table.
+``turns`` runs systems in turns, ``systems`` builds and measures them, and ``suite`` defines contests with thresholds.
+``gpu_suite`` runs everything that needs a GPU. The other files have one kind of measurement each, with its table.
 """

@@ -22,8 +22,8 @@ from .systems import STOCK, Contestant, Setting, stock_like
 
 
 def record_of(what: str, measured: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a measurement, which says what it was made on: with the library of PyTorch's matrix products, and
-    the widest instructions that its other kernels use here.
+    """Return the record of a measurement, with the hardware, PyTorch's BLAS library, and the widest CPU instructions
+    that its other kernels use.
     """
     shown = torch.__config__.show()
     named = re.search(r"(?:Intel\(R\) oneAPI Math Kernel|OpenBLAS|Accelerate)[^\n]*?Version [\d.]+", shown)
@@ -38,10 +38,10 @@ def record_of(what: str, measured: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rendered(name: str, record: Mapping[str, Any]) -> str:
-    """A record as Markdown; ``name`` is that of its contest.
+    """Return a record as Markdown; ``name`` is the name of its contest.
 
     Raises:
-        OdeTransformerError: such a record has no table.
+        OdeTransformerError: records of this kind have no table.
     """
     what = record["what"]
     if what in ("training", "decoding"):
@@ -87,7 +87,7 @@ def _suite(args: argparse.Namespace) -> None:
 
 
 def _compare(args: argparse.Namespace) -> None:
-    """``training`` and ``decoding``."""
+    """Run ``training`` or ``decoding``."""
     given = {field.name: vars(args)[field.name] for field in fields(Setting) if field.name in vars(args)}
     setting = Setting(**given)
     ours, stock = Contestant(args.arch, tuple(args.flags)), stock_like(args.arch, tuple(args.flags))
@@ -129,7 +129,7 @@ def _table(args: argparse.Namespace) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer bench``; the exit status."""
+    """Run ``ode-transformer bench``; return the exit status."""
     if args.flags and args.what not in ("training", "decoding"):
         raise OdeTransformerError(f"-- {' '.join(args.flags)}: flags of models go with training and decoding")
     if getattr(args, "device", "cpu") == "cuda" and not torch.cuda.is_available():
@@ -141,7 +141,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer bench``."""
+    """Add the arguments of ``ode-transformer bench``."""
     kinds = parser.add_subparsers(dest="what", required=True)
     output, several = {"type": output_file, "metavar": "FILE"}, {"type": at_least(1), "metavar": "N"}
     record, devices = "JSON file for the record", {"choices": ["cpu", "cuda"]}

@@ -1,8 +1,8 @@
-"""Training on a GPU: steps in eager mode, with compiled layers and with CUDA graphs, beside stock fairseq.
+"""Training and decoding on a GPU, in eager mode, with compiled layers and with CUDA graphs, beside stock fairseq.
 
-Every system has a process of its own, in which it is trained in one mode after the other. In each round all systems
-warm up side by side, and then each is timed alone while the others wait; stock fairseq, in eager mode, takes part in
-every round, and speeds are ratios to it in the same round. What is measured is on disk after every round.
+Every system has a process of its own. In each round all systems warm up at the same time, and then each is timed alone
+while the others wait. Stock fairseq, in eager mode, takes part in every round, and speeds are ratios to it in the same
+round. The record is written after every round.
 """
 
 import contextlib
@@ -43,13 +43,13 @@ MODES = {
 }
 
 _TO_MEASURE = 60
-"""How many seconds more a system that is ready in time may take."""
+"""The seconds that a system may take after the end if it was ready in time."""
 
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cudaMemcpyAsync", "cudaMemsetAsync")
 
 
 class Round(NamedTuple):
-    """A setting and a mode, in which all systems are measured, and whether a step is profiled."""
+    """A round of measurements of all systems: their setting and mode, and whether a step is profiled."""
 
     setting: Setting
     mode: str
@@ -67,7 +67,7 @@ class Round(NamedTuple):
 
 
 def rounds(data: str = "") -> list[Round]:
-    """The rounds, the most informative first; those on real batches only if there is a folder of binarized data."""
+    """Return the rounds, the most informative first; a folder of binarized data adds rounds on real batches."""
     usual = Setting(sentences=192, tokens=32, shortest=16, symbols=34_040, device="cuda", precision="fp16")
     large = replace(usual, sentences=768, precision="bf16")
     settings = [usual, *([replace(usual, data=data, batches=16)] if data else []), large]
@@ -82,20 +82,20 @@ def rounds(data: str = "") -> list[Round]:
 
 
 def rehearsal() -> list[Round]:
-    """Rounds that a CPU can take part in, with small batches; it takes the graphs' passes in eager mode."""
+    """Return rounds with small batches for a CPU, which runs the mode of graphs eagerly."""
     small = Setting(sentences=8, tokens=8, shortest=4, symbols=500)
     return [Round(small, "eager"), Round(small, "graphs"), Round(replace(small, what="decoding"), "eager")]
 
 
 def contestants(data: str, device: str) -> tuple[Sequence[str], list[Round]]:
-    """The architectures and rounds of a contest, on a CPU those of a rehearsal."""
+    """Return the architectures and rounds of a contest, or on a CPU those of a rehearsal."""
     if device == "cpu":
         return ("macaron_tiny", "rk2_tiny"), rehearsal()
     return ARCHITECTURES, rounds(data)
 
 
 def in_mode(system: Contestant, mode: str) -> Contestant:
-    """A system with the flags of a mode; stock fairseq is always in eager mode."""
+    """Return a system with the flags of a mode; stock fairseq stays in eager mode."""
     return system if system.arch == "transformer" else replace(system, flags=(*system.flags, *MODES[mode]))
 
 
@@ -115,7 +115,7 @@ def _warm_up(kept: SimpleNamespace, system: Contestant, setting: Setting) -> dic
 
 
 def _measure(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str, Any]:
-    """Return milliseconds and memory of the model's steps and, if asked, launches and kernels of one of them."""
+    """Return the time and memory of a model's steps and, if profiled on a GPU, the launches and kernels of a step."""
     try:
         found = _times_and_memory(kept.run, setting)
         if setting.device == "cuda" and profiled:
@@ -148,7 +148,7 @@ def _times_and_memory(run: Any, setting: Setting) -> dict[str, Any]:
         torch.cuda.reset_peak_memory_stats()
         run()
         found["peak_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
-        found["reserved_mib"] = round(torch.cuda.max_memory_reserved() / 2**20)  # with the memory of graphs
+        found["reserved_mib"] = round(torch.cuda.max_memory_reserved() / 2**20)  # includes the memory of graphs
     return found
 
 
@@ -159,7 +159,7 @@ def _launches(run: Any) -> dict[str, Any]:
     kernels, launches = Counter(), 0
     for event in profiler.events():
         if event.device_type == torch.autograd.DeviceType.CUDA:
-            kernels[event.name[:240]] += event.self_device_time_total  # those of templates are very long
+            kernels[event.name[:240]] += event.self_device_time_total  # the names of templates are very long
         launches += event.name.startswith(_LAUNCHES)
     return {
         "launches": launches,
@@ -175,16 +175,20 @@ def measure(
     seconds_left: Callable[[], float],
     alone: Callable[[], AbstractContextManager] = contextlib.nullcontext,
 ) -> dict[str, Any]:
-    """Measure architectures beside stock fairseq in the shape of the first, and write the record after every round in
-    which something was measured.
+    """Measure architectures beside stock fairseq in the shape of the first.
+
+    The record is written after every round in which a system was measured.
 
     Args:
         archs: the architectures.
         each: the rounds.
         out: the file of the record.
-        seconds_left: how much time is left; a round that has begun ends first, without the systems that are not ready
-            by then.
-        alone: makes everything else wait while systems are measured; they warm up beside it.
+        seconds_left: a function that returns the remaining time; when it is over, the round that has begun ends without
+            the systems that are not ready.
+        alone: a function whose context makes everything else on the GPU wait while systems are timed.
+
+    Returns:
+        The record.
     """
     systems = {arch: Contestant(arch) for arch in archs}
     systems = {"stock": stock_like(next(iter(systems))), **systems}
@@ -214,7 +218,7 @@ def _round(
     seconds_left: Callable[[], float],
     alone: Callable[[], AbstractContextManager],
 ) -> dict[str, dict[str, Any]]:
-    """Return the measurements of one round by system; one that is not ready in time is given up for good."""
+    """Return the measurements of a round by system; one that is not ready in time is dropped from ``processes``."""
     found: dict[str, dict[str, Any]] = {}
     for name, process in processes.items():
         process.begin(_warm_up, in_mode(systems[name], one.mode), one.setting)
@@ -239,10 +243,10 @@ def _answer(process: Process, seconds_left: Callable[[], float]) -> dict[str, An
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """The record as Markdown: one table per setting, one row per system.
+    """Return the record as Markdown: one table per setting, one row per system.
 
-    A cell has the milliseconds of a step, and the speed, stock fairseq's time in the same round divided by its own. A
-    cell that ``disturbed`` names is left out.
+    A cell has the milliseconds of a step, and the speed: stock fairseq's time in the same round divided by its own. The
+    cells listed under ``disturbed`` in the record are blank.
     """
     parts, disturbed = [], {tuple(each) for each in record.get("disturbed", ())}
     for title in dict.fromkeys(one["title"] for one in record["rounds"]):
@@ -262,7 +266,7 @@ def table(record: Mapping[str, Any]) -> str:
 
 
 def launches(record: Mapping[str, Any]) -> str:
-    """The launches, the time of kernels and the memory of single steps as Markdown, one row per system."""
+    """Return the launches, the time of kernels and the memory of single steps as Markdown, one row per system."""
     by_system: dict[str, dict[str, Mapping[str, Any]]] = {}
     for one in record["rounds"]:
         for name, found in one["systems"].items():

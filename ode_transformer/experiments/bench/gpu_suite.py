@@ -1,9 +1,9 @@
-"""All that needs a GPU: checks and the contest with stock fairseq, and trainings beside them, several at a time.
+"""``ode-transformer gpu-suite``: the checks, the contest with stock fairseq and the trainings that need a GPU.
 
-Trainings begin at once and go on until the time is over; they wait only while the contest measures. Each part writes
-what it found at once. Checks that have passed are listed in a file and not repeated. By default the suite trains the
-tiny systems at full budget on Multi30k and Table 5 of the ODE Transformer on the Penn Treebank. It needs no network,
-but the data: prepared in ``data-bin``, or in the folder that ``ODE_TRANSFORMER_DATA`` names.
+Trainings begin at once, several at a time, and go on until the time is over; they pause only while the contest times a
+step. Each part writes its results at once. Checks that have passed are listed in a file and not repeated. By default
+the suite trains the tiny systems at full budget on Multi30k and Table 5 of the ODE Transformer on the Penn Treebank. It
+needs no network, but the data: prepared in ``data-bin``, or in the folder that ``ODE_TRANSFORMER_DATA`` names.
 """
 
 import argparse
@@ -34,19 +34,19 @@ from ..runs import processes, runner, training
 from ..runs.runner import Run
 from ..runs.training import Place
 
-TIMED_OUT = 124  # what timeout(1) and this module call a command whose time was over
-NO_TESTS = 5  # pytest's exit status
+TIMED_OUT = 124  # the exit status of a command whose time was over, as of timeout(1)
+NO_TESTS = 5  # pytest's exit status if it collected no test
 
 CHECKS, CONTEST = 0.25, 0.5
-"""Shares of the time: no check begins after the first, and no round of the contest after it has taken the second."""
+"""The shares of the time after which no check begins, and which the contest may use before its last round."""
 
-TO_END = 60  # so many seconds more the checks that have begun may take
+TO_END = 60  # seconds that checks which have begun may take longer
 
 MOST_JOBS = 8  # each keeps a core busy, and more of them fill the GPU
 
 
 def usual() -> list[str]:
-    """Return the recipes that are trained by default: long and short ones in turns, those without a record first."""
+    """Return the recipes that are trained by default, alternately of two groups, recipes without a record first."""
     data = Path(os.environ.get("ODE_TRANSFORMER_DATA") or os.devnull)
     treebank = any(path.exists() for path in (ROOT / "data-bin" / "ptb", data / "ptb", data / "ptb.tar.xz"))
 
@@ -59,7 +59,7 @@ def usual() -> list[str]:
 
 
 def tests(log: str, status: str) -> list[str]:
-    """Return the tests of a status, by name, from what pytest has said about each, without or with workers."""
+    """Return the names of the tests with a status in a verbose log of pytest, with or without workers."""
     found = re.findall(rf"^(tests/\S.*?) {status}|^\[gw\d+\].*? {status} (tests/\S.*?) *$", log, re.MULTILINE)
     return ["".join(names) for names in found]
 
@@ -91,12 +91,12 @@ class Suite:
     cpu: bool = False
     dry_run: bool = False
     flags: Sequence[str] = ()
-    begun: list[subprocess.Popen] = field(default_factory=list, init=False)  # trainings
+    begun: list[subprocess.Popen] = field(default_factory=list, init=False)  # the trainings
     turn: threading.Lock = field(default_factory=threading.Lock, init=False)  # to begin or stop trainings
-    waits: bool = field(default=False, init=False)  # whether they are stopped
+    waits: bool = field(default=False, init=False)  # whether trainings are stopped
 
     def __post_init__(self):
-        """Begin; all recipes are read now, so that an unknown one is named before anything else is done."""
+        """Start the clock and load all recipes, so that an unknown one is refused before anything else is done."""
         self.ends, self.failed = time.monotonic() + 60 * self.minutes, False
         self.jobs = self.jobs or min(MOST_JOBS, max(1, processors.usable() // 2))
         self.results = (self.out or ROOT / "results" / "gpu").absolute()
@@ -105,8 +105,8 @@ class Suite:
     def _trainings(self) -> list[Run]:
         """Return the runs of all systems, with a folder and a record each.
 
-        A record is NAME.json, with seed and precision before the suffix where they are not usual. fairseq takes
-        ``--bf16`` with its own models for a TPU, so that these are left out.
+        A record is NAME.json, with any chosen seed, and any precision but fp32, before the suffix. fairseq's own models
+        are left out in bf16, because fairseq takes their ``--bf16`` for a TPU.
         """
         folder, found = (self.runs or ROOT / "runs" / "gpu").absolute(), []
         for precision, name in product(self.precisions, self.systems or usual()):
@@ -119,22 +119,22 @@ class Suite:
                 record = self.results / f"{title}{'' if precision == 'fp32' else f'.{precision}'}.json"
                 decodes = recipe.task == "language_modeling" or recipe.generate is not None
                 graphs = ["--cuda-graphs"] if decodes and not training.is_of_fairseq(recipe.train.arch) else []
-                # Processes that read batches, of which fairseq leaves one per epoch, would fill the memory.
+                # No worker processes: fairseq leaves one per epoch, and they would fill the memory.
                 flags = ("--num-workers", "0", *graphs, *self.flags)
                 place = Place(precision=precision, cpu=self.cpu, flags=flags)
                 found.append(Run(one, place, str(run_dir), str(record)))
         return found
 
     def waiting(self) -> list[Run]:
-        """Return the trainings that have no record."""
+        """Return the trainings without a record."""
         return [one for one in self.trainings if not Path(one.record).is_file()]
 
     def left(self) -> float:
-        """Return the seconds that are left."""
+        """Return the remaining seconds."""
         return self.ends - time.monotonic()
 
     def timed(self, words: Sequence[str], seconds: float, output: Path) -> int:
-        """Run a command for so many seconds at most, or until the time is over; its exit status."""
+        """Run a command for at most ``seconds``, or until the time is over, and return its exit status."""
         ends = time.monotonic() + seconds
         with open(output, "wb") as file:
             options = {"cwd": ROOT, "env": processes.environment({}), "stdout": file, "start_new_session": True}
@@ -145,12 +145,12 @@ class Suite:
                     return TIMED_OUT
                 time.sleep(0.2)
             return process.returncode
-        finally:  # with the processes that it started
+        finally:  # including the processes that it started
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
     def check(self) -> None:
-        """Run the tests that need a GPU and have not passed yet; those that pass are listed, by name."""
+        """Run the tests that need a GPU and have not passed yet, and list the names of those that pass."""
         processes.say("== checks")
         listed, log = self.results / "gpu-checks.txt", self.results / "gpu-checks.log"
         passed = set(listed.read_text().split("\n")) - {""} if listed.is_file() else set()
@@ -159,7 +159,7 @@ class Suite:
         words += ["--minutes", f"{seconds / 60:.2f}"]
         if importlib.util.find_spec("xdist"):
             words += ["-n", str(min(MOST_JOBS, processors.usable())), "--dist", "worksteal"]
-        words += ["tests/gpu/test_graphs.py", "tests/gpu/test_gpu.py"]  # the latter start many processes
+        words += ["tests/gpu/test_graphs.py", "tests/gpu/test_gpu.py"]  # last, because it starts many processes
         words += [word for name in sorted(passed) for word in ("--deselect", name)]
         status = self.timed(words, seconds + TO_END, log)
         said = log.read_text(errors="replace")
@@ -169,7 +169,7 @@ class Suite:
         self.failed |= bool(failed) or status not in (0, NO_TESTS, TIMED_OUT)
 
     def contest(self) -> None:
-        """Train in every mode beside stock fairseq, unless there is a record."""
+        """Measure every mode beside stock fairseq, unless there is a record."""
         from . import gpu
 
         record, data = self.results / "contest.json", ROOT / "data-bin" / "multi30k-own.en-de"
@@ -182,10 +182,10 @@ class Suite:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Make the trainings wait, and those that begin meanwhile."""
+        """A context in which the trainings are stopped, also those that begin meanwhile."""
         try:
             self._wait(True)
-            time.sleep(1)  # until the GPU has done what they had asked of it
+            time.sleep(1)  # until the GPU has done the work they have queued
             yield
         finally:
             self._wait(False)
@@ -195,7 +195,7 @@ class Suite:
             self.waits = waits
             for process in self.begun:
                 with contextlib.suppress(ProcessLookupError):  # it has ended
-                    if process.poll() is None or not waits:  # what it has started may be there still
+                    if process.poll() is None or not waits:  # its children may still be stopped
                         os.killpg(process.pid, signal.SIGSTOP if waits else signal.SIGCONT)
 
     def _begin(self, words: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen:
@@ -207,14 +207,14 @@ class Suite:
         return process
 
     def train(self) -> None:
-        """Train all, some at a time, spread over the GPUs; the next call resumes those that have not ended."""
+        """Train, ``jobs`` at a time, spread over the GPUs; the next call resumes trainings that have not ended."""
         failed = runner.several(self.waiting(), self.jobs, self.left, self._begin)
         for folder, error in failed.items():
             processes.say(f"failed: {folder}: {error}")
         self.failed |= bool(failed)
 
     def measure(self) -> None:
-        """Check, then compare with stock fairseq; what goes wrong with one is told at once, and is not the other's."""
+        """Run the checks, then the contest; print an error at once, and go on."""
         for part in (self.check, self.contest):
             try:
                 if self.left() > 0:
@@ -224,10 +224,10 @@ class Suite:
                 traceback.print_exc()
 
     def run(self) -> int:
-        """Run all parts, and print what is done and what is left; the exit status is 1 if something failed.
+        """Run all parts, print the trainings that are done or left, and return the exit status, 1 if a part failed.
 
         Raises:
-            RunError: there is no GPU, or a rehearsal would be written among results.
+            RunError: there is no GPU, or a rehearsal would be written to the folders of results.
         """
         if (self.flags or (self.cpu and not self.dry_run)) and not (self.runs and self.out):
             raise RunError("--cpu and flags after -- need --runs and --out: a rehearsal is not a result")
@@ -244,7 +244,7 @@ class Suite:
                 self.train()
                 measured.result()
             except BaseException:
-                self.ends = 0  # for the thread, too
+                self.ends = 0  # which ends the thread, too
                 raise
         left = self.waiting()
         for one in self.trainings:
@@ -258,7 +258,7 @@ class Suite:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer gpu-suite``."""
+    """Add the arguments of ``ode-transformer gpu-suite``."""
     several = {"nargs": "+"}
     more = {"systems": several | {"metavar": "RECIPE"}, "precisions": several | {"choices": recipes.PRECISIONS}}
     take_arguments(parser, Suite, seeds=several, flags=None, **more)

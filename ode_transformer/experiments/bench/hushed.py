@@ -1,5 +1,5 @@
-"""Importing this module sets logging up for warnings: first thing in a process that imports fairseq before it runs any
-code of ours, as :func:`ode_transformer.quiet.tidy` does elsewhere."""
+"""Importing this module limits logging to warnings, in a process that imports fairseq before any code of ours can,
+as :func:`ode_transformer.quiet.tidy` does elsewhere."""
 
 import logging
 

@@ -1,8 +1,8 @@
 """The time and memory of a training step (forward and backward) of encoders against sentence length.
 
-- ``evolving``: TransEvolve's encoder, with attention evolved from one initial state on the fused kernel;
+- ``evolving``: TransEvolve's encoder, whose attention evolves from one initial state, with the fused kernel;
 - ``fused``: a Transformer encoder of the same width, heads and depth, with PyTorch's fused attention;
-- ``materialised``: the same with the attention matrix in memory, which the paper compares itself with;
+- ``materialised``: the same with the attention matrix in memory, the baseline of the paper;
 - ``equation-9``: TransEvolve's encoder with A0 to A3 as matrices in memory, as in equation 9 and the released code.
 
 Times are medians over rounds in which all systems take turns.
@@ -29,7 +29,7 @@ from ...modules.layers import Context, EncoderLayer
 from .turns import in_turns, on, peak
 
 SYSTEMS = ("evolving", "fused", "materialised", "equation-9")
-# These hold (T, T) matrices for the backward pass, one per layer and head.
+# They keep (T, T) matrices for the backward pass, one per layer and head.
 QUADRATIC = ("materialised", "equation-9")
 LONGEST_QUADRATIC = 4096
 WIDTH, HEADS, DEPTH = 256, 8, 6
@@ -41,10 +41,10 @@ def _config(cls: type, width: int, heads: int, **more: Any) -> TransformerConfig
 
 
 class Equation9(EvolvingAttention):
-    """Attention at a depth of a block with its matrices in memory, as the released code computes the equation."""
+    """Attention at one depth of a block, with its matrices in memory, as in the released code."""
 
     def forward(self, values: Tensor, state: Any, **_: Any) -> Tensor:
-        """As in ``EvolvingAttention``, from the block's A0, A1, A2 and A3, without a mask."""
+        """As in ``EvolvingAttention``, without a mask; ``state`` is the block's A0, A1, A2 and A3."""
         a0, a1, a2, a3 = state
         v = self.layer_norm(values).unflatten(-1, (self.heads, -1)).permute(1, 2, 0, 3)  # (B, m, S, d/m)
         t = time_signal(self.time_weights, self.depth_index, self.depth, self.form)
@@ -76,7 +76,7 @@ class Equation9Block(Block):
 
 
 def build_system(system: str, width: int, heads: int, depth: int) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
-    """A system of ``lengths``: its module, and the function (T, B, C) -> (T, B, C) that is timed."""
+    """Return the module of one of ``SYSTEMS``, and its timed function, (T, B, C) -> (T, B, C)."""
     if system == "evolving":
         block = Block(_config(TransEvolveConfig, width, heads, evolution_depth=depth), "encoder", 0)
         return block, lambda x: block(x, Context())
@@ -87,7 +87,7 @@ def build_system(system: str, width: int, heads: int, depth: int) -> tuple[nn.Mo
     layers = nn.ModuleList(EncoderLayer(cfg) for _ in range(depth))
 
     def run(x: Tensor) -> Tensor:
-        # The backward pass takes the kernel of the forward pass.
+        # The backward pass uses the kernel of the forward pass.
         with sdpa_kernel(SDPBackend.MATH) if system == "materialised" else nullcontext():
             for layer in layers:
                 x, *_ = layer(x, Context())
@@ -97,7 +97,7 @@ def build_system(system: str, width: int, heads: int, depth: int) -> tuple[nn.Mo
 
 
 def build(system: str, length: int, device: str) -> tuple[Callable[[], None], dict[str, Any]]:
-    """A training step on one sentence (see :data:`.turns.Build`)."""
+    """Build a training step on one sentence (see :data:`.turns.Build`)."""
     torch.manual_seed(0)
     module, run = build_system(system, WIDTH, HEADS, DEPTH)
     module.to(device)
@@ -112,7 +112,7 @@ def build(system: str, length: int, device: str) -> tuple[Callable[[], None], di
 
 
 def measure(lengths: Iterable[int], rounds: int, device: str) -> dict[str, Any]:
-    """Time and memory of all systems at every length; rows are printed as they come."""
+    """Measure time and memory of all systems at every length, and print each row at once."""
     rows = []
     for length in lengths:
         systems = [s for s in SYSTEMS if s not in QUADRATIC or length <= LONGEST_QUADRATIC]
@@ -134,7 +134,7 @@ def measure(lengths: Iterable[int], rounds: int, device: str) -> dict[str, Any]:
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """The record as Markdown."""
+    """Return the record as Markdown."""
     rows = []
     for row in record["rows"]:
         speed, memory = row["speed_of_evolving_over"], row["peak_mib"]

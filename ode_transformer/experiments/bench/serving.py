@@ -1,7 +1,7 @@
 """Sentences per second of translators: runs, bundles and exported models, on the same raw text.
 
-Every translator takes its turn in every round, with the same number of threads, batches and search, so that a slow
-minute slows all of them. The first is the baseline.
+In every round, all translators take turns with the same number of threads, batch size and search, so that a slow minute
+slows all of them. The first is the baseline.
 """
 
 import statistics
@@ -31,18 +31,19 @@ def measure(
     Args:
         models: runs, checkpoints, bundles or exported models.
         sentences: raw text.
-        references: their translations, for BLEU.
-        batch: sentences of a batch.
-        rounds: that are timed, after one that warms up.
-        search: flags of fairseq-generate, such as ``beam``.
+        references: the reference translations, for BLEU.
+        batch: the number of sentences per batch.
+        rounds: the number of timed rounds, after one of warm-up.
+        search: options of ``fairseq-generate``, such as ``beam``.
 
     Returns:
-        The measurements, for a record: ``setting``, and in ``systems``, by the first model and by model, the number of
-        ``sentences_per_second``, the ``speed`` against the first (:func:`.turns.speed`), how many translations are the
-        ``same`` as the first's, and ``sacrebleu`` where there are references.
+        The measurements, for a record: ``setting``, and ``systems``, a mapping by the first model and then by model to
+        ``sentences_per_second``, ``speed`` against the first (:func:`.turns.speed`), the number of translations that
+        are the ``same`` as the first's, and ``sacrebleu`` if there are references.
 
     Raises:
-        OdeTransformerError: a model cannot be loaded, or there are not as many references as sentences.
+        OdeTransformerError: a model cannot be loaded, there are no sentences, or references and sentences differ in
+            number.
     """
     if not sentences:
         raise OdeTransformerError("--text: has no sentences")
@@ -50,7 +51,7 @@ def measure(
         raise OdeTransformerError(f"--reference: has {len(references)} lines, must have the {len(sentences)} of --text")
     threads = torch.get_num_threads()
     translators = {model: load(model, device="cpu") for model in models}
-    torch.set_num_threads(threads)  # CTranslate2's workers of one thread have set OpenMP's number
+    torch.set_num_threads(threads)  # CTranslate2's workers of one thread have set OpenMP's number of threads
     times: dict[str, list[float]] = {model: [] for model in models}
     translations: dict[str, list[str]] = {}
 
@@ -80,7 +81,7 @@ def measure(
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """The record as Markdown; in those of earlier versions, fairseq's generator is the first of every model."""
+    """Return the record as Markdown; in records of earlier versions, each model's baseline is fairseq's generator."""
     setting, hardware = record["setting"], record["hardware"]
     of = f" of subset {setting['subset']}" if setting.get("subset") else ""
     beam = f"beam {setting['beam']}, " if "beam" in setting else ""

@@ -1,7 +1,7 @@
-"""The contests of the benchmark, and the thresholds that systems have to reach.
+"""The contests of the benchmark, and the thresholds of systems.
 
-A contest is a baseline, systems that are compared with it, and a setting. Systems use our criterion, and some contests
-have each system with the stock criterion too. The baseline is stock fairseq, unless it is one of our systems.
+A contest is a baseline, systems that are compared with it, and a setting. Systems use our criterion, in some contests
+also the stock criterion. The baseline is stock fairseq or one of our systems.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from .turns import median_and_quartiles, on
 
 
 class Bar(NamedTuple):
-    """Thresholds relative to the baseline: the least speed, and the most memory, model and optimizer included."""
+    """Thresholds relative to the baseline: the minimum speed, and the maximum memory, including model and optimizer."""
 
     speed: Optional[float] = None
     memory: Optional[float] = None
@@ -39,7 +39,7 @@ class Contest:
 
 
 def _both(*archs: str) -> dict[str, Contestant]:
-    """Architectures with our criterion and with the stock one."""
+    """Return architectures, each with our criterion and with the stock one."""
     found = {}
     for arch in archs:
         found |= {arch: Contestant(arch), f"{arch}, stock criterion": Contestant(arch, criterion=STOCK)}
@@ -47,7 +47,7 @@ def _both(*archs: str) -> dict[str, Contestant]:
 
 
 def _beside_stock(*archs: str, like: str = "", more: Optional[dict[str, Contestant]] = None) -> Callable[[], dict]:
-    """Architectures and the stock Transformer in the shape of one of them (the first), all with both criterions."""
+    """Return ``systems`` of a contest: architectures and the stock Transformer like one of them, with both criteria."""
 
     def systems() -> dict[str, Contestant]:
         stock = stock_like(like or archs[0])
@@ -58,7 +58,7 @@ def _beside_stock(*archs: str, like: str = "", more: Optional[dict[str, Contesta
 
 
 def _ours(*archs: str, more: Optional[dict[str, Contestant]] = None) -> Callable[[], dict[str, Contestant]]:
-    """Architectures, and the stock Transformer in the shape of the first, for decoding."""
+    """Return ``systems`` of a decoding contest: architectures, and the stock Transformer in the shape of the first."""
     return lambda: {"stock": stock_like(archs[0]), **{arch: Contestant(arch) for arch in archs}, **(more or {})}
 
 
@@ -100,7 +100,7 @@ def _vocabularies() -> dict[str, Contestant]:
 
 
 def _rows(*names: str) -> dict[str, Contestant]:
-    """Rows of ``multi30k-short``, with those of their flags that are not the group's."""
+    """Return rows of ``multi30k-short``, with the flags that the group does not share."""
     group = "multi30k-short"
     shared, found = recipes.group(group)["train"]["flags"], {}
     for name in names:
@@ -117,7 +117,7 @@ _BASE_DECODING = Setting("decoding", sentences=8, tokens=32, shortest=16, symbol
 
 _ODE_TINY = ("ode_residual_tiny", "rk2_tiny", "rk2_learnable_tiny", "rk4_tiny", "macaron_rk2_tiny")
 _TRANSEVOLVE = tuple(arch for arch in transevolve.ARCHITECTURES if arch.endswith("_tiny"))
-# With the four layers that the other tiny systems have, in place of its own six.
+# With four layers, as the other tiny systems have, instead of six.
 _FOUR_LAYERS = {"transevolve_fullff_1_tiny 4-4": Contestant("transevolve_fullff_1_tiny", ("--evolution-depth", "4"))}
 
 SUITE = {
@@ -188,8 +188,8 @@ SUITE = {
         "decoding, base, beam 4", _ours("floater_base"), _BASE_DECODING, {"floater_base": Bar(1 / 1.01)}
     ),
     "base-ode": Contest("training, base", _beside_stock("ode_residual", "rk2", more={"rk4": Contestant("rk4")}), _BASE),
-    # Those with the baseline's dense connections of layers, or in their place PCformer's corrector; then all others.
-    # One desktop's memory does not hold all of them together.
+    # The systems with the baseline's dense connections of layers, or PCformer's corrector; then all others. Together
+    # they do not fit into a desktop's memory.
     "tiny-beyond": Contest(
         "training, tiny, what came after the four papers",
         partial(
@@ -211,13 +211,13 @@ SUITE = {
     "depth": Contest("training, against the encoder's depth", _depths, replace(_TINY, rounds=3)),
     "vocabulary": Contest("training, against the dictionary's size", _vocabularies, replace(_TINY, rounds=3)),
 }
-"""The contests by name; those with thresholds come first, in case the time is short."""
+"""The contests by name; contests with thresholds come first, in case time is short."""
 
 QUICK = {
     "tiny": ("stock", "stock, our criterion", "floater_tiny", "macaron_tiny", "rk2_tiny"),
     "decoding-tiny": ("stock", "floater_tiny", "macaron_tiny", "rk2_tiny", *_FOUR_LAYERS),
 }
-"""The systems of contests that say most in a few minutes."""
+"""The most informative systems of contests that take a few minutes."""
 
 
 def _verdict(bar: Bar, speed: Mapping[str, Any], memory: Optional[float]) -> str:
@@ -233,14 +233,14 @@ def _verdict(bar: Bar, speed: Mapping[str, Any], memory: Optional[float]) -> str
 
 
 def described(record: Mapping[str, Any]) -> str:
-    """The setting, machine and versions of a contest's record in words."""
+    """Describe the setting, the machine and the version of PyTorch of a contest's record."""
     setting = record["setting"]
     if setting.get("data"):
         read = f"{setting.get('batches', 2)} batches of {setting['data']}"
     else:
         lengths = f"{setting['shortest'] or setting['tokens']} to {setting['tokens']} tokens"
         read = f"{setting['sentences']} sentences of {lengths}, {setting['symbols']:,} symbols"
-    of_each = any(found.get("precision") for found in record["systems"].values())  # as earlier versions could
+    of_each = any(found.get("precision") for found in record["systems"].values())  # in records of earlier versions
     precision = "" if of_each else f"{setting['precision']}, "
     version = record["versions"]["torch"].split("+")[0]
     where = on(setting["device"], record["hardware"])
@@ -248,9 +248,9 @@ def described(record: Mapping[str, Any]) -> str:
 
 
 def table(name: str, record: Mapping[str, Any]) -> str:
-    """A contest's record as Markdown.
+    """Return a contest's record as Markdown.
 
-    The speed by arithmetic alone is the one that would remain if everything cost in proportion to its matrix products.
+    The speed "by arithmetic alone" assumes a time proportional to the operations of the matrix products.
     """
     setting, systems = record["setting"], record["systems"]
     baseline = systems[record["baseline"]]

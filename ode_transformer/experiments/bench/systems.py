@@ -1,6 +1,6 @@
-"""Systems that are measured: their training steps as fairseq's trainer takes them, or their beam search, in a setting.
+"""Systems to measure in a setting: training steps by fairseq's trainer, or beam search.
 
-All systems see the same random sentences, or the same batches of binarized data.
+All systems read the same random sentences, or the same batches of binarized data.
 """
 
 import itertools
@@ -35,7 +35,7 @@ from ..text.binarised import check_data
 from .turns import in_turns, peak, speed
 
 STOCK = "label_smoothed_cross_entropy"
-MAX_TOKENS = 4096  # of a batch of data
+MAX_TOKENS = 4096  # per batch of data
 
 _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_before")
 
@@ -44,8 +44,8 @@ _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_
 class Contestant:
     """A system in a contest: an architecture with flags of fairseq-train, a criterion and an optimizer.
 
-    ``at`` is the position on the axis of a plot, and ``symbols`` the vocabulary size, if that is the axis.
-    All systems but those that are ``unshared`` share all embeddings.
+    ``at`` is the position on the x axis of a plot, and ``symbols`` the vocabulary size, if that is the axis. A system
+    shares all embeddings unless it is ``unshared``.
     """
 
     arch: str
@@ -99,15 +99,15 @@ class Setting:
             raise OdeTransformerError(f"--precision {self.precision}: needs --device cuda")
 
     def noted(self) -> dict[str, Any]:
-        """The setting for a record, which does not say where a user keeps data."""
+        """Return the setting for a record, with the name of the folder of data only."""
         return asdict(self) | {"data": Path(self.data).name}
 
 
 def configure(system: Contestant, setting: Setting) -> Any:
-    """The configuration that fairseq-train would use.
+    """Return the configuration that fairseq-train would use.
 
     Raises:
-        OdeTransformerError: there is no such architecture or flag.
+        OdeTransformerError: the architecture is unknown.
     """
     if system.arch != "transformer" and system.arch not in PRESETS:
         raise OdeTransformerError(f"--arch {system.arch}: must be transformer or one of {', '.join(PRESETS)}")
@@ -119,14 +119,14 @@ def configure(system: Contestant, setting: Setting) -> Any:
     words += ["--cpu"] if setting.device == "cpu" else []
     words += [f"--{setting.precision}"] if setting.precision in ("fp16", "amp") else []
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
-    cfg.common.bf16 = setting.precision == "bf16"  # on the command line it means a TPU to fairseq
+    cfg.common.bf16 = setting.precision == "bf16"  # fairseq takes the flag for a TPU
     return cfg
 
 
 def stock_like(arch: str, flags: tuple[str, ...] = ()) -> Contestant:
-    """Stock fairseq's Transformer in the shape of an architecture, with its dropouts and norms.
+    """Return stock fairseq's Transformer in the shape of an architecture, with the same dropouts and norms.
 
-    If a layer has two feed-forwards, the stock one is as wide as both, for equal numbers of parameters.
+    If a layer has two feed-forwards, the stock feed-forward is as wide as both, for equal numbers of parameters.
     """
     built = configure(Contestant(arch, flags), Setting()).model
     feed_forwards = SPLITTINGS.named(str(getattr(built, "splitting", "lie-trotter"))).feed_forwards
@@ -143,7 +143,7 @@ def stock_like(arch: str, flags: tuple[str, ...] = ()) -> Contestant:
 
 
 def sentences(count: int, tokens: int, shortest: int, symbols: int) -> dict[str, Any]:
-    """A batch of random pairs of ``shortest`` to ``tokens`` tokens, as fairseq collates it."""
+    """Return a batch of random pairs of ``shortest`` (0: ``tokens``) to ``tokens`` tokens, collated by fairseq."""
     g = torch.Generator().manual_seed(1)
     lengths = torch.randint(shortest or tokens, tokens + 1, (count,), generator=g)
     lengths[0] = tokens
@@ -155,10 +155,10 @@ def sentences(count: int, tokens: int, shortest: int, symbols: int) -> dict[str,
 
 
 def samples(system: Contestant, setting: Setting) -> tuple[FairseqTask, list[dict[str, Any]]]:
-    """A task, and the samples of a system's turn: random sentences, or batches of the setting's data.
+    """Return a task, and the samples of a system's turn: random sentences, or batches of the setting's data.
 
     Raises:
-        OdeTransformerError: there is no data for training in the folder.
+        OdeTransformerError: the folder has no data for training.
     """
     if not setting.data:
         size = system.symbols or setting.symbols
@@ -174,7 +174,7 @@ def samples(system: Contestant, setting: Setting) -> tuple[FairseqTask, list[dic
             ignore_invalid_inputs=True,
             required_batch_size_multiple=8,
         ).next_epoch_itr()
-    except Exception as error:  # that is what fairseq raises where it finds no languages
+    except Exception as error:  # fairseq raises it where it finds no languages
         raise OdeTransformerError(f"--data {setting.data}: {error}") from error
     if not (found := list(itertools.islice(batches, setting.batches))):
         raise OdeTransformerError(f"--data {setting.data}: has no training sentences")
@@ -182,7 +182,7 @@ def samples(system: Contestant, setting: Setting) -> tuple[FairseqTask, list[dic
 
 
 def prepare(system: Contestant, setting: Setting) -> tuple[nn.Module, Callable[[], Any]]:
-    """The model of a system, and the function without arguments that is timed."""
+    """Return the model of a system, and the function without arguments that is timed."""
     torch.manual_seed(1)
     cfg, (its_task, found) = configure(system, setting), samples(system, setting)
     model = build_model(cfg.model, its_task)
@@ -199,7 +199,7 @@ def prepare(system: Contestant, setting: Setting) -> tuple[nn.Module, Callable[[
     model.to(setting.device).eval()
     model.to({"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[setting.precision])
     model.make_generation_fast_(beamable_mm_beam_size=setting.beam, need_attn=False)
-    # As many steps as the source has tokens, because a random model has not learned where to stop.
+    # A random model has not learned where to stop: the length is fixed.
     generator = SequenceGenerator(
         [model], its_task.target_dictionary, beam_size=setting.beam, max_len_a=1, max_len_b=0, min_len=setting.tokens
     )
@@ -208,7 +208,7 @@ def prepare(system: Contestant, setting: Setting) -> tuple[nn.Module, Callable[[
 
 
 def evaluations(model: nn.Module, sample: dict[str, Any]) -> dict[str, int]:
-    """The number of attentions in a forward pass of encoder and decoder: sub-layers times evaluations of each."""
+    """Return the numbers of evaluations of attention sub-layers in a forward pass, of encoder and decoder."""
     counts, hooks = {"encoder": 0, "decoder": 0}, []
     for name, module in model.named_modules():
         if isinstance(module, (MultiheadAttention, EvolvingAttention)):
@@ -226,7 +226,7 @@ def evaluations(model: nn.Module, sample: dict[str, Any]) -> dict[str, int]:
     return counts
 
 
-# Operators of the criterion in chunks and of attention on a CPU that PyTorch's counter does not know. It calls each
+# Operators of the chunked criterion, and of attention on a CPU, that PyTorch's counter does not know. It calls each
 # function with the shapes of the operator's arguments.
 _MORE_OPERATORS = {
     torch.ops.aten.addmm_: lambda _, a, b, **more: 2 * a[0] * a[1] * b[1],
@@ -240,14 +240,14 @@ _MORE_OPERATORS = {
 
 
 def operations(run: Callable[[], Any]) -> int:
-    """The floating-point operations of a call in its matrix products, of which a multiply-add is two."""
+    """Return the floating-point operations of the matrix products in a call; a multiply-add counts as two."""
     with FlopCounterMode(display=False, custom_mapping=_MORE_OPERATORS) as counter:
         run()
     return counter.get_total_flops()
 
 
 def build(system: Contestant, setting: Setting) -> tuple[Callable[[], Any], dict[str, Any]]:
-    """Return a turn of a system, and its parameters, evaluations and, on a CPU, operations (:data:`.turns.Build`)."""
+    """Build a system (see :data:`.turns.Build`), with ``parameters``, ``evaluations`` and, on a CPU, ``operations``."""
     model, run = prepare(system, setting)
     about = {
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -263,12 +263,13 @@ def measure(systems: Mapping[str, Contestant], setting: Setting, memory: bool = 
     """Measure the time and memory of systems, the first of which is the baseline.
 
     Returns:
-        The measurements, for a record: the ``tokens`` of a turn, ``setting``, ``baseline``, and for each of ``systems``
-        its median ``seconds``, ``peak_mib`` (model, optimizer and step) and ``step_mib`` (the step's part of it),
-        ``speed`` (:func:`.turns.speed`), and what :func:`build` notes.
+        The measurements, for a record: the ``tokens`` of a turn, ``setting``, the name of the ``baseline``, and for
+        each of ``systems`` its fields, the facts from :func:`build`, the median ``seconds``, the ``speed``
+        (:func:`.turns.speed`) and, with ``memory``, ``peak_mib`` (model, optimizer and step) and ``step_mib`` (the
+        step's part of it).
     """
     baseline, first = next(iter(systems.items()))
-    tokens = sum(sample["ntokens"] for sample in samples(first, setting)[1])  # names bad data before a process is begun
+    tokens = sum(sample["ntokens"] for sample in samples(first, setting)[1])  # checks the data before a process starts
     builds = {name: partial(build, system, setting) for name, system in systems.items()}
     noted, times = in_turns(builds, setting.rounds, setting.device)
     found = {}

@@ -1,7 +1,7 @@
-"""Systems measured in turns: each in a process of its own, one after the other in every round.
+"""Measurements of systems in turns: each in a process of its own, one after the other in every round.
 
-While one is measured the others wait, so that a slow minute slows all of them. What is reported of a system is the
-baseline's time over its own in the same round, the median over rounds and the quartiles, and its peak of memory.
+While one system is measured the others wait, so that a slow minute slows all of them. The speed of a system is the
+baseline's time divided by its own in the same round, with the median and quartiles over rounds.
 """
 
 import contextlib
@@ -25,25 +25,25 @@ from ...errors import OdeTransformerError
 from ...processors import KEEP_FREED_MEMORY
 
 Build = Callable[[], tuple[Callable[[], Any], dict[str, Any]]]
-"""Builds a system within its process, and returns what is to be timed, and what is to be noted about the system. It is
-sent to the process: a module's function, or a ``partial`` of one."""
+"""A function that builds a system in its process, and returns the function to time and facts about the system. It must
+be picklable: a module's function, or a ``partial`` of one."""
 
 _ENVIRONMENT = {**KEEP_FREED_MEMORY, "KINETO_LOG_LEVEL": "99", "TORCHINDUCTOR_COMPILE_THREADS": "2"}
 
 
 class Process:
-    """A process of its own that calls functions, one after the other.
+    """A process that calls functions, one after the other.
 
-    Each function's first argument is the process's namespace, in which it keeps what the next ones need. A process
-    starts as a fork of a server that has imported fairseq already, or anew, as it must to use a GPU. ``lost`` says that
-    it has died or was too late, so that it is of no more use.
+    The first argument of each function is the process's namespace, in which it keeps objects for later calls. A process
+    is forked from a server that has imported fairseq, or spawned (``anew``), as a GPU requires. ``lost`` is true once
+    it has died or was too late, and is of no more use.
     """
 
     def __init__(self, name: str, anew: bool = False):
         self.name, self.lost = name, False
         os.environ.update({key: value for key, value in _ENVIRONMENT.items() if key not in os.environ})
         context = multiprocessing.get_context("spawn" if anew else "forkserver")
-        if not anew:  # imported without any threads yet; the first keeps the import of fairseq quiet
+        if not anew:  # imported before there are threads; the first module keeps the import of fairseq quiet
             context.set_forkserver_preload([f"{__package__}.hushed", f"{__package__}.systems"])
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, torch.get_num_threads()), daemon=True)
@@ -51,18 +51,18 @@ class Process:
         theirs.close()
 
     def begin(self, function: Callable, *args: Any) -> None:
-        """Have a function called, without waiting for what it returns."""
-        with contextlib.suppress(OSError):  # it has died, as the answer will say
+        """Call a function in the process, without waiting for the result."""
+        with contextlib.suppress(OSError):  # the process has died: answer() will raise
             self._connection.send((function, args))
 
     def answer(self, seconds_left: Callable[[], float] = lambda: math.inf) -> Any:
-        """Return the result of the function that was begun.
+        """Wait for the result of the last call, and return it.
 
         Args:
-            seconds_left: how much time is left, asked again and again.
+            seconds_left: a function that returns the remaining time, called repeatedly.
 
         Raises:
-            OdeTransformerError: it failed, the process has died, or no time is left.
+            OdeTransformerError: the call failed, the process has died, or no time is left.
         """
         try:
             while not self._connection.poll(0.5):
@@ -80,7 +80,7 @@ class Process:
         return found
 
     def __call__(self, function: Callable, *args: Any) -> Any:
-        """Call a function, and wait for what it returns."""
+        """Call a function in the process, and return its result."""
         self.begin(function, *args)
         return self.answer()
 
@@ -109,14 +109,14 @@ def _serve(connection: Any, threads: int) -> None:
             return
         try:
             answer = function(kept, *args), ""
-        except Exception as error:  # those of torch and fairseq say what to change
+        except Exception as error:  # the messages of torch and fairseq suffice
             name = "" if isinstance(error, (ValueError, RuntimeError)) else f"{type(error).__name__}: "
             answer = None, f"{name}{error}"[-2000:]
         connection.send(answer)
 
 
 def seconds(run: Callable[[], Any], device: str) -> float:
-    """The time of a call, in seconds."""
+    """Return the time of a call, in seconds."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     wait()
     start = time.perf_counter()
@@ -137,13 +137,13 @@ def _turn(kept: SimpleNamespace, device: str) -> float:
 def in_turns(
     builds: Mapping[str, Build], rounds: int, device: str = "cpu", warm_up: int = 3
 ) -> tuple[dict[str, dict[str, Any]], dict[str, list[float]]]:
-    """Return what systems note about themselves, and the seconds of each in every round.
+    """Return the facts about each system, and its seconds in every round, by name.
 
     Args:
-        builds: what builds each system, by name.
-        rounds: that are timed.
+        builds: the functions that build the systems, by name.
+        rounds: the number of timed rounds.
         device: ``cpu`` or ``cuda``.
-        warm_up: rounds before those, because memory grows over several steps.
+        warm_up: the number of rounds before those; memory grows over several steps.
     """
     times: dict[str, list[float]] = {name: [] for name in builds}
     with contextlib.ExitStack() as stack:
@@ -158,12 +158,12 @@ def in_turns(
 
 
 def _resident(field: str) -> int:
-    """The memory of this process in bytes, now (VmRSS) or at its peak (VmHWM)."""
+    """Return the resident memory of this process in bytes: ``VmRSS``, the present one, or ``VmHWM``, its peak."""
     (kib,) = re.findall(rf"{field}:\s*(\d+) kB", Path("/proc/self/status").read_text())
     return int(kib) * 1024
 
 
-_SMALL = 2**16  # with it glibc returns freed memory at once
+_SMALL = 2**16  # a threshold with which glibc returns freed memory at once
 
 
 def _peak(_: SimpleNamespace, build: Build, device: str) -> tuple[int, int]:
@@ -175,8 +175,8 @@ def _peak(_: SimpleNamespace, build: Build, device: str) -> tuple[int, int]:
         run()
         peak = torch.cuda.max_memory_allocated()
         return peak, peak - held
-    trim_threshold, top_pad, mmap_threshold = -1, -2, -3  # names of malloc.h
-    for option in (trim_threshold, top_pad, mmap_threshold):  # so that the size of the process is what it uses
+    trim_threshold, top_pad, mmap_threshold = -1, -2, -3  # from malloc.h
+    for option in (trim_threshold, top_pad, mmap_threshold):  # so that resident memory is memory in use
         ctypes.CDLL(None).mallopt(option, _SMALL)
     before = _resident("VmRSS")
     run, _ = build()
@@ -184,15 +184,15 @@ def _peak(_: SimpleNamespace, build: Build, device: str) -> tuple[int, int]:
     held = _resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # Linux: forget the peak so far
     run()
-    # The kernel counts pages in batches, and may show less than it did before.
+    # The kernel counts pages in batches: the peak may read lower than an earlier value.
     peak = max(_resident("VmHWM"), held)
     return peak - before, peak - held
 
 
 def peak(name: str, build: Build, device: str = "cpu") -> tuple[float, float]:
-    """The peak memory of a system's second run in MiB: in total, and that of the run alone.
+    """Return the peak memory of a system's second run in MiB: in total, and of the run alone.
 
-    On a CPU this is the growth of a process that does nothing else; on a GPU, what PyTorch allocates.
+    On a CPU it is the growth of a process that does nothing else; on a GPU, the memory that PyTorch allocates.
     """
     with Process(name, device == "cuda") as process:
         total, of_the_run = (max(round(bytes_ / 2**20, 1), 0.1) for bytes_ in process(_peak, build, device))
@@ -200,10 +200,10 @@ def peak(name: str, build: Build, device: str = "cpu") -> tuple[float, float]:
 
 
 def speed(baseline: Sequence[float], own: Sequence[float]) -> dict[str, Any]:
-    """A system's speed against the baseline's, from the seconds of both in the same rounds.
+    """Return the speed of a system relative to the baseline, from the seconds of both in the same rounds.
 
     Returns:
-        The baseline's seconds divided by its own: ``median``, lower and upper ``quartiles``, and ``all``, sorted.
+        The baseline's seconds divided by the system's: ``median``, lower and upper ``quartiles``, and ``all``, sorted.
     """
     ratios = np.sort([theirs / its for theirs, its in zip(baseline, own, strict=True)])
     low, median, high = np.quantile(ratios, (0.25, 0.5, 0.75)).round(4).tolist()
@@ -211,13 +211,13 @@ def speed(baseline: Sequence[float], own: Sequence[float]) -> dict[str, Any]:
 
 
 def median_and_quartiles(speed: Mapping[str, Any]) -> str:
-    """A speed as the tables print it, such as ``1.02 [0.98, 1.10]``."""
+    """Format a speed for tables, such as ``1.02 [0.98, 1.10]``."""
     low, high = speed["quartiles"]
     return f"{speed['median']:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def on(device: str, hardware: Mapping[str, Any]) -> str:
-    """The hardware of a record: its GPU, or its threads with processor, library of matrix products and instructions."""
+    """Describe the hardware of a record: the GPU, or the threads with processor, BLAS library and CPU instructions."""
     if device == "cuda":
         return hardware["gpus"][0]
     more = [hardware[key] for key in ("processor", "blas", "capability") if hardware.get(key)]
