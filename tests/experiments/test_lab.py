@@ -172,6 +172,8 @@ def test_the_command(tmp_path, sentences, record, monkeypatch, capsys):
     assert picture.stat().st_size > 5000
     output.write_text('{"methods": [{"method": "x"}], "layers": {}}')
     refused(["plot", "orders", str(output), "--output", str(picture)], "methods.*is missing", capsys)
+    output.write_text('{"methods": [], "layers": {}}')
+    refused(["plot", "orders", str(output), "--output", str(picture)], "one or more methods", capsys)
 
 
 def test_decoders_are_measured_where_they_read_text(tmp_path, sentences, record, monkeypatch, capsys):

@@ -140,7 +140,10 @@ def orders(file: str | Path, output: str | Path) -> None:
         output: the file to write.
     """
     record, pyplot = read_json(file), pyplot_for(output)
-    if wrong := lacks(record, _ORDERS):
+    wrong = lacks(record, _ORDERS)
+    if not wrong and {True} != {len(row["sizes"]) == len(row["local_errors"]) > 0 for row in record["methods"]}:
+        wrong = "it must have one or more methods, each with an error for each size"
+    if wrong:
         raise records.RecordError(f"{file}: is not a record of orders of convergence: {wrong}")
     from matplotlib import ticker
 
