@@ -77,6 +77,11 @@ def test_bad_input(tmp_path, more, message, capsys, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
 
 
+def test_a_model_without_position_vectors_is_refused(tmp_path, capsys):
+    path = write(tmp_path / "a.pt", **SMALL, **VARIANTS["relative-values"], **{"no-token-positional-embeddings": True})
+    refused(["plot", "positions", path, "--output", str(tmp_path / "x.png")], "a.pt: has no position vectors", capsys)
+
+
 # Costs
 
 

@@ -71,10 +71,11 @@ def positions(files: Sequence[str], of: str | None, length: int, output: str | P
         if bad := [name for name, vectors in found.items() if not vectors.isfinite().all()]:
             raise CheckpointError(f"{path}: {', '.join(bad[:4])} are not finite within {length} positions")
         usual = (f"{side}.{vectors}" for side in ("encoder", "decoder") for vectors in ("0.self_attn.q", "input"))
-        name = of or next((name for name in usual if name in found), None)
+        if not found:
+            raise CheckpointError(f"{path}: has no position vectors to draw")
+        name = of or next(name for name in (*usual, *found) if name in found)
         if name not in found:
-            there = ", ".join(found) or "none, it has no positions"
-            raise CheckpointError(f"{path}: --of {of}: must be one of {there}")
+            raise CheckpointError(f"{path}: --of {of}: must be one of {', '.join(found)}")
         panels.append((Path(path), name, found[name].float()))
     size = (5 * len(panels) + 1, 4.5)
     figure, axes = pyplot.subplots(1, len(panels), figsize=size, squeeze=False, layout="constrained")
