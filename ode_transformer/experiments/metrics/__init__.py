@@ -1,8 +1,9 @@
-"""Metrics, one object each, registered by name.
+"""Metrics, registered by name.
 
-A file per metric, or family of them, computes it and defines its :class:`.metric.Metric`: label, signature, its place
-in records, and statistics of single sentences whose sums give the score, by which systems are compared. ``METRICS`` has
-all of them, and :func:`register` adds others: ``score``, ``record``, ``table``, ``report`` and ``compare`` take any.
+A file per metric, or family of metrics, computes it and defines its :class:`.metric.Metric`: the label, the signature,
+the place in records, and the statistics of sentences, whose sums give the score and by which systems are compared.
+``METRICS`` has all metrics, and :func:`register` adds one: ``score``, ``record``, ``table``, ``report`` and ``compare``
+take any.
 """
 
 from ...errors import OdeTransformerError
@@ -23,10 +24,10 @@ METRICS: dict[str, Metric] = {
 
 
 def register(metric: Metric) -> None:
-    """Add the user's metric, in a plugin.
+    """Add the metric of a plugin.
 
     Raises:
-        OdeTransformerError: there is a metric or an entry of records of that name already.
+        OdeTransformerError: another metric, or an entry of records, has its name.
     """
     if any(metric.name in (other.name, other.entry) and other != metric for other in METRICS.values()):
         raise OdeTransformerError(f"metric {metric.name}: there is one of that name already; give it another name")

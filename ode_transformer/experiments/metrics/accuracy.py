@@ -10,7 +10,7 @@ from .metric import Examples, Metric, percent
 
 SIGNATURE = "percent of examples"
 UNDEFINED = "not a number"
-"""In the place of a predicted class, where a score of the model is not a number; no name of a class has blanks."""
+"""The predicted class if a score of the model is not a number; names of classes have no blanks."""
 
 
 def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
         taken: the predicted class of each example, or ``UNDEFINED``.
 
     Returns:
-        ``value``, in percent, NaN if the model gave no number for an example, and ``signature``; ``examples``;
+        ``value``, in percent, NaN if a prediction is ``UNDEFINED``, and ``signature``; ``examples``;
         ``classes``, the names; ``confusion``, for every class the number of its examples predicted as each class;
         ``report``, for every class its ``precision``, ``recall`` and ``f1`` in percent and the number of its
         ``examples``.
@@ -48,10 +48,10 @@ def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
 
 
 def read(path: str) -> tuple[list[str], list[str]]:
-    """The labels and predicted labels that ``ode-transformer predict`` wrote.
+    """Return the labels and the predicted labels in a file of ``ode-transformer predict``.
 
     Raises:
-        OdeTransformerError: a line holds something else; there is no such file, or it is empty or not UTF-8.
+        OdeTransformerError: a line has another form, or the file is missing, empty or not UTF-8.
     """
     rows = [line.split("\t") for line in read_all(path)]
     if odd := [number for number, row in enumerate(rows, 1) if len(row) not in (2, 3)]:
@@ -62,7 +62,7 @@ def read(path: str) -> tuple[list[str], list[str]]:
 
 
 def statistics(outputs: Sequence[str], examples: Examples) -> list[tuple[float, int]]:
-    """Whether each prediction is right, and 1; NaN where the model gave no number for some example."""
+    """Return whether each prediction is right, and 1; NaN for all if one is ``UNDEFINED``."""
     undefined = math.nan if UNDEFINED in outputs else 0.0
     return [(undefined + (gold == one), 1) for gold, one in zip(examples.labels, outputs, strict=True)]
 

@@ -29,11 +29,11 @@ ASCII_BLANKS = frozenset(" \t\n\r\f\v")
 
 
 def by_sacrebleu(name: str, label: str, key: str, make: Callable[[Examples], "SacreMetric"], **more: Any) -> Metric:
-    """A metric of sacreBLEU's, by the statistics of sentences that its own tests of significance sum.
+    """Return a metric of sacreBLEU, by the statistics of sentences that sacreBLEU's own significance tests sum.
 
     Args:
-        name, label, key, more: as those of :class:`.metric.Metric`.
-        make: examples -> sacreBLEU's metric; the score of given sums must not depend on the examples.
+        name, label, key, more: as for :class:`.metric.Metric`.
+        make: the function from examples to sacreBLEU's metric; the score of given sums must not depend on the examples.
     """
 
     def statistics(outputs: Sequence[str], examples: Examples) -> list[list[float]]:
@@ -93,9 +93,9 @@ def _entry(make: Callable[[Examples], "SacreMetric"]) -> Callable[[Sequence[str]
 
 
 def multi_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """BLEU of tokens as they are, equal to ``multi-bleu.perl`` in all that it prints.
+    """Return the BLEU of tokens as they are, equal to all that ``multi-bleu.perl`` prints.
 
-    An empty corpus of hypotheses, for which that program divides by zero, scores 0.
+    Empty hypotheses, for which that program divides by zero, score 0.
     """
     both = _protect_blanks([*hypotheses, *references])
     metric = _made("BLEU", tokenize="none", smooth_method="none", force=True)
@@ -142,10 +142,10 @@ def split_compounds(lines: Sequence[str]) -> list[str]:
 
 
 METRICS = (
-    Metric("tokenised", "tokenized", "bleu"),  # of text that only the scorer of translations has
+    Metric("tokenised", "tokenized", "bleu"),  # computed by scoring.score, from tokenized text
     Metric("compound_split", "compounds split", "bleu"),
     by_sacrebleu("sacrebleu", "sacreBLEU", "bleu", _bleu, whole=_entry(_bleu)),
     by_sacrebleu("transevolve", "TransEvolve's BLEU", "bleu", _transevolve, whole=_entry(_transevolve)),
     by_sacrebleu("chrf", "chrF2", "score", lambda examples: _made("CHRF", lowercase=examples.lowercase)),
-    by_sacrebleu("ter", "TER", "score", lambda examples: _made("TER")),  # which ignores case, as it usually is quoted
+    by_sacrebleu("ter", "TER", "score", lambda examples: _made("TER")),  # ignores case, as usual
 )

@@ -1,8 +1,8 @@
-"""COMET (Rei et al. 2020), by the package ``unbabel-comet``, an optional one, with a model that is on this machine.
+"""COMET (Rei et al. 2020), by the optional package ``unbabel-comet``, with a model on this machine.
 
-``COMET_MODEL`` holds the model's checkpoint, such as ``wmt22-comet-da/checkpoints/model.ckpt``. Loading it may run code
-that is in it, so that it must be from a source that is trusted. Nothing is downloaded but the encoder's tokenizer,
-where it is not in Hugging Face's cache.
+``COMET_MODEL`` is the path of the model's checkpoint, such as ``wmt22-comet-da/checkpoints/model.ckpt``, from a trusted
+source: loading it may run code in it. Nothing is downloaded; Hugging Face's cache must hold the tokenizer and the
+configuration of the model's encoder.
 """
 
 import os
@@ -17,10 +17,10 @@ from .metric import Examples, Metric
 
 
 def model_path() -> Path:
-    """The model's checkpoint.
+    """Return the path of the model's checkpoint.
 
     Raises:
-        OdeTransformerError: ``COMET_MODEL`` names none.
+        OdeTransformerError: ``COMET_MODEL`` is not the path of a file.
     """
     path = Path(os.environ.get("COMET_MODEL", ""))
     if not path.is_file():
@@ -40,7 +40,7 @@ def _model(path: Path) -> Any:
 
 
 def statistics(outputs: Sequence[str], examples: Examples) -> list[tuple[float, int]]:
-    """The score of each translation, and 1; of several references the mean, as the model reads one at a time."""
+    """Return the score of each translation, and 1; the mean of several references, as the model reads one at a time."""
     import torch
 
     model = _model(model_path())

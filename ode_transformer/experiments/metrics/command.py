@@ -1,4 +1,4 @@
-"""``ode-transformer score``."""
+"""The command ``ode-transformer score``."""
 
 import argparse
 import inspect
@@ -15,15 +15,15 @@ FILES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``ode-transformer score``: those of all that it scores."""
-    parser.register("action", None, Once)  # what argparse calls store
+    """Add the arguments of ``ode-transformer score``: those of all functions in ``KINDS``."""
+    parser.register("action", None, Once)  # argparse's default action
     file, several = {"metavar": "FILE", "required": False}, {"action": "append", "default": None}
     more: dict[str, Any] = dict.fromkeys(FILES, file) | {"data": {"metavar": "DIR"}}
     more |= {"reference": file | several, "references": file | {"nargs": "+"}, "metric": {"metavar": "NAME"} | several}
     more |= {"remove_bpe": {"nargs": "?", "const": "subword_nmt", "metavar": "|".join(JOIN)}}
     for kind in KINDS.values():
         take_arguments(parser, kind, **more)
-        more |= dict.fromkeys(inspect.signature(kind).parameters)  # which others share
+        more |= dict.fromkeys(inspect.signature(kind).parameters)  # shared with later kinds
     parser.add_argument("--json", action="store_true", help="print the scores as one JSON object")
     parser.add_argument("--output", type=output_file, metavar="FILE", help="also write the scores to a JSON file")
 

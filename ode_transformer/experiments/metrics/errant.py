@@ -24,7 +24,7 @@ MODEL = "en_core_web_sm"  # which ERRANT loads
 
 
 def installed() -> bool:
-    """Whether ERRANT's programs are there."""
+    """Whether ERRANT's programs are on the search path."""
     return all(map(shutil.which, PROGRAMS))
 
 
@@ -51,11 +51,11 @@ def take(
     """Score tokenized corrections with ERRANT.
 
     Args:
-        sources: tokenized sentences before correction.
-        corrections: after it.
-        gold: the annotated sentences, an M2 file; its edits are typed anew by ERRANT.
-        edits: where the corrections' edits are to be kept, ``NAME.m2``, for pictures of their types; those of the gold
-            file, in the same types, go to ``NAME.gold.m2``.
+        sources: the tokenized sentences before correction.
+        corrections: the corrected sentences.
+        gold: the M2 file of annotated sentences, whose edits ERRANT classifies anew.
+        edits: the file ``NAME.m2`` for the edits of the corrections, for pictures of their types; those of the gold
+            file, with the same types, go to ``NAME.gold.m2``.
 
     Returns:
         ``precision``, ``recall``, ``f`` (F0.5), in percent, and ``signature``.
@@ -67,21 +67,21 @@ def take(
 
 
 def files(edits: str | Path) -> tuple[Path, Path]:
-    """The files of edits that :func:`take` leaves: of the corrections, ``NAME.m2``, and ``NAME.gold.m2`` of people."""
+    """Return the files of edits that :func:`take` writes: ``NAME.m2``, and ``NAME.gold.m2`` of the gold file."""
     return Path(edits), Path(edits).with_suffix(".gold.m2")
 
 
 def counts(sources: Sequence[str], corrections: Sequence[str], gold: str) -> "np.ndarray":
-    """The true positives, false positives and false negatives of each sentence, (sentences, 3).
+    """Return the true positives, false positives and false negatives of each sentence, (sentences, 3).
 
-    If there are several annotators, each sentence is scored against the one with whom the F0.5 of all sentences so far
-    is highest.
+    With several annotators, each sentence is scored against the one for whom the F0.5 of all sentences so far is
+    highest.
 
     Args:
-        sources, corrections, gold: as those of :func:`take`.
+        sources, corrections, gold: as for :func:`take`.
 
     Raises:
-        OdeTransformerError: ERRANT is not installed, or it fails.
+        OdeTransformerError: ERRANT or its model is not installed, or it fails.
     """
     import numpy as np
 
@@ -92,11 +92,11 @@ def counts(sources: Sequence[str], corrections: Sequence[str], gold: str) -> "np
 
 
 def of_sums(sums: "np.ndarray") -> float:
-    """F0.5 in percent of the sums of :func:`counts`, (3,)."""
+    """Return F0.5 in percent, from the sums of :func:`counts`, (3,)."""
     right, wrong, missed = sums
     weighted = 1.25 * right
     whole = weighted + wrong + 0.25 * missed
-    return float(100 * weighted / whole) if whole else 100.0  # as ERRANT, of no edits at all
+    return float(100 * weighted / whole) if whole else 100.0  # as ERRANT, if there are no edits
 
 
 def _compare(
@@ -119,7 +119,7 @@ def _compare(
 
 
 def parse_sentences(text: str) -> list[tuple[int, ...]]:
-    """The true positives, false positives and false negatives of each sentence of what ``errant_compare -v`` prints."""
+    """Return the true positives, false positives and false negatives of each sentence, from ``errant_compare -v``."""
     printed = re.findall(
         r"^SENTENCE (\d+) - (HYP \d+) - (REF \d+)\n.*\n.*\nLocal TP/FP/FN +: (\d+) (\d+) (\d+)$", text, re.M
     )
@@ -129,10 +129,10 @@ def parse_sentences(text: str) -> list[tuple[int, ...]]:
 
 
 def parse(text: str) -> dict[str, float]:
-    """``precision``, ``recall`` and ``f``, in percent, of what ``errant_compare`` prints.
+    """Return ``precision``, ``recall`` and ``f``, in percent, from the output of ``errant_compare``.
 
     Raises:
-        OdeTransformerError: it says none of that.
+        OdeTransformerError: the output does not hold them.
     """
     match = re.search(r"^TP\tFP\tFN\tPrec\tRec\tF0\.5\n\d+\t\d+\t\d+\t([\d.]+)\t([\d.]+)\t([\d.]+)", text, re.M)
     if not match:

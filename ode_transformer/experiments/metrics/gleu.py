@@ -2,7 +2,7 @@
 
 An n-gram counts if the reference has it, and counts against the correction if only the source has it. With several
 references a corpus is scored 500 times, each time with one reference per sentence drawn at random, and the score is the
-mean. The draws are those of that program, so that all digits agree.
+mean. The draws are those of ``gleu.py``, so that all digits agree.
 """
 
 import math
@@ -28,10 +28,10 @@ def _ngrams(tokens: Sequence[str], n: int) -> Counter:
 
 
 def counts(sources: Sequence[str], corrections: Sequence[str], references: Sequence[Sequence[str]]) -> "np.ndarray":
-    """The counts of GLEU for each sentence and each of its references, (sentences, references, 2 + 2 * ORDER).
+    """Return the counts of GLEU for each sentence and reference, (sentences, references, 2 + 2 * ORDER).
 
     Args:
-        sources: tokenized sentences before correction.
+        sources: the tokenized sentences before correction.
         corrections: the corrected sentences.
         references: for each annotator, the corrections of all sentences.
 
@@ -60,7 +60,7 @@ def counts(sources: Sequence[str], corrections: Sequence[str], references: Seque
 
 
 def of_sums(sums: "np.ndarray") -> float:
-    """GLEU, from 0 to 1, from the sums of the counts over all sentences."""
+    """Return GLEU, from 0 to 1, from the sums of the counts over all sentences."""
     if not sums.all():
         return 0.0
     ours, theirs = float(sums[0]), float(sums[1])
@@ -72,8 +72,8 @@ def take(sources: Sequence[str], corrections: Sequence[str], references: Sequenc
     """Score corrections.
 
     Returns:
-        ``gleu`` in percent; ``line``, mean, deviation and 95 % interval over the draws as that program prints them; and
-        ``signature``. Where all draws score the same, the interval is one point; that program prints ``nan``.
+        ``gleu`` in percent; ``line``, mean, deviation and 95 % interval over the draws as ``gleu.py`` prints them; and
+        ``signature``. If all draws score the same, the interval is one point, where ``gleu.py`` prints ``nan``.
     """
     import numpy as np
 

@@ -1,7 +1,6 @@
-"""The metrics of GLUE: accuracy, Matthews' correlation, F1, and Pearson's and Spearman's correlations, in percent.
+"""The metrics of GLUE besides accuracy, in percent: Matthews', Pearson's and Spearman's correlations, and F1.
 
-Each is a function of sums over the examples; the bootstrap's intervals are taken from these. F1 is that of class 1, as
-GLUE's.
+Each is a function of sums over the examples, from which the bootstrap takes intervals. F1 is that of class 1.
 """
 
 import math
@@ -19,10 +18,13 @@ SIGNATURE = "percent"
 
 
 def cells(outputs: Sequence[str], examples: Examples) -> "np.ndarray":
-    """Of each example whether it is a true positive, false positive, false negative and true negative of class 1.
+    """Return whether each example is a true positive, false positive, false negative and true negative of class 1.
+
+    Returns:
+        (examples, 4) of 0 and 1; NaN for all examples if an output is ``UNDEFINED``.
 
     Raises:
-        OdeTransformerError: labels are other than 0 and 1.
+        OdeTransformerError: a label or an output is neither 0 nor 1.
     """
     import numpy as np
 
@@ -35,12 +37,16 @@ def cells(outputs: Sequence[str], examples: Examples) -> "np.ndarray":
 
 
 def moments(outputs: Sequence[str], examples: Examples, ranked: bool = False) -> "np.ndarray":
-    """Of each example 1, its number x, the predicted number y, and their products xx, yy and xy.
+    """Return 1, x, y, xx, yy and xy for the number x and the predicted number y of each example, less the mean of x.
 
-    Ranks are those within one system's predictions; a randomization test exchanges them, and computes none anew.
+    With ``ranked``, x and y are ranks. Those of predictions are ranks within one system, which a randomization test
+    exchanges without ranking anew.
+
+    Returns:
+        (examples, 6); NaN for all examples if an output is ``UNDEFINED``.
 
     Raises:
-        OdeTransformerError: labels are no numbers.
+        OdeTransformerError: a label or an output is not a number.
     """
     import numpy as np
 
@@ -59,7 +65,7 @@ def moments(outputs: Sequence[str], examples: Examples, ranked: bool = False) ->
 
 
 def f1(sums: "np.ndarray") -> float:
-    """F1, from sums of :func:`cells`; 0 without a positive."""
+    """Return F1 in percent, from the sums of :func:`cells`; 0 if there are no positives."""
     both, false, missed, _ = sums
     return _percent(2 * both, 2 * both + false + missed)
 
@@ -76,7 +82,7 @@ def _correlation(sums: "np.ndarray") -> float:
 
 
 def _percent(part: float, whole: float) -> float:
-    """A quotient in percent; 0 where both are 0, such as a correlation with a constant."""
+    """Return a quotient in percent; 0 if the divisor is 0, as in a correlation with a constant."""
     return float(100 * part / whole) if whole else 0.0
 
 

@@ -1,6 +1,6 @@
 """F0.5 of corrections by MaxMatch (Dahlmeier and Ng 2012).
 
-The official scorer is under the GPL and wants Python 2: the command that ``M2SCORER`` holds is called, and nothing is
+The official scorer is under the GPL and needs Python 2, so that it is called, by the command in ``M2SCORER``, and not
 copied. ERRANT counts differently (:mod:`.errant`), and its numbers cannot be compared with these.
 """
 
@@ -25,10 +25,10 @@ EXAMPLE = "'python2 /opt/m2scorer/scripts/m2scorer.py'"
 
 
 def scorer() -> list[str]:
-    """The words of the command that ``M2SCORER`` holds, or nothing where it is not set.
+    """Return the words of the command in ``M2SCORER``; none if it is not set.
 
     Raises:
-        OdeTransformerError: it is no command line.
+        OdeTransformerError: ``M2SCORER`` is not a command line.
     """
     command = os.environ.get("M2SCORER", "")
     try:
@@ -42,13 +42,13 @@ def take(corrections: Sequence[str], gold: str) -> dict[str, Any]:
 
     Args:
         corrections: one string per sentence.
-        gold: the annotated sentences, an M2 file.
+        gold: the M2 file of annotated sentences.
 
     Returns:
         ``precision``, ``recall``, ``f`` (F0.5), in percent, and ``signature``.
 
     Raises:
-        OdeTransformerError: ``M2SCORER`` is not set, or the program fails or prints something else.
+        OdeTransformerError: ``M2SCORER`` is not set, or the scorer fails or prints something else.
     """
     words = scorer()
     if not words:
@@ -67,11 +67,11 @@ def take(corrections: Sequence[str], gold: str) -> dict[str, Any]:
 
 
 def run(words: Sequence[str]) -> str:
-    """The output of a scorer that others wrote and that is no part of this package.
+    """Run a scorer that is not part of this package, and return its output.
 
     Raises:
-        OdeTransformerError: it fails.
-        OSError: it cannot be started.
+        OdeTransformerError: the scorer fails.
+        OSError: the scorer cannot be started.
     """
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace")
     if done.returncode:
@@ -81,10 +81,10 @@ def run(words: Sequence[str]) -> str:
 
 
 def parse(text: str) -> dict[str, float]:
-    """``precision``, ``recall`` and ``f``, in percent, of the three lines that the official scorer prints.
+    """Return ``precision``, ``recall`` and ``f``, in percent, from the three lines that the official scorer prints.
 
     Raises:
-        OdeTransformerError: it prints anything else.
+        OdeTransformerError: the text is not these three lines.
     """
     labels = {"precision": "Precision   ", "recall": "Recall      ", "f": r"F_0\.5       "}
     match = re.fullmatch("".join(rf"{label}: (?P<{name}>[01]\.\d{{4}})\n" for name, label in labels.items()), text)
@@ -96,11 +96,11 @@ def parse(text: str) -> dict[str, float]:
 
 
 def types(path: Path) -> Counter[str]:
-    """How many edits of each type the first annotator made, of an M2 file.
+    """Return how many edits of each type annotator 0 made in an M2 file.
 
     Raises:
-        OdeTransformerError: it is no M2 file, or it holds no sentence.
-        TextError: no such file, or not UTF-8.
+        OdeTransformerError: the file is not an M2 file, or holds no sentence.
+        TextError: the file is missing or not UTF-8.
     """
     sentences = list(m2.read(path))
     if not sentences:

@@ -1,4 +1,4 @@
-"""The protocol of metrics, and what they are computed from."""
+"""The protocol of metrics, and the examples that they read."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Examples:
-    """The examples of a test set, which outputs of a system are scored against; each task fills what it has.
+    """The examples of a test set, against which outputs are scored; a task fills the fields for which it has data.
 
     Args:
-        references: one text or more, of a line per example.
-        sources: what was translated, summarized or corrected, a line per example.
+        references: one or more reference texts, with a line per example.
+        sources: the text that was translated, summarized or corrected, with a line per example.
         labels: the label of each example.
-        edits: the M2 file of people's corrections.
-        questions: of SQuAD, the version and the gold answers of each question.
-        lang: the language of the outputs, for metrics that tokenize by it.
-        lowercase: whether letter case is to be ignored.
+        edits: the M2 file of human corrections.
+        questions: the version of SQuAD, and the gold answers of each question by its id.
+        lang: the language of the outputs, for metrics that tokenize by language.
+        lowercase: whether to ignore letter case.
     """
 
     references: Sequence[Sequence[str]] = ()
@@ -34,12 +34,12 @@ class Examples:
 
 
 def mean(sums: "np.ndarray") -> float:
-    """The mean, from sums whose two columns are values and ones."""
+    """Return the mean, from the sums of values and of ones."""
     return float(sums[0] / sums[1])
 
 
 def percent(sums: "np.ndarray") -> float:
-    """The mean in percent."""
+    """Return the mean in percent."""
     return 100 * mean(sums)
 
 
@@ -48,17 +48,17 @@ class Metric:
     """A metric.
 
     Args:
-        name: its name in recipes, records and commands.
-        label: its label for readers.
-        key: the key of its value in its entry of a record.
+        name: the name in recipes, records and commands.
+        label: the name for readers.
+        key: the key of the value in the metric's entry in a record.
         entry: the name of that entry, if several metrics share one; by default the metric's name.
-        needs: the fields of :class:`Examples` that it is computed from; ``labels|questions`` is either of two.
-        statistics: (outputs, examples) -> numbers of each output, (examples, columns), whose sums give the score; None
-            if it has none, so that systems cannot be compared by it.
-        score: the sums, (columns,) -> the value.
-        signature: what a value is quoted with, or (outputs, examples) -> that; empty if the label is enough.
-        whole: (outputs, examples) -> the entry of a record, where that is more than the value and the signature.
-        digits: of its value after the decimal point, for readers.
+        needs: the fields of :class:`Examples` that the metric reads; ``labels|questions`` is either of two.
+        statistics: (outputs, examples) -> statistics of each output, (examples, columns), whose sums give the score;
+            None for a metric by which systems cannot be compared.
+        score: sums, (columns,) -> value.
+        signature: the text with which values are quoted, or (outputs, examples) -> text; empty if the label is enough.
+        whole: (outputs, examples) -> entry in a record; None if this is the value and the signature.
+        digits: the number of decimals for readers.
     """
 
     name: str
@@ -73,20 +73,20 @@ class Metric:
     digits: int = 2
 
     def fits(self, examples: Examples) -> bool:
-        """Whether it can be computed, and the examples have what it is computed from."""
+        """Whether the metric can be computed from these examples."""
         there = all(any(getattr(examples, one) for one in need.split("|")) for need in self.needs)
         return there and bool(self.whole or self.statistics)
 
     @property
     def needed(self) -> str:
-        """The examples that it needs, for messages."""
+        """The fields of examples that the metric needs, for messages."""
         return " and ".join(self.needs).replace("|", " or ")
 
     def compute(self, outputs: Sequence[str], examples: Examples) -> dict[str, Any]:
-        """Score outputs; the metric's entry in a record.
+        """Score outputs, and return the metric's entry in a record.
 
         Raises:
-            OdeTransformerError: the examples lack what the metric needs, or it cannot be computed alone.
+            OdeTransformerError: the examples lack a field that the metric needs, or it is not computed from examples.
         """
         if not self.fits(examples):
             raise OdeTransformerError(f"--metric {self.name}: cannot be computed; it needs {self.needed}")
@@ -96,39 +96,39 @@ class Metric:
         return {self.key: float(value), "signature": self.quoted(outputs, examples)}
 
     def of_each(self, outputs: Sequence[str], examples: Examples) -> "np.ndarray":
-        """The statistics of each output, (examples, columns)."""
+        """Return the statistics of each output, (examples, columns)."""
         import numpy as np
 
         assert self.statistics is not None
         return np.asarray(self.statistics(outputs, examples), float)
 
     def quoted(self, outputs: Sequence[str], examples: Examples) -> str:
-        """The signature of a value that is computed from these."""
+        """Return the signature of the value for outputs and examples."""
         return self.signature if isinstance(self.signature, str) else self.signature(outputs, examples)
 
     def value(self, scores: Mapping[str, Any]) -> Optional[float]:
-        """The value among the recorded scores of a test set; None if there is none."""
+        """Return the value among the recorded scores of a test set, or None."""
         found = scores.get(self.entry or self.name)
         return found.get(self.key) if found else None
 
     def values(self, records: Sequence[Mapping[str, Any]], test_set: str) -> list[float]:
-        """The values on a test set of those records that have one."""
+        """Return the values on a test set, from the records that have one."""
         found = [self.value(record["scores"].get(test_set, {})) for record in records]
         return [value for value in found if value is not None]
 
     def recorded_signature(self, scores: Mapping[str, Any]) -> str:
-        """The signature among the recorded scores of a test set; empty if the label is enough."""
+        """Return the signature among the recorded scores of a test set; empty if there is none."""
         return (scores.get(self.entry or self.name) or {}).get("signature", "")
 
     def shown(self, value: float, sign: str = "") -> str:
-        """A value as readers see it; a difference of values with the sign ``+``."""
+        """Return a value as text for readers; ``sign`` is ``+`` for a difference of values."""
         return f"{value:{sign}.{self.digits}f}"
 
     def shown_interval(self, interval: Sequence[float], sign: str = "") -> str:
-        """An interval of values as readers see it; empty if there is none."""
+        """Return an interval of values as text for readers; empty if there is none."""
         return f"[{', '.join(self.shown(end, sign) for end in interval)}]" if interval else ""
 
     def signatures(self, records: Sequence[Mapping[str, Any]], test_set: str) -> set[str]:
-        """The signatures of the values on a test set; none if the label is enough."""
+        """Return the different signatures of the values on a test set, without empty ones."""
         scores = [record["scores"].get(test_set, {}) for record in records]
         return {self.recorded_signature(one) for one in scores if self.value(one) is not None} - {""}

@@ -1,4 +1,4 @@
-"""Perplexity, 2 to the mean negative log-likelihood, in bits, of a token of the dictionary.
+"""Perplexity: 2 to the power of the mean negative log-likelihood, in bits, of a token of the dictionary.
 
 It is read from the log of ``fairseq-validate --log-format json``.
 """
@@ -15,17 +15,17 @@ SIGNATURE = "of the units of the dictionary, end-of-sentence symbols included; f
 
 
 def score(path: str | Path, subset: str) -> dict[str, Any]:
-    """The perplexity of a subset.
+    """Return the perplexity of a subset.
 
     Args:
         path: the log of ``fairseq-validate``; the last entry of the subset counts.
-        subset: its name, such as ``test``.
+        subset: the name of the subset, such as ``test``.
 
     Returns:
         ``perplexity``, its ``value`` and ``signature``, and ``loss``, in bits.
 
     Raises:
-        OdeTransformerError: there is no entry for the subset, or the entry lacks it.
+        OdeTransformerError: there is no entry of the subset, or it lacks the perplexity.
         OSError: the file cannot be read.
     """
     text = regular(path).read_text(encoding="utf-8", errors="replace")

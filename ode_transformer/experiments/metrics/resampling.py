@@ -1,4 +1,4 @@
-"""Significance and intervals of scores that are functions of sums over sentences, whatever the metric.
+"""Significance and intervals of scores that are functions of sums over sentences.
 
 Approximate randomization (Riezler and Maxwell 2005) exchanges the sentences of two systems, the bootstrap (Koehn 2004)
 draws test sets with replacement. Statistics are the numbers of each sentence, (sentences, columns); a score is a
@@ -23,17 +23,17 @@ _BLOCK = 50  # samples that are drawn at a time, to bound the memory
 def p_value(
     baseline: "np.ndarray", system: "np.ndarray", score: Score, test: str, samples: int = SAMPLES, seed: int = SEED
 ) -> Optional[float]:
-    """The two-sided p-value of the difference of two systems: the probability of one at least as large by chance.
+    """Return the two-sided p-value of the difference of two systems: the probability of one as large by chance.
 
     Args:
-        baseline, system: their statistics of the same sentences.
-        score: the metric's.
+        baseline, system: the statistics of the two systems on the same sentences.
+        score: the function from sums to the score.
         test: one of ``TESTS``. Differences of the bootstrap are centered.
-        samples: the number of trials, or of resamplings.
-        seed: of the random numbers.
+        samples: the number of trials, or of bootstrap samples.
+        seed: the random seed.
 
     Returns:
-        None where a score is not a number, because a model diverged.
+        The p-value; None if a score is not finite, because a model diverged.
     """
     import numpy as np
 
@@ -54,11 +54,7 @@ def p_value(
 
 
 def bootstrap(statistics: "np.ndarray", score: Score, samples: int = SAMPLES, seed: int = SEED) -> "np.ndarray":
-    """The scores of so many drawn test sets, (samples,); with one seed, those of two systems are of the same test sets.
-
-    Args:
-        statistics, score, samples, seed: as those of :func:`p_value`.
-    """
+    """Return the scores of random test sets, (samples,); the same seed draws the same test sets for two systems."""
     import numpy as np
 
     sums = np.concatenate([times @ statistics for times in _drawn(len(statistics), samples, seed)])
@@ -66,14 +62,14 @@ def bootstrap(statistics: "np.ndarray", score: Score, samples: int = SAMPLES, se
 
 
 def interval(scores: "np.ndarray") -> list[float]:
-    """The 95 percent interval of scores of :func:`bootstrap`, or of differences of them."""
+    """Return the 95 percent interval of scores of :func:`bootstrap`, or of their differences."""
     import numpy as np
 
     return np.percentile(scores, [2.5, 97.5]).tolist()
 
 
 def _drawn(sentences: int, samples: int, seed: int) -> Iterator["np.ndarray"]:
-    """How often each sentence was drawn, (samples of a block, sentences)."""
+    """Yield how often each sentence is drawn, (samples of a block, sentences)."""
     import numpy as np
 
     random = np.random.default_rng(seed)
@@ -83,7 +79,7 @@ def _drawn(sentences: int, samples: int, seed: int) -> Iterator["np.ndarray"]:
 
 
 def _exchanges(sentences: int, samples: int, seed: int) -> Iterator["np.ndarray"]:
-    """Whether each sentence is exchanged, 0 or 1, (samples of a block, sentences)."""
+    """Yield whether each sentence is exchanged, 0 or 1, (samples of a block, sentences)."""
     import numpy as np
 
     random = np.random.default_rng(seed)

@@ -23,7 +23,7 @@ ENDS = (".", "!", "?")
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, without Moses' escapes; what closes a quotation stays with its sentence."""
+    """Return the sentences of a text, without Moses' escapes; tokens that close a quotation stay with its sentence."""
     if "\t" in text:
         return html.unescape(text).split("\t")
     found: list[list[str]] = [[]]
@@ -38,12 +38,12 @@ def sentences(text: str) -> list[str]:
 
 
 def lead(source: str, count: int) -> str:
-    """The first sentences of a tokenized text."""
+    """Return the first sentences of a tokenized text."""
     return " ".join(sentences(source)[:count])
 
 
 def each(summaries: Sequence[str], references: Sequence[str]) -> "np.ndarray":
-    """F1 in percent of every summary, (summaries, len(KINDS)).
+    """Return F1 in percent of every summary, (summaries, len(KINDS)).
 
     Raises:
         OdeTransformerError: ``rouge-score`` is not installed.
@@ -74,7 +74,7 @@ def take(summaries: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
     """Score tokenized summaries, one string per summary, against a reference each, tokenized or not.
 
     Returns:
-        the mean F1 by ``KINDS``, and ``signature``.
+        The mean F1 by ``KINDS``, and ``signature``.
     """
     means = each(summaries, references).mean(0)
     return {**dict(zip(KINDS, means.tolist(), strict=True)), "signature": signature()}

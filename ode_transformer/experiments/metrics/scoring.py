@@ -1,7 +1,7 @@
-"""Scores of files, side by side and labeled, so that they cannot be confused: what ``ode-transformer score`` takes.
+"""Scores of files, side by side and labeled, so that they cannot be confused, for ``ode-transformer score``.
 
-There are translations, summaries, corrections, predicted labels and logs of validation, a function each. Imports
-neither torch nor fairseq.
+A function each scores translations, summaries, corrections, predicted labels and validation logs. Imports neither torch
+nor fairseq.
 """
 
 import inspect
@@ -23,7 +23,7 @@ from ..text.tokenisation import languages
 from . import METRICS, Examples, Metric, accuracy, errant, gleu, m2, perplexity, resampling, rouge
 from .bleu import multi_bleu, split_compounds
 
-OF_TRANSLATIONS = ("sacrebleu", "chrf")  # that need not be asked for
+OF_TRANSLATIONS = ("sacrebleu", "chrf")  # metrics that every score of translations includes
 
 
 def score(
@@ -41,26 +41,27 @@ def score(
     """Score translations.
 
     Args:
-        hyp_tok: the translations, tokenized with Moses' rules and without subword units, one string per sentence.
+        hyp_tok: the hypotheses, tokenized with Moses' rules and without subword units, one string per sentence.
         ref_tok: the references, tokenized in the same way.
         target_lang: the language of both; one of :func:`.languages`, or any with ``plain``.
         raw_refs: one or more references before tokenization, for sacreBLEU and chrF; by default ``ref_tok`` is
             detokenized.
-        sources: the plain text that was translated, for metrics that read it.
-        lowercase: let metrics of plain text ignore case. The tokenized scores use tokens as they are.
+        sources: the raw source sentences, for metrics that read them.
+        lowercase: ignore case in metrics of raw text. The tokenized scores use tokens as they are.
         compound_split: add the score after compound splitting, for German only.
-        plain: translations and references are plain text; nothing is detokenized, and there is no tokenized score.
-        metrics: names of further metrics of plain text.
+        plain: hypotheses and references are raw text; nothing is detokenized, and there is no tokenized score.
+        metrics: names of further metrics of raw text.
 
     Returns:
-        ``tokenised`` (None with ``plain``), ``compound_split`` (or None), ``sacrebleu`` (each with ``bleu``,
-        ``precisions``, ``bp``, ``ratio``, ``hyp_len``, ``ref_len`` and the printed ``line``), ``chrf``, and the further
-        ones, each with its ``signature``; ``reference`` (``raw`` or ``detokenised``), ``sentences``, ``target_lang``,
-        ``lowercase``, and ``endless``, with the number of ``sentences`` of :func:`is_endless`.
+        ``tokenised`` (None with ``plain``), ``compound_split`` (or None) and ``sacrebleu``, each with ``bleu``,
+        ``precisions``, ``bp``, ``ratio``, ``hyp_len``, ``ref_len`` and the printed ``line``; ``chrf`` and the further
+        metrics, which have a ``signature``, as has ``sacrebleu``; ``reference`` (``raw`` or ``detokenised``),
+        ``sentences``, ``target_lang``, ``lowercase``, and ``endless``, with the number of ``sentences`` of
+        :func:`is_endless`.
 
     Raises:
-        OdeTransformerError: there are no lines, or their numbers differ; the language is unknown, or has no compound
-            splitting; or a metric cannot be computed.
+        OdeTransformerError: there are no hypotheses, or another number of references; the language is unknown, or has
+            no compound splitting; or a metric cannot be computed.
     """
     if not plain and target_lang not in languages():
         raise OdeTransformerError(
@@ -106,10 +107,10 @@ def is_endless(translation: str, reference: str) -> bool:
 
 
 def asked_for(metrics: Sequence[str], outputs: Sequence[str], examples: Examples) -> dict[str, dict[str, Any]]:
-    """The entries of metrics by name.
+    """Return the entries of metrics in a record, by name.
 
     Raises:
-        OdeTransformerError: there is no such metric, or it cannot be computed of these examples.
+        OdeTransformerError: a metric is unknown, or cannot be computed from these examples.
     """
     found = {}
     for name in metrics:
@@ -121,14 +122,14 @@ def asked_for(metrics: Sequence[str], outputs: Sequence[str], examples: Examples
 
 
 def references_in(data: str | Path, subset: str, lang: str) -> dict[str, str]:
-    """The files of references that a preparation left beside binarized data, by kind: ``tok`` (tokenized), ``raw``.
+    """Return the reference files that a preparation left beside binarized data, by kind: ``tok`` (tokenized), ``raw``.
 
     fairseq's own references have ``<<unk>>`` in place of words that the dictionary lacks. Some preparations leave one
     kind only, or none.
 
     Args:
         data: the folder of the binarized data.
-        subset: such as ``test``.
+        subset: the subset, such as ``test``.
         lang: the target language.
     """
     files = {kind: Path(data, kind, f"{subset}.{lang}") for kind in ("tok", "raw")}
@@ -170,10 +171,10 @@ def translations(
         metric: a further metric, such as ter or one of a plugin; may be repeated.
 
     Returns:
-        what :func:`score` does.
+        The scores, as :func:`score` returns them.
 
     Raises:
-        OdeTransformerError: as that function; or options do not fit together, or a file cannot be used.
+        OdeTransformerError: as in :func:`score`; or options do not fit together, or a file cannot be used.
     """
     if plain and (compound_split or join_hyphens):
         raise OdeTransformerError("--plain: excludes --compound-split and --join-hyphens, which need tokenized text")
@@ -315,8 +316,8 @@ def predictions(predictions: str, metric: Sequence[str] = ()) -> dict[str, Any]:
         metric: as in :func:`translations`, such as matthews; in place of accuracy.
 
     Raises:
-        OdeTransformerError: the file cannot be used; there is no such metric, or the labels do not fit it; no metric is
-            named, and what was predicted are numbers.
+        OdeTransformerError: the file cannot be used; a metric is unknown or does not fit the labels; or no metric is
+            named, and the predictions are numbers.
     """
     golds, taken = accuracy.read(predictions)
     if not metric and (odd := [one for one in taken if re.fullmatch(r"-?\d+\.\d+", one)]):
@@ -328,8 +329,8 @@ def predictions(predictions: str, metric: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def score_labels(golds: Sequence[str], taken: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:
-    """Return the entries of metrics of predicted labels, each with its 95 percent ``interval`` and what that is,
-    ``bootstrap``; and the number of ``sentences``."""
+    """Return the number of ``sentences``, and the entries of metrics of predicted labels, each with its 95 percent
+    ``interval`` and the description of that, ``bootstrap``."""
     examples = Examples(labels=golds)
     found = asked_for(metrics, taken, examples)
     for its in (METRICS[name] for name in metrics if METRICS[name].statistics):
@@ -353,11 +354,11 @@ TITLES = {
     "sacrebleu": "sacreBLEU (detokenized)",
     "rouge": "ROUGE",
 }
-"""Of entries whose last metric's label says too little where they are printed one below the other."""
+"""Labels of entries for which that of their last metric is not clear enough in a report."""
 
 
 def report(result: dict[str, Any]) -> str:
-    """The scores of a file as lines to print: of the outputs and of what their source scores alone, with signatures."""
+    """Return scores as lines to print: those of the outputs, and of the source alone, with signatures."""
     source, rows = result.get("source") or {}, []
     for prefix, scores in (("", result), (f"{source.get('label', '')}: ", source)):
         entries: dict[str, list[Metric]] = {}
@@ -394,20 +395,20 @@ KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "summaries": summaries,
     "corrections": corrections,
 }
-"""The functions that score files, whose arguments are options, by the option that names the file; translations also by
-``hyp``."""
+"""The functions that score files, by the option that names the file, which is also ``hyp`` for translations; their
+parameters are options."""
 
 
 def score_file(*, output: Optional[str] = None, as_json: bool = False, **options: Any) -> None:
-    """Score a file of one of ``KINDS``, print the scores, and write them to a JSON file if one is named.
+    """Score a file by the function of ``KINDS`` for it, and print the scores.
 
     Args:
-        output: that file.
+        output: a JSON file to which the scores are written, too.
         as_json: print one JSON object.
-        options: those of the kind's function; which kind it is, its first one says.
+        options: the arguments of the function, among them the option that names the file.
 
     Raises:
-        OdeTransformerError: as that function, or it does not read one of the options.
+        OdeTransformerError: as in the function; or no file is named, or the function does not read an option.
     """
     if not options.keys() & {*KINDS, "hyp"}:
         named = ", ".join(f"--{one.replace('_', '-')}" for one in (*KINDS, "hyp"))

@@ -1,8 +1,8 @@
 """Exact match and F1 of answers to SQuAD's questions, equal to the official scripts of versions 1.1 and 2.0.
 
 Answers are compared without case, punctuation, articles and surplus white space; F1 is that of their bags of words. Of
-several gold answers the best counts. In version 2.0 no answer is the empty one. ``best_exact`` and ``best_f1`` leave
-unanswered what has a no-answer score above a threshold, the best one for each.
+several gold answers the best counts. In version 2.0, an empty answer means that there is none. ``best_exact`` and
+``best_f1`` leave questions unanswered whose no-answer score is above a threshold, the best one for each metric.
 """
 
 import json
@@ -18,7 +18,7 @@ from . import glue
 from .metric import Examples, Metric, percent
 
 BEST = {"best_exact": "exact_match", "best_f1": "f1"}
-"""The metrics at their best threshold, and those that they are the best of."""
+"""The metrics at the best threshold, and the plain metrics that they maximize."""
 
 
 class Graded(NamedTuple):
@@ -30,13 +30,13 @@ class Graded(NamedTuple):
 
 
 def normalised(text: str) -> str:
-    """An answer as it is compared."""
+    """Return an answer in the form in which answers are compared."""
     text = "".join(c for c in text.lower() if c not in string.punctuation)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 
 
 def f1(gold: str, answer: str, version: str) -> float:
-    """F1 of the words of two answers; in version 2.0 it is 1 where both have none."""
+    """Return F1 of the words of two answers; in version 2.0 it is 1 if both have none."""
     golds, words = normalised(gold).split(), normalised(answer).split()
     if version == "2.0" and not (golds and words):
         return float(golds == words)
@@ -45,18 +45,18 @@ def f1(gold: str, answer: str, version: str) -> float:
 
 
 def compare(golds: Mapping[str, Sequence[str]], answers: Mapping[str, str], version: str) -> dict[str, Graded]:
-    """Compare the answers with the gold ones, question by question.
+    """Compare the answers with the gold answers, question by question.
 
-    Every question must have one; where it is missing, the official script of 1.1 counts 0, and that of 2.0 leaves the
-    question out.
+    Every question must have an answer; for a missing one, the official script of 1.1 counts 0, and that of 2.0 leaves
+    the question out.
 
     Args:
-        golds: the answers of each question; none where it has no answer.
-        answers: one of each question, which is empty for no answer.
+        golds: the gold answers of each question, by its id; none if it has no answer.
+        answers: the answer to each question, which is empty for no answer.
         version: ``1.1`` or ``2.0``.
 
     Raises:
-        OdeTransformerError: a question is not answered.
+        OdeTransformerError: a question is missing among the answers.
     """
     found = {}
     for name, gold in golds.items():
@@ -77,22 +77,22 @@ def scored(
     version: str,
     no_answer: Mapping[str, float] | None = None,
 ) -> tuple[list[float], float | None, str]:
-    """The score of each question; of ``BEST``, unanswered are those whose no-answer score is above the best threshold.
+    """Return the score of each question; for ``BEST``, questions above the best no-answer threshold are unanswered.
 
-    For that, questions are taken in the order of their no-answer scores, those of one in that of ``no_answer``. As in
-    the official script, the threshold is 0 where it is best to leave all of them, and an answer to a question that has
-    none counts 0 there even if it is only an article.
+    The best threshold is sought in the order of no-answer scores; equal ones have the order of ``no_answer``. As in the
+    official script, the threshold is 0 if it is best to answer no question, and an answer to a question that has none
+    counts 0 then even if it is only an article.
 
     Args:
         metric: ``exact_match`` or ``f1``, or one of ``BEST``.
-        golds, answers, version: as those of :func:`compare`.
-        no_answer: of version 2.0, how much each question looks as if it had no answer; only ``BEST`` needs it.
+        golds, answers, version: as for :func:`compare`.
+        no_answer: the no-answer score of each question, in version 2.0; only ``BEST`` needs it.
 
     Returns:
-        values from 0 to 1, in the order of ``golds``; the threshold, if there is one; and their signature.
+        The scores from 0 to 1, in the order of ``golds``; the threshold, or None; and the signature.
 
     Raises:
-        OdeTransformerError: a question is not answered; or has no no-answer score, which the metric needs.
+        OdeTransformerError: a question is missing among the answers or, if the metric needs them, no-answer scores.
     """
     compared = compare(golds, answers, version)
     quoted = f"percent; SQuAD {version}, {len(compared)} questions"
@@ -124,9 +124,9 @@ def take(
     """Score answers; arguments and errors are those of :func:`scored`.
 
     Returns:
-        ``exact_match`` and ``f1`` of the answers as they are and, of version 2.0 with ``no_answer``, those of ``BEST``,
-        each with ``value``, in percent, and ``signature``, the latter also with ``threshold``; and ``questions``, how
-        many there are.
+        ``exact_match`` and ``f1`` of the answers as they are and, in version 2.0 with ``no_answer``, those of ``BEST``,
+        each with ``value``, in percent, and ``signature``, the latter also with ``threshold``; and the number of
+        ``questions``.
     """
     found: dict[str, Any] = {"questions": len(golds)}
     for name in (*BEST.values(), *(BEST if version == "2.0" and no_answer is not None else ())):
@@ -138,7 +138,7 @@ def take(
 
 
 def _read(metric: str, outputs: Sequence[str], examples: Examples) -> tuple[list[float], float | None, str]:
-    """As :func:`scored`, of outputs ``[question, answer, no-answer score or null]``."""
+    """Return :func:`scored` of outputs that are JSON arrays ``[question, answer, no-answer score or null]``."""
     version, golds = examples.questions
     rows = [json.loads(line) for line in outputs]
     no_answer = {name: score for name, _, score in rows if score is not None} or None
@@ -146,7 +146,7 @@ def _read(metric: str, outputs: Sequence[str], examples: Examples) -> tuple[list
 
 
 def _statistics(metric: str, outputs: Sequence[str], examples: Examples) -> Any:
-    """Those of the answers to questions; of labels what :mod:`.glue` has for F1."""
+    """Return the statistics of answers to questions, or those of binary F1 for labels."""
     if examples.questions is None:
         return glue.cells(outputs, examples)
     return [(value, 1) for value in _read(metric, outputs, examples)[0]]

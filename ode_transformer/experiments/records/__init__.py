@@ -1,5 +1,5 @@
-"""The files that a run leaves, and their readers: ``run.json`` says what it is, ``steps.json`` which steps are done,
-``scores/SUBSET.json`` what a test set scored, and a record all of it; :mod:`.logs` reads ``train.log``.
+"""The files that a run leaves, and their readers: ``run.json`` describes the run, ``steps.json`` its finished steps,
+``scores/SUBSET.json`` the scores of a test set, and a record all of these; :mod:`.logs` reads ``train.log``.
 
 Imports neither torch nor fairseq.
 """
@@ -30,10 +30,10 @@ _RUN = {
     "devices": (None, count),
     "plugin": (..., {"name": str, "sha256": str}),
 }
-KEYS = tuple(key for key in _RUN if key not in ("plugin", "training_text"))  # that every run.json has
+KEYS = tuple(key for key in _RUN if key not in ("plugin", "training_text"))  # required in run.json
 
 # The form of a record. Records of the first versions lack some keys.
-_ENTRY = {"num_updates": count, str: float}  # of a curve
+_ENTRY = {"num_updates": count, str: float}  # a point of a curve
 _HARDWARE = {"gpus": (..., None, [str])}
 _TRAINING = {
     "curve": [{"num_updates": (..., count), str: float}],
@@ -86,10 +86,10 @@ class RecordError(OdeTransformerError):
 
 
 def read_run(run_dir: str | Path) -> Optional[dict[str, Any]]:
-    """Return what ``run.json`` says, or None where no training began.
+    """Return the content of ``run.json``, or None if no training began.
 
     Raises:
-        RunError: it cannot be read.
+        RunError: the file cannot be read, or has another form.
     """
     folder = Path(run_dir)
     if not (folder / "run.json").exists():
@@ -101,7 +101,11 @@ def read_run(run_dir: str | Path) -> Optional[dict[str, Any]]:
 
 
 def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
-    """The stamps of a run's finished steps, in the order in which they were finished."""
+    """Return the stamps of a run's finished steps, in the order in which they were finished.
+
+    Raises:
+        RunError: ``steps.json`` cannot be read, or has another form.
+    """
     path = Path(run_dir) / "steps.json"
     stamps = read_json(path, RunError) if path.exists() else {}
     if wrong := lacks(stamps, {str: {"command": [str], "line": str, "seconds": float}}):
@@ -110,10 +114,10 @@ def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
 
 
 def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> None:
-    """Check that a folder's run is one of this recipe, under its name and of its scale.
+    """Check that the run in a folder has the name and the scale of a recipe.
 
     Raises:
-        OtherRunError: it is of another one.
+        OtherRunError: the run is of another recipe or scale.
     """
     both = ((run["recipe"], run["scale"]), (recipe.name, recipe.scale))
     trained, asked = (f"{name} --scale small" if scale == "small" else name for name, scale in both)
@@ -126,10 +130,10 @@ def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> No
 def check_file(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> None:
     """Check that the run in a folder named after a recipe is of that recipe's file, not of one of the same name.
 
-    A file that is no longer where it was may have been moved, and is not taken for another.
+    If the file of the run no longer exists, it may have been moved, and the run is accepted.
 
     Raises:
-        OtherRunError: it is of another file.
+        OtherRunError: the run is of another file, which exists.
     """
     if run["given"] != recipe.given and is_there(run["given"]):
         raise OtherRunError(
@@ -139,15 +143,15 @@ def check_file(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> None
 
 
 def decoding(recipe: Recipe) -> Optional[dict[str, Any]]:
-    """How a recipe decodes, as flags of ``fairseq-generate``; None for a task that does not translate."""
+    """Return the flags of ``fairseq-generate`` for a recipe; None for a task that does not translate."""
     return recipe.generate and {**recipe.generate.flags, "beam": recipe.generate.beam, "lenpen": recipe.generate.lenpen}
 
 
 def check_scores(recipe: Recipe, run_dir: Path) -> None:
-    """Check that the scores of a run belong to the model and the outputs that are in its folder now.
+    """Check that the scores of a run are those of the model and the outputs in its folder.
 
     Raises:
-        RecordError: a step before the scores was done again, but the scores were not.
+        RecordError: scores are missing, or a step before them was repeated.
         RunError: ``steps.json`` cannot be read.
     """
     stamps = read_stamps(run_dir)
@@ -159,19 +163,19 @@ def check_scores(recipe: Recipe, run_dir: Path) -> None:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """A record that :func:`record` made.
+    """Return the record in a file of ``ode-transformer record``.
 
     Raises:
-        RecordError: it cannot be read, or lacks what such a record has.
+        RecordError: the file cannot be read, or does not have the form of a record.
     """
     return check_record(read_json(path, RecordError), path)
 
 
 def check_record(found: Any, path: Path) -> dict[str, Any]:
-    """The content of a file, if it is that of a record.
+    """Return the content of a file with the form of a record, its scores under the current names of metrics.
 
     Raises:
-        RecordError: it lacks what a record of a run has.
+        RecordError: the content does not have the form of a record.
     """
     wrong = lacks(found, RECORD)
     if not wrong and not found["seeds"]:
@@ -185,8 +189,8 @@ def check_record(found: Any, path: Path) -> dict[str, Any]:
 
 
 def _named(scores: dict[str, Any]) -> dict[str, Any]:
-    """The scores of a test set by the names of today: those at SQuAD's best threshold had the names of plain ones, and
-    GLUE's accuracy a shorter signature."""
+    """Return the scores of a test set with current names and signatures: earlier, SQuAD's scores at the best threshold
+    had the names of plain ones, and GLUE's accuracy had a shorter signature."""
     named = {old: new for new, old in BEST.items() if "threshold" in (scores.get(old) or {})}
     if scores.get("accuracy"):
         scores = scores | {"accuracy": scores["accuracy"] | {"signature": accuracy.SIGNATURE}}
@@ -194,7 +198,7 @@ def _named(scores: dict[str, Any]) -> dict[str, Any]:
 
 
 def _odd_classes(test_set: str, scores: dict[str, Any]) -> str:
-    """Return what is wrong with a classifier's matrix, whose rows and columns are its classes."""
+    """Return what is wrong with a classifier's confusion matrix, or an empty string."""
     accuracy = scores.get("accuracy") or {}
     if not _CLASSES.keys() & accuracy.keys():
         return ""
@@ -205,10 +209,10 @@ def _odd_classes(test_set: str, scores: dict[str, Any]) -> str:
 
 
 def read_scores(path: Path) -> dict[str, Any]:
-    """The scores of a test set that ``ode-transformer score`` wrote.
+    """Return the scores of a test set in a file of ``ode-transformer score``.
 
     Raises:
-        RecordError: they cannot be read, or are of another form.
+        RecordError: the file cannot be read, or has another form.
     """
     scores = read_json(path, RecordError)
     if wrong := lacks(scores, SCORES):
@@ -217,10 +221,10 @@ def read_scores(path: Path) -> dict[str, Any]:
 
 
 def curve_points(training: Mapping[str, Any], key: str) -> list[tuple[int, float]]:
-    """A curve of a training, (updates, value): as it was logged by updates, otherwise by epochs.
+    """Return a training curve, (updates, value), as it was logged by updates, otherwise by epochs.
 
     Args:
-        training: what a record of a run has under ``training``.
+        training: the entry ``training`` of a record.
         key: ``train_`` or ``valid_``, and the name of a value, such as ``valid_ppl``.
     """
     kind, _, name = key.partition("_")
@@ -230,5 +234,5 @@ def curve_points(training: Mapping[str, Any], key: str) -> list[tuple[int, float
 
 
 def translations_beside(path: Path, test_set: str) -> Path:
-    """The file beside a record of what the system made of a test set: translations, or what its task has for them."""
+    """Return the file beside a record with the outputs of a test set: translations, or other outputs of the task."""
     return path.with_name(f"{path.name.removesuffix('.json')}.{test_set}.txt")

@@ -1,4 +1,4 @@
-"""Logs of ``fairseq-train``: curves, the time that was spent, and how a training that diverged ended."""
+"""Logs of ``fairseq-train``: curves, the time that was spent, and divergence."""
 
 import contextlib
 import re
@@ -13,7 +13,7 @@ from ...schema import MOST
 from ..text.fairseq_output import entries
 
 DIVERGED = re.compile(r"FloatingPointError: (?:gradients are Nan/Inf|(?:AMP: )?Minimum loss scale reached)")
-"""How the traceback of a training ends, or the first of several, whose gradients are no finite numbers."""
+"""The end of the traceback, or of the first one, of a training whose gradients are not finite."""
 
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # at the beginning of each line that fairseq logs
 
@@ -23,13 +23,13 @@ class LogError(OdeTransformerError):
 
 
 def processes(text: str) -> list[str]:
-    """The log of each process of a training: the first and, after interruptions, those that resumed it."""
-    beginning = rf"(?={TIME} \| INFO \| fairseq_cli\.train \| \{{)"  # its configuration
+    """Split a log by process: the first one and, after interruptions, those that resumed the training."""
+    beginning = rf"(?={TIME} \| INFO \| fairseq_cli\.train \| \{{)"  # the configuration of a process
     return re.split(beginning, text)[1:] or [text]
 
 
 def _seconds(lines: str) -> float:
-    """The time from the configuration of a process to the last progress that it logged."""
+    """Return the seconds from the configuration of a process to the last progress that it logged."""
     times = re.findall(rf"({TIME}) \| INFO \| (?:fairseq_cli\.train \| \{{|train_inner|train|valid)", lines)
     stamps = [datetime.fromisoformat(time) for time in times]
     # fairseq logs local time, which is set back at the end of daylight saving time.
@@ -41,11 +41,11 @@ def read_log(path: Path) -> dict[str, Any]:
 
     Returns:
         ``curve``, a list with an entry per epoch (training and validation loss, perplexity or accuracy, gradient norm,
-        words per second, updates); ``training`` and ``validation``, the same by updates, each time that it was logged;
-        ``seconds``, the processes' time in all.
+        words per second, updates); ``training`` and ``validation``, the same by updates, without words per second, for
+        each time that it was logged; ``seconds``, the time of all processes.
 
     Raises:
-        LogError: it is no such log, or no epoch was finished.
+        LogError: the file cannot be read or is not such a log, or no epoch was finished.
     """
     try:
         text = regular(path).read_text(encoding="utf-8", errors="replace")
@@ -68,7 +68,7 @@ def read_log(path: Path) -> dict[str, Any]:
             if kind == "train":
                 entry["num_updates"] = updates
             entry |= {f"{kind}_{k}": v for k, v in kept.items() if kind == "train" or k != "wps"}
-    curve = {epoch: entry for epoch, entry in curve.items() if "num_updates" in entry}  # others did not end
+    curve = {epoch: entry for epoch, entry in curve.items() if "num_updates" in entry}  # other epochs did not end
     if not curve:
         raise LogError(f"{path}: is not a log of fairseq-train --log-format json with a finished epoch")
     try:
@@ -85,9 +85,9 @@ def read_log(path: Path) -> dict[str, Any]:
 
 
 def divergence(path: Path) -> str:
-    """Return what a log says of a training that ended because it diverged: the update and the last numbers; else empty.
+    """Return a description of how a training diverged, with its last numbers; empty if it did not.
 
-    The update and the learning rate are those of ``crash.pt``, which fairseq leaves beside it, if it can be read.
+    The update and the learning rate are those of ``crash.pt``, which fairseq leaves beside the log, if it can be read.
     """
     from ... import checkpoints
 
