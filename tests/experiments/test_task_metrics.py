@@ -318,33 +318,30 @@ def test_sentences_end_at_their_tokens():
     assert rouge.lead("one . two . three .", 2) == "one . two ." and rouge.sentences("") == []
 
 
-def test_rouge_is_the_packages():
-    """Its own numbers, of the texts whose sentences stand in lines; ROUGE-1 of what can be counted by hand."""
+@pytest.mark.parametrize(
+    ("ours", "theirs", "lines"),
+    [
+        (
+            "the cats sat . it rained .",
+            "it rained . a cat sat on the mat .",
+            ("the cats sat .\nit rained .", "it rained .\na cat sat on the mat ."),
+        ),
+        # The sentences of a reference are its highlights, whatever full stops they hold; the package makes tokens.
+        (
+            "louis isn &apos;t well a man of st . rain fell .",
+            "A man, of St . Louis, isn't well .\tRain fell .",
+            ("louis isn 't well a man of st .\nrain fell .", "A man, of St . Louis, isn't well .\nRain fell ."),
+        ),
+    ],
+)
+def test_rouge_is_the_packages(ours, theirs, lines):
+    """Its own numbers, of the texts whose sentences stand in lines."""
     scorer = pytest.importorskip("rouge_score.rouge_scorer", reason="pip install 'ode-transformer[rouge]'")
-    ours, theirs = "the cats sat . it rained .", "it rained . a cat sat on the mat ."
     found = rouge.take([ours, theirs], [theirs, theirs])
-    expected = scorer.RougeScorer(list(rouge.KINDS), use_stemmer=True).score(
-        "it rained .\na cat sat on the mat .", "the cats sat .\nit rained ."
-    )
+    expected = scorer.RougeScorer(list(rouge.KINDS), use_stemmer=True).score(*lines[::-1])
     for kind in rouge.KINDS:
         assert found[kind] == pytest.approx((100 * expected[kind].fmeasure + 100) / 2)
-    precision, recall = 5 / 5, 5 / 8  # the, cat (stemmed), sat, it, rained
-    assert found["rouge1"] == pytest.approx((100 * 2 * precision * recall / (precision + recall) + 100) / 2)
-    assert found["rougeLsum"] > found["rougeL"], "the order of sentences is no matter to the former"
     assert "rouge-score" in found["signature"] and "Porter" in found["signature"]
-
-
-def test_the_sentences_of_a_reference_are_its_highlights():
-    """As the package has them in lines, whatever full stops they hold; tokens or not is no matter to it."""
-    scorer = pytest.importorskip("rouge_score.rouge_scorer", reason="pip install 'ode-transformer[rouge]'")
-    highlights = ["A man, of St . Louis, isn't well .", "Rain fell ."]
-    ours = "louis isn &apos;t well a man of st . rain fell ."
-    expected = scorer.RougeScorer(["rougeLsum"], use_stemmer=True).score(
-        "\n".join(highlights), "louis isn 't well a man of st .\nrain fell ."
-    )
-    found = rouge.take([ours], ["\t".join(highlights)])["rougeLsum"]
-    assert found == pytest.approx(100 * expected["rougeLsum"].fmeasure)
-    assert found != pytest.approx(rouge.take([ours], [" ".join(highlights)])["rougeLsum"])
 
 
 def test_scores_of_summaries(tmp_path, capsys):
@@ -672,13 +669,8 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     systems = [significance.system(recipe) for recipe in loaded.values()]
     found = significance.compare(systems[0], systems[1:], samples=50)
     assert found["test_sets"], "some test set is compared"
-    monkeypatch.setattr(recording, "record", lambda recipe, folder: run_record(scores=scores[recipe.name]))
-    key, scores = METRICS[found["metric"]].key, {}
-    entry = METRICS[found["metric"]].entry or found["metric"]
+    monkeypatch.setattr(recording, "record", lambda recipe, folder: run_record())
     for one, kind in zip(systems, ("", ".bf16"), strict=True):
-        values = {test_set: by_system[one.recipe.name][key] for test_set, by_system in found["test_sets"].items()}
-        others = {metric.key: 0.0 for metric in METRICS.values() if (metric.entry or metric.name) == entry}
-        scores[one.recipe.name] = {test_set: {entry: {**others, key: value}} for test_set, value in values.items()}
         record = tmp_path / "results" / f"{one.recipe.name}{kind}.json"
         words = ["record", one.recipe.name, "--run-dir", str(one.folder), "--output", str(record)]
         assert cli.main([*words, "--translations"]) == 0
