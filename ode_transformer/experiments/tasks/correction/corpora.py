@@ -20,6 +20,7 @@ from ..translation import Pair, write_pairs
 from . import errors
 
 REFERENCES = 4  # of JFLEG
+LONGEST = 60  # tokens of a sentence in which errors are generated; longer ones are left out
 NUCLE_HELD_OUT = 5448  # pairs (ODE Transformer, Table 8)
 # The names of M2 files: of NUCLE, in the data of BEA-2019 and in its releases 3.2 and 2.x; of development or test sets.
 NUCLE = re.compile(r"nucle|conll1[34]st-preprocessed", re.IGNORECASE)
@@ -100,7 +101,7 @@ def published(folder: Path) -> dict[str, list[Pair]]:
     return {"train": train, "valid": valid}
 
 
-def generated(path: Path, seed: int, rate: float, count: int | None = None, most: int = 60) -> Iterator[Pair]:
+def generated(path: Path, seed: int, rate: float, count: int | None) -> Iterator[Pair]:
     """Yield pairs of a sentence with generated errors and its original; some have none, for a model to leave unchanged.
 
     Args:
@@ -108,10 +109,9 @@ def generated(path: Path, seed: int, rate: float, count: int | None = None, most
         seed: the random seed.
         rate: the probability of an error at a word.
         count: the number of lines to read; None for all.
-        most: the maximum number of tokens of a sentence; longer ones are left out.
     """
     lines = itertools.islice(read_lines(path), count)
-    sentences = [tokens for line in lines if 0 < len(tokens := errors.tokenise(line)) <= most]
+    sentences = [tokens for line in lines if 0 < len(tokens := errors.tokenise(line)) <= LONGEST]
     words = Counter(token.lower() for tokens in sentences for token in tokens)
     corrupter = errors.Corrupter(words, seed, rate)
     for tokens in sentences:

@@ -32,9 +32,9 @@ NEIGHBOURS = {  # on a keyboard
     "k": "jl", "l": "k", "m": "n", "n": "bm", "o": "ip", "p": "o", "q": "wa", "r": "et", "s": "ad", "t": "ry",
     "u": "yi", "v": "cb", "w": "qe", "x": "zc", "y": "tu", "z": "x",
 }  # fmt: skip
-CONFUSED = """their there; its it 's; then than; your you 're; to too; loose lose; affect effect; quite quiet; accept
-    except; advice advise; whether weather; where were; of off; believe beleive; receive recieve; because becouse; which
-    wich; definitely definately; separate seperate; until untill; tomorrow tommorow; beginning begining"""
+CONFUSED = """their there; then than; to too; loose lose; affect effect; quite quiet; accept except; advice advise;
+    whether weather; where were; of off; believe beleive; receive recieve; because becouse; which wich; definitely
+    definately; separate seperate; until untill; tomorrow tommorow; beginning begining"""
 MISSPELT = 0.5  # the probability of a misspelling that was drawn; errors of other kinds are always made
 FREQUENT = 3  # the least number of occurrences of a regular form in the text
 
@@ -108,7 +108,7 @@ class Corrupter:
                 _join(self.nouns, (word, *many))
             if verbs and len(word) > 2:
                 _join(self.verbs, (word, *verbs, *many))
-        rows = [row for row in _sets(CONFUSED) if len(row) == 2]
+        rows = _sets(CONFUSED)
         self.confused = dict(rows) | {b: a for a, b in rows if b in known}
 
     def corrupt(self, tokens: Sequence[str]) -> list[str]:
