@@ -381,6 +381,8 @@ def load(tmp_path, tree, **which):
         (lambda t: (t["data"].update(target="fr"), t.update(score={"compound_split": True})), r"German"),
         (lambda t: t["generate"].update(subsets={"test": "a", "valid": "a"}), r"must have different names, got a, a"),
         (lambda t: t.update(search={"values": {"lr": [1.0]}}), r"search: is for the task glue, got translation"),
+        (lambda t: t.update(task="correction"), r"score\.references must be at least 1 for test, which .*, got 0$"),
+        (lambda t: t.update(score={"edits": ["tset"]}), r"score\.edits 'tset': must be one of test$"),
         (
             lambda t: t.update(
                 task="language_modeling",
@@ -507,6 +509,12 @@ def test_a_recipe_may_start_from_anothers_checkpoint():
     (train,) = commands(longer, "train")
     assert train[train.index("--finetune-from-model") + 1] == "runs/multi30k-short/transformer-tiny/checkpoint_best.pt"
     assert commands(recipes.load("quickstart/macaron-tiny"), "start") == []
+
+
+def test_a_seed_that_is_null_is_the_default_one(tmp_path):
+    tree = sound()
+    tree["train"]["flags"]["seed"] = None
+    assert load(tmp_path, tree).trained_seed == 1
 
 
 def test_the_seed_goes_through_the_whole_run():

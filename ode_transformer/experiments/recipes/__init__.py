@@ -198,6 +198,10 @@ def _wrong(recipe: Recipe) -> Iterator[str]:
         yield "score.plain: excludes compound_split and join_hyphens, which need tokenized text"
     if score.compound_split and recipe.data.target != "de":
         yield f"score.compound_split is for German targets, got target {recipe.data.target!r}"
+    yield from others("score.edits", score.edits, recipe.subsets)
+    for subset in recipe.subsets if recipe.task == "correction" and score.references < 1 else ():
+        if subset not in score.edits:
+            yield f"score.references must be at least 1 for {subset}, which has no edits, got {score.references}"
     of_labels = OPTIONS.get(recipe.task) == OPTIONS["classification"]
     if recipe.validate and score != Score(metrics=score.metrics if of_labels else []):
         yield f"score: is for tasks that generate text, score.metrics also for those of labels; not for {recipe.task}"

@@ -180,7 +180,8 @@ class Recipe:
     @property
     def own_seed(self) -> int:
         """The seed of the flags, by default 1."""
-        return self.train.flags.get("seed", 1)
+        seed = self.train.flags.get("seed")
+        return 1 if seed is None else seed
 
     @property
     def trained_seed(self) -> int:
