@@ -81,6 +81,9 @@ def test_expressions_that_cannot_be_are_named(tmp_path, capsys):
     words = ["dataset", "listops", str(tmp_path / "x"), "--longest"]
     message = "--test 2000: there are too few expressions of --shortest 2 to --longest 3"
     refused([*words, "3", "--shortest", "2"], message, capsys)
+    words[3:] = ["--test", "2", "--valid", "2", "--longest"]
+    refused([*words, "1", "--shortest", "1"], "--train 96000: there are too few", capsys)
+    assert not (tmp_path / "x").exists(), "a folder with some of the sets would not be taken again"
     refused([*words, "5", "--shortest", "9"], "--shortest 9", capsys)
 
 
@@ -117,3 +120,5 @@ def test_a_bag_of_symbols_knows_words_but_not_their_order(tmp_path, capsys):
     assert baselines.bag_of_symbols([*good, *bad], [1] * 3 + [0] * 3, [["end fine a"], ["end a fine"]]) == [[1], [1]]
     assert cli.main(["baseline", "bag-of-symbols", str(tmp_path), "--positions", "1"]) == 0
     assert "accuracy 66.67" in capsys.readouterr().out, "'a' and 'what' alone say nothing"
+    (tmp_path / "train.label").write_text("pos\n" * 6)
+    refused(["baseline", "bag-of-symbols", str(tmp_path)], "train.label: must have at least 2 classes", capsys)

@@ -231,6 +231,7 @@ def test_candidates_are_spans_of_the_window_with_the_most_context():
     assert {(c.first, c.last) for c in best} == {(2, 4)}  # firsts 5 and 2, lasts 1 and 4
     shifted = squad.candidates(logits, spans, 1, 6, 1)
     assert {(c.first, c.last) for c in shifted} == {(i, i) for i in range(5, 10)}
+    assert squad.candidates([], [(0, 0)], 0, 6, 3) == [], "a paragraph without text"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind = kinds.add_parser("flow", help=help_, description=help_)
     kind.add_argument("checkpoints", nargs="*", metavar="CHECKPOINT", help="FLOATER models of this package")
     help_ = "number of positions (default: 255, as in the released code)"
-    kind.add_argument("--positions", metavar="N", type=at_least(1), default=255, help=help_)
+    kind.add_argument("--positions", metavar="N", type=at_least(2), default=255, help=help_)
     kind.add_argument("--output", type=output_file, metavar="FILE", help="JSON file for the record")
 
 

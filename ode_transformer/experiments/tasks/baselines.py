@@ -75,6 +75,8 @@ def measure(kind: str, folder: Path, positions: int | None = None, predictions: 
         name: [" ".join(line.split()[:positions]) for line in read_all(folder / f"{name}.input0")] for name in names
     }
     classes = {name: lines_of(folder / f"{name}.label", len(texts[name]), f"{folder}/{name}.input0") for name in names}
+    if kind == "bag-of-symbols" and len(set(classes["train"])) < 2:
+        raise OdeTransformerError(f"{folder}/train.label: must have at least 2 classes for a linear model")
     tests = names[1:]
     predicted = KINDS[kind](texts["train"], classes["train"], [texts[name] for name in tests])
     scores = {name: accuracy.take(classes[name], taken) for name, taken in zip(tests, predicted, strict=True)}

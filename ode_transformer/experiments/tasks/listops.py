@@ -57,7 +57,7 @@ def sample(rng: random.Random, limit: int, depth: int = 1) -> tuple[list[str], i
     return symbols, OPERATORS[operator](values)
 
 
-def generate(seed: int, shortest: int = 500, longest: int = 2000) -> Iterator[tuple[list[str], int]]:
+def generate(seed: int, shortest: int, longest: int) -> Iterator[tuple[list[str], int]]:
     """Yield distinct expressions of ``shortest`` to ``longest`` symbols with their values, until no new one is found.
 
     The search for a new one ends after ``TRIES`` draws.
@@ -99,12 +99,12 @@ def write(
         raise OdeTransformerError(f"--shortest {shortest}: must be at most --longest, {longest}")
     expressions = generate(seed, shortest, longest)
     sizes = {"test": test, "valid": valid, "train": train}
-    for split, size in sizes.items():
-        rows = list(itertools.islice(expressions, size))
-        if len(rows) < size:
-            raise OdeTransformerError(
-                f"--{split} {size}: there are too few expressions of --shortest {shortest} to --longest {longest}"
-            )
+    splits = {split: list(itertools.islice(expressions, size)) for split, size in sizes.items()}
+    for split, rows in splits.items():
+        if len(rows) < sizes[split]:
+            wanted = f"--shortest {shortest} to --longest {longest}"
+            raise OdeTransformerError(f"--{split} {sizes[split]}: there are too few expressions of {wanted}")
+    for split, rows in splits.items():
         write_lines(folder / f"{split}.input0", (" ".join(symbols) for symbols, _ in rows))
         write_lines(folder / f"{split}.label", (str(value) for _, value in rows))
     return sizes

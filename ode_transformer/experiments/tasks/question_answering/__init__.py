@@ -85,7 +85,7 @@ def candidates(
         best: the number of first and of last symbols to combine.
         longest: the maximum length of a candidate in symbols.
     """
-    (begin, _), (first, last) = spans[window], zip(*logits, strict=True)
+    begin, first, last = spans[window][0], [x for x, _ in logits], [x for _, x in logits]
     firsts, lasts = (sorted(range(len(x)), key=lambda i: -x[i])[:best] for x in (first, last))
     firsts = [i for i in firsts if most_context(spans, begin + i) == window]
     return [Candidate(first[i] + last[j], begin + i, begin + j) for i in firsts for j in lasts if i <= j < i + longest]
