@@ -165,9 +165,9 @@ def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
     content = (home / "aclImdb_v1.tar.gz").read_bytes()
     (home / "aclImdb_v1.tar.gz").write_bytes(content[: len(content) // 2])
     (shutil.copytree(folders["cnndm"], cut / "list") / "all_val.txt").unlink()
-    (cut / "empty").mkdir()
     tar(cut / "other" / "ag_news_csv.tgz", {"else/train.csv": b"x"})
-    tar(cut / "other" / "AESLC.tar.gz", {"AESLC-master/README.md": b"x"})
+    for name in ("dict.txt", "train-v1.1.json"):
+        (cut / name).touch()
     tests = {"ODE_TRANSFORMER_DATA": folders["tests"]}
     generated = partial(data_scripts.command, "gec", "--errors", "generated")
     correct = folders["tests"] / "deen_mix" / "train.en"
@@ -177,10 +177,8 @@ def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
     (cut / "damaged" / "gec.tar.xz").write_bytes(damaged[: len(damaged) // 2])
     asked = {
         "aclImdb_v1.tar.gz: could not be unpacked": command("imdb", RAW_DIR=cut / "aclImdb_v1.tar.gz"),
-        "holds no aclImdb_v1.tar.gz": command("imdb", RAW_DIR=cut / "empty"),
-        "the download from file:///nonexistent failed": command("imdb"),
-        "the published aclImdb_v1.tar.gz c40f74a18d3b61f9": command(
-            "imdb", RAW_DIR=folders["imdb"], ARCHIVES_SHA256=ROOT / "data-prep" / "checksums" / "archives.sha256"
+        "the published train-v1.1.json 3527663986b8295a": data_scripts.command(
+            "squad", "--like", cut, URL_SQUAD=f"file://{cut}", ARCHIVES_SHA256=""
         ),
         "ag_news_csv.tgz: holds no ag_news_csv": command("agnews", RAW_DIR=cut / "other"),
         "holds no all_val.txt": command("cnndm", RAW_DIR=cut / "list"),
@@ -190,7 +188,6 @@ def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
         "--errors is needed": data_scripts.command("gec"),
         "deen_mix: RAW_DIR is not set, ODE_TRANSFORMER_DATA is not set": generated(),
         "--percent 100: must be below 100": generated("--percent", 100),
-        "--level words: must be one of subword characters": command("imdb", "--level", "words"),
     }
     refusals(asked, tmp_path / "out", tmp_path / "answers", **env)
 
