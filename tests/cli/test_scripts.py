@@ -200,16 +200,6 @@ def test_without_a_gpu_the_cpu_is_taken_loudly_and_half_precision_is_refused(
     assert records.read_run(tmp_path / "half-run")["precision"] == "fp32"
 
 
-def test_on_gpus_a_row_takes_its_papers_precision(recipe, tmp_path, monkeypatch, capsys):
-    half = changed(recipe, tmp_path / "half", lambda tree: tree["train"].update(precision="fp16"))
-    monkeypatch.setattr(training, "gpu_count", lambda: 3)
-    for words, flag, devices in (([], True, "2"), (["--fp32", "--devices", "1"], False, "1")):
-        assert run(half, "--until", "train", "--dry-run", *words) == 0
-        shown = capsys.readouterr().out.split()
-        assert ("--fp16" in shown) == flag
-        assert shown[shown.index("--distributed-world-size") + 1] == devices
-
-
 def set_job(monkeypatch, variables):
     """Let the variables of a job be these alone."""
     for name in ("NNODES", "NODE_RANK", *(f"SLURM_{x}" for x in ("STEP_ID", "NNODES", "NTASKS", "PROCID"))):
@@ -244,10 +234,9 @@ def test_a_run_with_other_options_is_not_mixed_with_this_one(finished, recipe, p
         (["--seed", "9"], "with no --seed in place of --seed 9"),
         (["--", "--clip-norm", "0.5"], "with --clip-norm 1.0 in place of --clip-norm 0.5"),
     ):
-        for last in ("train", "record"):
-            assert run(recipe, "--run-dir", finished, "--cpu", "--until", last, *words) == 1
-            said = f"holds another run, {differ}; choose another --run-dir. It was made by:\nfairseq-train"
-            assert said in capsys.readouterr().err
+        assert run(recipe, "--run-dir", finished, "--cpu", *words) == 1
+        said = f"holds another run, {differ}; choose another --run-dir. It was made by:\nfairseq-train"
+        assert said in capsys.readouterr().err
     assert not programs
 
 
@@ -484,7 +473,7 @@ def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, c
     assert run(two, "--run-dir", tmp_path / "z") == 1 and "--run-dir and --record" in capsys.readouterr().err
 
 
-def test_a_dry_run_prints_what_would_be_run(capsys):
+def test_a_dry_run_prints_what_would_be_run(monkeypatch, capsys):
     """On the devices asked for, with the flags behind --; and so the stage before it, but for those flags."""
     words = ("--cpu", "--fp32", "--seed", "3", "--dry-run", "--", "--max-tokens", "77")
     assert run("floater/wmt14-en-de/floater-base", *words) == 0
@@ -494,10 +483,14 @@ def test_a_dry_run_prints_what_would_be_run(capsys):
     (train,) = (line for line in lines if "fairseq-train" in line)
     assert {"--cpu", "77"} <= set(train.split())
     assert "runs/floater/wmt14-en-de/floater-base.seed-3/record.json" in lines[-1]
-    assert run("ode/wmt14-en-de/rk2", "--devices", 8, "--seed", 1, "--dry-run") == 0
-    assert "--distributed-world-size 8 --update-freq 2" in capsys.readouterr().out
+    assert run("ode/wmt14-en-de/rk2", "--devices", 8, "--seed", 1, "--fp32", "--dry-run") == 0
+    shown = capsys.readouterr().out
+    assert "--distributed-world-size 8 --update-freq 2" in shown and "--fp16" not in shown
+    monkeypatch.setattr(training, "gpu_count", lambda: 3)  # of which two divide the batches; in the paper's precision
     assert run("ode/wmt14-en-de/rk2", "--run-dir", "", "--dry-run") == 0
-    assert "--save-dir runs/ode/wmt14-en-de/rk2 " in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "--distributed-world-size 2 --update-freq 8 --save-dir runs/ode/wmt14-en-de/rk2 " in shown
+    assert "--fp16" in shown
 
 
 def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, tmp_path):
@@ -585,73 +578,48 @@ def test_a_preparation_that_fails_and_what_a_step_needs_are_named(recipe, tmp_pa
     assert "generate test: needs" in capsys.readouterr().err
 
 
-BAD_INPUT = [
-    (("train.sh", "--device"), "a recipe is needed first, got --device"),
-    (("average.sh",), "a recipe or a folder is needed"),
-    (("reproduce.sh", "nothing"), "no recipe 'nothing' in configs/. "),
-    (("generate.sh", "multi30k-full/macaron-tiny", "--", "--beam", "9"), "--output"),
-    (("gpu-suite.sh", "--precisions", "fp8"), "--precisions fp8: must be one of fp32, fp16, bf16, amp"),
-    (("gpu-suite.sh", "--", "--max-update", "1"), "need --runs and --out"),
-]
-
-
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory):
-    """What scripts answer; one shell has asked them all. Slurm's srun prints what it is asked."""
-    base = tmp_path_factory.mktemp("asked")
-    (base / "srun").write_text('#!/bin/sh\necho "srun $*"\n')
-    (base / "srun").chmod(0o755)
-    asked = {words: [f"scripts/{words[0]}", *words[1:]] for words, _ in BAD_INPUT}
-    job = ["env", f"PATH={base}:{environment()['PATH']}", "SLURM_JOB_ID=12", f"SLURM_SUBMIT_DIR={ROOT}"]
-    words = "scripts/slurm/train.sh ode/wmt14-en-de/rk2 --fp16 --seed 3 -- --max-update 7"
-    asked["job"] = [*job, *words.split()]
-    asked["no job"] = ["env", "SLURM_JOB_ID=", "scripts/slurm/train.sh", "ode/wmt14-en-de/rk2"]
-    return dict(zip(asked, ask(base, asked.values(), environment()), strict=True))
-
-
-@pytest.mark.parametrize(("words", "message"), BAD_INPUT)
-def test_the_scripts_name_bad_input(answers, words, message):
-    done = answers[words]
-    assert done.returncode != 0
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_slurm_starts_the_training_and_then_the_rest(answers):
-    done = answers["job"]
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
+def test_scripts_hand_on_their_words_or_name_what_is_wrong(tmp_path):
+    """One shell asks them all. Slurm's srun prints what it is asked: the training, and then the rest."""
+    (tmp_path / "srun").write_text('#!/bin/sh\necho "srun $*"\n')
+    (tmp_path / "srun").chmod(0o755)
+    job = ["env", f"PATH={tmp_path}:{environment()['PATH']}", "SLURM_JOB_ID=12", f"SLURM_SUBMIT_DIR={ROOT}"]
+    job += ["scripts/slurm/train.sh", "ode/wmt14-en-de/rk2", "--fp16", "--seed", "3", "--", "--max-update", "7"]
+    asked = {
+        "a recipe is needed first, got --device": ["scripts/train.sh", "--device"],
+        "a recipe or a folder is needed": ["scripts/average.sh"],
+        "--output": ["scripts/generate.sh", "multi30k-full/macaron-tiny", "--", "--beam", "9"],
+        "need --runs and --out": ["scripts/gpu-suite.sh", "--", "--max-update", "1"],
+        "to be run with sbatch": ["env", "SLURM_JOB_ID=", "scripts/slurm/train.sh", "ode/wmt14-en-de/rk2"],
+    }
+    *answers, begun = ask(tmp_path / "answers", [*asked.values(), job], environment())
+    for message, done in zip(asked, answers, strict=True):
+        assert done.returncode != 0 and message in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert begun.returncode == 0 and begun.stdout.splitlines() == [
         "srun --kill-on-bad-exit=1 scripts/train.sh ode/wmt14-en-de/rk2 --fp16 --seed 3 -- --distributed-port 20012 "
         "--max-update 7",
         "srun --nodes=1 --ntasks=1 scripts/reproduce.sh ode/wmt14-en-de/rk2 --fp16 --seed 3 --trained",
     ]
-    done = answers["no job"]
-    assert done.returncode == 1 and "to be run with sbatch" in done.stderr
 
 
-def test_the_gpu_suite_says_what_it_would_run(capsys):
-    words = ["--systems", "multi30k-full/transformer-tiny", "ptb/rk2-unit-2-released", "--precisions", "bf16", "fp16"]
-    assert cli.main(["gpu-suite", "--dry-run", *words]) == 0
+def test_the_gpu_suite_reads_recipes_and_says_what_it_would_run(tmp_path, monkeypatch, capsys):
+    """Before it measures; paths are from the user's folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(gpu_suite.Suite, "timed", lambda *_: pytest.fail("something was timed"))
+    words = ["gpu-suite", "--precisions", "bf16", "fp16", "--systems", "multi30k-full/transformer-tiny"]
+    assert cli.main([*words, "nothing/tiny", "--cpu", "--runs", "a", "--out", "b"]) == 1
+    assert "no recipe 'nothing/tiny'" in capsys.readouterr().err and not list(tmp_path.iterdir())
+    words += ["ptb/rk2-unit-2-released", "--dry-run"]
+    assert cli.main(words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + 1 + 1, "fairseq takes bf16 for a TPU with its own model"
     assert not any("transformer-tiny" in line and "--bf16" in line for line in lines)
-    assert lines[-1].endswith(
-        "results/gpu/ptb/rk2-unit-2-released.fp16.json --devices 1 --fp16 -- --num-workers 0 --cuda-graphs"
-    )
-    assert cli.main(["gpu-suite", "--dry-run", *words, "--seeds", "2", "3"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "results/gpu/ptb/rk2-unit-2-released.seed-3.fp16.json " in lines[-1]
-    assert lines[-1].startswith("python -m ode_transformer run ptb/rk2-unit-2-released --seed 3 --run-dir ")
-
-
-def test_the_gpu_suite_reads_recipes_before_it_measures_and_paths_from_the_users_folder(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(gpu_suite.Suite, "timed", lambda *_: pytest.fail("something was timed"))
-    words = ["gpu-suite", "--cpu", "--runs", "a", "--out", "b", "--systems"]
-    assert cli.main([*words, "multi30k-full/rk2-tiny", "nothing/tiny"]) == 1
-    assert "no recipe 'nothing/tiny'" in capsys.readouterr().err and not list(tmp_path.iterdir())
-    assert cli.main([*words, "multi30k-full/rk2-tiny", "--dry-run"]) == 0
-    assert f"--run-dir {tmp_path}/a/multi30k-full.rk2-tiny.bf16 " in capsys.readouterr().out
+    record, flags = "ptb/rk2-unit-2-released.fp16.json", "--devices 1 --fp16 -- --num-workers 0 --cuda-graphs"
+    assert lines[-1].endswith(f"results/gpu/{record} {flags}")
+    assert cli.main([*words, "--seeds", "2", "3", "--runs", "a", "--out", "b"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("python -m ode_transformer run ptb/rk2-unit-2-released --seed 3 --run-dir ")
+    assert f" {tmp_path}/a/ptb.rk2-unit-2-released.seed-3.fp16 " in last
+    assert f" {tmp_path}/b/ptb/rk2-unit-2-released.seed-3.fp16.json " in last
 
 
 @pytest.mark.full
