@@ -114,8 +114,7 @@ def test_a_recipe_from_data_to_record(finished, recipe):
     commands = [each["command"] for each in record["commands"]]
     for words in ("true", "ode_transformer average", "fairseq-generate", "ode_transformer score"):
         assert any(words in command for command in commands), words
-    assert all(each["seconds"] >= 0 for each in record["commands"]) and str(ROOT) not in " ".join(commands)
-    assert any("runs/tiny/average.pt" in command for command in commands)
+    assert str(ROOT) not in " ".join(commands) and any("runs/tiny/average.pt" in command for command in commands)
     assert record["sha256"] == {"average.pt": sha256(finished / "average.pt")}
     model = checkpoints.load(finished / "average.pt")["model"]
     assert record["model"]["encoder_embed_dim"] == 16 and record["model"]["splitting"] == "strang"
@@ -503,40 +502,27 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, t
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "message", "gpus", "variables"),
     [
-        (("--devices", "2", "--cpu"), "must be 1 with --cpu, which trains in one proc"),
-        (("--devices", "2"), "--devices 2: this machine has no GPUs; must be at most 1"),
-        (("--until", "trian"), "--until trian: must be one of prepare, train, average"),
-        (("--from", "score", "--until", "train"), "--until train: the first step must not come after the last"),
-        (("--cpu", "--run-dir", "README.md/x"), "README.md: is a file, or a link to a"),
-        (("--run-dir", "a:b"), "a:b: a run's folder must hold no colon"),
-        (
-            ("multi30k-full/macaron-tiny", "--cpu"),
-            "would share runs/multi30k-full/macaron-tiny with another run",
-        ),
-        (("--until", "prepare", "--", "--clip-norm", "1"), "-- --clip-norm 1: are flags of fairseq-train, and this"),
+        ("--devices 2 --cpu", "must be 1 with --cpu, which trains in one proc", 0, {}),
+        ("--devices 2", "--devices 2: this machine has no GPUs; must be at most 1", 0, {}),
+        ("--until trian", "--until trian: must be one of prepare, train, average", 0, {}),
+        ("--from score --until train", "--until train: the first step must not come after the last", 0, {}),
+        ("--cpu --run-dir README.md/x", "README.md: is a file, or a link to a", 0, {}),
+        ("--run-dir a:b", "a:b: a run's folder must hold no colon", 0, {}),
+        ("multi30k-full/macaron-tiny --cpu", "would share runs/multi30k-full/macaron-tiny with another run", 0, {}),
+        ("--until prepare -- --clip-norm 1", "-- --clip-norm 1: are flags of fairseq-train, and this", 0, {}),
+        ("--dry-run --torchrun", "--torchrun: needs GPUs", 0, {}),
+        ("--dry-run", "NNODES=two: must be a whole number, 1 or more", 4, {"NNODES": "two"}),
+        ("--dry-run", "NODE_RANK=-1: must be a whole number, 0 or more", 4, {"NODE_RANK": "-1"}),
+        ("--dry-run --devices 1", "1: cannot be divided evenly among 2 nodes", 4, {"NNODES": "2"}),
+        ("--dry-run --devices 4 -- --distributed-port 20001", "4: the job has 2 x 4 GPUs, and all", 4, {"NNODES": "2"}),
     ],
 )
-def test_bad_input_is_named(words, message, capsys):
-    assert run("multi30k-full/macaron-tiny", *words) == 1
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("variables", "gpus", "words", "message"),
-    [
-        ({"NNODES": "two"}, 4, (), "NNODES=two: must be a whole number, 1 or more"),
-        ({"NODE_RANK": "-1"}, 4, (), "NODE_RANK=-1: must be a whole number, 0 or more"),
-        ({}, 0, ("--torchrun",), "--torchrun: needs GPUs"),
-        ({"NNODES": "2"}, 4, ("--devices", 1), "--devices 1: cannot be divided evenly among 2 nodes"),
-        ({"NNODES": "2"}, 4, ("--devices", 4, "--", "--distributed-port", 20001), "4: the job has 2 x 4 GPUs, and all"),
-    ],
-)
-def test_a_place_where_nothing_can_train_is_named(variables, gpus, words, message, monkeypatch, capsys):
+def test_what_cannot_be_run_is_named(words, message, gpus, variables, monkeypatch, capsys):
     monkeypatch.setattr(training, "gpu_count", lambda: gpus)
     set_job(monkeypatch, variables)
-    assert run("ode/wmt14-en-de/rk2", "--dry-run", *words) == 1
+    assert run("multi30k-full/macaron-tiny", *words.split()) == 1
     assert message in capsys.readouterr().err
 
 
@@ -733,9 +719,8 @@ def test_what_has_no_record_is_trained_first(monkeypatch, tmp_path):
     monkeypatch.setattr(gpu_suite, "ROOT", tmp_path)
     (tmp_path / "data-bin" / "ptb").mkdir(parents=True)
     for name in ("multi30k-full/macaron-tiny", "ptb/rk2-1"):
-        record = tmp_path / "results" / f"{name}.bf16.json"
-        record.parent.mkdir(parents=True)
-        record.touch()
+        (tmp_path / "results" / name).parent.mkdir(parents=True)
+        (tmp_path / "results" / f"{name}.bf16.json").touch()
     found = gpu_suite.usual()
     ptb, others = ([n for n in found if n.startswith("ptb/") == of_ptb] for of_ptb in (True, False))
     assert ptb[-1] == "ptb/rk2-1" and others[-1] == "multi30k-full/macaron-tiny"
