@@ -105,8 +105,8 @@ class Suite:
     def _trainings(self) -> list[Run]:
         """Return the runs of all systems, with a folder and a record each.
 
-        A record is NAME.json, with any chosen seed, and any precision but fp32, before the suffix. fairseq's own models
-        are left out in bf16, because fairseq takes their ``--bf16`` for a TPU.
+        A record is NAME.json, with any seed but the recipe's own, and any precision but fp32, before the suffix. In
+        bf16, fairseq's own models are left out, because fairseq takes ``--bf16`` for a TPU.
         """
         folder, found = (self.runs or ROOT / "runs" / "gpu").absolute(), []
         for precision, name in product(self.precisions, self.systems or usual()):

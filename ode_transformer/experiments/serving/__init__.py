@@ -1,1 +1,1 @@
-"""Trained models at work: translation of raw text, bundles, and exports to CTranslate2 and ONNX."""
+"""Uses of trained models: translation of raw text, bundles, and exports to CTranslate2 and ONNX."""
