@@ -120,7 +120,7 @@ def described(folder: str | Path) -> dict[str, str]:
     """Return the name of a plugin and the SHA-256 of its Python files, for ``run.json``."""
     path, digest = Path(os.path.abspath(folder)), hashlib.sha256()
     for file in sorted(path.rglob("*.py")):
-        digest.update(f"{file.relative_to(path).as_posix()}\0{file.read_text(encoding='utf-8')}\0".encode())
+        digest.update(b"%s\0%s\0" % (file.relative_to(path).as_posix().encode(), file.read_bytes()))
     return {"name": path.name, "sha256": digest.hexdigest()}
 
 

@@ -120,6 +120,11 @@ def test_what_a_plugin_prints_is_no_output_of_a_command(tmp_path, capsys):
     assert "loud" in said.err and said.out.startswith("quickstart/macaron-tiny")
 
 
+def test_a_plugin_may_have_another_encoding_than_utf_8(tmp_path):
+    (tmp_path / "latin.py").write_bytes(b"# coding: latin-1\nNAME = 'caf\xe9'\n")
+    assert plugins.described(tmp_path)["name"] == tmp_path.name
+
+
 def test_a_plugin_that_was_mended_is_loaded_and_under_a_second_name_not_again(tmp_path):
     folder, other = write_package(tmp_path / "mended", "import no_such_module\n"), tmp_path / "other_name"
     with pytest.raises(plugins.PluginError, match="cannot be loaded"):
