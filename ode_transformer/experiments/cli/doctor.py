@@ -54,10 +54,9 @@ def add_path_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def path_main(args: argparse.Namespace) -> int:
+def path_main(args: argparse.Namespace) -> None:
     """Run ``ode-transformer path``."""
     print(SHARE / args.folder if args.folder else PACKAGE)
-    return 0
 
 
 def main(args: argparse.Namespace) -> int:

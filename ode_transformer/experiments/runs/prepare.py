@@ -273,7 +273,7 @@ class OwnText:
         pipeline.segment()
         self._check_lengths()
         pipeline.binarise()
-        self._say_ceilings(self.data)
+        self._say_ceilings()
 
     def _begin(self) -> None:
         """Resume a preparation with these settings, or start one with other settings again."""
@@ -321,12 +321,12 @@ class OwnText:
                         f"{LONGEST:,}, the default limit of models"
                     )
 
-    def _say_ceilings(self, data: Path) -> None:
+    def _say_ceilings(self) -> None:
         """Print the score of the prepared and detokenized references of the test sets, which no system can exceed."""
         target = self.langs[1]
-        pipeline = Pipeline.of(data)
+        pipeline = Pipeline.of(self.data)
         for split in self.splits[2:]:
-            raw = list(read_lines(data / "raw" / f"{split}.{target}"))
+            raw = list(read_lines(self.data / "raw" / f"{split}.{target}"))
             made = pipeline.plain_text(list(read_lines(self.text / "bpe" / f"{split}.{target}")))
             raw = [line.lower() for line in raw] if self.lowercase else raw
             differ = [each for each in zip(itertools.count(1), raw, made) if each[1].split() != each[2].split()]

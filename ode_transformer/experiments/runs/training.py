@@ -4,7 +4,7 @@ Words about the place are kept apart from those that say what is trained, since 
 """
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -216,12 +216,12 @@ def step(recipe: recipes.Recipe, place: Place, run_dir: str, start: str = "") ->
     )
 
 
-def split(words: Sequence[str], apart: Collection[str] = PLACE_FLAGS) -> tuple[list[str], list[str]]:
+def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the words that say where a training runs, flags with their values, and the other words."""
     placed, others, rest = [], [], iter(words)
     for word in rest:
         flag, equals, value = word.partition("=")
-        if flag in apart:
+        if flag in PLACE_FLAGS:
             placed += [flag, value if equals else next(rest, "")]
         elif word == "--cpu":
             placed.append(word)
