@@ -11,9 +11,8 @@ from ode_transformer.checkpoints import inputs, standalone
 from ode_transformer.experiments import cli, records
 from ode_transformer.experiments.results import model_plots, plots
 from ode_transformer.experiments.results.model_plots import position_vectors
-from ode_transformer.files import read_json
-from ode_transformer.modules.layers import Context
-from tests.helpers import SMALL, VARIANTS, batch, configure, dictionary, refused, run_record, small, task
+from ode_transformer.files import write_json
+from tests.helpers import ROOT, SMALL, VARIANTS, batch, configure, dictionary, refused, small, task
 
 LANGUAGE_MODEL = {
     "arch": "ode_transformer_lm_ptb_1l", "task": "language_modeling", "tokens-per-sample": 5, "decoder-embed-dim": 16,
@@ -86,23 +85,19 @@ def test_a_model_without_position_vectors_is_refused(tmp_path, capsys):
 
 
 def record(path, **content):
-    path.write_text(json.dumps(content))
+    write_json(path, content)
     return str(path)
 
 
-@pytest.fixture
-def costs(tmp_path):
-    rows = [{"length": n, "seconds": {"a": n**2, "b": n}, "peak_mib": {"a": 3 * n, "b": n}} for n in (8, 16, 32)]
+def test_lines_of_costs_are_the_records(tmp_path):
+    rows = [{"length": n, "seconds": {"a": n**2, "b": n}, "peak_mib": {"a": 3 * n, "b": n}} for n in (8, 32, 16)]
     systems = {f"a {n}": {"at": n, "seconds": 5 * n, "step_mib": 7.0 * n} for n in (4, 2)}
     sized = {f"b {n}": {"at": n, "symbols": n, "seconds": 5 * n} for n in (10, 20)}
-    return [
+    costs = [
         record(tmp_path / "lengths.json", what="lengths", rows=rows),
         record(tmp_path / "depth.json", what="training", systems=systems),
         record(tmp_path / "vocabulary.json", what="training", systems=sized),
     ]
-
-
-def test_lines_of_costs_are_the_records(costs, tmp_path):
     axis, lines = plots.cost_lines(costs[0])
     assert axis == "tokens of a sentence" and lines["MiB"]["a"] == [(8, 24), (16, 48), (32, 96)]
     assert plots.exponent(lines["seconds"]["a"]) == pytest.approx(2)
@@ -111,26 +106,18 @@ def test_lines_of_costs_are_the_records(costs, tmp_path):
     assert axis == "layers of the encoder" and lines["seconds"] == {"a": [(2, 10), (4, 20)]}
     assert lines["MiB"] == {"a": [(2, 14.0), (4, 28.0)]}
     assert plots.cost_lines(costs[2])[0] == "symbols of the dictionary"
-    rows = read_json(costs[0])["rows"][::-1]
-    assert plots.cost_lines(record(tmp_path / "turned.json", what="lengths", rows=rows)) == plots.cost_lines(costs[0])
-
-
-def test_a_picture_of_costs(tmp_path, costs):
+    costs.append(record(tmp_path / "twice.json", what="lengths", rows=rows[:1] * 2))  # no growth between equal lengths
     output = tmp_path / "costs.svg"
     assert cli.main(["plot", "costs", *costs, "--output", str(output)]) == 0
     assert output.stat().st_size > 5000
-    rows = [{"length": 8, "seconds": {"a": 2.0}, "peak_mib": {"a": 3}}] * 2
-    twice = record(tmp_path / "twice.json", what="lengths", rows=rows)
-    assert cli.main(["plot", "costs", twice, "--output", str(output)]) == 0, "no growth between equal lengths"
 
 
 # Training, coefficients
 
 
 def test_a_picture_of_trainings(tmp_path, monkeypatch):
-    """Of records and logs; the curve is the finer one of those by updates and by epochs."""
-    log, paths = tmp_path / "run" / "train.log", [tmp_path / "a.json"]
-    paths[0].write_text(json.dumps(run_record()))
+    """The curve is the finer one of those by updates and by epochs."""
+    log = tmp_path / "run" / "train.log"
     log.parent.mkdir()
     entries = {"train": {"epoch": 1, "train_ppl": "9", "train_gnorm": "2", "train_num_updates": "5"},
                "valid": {"epoch": 1, "valid_ppl": "8", "valid_num_updates": "5"}}  # fmt: skip
@@ -141,8 +128,9 @@ def test_a_picture_of_trainings(tmp_path, monkeypatch):
                "progress": [{"num_updates": 5, "ppl": 9.0}, {"num_updates": 10, "ppl": 7.0}]}  # fmt: skip
     assert records.curve_points(by_both, "train_ppl") == [(5, 9.0), (10, 7.0)], "what is finer, and not both"
     assert records.curve_points(by_both, "valid_ppl") == [(10, 6.0)]
-    output = tmp_path / "training.png"
-    assert cli.main(["plot", "training", str(log), "--output", str(output)]) == 0 and output.stat().st_size > 5000
+    output, other = tmp_path / "training.png", ROOT / "results" / "quickstart" / "rk2-tiny.json"
+    assert cli.main(["plot", "training", str(log), str(other), "--output", str(output)]) == 0
+    assert output.stat().st_size > 5000
     log.write_text(log.read_text().replace("valid_ppl", "valid_accuracy").replace("train_ppl", "train_loss"))
     monkeypatch.setattr(plots, "save", lambda figure, output: shown.extend(axis.get_ylabel() for axis in figure.axes))
     shown: list[str] = []
@@ -150,13 +138,8 @@ def test_a_picture_of_trainings(tmp_path, monkeypatch):
     assert shown == ["validation accuracy", "gradient norm"], "of a classifier"
 
 
-def layers_and_means(rows):
-    return [(row["layer"], [pytest.approx(mean) for mean in row["mean"]]) for row in rows]
-
-
 def test_weights_of_stages_are_those_that_the_layers_use():
-    src, lengths, prev = batch()
-    net_input = {"src_tokens": src, "src_lengths": lengths, "prev_output_tokens": prev}
+    net_input = dict(zip(("src_tokens", "src_lengths", "prev_output_tokens"), batch(), strict=True))
     m = small("decoder-rk2-learnable")
     for stack, bias in ((m.encoder, 1.0), (m.decoder, 60.0)):
         torch.nn.init.zeros_(stack.coefficients.gate.weight)
@@ -164,9 +147,9 @@ def test_weights_of_stages_are_those_that_the_layers_use():
     g = torch.sigmoid(torch.tensor(1.0)).item()
     found = model_plots.stage_weights(m, net_input)
     expected = [(f"encoder {i}", [g, 1 - g]) for i in (1, 2)] + [(f"decoder {i}", [1, 0]) for i in (1, 2)]
-    assert layers_and_means(found) == expected
-    assert all(deviation == pytest.approx(0, abs=1e-6) for row in found for deviation in row["deviation"])
-    net_input["prev_output_tokens"] = prev[:, :1]
+    assert [(row["layer"], row["mean"]) for row in found] == [(name, pytest.approx(mean)) for name, mean in expected]
+    assert all(row["deviation"] == pytest.approx([0, 0], abs=1e-6) for row in found)
+    net_input["prev_output_tokens"] = net_input["prev_output_tokens"][:, :1]
     assert model_plots.stage_weights(m, net_input) == found[:2]  # a decoder without a target is not observed
     scalars = small("rk2_scalars_tiny")
     (first, *_) = model_plots.stage_weights(scalars, net_input)
@@ -185,25 +168,7 @@ def text(tmp_path):
     return ["--text", str(tmp_path / "text"), "--dictionary", str(tmp_path / "dict.txt")]
 
 
-@torch.no_grad()
-def gates_of(m, tokens):
-    """The gates of a language model's only layer for one block of tokens, by the equations: (T, 1, 1)."""
-    (layer,), y = m.decoder.layers, m.decoder.forward_embedding(tokens[None]).transpose(0, 1)
-    context = Context(attn_mask=m.decoder.buffered_future_mask(y))
-
-    def f(y):
-        x = y
-        for sublayer in layer.sublayers():
-            x = x + sublayer.fraction * layer.field(sublayer, context, x, 0)
-        return x - y
-
-    stages = f1, _ = f(y), f(y + f(y))
-    assert f1.norm() > 0
-    gate = m.decoder.coefficients.gate
-    return torch.sigmoid(torch.cat(stages, -1) @ gate.weight.t() + gate.bias)
-
-
-def test_the_gate_of_a_language_model_is_the_one_of_the_equations(tmp_path, text, capsys):
+def test_the_gate_of_a_language_model_is_the_one_that_it_reads_its_text_with(tmp_path, text, capsys):
     torch.manual_seed(0)
     path, record = write(tmp_path / "lm.pt", **LANGUAGE_MODEL), tmp_path / "x.json"
     state = torch.load(path)
@@ -212,12 +177,15 @@ def test_the_gate_of_a_language_model_is_the_one_of_the_equations(tmp_path, text
     words = ["plot", "coefficients", path, *text, "--output", str(tmp_path / "x.png"), "--record", str(record)]
     assert cli.main(words) == 0
     shown, content = capsys.readouterr().out, json.loads(record.read_text())
-    d, m = dictionary(50), standalone.open_model(path)
-    stream = d.encode_line("</s> w4 w5 w6 </s> w7 </s> w1 w2 w3 w9", append_eos=False).long()
-    gates = torch.cat([gates_of(m, block) for block in stream.split(LANGUAGE_MODEL["tokens-per-sample"])])
+    m, gates = standalone.open_model(path), []
+    m.decoder.coefficients.gate.register_forward_hook(lambda *found: gates.append(found[-1].sigmoid().flatten()))
+    stream = dictionary(50).encode_line("</s> w4 w5 w6 </s> w7 </s> w1 w2 w3 w9", append_eos=False).long()
+    for block in stream.split(LANGUAGE_MODEL["tokens-per-sample"]):
+        m(block[None])
+    gates = torch.cat(gates)
     (row,) = content["layers"][path]
     mean, deviation = gates.mean().item(), gates.std(correction=0).item()
-    assert row["layer"] == "decoder 1" and deviation > 0.01
+    assert row["layer"] == "decoder 1" and len(gates) == 11 and deviation > 0.01
     assert row["mean"] == pytest.approx([mean, 1 - mean], abs=1e-5)
     assert row["deviation"] == pytest.approx([deviation, deviation], abs=1e-5)
     cells = [f"{m:.4f} ± {d:.4f}" for m, d in zip(row["mean"], row["deviation"], strict=True)]
