@@ -1,7 +1,5 @@
 """The laboratory: orders as theory has them, steps inside models that are what a layer computes, bad input."""
 
-import json
-
 import pytest
 import torch
 from torch import nn
@@ -9,11 +7,12 @@ from torch import nn
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.lab import flow, orders, steps
+from ode_transformer.files import read_json, write_json, write_lines
 from ode_transformer.modules.layers import Sublayer
 from ode_transformer.numerics.flow import TOLERANCE, Flow
 from ode_transformer.numerics.integrators import INTEGRATORS
 from tests.experiments.test_plots import LANGUAGE_MODEL, write
-from tests.helpers import ROOT, batch, refused, small
+from tests.helpers import ROOT, batch, perturbed, refused, small
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +43,8 @@ def test_the_grid_of_a_flow_is_measured(monkeypatch):
     for one in moved:
         one.load_state_dict(solved.state_dict())
     theirs, expected = (one(initial, 20) for one in moved)
-    torch.testing.assert_close(coarse["error"], (theirs - expected).abs().max().item(), atol=1e-6, rtol=0)
-    biases = initial + expected
-    torch.testing.assert_close(coarse["largest"], biases.abs().max().item(), atol=1e-6, rtol=0)
+    assert coarse["error"] == pytest.approx((theirs - expected).abs().max().item(), abs=1e-6)
+    assert coarse["largest"] == pytest.approx((initial + expected).abs().max().item(), abs=1e-6)
     assert coarse["error"] / 4 < coarse["relative"] < coarse["error"], "the largest bias is between 1 and 4"
     assert 0 < coarse["gradient"] < 0.05
     model = small("floater_tiny")
@@ -59,7 +57,7 @@ def test_the_grid_of_a_flow_is_measured(monkeypatch):
 @pytest.mark.parametrize("name", ["flow", "flow-255"])
 def test_what_is_said_of_the_grid_is_in_the_record(name):
     """docs/floater.md: errors that evaluation removes and rounding in half precision hides, and those of gradients."""
-    record = json.loads((ROOT / "results" / "lab" / f"{name}.json").read_text(encoding="utf-8"))
+    record = read_json(ROOT / "results" / "lab" / f"{name}.json")
     of = [{row["step"]: row for row in rows} for rows in record["flows"].values()]
     assert [next(step for step, row in rows.items() if row["relative"] <= TOLERANCE) for rows in of] == [4, 4, 2, 1]
     coarse = [rows[Flow(1).step] for rows in of]
@@ -69,7 +67,7 @@ def test_what_is_said_of_the_grid_is_in_the_record(name):
 def test_the_record_is_of_the_methods_there_are():
     """Among them every integrator."""
     assert not set(INTEGRATORS) - {name.partition(", for a damped")[0] for name in orders.methods()}
-    record = json.loads((ROOT / "results" / "lab" / "orders.json").read_text(encoding="utf-8"))
+    record = read_json(ROOT / "results" / "lab" / "orders.json")
     assert {row["method"] for row in record["methods"]} == set(orders.methods())
     assert record["without"] == orders.WITHOUT
 
@@ -82,19 +80,14 @@ def test_a_corrector_is_of_the_order_of_predictor_and_corrector_together(measure
 
 
 def net_input():
-    src, lengths, prev = batch()
-    return {"src_tokens": src, "src_lengths": lengths, "prev_output_tokens": prev}
+    return dict(zip(("src_tokens", "src_lengths", "prev_output_tokens"), batch(), strict=True))
 
 
 @pytest.mark.parametrize(
     "variant", ["macaron", "rk2_tiny", "rk2_learnable_tiny", "rk4_tiny", "macaron_rk2_tiny", "san"]
 )
 def test_steps_are_those_of_the_layers(variant):
-    m = small(variant)
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for p in m.parameters():
-            p.add_(0.1 * torch.randn_like(p))
+    m = perturbed(small(variant))
     logits = m(**net_input())[0]
     rows = steps.errors(m, net_input())
     assert [row["layer"] for row in rows] == ["encoder 1", "encoder 2", "decoder 1", "decoder 2"]
@@ -104,32 +97,16 @@ def test_steps_are_those_of_the_layers(variant):
     assert steps.errors(m, beginning) == rows[:2]  # a decoder without a target is not measured
 
 
-@pytest.mark.parametrize(
-    ("variant", "more", "growth"),
-    [
-        ("macaron", {"splitting": "lie-trotter"}, lambda a: 1 + a),
-        (
-            "rk2_tiny",
-            {"encoder-history": "none", "decoder-history": "none", "decoder-integrator": "heun"},
-            lambda a: 1 + a + a**2 / 2,
-        ),
-    ],
-)
-def test_a_linear_layer_has_the_difference_that_theory_has(variant, more, growth):
-    """For y' = a y, a whole step of Euler's or Heun's method is p(a), two half steps are p(a / 2)^2."""
-    m = small(variant, **more)
-    make_linear(m, 0.3)
-    whole, halves = growth(0.3), growth(0.15) ** 2
-    for row in steps.errors(m, net_input()):
-        assert row["increment"] == pytest.approx(whole - 1, rel=1e-3)
-        assert row["difference"] == pytest.approx(abs(halves - whole) / (whole - 1), rel=1e-2)
-
-
-def make_linear(m, a):
-    """Leave each layer one sub-layer, x -> a x."""
+def test_a_linear_layer_has_the_difference_that_theory_has():
+    """For y' = a y, a whole step of Heun's method is p(a), two half steps are p(a / 2)^2."""
+    m = small("rk2_tiny", **{"encoder-history": "none", "decoder-history": "none", "decoder-integrator": "heun"})
     for stack in (m.encoder, m.decoder):
         for layer in nn.ModuleList.__iter__(stack.layers):
-            layer.sublayers = lambda: [Sublayer("G", "linear", (lambda x: a * x,), nn.Identity(), 1.0)]
+            layer.sublayers = lambda: [Sublayer("G", "linear", (lambda x: 0.3 * x,), nn.Identity(), 1.0)]
+    whole, halves = (1 + a + a**2 / 2 for a in (0.3, 0.15))
+    for row in steps.errors(m, net_input()):
+        assert row["increment"] == pytest.approx(whole - 1, rel=1e-3)
+        assert row["difference"] == pytest.approx(abs(halves**2 - whole) / (whole - 1), rel=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -149,49 +126,35 @@ def test_what_cannot_be_measured_is_named(variant, message):
         steps.errors(small(variant), net_input())
 
 
-@pytest.fixture
-def sentences(tmp_path):
-    (tmp_path / "text").write_text("s4 s5 s6\ns7\n\ns9 s8 unheard s4\n")
-    (tmp_path / "dict.txt").write_text("".join(f"s{i} 1\n" for i in range(46)))
-    return ["--text", str(tmp_path / "text"), "--dictionary", str(tmp_path / "dict.txt")]
-
-
-def test_the_command(tmp_path, sentences, record, monkeypatch, capsys):
+def test_the_command(tmp_path, record, monkeypatch, capsys):
+    """Decoders are measured where they read text: of a language model, and with a target."""
     monkeypatch.setattr(orders, "measure", lambda: record)
-    path, output = write(tmp_path / "rk2.pt", "rk2_tiny"), tmp_path / "orders.json"
-    other = write(tmp_path / "rk4.pt", "rk4_tiny")
-    assert cli.main(["lab", "orders", path, other, *sentences, "--output", str(output)]) == 0
-    shown = capsys.readouterr().out
-    assert "| rk4 | 5 | 5.0" in shown and "encoder 2" in shown and "These have no order:" in shown
-    content = json.loads(output.read_text())
-    assert content["methods"] == record["methods"] and len(content["layers"][tmp_path.name]) == 2
-    assert set(content["layers"]) == {tmp_path.name, other}
-    assert (content["text"], content["sentences"]) == (str(tmp_path / "text"), 3)
-    picture = tmp_path / "orders.png"
-    assert cli.main(["plot", "orders", str(output), "--output", str(picture)]) == 0
-    assert picture.stat().st_size > 5000
-    output.write_text('{"methods": [{"method": "x"}], "layers": {}}')
-    refused(["plot", "orders", str(output), "--output", str(picture)], "methods.*is missing", capsys)
-    output.write_text('{"methods": [], "layers": {}}')
-    refused(["plot", "orders", str(output), "--output", str(picture)], "one or more methods", capsys)
-
-
-def test_decoders_are_measured_where_they_read_text(tmp_path, sentences, record, monkeypatch, capsys):
-    monkeypatch.setattr(orders, "measure", lambda: record)
-    text, dictionary, output = sentences[1], sentences[3], tmp_path / "orders.json"
+    text, dictionary, output = (str(tmp_path / name) for name in ("text", "dict.txt", "orders.json"))
+    write_lines(text, ["s4 s5 s6", "s7", "", "s9 s8 unheard s4"])
+    write_lines(dictionary, (f"s{i} 1" for i in range(46)))
+    sentences, target = ["--text", text, "--dictionary", dictionary], ["--target", text, dictionary]
     paths = [write(tmp_path / "translates.pt", "decoder-rk2-learnable"), write(tmp_path / "lm.pt", **LANGUAGE_MODEL)]
     paths.append(write(tmp_path / "masked.pt", arch="ode_roberta_tiny"))
-    assert cli.main(["lab", "orders", *paths, *sentences, "--output", str(output)]) == 0
-    layers = json.loads(output.read_text())["layers"].values()
-    names = [{row["layer"].partition(" ")[0] for row in rows} for rows in layers]
-    assert names == [{"encoder"}, {"decoder"}, {"encoder"}]
-    target = ["--target", text, dictionary]
-    assert cli.main(["lab", "orders", paths[0], *sentences, *target, "--output", str(output)]) == 0
-    content = json.loads(output.read_text())
-    rows = content["layers"][tmp_path.name]
-    assert [row["layer"] for row in rows] == ["encoder 1", "encoder 2", "decoder 1", "decoder 2"]
+    assert cli.main(["lab", "orders", *paths, *sentences, "--output", output]) == 0
+    shown, content = capsys.readouterr().out, read_json(output)
+    assert "| rk4 | 5 | 5.0" in shown and "encoder 2" in shown and "These have no order:" in shown
+    assert content["methods"] == record["methods"] and list(content["layers"]) == [tmp_path.name, *paths[1:]]
+    names = [[row["layer"] for row in rows] for rows in content["layers"].values()]
+    encoder = ["encoder 1", "encoder 2"]
+    assert names[:2] == [encoder, ["decoder 1"]] and {name[:7] for name in names[2]} == {"encoder"}
+    assert (content["text"], content["sentences"]) == (text, 3)
+    picture = tmp_path / "orders.png"
+    assert cli.main(["plot", "orders", output, "--output", str(picture)]) == 0
+    assert picture.stat().st_size > 5000
+    assert cli.main(["lab", "orders", paths[0], *sentences, *target, "--output", output]) == 0
+    content = read_json(output)
+    assert [row["layer"] for row in content["layers"][tmp_path.name]] == [*encoder, "decoder 1", "decoder 2"]
     assert content["target"] == text
     refused(["lab", "orders", paths[1], *sentences, *target], "lm.pt: .*--target: must be left out", capsys)
+    write_json(output, {"methods": [{"method": "x"}], "layers": {}})
+    refused(["plot", "orders", output, "--output", str(picture)], "methods.*is missing", capsys)
+    write_json(output, {"methods": [], "layers": {}})
+    refused(["plot", "orders", output, "--output", str(picture)], "one or more methods", capsys)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +163,6 @@ def test_decoders_are_measured_where_they_read_text(tmp_path, sentences, record,
         (["x.pt"], "checkpoints need --text and --dictionary"),
         (["--text", "x"], "--text: is what models read; a checkpoint must be named, too"),
         (["--target", "x", "y"], "--target: is what models read; a checkpoint must be named, too"),
-        (["--sentences", "0"], "--sentences: 0: must be a whole number, 1 or more"),
     ],
 )
 def test_bad_arguments_are_named(words, message, capsys):
