@@ -1,9 +1,7 @@
 """The benchmark's systems compute what they are said to; its numbers are whole. Timings are no test."""
 
 import contextlib
-import json
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +12,7 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.bench import gpu, lengths, suite, systems
 from ode_transformer.experiments.bench.systems import STOCK, Contestant, Setting
+from ode_transformer.files import read_json
 from ode_transformer.training.losses import projected_cross_entropy
 from tests.helpers import ROOT, USER_DIR, Kernels, binarise_pairs, refused, without_hydra, write_parallel
 
@@ -126,7 +125,7 @@ def test_systems_take_turns(tmp_path, capsys):
     words = ["bench", "training", "--arch", "floater_tiny", "--sentences", "3", "--tokens", "5", "--shortest", "2",
              "--symbols", "30", "--rounds", "3", "--output", str(tmp_path / "x.json")]  # fmt: skip
     assert cli.main([*words, "--", "--encoder-layers", "1", "--flow-sharing", "stack"]) == 0
-    record = json.loads((tmp_path / "x.json").read_text())
+    record = read_json(tmp_path / "x.json")
     names = ["stock", "floater_tiny", "floater_tiny, stock criterion"]
     assert list(record["systems"]) == names and record["baseline"] == "stock"
     for name, found in record["systems"].items():
@@ -169,26 +168,14 @@ def test_bad_contests_are_named(words, message, capsys):
 # The suite
 
 
-@cache
-def contests():
-    """The systems of all contests, and their configurations."""
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(systems, "convert_namespace_to_omegaconf", quickly)  # of a hundred systems
-        found = {name: entry.systems() for name, entry in suite.SUITE.items()}
-        return {
-            name: {one: (system, systems.configure(system, suite.SUITE[name].setting)) for one, system in of.items()}
-            for name, of in found.items()
-        }
-
-
 @pytest.mark.parametrize("name", suite.SUITE)
-def test_every_contest_can_be_held(name):
+def test_every_contest_can_be_held(quick, name):
     """Its systems have configurations, and its thresholds are of systems."""
-    for system, cfg in contests()[name].values():
+    contest = suite.SUITE[name]
+    for system in (found := contest.systems()).values():
+        cfg = systems.configure(system, contest.setting)
         assert cfg.model.arch == system.arch and cfg.criterion._name == system.criterion
-    assert len(contests()[name]) > 1 and set(suite.SUITE[name].bars) <= set(contests()[name])
-    assert set(suite.QUICK.get(name, ())) <= set(contests()[name])
+    assert len(found) > 1 and {*contest.bars, *suite.QUICK.get(name, ())} <= {*found}
 
 
 @pytest.fixture
@@ -221,7 +208,7 @@ def test_the_suite_holds_what_has_no_record_and_says_whether_bars_are_met(tmp_pa
     assert "base-deep.cpu-bf16.json: already exists" in capsys.readouterr().out
     assert cli.main(["bench", "table", str(tmp_path / "base-deep.cpu-bf16.json")]) == 0
     shown = capsys.readouterr().out
-    hardware = json.loads((tmp_path / "base-deep.cpu-bf16.json").read_text())["hardware"]
+    hardware = read_json(tmp_path / "base-deep.cpu-bf16.json")["hardware"]
     assert all(hardware[part] in shown for part in ("processor", "blas", "capability"))
     assert "0.90 [0.80, 0.96] | 90 (0.90) | 50 (1.00) | speed 0.95 missed, within the quartiles, memory 0.95" in shown
 
@@ -252,14 +239,12 @@ def test_rounds_are_of_every_mode_and_their_titles_say_what_is_measured():
 def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(tmp_path, monkeypatch):
     ended = []
 
-    class Process:
+    class Process(contextlib.ExitStack):
         lost = False
 
         def __init__(self, name, anew):
+            super().__init__()
             self.name = name
-
-        __enter__ = lambda self: self  # noqa: E731
-        __exit__ = lambda self, *_: None  # noqa: E731
 
         def begin(self, function, *args):
             self.asked = function
@@ -285,7 +270,7 @@ def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(tmp_path,
     first, second, _ = (list(one["systems"]) for one in record["rounds"])
     assert first == ["stock", "rk2_tiny", "rk4_tiny"] and second == ["stock", "rk2_tiny"]
     assert record["rounds"][1]["systems"]["rk2_tiny"] == {"error": "rk2_tiny: out of memory"}
-    assert json.loads((tmp_path / "x.json").read_text()) == record
+    assert read_json(tmp_path / "x.json") == record
     assert "| rk4_tiny |  |  |" in gpu.table(record) and "| stock | 5.0 ms (1.00) |" in gpu.table(record)
     alone_there = {**record["rounds"][0], "systems": {"rk2_tiny": {"milliseconds": 5.0}}}
     assert "| rk2_tiny |  |" in gpu.table({"rounds": [alone_there]}), "without stock fairseq there is no speed"

@@ -1,6 +1,5 @@
 """What runs will take, where records of the same recipe tell."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from ode_transformer import machine
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.runs import plan
+from ode_transformer.files import read_json, write_json
 from tests.helpers import run_record
 
 HERE = {"processor": "P", "cores": 2, "memory_gib": 9, "gpus": []}
@@ -22,11 +22,8 @@ def write(tmp_path, monkeypatch):
 
     def write(name, **training):
         training = {"parameters": 10**6, "curve": [{"num_updates": 500}], "seconds": 900.0, **training}
-        record = run_record(devices=1, hardware=HERE, training=training)
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record))
-        return path
+        write_json(tmp_path / name, run_record(devices=1, hardware=HERE, training=training))
+        return tmp_path / name
 
     return write
 
@@ -52,7 +49,7 @@ def test_a_record_tells_what_runs_take(write, monkeypatch):
     monkeypatch.setattr(machine, "hardware", lambda: HERE | {"gpus": ["G"]})
     write(f"results/{NAME}.json", trained_on=[{"hardware": HERE | {"gpus": ["G"]}}])
     assert plan.cost(recipe).hours == pytest.approx(4.0)
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"command": "fairseq-train data --cpu"}))
+    write_json(record, read_json(record) | {"command": "fairseq-train data --cpu"})
     assert plan.cost(recipe).hours == 0
 
 
