@@ -65,7 +65,8 @@ def test_tokenised_bleu_is_that_of_multi_bleu(pairs):
 def test_printed_line(hyp, ref, line):
     assert bleu.multi_bleu([hyp], [ref])["line"] == line == oracle([hyp.encode()], [ref.encode()])
     # U+100000 in the text must not be taken for the no-break space of another token.
-    assert bleu.multi_bleu(["a\U00100000b"], ["a\xa0b"])["precisions"][0] == 0
+    found = bleu.multi_bleu(["a\U00100000b"], ["a\xa0b c"])
+    assert (found["precisions"][0], found["hyp_len"], found["ref_len"]) == (0, 1, 2)
 
 
 def test_compound_splitting():
@@ -95,14 +96,6 @@ def test_detokenised_scores_and_their_reference():
     assert "case:lc" in lower["chrf"]["signature"] and "tok:13a" in lower["sacrebleu"]["signature"]
     assert "the tokenized reference, detokenized" in scoring.report(without)
     assert "the raw references" in scoring.report(cased)
-
-
-def test_the_reference_is_the_longer_one():
-    """A short translation loses by its brevity, and recalls little."""
-    found = scoring.score(["a b c d"], ["a b c d e f g"], "en")
-    assert (found["sacrebleu"]["hyp_len"], found["sacrebleu"]["ref_len"]) == (4, 7)
-    assert found["sacrebleu"]["bleu"] == pytest.approx(100 * math.exp(1 - 7 / 4))
-    assert found["chrf"]["score"] < scoring.score(["a b c d e f g"], ["a b c d"], "en")["chrf"]["score"]
 
 
 def test_transevolves_own_score():
