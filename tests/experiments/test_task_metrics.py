@@ -666,6 +666,12 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
         shutil.rmtree(one.folder)
     systems = [significance.system(recipe) for recipe in loaded.values()]
     assert significance.compare(systems[0], systems[1:], samples=50) == found
+    its = METRICS[found["metric"]]
+    recorded = {its.entry or its.name: {its.key: 77.0, "signature": found["signature"]}}
+    with monkeypatch.context() as patch:  # GLEU's own value is a mean of draws, not the one of the sums
+        patch.setattr(significance.System, "scores", lambda *_: recorded)
+        again = significance.compare(systems[0], systems[1:], samples=1)["test_sets"]
+    assert {values[its.key] for by_system in again.values() for values in by_system.values()} == {77.0}
     recipe, name = systems[1].recipe, record.name.removesuffix(".bf16.json")
     record.with_name(f"{name}.amp.json").write_text(json.dumps(run_record(precision="amp")))
     with pytest.raises(OdeTransformerError, match="has records in fp32 and amp; choose one with --precision"):
