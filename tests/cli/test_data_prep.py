@@ -19,7 +19,7 @@ from ode_transformer.experiments import cli
 from ode_transformer.experiments.text import binarised, manifest, pairs, parallel
 from ode_transformer.experiments.text.lines import TextError
 from ode_transformer.experiments.text.pipeline import Pipeline
-from ode_transformer.experiments.text.preparation import prepare_monolingual
+from ode_transformer.experiments.text.preparation import Preparation, prepare_monolingual
 from ode_transformer.files import write_lines
 from tests.cli.data_scripts import command, lines, members, run, sentences, twice
 from tests.helpers import ROOT
@@ -44,6 +44,18 @@ def test_lines_are_cut_to_their_first_units(tmp_path):
     (tmp_path / "a").write_text("1 2@@ 3\n\n1\n1 2 3 4\n")
     pairs.first_words(tmp_path, tmp_path, ["a"], 2)
     assert (tmp_path / "a").read_text() == "1 2@@\n\n1\n1 2\n" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_only_lines_of_the_language_itself_are_cut(tmp_path):
+    names = [write_lines(tmp_path / name, ["1 2 3"]) or name for name in ("a.en", "a.len")]
+    pairs.first_words(tmp_path, tmp_path, names, 2, "en")
+    assert [(tmp_path / name).read_text() for name in names] == ["1 2\n", "1 2 3\n"]
+
+
+@pytest.mark.parametrize("option", ["every", "words", "test_units"])
+def test_what_changes_segmented_text_is_refused_where_it_is_given(tmp_path, option):
+    with pytest.raises(TextError, match=r"--start bpe: .* excludes --every, --words and --test-units"):
+        Preparation(tmp_path, ("de", "en"), ("train", "valid", "test"), "", "", start="bpe", **{option: 2})
 
 
 OWN = ("--pair", "en-de", "--segmentation", "own", "--merges", "60", "--workers", "1")

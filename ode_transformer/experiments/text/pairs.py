@@ -167,7 +167,7 @@ def hold_out(
 def first_words(folder: Path, output: Path, names: Iterable[str], most: int, lang: str = "") -> None:
     """Copy files, with lines of language ``lang``, or of all languages, cut to the first ``most`` words or units."""
     for name in names:
-        cut = most if name.endswith(lang) else None
+        cut = most if lang in ("", name.rpartition(".")[2]) else None
         write_lines(output / name, (" ".join(line.split(" ")[:cut]) for line in read_lines(folder / name)))
 
 

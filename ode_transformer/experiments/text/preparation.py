@@ -17,7 +17,7 @@ from typing import Any
 from ...files import copy_file
 from .binarised import binarise, binarise_files, numbered, symbols_of
 from .joining import SEGMENTATIONS
-from .lines import Faults, count_lines, read_lines
+from .lines import Faults, TextError, count_lines, read_lines
 from .manifest import keep_references, read_mapping, write_manifest
 from .pairs import Limits, clean, first_words, gather, hold_out, names_of
 from .parallel import process
@@ -129,7 +129,7 @@ class Preparation:
         workers: the number of processes.
 
     Raises:
-        TextError: there are fewer than three splits, or the tokenizer does not know a language.
+        TextError: there are fewer than three splits, options exclude each other, or a language is unknown.
     """
 
     out: Path
@@ -159,6 +159,8 @@ class Preparation:
     def __post_init__(self):
         """Check the splits and the tokenizer, which translation needs even if the text is tokenized already."""
         numbered(self.splits)
+        if self.start == "bpe" and (self.every or self.words or self.test_units):
+            raise TextError("--start bpe: takes segmented text as it is, excludes --every, --words and --test-units")
         for lang in self.langs if self.tokenise is not None else ():
             Tokeniser(self.language or lang, **self.tokenise).tokenise([])
 
