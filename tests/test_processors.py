@@ -32,32 +32,29 @@ def machine(monkeypatch):
     return make
 
 
+CORES = [("0", "4"), ("1", "5"), ("2", "6"), ("3", "7")]
+
+
 @pytest.mark.parametrize(
-    ("idle", "free"),
+    ("idle", "siblings", "free", "count"),
     [
-        ([1, 1], 2),
-        ([0.95, 0.97], 2),
-        ([0, 1], 1),
-        ([0.5, 0.5], 1),
-        ([0.7, 0.9], 1),
-        ([0, 0], 1),
-        ([1] * 6 + [0.05] * 2, 6),
+        ([0.95, 0.97], (), 2, 2),
+        ([0.5, 0.5], (), 1, 2),
+        ([0.7, 0.9], (), 1, 2),
+        ([0, 0], (), 1, 2),
+        ([1] * 6 + [0.05] * 2, (), 6, 8),
+        # A core is as free as the busiest of its processors: a busier machine gets fewer threads than an idle one.
+        ([1] * 8, CORES, 4, 4),
+        ([0] + [1] * 7, CORES, 3, 4),
+        ([0, 1, 1, 1, 0, 1, 1, 1], CORES, 3, 4),
     ],
 )
-def test_what_is_free(machine, idle, free):
-    machine(*idle)
-    assert processors.free() == (free, len(idle))
+def test_what_is_free(machine, idle, siblings, free, count):
+    machine(*idle, siblings=siblings)
+    assert processors.free() == (free, count)
     variables, told = processors.threads({})
-    assert variables == processors.LOOK_AGAIN | ({} if free == len(idle) else {"OMP_NUM_THREADS": str(free)})
-    assert "OMP_NUM_THREADS" in told and f"{len(idle)} cores" in told
-
-
-@pytest.mark.parametrize(("idle", "free"), [([1] * 8, 4), ([0] + [1] * 7, 3), ([0, 1, 1, 1, 0, 1, 1, 1], 3)])
-def test_a_core_is_as_free_as_the_busiest_of_its_processors(machine, idle, free):
-    """Eight processors on four cores: a busier machine gets fewer threads than an idle one."""
-    machine(*idle, siblings=[("0", "4"), ("1", "5"), ("2", "6"), ("3", "7")])
-    assert processors.free() == (free, 4)
-    assert processors.threads({})[0].get("OMP_NUM_THREADS") == (None if free == 4 else str(free))
+    assert variables == processors.LOOK_AGAIN | ({} if free == count else {"OMP_NUM_THREADS": str(free)})
+    assert "OMP_NUM_THREADS" in told and f"{count} cores" in told
 
 
 def test_a_containers_quota_is_a_bound_and_the_users_number_stays(machine):
@@ -68,17 +65,20 @@ def test_a_containers_quota_is_a_bound_and_the_users_number_stays(machine):
 
 
 def test_processors_that_do_not_tell_leave_the_number_to_pytorch(machine, monkeypatch):
-    """Counters that stand still, or that are of other processors, are no load."""
-    machine(0, 0)
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-    assert processors.free() is None
+    """Counters that stand still, or that are of other processors, are no load; without Linux there are none."""
+    machine(1, 0, 1, 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3})
+    assert (processors.allowed(), processors.free()) == (2, (1, 2)), "processors of others do not count"
     machine(1, 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5, 6})
     variables, told = processors.threads({})
     assert variables == {} and "no count of free cores" in told
-    machine(1, 0, 1, 1)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3})
-    assert (processors.allowed(), processors.free()) == (2, (1, 2)), "processors of others do not count"
+    machine(0, 0)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    assert processors.free() is None
+    monkeypatch.setattr(processors, "text", lambda path: "")
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert processors.free() is None
 
 
 def test_the_largest_cache_is_the_last_level(monkeypatch):
@@ -88,10 +88,3 @@ def test_the_largest_cache_is_the_last_level(monkeypatch):
     assert processors.cache() == 36 * 2**20
     monkeypatch.setattr(processors, "text", lambda path: "")
     assert processors.cache() == 0
-
-
-def test_without_linux_the_number_is_pytorchs(machine, monkeypatch):
-    machine(1, 1)
-    monkeypatch.setattr(processors, "text", lambda path: "")
-    monkeypatch.delattr(os, "sched_getaffinity")
-    assert processors.free() is None and processors.threads({})[0] == {}
