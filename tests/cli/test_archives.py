@@ -387,15 +387,11 @@ def test_bpe_is_that_of_subword_nmt(tmp_path, monkeypatch, workers):
 
 @pytest.mark.full
 def test_a_mixture_of_sets(tmp_path):
-    for folder, names in (
-        ("deen_mix", {"train": 120}),
-        ("iwslt14", {"test.raw": 7}),
-        ("newstest/en-de", {"newstest2014": 5}),
-    ):
-        (tmp_path / "data" / folder).mkdir(parents=True)
-        for name, count in names.items():
-            for lang in ("de", "en"):
-                (tmp_path / "data" / folder / f"{name}.{lang}").write_bytes(joined(side(lang, count)))
+    for name, count in {"deen_mix/train": 120, "iwslt14/test.raw": 7, "newstest/en-de/newstest2014": 5}.items():
+        for lang in ("de", "en"):
+            path = tmp_path / "data" / f"{name}.{lang}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(joined(side(lang, count)))
     out = tmp_path / "out"
     done = run(command("deen-mix", "--out", out, ODE_TRANSFORMER_DATA=tmp_path / "data"))
     assert done.returncode == 0, done.stderr
