@@ -9,6 +9,7 @@ import pytest
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import METRICS, Metric, register
+from ode_transformer.experiments.results import comparisons
 from ode_transformer.experiments.serving import bundle
 from ode_transformer.experiments.tasks import TASKS
 from tests.helpers import ROOT, own_quickstart, refused
@@ -34,16 +35,18 @@ def files(tmp_path):
     return {name: str(tmp_path / name) for name in texts}
 
 
-def test_it_is_scored_and_compared_in_files(files, capsys):
+def test_it_is_scored_and_compared_in_files(files, tmp_path, capsys):
     words = ["score", "--hyp", files["longer"], "--ref", files["ref"], "--target-lang", "en"]
     words += ["--metric", "length_ratio"]
     assert cli.main(words) == 0
     assert "length ratio                 length ratio = 1.25\n  signature    " in capsys.readouterr().out
-    assert cli.main(["compare", *list(files.values())[1:], "--ref", files["ref"], "--metric", "length_ratio"]) == 0
+    words = ["compare", *list(files.values())[1:], "--ref", files["ref"], "--metric", "length_ratio"]
+    assert cli.main([*words, "--output", str(tmp_path / "significance" / "files.json")]) == 0
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| /")]
     assert rows[0][1:] == ["1.00", "[1.00, 1.00]", "", "baseline", " |"]
     assert rows[1][1:4] == ["1.25", "[1.25, 1.25]", "+0.25 [+0.25, +0.25]"] and float(rows[1][4]) < 0.01
     assert rows[2][1] == "1.00" and rows[2][4] == "1.0000"
+    assert not comparisons.read(tmp_path) and "compares files, not recipes" in capsys.readouterr().err
 
 
 def test_digits_are_those_of_the_metric_wherever_a_value_is_printed(files, capsys):

@@ -16,7 +16,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from ode_transformer.experiments import cli, recipes
-from ode_transformer.experiments.recipes import RecipeError
+from ode_transformer.experiments.recipes import RecipeError, Score
 from ode_transformer.experiments.runs import command_lines, runner, training
 from ode_transformer.experiments.runs.training import Place
 from ode_transformer.experiments.tasks.task import flags
@@ -236,6 +236,10 @@ def test_decoding_of_summaries_is_that_of_appendix_c():
     (words,) = commands(recipe, "score")
     assert {"data-bin/cnndm/raw/test.target", "data-bin/cnndm/tok/test.source"} <= {*words}, "highlights stay apart"
     assert recipes.load("ode/conll14/rk2").train.flags["word-dropout"] == 0.2
+    asked = replace(recipe, score=Score(metrics=["comet"]))
+    assert (
+        "data-bin/cnndm/tok/test.source" in commands(asked, "score")[0] and "--lead" not in commands(asked, "score")[0]
+    )
 
 
 @pytest.mark.parametrize("group", ["imdb", "imdb-characters", "agnews", "listops"])
@@ -368,6 +372,7 @@ def load(tmp_path, tree, **which):
         (lambda t: t.update(trian={}), r"unknown key trian; known: .*train"),
         (lambda t: t.update(name="../../x"), r"name '\.\.'"),
         (lambda t: t.update(data=5), "data must be a mapping"),
+        (lambda t: t.update(seeds=[1, 1]), r"seeds \[1, 1\]: must be different numbers"),
         (lambda t: t["data"].pop("source"), r"data\.source is missing"),
         (lambda t: t["data"].update(directory="~/bin"), r"data: ~/bin: no shell reads the ~ here"),
         (lambda t: t.update(task="parsing"), r"task 'parsing': must be one of translation, language_modeling"),

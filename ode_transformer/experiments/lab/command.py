@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--output", type=output_file, metavar="FILE", help="JSON file for the record")
 
 
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer lab`` and return the exit status."""
+def main(args: argparse.Namespace) -> None:
+    """Run ``ode-transformer lab``."""
     if args.kind == "flow":
         record = flow.measure(args.checkpoints, args.positions)
         print(flow.table(record))
@@ -37,7 +37,6 @@ def main(args: argparse.Namespace) -> int:
     if args.output:
         write_json(args.output, record)
         print(args.output)
-    return 0
 
 
 def _orders(args: argparse.Namespace) -> dict[str, Any]:

@@ -223,8 +223,9 @@ def _wrong(recipe: Recipe) -> Iterator[str]:
     for flag, values in search.values.items() if search else ():
         if not values or len(set(map(str, values))) < len(values) or {type(v) for v in values} - {int, float, str}:
             yield f"search.values.{flag} {values!r}: must be different numbers or words, at least one"
-    if search and len(set(search.seeds)) < len(search.seeds):
-        yield f"search.seeds {search.seeds!r}: must be different numbers"
+    for key, seeds in (("seeds", recipe.seeds), ("search.seeds", search.seeds if search else [])):
+        if len(set(seeds)) < len(seeds):
+            yield f"{key} {seeds!r}: must be different numbers"
 
 
 def variant(recipe: Recipe) -> list[str]:

@@ -23,7 +23,7 @@ _FORM = {
     "samples": count,
     "precisions": {str: one_of(*recipes.PRECISIONS)},
     "test": one_of(*TESTS),
-    "metric": one_of(*METRICS),
+    "metric": lambda name: one_of(*METRICS)(name),  # a plugin may have registered others since
     "test_sets": dict,
 }
 
@@ -170,6 +170,8 @@ def read_comparison(path: Path) -> dict[str, Any]:
     """
     comparison = read_json(path)
     wrong = lacks(comparison, _FORM)
+    if not wrong and not comparison["precisions"]:
+        raise OdeTransformerError(f"{path}: compares files, not recipes, and is in no table")
     if not wrong:
         values = {METRICS[comparison["metric"]].key: float, "p_value": (None, share)}
         systems = dict.fromkeys((comparison["baseline"], *comparison["precisions"]), (..., values))

@@ -31,6 +31,7 @@ from .comparisons import LEVEL, Compared
 from .files import different_flags, json_files, read_records, readable, variant, variant_label
 
 GENERATED = "<!-- written by ode-transformer report, which writes over it -->"
+SENTENCES = 8  # of each kind that are shown by default
 LINES = 12  # per picture, at most
 
 Records = Mapping[str, Sequence[dict[str, Any]]]  # by recipe
@@ -271,7 +272,7 @@ def _translated(folder: Path) -> list[Translated]:
     return list(found.values())
 
 
-def _translations(translated: Sequence[Translated], sentences: Sequence[int], each: int = 8) -> Iterator[Part]:
+def _translations(translated: Sequence[Translated], sentences: Sequence[int]) -> Iterator[Part]:
     """Yield, for each test set, sentences with the outputs of all systems, of the first seed each.
 
     The sentences are the given ones, or those on which the outputs differ most, and others.
@@ -292,7 +293,7 @@ def _translations(translated: Sequence[Translated], sentences: Sequence[int], ea
         note = "Words that the reference does not have in that place are marked."
         chosen = [i for i in sentences if i < len(references)]
         if not sentences:
-            chosen = _chosen(references, words, each)
+            chosen = _chosen(references, words, SENTENCES)
             note = (
                 "First the sentences on which the systems differ most in their words (a single system: from the "
                 f"reference), then others at equal distances. {note}"

@@ -348,8 +348,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     recipes.add_variant(parser)
 
 
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer compare``; return the exit status."""
+def main(args: argparse.Namespace) -> None:
+    """Run ``ode-transformer compare``."""
     names, how = (args.baseline, *args.system), (args.test, args.samples, args.metric)
     of_files = args.source, args.target_lang, args.lowercase
     if args.ref:
@@ -365,7 +365,6 @@ def main(args: argparse.Namespace) -> int:
     if args.output:
         write_json(args.output, content)
         print(args.output)
-    return 0
 
 
 def _named(name: str, scale: str, seed: Optional[int], precision: Optional[str]) -> System:

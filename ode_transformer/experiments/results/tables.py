@@ -313,8 +313,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--measured", action="store_true", help="only tables with measured results")
 
 
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer table``; return the exit status."""
+def main(args: argparse.Namespace) -> None:
+    """Run ``ode-transformer table``."""
     write = csv.writer(sys.stdout or io.StringIO(), lineterminator="\n")  # standard output may be closed
     if args.csv:
         write.writerow(COLUMNS)
@@ -333,4 +333,3 @@ def main(args: argparse.Namespace) -> int:
         others = f"its records are of {', '.join(records)}" if records else "rehearsals do not count"
         group = ", ".join(args.group) or "any recipe"
         print(f"nothing of {group} is measured in {args.results}; {others}", file=sys.stderr)
-    return 0

@@ -16,7 +16,7 @@ from ...files import read_text
 from ..metrics import Examples
 from ..text.lines import read_all
 from .task import Recipe, Step, Task
-from .translation import Pair, decoding, generated, scoring, task_flags, translations
+from .translation import Pair, decoding, generated, reads_source, scoring, task_flags, translations
 
 SUBJECT = "@subject"
 HIGHLIGHT = "@highlight"
@@ -98,8 +98,8 @@ def _story(text: str) -> Pair:
 
 def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
     options = {"summaries": translations(run_dir, subset), "ref": _references(recipe, subset)}
-    if recipe.score.lead:
-        options |= {"source": f"{recipe.data.directory}/tok/{subset}.source", "lead": recipe.score.lead}
+    if recipe.score.lead or reads_source(recipe):
+        options |= {"source": f"{recipe.data.directory}/tok/{subset}.source", "lead": recipe.score.lead or None}
     return scoring(recipe, run_dir, subset, options)
 
 

@@ -103,9 +103,13 @@ def scoring(recipe: Recipe, run_dir: str, subset: str, options: Mapping[str, Any
     return step_of_ours("score", subset, ["score"], score_file, about, inputs=[read], outputs=[output])
 
 
+def reads_source(recipe: Recipe) -> bool:
+    """Whether a metric of the recipe needs the source."""
+    return any("sources" in METRICS[name].needs for name in further_metrics(recipe))
+
+
 def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
     score, data = recipe.score, recipe.data
-    reads_source = any("sources" in METRICS[name].needs for name in further_metrics(recipe))
     options = {
         "generate_output": translations(run_dir, subset),
         "data": data.directory,
@@ -115,7 +119,7 @@ def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
         "compound_split": score.compound_split,
         "join_hyphens": score.join_hyphens,
         "plain": score.plain,
-        "source": reads_source and f"{data.directory}/raw/{subset}.{data.source}",
+        "source": reads_source(recipe) and f"{data.directory}/raw/{subset}.{data.source}",
     }
     return scoring(recipe, run_dir, subset, options)
 
