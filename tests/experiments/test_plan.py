@@ -54,9 +54,9 @@ def test_a_record_tells_what_runs_take(write, monkeypatch):
 
 
 def test_a_recipe_shows_the_plan_of_all_its_seeds(write, capsys):
-    assert cli.main(["recipe", "show", "ode/wmt14-en-de/rk2"]) == 0
-    seeds = len(recipes.load("ode/wmt14-en-de/rk2").seeds) or 1
-    assert f"# plan: {seeds} run{'s' * (seeds > 1)}, {50_000 * seeds:,} updates\n" in capsys.readouterr().out
+    assert cli.main(["recipe", "show", "imdb/transformer"]) == 0
+    updates = 5 * recipes.load("imdb/transformer").train.flags["max-update"]
+    assert f"# plan: 5 runs, {updates:,} updates\n" in capsys.readouterr().out
 
 
 def test_a_training_by_epochs_takes_the_updates_of_its_record(write):

@@ -468,11 +468,10 @@ def test_a_row_that_is_added_to_another_says_so(tmp_path, capsys):
         assert not recipes.added_to(name)
 
 
-@pytest.mark.parametrize("text", ["- a list", "a: [", "", "data: 5"])
-def test_a_file_that_is_no_recipe_is_named(tmp_path, text):
-    for scale in recipes.SCALES:
+def test_a_file_that_is_no_recipe_is_named(tmp_path):
+    for text in ("", "data: 5"):
         with pytest.raises(RecipeError, match=r"r\.yaml"):
-            load(tmp_path, text, scale=scale)
+            load(tmp_path, text, scale="small")
     with pytest.raises(RecipeError, match="must be a name below configs/"):
         recipes.load("../setup")
 
