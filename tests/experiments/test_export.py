@@ -17,7 +17,7 @@ from ode_transformer.experiments import cli
 from ode_transformer.experiments.serving import export
 from ode_transformer.experiments.serving.export import ExportError, Search, open_exported, writing
 from ode_transformer.experiments.serving.pytorch import Opened, PyTorch
-from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, sample, small, task, typed
+from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, perturbed, sample, small, task, typed
 from tests.helpers import model as build
 
 DICTIONARY = dictionary(50)
@@ -46,10 +46,6 @@ EXACT["substeps"] = EXACT["rk2_unit"] | typed("--splitting strang --ode-function
 REFUSED = {
     "macaron_tiny": (POST_NORM, "--splitting strang in a post-norm encoder"),
     "ode_residual_tiny": ({}, "has no layer for --encoder-history learnable_dense;"),
-    **{
-        history: ({"arch": "ode_residual_tiny", "encoder-history": history}, f"layer for --encoder-history {history};")
-        for history in ("denseformer", "attention", "corrector")
-    },
     "rk2_tiny": (NO_HISTORY, "has no layer for --integrator heun with --coefficients fixed;"),
     "nesterov": (
         {"arch": "ode_residual_tiny", **NO_HISTORY, "decoder-integrator": "nesterov"},
@@ -69,10 +65,8 @@ def trained(model) -> PyTorch:
 
     Its parameters are moved from where they begin, so that each has an effect.
     """
-    torch.manual_seed(0)
+    perturbed(model)
     with torch.no_grad():
-        for p in model.parameters():
-            p.add_(0.1 * torch.randn_like(p))
         for embedding in (model.encoder.embed_tokens, model.decoder.embed_tokens):
             embedding.weight[embedding.padding_idx] = 0
     return PyTorch([Opened("a checkpoint", model.eval(), "", {})], task(), "cpu")
@@ -404,7 +398,6 @@ def described(format, **values):
     [
         (None, "export.json: cannot be read"),
         ('{"format": ["onnx"]}', "format must be one of ctranslate2, onnx"),
-        ('{"format": "onnx", "source_lang": "xx", "target_lang": "yy"}', "longest is missing"),
         (described("onnx", longest={"source": 0, "target": 9}), "longest.source must be a whole number, 2 or more"),
         (described("onnx", sha256={"x": "0"}), "is missing from its folder"),
         (described("onnx", sha256={"export.json": "0"}), "has changed since the model was exported"),

@@ -115,10 +115,6 @@ def test_symbols_know_their_characters(kind, request):
         first, last = squad_data.span(symbols, (start, answer))
         found = TEXT[symbols[first][1] : symbols[last][2]]
         assert answer in found and len(found.strip()) <= len(answer) + 2
-        if kind == "gpt2":
-            assert symbols[first][0] != symbols[0][0] or first == 0
-    if kind == "gpt2":  # each symbol is bytes of its own
-        assert any(symbols[i][1:] == symbols[i + 1][1:] for i in range(len(symbols) - 1))
 
 
 @pytest.mark.parametrize(("length", "room", "stride"), [(1, 5, 2), (5, 5, 2), (6, 5, 2), (23, 7, 3), (24, 6, 6)])
@@ -183,7 +179,6 @@ def test_samples_hold_the_question_and_a_window_and_where_the_answer_is(data):
         assert text.strip(" .") == its["answers"][0]
     # Windows overlap, so that each answer is in one of them.
     assert whole == {i for i, question in enumerate(tree["questions"]) if question["answers"]}
-    assert {question["id"] for question in tree["questions"]} == {f"dev-0-{j}" for j in range(8)}
     bert = dataset(data, separator_token=None)[0]  # one end in between
     here, there = (sample["net_input.src_tokens"].tolist() for sample in (bert, windows[0]))
     assert here == [symbol for at, symbol in enumerate(there) if at != bert["begin"]]
@@ -521,29 +516,18 @@ def test_what_cannot_choose_is_named(ranked, tmp_path):
     _, data, _, checkpoint = ranked
     data = shutil.copytree(data, tmp_path / "data")
 
-    def changed(biases=None, **values):
-        state = torch.load(checkpoint, weights_only=False)
-        vars(state["cfg"]["task"]).update(values)
-        for part in ("weight", "bias") if biases else ():
+    def chosen(*biases):
+        state = torch.load(checkpoint, weights_only=True)
+        for part in ("weight", "bias"):
             name = f"classification_heads.sentence_classification_head.out_proj.{part}"
             shape = (len(biases), *state["model"][name].shape[1:])
-            state["model"][name] = state["model"][name].new_full(shape, biases[0])
+            state["model"][name] = torch.full(shape, biases[0])
         torch.save(state, tmp_path / "changed.pt")
-        return tmp_path / "changed.pt"
+        return {taken for _, taken in race.choose(tmp_path / "changed.pt", data, "test", 2, True)}
 
-    for change, message in (
-        ({"_name": "other"}, "was trained with --task 'other', must be sentence_ranking"),
-        ({"biases": [0.0, 0.0]}, "has 2 classes, must have one score"),
-    ):
-        with pytest.raises(CheckpointError, match=message):
-            race.choose(changed(**change), data, "test", 2, True)
-    diverged = race.choose(changed([float("nan")]), data, "test", 2, True)
-    assert {taken for _, taken in diverged} == {"not a number"}
+    with pytest.raises(CheckpointError, match="has 2 classes, must have one score"):
+        chosen(0.0, 0.0)
+    assert chosen(float("nan")) == {"not a number"}
     (data / "label" / "test.label").unlink()
     with pytest.raises(OdeTransformerError, match="data: subset test has no labels; try --subset valid"):
-        race.choose(checkpoint, data, "test", 2, True)
-    for i in range(5):
-        with (data / f"input{i}" / "dict.txt").open("a") as file:
-            file.write("another 1\n")
-    with pytest.raises(OdeTransformerError, match=r"data: its dictionary has .* symbols, the model"):
         race.choose(checkpoint, data, "test", 2, True)
