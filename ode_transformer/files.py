@@ -77,7 +77,7 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
     the disk, unlike one that :func:`whole` makes.
 
     Args:
-        path: the folder, which must not exist or be empty.
+        path: the folder, which must be new or empty.
 
     Raises:
         OSError: the folder cannot be written.

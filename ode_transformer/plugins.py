@@ -42,7 +42,7 @@ def load(folder: str | Path) -> None:
         return
     if not (path / "__init__.py").is_file():
         raise PluginError(f"--user-dir {folder}: must be the folder of a package, but holds no __init__.py")
-    if not re.fullmatch(r"[\w-]+", path.name):  # a dot splits a module's name, and ``of`` finds these alone
+    if not re.fullmatch(r"[\w-]+", path.name):  # a dot splits a module's name, and ``of`` finds no other
         raise PluginError(f"--user-dir {folder}: its name must be letters, digits, - and _; rename the folder")
     if path.name in sys.modules:
         raise PluginError(f"--user-dir {folder}: must not have the name of another package; rename the folder")

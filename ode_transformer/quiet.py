@@ -15,7 +15,7 @@ NOISE = (
     r"`torch\.jit\.script` is deprecated",
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
 )
-"""The warnings of fairseq, hydra and PyTorch's exporter about each other, which no user can fix."""
+"""Patterns of the warnings of fairseq, hydra and PyTorch's exporter about each other, which no user can fix."""
 
 
 @contextlib.contextmanager

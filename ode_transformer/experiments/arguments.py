@@ -122,7 +122,7 @@ def check_outputs(parser: argparse.ArgumentParser, args: argparse.Namespace) -> 
 
 
 def _names(file: Path, values: Any) -> bool:
-    """Whether a value, or one within nested lists, names a file."""
+    """Whether a value, or one within nested lists, is a path to the file."""
     if isinstance(values, (list, tuple)):
         return any(_names(file, value) for value in values)
     return isinstance(values, (str, Path)) and os.path.isfile(values) and file.samefile(values)

@@ -223,7 +223,11 @@ def _at_home(found: re.Match) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status, 1 after an error, or 128 plus the number of a signal."""
+    """Run the command and return its exit status.
+
+    It is 1 after an ``OdeTransformerError`` or an ``OSError``, and 128 plus the signal's number after an interrupt or a
+    broken pipe.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
         # UTF-8, as in all files, whatever the locale; file names may hold any bytes.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")

@@ -117,7 +117,7 @@ def data() -> Iterator[str]:
 
 
 def optional() -> Iterator[str]:
-    """Yield the optional packages, programs and variables, with the features that need them."""
+    """Yield the optional packages, missing programs, and variables, each with the features that need it."""
     for package, (purpose, remedy) in OPTIONAL.items():
         there = importlib.util.find_spec(package) is not None
         yield f"{package} is installed: {purpose}" if there else f"{package} is missing: {purpose}; {remedy}"

@@ -21,7 +21,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Plain(_Loader):
-    """PyYAML's safe loader, which runs no code, but refusing duplicate keys."""
+    """PyYAML's safe loader, which runs no code; duplicate keys, of which PyYAML keeps the last, are refused."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         found = set()

@@ -61,8 +61,8 @@ class Start:
     recipe: str  # a name; without a slash, another row of the same file
     checkpoint: str = "checkpoint_best.pt"
     warm_start: bool = True  # converted to this recipe's architecture; false if it has that architecture already
-    approximate: bool = False  # converted even if the resulting model is not equal
-    other_data: bool = False  # from training on other data with the same dictionary, as before fine-tuning
+    approximate: bool = False  # converted even if the result is not equal to it
+    other_data: bool = False  # trained on other data with the same dictionary, as before fine-tuning
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 It holds the recipe, seed, precision and devices, the command without the words that say where it runs, the model as
 fairseq resolved it, the checkpoint that training starts from, hashes of the dictionaries and the training text, and
-under ``places`` the hardware and versions of every start. Records, comparisons and the runner read it.
+under ``places`` the hardware and versions of every start. Records, comparisons and the runner read it;
+nothing else describes a run.
 
 torch and fairseq are imported by the functions that need them.
 """

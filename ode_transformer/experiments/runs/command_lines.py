@@ -57,7 +57,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 
     from ... import models  # noqa: F401  registers the architectures
 
-    given, sys.argv = sys.argv, sys.argv[:1]  # fairseq would read its --user-dir, relative to another folder
+    given, sys.argv = sys.argv, sys.argv[:1]  # fairseq would read --user-dir there, relative to another folder
     try:
         parser = getattr(options, PARSERS[words[0]])()
     finally:

@@ -72,7 +72,7 @@ def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str
 
 
 def _spelt(value: Any) -> str:
-    """Return the canonical spelling of a number, 5e-05 for 5e-5, so that a point is found again, or another word."""
+    """Return one spelling for a number, 5e-05 for 5e-5, so that a point is found again, and other words unchanged."""
     try:
         number = float(value)
     except ValueError:
@@ -138,7 +138,7 @@ def _scores(folder: Path, subset: str) -> dict[str, Optional[float]]:
 
 
 def _diverged(folder: Path) -> bool:
-    """Whether a training ended at a loss that is no number, or has no best checkpoint because no score is a number."""
+    """Whether a training's gradients became infinite or NaN, or it has no best checkpoint as no score is a number."""
     try:
         log = (folder / "train.log").read_text(encoding="utf-8", errors="replace")
     except OSError:

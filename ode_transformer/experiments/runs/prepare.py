@@ -286,7 +286,7 @@ class OwnText:
                 return
             except TextError:
                 say(f"{self.text} belongs to a preparation with other settings or other text, and is started again")
-                # The settings tell to whom the folder belongs, should this be interrupted.
+                # The settings tell which command made the folder, should this be interrupted.
                 for path in set(self.text.iterdir()) - {file, self.text / ".lock"}:
                     if path.is_dir():
                         shutil.rmtree(path)

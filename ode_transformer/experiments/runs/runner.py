@@ -423,7 +423,7 @@ def execute(step: Step, lock: int = -1) -> float:
 
 
 def check(models: Sequence[Path], recipe: recipes.Recipe, subset: str = "") -> None:
-    """Check that models are intact and fit a recipe's dictionaries, and that its data, or one subset, are complete."""
+    """Check models by :func:`.checkpoints.check`, and that the recipe's data, or one subset of them, are intact."""
     data = recipes.ROOT / recipe.data.directory
     checkpoints.check(models, data)
     binarised.check_data(data, subset)

@@ -57,7 +57,7 @@ def show(
 
 
 def _wrapped(line: str) -> str:
-    """Break a comment or a command into lines of ``WIDTH`` characters, as its words allow; commands stay executable."""
+    """Break a comment or command into lines of at most ``WIDTH`` characters if its words allow; commands can be run."""
     if line.startswith("#"):
         return textwrap.fill(line, WIDTH, subsequent_indent="#   ", break_long_words=False, break_on_hyphens=False)
     words = _WORD.findall(line)

@@ -38,7 +38,7 @@ class Example(NamedTuple):
 
 
 def read_imdb(folder: Path, valid: int) -> dict[str, list[Example]]:
-    """Read IMDB's reviews (Maas et al. 2011) by split: 25,000 for training and for testing, half of each positive.
+    """Read IMDB's reviews (Maas et al. 2011) by split: 25,000 each for training and testing, half of them positive.
 
     The published layout is ``aclImdb/{train,test}/{pos,neg}/NUMBER_RATING.txt``. In copies with a folder
     ``aclImdb/val``, its reviews are returned to the training set. There is no published validation set; here it is the

@@ -106,7 +106,7 @@ def binarise_files(
         alphabetical: sort a new dictionary alphabetically, not by count.
 
     Raises:
-        TextError: there is neither a dictionary nor training text, or a file cannot be read.
+        TextError: there is neither a dictionary nor training text, a text cannot be read, or the dictionary is damaged.
     """
     its = data / name
     if dictionary:
@@ -140,7 +140,10 @@ def _count_symbols(lines: list[str]) -> Counter[str]:
 
 
 def _dictionary(counts: Counter[str], size: int | None, alphabetical: bool) -> list[str]:
-    """Return the lines of a dictionary: at most ``size`` symbols, special ones included, padded to a multiple of 8."""
+    """Return the lines of a dictionary: the most frequent symbols, padded to a multiple of 8.
+
+    Before the padding there are at most ``size`` symbols, special ones included.
+    """
     rows = sorted((item for item in counts.items() if item[0] not in SPECIAL), key=lambda item: (-item[1], item[0]))
     rows = rows if size is None else rows[: size - len(SPECIAL)]
     rows = sorted(rows) if alphabetical else rows

@@ -27,7 +27,7 @@ class Reading:
         langs: source and target language.
         lowercase: letter case is lost.
         normalise: punctuation is normalized.
-        plain: the text is not tokenized, so that blanks distinguish sentences.
+        plain: the text is not tokenized, so that blanks distinguish sentences; tokenization may only move them.
     """
 
     langs: tuple[str, str]

@@ -26,7 +26,7 @@ def entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 class Generated(NamedTuple):
-    """The sentences in an output of fairseq-generate, in the order of the test set; None where some are missing."""
+    """The sentences in an output of fairseq-generate, in the order of the test set; None for sides that it lacks."""
 
     hypotheses: list[str]
     references: list[str] | None

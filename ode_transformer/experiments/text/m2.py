@@ -38,7 +38,7 @@ def read(path: Path) -> Iterator[Annotated]:
     """Yield the sentences of an M2 file.
 
     Lines ``S`` are tokenized sentences, lines ``A START END|||TYPE|||CORRECTION|||...|||ANNOTATOR`` the edits of the
-    sentence before, in tokens. An empty line ends a sentence, and so does another one after its edits. A CORRECTION may
+    sentence before, in tokens. A sentence ends at an empty line or, after edits, at the next sentence. A CORRECTION may
     hold bars itself.
 
     Raises:

@@ -65,8 +65,8 @@ def gather(
         kind: the treatment of Romanian, one of ``ROMANIAN``.
 
     Raises:
-        TextError: two files are not parallel; a pair of another split is not UTF-8 or holds a NUL; or of the training
-            pairs of two files, more than one in ten are not UTF-8, or none is left.
+        TextError: two files are not parallel; a pair of a split other than ``train`` is not UTF-8 or holds a NUL;
+            or of the training pairs of two files, more than one in ten are not UTF-8, or none is left.
     """
     for split in dict.fromkeys(split for split, _, _ in files):
         with whole_pair(output / split, langs) as write:
@@ -126,7 +126,7 @@ def _text(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
 def clean(
     folder: Path, output: Path, splits: Sequence[str], langs: Sequence[str], limits: Limits, drop: Sequence[str]
 ) -> None:
-    """Copy text to another folder, but of the splits ``drop`` no pairs that are empty, too long or too uneven.
+    """Copy text to another folder; from the splits ``drop``, drop pairs that are empty, too long or too uneven.
 
     Raises:
         TextError: no pair of a split is left.

@@ -284,7 +284,7 @@ def _examples(
 
 
 def _metrics(recipe: Recipe) -> list[str]:
-    """Return exact match and F1; for version 2.0, also at the best threshold, as in papers."""
+    """Return exact match and F1; for version 2.0, also at the best threshold, as papers and comparisons do."""
     second = re.search(r"--version[ =]2\.0", recipe.data.prepare)  # the option of prepare-squad.sh
     return [*squad.BEST.values(), *(squad.BEST if second else ())]
 
