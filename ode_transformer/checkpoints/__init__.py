@@ -235,8 +235,8 @@ def select(
         fewer: whether to accept fewer checkpoints, but at least one.
 
     Raises:
-        TooFewError: there are fewer checkpoints of that kind.
-        CheckpointError: there is no such folder, or not exactly one number is given, 1 or more.
+        TooFewError: there are fewer checkpoints of that kind, or with ``fewer`` none.
+        CheckpointError: the folder does not exist, not exactly one number is given, or it is below 1.
     """
     given = {"last-epochs": last_epochs, "last-updates": last_updates, "best": best}
     chosen = [(k, n) for k, n in given.items() if n is not None]

@@ -137,7 +137,7 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
     """Return the registered name of a model of ours, or one of ``STOCK``, and the options of its flat configuration.
 
     Raises:
-        CheckpointError: the architecture is another or not stored, or an option is not a plain value of a size that the
+        CheckpointError: the file has another architecture or none, or an option is not a plain value of a size that the
             file can account for.
     """
     with _plugin_named(state, path):
@@ -248,7 +248,7 @@ def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> 
             refused and the heads of stock models are left out; those of our masked language models are always opened.
 
     Raises:
-        CheckpointError: the architecture is another, or the tensors do not fit the options.
+        CheckpointError: the checkpoint has another architecture, or its tensors do not fit its options.
     """
     with _plugin_named(state, path):
         name, options = _model_options(state, path)

@@ -121,7 +121,7 @@ class State(NamedTuple):
     values: Optional[Tensor] = None
 
     def fitted(self) -> "State":
-        """Return the state of the ``paper`` form as ``fused_attention`` would prepare it again at every depth.
+        """Return a state of the ``paper`` form, prepared once as ``fused_attention`` would at every depth.
 
         Padding becomes a column of the keys, and values are padded to the width of the keys.
         """

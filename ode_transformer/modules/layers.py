@@ -162,7 +162,7 @@ class SplitLayer(nn.Module):
         Args:
             x: (T, B, C); T is 1 in incremental decoding.
             context: the further arguments of the pass.
-            carried: the second result of the previous layer; None in the first.
+            carried: the second result of the previous layer; in the first, None or a velocity embedding.
             h: the size of the step; 1 in a network, other values for studies of the equation.
 
         Returns:

@@ -42,7 +42,7 @@ def can_ask(x: Tensor) -> bool:
 
 
 def padding_or_none(padding: Tensor) -> Optional[Tensor]:
-    """Return a padding mask (B, T), true where there is no token; None if it is false everywhere and can be asked."""
+    """Return a padding mask (B, T), true where there is no token; None if the host may read it and finds no padding."""
     return None if can_ask(padding) and not padding.any() else padding
 
 

@@ -134,7 +134,7 @@ def _of_model(cfg: TransformerConfig) -> Iterator[str]:
 
 
 def _of_sides(cfg: TransformerConfig, options: Sequence[Options]) -> Iterator[str]:
-    """Yield the broken rules that any one side can satisfy."""
+    """Yield the broken rules that at least one of the sides has to satisfy."""
     given = " and ".join(o.given for o in options)
     weighted = any(o.weighted for o in options)
     if cfg.max_relative_length not in (8, -1) and all(o.relative_positions == "none" for o in options):

@@ -106,7 +106,7 @@ def _linear(width: int, gates: int) -> nn.Linear:
 
 
 class Gates(Coefficients):
-    """gamma is computed from the two stages, for each token (equations 25 and 26; Table 10).
+    """gamma_i is computed from the two stages, one number per token (equations 25 and 26; Table 10).
 
     Args:
         embed_dim: C, the width of a stage.

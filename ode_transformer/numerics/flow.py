@@ -48,10 +48,10 @@ FLOW_METHODS = {"rk4": THREE_EIGHTHS, "midpoint": MIDPOINT}
 """Solvers with a fixed step, under torchdiffeq's names."""
 
 SMALLEST_STEP = 0.01  # of a solver, in tokens
-# How far halving the step may move a solution, relative to max(1, max |b|) at each position: in evaluation, without
-# halving it again; of the step of training, without a warning.
+# How far halving the step may move a solution, relative to max(1, max |b|) at each position, before evaluation halves
+# the step, and before the step of training is worth a warning.
 TOLERANCE, COARSE = 1e-5, 1e-3
-# The smallest step of evaluation, in tokens; with a smaller one, rounding errors would exceed the gain.
+# Evaluation halves the step no further than to this, in tokens: rounding errors of more steps would exceed the gain.
 FINEST_STEP = 0.125
 
 

@@ -80,7 +80,8 @@ class SpanPredictionTask(FairseqTask):
     def load_dataset(self, split: str, combine: bool = False, **unused: Any) -> FairseqDataset:
         """Load a split.
 
-        Batches also hold ``first`` and ``last``, the ends of the answers, and ``begin``, the beginnings of the windows.
+        Batches also hold the indices of tokens: ``first`` and ``last`` of the answers, and ``begin``, the first of the
+        windows.
         """
         folder = Path(self.cfg.data)
         paths = [str(folder / part / split) for part in ("input0", "input1")]

@@ -1,5 +1,5 @@
-"""Benchmarks of speed and memory: of training and decoding, of translators, of encoders against sentence length, and of
-training on a GPU.
+"""Benchmarks of speed and memory: of training and decoding, also on a GPU, of translators, and of encoders against
+sentence length.
 
 ``turns`` runs systems in turns, ``systems`` builds and measures them, and ``suite`` defines contests with thresholds.
 ``gpu_suite`` runs everything that needs a GPU. The other files have one kind of measurement each, with its table.

@@ -46,7 +46,7 @@ MOST_JOBS = 8  # each keeps a core busy, and more of them fill the GPU
 
 
 def usual() -> list[str]:
-    """Return the recipes that are trained by default, alternately of two groups, recipes without a record first."""
+    """Return the recipes that are trained by default: long and short ones in turns, those without a record first."""
     data = Path(os.environ.get("ODE_TRANSFORMER_DATA") or os.devnull)
     treebank = any(path.exists() for path in (ROOT / "data-bin" / "ptb", data / "ptb", data / "ptb.tar.xz"))
 

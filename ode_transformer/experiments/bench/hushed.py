@@ -1,5 +1,5 @@
-"""Importing this module limits logging to warnings, in a process that imports fairseq before any code of ours can,
-as :func:`ode_transformer.quiet.tidy` does elsewhere."""
+"""Importing this module limits logging to warnings, in a process that imports fairseq before it calls any code of ours;
+elsewhere :func:`ode_transformer.quiet.tidy` does that."""
 
 import logging
 

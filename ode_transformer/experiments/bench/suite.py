@@ -217,7 +217,7 @@ QUICK = {
     "tiny": ("stock", "stock, our criterion", "floater_tiny", "macaron_tiny", "rk2_tiny"),
     "decoding-tiny": ("stock", "floater_tiny", "macaron_tiny", "rk2_tiny", *_FOUR_LAYERS),
 }
-"""The most informative systems of contests that take a few minutes."""
+"""The systems of contests that are the most informative within a few minutes."""
 
 
 def _verdict(bar: Bar, speed: Mapping[str, Any], memory: Optional[float]) -> str:

@@ -93,9 +93,9 @@ def _entry(make: Callable[[Examples], "SacreMetric"]) -> Callable[[Sequence[str]
 
 
 def multi_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """Return the BLEU of tokens as they are, equal to all that ``multi-bleu.perl`` prints.
+    """Return the BLEU of tokens as they are, equal to ``multi-bleu.perl`` in everything that it prints.
 
-    Empty hypotheses, for which that program divides by zero, score 0.
+    A corpus of empty hypotheses, for which that program divides by zero, scores 0.
     """
     both = _protect_blanks([*hypotheses, *references])
     metric = _made("BLEU", tokenize="none", smooth_method="none", force=True)

@@ -1,6 +1,7 @@
 """The metrics of GLUE besides accuracy, in percent: Matthews', Pearson's and Spearman's correlations, and F1.
 
-Each is a function of sums over the examples, from which the bootstrap takes intervals. F1 is that of class 1.
+Each is a function of sums over the examples, from which the bootstrap takes intervals. F1 is that of class 1, as
+in GLUE.
 """
 
 import math

@@ -23,7 +23,7 @@ _BLOCK = 50  # samples that are drawn at a time, to bound the memory
 def p_value(
     baseline: "np.ndarray", system: "np.ndarray", score: Score, test: str, samples: int = SAMPLES, seed: int = SEED
 ) -> Optional[float]:
-    """Return the two-sided p-value of the difference of two systems: the probability of one as large by chance.
+    """Return the two-sided p-value of two systems' difference: the probability of one at least as large by chance.
 
     Args:
         baseline, system: the statistics of the two systems on the same sentences.

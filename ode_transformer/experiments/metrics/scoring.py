@@ -1,7 +1,7 @@
 """Scores of files, side by side and labeled, so that they cannot be confused, for ``ode-transformer score``.
 
-A function each scores translations, summaries, corrections, predicted labels and validation logs. Imports neither torch
-nor fairseq.
+There is a function each for translations, summaries, corrections, predicted labels and validation logs. Imports neither
+torch nor fairseq.
 """
 
 import inspect

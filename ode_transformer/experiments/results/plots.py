@@ -1,5 +1,5 @@
-"""Plots of records and logs: training curves and edits by type (ODE Transformer, Figures 5 to 7), the cost of systems,
-orders of convergence, and confusion matrices.
+"""Plots of records and logs: training curves (ODE Transformer, Figures 5 and 6), edits by type (Figure 7), the cost of
+systems, orders of convergence, and confusion matrices.
 
 Each function that draws writes ``output``, whose suffix is the format. It raises a ``RecordError`` for a file that is
 not the required record, and an ``OdeTransformerError`` for a file that cannot be read or an unknown format.

@@ -199,7 +199,7 @@ def _classes(by_recipe: Records) -> Iterator[Table]:
 
 
 def _significance(recorded: Sequence[Compared], baseline: str, translated: Sequence[Translated]) -> Part:
-    """Return a table of all comparisons: recorded ones, and tests on the translations beside the records.
+    """Return the part with all comparisons: recorded ones, and tests on the translations beside the records.
 
     The latter compare systems of the same variant and seed.
     """
@@ -275,7 +275,8 @@ def _translated(folder: Path) -> list[Translated]:
 def _translations(translated: Sequence[Translated], sentences: Sequence[int]) -> Iterator[Part]:
     """Yield, for each test set, sentences with the outputs of all systems, of the first seed each.
 
-    The sentences are the given ones, or those on which the outputs differ most, and others.
+    The sentences are the given ones, or those on which the outputs differ most, and others. Translations are
+    detokenized.
     """
     firsts = list({(run.recipe, run.variant): run for run in reversed(translated)}.values())[::-1]
     systems = dict(readable(firsts, Translated.system))

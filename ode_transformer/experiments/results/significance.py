@@ -282,7 +282,7 @@ def tested(
         its 95 percent ``interval``; the two-sided ``p_value`` and the ``interval_of_difference`` from the first system,
         both None for the first. ``p_value`` is None if a score is not a number. With ``ends``, all but the first also
         have ``endless``, the number of sentences whose translation is endless in the system or in the first, and
-        ``difference_without``, the difference of the scores on all other sentences.
+        ``difference_without``, by how much the system's score is higher on all other sentences.
 
     Raises:
         OdeTransformerError: no test set has what the metric needs, or the references of systems differ.

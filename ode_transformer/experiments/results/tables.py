@@ -162,7 +162,7 @@ def of_group(group: str, folder: Path, compared: Sequence[Compared]) -> list[Com
 
 
 def source_row(rows: Sequence[Row]) -> list[Row]:
-    """Return a row of the sources' own scores, uncorrected or of their first sentences; none if not measured.
+    """Return a row of the scores of the sources as outputs, uncorrected or their first sentences; none if not measured.
 
     The scores are the same for all systems, and are those of the first record that has them.
     """

@@ -33,7 +33,7 @@ class Origin:
     run: Optional[Path] = None
 
     def state(self) -> dict[str, Any]:
-        """Return the state of the checkpoint or bundle, whose hashes :func:`find` has checked.
+        """Return the state of the checkpoint, or of the bundle, whose hashes :func:`find` has checked.
 
         Raises:
             CheckpointError: the state cannot be read.

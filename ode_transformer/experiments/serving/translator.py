@@ -29,7 +29,7 @@ NO_WORDS = ("<s>", "</s>")  # symbols that a model may generate, and that fairse
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A translation: its detokenized ``text``, its ``score`` as fairseq prints it (base 2), and its ``units``."""
+    """A translation: ``text``, detokenized; ``score``, as fairseq prints it (base 2, by length); and ``units``."""
 
     text: str
     score: float

@@ -8,7 +8,7 @@ CTranslate2. A missing sub-layer is given zero weights, with which a pre-norm re
     strang-swapped     half attention, FFN | half attention
     rk2_unit           the layer | the layer again                  (Heun with gamma = 1; equal tensors are stored once)
 
-All other models are refused by the name of the option: histories, other integrators, coefficients, positions in
+All other models are refused, with the option in the message: histories, other integrators, coefficients, positions in
 the blocks, and TransEvolve.
 """
 
