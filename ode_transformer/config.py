@@ -137,7 +137,7 @@ def flag(field: str, on: bool = True) -> str:
 
 
 PRESETS: dict[str, tuple[str, type, Mapping[str, Any]]] = {}
-"""The model, configuration class and preset fields of every architecture of ours by name, without released names."""
+"""The model, configuration class and preset fields of our architectures by name; released names are left out."""
 
 
 def register_architectures(

@@ -197,10 +197,11 @@ def search(
         jobs: number of runs at a time, each with its own GPUs (--devices; by default, an equal share) or its share of
             the cores.
         flags: of fairseq-train, which all runs have.
-        place: what :func:`.training.place_here` takes.
+        place: arguments of :func:`.training.place_here`.
 
     Raises:
-        OdeTransformerError: the recipe is of another task, has no search, or a run failed.
+        OdeTransformerError: the recipe is of another task or has no search, a value or seed is not valid or is given
+            twice, or a run failed.
     """
     runner.load_plugins([name])
     recipe = recipes.load(name, scale=scale)

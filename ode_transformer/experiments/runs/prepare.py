@@ -101,6 +101,7 @@ class OwnText:
 
     Raises:
         TextError: an option is not valid, or options cannot be combined.
+        OdeTransformerError: sacreBLEU lacks a package for the target language.
     """
 
     train: Sequence[str]

@@ -66,7 +66,7 @@ def measure(kind: str, folder: Path, positions: int | None = None, predictions: 
         that their own first-symbol rule reproduces (``agreement``) and the rule's accuracy (``rule``).
 
     Raises:
-        OdeTransformerError: a file is missing, or two files are not of the same examples.
+        OdeTransformerError: a file is missing, two files are not of the same examples, or a linear model has one class.
     """
     names = ["train", *(name for name in SPLITS if (folder / f"{name}.label").is_file())]
     if len(names) == 1 or (predictions and "test" not in names):

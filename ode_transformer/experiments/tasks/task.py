@@ -161,7 +161,7 @@ def write_predictions(
     """Write a model's prediction for each example of a subset, one line each, and print the number of examples.
 
     Args:
-        predict: what predicts.
+        predict: the function that predicts.
         checkpoint: the checkpoint of the trained model.
         data: the folder of binarized data.
         subset: the subset of the data.

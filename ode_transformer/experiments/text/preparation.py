@@ -101,7 +101,7 @@ def prepare_monolingual(
 
 @dataclass(frozen=True)
 class Preparation:
-    """How the text of a corpus becomes binarized data.
+    """The preparation of a corpus: its text, the steps and their settings.
 
     Args:
         out: the folder for the data; the text after every step is in DIR.text beside it.
@@ -109,14 +109,14 @@ class Preparation:
         splits: names of the training, validation and test sets, with which the names of files begin.
         name: the name of the corpus.
         source: a description of where the text came from.
-        files: of each split, two files, which are joined to ``raw``; none if the text already exists.
+        files: split, source file and target file, for all that are joined to ``raw``; empty if the text exists already.
         romanian: treatment of Romanian: raw, normalised (commas for cedillas), or stripped (no diacritics).
         start: the folder in DIR.text that exists already.
         tokenise: options of a ``Tokeniser``; None if they are unknown, with another start.
         tokenise_train: others for the training text.
         language: the language of all files, where their names end in something else.
         counted: the unit of --max-tokens and --ratio: tokens, before subword units are learned, or subword units.
-        limits: of training pairs; others are left out.
+        limits: the limits of training pairs; others are left out.
         every: hold out every Nth training pair for validation (default: there is a validation set).
         words: cut source texts off after N words (default: never).
         segmentation: the subword segmentation.
