@@ -199,7 +199,7 @@ def prepare(system: Contestant, setting: Setting) -> tuple[nn.Module, Callable[[
     model.to(setting.device).eval()
     model.to({"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[setting.precision])
     model.make_generation_fast_(beamable_mm_beam_size=setting.beam, need_attn=False)
-    # A random model has not learned where to stop: the length is fixed.
+    # As many steps as the longest source has tokens, because a random model has not learned where to stop.
     generator = SequenceGenerator(
         [model], its_task.target_dictionary, beam_size=setting.beam, max_len_a=1, max_len_b=0, min_len=setting.tokens
     )

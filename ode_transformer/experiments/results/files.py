@@ -96,6 +96,6 @@ def different_flags(records: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def variant_label(label: str, variant: tuple[str, ...]) -> str:
-    """Return a label with the rest of a variant: the precision if it is not fp32, and the flags."""
+    """Return a label followed by a variant: the precision if it is not fp32, and the flags."""
     precision, *flags = variant
     return ", ".join([label, *([precision] if precision != "fp32" else []), *([" ".join(flags)] if flags else [])])

@@ -172,7 +172,7 @@ def graphs(model: nn.Module, dictionary: Dictionary, longest: int) -> tuple[dict
         log_probs = model.get_normalized_probs((out[0][:, -1:], None), log_probs=True)
         return [log_probs.unflatten(0, shape)[:, :, 0], *caches.take(caches.growing, state)]
 
-    # All sizes are different and above 1, or PyTorch would take them for constants.
+    # B, n, T and S are different and above 1, or PyTorch would take them for constants.
     source, tokens, rows = *(torch.full(size, dictionary.unk()) for size in ((3, 6), (3, 4, 5))), 7
     source[:, -1] = dictionary.eos()
     caches = Caches(model, first_step(source))
