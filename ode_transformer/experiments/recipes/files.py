@@ -101,7 +101,7 @@ def listed(prefix: str = "", *, paper: bool = False) -> dict[str, str]:
 
 
 def described(row: Mapping, tree: Mapping) -> str:
-    """Return the descriptions of a row and its file, joined; empty if one is not a string, which ``build`` refuses."""
+    """Return the descriptions of a row and its file, joined; empty if one of them is not a string."""
     parts = [part["description"] for part in (row, tree) if "description" in part]
     return ": ".join(parts) if all(isinstance(part, str) for part in parts) else ""
 
