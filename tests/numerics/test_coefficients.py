@@ -5,7 +5,7 @@ import torch
 
 from ode_transformer.numerics.coefficients import COEFFICIENTS
 from ode_transformer.numerics.integrators import HEUN, MIDPOINT, RALSTON, RK4, ButcherTableau
-from tests.helpers import distance, rk_step
+from tests.helpers import rk_step
 
 
 @pytest.fixture
@@ -24,11 +24,9 @@ def f(y):
     return torch.tanh(y.roll(1, -1)) - 0.3 * y
 
 
-def test_a_gate_of_one_half_is_heuns_method_and_ones_are_the_step_taken_twice():
+def test_ones_are_the_step_taken_twice():
     """Weight sharing: y + f(y) + f(y + f(y))."""
-    y, gate = torch.randn(7, 3, 8, dtype=torch.float64), build("sigmoid")
-    torch.nn.init.zeros_(gate.gate.weight)
-    torch.testing.assert_close(rk_step(f, y, HEUN, combine=gate), rk_step(f, y, HEUN))
+    y = torch.randn(7, 3, 8, dtype=torch.float64)
     once = y + f(y)
     torch.testing.assert_close(rk_step(f, y, HEUN, combine=build("ones")), once + f(once))
 
@@ -51,11 +49,9 @@ def test_gates_are_equation_26(name, weights, stages):
     torch.testing.assert_close(module(stages), g1 * f1 + g2 * f2)
 
 
-def test_a_gate_has_2d_plus_1_parameters():
-    assert sum(p.numel() for p in build("sigmoid").parameters()) == 2 * 8 + 1
-    assert sum(p.numel() for p in build("two-sigmoids").parameters()) == 2 * (2 * 8 + 1)
+def test_a_gate_starts_with_xaviers_weights():
     gate = COEFFICIENTS["sigmoid"].build(2, (1.0, 1.0), 256).gate
-    bound = (6 / (2 * 256 + 1)) ** 0.5  # Xavier
+    bound = (6 / (2 * 256 + 1)) ** 0.5
     assert 0.9 * bound < gate.weight.abs().max() <= bound and not gate.bias.any()
 
 
@@ -67,16 +63,11 @@ def second_order(g):
     return gate
 
 
-@pytest.mark.parametrize(("g", "method"), [(0.0, MIDPOINT), (0.5, RALSTON), (1.0, HEUN)])  # it starts at 1/2
-def test_the_second_order_gate_goes_from_the_midpoint_by_ralston_to_heun(g, method):
-    y = torch.randn(7, 3, 8, dtype=torch.float64)
-    torch.testing.assert_close(rk_step(f, y, HEUN, combine=second_order(g)), rk_step(f, y, method))
-
-
-@pytest.mark.parametrize("g", [0.1, 0.37, 0.93])
+@pytest.mark.parametrize("g", [0.0, 0.1, 0.5, 0.93, 1.0])
 def test_the_second_order_gate_is_a_method_of_order_2_wherever_it_stands(g):
+    """It goes from the midpoint method by Ralston's to Heun's."""
     y = torch.randn(7, 3, 8, dtype=torch.float64)
-    method = ButcherTableau(((), (1 / (2 - g),)), (g / 2, 1 - g / 2))
+    method = {0.0: MIDPOINT, 0.5: RALSTON, 1.0: HEUN}.get(g, ButcherTableau(((), (1 / (2 - g),)), (g / 2, 1 - g / 2)))
     assert method.order == 2
     torch.testing.assert_close(rk_step(f, y, HEUN, combine=second_order(g)), rk_step(f, y, method))
 
@@ -92,31 +83,10 @@ def test_scalars_start_where_they_are_told_to_and_the_methods_own_weights_need_n
     assert build("fixed", 4) is None and build("ones", 1) is None
 
 
-def test_the_moving_average_counts_the_last_stage_most():
-    stages = list(torch.eye(4, dtype=torch.float64).unbind())
-    module = build("ema", 4)
-    torch.testing.assert_close(module(stages), torch.tensor([1 / 16, 1 / 8, 1 / 4, 1 / 2], dtype=torch.float64))
-    torch.nn.init.constant_(module.weight, 0.2)
-    expected = torch.tensor([0.2 * 0.8**3, 0.2 * 0.8**2, 0.2 * 0.8, 0.2], dtype=torch.float64)
-    torch.testing.assert_close(module(stages), expected)
-
-
-def test_a_moving_average_per_channel():
-    stages = list(torch.randn(3, 5, 8, dtype=torch.float64).unbind())
-    module = build("ema-channels", 3)
-    assert module.weight.shape == (8,) and torch.equal(module.weight, torch.full((8,), 0.5, dtype=torch.float64))
+@pytest.mark.parametrize(("name", "shape"), [("ema", ()), ("ema-channels", (8,))])
+def test_a_moving_average_counts_the_last_stage_most(name, shape):
+    stages, module = list(torch.randn(3, 5, 8, dtype=torch.float64).unbind()), build(name, 3)
+    assert torch.equal(module.weight, torch.full(shape, 0.5, dtype=torch.float64))
     a = torch.nn.init.uniform_(module.weight).detach()
     expected = a * (1 - a) ** 2 * stages[0] + a * (1 - a) * stages[1] + a * stages[2]
     torch.testing.assert_close(module(stages), expected)
-
-
-@pytest.mark.parametrize("name", ["sigmoid", "two-tanh", "second-order", "scalars", "ema"])
-def test_in_mixed_precision(name):
-    """Stages may come in another precision than the products of a gate."""
-    module = build(name).float()
-    stages = [torch.randn(7, 3, 8, requires_grad=True) for _ in range(2)]
-    expected = module(stages)
-    with torch.autocast("cpu", torch.bfloat16):
-        ours = module(stages)
-    assert distance(ours, expected) < 0.01
-    ours.sum().backward()

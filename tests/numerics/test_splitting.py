@@ -20,7 +20,6 @@ from ode_transformer.numerics.splitting import (
     STRANG,
     STRANG_SWAPPED,
     Splitting,
-    increment,
     split_step,
 )
 
@@ -59,29 +58,6 @@ def test_flows_that_are_taken_together_have_their_fractions():
     for splitting in (PARALLEL, *others):
         ((_, together, part),) = splitting.substeps(fields, EULER.step)
         assert part == 1.0 and torch.allclose(together(y, 0), (a + b) @ y)
-
-
-def test_the_substeps_of_a_splitting():
-    fields = {"F": object(), "G": object()}
-    expected = [(EULER.step, fields["G"], 0.5), (EULER.step, fields["F"], 1.0), (EULER.step, fields["G"], 0.5)]
-    assert STRANG.substeps(fields, EULER.step) == expected
-
-
-@pytest.mark.parametrize("splitting", [LIE_TROTTER, STRANG, PARALLEL])
-def test_an_increment_is_what_euler_steps_add(splitting):
-    y, (a, b) = torch.tensor(Y0), torch.tensor(np.stack((A, B)))
-    fields = {"F": lambda y, stage: a @ y, "G": lambda y, stage: b @ y}
-    flows = [(fields[flow], part) for flow, part in splitting]
-    stepped, _ = split_step(splitting.substeps(fields, EULER.step), y)
-    torch.testing.assert_close(increment(flows, splitting.together, y), stepped - y)
-
-
-def test_what_is_carried_goes_from_substep_to_substep():
-    def count(f, y, carried, h):
-        return y + h * f, [*carried, h]
-
-    assert split_step([(count, 2.0, 0.5), (count, 4.0, 1.0)], 8.0, [], 0.5) == (8.0 + 0.5 + 2.0, [0.25, 0.5])
-    assert split_step([], 8.0) == (8.0, None)
 
 
 @given(st.text("FGH", max_size=5), st.lists(st.sampled_from([-0.5, 0.0, 0.25, 0.5, 0.75, 1.0]), max_size=5))
