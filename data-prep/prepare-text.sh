@@ -34,8 +34,8 @@ if [[ -n $input ]]; then
     IFS=: read -ra inputs <<<"$input"
 else
     published_imdb
-    inputs=("$folder/aclImdb/train")
-    if [[ -d $folder/aclImdb/val ]]; then inputs+=("$folder/aclImdb/val"); fi
+    inputs=("$folder"/aclImdb/train/{neg,pos}) # not unsup, nor the lists of addresses
+    if [[ -d $folder/aclImdb/val ]]; then inputs+=("$folder"/aclImdb/val/{neg,pos}); fi
 fi
 IFS=: read -ra valids <<<"$valid"
 into "$text/symbols" dataset documents "${inputs[@]}" --size "$size" --workers "$workers" \
