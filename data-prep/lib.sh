@@ -47,7 +47,7 @@ options() {
         '') die "unknown option $1; see --help" ;;
         switch | word) ;;
         *)
-            [[ $# -gt 1 && $2 != --* ]] || die "$1 needs a value"
+            [[ -n ${2:-} && $2 != --* ]] || die "$1 needs a value"
             _value=$2
             shift
             ;;
@@ -155,14 +155,14 @@ find_set() {
 # set_of NAME: as find_set, for a set that cannot be downloaded, and is another than that of RAW_DIR.
 set_of() {
     RAW_DIR='' find_set "$1"
-    [[ -n $folder ]] || die "$1: $tried${2:-}"
+    [[ -n $folder ]] || die "$1: ${tried#*, }${2:-}" # RAW_DIR is of another set
 }
 
 # download URL FILE: fetch a file, and resume a download that was interrupted. Fails if the file cannot be fetched.
 download() {
     if [[ -e $2 ]]; then return; fi
     run curl --fail --location --retry 3 --progress-bar --create-dirs --continue-at - --output "$2.part" "$1" || {
-        [[ $? -eq 33 ]] || return 1 # the server cannot go on in the middle
+        [[ $? == @(22|33|36) && -e $2.part ]] || return 1 # the server cannot go on in the middle, or behind the end
         run curl --fail --location --retry 3 --progress-bar --output "$2.part" "$1" || return 1
     }
     run mv "$2.part" "$2"

@@ -226,12 +226,13 @@ def test_what_is_missing_or_wrong_is_said(tmp_path):
         "--romanian x: must be one of raw normalised stripped": command("wmt16-en-ro", "--romanian", "x"),
         "--merges 0: must be a positive number": command("iwslt14-de-en", "--merges", "0"),
         "must hold no comma": command("wmt14-en-fr", "--out", "a,b"),
+        "--out needs a value": command("wmt14-en-fr", "--out", ""),
     }
     refusals(asked, tmp_path / "out", tmp_path / "answers")
 
 
 def test_the_steps_of_scripts(tmp_path):
-    """What is missing in RAW_DIR is downloaded; of known sums the last counts; what fails half-way is not done."""
+    """What is missing is downloaded, anew if it cannot be resumed; the last known sum counts; half is not done."""
     x = tmp_path / "x"
     x.write_text("a\nb\nc\n")
     (tmp_path / "here").write_text("of the folder\n")
@@ -244,6 +245,8 @@ def test_the_steps_of_scripts(tmp_path):
         ARCHIVES_SHA256={tmp_path}/sums known_archive {x}
         known_archive() {{ :; }}
         for file in here there; do fetch URL_X $file file://{x} 2>&1; cat $archive; done
+        cat {x} {x} >{tmp_path}/more.part
+        download file://{x} {tmp_path}/more 2>/dev/null
         f() {{ mkdir $1; false; }}
         once {tmp_path}/words f {tmp_path}/words.part || echo stopped
     """
@@ -251,6 +254,7 @@ def test_the_steps_of_scripts(tmp_path):
     assert re.search(r"\Ax: 3 lines, as published\nwarning: x: 3 lines, published 4\n\+ f ", done.stderr), done.stderr
     assert done.stdout.startswith("of the folder\nRAW_DIR=") and done.stdout.endswith("\na\nb\nc\nstopped\n")
     assert "holds no there, so it is downloaded" in done.stdout and not (tmp_path / "words").exists()
+    assert (tmp_path / "more").read_bytes() == x.read_bytes()
 
 
 def data(name: str, tmp_path: Path) -> Path:

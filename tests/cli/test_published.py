@@ -19,7 +19,8 @@ pytestmark = pytest.mark.full
 
 def write_imdb(folder: Path) -> None:
     write_reviews(folder / "x" / "aclImdb", train=20)
-    tar(folder / "aclImdb_v1.tar.gz", members(folder / "x"))
+    more = {f"aclImdb/train/{name}": b"neither\n" for name in ("unsup/0_0.txt", "urls_unsup.txt")}
+    tar(folder / "aclImdb_v1.tar.gz", members(folder / "x") | more)
     shutil.rmtree(folder / "x")
 
 
@@ -124,6 +125,7 @@ def test_end_to_end_and_again(folders, env, tmp_path, name):
         assert max(len(line.replace("@@ ", "").split()) for line in train) == 6
         assert len(lines(out / "tok" / "test.source")[0].split()) > 6, "the lead is that of the whole e-mail"
     if name == "cnndm":
+        assert "training stories: 1 lines, published 287227" in done.stderr
         assert lines(out / "tok" / "test.target") == ['rain at http : / / dm / 1 . " wet "'.replace('"', "&quot;")]
         assert lines(out / "raw" / "test.target") == ['Rain at http://dm/1 .\t"Wet"']
     if name == "gec":
@@ -157,6 +159,7 @@ def test_the_text_of_imdb_is_downloaded(folders, env, tmp_path):
     expected = {f"{split}.{kind}" for split in ("train", "valid") for kind in ("bin", "idx")}
     expected |= {"dict.txt", "manifest.json", "sentencepiece.model"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == expected
+    assert lines(tmp_path / "out.text" / "symbols" / "train").count("") == 40, "reviews that have a class"
 
 
 def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
@@ -186,7 +189,7 @@ def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
         "jfleg/test/test.src: No such file": generated(ODE_TRANSFORMER_DATA=cut / "without", CLEAN=correct),
         "NUCLE and Lang-8 cannot be downloaded": command("gec", **tests),
         "--errors is needed": data_scripts.command("gec"),
-        "deen_mix: RAW_DIR is not set, ODE_TRANSFORMER_DATA is not set": generated(),
+        "deen_mix: ODE_TRANSFORMER_DATA is not set": generated(),
         "--percent 100: must be below 100": generated("--percent", 100),
     }
     refusals(asked, tmp_path / "out", tmp_path / "answers", **env)
@@ -198,4 +201,4 @@ def test_scripts_take_what_recipes_give_them(env, tmp_path):
     asked = [shlex.split(words) for words in dict.fromkeys(every)]
     asked = [[ROOT / name, *words, "--dry-run", "--out", tmp_path / "out"] for name, *words in asked]
     for words, done in zip(asked, ask(tmp_path / "a", asked, clean(ODE_TRANSFORMER_DATA=tmp_path, **env)), strict=True):
-        assert done.returncode == 0 or "is not set, neither" in done.stderr, (words, done.stderr)
+        assert done.returncode == 0 or "neither" in done.stderr, (words, done.stderr)
