@@ -222,19 +222,14 @@ def test_a_last_checkpoint_that_was_cut_short_is_replaced_by_the_newest_whole_on
     assert checkpoints.resume_point(tmp_path / "other") == 0
 
 
-def damage(path, to):
-    """What a disk does: a block of zeros in the midst of the largest tensor."""
-    content = bytearray(path.read_bytes())
-    middle = len(content) // 2
-    content[middle : middle + 2**16] = bytes(2**16)
-    to.write_bytes(content)
-
-
 def test_a_damaged_last_checkpoint_is_replaced_and_no_average_is_made_of_one(tmp_path, capsys):
     for i in (1, 2, 3):
         at(tmp_path / f"checkpoint{i}.pt", 10 * i, model={"w": torch.randn(2**17)})
-    damage(tmp_path / "checkpoint3.pt", tmp_path / "checkpoint_last.pt")
-    damage(tmp_path / "checkpoint3.pt", tmp_path / "checkpoint3.pt")
+    content = bytearray((tmp_path / "checkpoint3.pt").read_bytes())
+    middle = len(content) // 2  # of the largest tensor
+    content[middle : middle + 2**16] = bytes(2**16)  # which is what a disk does
+    for name in ("checkpoint3.pt", "checkpoint_last.pt"):
+        (tmp_path / name).write_bytes(content)
     assert torch.load(tmp_path / "checkpoint_last.pt")["optimizer_history"], "PyTorch sees nothing"
     assert checkpoints.resume_point(tmp_path, mend=False) == 20
     assert cli.main(["resume", str(tmp_path)]) == 0

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 from dataclasses import fields
-from functools import cache, partial
+from functools import partial
 
 import pytest
 import torch
@@ -18,7 +18,6 @@ from ode_transformer.experiments.serving import export
 from ode_transformer.experiments.serving.export import ExportError, Search, open_exported, writing
 from ode_transformer.experiments.serving.pytorch import Opened, PyTorch
 from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, perturbed, sample, small, task, typed
-from tests.helpers import model as build
 
 DICTIONARY = dictionary(50)
 
@@ -298,19 +297,13 @@ def test_a_model_is_as_long_as_its_attention_is_finite(tmp_path, ctranslate2):
 # The command
 
 
-def checkpoint(path, model, arch, values, **task_options):
-    """A checkpoint as fairseq writes it."""
-    task_options = {"source_lang": "xx", "target_lang": "yy", **task_options}
-    state = {"args": None, "cfg": {"model": dict(configure(arch, values)), "task": task_options}}
-    torch.save(state | {"model": model.state_dict()}, path)
+def write_checkpoint(path, **task_options):
+    """A small model's checkpoint, as fairseq writes it."""
+    cfg = configure("macaron_tiny", {**SMALL, "share-all-embeddings": True})
+    its_task = {"source_lang": "xx", "target_lang": "yy", **task_options}
+    state = {"args": None, "cfg": {"model": dict(cfg), "task": its_task}}
+    torch.save(state | {"model": trained(small("macaron")).models[0].state_dict()}, path)
     return path
-
-
-@cache
-def macaron():
-    """A model, and its options."""
-    values = {**SMALL, "share-all-embeddings": True}
-    return trained(build("macaron_tiny", values)).models[0], values
 
 
 @pytest.fixture
@@ -321,8 +314,7 @@ def saved(tmp_path, files):
     for file in files:
         (folder / file.name).write_bytes(file.read_bytes())
     (folder / "codes").write_text("#version: 0.2\n")
-    model, values = macaron()
-    return checkpoint(folder / "model.pt", model, "macaron_tiny", values)
+    return write_checkpoint(folder / "model.pt")
 
 
 def test_a_checkpoint_is_exported(tmp_path, saved, capsys, ctranslate2):
@@ -365,11 +357,6 @@ def test_a_missing_library_is_named_with_its_extra(tmp_path, saved, monkeypatch,
     assert re.search(rf"--format {format}: .* is not installed; .* pip install .* -e '\.\[{format}\]'", message)
 
 
-def without_languages(saved):
-    model, values = macaron()
-    checkpoint(saved, model, "macaron_tiny", values, source_lang=None)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -377,7 +364,7 @@ def without_languages(saved):
         (lambda saved: dictionary(49).save(str(saved.with_name("dict.xx.txt"))),
          "has vocabulary sizes 50 and 50, the dictionaries in .* have 49 and 50"),
         (lambda saved: saved.with_name("dict.yy.txt").unlink(), "dict.yy.txt: no such file; name the folder"),
-        (without_languages, "must name a source and a target language"),
+        (lambda saved: write_checkpoint(saved, source_lang=None), "must name a source and a target language"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_exported_is_named(tmp_path, saved, change, message, capsys, ctranslate2):
