@@ -177,18 +177,15 @@ def test_edits_of_an_m2_file_are_made(tmp_path):
     assert corpora.corrected(m2.Annotated(["a", "b"], {0: edits})) == ["w a x y c"]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_what_is_wrong_with_an_m2_file_is_named(tmp_path):
+    for text, message in (
         ("S a\nA 0 2|||X|||b|||R|||-|||0\n", "line 2: edit 0 2 of a sentence of 1 tokens"),
         ("S a\nS b\n", "line 2: must be a line S"),
         ("S a\nA 0 1|||X|||b|||R|||-|||0\nSome\n", "line 3: must be a line S"),
-    ],
-)
-def test_what_is_wrong_with_an_m2_file_is_named(tmp_path, text, message):
-    (tmp_path / "x.m2").write_text(text)
-    with pytest.raises(OdeTransformerError, match=rf"x\.m2: {message}"):
-        list(m2.read(tmp_path / "x.m2"))
+    ):
+        (tmp_path / "x.m2").write_text(text)
+        with pytest.raises(OdeTransformerError, match=rf"x\.m2: {message}"):
+            list(m2.read(tmp_path / "x.m2"))
 
 
 def test_learners_corpora(tmp_path, capsys):
