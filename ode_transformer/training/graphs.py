@@ -81,7 +81,11 @@ class RecordedPass:
         cast, uncast = nullcontext(), torch.autocast("cuda", enabled=False)  # a backward pass is never under autocast
         if torch.is_autocast_enabled("cuda"):
             cast = torch.autocast("cuda", torch.get_autocast_dtype("cuda"), cache_enabled=False)
-        stream = torch.cuda.Stream()
+        self.forward, self.backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        # Other threads go on meanwhile: the one that pins the memory of batches may allocate.
+        mode = {"capture_error_mode": "thread_local"}
+        recording = torch.cuda.graph(self.forward, pool, **mode)
+        stream = recording.capture_stream  # always the same: cuBLAS keeps memory for every stream, 64 MiB on an H200
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UPS):
@@ -92,10 +96,7 @@ class RecordedPass:
         torch.cuda.current_stream().wait_stream(stream)
         self.output = place(output.detach())
         del output
-        self.forward, self.backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        # Other threads go on meanwhile: the one that pins the memory of batches may allocate.
-        mode = {"capture_error_mode": "thread_local"}
-        with torch.cuda.graph(self.forward, pool, **mode), cast:
+        with recording, cast:
             output = run(*self.inputs)
             self.output.copy_(output.detach())
         with torch.cuda.graph(self.backward, self.forward.pool(), **mode), uncast:
