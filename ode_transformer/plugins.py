@@ -24,7 +24,7 @@ GROUP = "ode_transformer.plugins"
 _folders: list[Path] = []  # loaded in this process
 _current = ""
 _installed: dict[str, str] = {}  # distributions by the modules of their entry points
-_searched = False
+_points: Iterator[importlib.metadata.EntryPoint] | None = None  # those that are not loaded yet
 
 
 class PluginError(OdeTransformerError):
@@ -87,14 +87,15 @@ def current() -> str:
 def load_installed() -> None:
     """Import the modules that installed packages declare as entry points, once.
 
+    A module that imports the models calls this again: the other modules then add their methods before the models.
+
     Raises:
         PluginError: a module cannot be imported, or registers something invalid.
     """
-    global _searched
-    if _searched:
-        return
-    _searched = True
-    for point in importlib.metadata.entry_points(group=GROUP):
+    global _points
+    if _points is None:
+        _points = iter(importlib.metadata.entry_points(group=GROUP))
+    for point in _points:
         package = point.dist.name if point.dist else point.module
         _installed[point.module] = package
         try:

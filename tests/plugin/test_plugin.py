@@ -1,10 +1,12 @@
 """Plugins: methods that are registered outside this package, and work in all of it."""
 
+import importlib.metadata
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -143,11 +145,25 @@ def test_what_an_installed_package_registers_is_loaded_with_the_models(tmp_path,
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1.5\n")
     (info / "entry_points.txt").write_text(f"[{plugins.GROUP}]\nanything = their_methods\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(plugins, "_searched", False)
+    monkeypatch.setattr(plugins, "_points", None)
     monkeypatch.setattr(plugins, "_installed", {})
     plugins.load_installed()
     assert sys.modules.pop("their_methods") and plugins.installed() == ["their-package"]
     assert machine.versions()["their-package"] == "1.5"
+
+
+def test_installed_packages_add_methods_before_one_of_them_imports_the_models(monkeypatch):
+    loaded = []
+
+    def point(name, import_):
+        return SimpleNamespace(name=name, module=name, dist=None, load=lambda: (import_(), loaded.append(name)))
+
+    points = [point("with_models", plugins.load_installed), point("with_methods", lambda: None)]  # as the models do
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points)
+    monkeypatch.setattr(plugins, "_points", None)
+    monkeypatch.setattr(plugins, "_installed", {})
+    plugins.load_installed()
+    assert loaded == ["with_methods", "with_models"]
 
 
 def test_an_architecture_whose_name_is_taken_is_refused():
