@@ -176,7 +176,8 @@ def test_beam_search_with_the_cache_equals_beam_search_without(m):
     assert {len(h["tokens"]) for sentence in hypotheses[0] for h in sentence} & {2, 3, 4} == {2, 3, 4}
     for ours, reference in zip(*hypotheses, strict=True):
         assert [h["tokens"].tolist() for h in ours] == [h["tokens"].tolist() for h in reference]
-        torch.testing.assert_close([h["score"] for h in ours], [h["score"] for h in reference], atol=1e-5, rtol=0)
+        for what in ("score", "attention"):
+            torch.testing.assert_close([h[what] for h in ours], [h[what] for h in reference], atol=1e-5, rtol=0)
 
 
 def test_sampling_from_repeated_sentences_after_a_beam_search(m):

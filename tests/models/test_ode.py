@@ -9,8 +9,10 @@ from ode_transformer.modules import dropout
 from tests import helpers
 from tests.helpers import SMALL, batch, model, perturbed, saved_bytes, small
 from tests.models.released import built, load
+from tests.modules.test_ode_layers import sub_layers
 
 SHARED = {"share-all-embeddings": True}
+PRE_NORM = {"encoder-normalize-before": True, "decoder-normalize-before": True}
 PLAIN = {"relative-positions": "none", "encoder-history": "none", "decoder-history": "none"}
 
 
@@ -100,46 +102,44 @@ def test_models_of_the_released_code_without_a_counterpart_are_refused():
 # The whole model
 
 
-def test_euler_without_history_and_relative_positions_is_fairseqs_transformer(monkeypatch):
-    monkeypatch.setattr(dropout, "dropout", functional.dropout)  # draws as fairseq's does
-    sizes = {k: v for k, v in SMALL.items() if "decoder-embed" not in k}
-    norms = {"encoder-normalize-before": True, "decoder-normalize-before": True}
-    decoder = {"decoder-embed-dim": 16, "decoder-ffn-embed-dim": 24}
-    ours = model("ode_residual_tiny", SHARED | sizes | PLAIN | {"dropout": 0.3})
-    stock = model("transformer", SHARED | sizes | norms | decoder | {"dropout": 0.3})
+def with_fairseqs(norms=PRE_NORM, **more):
+    """A model of Euler steps without history and relative positions, and fairseq's Transformer with its weights."""
+    common, post_norm = {**SMALL, **SHARED, **more}, {f"no-{flag}": True for flag in PRE_NORM.keys() - norms.keys()}
+    ours = perturbed(model("ode_residual_tiny", common | PLAIN | post_norm))
+    stock = model("transformer", common | norms | {"decoder-embed-dim": 16, "decoder-ffn-embed-dim": 24})
     stock.load_state_dict(ours.state_dict())
-    src, lengths, prev = batch()
-    for training in (False, True):
-        outputs = []
-        for m in (ours, stock):
-            torch.manual_seed(3)
-            with torch.set_grad_enabled(training):
-                outputs.append(m.train(training)(src, lengths, prev)[0])
-        torch.testing.assert_close(*outputs, **({} if training else {"rtol": 0, "atol": 0}))
+    return ours, stock
+
+
+@pytest.mark.parametrize("norms", [PRE_NORM, {}])
+def test_euler_without_history_and_relative_positions_is_fairseqs_transformer(norms, monkeypatch):
+    """Bit by bit; in training, with the same dropout, up to rounding, and so are the gradients."""
+    monkeypatch.setattr(dropout, "dropout", functional.dropout)  # draws as fairseq's does
+    models = with_fairseqs(norms, **{"dropout": 0.3, "activation-dropout": 0.2})
+    outputs, gradients = [], []
+    for m in models:
+        with torch.no_grad():
+            evaluated = m.eval()(*batch())[0]
+        torch.manual_seed(3)
+        outputs.append((m.train()(*batch())[0], evaluated))
+        outputs[-1][0].log_softmax(-1)[..., 7].sum().backward()
+        gradients.append({n: p.grad for n, p in m.named_parameters()})
+    (trained, evaluated), (expected, exact) = outputs
+    assert torch.equal(evaluated, exact)
+    torch.testing.assert_close(trained, expected)
+    largest = max(g.abs().max() for g in gradients[1].values())
+    for n, g in gradients[0].items():  # their sums are taken in another order
+        torch.testing.assert_close(g, gradients[1][n], rtol=1e-5, atol=1e-6 * largest, msg=n)
 
 
 def momentum_by_hand(stack, x, v, source=None):
     """A stack of Nesterov's steps, sub-layer by sub-layer: v = LN_v(beta v + gamma Sub(LN(x + mu v))), x = x + v."""
-    mask = None if source is None else torch.full((len(x), len(x)), float("-inf")).triu(1)
+    future = None if source is None else torch.full((len(x), len(x)), float("-inf")).triu(1)
     for layer in torch.nn.ModuleList.__iter__(stack.layers):
-
-        def attend(y, attention, keys=None, mask=None):
-            keys = y if keys is None else keys
-            return attention(y, keys, keys, attn_mask=mask)[0]
-
-        def feed_forward(y, layer=layer):
-            return layer.fc2(torch.relu(layer.fc1(y)))
-
-        subs = [("self_attn", layer.self_attn_layer_norm, lambda y, a=layer.self_attn: attend(y, a, None, mask))]
-        if source is not None:
-            attention = layer.encoder_attn
-            subs.append(("encoder_attn", layer.encoder_attn_layer_norm, lambda y, a=attention: attend(y, a, source)))
-        subs.append(("fc1", layer.final_layer_norm, feed_forward))
-        for name, norm, sub in subs:
+        for name, (sub, _) in sub_layers(layer, None, source, future).items():
             learned = layer.velocities[name]
             beta, mu = learned.raw[:2].sigmoid()
-            gamma = functional.softplus(learned.raw[2])
-            v = learned.norm(beta * v + gamma * sub(norm(x + mu * v)))
+            v = learned.norm(beta * v + functional.softplus(learned.raw[2]) * sub(x + mu * v))
             x = x + v
     return stack.layer_norm(x)
 
@@ -161,21 +161,13 @@ def test_nesterovs_momentum_in_a_whole_model():
     torch.testing.assert_close(m(src, None, prev)[0], expected, atol=1e-4, rtol=1e-4)
 
 
-def test_momentum_has_six_numbers_a_layer_and_a_norm_a_sublayer():
-    plain = {"encoder-history": "none", "integrator": "nesterov", "ode-function": "substeps"}
-    residual = {"encoder-history": "none"}
-    assert count("ode_residual", **plain) - count("ode_residual", **residual) == 6 * (6 + 2 * 2 * 512)
-    embedded = {**plain, "velocity-embedding": True}
-    assert count("ode_residual", **embedded) - count("ode_residual", **plain) == 34_040 * 512
-    triple = {**plain, "integrator": "triple"}
-    assert count("ode_residual", **triple) - count("ode_residual", **plain) == 6 * 2
-
-
 def test_where_learned_scalars_start():
-    """Section 3.2: at 1 for RK2; at the method's own weights for others (ours)."""
+    """Section 3.2: at 1 for RK2; at the method's own weights for others (ours), Euler's in the encoder alone."""
     assert small("rk2_scalars_tiny").encoder.coefficients.weight.tolist() == [1, 1]
     rk4 = small("rk4_tiny", **{"coefficients": "scalars"})
     torch.testing.assert_close(rk4.encoder.coefficients.weight, torch.tensor([1, 2, 2, 1]) / 6)
+    alone = small("ode_residual_tiny", coefficients="scalars")  # as in the released code
+    assert alone.encoder.coefficients.weight.tolist() == [1.0] and alone.decoder.coefficients is None
 
 
 def test_stages_draw_dropout_masks_of_their_own():
@@ -311,7 +303,7 @@ def test_the_released_form_without_its_history_leaves_the_range_of_half_precisio
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
-@pytest.mark.parametrize("other", ["multistep", "nesterov"])
+@pytest.mark.parametrize("other", ["multistep", "nesterov", "euler"])
 def test_coefficients_and_residual_are_of_the_side_that_weights_stages(side, other):
     """The other side is as it is without them."""
     integrators = {"integrator": "heun", "decoder-integrator": other}
@@ -328,14 +320,6 @@ def test_coefficients_and_residual_are_of_the_side_that_weights_stages(side, oth
             expected = expected | {"coefficients": "ema", "released": True}
         assert options == expected
     assert m(*batch())[0].isfinite().all()
-
-
-def test_a_gate_in_the_decoder_alone():
-    """An encoder of Euler steps has nothing to weight."""
-    m = small("ode_residual_tiny", **{"decoder-integrator": "heun", "coefficients": "sigmoid"})
-    assert m.encoder.coefficients is None and m.decoder.coefficients.gate.out_features == 1
-    alone = small("ode_residual_tiny", coefficients="scalars")  # as in the released code
-    assert alone.encoder.coefficients.weight.tolist() == [1.0] and alone.decoder.coefficients is None
 
 
 def test_a_checkpoint_of_another_depth_is_named():
@@ -358,14 +342,9 @@ def test_the_initial_velocity_is_dropped_as_the_embedding_is(side):
     [{}, {"alignment_layer": 0}, {"alignment_layer": 0, "alignment_heads": 1}, {"full_context_alignment": True}],
 )
 def test_what_is_asked_of_the_decoder_is_stock_fairseqs(flags, asked):
-    norms = {"encoder-normalize-before": True, "decoder-normalize-before": True}
-    ours = model("ode_residual_tiny", {**SMALL, **SHARED, **norms, **PLAIN, **flags}).eval()
-    sizes = {"decoder-embed-dim": 16, "decoder-ffn-embed-dim": 24}
-    stock = model("transformer", {**SMALL, **SHARED, **norms, **sizes, **flags}).eval()
-    stock.load_state_dict(ours.state_dict())
     src, lengths, prev = batch()
-    (a, more_a), (b, more_b) = (m.decoder(prev, m.encoder(src, lengths), **asked) for m in (ours, stock))
-    torch.testing.assert_close((a, more_a["attn"][0]), (b, more_b["attn"][0]))
+    found = [m.eval().decoder(prev, m.encoder(src, lengths), **asked) for m in with_fairseqs(**flags)]
+    torch.testing.assert_close(*((x, more["attn"][0]) for x, more in found), rtol=0, atol=0)
 
 
 def test_inner_states_are_what_the_layers_read():

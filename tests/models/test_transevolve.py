@@ -20,7 +20,6 @@ from tests.helpers import (
     batch,
     configure,
     model,
-    parse,
     preprocess,
     saved_bytes,
     small,
@@ -68,22 +67,6 @@ def test_an_encoder_starts_from_the_embeddings_in_a_file(arch, tmp_path):
     assert (weight == 0.5).all(-1).sum() == 1
 
 
-def test_the_transformers_encoder_alone_heeds_its_options_or_refuses_them():
-    encoder = classifier("transformer_small", **{"word-dropout": 0.5}).encoder.train()
-    assert (encoder.forward_embedding(torch.full((1, 200), 9))[1] == 0).all(-1).any()
-    for option, value, message in (
-        ("decoder-integrator", "rk4", "--decoder-integrator rk4: has no meaning in a model without a decoder"),
-        ("gate-sharing", "per-layer", "--gate-sharing per-layer: has no meaning"),
-        ("flow-step", 0.2, "flow.step 0.2: has no meaning"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            classifier("transformer_small", **{option: value})
-    for arch in ("transformer_small", "transevolve_small"):
-        for option, value in (("adaptive-softmax-cutoff", "10,20"), ("merge-src-tgt-embed", True)):
-            with pytest.raises(ValueError, match=f"--{option}.*has no meaning"):
-                classifier(arch, **{option: value})
-
-
 def test_options_without_an_effect_are_named(caplog):
     """They do not keep checkpoints that were trained with them from being opened."""
     classifier("transformer_small")
@@ -121,17 +104,6 @@ def test_the_released_weights_give_the_released_outputs(released):
     for block in m.decoder.layers:
         y = block(y, Context(tgt_padding, source=x, source_padding_mask=src_padding))
     torch.testing.assert_close(y.transpose(0, 1)[~tgt_padding], arrays["decoder_out"][~tgt_padding], atol=1e-5, rtol=0)
-
-
-def test_the_paper_form_is_another_function(released):
-    m, _ = released
-    other = model("transevolve_fullff_2", {"encoder-embed-dim": 32, "encoder-ffn-embed-dim": 128,
-                  "encoder-attention-heads": 4, "decoder-attention-heads": 4}).eval()  # fmt: skip
-    state = {k: v for k, v in m.state_dict().items() if not k.endswith("form")}
-    other.load_state_dict(state)
-    assert not torch.allclose(other(*batch())[0], m(*batch())[0], atol=1e-3)
-    with pytest.raises(ValueError, match="--transevolve-form paper: must be released"):
-        other.encoder.load_state_dict(m.encoder.state_dict())
 
 
 def test_the_input_is_embedding_and_sinusoids_from_0_without_dropout():
@@ -174,23 +146,6 @@ def test_recomputation_keeps_less():
     plain, lean = (small("transevolve_fullff_1_tiny", **{"evolution-depth": 6}, **more).train() for more in (
         {}, {"checkpoint-activations": True}))  # fmt: skip
     assert saved_bytes(lean) < 0.5 * saved_bytes(plain)
-
-
-def test_left_padded_targets_are_no_trouble():
-    m = small("transevolve_fullff_1_tiny")
-    src, lengths, prev = batch(sizes=(6, 3, 5))
-    right, _ = m(src, lengths, prev)
-    left_prev = torch.stack([row.roll(int((row == 1).sum())) for row in prev])
-    left, _ = m(src, lengths, left_prev)
-    torch.testing.assert_close(left[left_prev != 1], right[prev != 1], atol=1e-5, rtol=0)
-
-
-def test_folded_for_generation_the_model_computes_the_same():
-    m = small("transevolve_randomff_2_tiny")
-    expected, _ = m(*batch())
-    m.prepare_for_inference_(parse("transevolve_randomff_2_tiny"))
-    assert m.encoder.layers[0].feed_forward[0].fc1.folded is not None
-    torch.testing.assert_close(m(*batch())[0], expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("form", ["paper", "released"])

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from ode_transformer.modules.attention import StagedAttention, fused_kernel, relative_distances
 from ode_transformer.modules.positions import Biases
-from tests.helpers import SMALL, Kernels, batch, model
+from tests.helpers import Kernels, batch, small
 
 
 def relative(m=3, values=False, dropout=0.0, dtype=torch.float64):
@@ -139,61 +139,12 @@ def test_every_stage_has_its_cache_and_follows_the_beam(attention):
             torch.testing.assert_close(found, at_once[-1:])
 
 
-@pytest.mark.parametrize("biased", [None, "by the column", "by the token"])
-def test_hypotheses_attend_to_one_source_a_sentence(biased):
-    torch.manual_seed(0)
-    attention = StagedAttention(16, 4, kdim=16, vdim=16, encoder_decoder_attention=True).eval()
-    sentences, n, length = 3, 4, 5
-    source = torch.randn(length, sentences, 16)
-    padding = torch.arange(length) < torch.tensor([0, 2, 1])[:, None]  # (B, S)
-    query = torch.randn(2, 1, sentences * n, 16)  # steps
-    rows = torch.arange(sentences).repeat_interleave(n)
-
-    def call(step, rows, state):
-        biases, index = None, slice(0, length)
-        if biased is not None:
-            if biased == "by the token":
-                index = (torch.arange(length) - padding.sum(1, keepdim=True)).clamp(min=0)[rows].t()
-            g = torch.Generator().manual_seed(1)
-            biases = Biases(*(torch.randn(length, k, 16, generator=g) for k in (1, 2)), slice(step, step + 1), index)
-        q, its = query[step][:, : len(rows)], source[:, rows]
-        more = {"incremental_state": state, "static_kv": True, "need_head_weights": True, "biases": biases}
-        return attention(q, its, its, key_padding_mask=padding[rows], **more)
-
-    expected = [call(0, rows, {}), call(1, rows[n:], {})]
-    attention.set_beam_size(n)
-    state = {}
-    found = [call(0, rows, state)]
-    assert len(attention._get_input_buffer(state)["prev_key"]) == sentences
-    attention.reorder_incremental_state(state, torch.tensor([1, 1, 0, 2, 4, 4, 4, 7, 8, 11, 8, 9]))  # within each
-    attention.reorder_incremental_state(state, torch.tensor([4, 7, 6, 5, 9, 9, 8, 10]))  # the first has left
-    assert len(attention._get_input_buffer(state)["prev_key"]) == sentences - 1
-    found.append(call(1, rows[n:], state))
-    torch.testing.assert_close(found, expected)
-
-
-def test_repeated_sentences_are_no_hypotheses_of_one():
-    """Of the pairs A A B B C C a search of one hypothesis each loses an A and a B: every row keeps its own source."""
-    attention = StagedAttention(16, 4, kdim=16, vdim=16, encoder_decoder_attention=True).eval()
-    attention.set_beam_size(2)
-    source, query = torch.randn(5, 3, 16).repeat_interleave(2, 1), torch.randn(1, 6, 16)
-    left = torch.tensor([0, 2, 4, 5])
-    state = {}
-    attention(query, source, source, incremental_state=state, static_kv=True)
-    for _ in range(2):
-        attention.reorder_incremental_state(state, left)
-        found, _ = attention(query[:, left], source, source, incremental_state=state, static_kv=True)
-        torch.testing.assert_close(found, attention(query[:, left], *[source[:, left]] * 2)[0])
-        source, query, left = source[:, left], query[:, left], torch.tensor([1, 3])
-
-
 PROJECTIONS = ("q_proj", "k_proj", "v_proj")
 
 
 @pytest.mark.parametrize("kind", ["register_forward_hook", "register_forward_pre_hook"])
-@pytest.mark.parametrize("training", [True, False])
-def test_hooks_of_projections_are_called(training, kind):
-    attention, x, called = StagedAttention(16, 4, self_attention=True).train(training), torch.randn(3, 2, 16), []
+def test_hooks_of_projections_are_called(kind):
+    attention, x, called = StagedAttention(16, 4, self_attention=True), torch.randn(3, 2, 16), []
     for name in PROJECTIONS:
         getattr(attention.get_submodule(name), kind)(lambda *_, name=name: called.append(name))
     attention(x, x, x)
@@ -217,29 +168,35 @@ def test_projections_of_another_class_compute_what_it_says():
 
 
 def test_rows_that_are_no_hypotheses_of_a_sentence_keep_their_own():
+    """Another search has left its beam size: rows differ, or their padding, or equal rows leave the batch alone."""
     torch.manual_seed(0)
     attention = StagedAttention(16, 4, kdim=16, vdim=16, encoder_decoder_attention=True).eval()
-    source, query = torch.randn(5, 1, 16).repeat(1, 4, 1), torch.randn(1, 4, 16)
-    padding = torch.zeros(4, 5, dtype=torch.bool)
-    source[0, 3], padding[1, 0] = 0, True
-    for keys, mask in ((source, None), (source[:, :1].expand_as(source), padding), (source[:, :3], padding[:3])):
-        results = []
-        for attention.beam_size in (1, 2):  # left by another search
-            state = {}
-            rows = keys.size(1)
-            results.append(
-                attention(query[:, :rows], keys, keys, key_padding_mask=mask, incremental_state=state, static_kv=True)
-            )
-            attention.reorder_incremental_state(state, torch.arange(rows))
-            results.append(attention(query[:, :rows], keys, keys, incremental_state=state, static_kv=True))
-        for other in results[1:]:
-            torch.testing.assert_close(other, results[0])
+    attention.set_beam_size(2)
+    same, query = torch.randn(5, 1, 16).repeat(1, 4, 1), torch.randn(1, 6, 16)
+    other, padding, pairs = same.clone(), torch.zeros(4, 5, dtype=torch.bool), torch.randn(5, 3, 16)
+    other[0, 3], padding[1, 0] = 0, True
+    for keys, mask, leaving, held in (
+        (other, None, (), 4),
+        (same, padding, (), 4),
+        (other[:, :3], padding[:3], (), 3),
+        (pairs.repeat_interleave(2, 1), None, ([0, 2, 4, 5], [1, 3]), 2),
+        (pairs.repeat_interleave(2, 1), None, ([3, 2, 5, 5],), 2),  # hypotheses of the second and third sentence
+    ):
+        state, rows = {}, torch.arange(keys.size(1))
+        for left in (rows, rows, *map(torch.tensor, leaving)):
+            attention.reorder_incremental_state(state, left)
+            rows = rows[left]
+            its, hidden = keys[:, rows], None if mask is None else mask[rows]
+            more = {"key_padding_mask": hidden, "static_kv": True}
+            found, _ = attention(query[:, rows], its, its, incremental_state=state, **more)
+            torch.testing.assert_close(found, attention(query[:, rows], its, its, **more)[0])
+        assert len(attention._get_input_buffer(state)["prev_key"]) == held
 
 
-@pytest.mark.parametrize("arch", ["rk2_tiny", "macaron_tiny"])
-def test_targets_that_are_padded_on_the_left(arch):
+@pytest.mark.parametrize("variant", ["rk2_tiny", "macaron", "transevolve_fullff_1_tiny"])
+def test_targets_that_are_padded_on_the_left(variant):
     """The first queries see padding alone: their weights are no numbers in a softmax."""
-    m = model(arch, {**SMALL, "attention-dropout": 0.1}).train()
+    m = small(variant, **({} if "evolve" in variant else {"attention-dropout": 0.1})).train()
     source, lengths, _ = batch()
     target = torch.tensor([[1, 1, 2, 5], [2, 6, 7, 8], [1, 2, 9, 5]])
     m(source, lengths, target)[0].float().log_softmax(-1)[..., 5].sum().backward()

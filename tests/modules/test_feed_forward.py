@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ode_transformer.modules.feed_forward import RandomProjection
-from tests.helpers import small
+from tests.helpers import batch, parse, small
 
 N_IN, N_OUT, L = 6, 24, 3
 
@@ -42,28 +42,14 @@ def test_the_low_rank_form_is_exact(form, n_in, n_out, index):
     torch.testing.assert_close(projection(h.float()).double(), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_folding_changes_nothing_and_training_unfolds():
-    projection = RandomProjection(N_IN, N_OUT, 1, L, "paper", 1).eval()
-    h = torch.randn(7, N_IN)
-    expected = projection(h)
-    projection.make_generation_fast_()
+def test_folded_for_generation_a_model_computes_the_same_and_training_unfolds():
+    m, other = (small("transevolve_randomff_2_tiny") for _ in range(2))
+    projection, expected = m.encoder.layers[0].feed_forward[0].fc1, m(*batch())[0]
+    for each in (m, other):
+        each.prepare_for_inference_(parse("transevolve_randomff_2_tiny"))
     assert projection.folded is not None
-    torch.testing.assert_close(projection(h), expected)
-    torch.testing.assert_close(copy.deepcopy(projection)(h), expected)
-    other = RandomProjection(N_IN, N_OUT, 1, L, "paper", 2).eval()
-    other.make_generation_fast_()
-    other.load_state_dict(projection.state_dict())
-    torch.testing.assert_close(other(h), expected)
-    projection.train()
+    other.load_state_dict(m.state_dict())
+    for each in (m, copy.deepcopy(m), other):
+        torch.testing.assert_close(each(*batch())[0], expected, atol=1e-5, rtol=0)
+    m.encoder.train()
     assert projection.folded is None
-
-
-def feed_forward(kind):
-    return small(f"transevolve_{kind}ff_1_tiny").decoder.layers[0].feed_forward[1]
-
-
-@pytest.mark.parametrize("kind", ["full", "random"])
-def test_a_feed_forward_is_two_maps_around_a_relu(kind):
-    ff = feed_forward(kind)
-    x = torch.randn(5, 2, 16)
-    torch.testing.assert_close(ff(x), ff.fc2(torch.relu(ff.fc1(ff.layer_norm(x)))))

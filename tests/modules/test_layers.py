@@ -1,30 +1,18 @@
-"""The layers against fairseq's own and against the equations written out."""
+"""The layers of Euler steps against the equations written out."""
 
 import copy
-from dataclasses import fields
 
 import pytest
 import torch
-from fairseq.models.transformer import TransformerConfig
-from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 
-from ode_transformer.models.transformer import SplitTransformerConfig
 from ode_transformer.modules.layers import Context, DecoderLayer, EncoderLayer
+from tests.modules import test_ode_layers
 
 
 def config(splitting="lie-trotter", pre_norm=True, hidden=1, **more):
-    cfg = TransformerConfig()
-    for side in (cfg.encoder, cfg.decoder):
-        side.embed_dim, side.ffn_embed_dim, side.attention_heads = 16, 24, 2
-        side.normalize_before = pre_norm
-    for field in fields(SplitTransformerConfig):
-        if field.name in SplitTransformerConfig.__annotations__:
-            setattr(cfg, field.name, field.default)
-    cfg.splitting, cfg.ffn_hidden_layers = splitting, hidden
-    cfg.dropout = cfg.attention_dropout = cfg.activation_dropout = 0.0
-    for key, value in more.items():
-        setattr(cfg, key, value)
-    return cfg
+    norms = {f"{side}_normalize_before": pre_norm for side in ("encoder", "decoder")}
+    values = {"splitting": splitting, "ffn_hidden_layers": hidden, **norms, **more}
+    return test_ode_layers.config(integrator="euler", activation_fn="relu", **values)
 
 
 def perturb(module):
@@ -42,46 +30,6 @@ def data():
     x_mask[1, 4:] = enc_mask[2, 5:] = True
     future = torch.triu(torch.full((5, 5), float("-inf")), 1)
     return x, enc, x_mask, enc_mask, future
-
-
-@pytest.mark.parametrize("pre_norm", [True, False])
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_lie_trotter_is_fairseqs_encoder_layer(data, pre_norm, dropout):
-    x, _, mask, _, _ = data
-    cfg = config(pre_norm=pre_norm, dropout=dropout, activation_dropout=dropout)
-    ours, stock = EncoderLayer(cfg), TransformerEncoderLayerBase(cfg)
-    perturb(stock)
-    ours.load_state_dict(stock.state_dict())
-    outputs, gradients = [], []
-    for layer in (ours, stock):
-        torch.manual_seed(1)
-        y = layer(x, Context(mask))[0] if layer is ours else layer(x, mask)
-        (y * torch.arange(y.numel()).view_as(y)).sum().backward()
-        outputs.append(y)
-        gradients.append({n: p.grad for n, p in layer.named_parameters()})
-    assert torch.equal(*outputs)
-    largest = max(g.abs().max() for g in gradients[1].values())
-    for n, g in gradients[0].items():  # their sums are taken in another order
-        torch.testing.assert_close(g, gradients[1][n], rtol=1e-5, atol=1e-6 * largest, msg=n)
-
-
-@pytest.mark.parametrize("pre_norm", [True, False])
-@pytest.mark.parametrize("need_head_weights", [True, False])
-def test_lie_trotter_is_fairseqs_decoder_layer_bit_for_bit(data, pre_norm, need_head_weights):
-    x, enc, x_mask, enc_mask, future = data
-    cfg = config(pre_norm=pre_norm)
-    ours, stock = DecoderLayer(cfg).eval(), TransformerDecoderLayerBase(cfg).eval()
-    perturb(stock)
-    ours.load_state_dict(stock.state_dict())
-    keywords = {"self_attn_mask": future, "self_attn_padding_mask": x_mask, "need_head_weights": need_head_weights}
-    y_stock, attn_stock, _ = stock(x, enc, enc_mask, **keywords)
-    context = Context(
-        x_mask, source=enc, source_padding_mask=enc_mask, attn_mask=future, need_head_weights=need_head_weights
-    )
-    y, _, attn = ours(x, context)
-    assert torch.equal(y, y_stock)
-    assert torch.equal(attn, attn_stock)
-    assert attn.dim() == (4 if need_head_weights else 3)
 
 
 @pytest.mark.parametrize("pre_norm", [True, False])

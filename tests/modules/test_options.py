@@ -117,6 +117,29 @@ OF_TRANSEVOLVE = [
         for side in ("encoder", "decoder")
     ],
 ]
+WITHOUT = "has no meaning in a model without"
+LANGUAGE_MODEL, ROBERTA = "ode_transformer_lm_ptb_1l", "floater_roberta_tiny"
+OF_ONE_SIDE = [
+    *(
+        (arch, {flag: value}, f"--{flag} {value}: {WITHOUT} {side}")
+        for arch, side, flag, value in (
+            (LANGUAGE_MODEL, "an encoder", "integrator", "heun"),
+            (LANGUAGE_MODEL, "an encoder", "encoder-history", "dense"),
+            (ROBERTA, "a decoder", "decoder-integrator", "rk4"),
+            (ROBERTA, "a decoder", "decoder-history", "dense"),
+            (ROBERTA, "a decoder", "decoder-relative-positions", "keys"),
+            ("transformer_small", "a decoder", "decoder-integrator", "rk4"),
+        )
+    ),
+    *(
+        (arch, {flag: value}, f"--{flag}: {WITHOUT} a decoder")
+        for flag, value in (("cuda-graphs", True), ("adaptive-softmax-cutoff", "10,20"), ("merge-src-tgt-embed", True))
+        for arch in (ROBERTA, "transformer_small", "transevolve_small")
+    ),
+    # What their one side breaks.
+    (LANGUAGE_MODEL, {"coefficients": "sigmoid"}, "sigmoid: must be fixed with --decoder-integrator euler$"),
+    ("transformer_small", {"gate-sharing": "per-layer"}, "--gate-sharing per-layer: has no meaning"),
+]
 BEYOND = {
     "from 0 to 1": (1.5, -0.5),
     "below 1": (1.0, -0.1),
@@ -191,7 +214,7 @@ def test_every_sentence_has_an_example():
     ("arch", "flags", "message"),
     [
         case
-        for examples in EXAMPLES.values()
+        for examples in (*EXAMPLES.values(), OF_ONE_SIDE)
         for of_one in examples
         for case in (of_one if isinstance(of_one, list) else [of_one])
     ],
