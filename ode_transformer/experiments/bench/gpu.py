@@ -15,13 +15,14 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 from ... import files, machine, markdown
 from ...errors import OdeTransformerError
+from ...schema import lacks, one_of
 from .systems import MAX_TOKENS, Contestant, Setting, prepare, sentences, stock_like
 from .turns import Process, seconds
 
@@ -177,7 +178,8 @@ def measure(
 ) -> dict[str, Any]:
     """Measure architectures beside stock fairseq in the shape of the first.
 
-    The record is written after every round in which a system was measured.
+    The record is written after every round in which a system was measured. One that is there already is continued:
+    rounds in which some system was not measured are repeated, and replaced if that measures as many or more.
 
     Args:
         archs: the architectures.
@@ -189,26 +191,39 @@ def measure(
 
     Returns:
         The record.
+
+    Raises:
+        OdeTransformerError: the file is a record of another device or version, or no record.
     """
     systems = {arch: Contestant(arch) for arch in archs}
     systems = {"stock": stock_like(next(iter(systems))), **systems}
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU (a rehearsal)"
-    record: dict[str, Any] = {"what": "gpu", "device": device, "torch": torch.__version__, "commit": machine.commit()}
-    record["rounds"] = []
+    about: dict[str, Any] = {"what": "gpu", "device": device, "torch": torch.__version__, "commit": machine.commit()}
+    record = files.read_json(out) if out.is_file() else {**about, "rounds": []}
+    if lacks(record, {**{key: one_of(value) for key, value in about.items()}, "rounds": list}):
+        raise OdeTransformerError(f"{out}: is not a record of this device and version; remove it, or name another file")
+    held = {(one["title"], one["mode"]): one for one in record["rounds"]}
+    each = [one for one in each if _measured(held.get((one.title, one.mode))) < len(systems)]
     with contextlib.ExitStack() as stack:
-        processes = {name: stack.enter_context(Process(name, anew=True)) for name in systems}
+        processes = {name: stack.enter_context(Process(name, anew=True)) for name in systems} if each else {}
         for one in each:
             if seconds_left() <= 0 or not processes:
                 break
             found = _round(one, systems, processes, seconds_left, alone)
-            if any("error" not in its for its in found.values()):
-                about = {"title": one.title, "mode": one.mode, "setting": one.setting.noted()}
-                record["rounds"].append({**about, "systems": found})
+            new = {"title": one.title, "mode": one.mode, "setting": one.setting.noted(), "systems": found}
+            if _measured(new) >= max(1, _measured(held.get((one.title, one.mode)))):
+                held[one.title, one.mode] = new
+                record["rounds"] = list(held.values())
                 files.write_json(out, record)
             print(f"== {one.title}; {one.mode}")
             for name, of_system in found.items():
                 print(name, {key: value for key, value in of_system.items() if key != "longest"}, flush=True)
     return record
+
+
+def _measured(one: Optional[Mapping[str, Any]]) -> int:
+    """Return the number of systems that a round measured; 0 without a round."""
+    return sum("error" not in its for its in one["systems"].values()) if one else 0
 
 
 def _round(
