@@ -49,6 +49,9 @@ class Integrator:
     takes_norms: bool = False
     """Whether its stages can be normalized."""
 
+    order: Optional[float] = None
+    """The order of convergence, for ``ode-transformer lab orders``, which leaves out methods that do not name it."""
+
     def learns(self, embed_dim: int) -> Optional[nn.Module]:
         """Return the module that is learned for each field of width C, for ``Learned.own``; None for nothing."""
         return None

@@ -10,7 +10,8 @@ from ode_transformer.experiments.lab import flow, orders, steps
 from ode_transformer.files import read_json, write_json, write_lines
 from ode_transformer.modules.layers import Sublayer
 from ode_transformer.numerics.flow import TOLERANCE, Flow
-from ode_transformer.numerics.integrators import INTEGRATORS
+from ode_transformer.numerics.integrators import INTEGRATORS, RK4
+from ode_transformer.numerics.protocol import Integrator
 from tests.experiments.test_plots import LANGUAGE_MODEL, write
 from tests.helpers import ROOT, batch, perturbed, refused, small
 
@@ -70,6 +71,11 @@ def test_the_record_is_of_the_methods_there_are():
     record = read_json(ROOT / "results" / "lab" / "orders.json")
     assert {row["method"] for row in record["methods"]} == set(orders.methods())
     assert record["without"] == orders.WITHOUT
+
+
+def test_methods_of_plugins_are_measured_if_they_name_their_order(monkeypatch):
+    monkeypatch.setattr(orders, "INTEGRATORS", {**INTEGRATORS, "own-kind": Integrator(), "own-tableau": RK4})
+    assert set(orders.methods()) >= {"own-tableau"} and "own-kind" not in orders.methods()
 
 
 def test_a_corrector_is_of_the_order_of_predictor_and_corrector_together(measured):

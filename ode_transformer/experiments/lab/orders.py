@@ -111,6 +111,8 @@ def methods() -> dict[str, Method]:
             found[f"{name}, for a damped equation of second order"] = Method(
                 2, partial(_momentum, method, nu), partial(_damped, nu)
             )
+        elif method.order is None:  # a method of a plugin
+            continue
         elif method.spans_layers:
             found[name] = Method(method.order + 1, partial(_multistep, method, f))
         else:
