@@ -21,7 +21,7 @@ _BLOCK = 50  # samples that are drawn at a time, to bound the memory
 
 
 def p_value(
-    baseline: "np.ndarray", system: "np.ndarray", score: Score, test: str, samples: int = SAMPLES, seed: int = SEED
+    baseline: "np.ndarray", system: "np.ndarray", score: Score, test: str, samples: int = SAMPLES
 ) -> Optional[float]:
     """Return the two-sided p-value of two systems' difference: the probability of one at least as large by chance.
 
@@ -30,7 +30,6 @@ def p_value(
         score: the function from sums to the score.
         test: one of ``TESTS``. Differences of the bootstrap are centered.
         samples: the number of trials, or of bootstrap samples.
-        seed: the random seed.
 
     Returns:
         The p-value; None if a score is not finite, because a model diverged.
@@ -43,21 +42,21 @@ def p_value(
     if not observed:
         return 1.0
     if test == "bootstrap":
-        found = bootstrap(system, score, samples, seed) - bootstrap(baseline, score, samples, seed)
+        found = bootstrap(system, score, samples) - bootstrap(baseline, score, samples)
         found = found - found.mean()
     else:
         total, excess = baseline.sum(0) + system.sum(0), system - baseline
-        exchanged = np.concatenate([swap @ excess for swap in _exchanges(len(system), samples, seed)])
+        exchanged = np.concatenate([swap @ excess for swap in _exchanges(len(system), samples)])
         found = np.array([score(b) - score(total - b) for b in baseline.sum(0) + exchanged])
     # The tolerance covers the rounding of sums in another order.
     return float((1 + (np.abs(found) > observed - 1e-9 * max(1.0, observed)).sum()) / (1 + samples))
 
 
-def bootstrap(statistics: "np.ndarray", score: Score, samples: int = SAMPLES, seed: int = SEED) -> "np.ndarray":
-    """Return the scores of random test sets, (samples,); the same seed draws the same test sets for two systems."""
+def bootstrap(statistics: "np.ndarray", score: Score, samples: int = SAMPLES) -> "np.ndarray":
+    """Return the scores of random test sets, (samples,); the same test sets for two systems."""
     import numpy as np
 
-    sums = np.concatenate([times @ statistics for times in _drawn(len(statistics), samples, seed)])
+    sums = np.concatenate([times @ statistics for times in _drawn(len(statistics), samples)])
     return np.array([score(one) for one in sums])
 
 
@@ -68,20 +67,20 @@ def interval(scores: "np.ndarray") -> list[float]:
     return np.percentile(scores, [2.5, 97.5]).tolist()
 
 
-def _drawn(sentences: int, samples: int, seed: int) -> Iterator["np.ndarray"]:
+def _drawn(sentences: int, samples: int) -> Iterator["np.ndarray"]:
     """Yield how often each sentence is drawn, (samples of a block, sentences)."""
     import numpy as np
 
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(SEED)
     for first in range(0, samples, _BLOCK):
         drawn = random.integers(sentences, size=(min(_BLOCK, samples - first), sentences))
         yield np.stack([np.bincount(row, minlength=sentences) for row in drawn])
 
 
-def _exchanges(sentences: int, samples: int, seed: int) -> Iterator["np.ndarray"]:
+def _exchanges(sentences: int, samples: int) -> Iterator["np.ndarray"]:
     """Yield whether each sentence is exchanged, 0 or 1, (samples of a block, sentences)."""
     import numpy as np
 
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(SEED)
     for first in range(0, samples, _BLOCK):
         yield random.integers(2, size=(min(_BLOCK, samples - first), sentences))
