@@ -23,6 +23,8 @@ from ..records import OtherRunError, RunError
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+_HASHED = {"dictionaries": "dict*.txt", "training_text": "train*.bin"}  # files of the data whose hashes a run keeps
+
 
 def folder_of(path: str | Path) -> str:
     """Return a folder as commands of a run name it: relative to the top of the repository if inside, else absolute."""
@@ -42,16 +44,10 @@ def run_dir_of(recipe: "recipes.Recipe", given: Optional[str | Path]) -> str:
     return folder
 
 
-def dictionaries(data: str | Path) -> dict[str, str]:
-    """Return the SHA-256 of every dictionary in a folder of binarized data and its subfolders."""
+def _hashes(data: str | Path, key: str) -> dict[str, str]:
+    """Return the SHA-256 of every file of one kind in a folder of binarized data and below, by its path."""
     folder = Path(data)
-    return {p.relative_to(folder).as_posix(): sha256(p) for p in sorted(folder.rglob("dict*.txt"))}
-
-
-def training_text(data: str | Path) -> dict[str, str]:
-    """Return the SHA-256 of every file of binarized training text in a folder and its subfolders."""
-    folder = Path(data)
-    return {p.relative_to(folder).as_posix(): sha256(p) for p in sorted(folder.rglob("train*.bin"))}
+    return {p.relative_to(folder).as_posix(): sha256(p) for p in sorted(folder.rglob(_HASHED[key]))}
 
 
 def check_same_data(run: dict[str, Any], run_dir: str | Path, data: str | Path, text: bool = True) -> None:
@@ -66,11 +62,10 @@ def check_same_data(run: dict[str, Any], run_dir: str | Path, data: str | Path, 
     Raises:
         OtherRunError: the data differ.
     """
-    compared = {"dictionaries": (run["dictionaries"], dictionaries)}
-    if text:  # runs of earlier versions have no hashes of it
-        compared["training text"] = run.get("training_text"), training_text
-    for what, (then, now) in compared.items():
-        if then is not None and then != now(data):
+    for key in _HASHED if text else ("dictionaries",):
+        then = run.get(key)  # runs of earlier versions have no hashes of the training text
+        if then is not None and then != _hashes(data, key):
+            what = key.replace("_", " ")
             raise OtherRunError(
                 f"{run_dir} was trained with other {what} than {data} holds now; choose another --run-dir"
             )
@@ -126,8 +121,7 @@ def describe(
         "data": recipe.data.directory,  # from the top of the repository
         "flags": list(flags),
         "generate": records.decoding(recipe),  # flags of fairseq-generate, as `ode-transformer translate` takes them
-        "dictionaries": dictionaries(recipes.ROOT / recipe.data.directory),
-        "training_text": training_text(recipes.ROOT / recipe.data.directory),
+        **{key: _hashes(recipes.ROOT / recipe.data.directory, key) for key in _HASHED},
         "parameters": parameters(config),
         # through JSON, because fairseq's enumerations are no plain strings
         "model": json.loads(json.dumps(model_options(config), default=str)),
