@@ -82,7 +82,7 @@ def pictures(cells: Sequence[dict[str, Any]]) -> dict[str, bytes]:
 
 
 def architectures() -> str:
-    """The page on architectures: every name with its sizes, parameters and what it stands for."""
+    """The page on architectures: every name with its sizes, layers, dropout and other options."""
     from ode_transformer import models  # noqa: F401  registers them
     from ode_transformer.config import PRESETS, resolve
 
@@ -361,7 +361,7 @@ def precisions(group: str) -> str:
 
 
 def _mean(records: Sequence[dict], test_set: str, metric: str, mark: str = "") -> str:
-    return tables.mean(METRICS[metric].values(records, test_set), len(records), 1 if metric == "chrf" else 2, mark)
+    return tables.mean(METRICS[metric].values(records, test_set), len(records), 2, mark)
 
 
 def measured(group: str) -> str:
@@ -1049,7 +1049,7 @@ def rehearsals() -> str:
 
 def fill(text: str) -> str:
     """A page with every table between markers, and the number of rehearsed rows, written anew from the records."""
-    text = re.sub(r"\d+ of \d+(?= were (run|rehearsed) )", rehearsals(), text)
+    text = re.sub(r"\d+ of \d+(?= (rows of the papers )?were\srehearsed\s)", rehearsals(), text)
 
     def written(match: re.Match) -> str:
         kind, *words = match[1].split()

@@ -6,6 +6,7 @@ import importlib.util
 import re
 from xml.etree import ElementTree
 
+import pytest
 from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 
@@ -166,6 +167,16 @@ def test_tables_are_those_of_the_records():
     for path in generate.filled():
         text = path.read_text(encoding="utf-8")
         assert generate.fill(text) == text, f"{path.name}: call `make tables`"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/results.md"])
+def test_the_number_of_rehearsed_rows_is_that_of_the_record(page):
+    generate = generated()
+    prose = re.sub(
+        "<!-- results: .*?<!-- end of results -->", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.S
+    )
+    altered = prose.replace(generate.rehearsals(), "1 of 2")
+    assert altered != prose and generate.fill(altered) == prose
 
 
 def test_pages_are_in_the_table_of_contents():

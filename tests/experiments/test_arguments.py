@@ -81,11 +81,19 @@ def test_every_command_is_in_the_help_and_in_the_completion(capsys):
     assert cli.main(["completion"]) == 0
     script = capsys.readouterr().out
     assert f'words="{" ".join(cli.COMMANDS)}"' in script
-    of_run = "ode-transformer() { echo '--cpu --fp16 --bf16'; }"  # instead of its help
-    for words, found in (("ta", ["table"]), ("grid --f", ["--fp16"])):
-        complete = f"{script}\n{of_run}\nCOMP_WORDS=(ode-transformer {words}); COMP_CWORD={len(words.split())}"
-        complete += "; _ode_transformer; echo ${COMPREPLY[@]}"
-        assert subprocess.run(["bash", "-c", complete], capture_output=True, text=True).stdout.split() == found
+    helped = """ode-transformer() {
+        echo "  --fp16        half"; echo "                as with --flags"; echo "    facts       an action"
+        if [[ $2 == facts ]]; then echo "  -f, --from    its option"; fi
+    }"""
+    shell, given = (
+        [script, helped],
+        {"ta": "table", "grid --f": "--fp16", "text fa": "facts", "text facts --fr": "--from"},
+    )
+    for words in given:
+        shell.append(f"COMP_WORDS=(ode-transformer {words}); COMP_CWORD={len(words.split())}; _ode_transformer")
+        shell.append("echo ${COMPREPLY[@]}")
+    done = subprocess.run(["bash", "-c", "\n".join(shell)], capture_output=True, text=True)
+    assert done.stdout.splitlines() == list(given.values())
 
 
 def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
