@@ -19,7 +19,6 @@ version = release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
-exclude_patterns = []
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints = "description"
 napoleon_google_docstring, napoleon_numpy_docstring = True, False
