@@ -13,10 +13,11 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 help:
 	@sed -n 's/^# \(.*   \)/\1/p' Makefile # of its comments, those in columns
 
+# An environment that is there keeps its Python: venv with another would leave pip of one and python of the other.
 # Where fairseq is built, it is against the installed torch; an isolated build would download a second one.
 $(VENV)/installed: setup.py constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11, 3.12 or 3.13 is needed (PYTHON=...)")'
-	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip -V >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --upgrade pip
 	$(BIN)/pip install -c constraints.txt torch==2.13.0 numpy cython wheel setuptools
 	@$(BIN)/python -c 'import sys; sys.version_info[:2] == (3, 12) or print("building fairseq takes about three minutes")'

@@ -361,7 +361,7 @@ def precisions(group: str) -> str:
 
 
 def _mean(records: Sequence[dict], test_set: str, metric: str, mark: str = "") -> str:
-    return tables.mean(METRICS[metric].values(records, test_set), len(records), 2, mark)
+    return tables.mean(METRICS[metric].values(records, test_set), len(records), mark=mark)
 
 
 def measured(group: str) -> str:
