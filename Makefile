@@ -19,9 +19,9 @@ $(VENV)/installed: setup.py constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11, 3.12 or 3.13 is needed (PYTHON=...)")'
 	$(BIN)/python -m pip -V >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --upgrade pip
-	$(BIN)/pip install -c constraints.txt torch==2.13.0 numpy cython wheel setuptools
+	$(BIN)/pip install -c constraints.txt torch numpy cython wheel setuptools
 	@$(BIN)/python -c 'import sys; sys.version_info[:2] == (3, 12) or print("building fairseq takes about three minutes")'
-	$(BIN)/pip install -c constraints.txt --no-build-isolation fairseq-fixed==0.12.3.1
+	$(BIN)/pip install -c constraints.txt --no-build-isolation fairseq-fixed
 	$(BIN)/pip install -c constraints.txt --no-build-isolation -e '.[test]'
 	touch $@
 

@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 SHIPPED = ("configs", "data-prep", "scripts")
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "ode_transformer" / "version.py").read_text())[1]
 
-# What ode-transformer export writes and its results are opened with.
+# What `ode-transformer export` writes models with, and what runs them.
 CTRANSLATE2 = ["ctranslate2"]
 ONNX = ["onnx", "onnxruntime", "onnxscript"]
 

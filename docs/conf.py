@@ -30,11 +30,11 @@ html_extra_path = ["generated/extra"]
 linkcheck_timeout = 20
 
 generate.reference(HERE / "generated")
-logging.root.setLevel(logging.WARNING)  # which fairseq has turned down for everybody's loggers
+logging.root.setLevel(logging.WARNING)  # fairseq has set it to INFO, for everybody's loggers
 
 
 def mathml(block: bool):
-    """What writes a formula, in a line or by itself."""
+    """Return the functions for entering and leaving a formula, which stands in a line or by itself."""
 
     def visit(translator, node) -> None:
         translator.body.append(tex2mathml(node.astext(), as_block=block))
@@ -44,5 +44,5 @@ def mathml(block: bool):
 
 
 def setup(app) -> None:
-    """Formulas as MathML."""
+    """Register what writes formulas as MathML."""
     app.add_html_math_renderer("mathml", inline_renderers=mathml(False), block_renderers=mathml(True))

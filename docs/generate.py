@@ -41,7 +41,7 @@ def reference(folder: Path) -> None:
     """Write the pages that are made from the code into a folder, and the report on the records below ``extra``."""
     from ode_transformer.experiments.results import report
 
-    write_text(folder / "extra" / "report.html", report.page(ROOT / "results"))  # before fairseq turns on all loggers
+    write_text(folder / "extra" / "report.html", report.page(ROOT / "results"))  # before fairseq lets all loggers speak
     cells = read_json(DOCS / "notebook.ipynb")["cells"]
     for name, picture in pictures(cells).items():
         (folder / name).write_bytes(picture)

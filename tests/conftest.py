@@ -1,4 +1,4 @@
-"""What a run of the tests may cost: threads, processes, minutes."""
+"""What a run of the tests may cost: threads, processes, minutes. And a fixture that several files share."""
 
 import contextlib
 import multiprocessing.util

@@ -13,15 +13,13 @@ from tests.helpers import batch, small
 
 
 @pytest.fixture
-def backend(request, monkeypatch):
+def backend(request, monkeypatch, fresh_compiler):
     """Traces of layers, of the backward pass too ("aot_eager"), without the code that a compiler would make of them."""
-    torch._dynamo.reset()
     found = CompileCounterWithBackend(request.param)
     traced = torch.compile(passes._call, dynamic=True, backend=found, fullgraph=True)
     monkeypatch.setattr(passes, "_compiled", lambda: traced)
     with torch._dynamo.config.patch(recompile_limit=64):
         yield found
-    torch._dynamo.reset()
 
 
 def step(m, src, lengths, prev):
