@@ -119,7 +119,7 @@ def threads(environment: Mapping[str, str]) -> tuple[dict[str, str], str]:
 def threads_now(environment: Mapping[str, str]) -> Optional[int]:
     """Return the number of threads with which a process begun by :func:`threads` continues; None if fixed or unknown.
 
-    To be called while the process does not compute: its own work would count as that of others.
+    Call this while the process does not compute, because its own work would count as that of others.
 
     Args:
         environment: the variables of this process.

@@ -85,7 +85,7 @@ class RecordedPass:
         # Other threads go on meanwhile: the one that pins the memory of batches may allocate.
         mode = {"capture_error_mode": "thread_local"}
         recording = torch.cuda.graph(self.forward, pool, **mode)
-        stream = recording.capture_stream  # always the same: cuBLAS keeps memory for every stream, 64 MiB on an H200
+        stream = recording.capture_stream  # always the same, because cuBLAS keeps memory for every stream
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UPS):

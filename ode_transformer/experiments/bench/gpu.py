@@ -200,7 +200,8 @@ def measure(
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU (a rehearsal)"
     about: dict[str, Any] = {"what": "gpu", "device": device, "torch": torch.__version__, "commit": machine.commit()}
     record = files.read_json(out) if out.is_file() else {**about, "rounds": []}
-    if lacks(record, {**{key: one_of(value) for key, value in about.items()}, "rounds": list}):
+    form = {key: one_of(value) for key, value in about.items()}
+    if lacks(record, form | {"rounds": [{"title": str, "mode": str, "systems": {str: dict}}]}):
         raise OdeTransformerError(f"{out}: is not a record of this device and version; remove it, or name another file")
     held = {(one["title"], one["mode"]): one for one in record["rounds"]}
     each = [one for one in each if _measured(held.get((one.title, one.mode))) < len(systems)]
