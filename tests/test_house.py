@@ -12,8 +12,8 @@ from tests.helpers import ROOT
 PACKAGE = ROOT / "ode_transformer"
 ROOMS = (
     *("numerics", "training", "modules", "models", "checkpoints"),
-    *("experiments.text", "experiments.metrics", "experiments.recipes", "experiments.records"),
-    *("experiments.tasks", "experiments.runs"),
+    *("experiments.text", "experiments.metrics", "experiments.recipe", "experiments.tasks"),
+    *("experiments.recipes", "experiments.records", "experiments.runs"),
     *("experiments.results", "experiments.serving", "experiments.bench", "experiments.lab", "experiments.cli"),
 )
 """From the bottom up. What is in none of them is below all, but for the package's own entry points."""

@@ -19,6 +19,7 @@ from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.recipes import RecipeError, Score
 from ode_transformer.experiments.runs import command_lines, runner, training
 from ode_transformer.experiments.runs.training import Place
+from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
 from tests.helpers import ROOT, dictionary, own_quickstart, parse, refused, without_hydra
 
@@ -447,6 +448,27 @@ def test_what_an_evaluation_cannot_do_is_refused_before_training(tmp_path, name,
         steps = runner.steps(recipes.load(f"{tmp_path}/x.yaml/{row}"), Place())
         flags = [f"--{flag}" for flag in change.get("flags", ())]
         assert all({*flags} <= {*step.words} for step in steps if step.name == "validate")
+
+
+def test_a_task_of_a_plugin_is_described_once(tmp_path, monkeypatch):
+    """By the lines of docs/extending.md. Its recipes are checked as others are, and bring their rehearsals."""
+    section = (ROOT / "docs" / "extending.md").read_text().partition("### A task")[2]
+    exec(re.search(r"```python\n(.*?)```", section, re.S)[1], {})
+    monkeypatch.setitem(TASKS, "topics", TASKS.pop("topics"))  # for this test only
+    tree = sound() | {"task": "topics"}
+    with pytest.raises(RecipeError, match="generate is of another task than topics"):
+        load(tmp_path, tree)
+    validated(score={"metrics": ["matthews"]})(tree)
+    tree["train"]["flags"]["num-classes"] = 2
+    *_, validate, score, _ = runner.steps(load(tmp_path, tree), Place())
+    assert "predict" in validate.words and "--metric accuracy --metric matthews" in score.line()
+    with pytest.raises(RecipeError, match=r"has no rehearsal: its task topics has none; write its settings as small$"):
+        load(tmp_path, tree, scale="small")
+    small = {"train": {"flags": {"max-update": 30}}}
+    assert load(tmp_path, tree | {"small": small}, scale="small").train.flags["max-update"] == 30
+    tree["validate"]["flags"] = {"max-tokens": 9}
+    with pytest.raises(RecipeError, match=r"validate\.flags 'max-tokens': must be one of batch-size, cpu$"):
+        load(tmp_path, tree)
 
 
 def test_a_row_that_is_added_to_another_says_so(tmp_path, capsys):

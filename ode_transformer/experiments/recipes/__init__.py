@@ -9,7 +9,8 @@ those of all rehearsals of its task. ``quoted`` lists rows of the paper's tables
 ``user_dir`` is the folder of a plugin, relative to the file or to the top of the repository. ``search`` is the space
 from which the settings of a row were chosen.
 
-The dataclasses of :mod:`.schema` define the form of a recipe; :mod:`..runs.runner` makes its steps.
+The dataclasses of :mod:`..recipe` define the form of a recipe; :mod:`..tasks` evaluate it, and :mod:`..runs.runner`
+makes its steps.
 
 A recipe is code, like a Makefile: ``data.prepare`` is a command, flags name files to read and folders to write, and
 ``ode-transformer run`` executes them all. Read a stranger's recipe before you run it. Listing, checking and showing
@@ -28,13 +29,9 @@ from ... import plugins
 from ...paths import ROOT  # noqa: F401  imported by others as recipes.ROOT
 from ...schema import lacks
 from ..metrics import METRICS, Examples
-from . import files
-from .files import CONFIGS, added_to, group, groups, is_there, listed, names  # noqa: F401
-from .schema import (  # noqa: F401
-    OPTIONS,
+from ..recipe import (  # noqa: F401
     PRECISIONS,
     SCALES,
-    SECTIONS,
     Paper,
     Recipe,
     RecipeError,
@@ -46,6 +43,9 @@ from .schema import (  # noqa: F401
     divisors,
     is_name,
 )
+from ..tasks import TASKS
+from . import files
+from .files import CONFIGS, added_to, group, groups, is_there, listed, names  # noqa: F401
 
 MOST_BATCHES = 100_000  # per update
 SEED_LIMIT = 2**31  # fairseq adds the number of the epoch to a seed, and NumPy takes seeds below 2^32
@@ -108,13 +108,13 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
         raise RecipeError(f"{path}: {which}: {', '.join(rows)}")
     described = files.described(rows[row], tree)
     tree = files.merge(tree, rows[row] | ({"description": described} if described else {}))
-    if tree.get("task", "translation") not in tuple(SECTIONS):  # determines the file of the rehearsal
-        raise RecipeError(f"{path}: task {tree['task']!r}: must be one of {', '.join(SECTIONS)}")
+    if tree.get("task", "translation") not in tuple(TASKS):  # determines the file of the rehearsal
+        raise RecipeError(f"{path}: task {tree['task']!r}: must be one of {', '.join(TASKS)}")
     own = tree.pop("small", {})
     if not isinstance(own, dict):
         raise RecipeError(f"{path}: small must be a mapping, got {own!r}")
     if scale == "small":
-        tree = files.merge(files.small(tree, path), own)
+        tree = files.small(tree, own, path)
     elsewhere = not path.is_relative_to(CONFIGS)
     given = f"{path}/{row}".rstrip("/") if elsewhere else title
     tree["user_dir"] = tree.get("user_dir") or plugins.current()
@@ -137,6 +137,7 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
 
 def _wrong(recipe: Recipe) -> Iterator[str]:
     """Yield the errors of a recipe. Only the first is meaningful: later checks rely on earlier ones."""
+    task = TASKS[recipe.task]
     train, score, search, average = recipe.train, recipe.score, recipe.search, recipe.average.wanted
 
     def others(option: str, values: Iterable[Any], valid: Collection[Any]) -> Iterator[str]:
@@ -145,12 +146,12 @@ def _wrong(recipe: Recipe) -> Iterator[str]:
                 yield f"{option} {value!r}: must be one of {', '.join(map(str, valid))}"
 
     for section in ("generate", "validate"):
-        wanted = section == SECTIONS[recipe.task]
+        wanted = section == task.section
         if wanted != (getattr(recipe, section) is not None):
             yield f"{section} {'is missing' if wanted else f'is of another task than {recipe.task}'}"
-    if options := OPTIONS.get(recipe.task):
-        yield from others("validate.flags", recipe.validate.flags, options)
-        if wrong := lacks(recipe.validate.flags, options, "validate.flags"):
+    if task.options:
+        yield from others("validate.flags", recipe.validate.flags, task.options)
+        if wrong := lacks(recipe.validate.flags, task.options, "validate.flags"):
             yield wrong
     for key in ("source", "target"):
         if recipe.generate and not getattr(recipe.data, key):
@@ -202,12 +203,11 @@ def _wrong(recipe: Recipe) -> Iterator[str]:
     for subset in recipe.subsets if recipe.task == "correction" and score.references < 1 else ():
         if subset not in score.edits:
             yield f"score.references must be at least 1 for {subset}, which has no edits, got {score.references}"
-    of_labels = OPTIONS.get(recipe.task) == OPTIONS["classification"]
-    if recipe.validate and score != Score(metrics=score.metrics if of_labels else []):
+    if recipe.validate and score != Score(metrics=score.metrics if task.labels else []):
         yield f"score: is for tasks that generate text, score.metrics also for those of labels; not for {recipe.task}"
-    fitting = [name for name, its in METRICS.items() if not of_labels or its.fits(Examples(labels=[""]))]
+    fitting = [name for name, its in METRICS.items() if not task.labels or its.fits(Examples(labels=[""]))]
     yield from others("score.metrics", score.metrics, fitting)
-    for name in score.metrics if of_labels else ():
+    for name in score.metrics if task.labels else ():
         if name in ("matthews", "f1") and (classes := train.flags.get("num-classes")) != 2:
             yield f"score.metrics {name!r}: is of two classes, 0 and 1, and train.flags.num-classes is {classes}"
         if name in ("pearson", "spearman") and not train.flags.get("regression-target"):

@@ -11,7 +11,7 @@ import yaml
 
 from ...files import regular
 from ...paths import ROOT, SHARE
-from .schema import RecipeError
+from ..recipe import RecipeError
 
 CONFIGS = SHARE / "configs"
 ALTERNATIVES = ("average",)  # mappings with one of several keys, which are replaced, not merged
@@ -167,21 +167,27 @@ def _leaves(tree: Mapping, prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def small(tree: dict, path: Path) -> dict:
-    """Return a recipe's rehearsal: its tree merged with ``_small-TASK.yaml``, or ``_small.yaml`` for translation."""
+def small(tree: dict, own: dict, path: Path) -> dict:
+    """Return a recipe's rehearsal: its tree merged with ``_small-TASK.yaml``, or ``_small.yaml`` for translation, and
+    with its own key ``small``.
+
+    Raises:
+        RecipeError: there is neither such a file, as for the task of a plugin, nor such a key.
+    """
     task = tree.get("task", "translation")
-    if task != "translation":
-        return merge(tree, read(CONFIGS / f"_small-{task}.yaml"))
-    small = read(CONFIGS / "_small.yaml")
-    data = tree.get("data", {})
-    if not isinstance(data, dict):
-        raise RecipeError(f"{path}: data must be a mapping, got {data!r}")
-    pair = f"{data.get('source', '')}-{data.get('target', '')}"
-    pairs = small.pop("pairs")
-    tree = merge(tree, {"data": pairs.get(pair, pairs["any"])})
-    if tree["data"]["target"] != "de":
-        tree = merge(tree, {"score": {"compound_split": False}})
-    return merge(tree, small)
+    file = CONFIGS / ("_small.yaml" if task == "translation" else f"_small-{task}.yaml")
+    if not file.is_file() and not own:
+        raise RecipeError(f"{path}: has no rehearsal: its task {task} has none; write its settings as small")
+    small = read(file) if file.is_file() else {}
+    if pairs := small.pop("pairs", {}):  # the data by languages
+        data = tree.get("data", {})
+        if not isinstance(data, dict):
+            raise RecipeError(f"{path}: data must be a mapping, got {data!r}")
+        pair = f"{data.get('source', '')}-{data.get('target', '')}"
+        tree = merge(tree, {"data": pairs.get(pair, pairs["any"])})
+        if tree["data"]["target"] != "de":
+            tree = merge(tree, {"score": {"compound_split": False}})
+    return merge(merge(tree, small), own)
 
 
 def read(path: Path, before: tuple[Path, ...] = ()) -> dict:

@@ -11,7 +11,7 @@ from typing import Any, Optional
 from ...errors import OdeTransformerError
 from ...paths import ROOT
 from .. import records
-from ..recipes import SECTIONS
+from ..tasks import TASKS
 from ..text.joining import MODEL_FILES
 from .export import is_exported
 
@@ -91,7 +91,7 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
         raise OdeTransformerError(f"{model}: no such file or folder; must be a run, a checkpoint or a bundle")
     folder = path if path.is_dir() else path.parent
     run = records.read_run(folder)
-    if run is not None and SECTIONS.get(run["task"]) == "validate":
+    if run is not None and run["task"] in TASKS and TASKS[run["task"]].section == "validate":
         raise OdeTransformerError(f"{model}: is of a run of the task {run['task']}, whose models write no text")
     if path.is_dir():
         if run is None:

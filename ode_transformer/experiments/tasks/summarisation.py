@@ -123,4 +123,5 @@ TASK = Task(
     metrics=lambda recipe: ["rouge1", "rouge2", "rougeL"],
     outputs=generated,
     examples=_examples,
+    section="generate",
 )

@@ -9,8 +9,9 @@ from typing import Any, Optional
 
 from ...files import write_lines
 from ...paths import USER_DIR
+from ...schema import at_least_one
 from ..metrics import METRICS, Examples, accuracy, scoring
-from ..recipes import Recipe
+from ..recipe import Recipe
 from ..text.lines import read_all
 
 OURS = ("python", "-m", "ode_transformer")
@@ -82,6 +83,10 @@ class Task:
             ``ode-transformer record --translations`` keeps. None if the task has no such outputs.
         examples: (recipe, the lines of ``outputs``, subset, folder of the run or None) -> the outputs and the examples
             from which metrics are computed, for tests of significance. None if the task has no outputs.
+        section: the section of recipes that defines the evaluation, ``generate`` for text, otherwise ``validate``.
+        options: the form of ``validate.flags``, as in :mod:`ode_transformer.schema`; None if ``fairseq-validate``
+            evaluates the task, which checks its flags itself.
+        labels: whether the outputs are labels, so that recipes can ask for further metrics of labels.
     """
 
     name: str
@@ -91,6 +96,9 @@ class Task:
     metrics: Callable[[Recipe], list[str]]
     outputs: Optional[Callable[[Recipe, Path, str], list[str]]] = None
     examples: Optional[Callable[[Recipe, Sequence[str], str, Optional[Path]], tuple[Sequence[str], Examples]]] = None
+    section: str = "validate"
+    options: Optional[Mapping[str, Any]] = None
+    labels: bool = False
 
     def evaluation(self, recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
         """Return the steps after averaging: the evaluation of every subset, then the scoring of every subset."""
@@ -147,6 +155,9 @@ def step_of_ours(
 Predict = Callable[[Path, Path, str, int, bool], Sequence[Sequence[str]]]
 """(checkpoint, folder of binarized data, subset, examples per batch, whether to use the CPU) -> for each example the
 label, the predicted label and, from a classifier, its probability."""
+
+PREDICTION = {"batch-size": (..., at_least_one), "cpu": (..., bool)}
+"""The form of ``validate.flags`` of tasks that a function of ours predicts."""
 
 
 def write_predictions(
@@ -209,7 +220,7 @@ def by_predictions(
         golds, taken, *_ = map(list, zip(*(line.split("\t") for line in lines), strict=True))
         return taken, Examples(labels=golds)
 
-    return Task(name, flags, evaluates, scores, metrics, outputs, examples)
+    return Task(name, flags, evaluates, scores, metrics, outputs, examples, options=PREDICTION, labels=True)
 
 
 def by_perplexity(name: str, fairseq_task: str) -> Task:

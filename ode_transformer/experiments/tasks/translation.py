@@ -177,4 +177,4 @@ def _examples(
     return lines, Examples([references], sources, lang=target, lowercase=recipe.score.lowercase)
 
 
-TASK = Task("translation", task_flags, decoding, _scoring, _metrics, _outputs, _examples)
+TASK = Task("translation", task_flags, decoding, _scoring, _metrics, _outputs, _examples, section="generate")

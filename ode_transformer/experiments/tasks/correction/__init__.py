@@ -44,4 +44,5 @@ TASK = Task(
     metrics=lambda recipe: ["m2", "errant", "gleu"],
     outputs=generated,
     examples=_examples,
+    section="generate",
 )

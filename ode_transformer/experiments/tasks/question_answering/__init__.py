@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, Optional
 from .... import paths
 from ....errors import OdeTransformerError
 from ....files import read_json, write_json
-from ....schema import lacks
+from ....schema import at_least_one, lacks
 from ...metrics import Examples, squad
-from ..task import Recipe, Step, Task, step_of_ours
+from ..task import PREDICTION, Recipe, Step, Task, step_of_ours
 
 PARTS = ("predictions", "no_answer", "nbest")
 _QUESTIONS = {
@@ -297,4 +297,9 @@ TASK = Task(
     metrics=_metrics,
     outputs=_outputs,
     examples=_examples,
+    options={
+        **PREDICTION,
+        **dict.fromkeys(("best", "longest"), (..., at_least_one)),
+        "threshold": (..., float),
+    },
 )

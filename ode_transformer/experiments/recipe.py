@@ -7,28 +7,10 @@ import unicodedata
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Optional
 
-from ...errors import OdeTransformerError
-from ...schema import at_least_one
+from ..errors import OdeTransformerError
 
 PRECISIONS = ("fp32", "fp16", "bf16", "amp")
 SCALES = ("full", "small")
-SECTIONS = {
-    "translation": "generate",
-    **dict.fromkeys(("language_modeling", "classification", "masked_language_modeling"), "validate"),
-    **dict.fromkeys(("summarisation", "correction"), "generate"),
-    **dict.fromkeys(("masked_lm_pairs", "glue", "question_answering", "multiple_choice"), "validate"),
-}
-"""The tasks of recipes, each with the section that defines its evaluation."""
-_PREDICTION = {"batch-size": (..., at_least_one), "cpu": (..., bool)}
-OPTIONS = {
-    **dict.fromkeys(("classification", "glue", "multiple_choice"), _PREDICTION),
-    "question_answering": {
-        **_PREDICTION,
-        **dict.fromkeys(("best", "longest"), (..., at_least_one)),
-        "threshold": (..., float),
-    },
-}
-"""The form of ``validate.flags`` by task; other tasks are evaluated by ``fairseq-validate``, which checks its flags."""
 
 
 class RecipeError(OdeTransformerError):
