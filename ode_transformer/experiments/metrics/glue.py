@@ -6,10 +6,11 @@ in GLUE.
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from ...errors import OdeTransformerError
-from . import accuracy, resampling
+from . import accuracy
 from .metric import Examples, Metric
 
 if TYPE_CHECKING:
@@ -87,12 +88,11 @@ def _percent(part: float, whole: float) -> float:
     return float(100 * part / whole) if whole else 0.0
 
 
-def _metric(name: str, label: str, statistics: Any, score: resampling.Score) -> Metric:
-    return Metric(name, label, needs=("labels",), statistics=statistics, score=score, signature=SIGNATURE)
+_of_labels = partial(Metric, needs=("labels",), signature=SIGNATURE)
+_of_numbers = partial(_of_labels, score=_correlation, labels="numbers")
 
-
-MATTHEWS = _metric("matthews", "Matthews", cells, _matthews)
+MATTHEWS = _of_labels("matthews", "Matthews", statistics=cells, score=_matthews, labels="binary")
 CORRELATIONS = (
-    _metric("pearson", "Pearson", moments, _correlation),
-    _metric("spearman", "Spearman", lambda outputs, examples: moments(outputs, examples, True), _correlation),
+    _of_numbers("pearson", "Pearson", statistics=moments),
+    _of_numbers("spearman", "Spearman", statistics=partial(moments, ranked=True)),
 )

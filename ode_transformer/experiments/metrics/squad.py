@@ -156,7 +156,7 @@ def _signature(metric: str, outputs: Sequence[str], examples: Examples) -> str:
     return _read(metric, outputs, examples)[2] if examples.questions else glue.SIGNATURE
 
 
-def _metric(name: str, label: str, needs: str) -> Metric:
+def _metric(name: str, label: str, needs: str = "questions", labels: str = "") -> Metric:
     return Metric(
         name,
         label,
@@ -164,10 +164,11 @@ def _metric(name: str, label: str, needs: str) -> Metric:
         statistics=partial(_statistics, name),
         score=lambda sums: percent(sums) if len(sums) == 2 else glue.f1(sums),
         signature=partial(_signature, name),
+        labels=labels,
     )
 
 
-EXACT_MATCH = _metric("exact_match", "exact match", "questions")
-BEST_EXACT = _metric("best_exact", "best exact match", "questions")
-F1 = _metric("f1", "F1", "labels|questions")
-BEST_F1 = _metric("best_f1", "best F1", "questions")
+EXACT_MATCH = _metric("exact_match", "exact match")
+BEST_EXACT = _metric("best_exact", "best exact match")
+F1 = _metric("f1", "F1", "labels|questions", "binary")
+BEST_F1 = _metric("best_f1", "best F1")

@@ -208,9 +208,9 @@ def _wrong(recipe: Recipe) -> Iterator[str]:
     fitting = [name for name, its in METRICS.items() if not task.labels or its.fits(Examples(labels=[""]))]
     yield from others("score.metrics", score.metrics, fitting)
     for name in score.metrics if task.labels else ():
-        if name in ("matthews", "f1") and (classes := train.flags.get("num-classes")) != 2:
+        if METRICS[name].labels == "binary" and (classes := train.flags.get("num-classes")) != 2:
             yield f"score.metrics {name!r}: is of two classes, 0 and 1, and train.flags.num-classes is {classes}"
-        if name in ("pearson", "spearman") and not train.flags.get("regression-target"):
+        if METRICS[name].labels == "numbers" and not train.flags.get("regression-target"):
             yield f"score.metrics {name!r}: is of numbers, which a model predicts by train.flags.regression-target"
     for paper in recipe.paper if recipe.scale == "full" else ():
         for test_set, scores in paper.scores.items():
