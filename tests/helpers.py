@@ -39,8 +39,9 @@ from torch.utils._pytree import tree_leaves
 
 import ode_transformer.models  # noqa: F401  registers the architectures
 from ode_transformer import config
-from ode_transformer.experiments import cli
+from ode_transformer.experiments import cli, records
 from ode_transformer.experiments.text import subwords
+from ode_transformer.files import write_json
 from ode_transformer.numerics.protocol import Learned
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -311,6 +312,12 @@ def run_record(**content: Any) -> dict[str, Any]:
     empty = dict.fromkeys(("recipe", "task", "description", "command"), "")
     empty |= {"flags": [], "paper": [], "averaged": [], "scores": {}, "hardware": {}, "versions": {}, "devices": 0}
     return {**empty, "scale": "full", "precision": "fp32", "seeds": [1], "training": training, **content}
+
+
+def write_run(folder: Path, **content: Any) -> None:
+    """Write a ``run.json`` with this content, and null for the other keys that it must have."""
+    required = [key for key, form in records._RUN.items() if ... not in form]
+    write_json(folder / "run.json", dict.fromkeys(required) | content)
 
 
 def batch(symbols: int = 50, sizes=(5, 3, 6), seed: int = 0, pad: int = 1, eos: int = 2):

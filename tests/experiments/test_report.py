@@ -14,10 +14,10 @@ import pytest
 
 from ode_transformer import machine, paths
 from ode_transformer.experiments import cli, recipes
-from ode_transformer.experiments.records import KEYS, RecordError, check_record, decoding
+from ode_transformer.experiments.records import RecordError, check_record, decoding
 from ode_transformer.experiments.results.report import _chosen, _first
 from ode_transformer.experiments.serving import bundle
-from tests.helpers import ROOT, own_quickstart, refused, write_generated
+from tests.helpers import ROOT, own_quickstart, refused, write_generated, write_run
 
 WORDS = list("abcdefghijklmnopqrst")
 
@@ -48,8 +48,7 @@ def folder(tmp_path, monkeypatch):
         output = place / "generate" / "generate-test.txt"
         write_generated(output, [" ".join(line) for line in words], references, "quelle")
         recipe = recipes.load(f"quickstart/{name}")
-        run = {"precision": "fp32", "given": recipe.given, "generate": decoding(recipe)}
-        (place / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | run))
+        write_run(place, given=recipe.given, precision="fp32", generate=decoding(recipe))
         record = json.loads((ROOT / "results" / "quickstart" / f"{name}.json").read_text())
         record |= {"seeds": [seed], "description": "<script>alert(1)</script>"}
         record["scores"]["generated"]["tokenised"]["bleu"] += seed

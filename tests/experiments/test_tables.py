@@ -13,13 +13,13 @@ from ode_transformer import paths
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, records
 from ode_transformer.experiments.metrics import scoring
-from ode_transformer.experiments.records import KEYS, decoding
+from ode_transformer.experiments.records import decoding
 from ode_transformer.experiments.results import comparisons, significance, tables
 from ode_transformer.experiments.results.files import different_flags, read_records
 from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.files import read_json, sha256, write_json, write_lines
-from tests.helpers import ROOT, own_quickstart, refused, run_record, write_generated
+from tests.helpers import ROOT, own_quickstart, refused, run_record, write_generated, write_run
 
 
 @pytest.fixture()
@@ -210,8 +210,7 @@ def runs(tmp_path, monkeypatch):
     for name, errors, seed in (("transformer", 0.3, 1), ("rk2", 0.3, 5), ("rk4", 0.1, 3)):
         folder, recipe = tmp_path / f"runs/quickstart/{name}-tiny", recipes.load(f"quickstart/{name}-tiny")
         write_generated(folder / "generate/generate-test.txt", translate(references, errors, seed), references)
-        run = {"given": recipe.given, "precision": "fp32", "generate": decoding(recipe)}
-        write_json(folder / "run.json", dict.fromkeys(KEYS) | run)
+        write_run(folder, given=recipe.given, precision="fp32", generate=decoding(recipe))
     return tmp_path
 
 

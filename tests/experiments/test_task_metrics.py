@@ -35,13 +35,13 @@ from ode_transformer.experiments.metrics import (
     rouge,
 )
 from ode_transformer.experiments.metrics.metric import mean
-from ode_transformer.experiments.records import KEYS, decoding
+from ode_transformer.experiments.records import decoding
 from ode_transformer.experiments.results import significance
 from ode_transformer.experiments.runs import recording
 from ode_transformer.experiments.tasks.classification import classify, read_numbers
 from ode_transformer.experiments.text.binarised import check_data
 from ode_transformer.files import sha256, write_lines, write_text
-from tests.helpers import FIXTURES, configure, refused, run_record, write_generated
+from tests.helpers import FIXTURES, configure, refused, run_record, write_generated, write_run
 
 SOURCES = ["He go to school .", "They has a dog", "It is fine .", "a b c d e f"]
 REFERENCES = [
@@ -640,8 +640,7 @@ def kept(folder: Path, task: str, recipe: recipes.Recipe, share: float) -> None:
         write_generated(folder / "generate" / f"generate-{subset}.txt", outputs)
         for name, lines in (("target", right), ("source", ["a"] * 60), *((f"ref{i}", right) for i in range(4))):
             (raw / f"{subset}.{name}").write_text("".join(f"{line}\n" for line in lines))
-    run = {"given": recipe.given, "precision": "fp32", "generate": decoding(recipe)}
-    (folder / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | run))
+    write_run(folder, given=recipe.given, precision="fp32", generate=decoding(recipe))
 
 
 @pytest.mark.parametrize("group", ["imdb-short", "aeslc", "gec-generated"])
@@ -680,8 +679,7 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     plain.write_text(json.dumps(run_record(precision="fp16")))
     assert significance.system(recipe).record == plain
     assert significance.system(recipe, "fp32") == systems[1]
-    (tmp_path / "runs" / recipe.name).mkdir(parents=True)
-    (tmp_path / "runs" / recipe.name / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp16"}))
+    write_run(tmp_path / "runs" / recipe.name, precision="fp16")
     assert significance.system(recipe).record is None
     with pytest.raises(OdeTransformerError, match="has no run or record in bf16"):
         significance.system(recipe, "bf16")

@@ -30,7 +30,6 @@ _RUN = {
     "devices": (None, count),
     "plugin": (..., {"name": str, "sha256": str}),
 }
-KEYS = tuple(key for key in _RUN if key not in ("plugin", "training_text"))  # required in run.json
 
 # The form of a record. Records of the first versions lack some keys.
 _ENTRY = {"num_updates": count, str: float}  # a point of a curve
