@@ -26,6 +26,11 @@ def as_option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+def as_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return flags of ``fairseq-generate`` by the names of arguments, with underscores, without those that are None."""
+    return {name.replace("-", "_"): value for name, value in flags.items() if value is not None}
+
+
 @dataclass(frozen=True)
 class LayerStates:
     """The inputs of all layers of a model for a sentence, and the output of the last layer before the final norm.
@@ -91,7 +96,7 @@ class Search:
     @classmethod
     def of(cls, flags: Mapping[str, Any]) -> "Search":
         """Return the search that flags of ``fairseq-generate`` describe; flags of anything else are ignored."""
-        given = {name.replace("-", "_"): value for name, value in flags.items() if value is not None}
+        given = as_arguments(flags)
         return cls(**{field.name: given[field.name] for field in fields(cls) if field.name in given})
 
     def but(self, **options: Any) -> "Search":

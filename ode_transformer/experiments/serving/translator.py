@@ -17,7 +17,7 @@ from ...errors import OdeTransformerError
 from ..text.binarised import warn_of_unknown
 from ..text.pipeline import Pipeline
 from ..text.tokenisation import is_unspaced
-from .backend import Backend, LayerStates, Search
+from .backend import Backend, LayerStates, Search, as_arguments
 
 SHOWN = 5  # sentences named in a warning
 BATCH_SIZE, MAX_TOKENS = 128, 12_000
@@ -60,8 +60,7 @@ class Translator:
         self.known, self.produced = (frozenset(symbols) - {"<unk>"} for symbols in backend.symbols)
         self.search = Search.of(flags)
         backend.check(self.search)
-        size = flags.get("batch-size", flags.get("batch_size"))
-        self.batch_size = BATCH_SIZE if size is None else size
+        self.batch_size = as_arguments(flags).get("batch_size", BATCH_SIZE)
         if type(self.batch_size) is not int or self.batch_size < 1:
             raise OdeTransformerError(f"batch_size {self.batch_size!r}: must be a positive whole number")
 

@@ -21,7 +21,7 @@ from .... import machine
 from ....files import sha256, whole_folder, write_json
 from ...text.manifest import read_manifest
 from ...text.pipeline import Pipeline
-from ..backend import Backend, Search
+from ..backend import Backend, Search, as_arguments
 from ..finding import find
 from ..pytorch import PyTorch, open_models
 from ..translator import Translator
@@ -99,7 +99,7 @@ def write(
         if longest < model.longest[side]:
             units = f"a {side} can have at most {longest} subword units, its end included"
             print(f"{units}; beyond that, the position biases overflow", file=sys.stderr)
-    batch_size = search.get("batch-size", search.get("batch_size"))
+    batch = {name: value for name, value in as_arguments(search).items() if name == "batch_size"}
     description = {
         "format": format,
         "quantization": quantization,
@@ -107,7 +107,7 @@ def write(
         "source_lang": model.languages[0],
         "target_lang": model.languages[1],
         "longest": model.finite,
-        "search": Search.of(search).given() | ({} if batch_size is None else {"batch_size": batch_size}),
+        "search": Search.of(search).given() | batch,
         "versions": machine.versions() | {name: version(name) for name in FORMATS[format]},
     }
     if hasattr(writer, "OPSET"):
