@@ -188,14 +188,13 @@ def translations(
         raise OdeTransformerError(
             f"--target-lang is needed: one of {', '.join(sorted(languages()))}, or any with --plain"
         )
-    beside, name, read = {}, f"{subset or 'test'}.{target_lang}", generate_output or hyp
-    if data:
-        if not Path(data).is_dir():
-            raise OdeTransformerError(f"--data {data}: no such folder")
-        beside = references_in(data, subset or "test", target_lang)
-        if not beside and generate_output and not ref:
-            said = f"has neither tok/{name} nor raw/{name}; the references in fairseq's output are taken"
-            print(f"warning: {data}: {said}", file=sys.stderr)
+    if data and not Path(data).is_dir():
+        raise OdeTransformerError(f"--data {data}: no such folder")
+    name, read = f"{subset or 'test'}.{target_lang}", generate_output or hyp
+    beside = references_in(data, subset or "test", target_lang) if data else {}
+    if data and not beside and generate_output and not ref:
+        said = f"has neither tok/{name} nor raw/{name}; the references in fairseq's output are taken"
+        print(f"warning: {data}: {said}", file=sys.stderr)
     tokenised = ref or beside.get("tok")
     if hyp and not tokenised:
         raise OdeTransformerError(f"--data {data}: has no tok/{name}; give the tokenized references as --ref FILE")
@@ -210,6 +209,16 @@ def translations(
         refs = words(refs, tokenised or read, remove_bpe)
     if join_hyphens:
         hyps, refs = ([line.replace(" @-@ ", "-") for line in lines] for lines in (hyps, refs))
+    _warn_of_references(hyps, refs, raw, lowercase)
+    sources = lines_of(source, len(hyps), read) if source else ()
+    how = {"lowercase": lowercase, "compound_split": compound_split, "plain": plain, "metrics": metric}
+    return score(hyps, refs, target_lang, raw_refs=raw, sources=sources, **how)
+
+
+def _warn_of_references(
+    hyps: Sequence[str], refs: Sequence[str], raw: Sequence[Sequence[str]], lowercase: bool
+) -> None:
+    """Warn of tokenized references with unknown words, and of raw ones with capitals that the translations lack."""
     if unknown := sum("<<unk>>" in line for line in refs):
         print(
             f"warning: {unknown} of {len(refs)} tokenized references hold <<unk>>, as fairseq writes them with its "
@@ -218,9 +227,6 @@ def translations(
         )
     if raw and not lowercase and "".join(hyps).islower() and not "".join(raw[0]).islower():
         print("warning: the translations hold no capital letter, the raw references do: --lowercase?", file=sys.stderr)
-    sources = lines_of(source, len(hyps), read) if source else ()
-    how = {"lowercase": lowercase, "compound_split": compound_split, "plain": plain, "metrics": metric}
-    return score(hyps, refs, target_lang, raw_refs=raw, sources=sources, **how)
 
 
 def summaries(

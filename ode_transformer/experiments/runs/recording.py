@@ -8,6 +8,8 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
@@ -44,9 +46,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     check_scores(recipe, run_dir)
     if run is None:
         raise RecordError(f"{run_dir / 'run.json'}: no such file; ode-transformer run writes it when training begins")
-    scores = {}
-    for subset, test_set in recipe.subsets.items():
-        scores[test_set] = read_scores(run_dir / "scores" / f"{subset}.json")
+    scores = {test_set: read_scores(run_dir / "scores" / f"{its}.json") for its, test_set in recipe.subsets.items()}
     data = recipes.ROOT / recipe.data.directory
     if data.is_dir():
         check_same_data(run, run_dir, data)
@@ -60,17 +60,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     # Folders differ between machines, so names replace them.
     folders = {run_dir: recipes.default_run_dir(recipe), paths.SHARE: ".", paths.ROOT: "."}
     folders |= {Path(os.environ[name]): f"${name}" for name in FOLDERS if os.environ.get(name)}
-
-    def without_folders(text: str) -> str:
-        for folder, name in folders.items():
-            for path in {str(folder), str(folder.absolute()), str(folder.resolve())} - {"."}:
-                text = re.sub(rf"(?<![\w./-]){re.escape(path)}(?![^/\s])", lambda _, name=name: name, text)
-        return text
-
-    log = logs.read_log(run_dir / "train.log")
-    several = len(log["validation"]) > len(log["curve"])
-    stamps = records.read_stamps(run_dir)
-    places = [{key: place[key] for key in ("hardware", "versions")} for place in run["places"]]
+    portable = partial(_renamed, folders)
     return {
         "recipe": recipe.name,
         "task": recipe.task,
@@ -83,18 +73,11 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         "scores": scores,
         "paper": [vars(paper) for paper in recipe.paper],
         "averaged": averaged.get("averaged_from", []),
-        "training": {
-            "parameters": run["parameters"]["all"],
-            "trained_parameters": run["parameters"]["trained"],
-            "curve": log["curve"],
-            **({"progress": log["training"], "validation": log["validation"]} if several else {}),
-            "seconds": log["seconds"],
-            "trained_on": [place for i, place in enumerate(places) if place not in places[:i]],
-        },
-        "command": without_folders(shlex.join([*run["command"], *run["places"][-1]["where"]])),
+        "training": _training(run, logs.read_log(run_dir / "train.log")),
+        "command": portable(shlex.join([*run["command"], *run["places"][-1]["where"]])),
         "commands": [
-            {"command": without_folders(stamp["line"]), "seconds": stamp["seconds"]}
-            for key, stamp in stamps.items()
+            {"command": portable(stamp["line"]), "seconds": stamp["seconds"]}
+            for key, stamp in records.read_stamps(run_dir).items()
             if key not in ("train", "record")  # the training is above, with the time in its log
         ],
         "model": run["model"],
@@ -103,6 +86,28 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         "data": read_json(manifest) if manifest.is_file() else None,
         **machine.here_and_now(),
     }
+
+
+def _training(run: Mapping[str, Any], log: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of a record on the training, from the contents of ``run.json`` and ``train.log``."""
+    several = len(log["validation"]) > len(log["curve"])
+    places = [{key: place[key] for key in ("hardware", "versions")} for place in run["places"]]
+    return {
+        "parameters": run["parameters"]["all"],
+        "trained_parameters": run["parameters"]["trained"],
+        "curve": log["curve"],
+        **({"progress": log["training"], "validation": log["validation"]} if several else {}),
+        "seconds": log["seconds"],
+        "trained_on": [place for i, place in enumerate(places) if place not in places[:i]],
+    }
+
+
+def _renamed(folders: Mapping[Path, str], text: str) -> str:
+    """Return a text with names in place of the paths of folders."""
+    for folder, name in folders.items():
+        for path in {str(folder), str(folder.absolute()), str(folder.resolve())} - {"."}:
+            text = re.sub(rf"(?<![\w./-]){re.escape(path)}(?![^/\s])", lambda _, name=name: name, text)
+    return text
 
 
 def write_record(

@@ -498,18 +498,11 @@ def run(
         if len(found) == 1:
             found[0].go()
         else:
-            processes.say(plan.line([one.recipe for one in found], jobs))
-            failed = several(found, jobs)
-            after([one for one in found if "record" in one.chosen and one.run_dir not in failed])
-            if failed:
-                each = [f"{folder}: {error}" for folder, error in failed.items()]
-                raise RunError("\n".join([f"{len(failed)} of {len(found)} runs failed:", *each]))
+            _go_together(found, jobs, after)
         if not all("record" in one.chosen for one in found):
             return []
         for one in found:
-            if one.recipe.generate and "ode_transformer prepare " in one.recipe.data.prepare:  # raw text is translated
-                plugin = ["--user-dir", one.recipe.user_dir] if one.recipe.user_dir else []
-                processes.say(f"Next:\n{shlex.join(['ode-transformer', 'translate', *plugin, one.run_dir])} FILE")
+            _say_how_to_translate(one)
     return found
 
 
@@ -529,6 +522,23 @@ def _wanted(names: Sequence[str], scale: str, seeds: Sequence[int]) -> list[reci
         its_seeds = seeds or (recipe.seeds if scale == "full" else []) or [None]
         found += [recipes.load(name, scale=scale, seed=seed) for seed in its_seeds]
     return found
+
+
+def _go_together(found: Sequence[Run], jobs: int, after: Callable[[list[Run]], Any]) -> None:
+    """Do several runs, then what comes after them; the arguments and errors are those of :func:`run`."""
+    processes.say(plan.line([one.recipe for one in found], jobs))
+    failed = several(found, jobs)
+    after([one for one in found if "record" in one.chosen and one.run_dir not in failed])
+    if failed:
+        each = [f"{folder}: {error}" for folder, error in failed.items()]
+        raise RunError("\n".join([f"{len(failed)} of {len(found)} runs failed:", *each]))
+
+
+def _say_how_to_translate(one: Run) -> None:
+    """Print the command that translates raw text by a finished run, if its data were prepared from raw text."""
+    if one.recipe.generate and "ode_transformer prepare " in one.recipe.data.prepare:
+        plugin = ["--user-dir", one.recipe.user_dir] if one.recipe.user_dir else []
+        processes.say(f"Next:\n{shlex.join(['ode-transformer', 'translate', *plugin, one.run_dir])} FILE")
 
 
 def several(

@@ -112,35 +112,30 @@ def place_here(
     for flag, instead in (recipes.OWN_FLAGS | BEFORE_FLAGS).items():
         if f"--{flag}" in names(flags):
             raise RunError(f"-- --{flag}: is set by {instead}")
-    slurm = "SLURM_STEP_ID" in os.environ  # started by srun; in a batch script or salloc's shell it is not
-    nodes = _count("SLURM_NNODES" if slurm else "NNODES")
-    tasks = _count("SLURM_NTASKS") if slurm else 1
+    nodes, tasks, rank = _job()
+    alone = nodes == tasks == 1
     gpus = 0 if cpu else gpu_count()
     if cpu and (devices or 1) > 1:
         raise RunError(f"--devices {devices}: must be 1 with --cpu, which trains in one process")
     if not gpus and not cpu and not dry_run:
         cpu = True
-        wanted = precision or recipe.train.precision
-        if trains and wanted != "fp32":
-            whose = f"--{wanted}" if precision else f"{recipe.name} trains in {wanted}"
-            raise RunError(f"{whose}: no GPU is here; give --cpu to train on the CPU, in fp32 unless you say otherwise")
         if trains:
-            processes.say("warning: NO GPU IS HERE: training on the CPU, as with --cpu")
+            _check_cpu_serves(recipe, precision)
     if torchrun and not gpus:
         raise RunError("--torchrun: needs GPUs, because fairseq divides by their number")
-    if jobs > 1 and (nodes > 1 or tasks > 1 or torchrun):
+    if jobs > 1 and (torchrun or not alone):
         raise RunError(f"--jobs {jobs}: must be 1 in a job of several tasks or nodes, and with --torchrun")
     if jobs > 1 and gpus and jobs * (devices or 1) > gpus and not dry_run:
         raise RunError(f"--jobs {jobs}: needs {jobs} x {devices or 1} GPUs; this machine has {gpus}")
     here = max(gpus // jobs, 1)
-    if trains and (devices or 1) > here and nodes == tasks == 1 and not dry_run:
+    if trains and (devices or 1) > here and alone and not dry_run:
         raise RunError(
             f"--devices {devices}: this machine has {gpus or 'no'} GPU{'s' * (gpus != 1)}; must be at most {here}"
         )
-    if devices is None and (nodes > 1 or tasks > 1):
-        devices = tasks if tasks > nodes else nodes * here
-    if devices is None:
+    if devices is None and alone:
         devices = max(n for n in recipes.divisors(recipe) if n <= here)
+    elif devices is None:
+        devices = tasks if tasks > nodes else nodes * here
     if devices % nodes:
         raise RunError(f"--devices {devices}: cannot be divided evenly among {nodes} nodes")
     # With a port and one task per node, fairseq uses all GPUs of the job, whatever it is told.
@@ -148,8 +143,6 @@ def place_here(
         raise RunError(
             f"--devices {devices}: the job has {nodes} x {gpus} GPUs, and all would train; ask Slurm for {devices}"
         )
-    rank = _count("SLURM_PROCID" if slurm else "NODE_RANK", least=0)
-    alone = nodes == tasks == 1
     return Place(
         devices=devices,
         precision=precision or ("fp32" if cpu else recipe.train.precision),
@@ -160,6 +153,22 @@ def place_here(
         alone=alone,
         flags=tuple(flags),
     )
+
+
+def _job() -> tuple[int, int, int]:
+    """Return the numbers of nodes and of tasks of the job, and the rank of this task, by variables of Slurm or ours."""
+    if "SLURM_STEP_ID" in os.environ:  # started by srun; in a batch script or salloc's shell it is not
+        return _count("SLURM_NNODES"), _count("SLURM_NTASKS"), _count("SLURM_PROCID", least=0)
+    return _count("NNODES"), 1, _count("NODE_RANK", least=0)
+
+
+def _check_cpu_serves(recipe: recipes.Recipe, precision: Optional[str]) -> None:
+    """Warn that a CPU trains because there is no GPU, or raise a :class:`RunError` if that is for another precision."""
+    wanted = precision or recipe.train.precision
+    if wanted != "fp32":
+        whose = f"--{wanted}" if precision else f"{recipe.name} trains in {wanted}"
+        raise RunError(f"{whose}: no GPU is here; give --cpu to train on the CPU, in fp32 unless you say otherwise")
+    processes.say("warning: NO GPU IS HERE: training on the CPU, as with --cpu")
 
 
 def is_of_fairseq(arch: str) -> bool:
