@@ -751,7 +751,7 @@ def _comparisons() -> list[comparisons.Compared]:
 
 @functools.cache
 def _of_today() -> list[comparisons.Compared]:
-    return comparisons.of_today(_comparisons(), _records())
+    return comparisons.up_to_date(_comparisons(), _records())
 
 
 @functools.cache

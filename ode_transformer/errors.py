@@ -30,7 +30,7 @@ def print_sentence(kind: type[BaseException], error: BaseException, trace: Trace
         sys.__excepthook__(kind, error, trace)
 
 
-def install(extra: str) -> str:
+def install_command(extra: str) -> str:
     """Return the command that installs an extra of this package, for a clone or for a wheel."""
     if (Path(__file__).parent / "_share").is_dir():
         return f"pip install 'ode-transformer[{extra}]'"

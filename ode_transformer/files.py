@@ -19,7 +19,7 @@ from .errors import OdeTransformerError
 
 
 @contextlib.contextmanager
-def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
+def atomic_file(path: str | Path, mode: str = "w") -> Iterator[IO]:
     """Open a file for writing that takes its name only when it is complete.
 
     It is written beside its place, flushed to the disk and renamed, so that whatever goes wrong, a kill or a full disk
@@ -70,11 +70,11 @@ def _naming(path: Path, temporary: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def whole_folder(path: str | Path) -> Iterator[Path]:
+def atomic_folder(path: str | Path) -> Iterator[Path]:
     """Make a folder that takes its name only when it is complete.
 
     It is filled under a unique name beside its place, and removed if something goes wrong. Its files are not flushed to
-    the disk, unlike one that :func:`whole` makes.
+    the disk, unlike one that :func:`atomic_file` makes.
 
     Args:
         path: the folder, which must be new or empty.
@@ -160,7 +160,7 @@ def regular(path: str | Path) -> Path:
 
 def copy_file(source: str | Path, target: str | Path) -> None:
     """Copy the content of a file, whole or not at all."""
-    with open(regular(source), "rb") as stored, whole(target, "wb") as file:
+    with open(regular(source), "rb") as stored, atomic_file(target, "wb") as file:
         shutil.copyfileobj(stored, file)
 
 
@@ -178,7 +178,7 @@ def read_text(path: Path) -> str:
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file whole or not at all."""
-    with whole(path) as file:
+    with atomic_file(path) as file:
         file.write(text)
 
 
@@ -189,7 +189,7 @@ def write_json(path: str | Path, content: Any) -> None:
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> None:
     """Write lines, each ended by a line feed, to a file whole or not at all."""
-    with whole(path) as file:
+    with atomic_file(path) as file:
         file.writelines(f"{line}\n" for line in lines)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import plugins, processors
 from .paths import INSTALLED, PACKAGE
-from .version import __version__, installed
+from .version import __version__, installed_versions
 
 PACKAGES = ("torch", "fairseq-fixed", "numpy", "sacrebleu", "sacremoses", "subword-nmt", "sentencepiece")
 
@@ -48,7 +48,7 @@ def versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "ode_transformer": __version__}
     if commit():
         found["commit"] = commit()
-    return found | installed([*PACKAGES, *plugins.installed()])
+    return found | installed_versions([*PACKAGES, *plugins.installed()])
 
 
 def here_and_now() -> dict[str, Any]:

@@ -42,7 +42,7 @@ def load(folder: str | Path) -> None:
         return
     if not (path / "__init__.py").is_file():
         raise PluginError(f"--user-dir {folder}: must be the folder of a package, but holds no __init__.py")
-    if not re.fullmatch(r"[\w-]+", path.name):  # a dot splits a module's name, and ``of`` finds no other
+    if not re.fullmatch(r"[\w-]+", path.name):  # a dot splits a module's name, and ``name_of`` finds no other
         raise PluginError(f"--user-dir {folder}: its name must be letters, digits, - and _; rename the folder")
     if path.name in sys.modules:
         raise PluginError(f"--user-dir {folder}: must not have the name of another package; rename the folder")
@@ -117,7 +117,7 @@ def registered(class_: type | None) -> bool:
     return any(module == name or module.startswith(f"{name}.") for name in names)
 
 
-def described(folder: str | Path) -> dict[str, str]:
+def name_and_hash(folder: str | Path) -> dict[str, str]:
     """Return the name of a plugin and the SHA-256 of its Python files, for ``run.json``."""
     path, digest = Path(os.path.abspath(folder)), hashlib.sha256()
     for file in sorted(path.rglob("*.py")):
@@ -125,7 +125,7 @@ def described(folder: str | Path) -> dict[str, str]:
     return {"name": path.name, "sha256": digest.hexdigest()}
 
 
-def of(user_dir: Any) -> str:
+def name_of(user_dir: Any) -> str:
     """Return the name of the plugin in a stored ``--user-dir``; empty for this package, or if there is none."""
     found = re.search(r"([\w-]+)/*$", user_dir) if isinstance(user_dir, str) and len(user_dir) < 5000 else None
     return found[1] if found and found[1] != PACKAGE.name else ""
@@ -133,5 +133,5 @@ def of(user_dir: Any) -> str:
 
 def missing(user_dir: Any) -> str:
     """Return the name of the plugin in a stored ``--user-dir`` unless it is loaded; else an empty string."""
-    name = of(user_dir)
+    name = name_of(user_dir)
     return "" if name in (path.name for path in _folders) else name

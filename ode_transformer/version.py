@@ -7,7 +7,7 @@ from collections.abc import Iterable
 __version__ = "0.2.0"
 
 
-def installed(packages: Iterable[str]) -> dict[str, str]:
+def installed_versions(packages: Iterable[str]) -> dict[str, str]:
     """Return the versions of those packages that are installed."""
     found = {}
     for package in packages:

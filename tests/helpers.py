@@ -455,7 +455,7 @@ def binarise_pairs(raw: Path, data: Path, target="yy", splits=("train", "valid",
 def own_subwords(folder: Path, texts: Sequence[str], size: int) -> Path:
     """A folder with what cuts text into subwords, learned on texts, and its dictionary."""
     subwords.learn_sentencepiece(texts, size, 1, folder / subwords.OWN[0])
-    (folder / "text").write_text("".join(f"{subwords.opened(folder)(text)}\n" for text in texts))
+    (folder / "text").write_text("".join(f"{subwords.segmenter(folder)(text)}\n" for text in texts))
     preprocess(folder, train=folder / "text")
     return folder
 

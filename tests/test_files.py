@@ -5,13 +5,13 @@ import os
 import pytest
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.files import make_folder, read_json, whole, whole_folder, write_text
+from ode_transformer.files import atomic_file, atomic_folder, make_folder, read_json, write_text
 
 
 def test_what_goes_wrong_leaves_the_older_file(tmp_path):
     path = tmp_path / "x"
     path.write_text("old")
-    with pytest.raises(RuntimeError), whole(path) as file:
+    with pytest.raises(RuntimeError), atomic_file(path) as file:
         file.write("new")
         raise RuntimeError
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
@@ -34,10 +34,10 @@ def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path, monkeypatch
     assert error.value.filename == str(tmp_path / "y") and not list(tmp_path.iterdir())
     with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
         write_text("/dev/full", "new")
-    with pytest.raises(ConnectionResetError) as error, whole(tmp_path / "y"):
+    with pytest.raises(ConnectionResetError) as error, atomic_file(tmp_path / "y"):
         raise ConnectionResetError(104, "Connection reset by peer")
     assert error.value.filename is None, "which is not about the file"
-    with pytest.raises(OSError, match="No such file") as error, whole(tmp_path / "y") as file:
+    with pytest.raises(OSError, match="No such file") as error, atomic_file(tmp_path / "y") as file:
         file.write((tmp_path / "other").read_text())
     assert error.value.filename == str(tmp_path / "other")
 
@@ -70,11 +70,11 @@ def test_a_file_keeps_its_mode_and_a_new_one_has_that_of_the_umask(tmp_path):
 
 
 def test_a_folder_takes_its_name_when_it_is_complete_and_otherwise_leaves_nothing(tmp_path):
-    with pytest.raises(RuntimeError), whole_folder(tmp_path / "x") as part:
+    with pytest.raises(RuntimeError), atomic_folder(tmp_path / "x") as part:
         (part / "a").touch()
         raise RuntimeError
     assert not list(tmp_path.iterdir())
-    with whole_folder(tmp_path / "x") as part:
+    with atomic_folder(tmp_path / "x") as part:
         (part / "a").touch()
         assert not (tmp_path / "x").exists()
     assert [p.name for p in tmp_path.rglob("*")] == ["x", "a"]
@@ -109,12 +109,12 @@ def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path):
         (tmp_path / name).write_text("half")
     for name in (*gone, *kept):
         os.utime(tmp_path / name, (0, 0))
-    with whole(tmp_path / "x") as file, whole_folder(tmp_path / "data") as part:
+    with atomic_file(tmp_path / "x") as file, atomic_folder(tmp_path / "data") as part:
         (writing,) = set(tmp_path.glob(".x.*")) - {tmp_path / name for name in (*gone, *kept)}
         for path in (writing, part):
             os.utime(path, (0, 0))
         write_text(tmp_path / "x", "other")
-        with whole_folder(tmp_path / "data"):
+        with atomic_folder(tmp_path / "data"):
             pass
         (tmp_path / "data").rmdir()
         assert writing.exists() and part.exists(), "their writer lives"

@@ -17,7 +17,7 @@ from fairseq.logging import meters
 from torch import Tensor
 
 from ..errors import OdeTransformerError
-from ..files import copy_file, regular, whole
+from ..files import atomic_file, copy_file, regular
 
 # Checkpoints of stock fairseq's architectures contain an argparse.Namespace, and those of versions before 0.10 also the
 # trainer's meters, under the names that these had then. torch's weights-only loading refuses both until they are
@@ -211,7 +211,7 @@ def save(state: dict[str, Any], path: str | Path) -> None:
         CheckpointError: it cannot be written, for instance because the disk is full.
     """
     try:
-        with whole(path, "wb") as file:
+        with atomic_file(path, "wb") as file:
             torch.save(state, file)
     except (OSError, RuntimeError) as error:
         raise CheckpointError(f"{path}: cannot be written: {error}") from error
@@ -365,7 +365,7 @@ def average(paths: Sequence[str | Path], output: str | Path) -> None:
     model = state["model"]
     _check_finite(model, paths[-1])
     tied: dict[tuple, str] = {}
-    alias = {name: tied.setdefault(identity(t), name) for name, t in model.items()}
+    alias = {name: tied.setdefault(storage_key(t), name) for name, t in model.items()}
     total = {
         name: t.to(torch.float64, copy=True)
         for name, t in model.items()
@@ -392,7 +392,7 @@ def average(paths: Sequence[str | Path], output: str | Path) -> None:
     save(averaged, output)
 
 
-def identity(t: Tensor) -> tuple:
+def storage_key(t: Tensor) -> tuple:
     """Return a key that tied parameters share: storage, offset, shape and strides."""
     return t.untyped_storage().data_ptr(), t.storage_offset(), tuple(t.shape), t.stride()
 

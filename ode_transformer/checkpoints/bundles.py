@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..files import read_json, sha256, whole, whole_folder, write_json, write_text
-from . import CheckpointError, identity, load_tensors
+from ..files import atomic_file, atomic_folder, read_json, sha256, write_json, write_text
+from . import CheckpointError, load_tensors, storage_key
 
 INDEX = "bundle.json"
 WEIGHTS = "model.safetensors"
@@ -135,7 +135,7 @@ def write(
         raise BundleError(f"{path}: already exists")
     tensors, tied, first, storages = {}, {}, {}, set()
     for name, tensor in state.items():
-        of = first.setdefault(identity(tensor), name)
+        of = first.setdefault(storage_key(tensor), name)
         if of != name and tensor.numel():
             tied[name] = of
             continue
@@ -153,8 +153,8 @@ def write(
     settings = {"model": model, "options": dict(options), "tied": tied, "generate": dict(generate)}
     settings |= {"plugin": plugin} if plugin else {}
     try:
-        with whole_folder(path) as part:
-            with whole(part / WEIGHTS, "wb") as file:
+        with atomic_folder(path) as part:
+            with atomic_file(part / WEIGHTS, "wb") as file:
                 file.write(save(tensors))
             write_json(part / CONFIG, settings)
             for name, source in files.items():

@@ -102,7 +102,7 @@ def _rows(state: dict[str, Any], name: str, path: str | Path) -> int:
     return shape[0]
 
 
-def symbols(state: dict[str, Any], path: str | Path) -> tuple[int, int]:
+def dictionary_sizes(state: dict[str, Any], path: str | Path) -> tuple[int, int]:
     """Return the sizes of a checkpoint's source and target dictionaries; the size of a masked language model's twice.
 
     Raises:
@@ -120,7 +120,7 @@ def symbols(state: dict[str, Any], path: str | Path) -> tuple[int, int]:
 
 
 @contextmanager
-def named(what: str) -> Iterator[None]:
+def errors_about(what: str) -> Iterator[None]:
     """Turn any error, such as options of an untrusted checkpoint cause, into a ``CheckpointError`` about ``what``."""
     try:
         yield
@@ -191,7 +191,7 @@ def _model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[s
             f"{path}: its options evolution_blocks and evolution_depth make {layers} layers, more than its {most} "
             "tensors"
         )
-    with named(str(path)):
+    with errors_about(str(path)):
         options |= {name: literal(name, options[name]) for name in EVALUATED if name in options}
     for reader in _READERS:  # The length may come from the task, not from the model's options.
         if (name := f"{reader}.embed_positions.weight") in state["model"] and "max_positions" in known:
@@ -257,7 +257,7 @@ def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> 
         if classifier or issubclass(kind, FairseqLanguageModel):
             task_ = task(_rows(state, f"{'encoder' if classifier else 'decoder'}.embed_tokens.weight", path))
         else:
-            task_ = task(*symbols(state, path))
+            task_ = task(*dictionary_sizes(state, path))
 
         def build() -> nn.Module:
             if stock is not None:
@@ -273,7 +273,7 @@ def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> 
                 built.register_classification_head(HEAD, _rows(state, head, path))
             return built
 
-        with named(f"{path}: cannot be built as {stock.what if stock else name}"):
+        with errors_about(f"{path}: cannot be built as {stock.what if stock else name}"):
             with torch.device("meta"):  # nothing is allocated for what the file does not fit
                 outline = build()
             tensors = [*outline.parameters(), *outline.buffers()]
@@ -342,7 +342,7 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
         regular(file)  # before fairseq opens it
     if not run.is_file():
         return False
-    with named(f"{run}: does not say the dictionaries of its training"):
+    with errors_about(f"{run}: does not say the dictionaries of its training"):
         trained = dict(json.loads(run.read_text(encoding="utf-8"))["dictionaries"])
     files = [data / name for name in trained] if data.is_dir() else [data]
     for file in files:

@@ -42,7 +42,7 @@ from ..numerics.flow import Flow
 from ..numerics.integrators import INTEGRATORS
 from ..numerics.splitting import SPLITTINGS
 from . import CheckpointError, standalone
-from .standalone import STOCK, Stock, named
+from .standalone import STOCK, Stock, errors_about
 
 _SHAPE = ("embed_dim", "attention_heads", "layers", "ffn_embed_dim")
 _INNER = ("encoder_ffn_embed_dim", "decoder_ffn_embed_dim")
@@ -110,17 +110,17 @@ def warm_start(
     if model not in STOCK:
         raise CheckpointError(f"{source}: is {model}; must be {' or '.join(stock.what for stock in STOCK.values())}")
     stock, options = STOCK[model], standalone.stock_options(model, options)
-    sizes = standalone.symbols(state, source)
+    sizes = standalone.dictionary_sizes(state, source)
     if data is not None:
         _check_dictionaries(Path(str(data).split(":")[0]), state, sizes, source)
     with torch.random.fork_rng(devices=[]):
         task_, before = standalone.task(*sizes), standalone.open_state(state, source)
         model_name, values, explicit = _target(arch, flags, stock, options, source)
         torch.manual_seed(1)
-        with named(f"{source} cannot become {arch}"):
+        with errors_about(f"{source} cannot become {arch}"):
             after = MODEL_REGISTRY[model_name].build_model(PRESETS[arch][1](**values), task_)
     outcomes = _transfer(before, after, source, arch, values)
-    with named(f"{source} cannot become {arch}"):
+    with errors_about(f"{source} cannot become {arch}"):
         difference = _difference(before, after, sizes)
     if not difference <= EQUAL and not approximate:  # NaN counts as different
         raise CheckpointError(
@@ -367,7 +367,7 @@ def _state(state: dict, model_name: str, values: dict, after: nn.Module, source:
     }
     config = state.get("cfg")
     if not config:
-        with named(f"{source}: its args cannot be read"):
+        with errors_about(f"{source}: its args cannot be read"):
             config = _upgrade_state_dict({"args": state["args"], **fresh})["cfg"]
             config = OmegaConf.to_container(config, enum_to_str=True)
     config = {**config, "model": {"_name": model_name, **values}}

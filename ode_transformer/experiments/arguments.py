@@ -128,13 +128,13 @@ def _names(file: Path, values: Any) -> bool:
     return isinstance(values, (str, Path)) and os.path.isfile(values) and file.samefile(values)
 
 
-def reached(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
+def subparser(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
     """Return the parser of the sub-command that words name, or the given parser if they name none."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             first = next((i for i, word in enumerate(words) if not word.startswith("-")), -1)
             its = action.choices.get(words[first]) if first >= 0 else None
-            return reached(its, words[first + 1 :]) if its else parser
+            return subparser(its, words[first + 1 :]) if its else parser
     return parser
 
 
@@ -163,7 +163,7 @@ def _nearest(value: str, valid: Sequence[str]) -> str:
     return f"must be one of {', '.join(valid)}" if 0 < len(valid) <= 12 else "is unknown"
 
 
-def take_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any], *first: str, **more: Any) -> None:
+def add_parameters(parser: argparse.ArgumentParser, function: Callable[..., Any], *first: str, **more: Any) -> None:
     """Add the parameters of a function to a parser: names, types, defaults, and help from the Args of its docstring.
 
     Whole numbers must be 1 or more; a path is that of a folder if its name or its help says so. ``output`` must be a
@@ -211,7 +211,7 @@ def _described(function: Callable[..., Any]) -> dict[str, str]:
     return found
 
 
-def call(
+def set_function(
     parser: argparse.ArgumentParser,
     function: Callable[..., Any],
     show: Callable[[argparse.Namespace, Any], Any] = lambda args, found: None,

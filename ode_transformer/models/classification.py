@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..config import HasFlags, option, register_architectures
 from ..modules.options import SplitTransformerConfig
 from ..modules.stacks import Encoder, SplitStack
-from .transformer import add_positions_and_freeze, nested
+from .transformer import add_positions_and_freeze, nested_config
 
 LONGEST = "longest sentence in tokens, for the task as well"
 
@@ -50,7 +50,7 @@ class EncoderClassifierConfig(SplitTransformerConfig):
 class EncoderClassifier(HasFlags, FairseqEncoderModel):
     """A Transformer encoder with classification heads (``--arch transformer_small``); TransEvolve has a subclass."""
 
-    config_class, encoder_class, nested = EncoderClassifierConfig, Encoder, staticmethod(nested)
+    config_class, encoder_class, nested_config = EncoderClassifierConfig, Encoder, staticmethod(nested_config)
 
     def __init__(self, cfg: TransformerConfig, encoder: nn.Module):
         super().__init__(encoder)
@@ -61,8 +61,8 @@ class EncoderClassifier(HasFlags, FairseqEncoderModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "EncoderClassifier":
-        """Return the model of a flat configuration, which ``nested`` checks, for up to ``--max-positions`` tokens."""
-        cfg = cls.nested(cfg, cls.config_class, alone="encoder")
+        """Return the model of a flat configuration, which is checked, for up to ``--max-positions`` tokens."""
+        cfg = cls.nested_config(cfg, cls.config_class, alone="encoder")
         cfg.max_source_positions = cfg.max_target_positions = cfg.max_positions
         embedding = TransformerModelBase.build_embedding(
             cfg, task.source_dictionary, cfg.encoder.embed_dim, cfg.encoder.embed_path

@@ -23,7 +23,7 @@ from torch import Tensor
 from ..config import HasFlags, option, register_architectures
 from ..modules.options import HistoryName, RelativePositionsName, SplitTransformerConfig
 from ..modules.stacks import Decoder
-from .transformer import SplitTransformerModel, add_positions_and_freeze, build_graphs, nested
+from .transformer import SplitTransformerModel, add_positions_and_freeze, build_graphs, nested_config
 
 
 @dataclass
@@ -61,8 +61,8 @@ class OdeLanguageModel(HasFlags, FairseqLanguageModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "OdeLanguageModel":
-        """Return the model of a flat configuration, which ``nested`` checks, for samples as long as the task's."""
-        cfg = nested(cfg, cls.config_class, alone="decoder")
+        """Return the model of a flat configuration, checked by ``nested_config``, for samples as long as the task's."""
+        cfg = nested_config(cfg, cls.config_class, alone="decoder")
         cfg.max_target_positions = max(cfg.tokens_per_sample, cfg.max_target_positions)
         embedding = SplitTransformerModel.build_embedding(
             cfg, task.source_dictionary, cfg.decoder.input_dim, cfg.decoder.embed_path

@@ -45,7 +45,7 @@ from ..errors import OdeTransformerError
 from ..modules.options import SplitTransformerConfig
 from ..modules.positions import BlockPositions
 from ..modules.stacks import Encoder
-from .transformer import add_positions_and_freeze, nested, row
+from .transformer import add_positions_and_freeze, nested_config, row
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ class MaskedLanguageModel(HasFlags, RobertaModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "MaskedLanguageModel":
-        """Return the model of a flat configuration, which ``nested`` checks.
+        """Return the model of a flat configuration, which ``nested_config`` checks.
 
         Without ``max_positions``, samples may be as long as the task's.
         """
@@ -146,7 +146,7 @@ class MaskedLanguageModel(HasFlags, RobertaModel):
         if args.max_positions is None:
             longest = task.max_positions()
             args.max_positions = longest if isinstance(longest, int) else 512
-        cfg = nested(cfg, cls.config_class, alone="encoder")
+        cfg = nested_config(cfg, cls.config_class, alone="encoder")
         if cfg.encoder.embed_path:
             raise OdeTransformerError(
                 f"--encoder-embed-path {cfg.encoder.embed_path}: a masked language model learns its own embeddings"

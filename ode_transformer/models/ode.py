@@ -153,7 +153,7 @@ class ReleasedConfig(OdeConfig):
     max_relative_length: int = option(-1, _LENGTH)
 
 
-def one_of(name: str, value: Any, valid: Mapping[Any, str]) -> str:
+def counterpart(name: str, value: Any, valid: Mapping[Any, str]) -> str:
     """Return our value for the value of an option of the released code.
 
     Raises:
@@ -226,8 +226,8 @@ class ReleasedOdeModel(ReleasedModel):
         stages, kind, drops, kept, relative = map(values.pop, names)
         kinds = {"learnable": "sigmoid", "initialization": "scalars", "standard": "fixed"}
         return {
-            "integrator": one_of("enc_calculate_num", stages, {1: "euler", 2: "heun", 4: "rk4"}),
-            "coefficients": one_of("rk_type", kind, kinds),
+            "integrator": counterpart("enc_calculate_num", stages, {1: "euler", 2: "heun", 4: "rk4"}),
+            "coefficients": counterpart("rk_type", kind, kinds),
             "relative_positions": "keys" if relative > 0 else "none",
             "max_relative_length": relative if relative > 0 else -1,
             "word_dropout": 1 - kept if drops else 0.0,

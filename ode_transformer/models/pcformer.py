@@ -20,7 +20,7 @@ from fairseq.models import register_model
 
 from ..config import option, register_architectures, register_former
 from ..errors import OdeTransformerError
-from .ode import ReleasedConfig, ReleasedModel, one_of
+from .ode import ReleasedConfig, ReleasedModel, counterpart
 from .transformer import size
 
 _CORRECTOR = "rk_predicotor_multistep_corrector"
@@ -57,9 +57,9 @@ class ReleasedPCformerModel(ReleasedModel):
     def translated(cls, values: dict[str, Any]) -> dict[str, Any]:
         names = ("enc_calculate_num", "enc_learnable_type", "alpha_type", "layer_wise", "k_only", "max_relative_length")
         stages, kind, alpha, layer_wise, keys_only, relative = map(values.pop, names)
-        integrator = one_of("enc_calculate_num", stages, {2: "heun", 3: "kutta3", 4: "rk4"})
-        kind = one_of("enc_learnable_type", kind, {"ema": "ema", "gated": "gated", "RK": "fixed"})
-        average = one_of("alpha_type", alpha, {"scalar": "ema", "vector": "ema-channels"})
+        integrator = counterpart("enc_calculate_num", stages, {2: "heun", 3: "kutta3", 4: "rk4"})
+        kind = counterpart("enc_learnable_type", kind, {"ema": "ema", "gated": "gated", "RK": "fixed"})
+        average = counterpart("alpha_type", alpha, {"scalar": "ema", "vector": "ema-channels"})
         if stages == 3 and values["rk_norm"]:
             raise OdeTransformerError(
                 "enc_calculate_num 3: must be 2 or 4 with rk_norm, whose released form has no counterpart here"
@@ -71,7 +71,7 @@ class ReleasedPCformerModel(ReleasedModel):
                 "of channel l for all channels of layer l"
             )
         keys = "keys" if keys_only else "keys-values"
-        history = one_of("encoder_history_type", values["encoder_history_type"], {_CORRECTOR: "corrector"})
+        history = counterpart("encoder_history_type", values["encoder_history_type"], {_CORRECTOR: "corrector"})
         return {
             "integrator": integrator,
             "coefficients": coefficients,

@@ -44,7 +44,7 @@ from ..modules.stacks import PlainDecoder, PlainEncoder
 from ..numerics.sinusoids import sinusoids
 from ..training import passes
 from .classification import LONGEST, EncoderClassifier
-from .transformer import EncoderDecoder, nested, size
+from .transformer import EncoderDecoder, nested_config, size
 
 
 @dataclass
@@ -92,7 +92,7 @@ def _prepare(cfg: TransformerConfig, sides: Sequence[str]) -> None:
     cfg.encoder.layers = cfg.decoder.layers = cfg.evolution_blocks  # a block takes the place of a layer
 
 
-_nested = staticmethod(partial(nested, prepare=_prepare))
+_nested_config = staticmethod(partial(nested_config, prepare=_prepare))
 
 
 class Block(nn.Module):
@@ -188,7 +188,7 @@ class _Evolving:
         """As in ``PlainDecoder``, without weights: fused attention has none to return."""
         states = [x]
         for block in self.layers:
-            states.append(passes.run(self, block, states[-1], context))
+            states.append(passes.run_layer(self, block, states[-1], context))
         return states, None
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
@@ -228,7 +228,7 @@ class TransEvolveModel(EncoderDecoder):
     """TransEvolve for translation (``--arch transevolve_fullff_1`` and others)."""
 
     config_class, encoder_class, decoder_class = TransEvolveConfig, TransEvolveEncoder, TransEvolveDecoder
-    nested = _nested
+    nested_config = _nested_config
 
     def make_generation_fast_(self, need_attn: Any = False, **options: Any) -> None:
         """As in fairseq, but the weights of attention, which the blocks do not compute, are refused."""
@@ -250,7 +250,7 @@ class TransEvolveClassifierConfig(TransEvolveConfig):
 class TransEvolveClassifier(EncoderClassifier):
     """TransEvolve's encoder with classification heads (``--arch transevolve_small`` and others)."""
 
-    config_class, encoder_class, nested = TransEvolveClassifierConfig, TransEvolveEncoder, _nested
+    config_class, encoder_class, nested_config = TransEvolveClassifierConfig, TransEvolveEncoder, _nested_config
 
 
 def _row(feed_forward: str, blocks: int, embed_dim: int, heads: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ..config import HasFlags, to_transformer_config
 from ..errors import OdeTransformerError
 from ..modules.options import SplitTransformerConfig
 from ..modules.positions import POSITION_ENCODERS
-from ..modules.rules import check, check_alone
+from ..modules.rules import check_alone, check_options
 from ..modules.stacks import Decoder, Encoder, SplitStack
 from ..numerics.splitting import SPLITTINGS
 from ..training.graphs import TrainingGraphs
@@ -48,10 +48,10 @@ def prepare(cfg: TransformerConfig, sides: Sequence[str]) -> None:
     """Check the options of a model that has these sides, and set those that follow from others."""
     if cfg.position_encoder == "learned":
         cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
-    check(cfg, sides)
+    check_options(cfg, sides)
 
 
-def nested(
+def nested_config(
     flat: Any,
     config_class: type,
     alone: Optional[str] = None,
@@ -116,7 +116,7 @@ class EncoderDecoder(HasFlags, TransformerModelBase):
     config_class: type
     encoder_class: type
     decoder_class: type
-    nested = staticmethod(nested)
+    nested_config = staticmethod(nested_config)
 
     def __init__(self, args: Any, encoder: nn.Module, decoder: nn.Module):
         super().__init__(args, encoder, decoder)
@@ -124,8 +124,8 @@ class EncoderDecoder(HasFlags, TransformerModelBase):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "EncoderDecoder":
-        """Return the model of a flat configuration, which ``nested`` checks."""
-        cfg = cls.nested(cfg, cls.config_class)
+        """Return the model of a flat configuration, which ``nested_config`` checks."""
+        cfg = cls.nested_config(cfg, cls.config_class)
         if cfg.share_all_embeddings and task.source_dictionary != task.target_dictionary:
             raise OdeTransformerError(
                 "--share-all-embeddings requires a joined dictionary (fairseq-preprocess --joined-dictionary), also if "

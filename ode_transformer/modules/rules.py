@@ -106,7 +106,7 @@ def of_all_models(cfg: TransformerConfig, sides: Sequence[str]) -> Iterator[str]
 # All models but TransEvolve
 
 
-def check(cfg: TransformerConfig, sides: Sequence[str] = ("encoder", "decoder")) -> None:
+def check_options(cfg: TransformerConfig, sides: Sequence[str] = ("encoder", "decoder")) -> None:
     """Refuse options of a model with these sides that are out of their limits or cannot be combined.
 
     Raises ``OdeTransformerError``, and ``ValueError`` for an unknown name.

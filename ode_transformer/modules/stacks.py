@@ -84,7 +84,7 @@ class SplitStack(nn.Module):
         for i, (layer, place) in enumerate(zip(self.layers, self._places(tokens, context, solution), strict=True)):
             need = i == alignment_layer
             told = replace(context, biases=place.biases, need_head_weights=need)
-            y, carried, of_layer = passes.run(self, layer, place.add(x), told, carried)
+            y, carried, of_layer = passes.run_layer(self, layer, place.add(x), told, carried)
             kept.append(self.history.keep(kept, y))
             states.append(x := self.history.mix(kept))
             if need:

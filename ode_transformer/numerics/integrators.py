@@ -194,8 +194,7 @@ POLYNET = Polynomial((1.0, 1.0))
 """PolyNet (Zhang et al. 2017), as in Table 7."""
 
 
-Weight = Union[float, Tensor]
-Weights = Callable[[int, Optional[Sequence]], Mapping[int, Weight]]
+Weights = Callable[[int, Optional[Sequence]], Mapping[int, Union[float, Tensor]]]
 
 
 @dataclass(frozen=True)

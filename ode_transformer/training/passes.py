@@ -28,7 +28,7 @@ def recompute(asked: bool, function: Callable, *args: Any) -> Any:
     return checkpoint(function, *args, use_reentrant=False)
 
 
-def run(stack: nn.Module, layer: nn.Module, x: Tensor, context: Any, *more: Any) -> Any:
+def run_layer(stack: nn.Module, layer: nn.Module, x: Tensor, context: Any, *more: Any) -> Any:
     """Return the result of a layer, in training of its compiled form if its stack has ``--compile-layers``.
 
     Layers of one kind, or TransEvolve's blocks, share the compiled code, which is compiled once for all sizes of a

@@ -24,7 +24,7 @@ from ode_transformer.experiments import cli, recipes, records
 from ode_transformer.experiments.bench import gpu_suite
 from ode_transformer.experiments.records import RunError
 from ode_transformer.experiments.runs import processes, runner, training
-from ode_transformer.experiments.runs.training import Place
+from ode_transformer.experiments.runs.training import TrainingPlace
 from ode_transformer.files import sha256
 from tests.helpers import ROOT, SMALL, ask, binarise_pairs, environment, write_parallel
 
@@ -288,7 +288,7 @@ def test_of_several_processes_the_first_writes(recipe, programs, tmp_path, monke
     monkeypatch.setenv("SLURM_NTASKS", "2")
     words = (recipe, "--run-dir", tmp_path, "--until", "train", "--dry-run")
     monkeypatch.setenv("SLURM_PROCID", "1")
-    place = Place(devices=2, rank=1, alone=False)
+    place = TrainingPlace(devices=2, rank=1, alone=False)
     runner.Run(recipes.load(str(recipe)), place, str(tmp_path), last="train").go()
     assert names(programs) == ["fairseq-train"] and not (tmp_path / "steps.json").exists()
     assert not (tmp_path / "run.json").exists() and not (tmp_path / ".lock").exists()
@@ -327,7 +327,7 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
 )
 def test_what_flags_leave_for_the_average(recipe, tmp_path, average, flags, found):
     its = recipes.load(str(changed(recipe, tmp_path / "x", lambda tree: tree.update(average=average))))
-    one = runner.Run(its, Place(cpu=True), str(tmp_path))
+    one = runner.Run(its, TrainingPlace(cpu=True), str(tmp_path))
     sections = {"checkpoint": CheckpointConfig(), "dataset": DatasetConfig(), "optimization": OptimizationConfig()}
     config = OmegaConf.create({name: vars(section) for name, section in sections.items()})
     config.optimization.max_epoch = 2

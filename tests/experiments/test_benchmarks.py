@@ -88,7 +88,7 @@ def test_batches_of_data_take_the_place_of_random_sentences(tmp_path):
 def test_evaluations_are_counted(quick):
     for arch, encoder, decoder in (("macaron_tiny", 4, 8), ("rk4_tiny", 16, 8), ("transevolve_fullff_2_tiny", 6, 12)):
         model, _ = systems.prepare(Contestant(arch), DECODING)
-        found = systems.evaluations(model, systems.sentences(3, 5, 2, 60))
+        found = systems.evaluations(model, systems.random_batch(3, 5, 2, 60))
         assert found == {"encoder": encoder, "decoder": decoder}, arch
 
 

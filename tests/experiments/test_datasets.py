@@ -95,7 +95,7 @@ def test_labelled_text_as_symbols(tmp_path):
     units, characters = (text.replace(" ", "").replace(classification.BLANK, " ").strip() for text in firsts)
     assert characters == "A neg film, number 0\u2026" and all(len(symbol) == 1 for symbol in firsts[1].split())
     assert units == "a neg film, number 0..."  # NFKC
-    assert subwords.opened(tmp_path / "subword")("\u200b") == "", "SentencePiece leaves nothing of it"
+    assert subwords.segmenter(tmp_path / "subword")("\u200b") == "", "SentencePiece leaves nothing of it"
     film, nothing = classification.Example("a film", "x"), classification.Example("\u200b", "x")
     for splits, level, message in (
         ({"test": [classification.Example("", "x")]}, "characters", "test: a text is empty"),

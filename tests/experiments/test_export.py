@@ -98,7 +98,7 @@ SEARCHES = (Search(4, 0.6, 4, max_len_b=10), Search(3, 1.4, 2, 0.5, 3, min_len=2
 
 
 def sources() -> list[list[str]]:
-    return writing.sentences(DICTIONARY.symbols, (6, 1, 9, 4), seed=3)
+    return writing.random_sentences(DICTIONARY.symbols, (6, 1, 9, 4), seed=3)
 
 
 # CTranslate2

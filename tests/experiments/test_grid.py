@@ -11,7 +11,7 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.records import OtherRunError, RunError
 from ode_transformer.experiments.runs import grid, runner
-from ode_transformer.experiments.runs.training import Place
+from ode_transformer.experiments.runs.training import TrainingPlace
 from ode_transformer.files import write_json, write_text
 from tests.helpers import refused
 
@@ -62,7 +62,7 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
         (tmp_path / "train.log").write_text(log)
         assert grid._diverged(tmp_path) == diverged, log
 
-    search = recipes.load("macaron/glue/macaron-cola"), recipes.SearchSpace({"lr": ["1"]}, [7]), Place(cpu=True)
+    search = recipes.load("macaron/glue/macaron-cola"), recipes.SearchSpace({"lr": ["1"]}, [7]), TrainingPlace(cpu=True)
     diverged = grid.home_of(search[0], search[2]) / "lr=1" / "seed-7" / "train.log"
     for cause, log in ((RunError("another cause"), ""), (OtherRunError("it holds another run"), began + minimum)):
         write_text(diverged, log)
@@ -102,7 +102,7 @@ def test_runs_of_a_grid_share_a_folder_only_with_their_like():
     for scale, precision, folder in (
         ("full", "fp16", name), ("full", "fp32", f"{name}.fp32"), ("small", "fp16", f"small/{name}"),
     ):  # fmt: skip
-        assert grid.home_of(recipes.load(name, scale=scale), Place(precision=precision)) == grids / folder
+        assert grid.home_of(recipes.load(name, scale=scale), TrainingPlace(precision=precision)) == grids / folder
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from ode_transformer.checkpoints import bundles
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.runs import prepare, processes, runner
-from ode_transformer.experiments.runs.training import Place
+from ode_transformer.experiments.runs.training import TrainingPlace
 from ode_transformer.experiments.serving import finding, translate
 from ode_transformer.experiments.serving.backend import Search
 from ode_transformer.experiments.serving.export import writing
@@ -176,7 +176,7 @@ def test_every_row_of_the_recipe_is_sound(home):
         recipe = recipes.load(f"{home}/mine.yaml/{row}")
         assert (recipe.data.source, recipe.data.target) == LANGS and recipe.subsets == {"test": "held-out"}
         assert recipes.load(f"{home}/mine.yaml/{row}", scale="small").data == recipe.data, "it needs no network"
-        (step,) = (step for step in runner.steps(recipe, Place()) if step.name == "score")
+        (step,) = (step for step in runner.steps(recipe, TrainingPlace()) if step.name == "score")
         assert ["--data", f"{home}/mine", "--subset", "test"] == step.command[6:10], "where raw references are"
 
 

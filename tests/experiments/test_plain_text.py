@@ -43,7 +43,7 @@ def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
     words = ["dataset", "documents", str(tmp_path / "text"), "--held-out", "5"]
     assert cli.main([*words, "--like", str(like), "--output-dir", str(tmp_path / "out")]) == 0
-    cut = subwords.opened(like)
+    cut = subwords.segmenter(like)
     train_lines = (tmp_path / "out" / "train").read_text().splitlines()
     assert train_lines[:4] == [*map(cut, TEXT[:3]), ""] and train_lines.count("") == 16
     assert (tmp_path / "out" / "valid").read_text().splitlines()[0] == cut(TEXT[12])
@@ -51,7 +51,7 @@ def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
     assert (tmp_path / "out" / model).read_bytes() == (like / model).read_bytes()
     assert cli.main([*words, "--size", "60", "--output-dir", str(tmp_path / "own")]) == 0
     assert subwords.files(tmp_path / "own") == subwords.OWN
-    assert subwords.opened(tmp_path / "own")("GOOD") == subwords.opened(tmp_path / "own")("good")
+    assert subwords.segmenter(tmp_path / "own")("GOOD") == subwords.segmenter(tmp_path / "own")("good")
     (tmp_path / "utf-16").write_bytes("Eine Zeile.\n\nEine andere.\n".encode("utf-16-le"))
     for text, more, message in (
         ("utf-16", [], "line 1 holds a NUL, must be UTF-8 text; perhaps it is UTF-16"),
@@ -70,13 +70,13 @@ def test_the_bpe_of_gpt2(tmp_path):
     (tmp_path / "encoder.json").write_text(json.dumps({s: i for i, s in enumerate(symbols)}))
     (tmp_path / "vocab.bpe").write_text("#version: 0.2\nl o\n")
     assert subwords.files(tmp_path) == subwords.GPT2
-    numbers = subwords.opened(tmp_path)("low")
+    numbers = subwords.segmenter(tmp_path)("low")
     assert numbers.split() == [str(symbols.index("lo")), str(symbols.index("w"))]
     for damaged in ("{", "[]", '{"a": []}', '{"a": 1}'):
         (tmp_path / "encoder.json").write_text(damaged)
         with pytest.raises(subwords.SegmentationError, match=r"vocab\.bpe cannot be read: "):
-            subwords.opened(tmp_path)
+            subwords.segmenter(tmp_path)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / subwords.OWN[0]).write_text("x")
     with pytest.raises(subwords.SegmentationError, match=r"sentencepiece\.model: is not a SentencePiece model"):
-        subwords.opened(tmp_path / "own")
+        subwords.segmenter(tmp_path / "own")

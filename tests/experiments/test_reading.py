@@ -104,9 +104,9 @@ TEXT = "Ünïcode “quotes” — they live\nhere.  We live; 20€ or ½ of it,
 @pytest.mark.parametrize("kind", ["own", "gpt2"])
 def test_symbols_know_their_characters(kind, request):
     """Symbols cover the text in order, and a span of them is the answer, be it of letters that have several bytes."""
-    cut = squad_data.cutter(request.getfixturevalue(kind))
+    cut = squad_data.offset_segmenter(request.getfixturevalue(kind))
     symbols = cut(TEXT)
-    assert [symbol for symbol, *_ in symbols] == subwords.opened(request.getfixturevalue(kind))(TEXT).split()
+    assert [symbol for symbol, *_ in symbols] == subwords.segmenter(request.getfixturevalue(kind))(TEXT).split()
     assert symbols[0][1] == 0 and symbols[-1][2] == len(TEXT)
     for (_, begin, end), (_, after, _) in itertools.pairwise(symbols):
         assert begin <= after <= end or TEXT[end:after].isspace()
@@ -242,13 +242,13 @@ def test_answers_are_compared_as_the_official_scripts_do(gold, answer, exact, f1
 
 def test_no_answer_is_the_empty_one():
     golds = {"a": [], "b": ["the"], "c": ["x"]}
-    assert metric.take(golds, {"a": "", "b": "", "c": ""}, "2.0")["f1"]["value"] == pytest.approx(200 / 3)
+    assert metric.score(golds, {"a": "", "b": "", "c": ""}, "2.0")["f1"]["value"] == pytest.approx(200 / 3)
     # What is only an article counts as none in 2.0, and nobody can match it in 1.1's F1.
     assert metric.compare({"b": ["the"]}, {"b": "a"}, "1.1")["b"] == (1.0, 0.0, True)
     with pytest.raises(OdeTransformerError, match="question c: has no answer"):
-        metric.take(golds, {"a": "", "b": ""}, "2.0")
+        metric.score(golds, {"a": "", "b": ""}, "2.0")
     with pytest.raises(OdeTransformerError, match="question c: has no no-answer score"):
-        metric.take(golds, dict.fromkeys("abc", ""), "2.0", {"a": 1, "b": 2})
+        metric.score(golds, dict.fromkeys("abc", ""), "2.0", {"a": 1, "b": 2})
 
 
 def test_the_best_threshold_is_the_best_of_all():
@@ -256,7 +256,7 @@ def test_the_best_threshold_is_the_best_of_all():
     golds = {str(i): rng.choice([[], ["a b c"], ["d e"], ["f", "g h"]]) for i in range(60)}
     answers = {name: rng.choice(["", "b c", "d", "h", "z", *gold, *gold]) for name, gold in golds.items()}
     no_answer = {name: rng.gauss(1.0 - bool(gold), 1) for name, gold in golds.items()}
-    scores = metric.take(golds, answers, "2.0", no_answer)
+    scores = metric.score(golds, answers, "2.0", no_answer)
     for best_name, name in metric.BEST.items():
 
         def at(threshold, name=name):
@@ -270,9 +270,9 @@ def test_the_best_threshold_is_the_best_of_all():
         assert scores[name]["value"] == pytest.approx(at(99)) != pytest.approx(best), "of the answers as they are"
     for version, no_answer_ in (("2.0", None), ("1.1", no_answer)):
         answerable = {name: gold or ["x"] for name, gold in golds.items()}
-        assert set(metric.take(answerable, answers, version, no_answer_)) == {"questions", "exact_match", "f1"}
+        assert set(metric.score(answerable, answers, version, no_answer_)) == {"questions", "exact_match", "f1"}
         with pytest.raises(OdeTransformerError, match="best_f1: needs the no-answer scores"):
-            metric.scored("best_f1", answerable, answers, version, no_answer_)
+            metric.question_scores("best_f1", answerable, answers, version, no_answer_)
 
 
 # SQuAD: training, and the commands
@@ -341,7 +341,7 @@ def test_a_trained_model_answers(trained, data, tmp_path, capsys):
         r"best_f1 +[\d.]+   \(percent; SQuAD 2.0, 8 questions, best threshold -?\d", capsys.readouterr().out
     )
     scores = json.loads((tmp_path / "scores.json").read_text())
-    assert scores == metric.take(squad.golds(tree), predictions, "2.0", no_answer)
+    assert scores == metric.score(squad.golds(tree), predictions, "2.0", no_answer)
 
     # As the server takes it: empty above a threshold.
     where = sorted(no_answer.values())[4]
@@ -351,7 +351,7 @@ def test_a_trained_model_answers(trained, data, tmp_path, capsys):
     assert sum(not text for text in left.values()) == 3
     words = ["squad", "score", str(tmp_path / "b"), "--data", str(data), "--output", str(tmp_path / "left.json")]
     assert cli.main(words) == 0
-    assert json.loads((tmp_path / "left.json").read_text())["f1"] == metric.take(squad.golds(tree), left, "2.0")["f1"]
+    assert json.loads((tmp_path / "left.json").read_text())["f1"] == metric.score(squad.golds(tree), left, "2.0")["f1"]
 
 
 def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
@@ -418,8 +418,11 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
         (folder / "no_answer.json").write_text(json.dumps(no_answer))
         lines = task.outputs(recipe, tmp_path / "run", "valid")
         outputs, examples = task.examples(recipe, lines, "valid", None)
-        assert its.score(its.of_each(outputs, examples).sum(0)) == expected and examples.questions == ("2.0", golds)
-        scores = metric.take(golds, answers, "2.0", no_answer)
+        assert its.score(its.statistics_of_each(outputs, examples).sum(0)) == expected and examples.questions == (
+            "2.0",
+            golds,
+        )
+        scores = metric.score(golds, answers, "2.0", no_answer)
         assert scores["best_f1"]["value"] == expected
     # Where an earlier version had called these as the plain ones.
     earlier = {"questions": scores["questions"], "exact_match": scores["best_exact"], "f1": scores["best_f1"]}
@@ -485,7 +488,7 @@ def test_a_model_chooses_the_option_with_the_largest_score(published, own, ranke
     chosen[chosen.index("--data") + 1], chosen[chosen.index("--batch-size") + 1] = str(data), "4"
     chosen[chosen.index(f"{tmp_path}/run/average.pt")] = str(checkpoint)
     assert cli.main(chosen) == 0 and cli.main(scored) == 0
-    cut, its, expected = subwords.opened(own), m.encoder.dictionary, []
+    cut, its, expected = subwords.segmenter(own), m.encoder.dictionary, []
     for choice in race.read(published / "RACE" / "test", race.LEVELS):
         article = its.encode_line(cut(choice.article), add_if_not_exist=False).long()
         scores = []

@@ -18,7 +18,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.recipes import RecipeError, Score
 from ode_transformer.experiments.runs import command_lines, runner, training
-from ode_transformer.experiments.runs.training import Place
+from ode_transformer.experiments.runs.training import TrainingPlace
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
 from tests.helpers import ROOT, dictionary, own_quickstart, parse, refused, without_hydra
@@ -31,7 +31,7 @@ loaded = functools.cache(recipes.load)
 
 def commands(recipe, name, run_dir="", **place):
     """The commands of a step."""
-    found = runner.steps(recipe, Place(**place), run_dir)
+    found = runner.steps(recipe, TrainingPlace(**place), run_dir)
     return [step.words for step in found if step.name == name]
 
 
@@ -45,7 +45,7 @@ REST = [pytest.param(name, marks=pytest.mark.full) for name in NAMES if name not
 @pytest.mark.parametrize("name", [*KINDS.values(), *REST])
 def test_a_recipe_is_what_fairseq_understands(name, monkeypatch):
     recipe = loaded(name)
-    steps = runner.steps(recipe, Place())
+    steps = runner.steps(recipe, TrainingPlace())
     command_lines.check(steps)
     monkeypatch.chdir(ROOT)
     for step in {step.name: step for step in steps if step.command[0] in command_lines.PARSERS}.values():
@@ -72,7 +72,7 @@ def test_showing_a_recipe_prints_its_commands(name, scale, capsys):
     assert " \\\n    --" in shown
     shown = re.sub(r" \\\n +|\n#   ", " ", shown)  # what is wrapped is joined again
     recipe = recipes.load(name, scale=scale, seed=7)
-    for step in runner.steps(recipe, Place(precision=recipe.train.precision)):
+    for step in runner.steps(recipe, TrainingPlace(precision=recipe.train.precision)):
         assert shlex.join(step.words) in shown
     for paper in recipe.paper:
         assert (f"({paper.table}, {paper.row})" in shown) == (scale == "full")
@@ -290,11 +290,11 @@ def test_files_of_ones_own_are_checked_row_by_row(tmp_path, capsys):
 def test_flags_that_a_program_does_not_know_are_named_with_the_nearest(change, message, tmp_path):
     tree = sound()
     change(tree)
-    steps = runner.steps(load(tmp_path, tree), Place())
+    steps = runner.steps(load(tmp_path, tree), TrainingPlace())
     with pytest.raises(command_lines.FlagError, match=message) as raised:
         command_lines.check(steps)
     assert len(str(raised.value)) < 300
-    command_lines.check(runner.steps(load(tmp_path, sound()), Place()))
+    command_lines.check(runner.steps(load(tmp_path, sound()), TrainingPlace()))
 
 
 @pytest.mark.parametrize("group", ["aeslc", "gec-generated"])
@@ -445,7 +445,7 @@ def test_what_an_evaluation_cannot_do_is_refused_before_training(tmp_path, name,
     group, _, row = name.partition("/")
     (tmp_path / "x.yaml").write_text(yaml.safe_dump({"extends": f"{recipes.CONFIGS}/{group}.yaml", section: change}))
     with pytest.raises(RecipeError, match=f"{section}.*{message}") if message else contextlib.nullcontext():
-        steps = runner.steps(recipes.load(f"{tmp_path}/x.yaml/{row}"), Place())
+        steps = runner.steps(recipes.load(f"{tmp_path}/x.yaml/{row}"), TrainingPlace())
         flags = [f"--{flag}" for flag in change.get("flags", ())]
         assert all({*flags} <= {*step.words} for step in steps if step.name == "validate")
 
@@ -460,7 +460,7 @@ def test_a_task_of_a_plugin_is_described_once(tmp_path, monkeypatch):
         load(tmp_path, tree)
     validated(score={"metrics": ["matthews"]})(tree)
     tree["train"]["flags"]["num-classes"] = 2
-    *_, validate, score, _ = runner.steps(load(tmp_path, tree), Place())
+    *_, validate, score, _ = runner.steps(load(tmp_path, tree), TrainingPlace())
     assert "predict" in validate.words and "--metric accuracy --metric matthews" in score.line()
     with pytest.raises(RecipeError, match=r"has no rehearsal: its task topics has none; write its settings as small$"):
         load(tmp_path, tree, scale="small")
@@ -645,7 +645,7 @@ def test_a_row_has_the_parameters_that_the_paper_prints(name):
 
 def test_torchrun_is_told_its_node(monkeypatch):
     monkeypatch.setenv("SLURM_NODEID", "1")
-    words = training._torchrun(Place(devices=16, nodes=2))
+    words = training._torchrun(TrainingPlace(devices=16, nodes=2))
     named = [words[words.index(f"--{name}") + 1] for name in ("nnodes", "node_rank", "nproc_per_node")]
     assert named == ["2", "1", "8"]
 
@@ -653,12 +653,14 @@ def test_torchrun_is_told_its_node(monkeypatch):
 def test_a_start_that_fairseq_cannot_train_in_bf16_on_a_cpu_is_trained_in_fp32(tmp_path, monkeypatch):
     monkeypatch.setattr(recipes, "ROOT", tmp_path)  # where no run is
     recipe = recipes.load("multi30k-short/floater-warm-tiny", seed=1)
-    start, *_ = (step for step in runner.steps(recipe, Place(cpu=True, precision="bf16")) if step.part == "train")
+    start, *_ = (
+        step for step in runner.steps(recipe, TrainingPlace(cpu=True, precision="bf16")) if step.part == "train"
+    )
     assert "--fp32" in start.where and "--bf16" not in start.where
 
 
 def test_the_folder_of_a_plugin_may_be_named_from_anywhere(tmp_path, monkeypatch):
     """fairseq's parsers look for ``--user-dir`` among the words of the process, from the top of the clone."""
     monkeypatch.setattr("sys.argv", ["ode-transformer", "--user-dir", "not-there"])
-    command_lines.check(runner.steps(load(tmp_path, sound()), Place()))
+    command_lines.check(runner.steps(load(tmp_path, sound()), TrainingPlace()))
     assert sys.argv[1:] == ["--user-dir", "not-there"]

@@ -177,7 +177,7 @@ def test_tables_of_the_benchmark_are_those_of_the_records(path, capsys):
 def test_no_comparison_without_the_records_it_compares():
     compared = comparisons.read(tables.RESULTS)
     assert {row.file for row in compared} == {*(tables.RESULTS / comparisons.SIGNIFICANCE).rglob("*.json")}
-    assert comparisons.of_today(compared, read_records(tables.RESULTS)) == compared
+    assert comparisons.up_to_date(compared, read_records(tables.RESULTS)) == compared
 
 
 def test_a_run_says_the_model_of_stock_architectures_too():

@@ -14,7 +14,7 @@ import pytest
 
 from ode_transformer import machine, paths
 from ode_transformer.experiments import cli, recipes
-from ode_transformer.experiments.records import RecordError, check_record, decoding
+from ode_transformer.experiments.records import RecordError, check_record, decoding_flags
 from ode_transformer.experiments.results.report import _chosen, _first
 from ode_transformer.experiments.serving import bundle
 from tests.helpers import ROOT, own_quickstart, refused, write_generated, write_run
@@ -48,7 +48,7 @@ def folder(tmp_path, monkeypatch):
         output = place / "generate" / "generate-test.txt"
         write_generated(output, [" ".join(line) for line in words], references, "quelle")
         recipe = recipes.load(f"quickstart/{name}")
-        write_run(place, given=recipe.given, precision="fp32", generate=decoding(recipe))
+        write_run(place, given=recipe.given, precision="fp32", generate=decoding_flags(recipe))
         record = json.loads((ROOT / "results" / "quickstart" / f"{name}.json").read_text())
         record |= {"seeds": [seed], "description": "<script>alert(1)</script>"}
         record["scores"]["generated"]["tokenised"]["bleu"] += seed

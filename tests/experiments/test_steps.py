@@ -10,7 +10,7 @@ import pytest
 
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.runs import runner
-from ode_transformer.experiments.runs.training import Place
+from ode_transformer.experiments.runs.training import TrainingPlace
 from ode_transformer.experiments.tasks.task import OURS, step_of_ours
 
 NAMES = {
@@ -62,7 +62,7 @@ def flat(call):
 STEPS = [
     (name, step)
     for name, scale in NAMES.items()
-    for place in (Place(cpu=True), Place(devices=1, precision="fp16"))
+    for place in (TrainingPlace(cpu=True), TrainingPlace(devices=1, precision="fp16"))
     for step in runner.steps(recipes.load(name, scale=scale, seed=7), place)
 ]
 

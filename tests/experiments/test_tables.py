@@ -13,7 +13,7 @@ from ode_transformer import paths
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, records
 from ode_transformer.experiments.metrics import scoring
-from ode_transformer.experiments.records import decoding
+from ode_transformer.experiments.records import decoding_flags
 from ode_transformer.experiments.results import comparisons, significance, tables
 from ode_transformer.experiments.results.files import different_flags, read_records
 from ode_transformer.experiments.text.detokenisation import detokenise
@@ -210,7 +210,7 @@ def runs(tmp_path, monkeypatch):
     for name, errors, seed in (("transformer", 0.3, 1), ("rk2", 0.3, 5), ("rk4", 0.1, 3)):
         folder, recipe = tmp_path / f"runs/quickstart/{name}-tiny", recipes.load(f"quickstart/{name}-tiny")
         write_generated(folder / "generate/generate-test.txt", translate(references, errors, seed), references)
-        write_run(folder, given=recipe.given, precision="fp32", generate=decoding(recipe))
+        write_run(folder, given=recipe.given, precision="fp32", generate=decoding_flags(recipe))
     return tmp_path
 
 

@@ -35,7 +35,7 @@ from ode_transformer.experiments.metrics import (
     rouge,
 )
 from ode_transformer.experiments.metrics.metric import mean
-from ode_transformer.experiments.records import decoding
+from ode_transformer.experiments.records import decoding_flags
 from ode_transformer.experiments.results import significance
 from ode_transformer.experiments.runs import recording
 from ode_transformer.experiments.tasks.classification import classify, read_numbers
@@ -61,13 +61,13 @@ OFFICIAL = json.loads((FIXTURES / "gleu.json").read_text(encoding="utf-8"))
 @pytest.mark.parametrize("system", OFFICIAL["systems"])
 def test_gleu_is_what_jflegs_own_script_said_of_sentences_of_ours(system, references):
     its = OFFICIAL["systems"][system]
-    found = gleu.take(OFFICIAL["sources"], its["corrections"], OFFICIAL["references"][: int(references)])
+    found = gleu.score(OFFICIAL["sources"], its["corrections"], OFFICIAL["references"][: int(references)])
     printed = found["line"][0] if references == "1" else str([found["line"]])
     assert printed == its["printed"][references]
 
 
 def test_gleu_of_draws_that_are_all_alike_has_an_interval_of_one_point():
-    assert gleu.take(*[["a b c d e"]] * 2, [["a b c d e"]] * 2)["line"] == ["1.000000", "0.000000", "(1.000,1.000)"]
+    assert gleu.score(*[["a b c d e"]] * 2, [["a b c d e"]] * 2)["line"] == ["1.000000", "0.000000", "(1.000,1.000)"]
 
 
 # COMET
@@ -154,15 +154,15 @@ Global TP/FP/FN  : 1 0 1
 def test_errant_that_is_not_installed_is_named_with_the_remedy(monkeypatch):
     monkeypatch.setattr(errant, "installed", lambda: False)
     with pytest.raises(OdeTransformerError, match=r"were not found; .* python -m spacy download"):
-        METRICS["errant"].of_each(["a"], Examples(sources=["b"], edits="gold.m2"))
+        METRICS["errant"].statistics_of_each(["a"], Examples(sources=["b"], edits="gold.m2"))
 
 
 def test_errant_counts_each_sentence_with_the_annotator_that_it_chose():
     found = errant.parse_sentences(ERRANT_SAYS_OF_EACH)
     assert found == [(1, 0, 1), (0, 0, 0)]
-    assert errant.of_sums(np.array(found).sum(0)) == pytest.approx(83.33, abs=0.01)
-    assert errant.of_sums(np.array([1050, 1000, 2000])) == pytest.approx(46.67, abs=0.01)  # as of ERRANT_SAYS
-    assert errant.of_sums(np.zeros(3)) == 100 and errant.of_sums(np.array([0, 1, 1])) == 0
+    assert errant.f05(np.array(found).sum(0)) == pytest.approx(83.33, abs=0.01)
+    assert errant.f05(np.array([1050, 1000, 2000])) == pytest.approx(46.67, abs=0.01)  # as of ERRANT_SAYS
+    assert errant.f05(np.zeros(3)) == 100 and errant.f05(np.array([0, 1, 1])) == 0
 
 
 def test_the_scorer_is_a_command(monkeypatch):
@@ -174,7 +174,7 @@ def test_the_scorer_is_a_command(monkeypatch):
         m2.scorer()
     monkeypatch.delenv("M2SCORER")
     with pytest.raises(OdeTransformerError, match="needs M2SCORER"):
-        m2.take(["fine"], "gold.m2")
+        m2.score(["fine"], "gold.m2")
 
 
 def program(path: Path, text: str) -> Path:
@@ -189,13 +189,13 @@ def test_the_official_scorer_is_called(tmp_path, monkeypatch):
     gold = tmp_path / "gold.m2"
     said = f'[ "$#" = 2 ] && [ "$2" = {gold} ] && grep -qx fine "$1" && printf "{M2_SAYS}"'.replace("\n", "\\n")
     monkeypatch.setenv("M2SCORER", str(program(tmp_path / "m2scorer", said)))
-    found = m2.take(["fine"], str(gold))
+    found = m2.score(["fine"], str(gold))
     assert found["f"] == pytest.approx(58.82)
     assert f"m2scorer of SHA-256 {sha256(tmp_path / 'm2scorer')[:8]}," in found["signature"]
     write_text(tmp_path / "scripts" / "levenshtein.py", "another version")
-    assert m2.take(["fine"], str(gold))["signature"] != found["signature"]
+    assert m2.score(["fine"], str(gold))["signature"] != found["signature"]
     with pytest.raises(OdeTransformerError, match="ended with status 1"):
-        m2.take(["wrong"], str(gold))
+        m2.score(["wrong"], str(gold))
 
 
 LEARNER = ["He go to school .", "They has a dog .", "It is fine .", "She like apple ."]
@@ -224,11 +224,11 @@ def test_errant_where_it_is(tmp_path):
     if not errant.installed():
         pytest.skip("ERRANT's programs are not on PATH")
     write_text(tmp_path / "gold.m2", GOLD)
-    found = errant.take(LEARNER, CORRECTED, str(tmp_path / "gold.m2"))
+    found = errant.score(LEARNER, CORRECTED, str(tmp_path / "gold.m2"))
     assert {name: found[name] for name in PRINTED} == pytest.approx(PRINTED, abs=0.01)
     assert re.match(rf"ERRANT [\d.]+, spaCy [\d.]+, {errant.MODEL} [\d.]+, ", found["signature"])
     by_sentence = errant.counts(LEARNER, CORRECTED, str(tmp_path / "gold.m2"))
-    assert len(by_sentence) == len(LEARNER) and errant.of_sums(by_sentence.sum(0)) == pytest.approx(41.67, abs=0.01)
+    assert len(by_sentence) == len(LEARNER) and errant.f05(by_sentence.sum(0)) == pytest.approx(41.67, abs=0.01)
 
 
 def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkeypatch):
@@ -243,7 +243,7 @@ def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkey
     monkeypatch.setattr(errant, "installed", lambda: True)
     monkeypatch.setattr(errant.importlib.metadata, "version", lambda name: "3")
     monkeypatch.setattr(m2, "run", run)
-    found = errant.take(["a"], ["b"], "conll14.m2", str(tmp_path / "test.m2"))
+    found = errant.score(["a"], ["b"], "conll14.m2", str(tmp_path / "test.m2"))
     assert found["f"] == pytest.approx(46.67) and found["signature"].startswith("ERRANT 3, spaCy 3, en_core_web_sm 3, ")
     assert (tmp_path / "test.m2").read_text() == "errant_parallel"
     assert (tmp_path / "test.gold.m2").read_text() == "errant_m2" and said[1][1:3] == ["-auto", "conll14.m2"]
@@ -267,7 +267,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     assert cli.main([*words, "--references", *both, "--output", str(tmp_path / "s.json")]) == 0
     found = json.loads((tmp_path / "s.json").read_text())
     assert found["sentences"] == 4 and found["changed"] == 3
-    assert found["gleu"] == gleu.take(SOURCES, REFERENCES[0], REFERENCES)
+    assert found["gleu"] == gleu.score(SOURCES, REFERENCES[0], REFERENCES)
     assert METRICS["gleu"].value(found) > METRICS["gleu"].value(found["source"])
     assert "uncorrected" in capsys.readouterr().out
     refused([*words, "--references", *both, "--own-edits", "x.m2"], "--own-edits: goes with --edits", capsys)
@@ -280,7 +280,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     tried = {"signature": "x", "precision": 50.0, "recall": 40.0, "f": 48.0}
     nothing = {"signature": "x", "precision": 100.0, "recall": 0.0, "f": 0.0}
     monkeypatch.setattr(errant, "installed", lambda: True)
-    monkeypatch.setattr(errant, "take", lambda before, after, *_: nothing if before == after else tried)
+    monkeypatch.setattr(errant, "score", lambda before, after, *_: nothing if before == after else tried)
     assert cli.main([*words, "--edits", str(tmp_path / "gold.m2"), "--output", str(tmp_path / "s.json")]) == 0
     found = json.loads((tmp_path / "s.json").read_text())
     assert METRICS["errant"].value(found) == 48.0 and METRICS["errant"].value(found["source"]) == 0.0
@@ -290,7 +290,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     write_generated(out, [line.replace("school", "sch@@ ool") for line in REFERENCES[0]])
     refused([*words, "--references", *both], r"out\.txt: 1 of 4 lines hold subword units, .*give --remove-bpe", capsys)
     assert cli.main([*words, "--references", *both, "--remove-bpe", "--output", str(tmp_path / "s.json")]) == 0
-    assert json.loads((tmp_path / "s.json").read_text())["gleu"] == gleu.take(SOURCES, REFERENCES[0], REFERENCES)
+    assert json.loads((tmp_path / "s.json").read_text())["gleu"] == gleu.score(SOURCES, REFERENCES[0], REFERENCES)
     assert METRICS["m2_recall"].value({"m2": {"recall": 3.0}}) == 3.0
 
 
@@ -326,7 +326,7 @@ def test_sentences_end_at_their_tokens():
 def test_rouge_is_the_packages(ours, theirs, lines):
     """Its own numbers, of the texts whose sentences stand in lines."""
     scorer = pytest.importorskip("rouge_score.rouge_scorer", reason="pip install 'ode-transformer[rouge]'")
-    found = rouge.take([ours, theirs], [theirs, theirs])
+    found = rouge.score([ours, theirs], [theirs, theirs])
     expected = scorer.RougeScorer(list(rouge.KINDS), use_stemmer=True).score(*lines[::-1])
     for kind in rouge.KINDS:
         assert found[kind] == pytest.approx((100 * expected[kind].fmeasure + 100) / 2)
@@ -359,14 +359,14 @@ def test_scores_of_summaries(tmp_path, capsys):
 
 def test_accuracy_and_what_becomes_of_each_class():
     golds, taken = list("aaabbbbc"), list("aabbbbcb")
-    found = accuracy.take(golds, taken)
+    found = accuracy.score(golds, taken)
     assert found["value"] == 100 * 5 / 8 and found["classes"] == ["a", "b", "c"]
     assert found["confusion"] == [[2, 1, 0], [0, 3, 1], [0, 1, 0]]
     report = found["report"]
     assert report["b"] == {"precision": 60.0, "recall": 75.0, "f1": pytest.approx(200 / 3), "examples": 4}
     assert report["c"]["precision"] == 0.0
-    assert accuracy.take(["x", "nan"], ["x", "nan"])["value"] == 100, "a class may be called so"
-    none = accuracy.take(["a", "b"], ["b", "a"])["report"]  # right: counts stay whole numbers, which records must hold
+    assert accuracy.score(["x", "nan"], ["x", "nan"])["value"] == 100, "a class may be called so"
+    none = accuracy.score(["a", "b"], ["b", "a"])["report"]  # right: counts stay whole numbers, which records must hold
     assert [type(row["examples"]) for row in none.values()] == [int, int]
 
 
@@ -609,7 +609,7 @@ def test_the_sums_of_a_metrics_statistics_give_its_score(name):
     references = [" ".join(rng.choices("abcdefgh", k=9)) for _ in range(30)]
     outputs = [line.replace("d", rng.choice("dx")) for line in references]
     examples = Examples([references])
-    sums = metric.of_each(outputs, examples).sum(0)
+    sums = metric.statistics_of_each(outputs, examples).sum(0)
     entry = metric.compute(outputs, examples)
     assert metric.score(sums) == pytest.approx(entry[metric.key]) and 0 < metric.score(sums) < 100
     others = {"chrf": CHRF, "ter": TER, "sacrebleu": BLEU}
@@ -622,7 +622,9 @@ def test_the_sums_of_a_metrics_statistics_give_its_score(name):
 def test_an_exchange_of_one_prediction_exchanges_two_systems():
     """The correlation's terms are taken from one mean for both."""
     metric, golds = METRICS["pearson"], [str(i) for i in range(30)]
-    one, other = (metric.of_each(taken, Examples(labels=golds)) for taken in (golds[::-1], [*golds[:0:-1], "7"]))
+    one, other = (
+        metric.statistics_of_each(taken, Examples(labels=golds)) for taken in (golds[::-1], [*golds[:0:-1], "7"])
+    )
     assert resampling.p_value(one, other, metric.score, "randomisation", 200) == 1.0
 
 
@@ -640,7 +642,7 @@ def kept(folder: Path, task: str, recipe: recipes.Recipe, share: float) -> None:
         write_generated(folder / "generate" / f"generate-{subset}.txt", outputs)
         for name, lines in (("target", right), ("source", ["a"] * 60), *((f"ref{i}", right) for i in range(4))):
             (raw / f"{subset}.{name}").write_text("".join(f"{line}\n" for line in lines))
-    write_run(folder, given=recipe.given, precision="fp32", generate=decoding(recipe))
+    write_run(folder, given=recipe.given, precision="fp32", generate=decoding_flags(recipe))
 
 
 @pytest.mark.parametrize("group", ["imdb-short", "aeslc", "gec-generated"])

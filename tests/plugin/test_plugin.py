@@ -70,7 +70,7 @@ def test_an_integrator_goes_from_a_recipe_to_a_bundle(tmp_path, capsys):
     assert done.returncode == 0, done.stderr
     translated = (tmp_path / "new.yy").read_text()
     assert done.stdout.endswith(f"again|{translated}order 3\n")
-    described = plugins.described(PLUGIN)
+    described = plugins.name_and_hash(PLUGIN)
     for path in ("run.json", "record.json"):
         found = json.loads((tmp_path / "run" / path).read_text())
         assert found["plugin"] == described and found["model"]["integrator"] == "ssp3"
@@ -124,7 +124,7 @@ def test_what_a_plugin_prints_is_no_output_of_a_command(tmp_path, capsys):
 
 def test_a_plugin_may_have_another_encoding_than_utf_8(tmp_path):
     (tmp_path / "latin.py").write_bytes(b"# coding: latin-1\nNAME = 'caf\xe9'\n")
-    assert plugins.described(tmp_path)["name"] == tmp_path.name
+    assert plugins.name_and_hash(tmp_path)["name"] == tmp_path.name
 
 
 def test_a_plugin_that_was_mended_is_loaded_and_under_a_second_name_not_again(tmp_path):

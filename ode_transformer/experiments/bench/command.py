@@ -15,7 +15,7 @@ from ...errors import OdeTransformerError
 from ...files import read_json, write_json
 from ...paths import ROOT
 from .. import recipes
-from ..arguments import at_least, output_file, take_arguments
+from ..arguments import add_parameters, at_least, output_file
 from ..text.lines import read_lines
 from . import gpu, lengths, serving, suite, systems
 from .systems import STOCK, Contestant, Setting, stock_like
@@ -173,7 +173,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "data": {"metavar": "DIR"},
         }
         more |= {name: {"type": at_least(least)} for name, least in (("shortest", 0), ("symbols", 5))}
-        take_arguments(kind, Setting, **more | dict.fromkeys(["what", "batches", *others]))
+        add_parameters(kind, Setting, **more | dict.fromkeys(["what", "batches", *others]))
         kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
         kind.add_argument("--output", **output, help=record)
 
@@ -181,7 +181,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     lengths_, help_ = [512, 1024, 2048, 4096, 8192, 16384], "tokens per sentence (default: 512 1024 ... 16384)"
     kind.add_argument("--lengths", **several, nargs="+", default=lengths_, help=help_)
     wanted = ("rounds", "device")
-    take_arguments(kind, Setting, device=devices, **{f.name: None for f in fields(Setting) if f.name not in wanted})
+    add_parameters(kind, Setting, device=devices, **{f.name: None for f in fields(Setting) if f.name not in wanted})
     kind.add_argument("--output", **output, help=record)
 
     help_ = "compare speed, translations and BLEU of trained models on raw text, on a CPU; the first is the baseline"

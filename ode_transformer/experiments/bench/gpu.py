@@ -23,7 +23,7 @@ from torch.profiler import ProfilerActivity, profile
 from ... import files, machine, markdown
 from ...errors import OdeTransformerError
 from ...schema import lacks, one_of
-from .systems import MAX_TOKENS, Contestant, Setting, prepare, sentences, stock_like
+from .systems import MAX_TOKENS, Contestant, Setting, prepare, random_batch, stock_like
 from .turns import Process, seconds
 
 ARCHITECTURES = (
@@ -64,7 +64,7 @@ class Round(NamedTuple):
             return f"decoding, beam {it.beam}, {it.precision}"
         if it.data:
             return f"batches of {MAX_TOKENS:,} tokens, {it.precision}"
-        return f"{sentences(it.sentences, it.tokens, it.shortest, it.symbols)['ntokens']:,} tokens, {it.precision}"
+        return f"{random_batch(it.sentences, it.tokens, it.shortest, it.symbols)['ntokens']:,} tokens, {it.precision}"
 
 
 def rounds(data: str = "") -> list[Round]:

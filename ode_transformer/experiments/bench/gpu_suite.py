@@ -29,11 +29,11 @@ from ... import files, processors
 from ...errors import OdeTransformerError
 from ...paths import ROOT
 from .. import recipes
-from ..arguments import call, take_arguments
+from ..arguments import add_parameters, set_function
 from ..records import RunError
 from ..runs import processes, runner, training
 from ..runs.runner import Run
-from ..runs.training import Place
+from ..runs.training import TrainingPlace
 
 TIMED_OUT = 124  # the exit status of a command whose time was over, as of timeout(1)
 NO_TESTS = 5  # pytest's exit status if it collected no test
@@ -122,7 +122,7 @@ class Suite:
                 graphs = ["--cuda-graphs"] if decodes and not training.is_of_fairseq(recipe.train.arch) else []
                 # No worker processes: fairseq leaves one per epoch, and they would fill the memory.
                 flags = ("--num-workers", "0", *graphs, *self.flags)
-                place = Place(precision=precision, cpu=self.cpu, flags=flags)
+                place = TrainingPlace(precision=precision, cpu=self.cpu, flags=flags)
                 found.append(Run(one, place, str(run_dir), str(record)))
         return found
 
@@ -207,7 +207,7 @@ class Suite:
 
     def train(self) -> None:
         """Train, ``jobs`` at a time, spread over the GPUs; the next call resumes trainings that have not ended."""
-        failed = runner.several(self.waiting(), self.jobs, self.left, self._begin)
+        failed = runner.run_all(self.waiting(), self.jobs, self.left, self._begin)
         for folder, error in failed.items():
             processes.say(f"failed: {folder}: {error}")
         self.failed |= bool(failed)
@@ -263,10 +263,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer gpu-suite``."""
     several = {"nargs": "+"}
     more = {"systems": several | {"metavar": "RECIPE"}, "precisions": several | {"choices": recipes.PRECISIONS}}
-    take_arguments(parser, Suite, seeds=several, flags=None, **more)
+    add_parameters(parser, Suite, seeds=several, flags=None, **more)
     parser.epilog = (
         "Words after -- are passed on to fairseq-train, such as `-- --max-update 20`; they and --cpu need --runs and "
         "--out, because such a run is a rehearsal. --out gets gpu-checks.txt, contest.json and a record of every "
         "finished training; what is there is not done again."
     )
-    call(parser, Suite, lambda args, suite: suite.run())
+    set_function(parser, Suite, lambda args, suite: suite.run())

@@ -26,7 +26,7 @@ from ...models.transevolve import Block, TransEvolveConfig
 from ...models.transformer import SplitTransformerConfig
 from ...modules.evolving_attention import EvolvingAttention, time_signal
 from ...modules.layers import Context, EncoderLayer
-from .turns import in_turns, on, peak
+from .turns import describe_hardware, in_turns, peak
 
 SYSTEMS = ("evolving", "fused", "materialised", "equation-9")
 # They keep (T, T) matrices for the backward pass, one per layer and head.
@@ -146,7 +146,7 @@ def table(record: Mapping[str, Any]) -> str:
     setting, hardware = record["setting"], record["hardware"]
     title = (
         f"**lengths**: width {setting['width']}, {setting['heads']} heads, {setting['depth']} layers, "
-        f"{setting['dtype']}, {setting['rounds']} rounds in turns, {on(setting['device'], hardware)}"
+        f"{setting['dtype']}, {setting['rounds']} rounds in turns, {describe_hardware(setting['device'], hardware)}"
     )
     head = ["tokens", "speed / materialized", "/ equation 9", "/ fused", "equation 9 / materialized"]
     return f"{title}\n\n{markdown.table([*head, 'MiB', 'fused', 'materialized', 'equation 9'], rows)}"

@@ -14,7 +14,7 @@ from ...models import transevolve
 from .. import recipes
 from ..tasks.task import flags
 from .systems import STOCK, Contestant, Setting, stock_like
-from .turns import median_and_quartiles, on
+from .turns import describe_hardware, median_and_quartiles
 
 
 class Bar(NamedTuple):
@@ -243,7 +243,7 @@ def described(record: Mapping[str, Any]) -> str:
     of_each = any(found.get("precision") for found in record["systems"].values())  # in records of earlier versions
     precision = "" if of_each else f"{setting['precision']}, "
     version = record["versions"]["torch"].split("+")[0]
-    where = on(setting["device"], record["hardware"])
+    where = describe_hardware(setting["device"], record["hardware"])
     return f"{read}, {precision}{setting['rounds']} rounds in turns, {where}, PyTorch {version}"
 
 

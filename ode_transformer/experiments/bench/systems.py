@@ -142,7 +142,7 @@ def stock_like(arch: str, flags: tuple[str, ...] = ()) -> Contestant:
     return Contestant("transformer", tuple(words), STOCK, "adam")
 
 
-def sentences(count: int, tokens: int, shortest: int, symbols: int) -> dict[str, Any]:
+def random_batch(count: int, tokens: int, shortest: int, symbols: int) -> dict[str, Any]:
     """Return a batch of random pairs of ``shortest`` (0: ``tokens``) to ``tokens`` tokens, collated by fairseq."""
     g = torch.Generator().manual_seed(1)
     lengths = torch.randint(shortest or tokens, tokens + 1, (count,), generator=g)
@@ -162,7 +162,7 @@ def samples(system: Contestant, setting: Setting) -> tuple[FairseqTask, list[dic
     """
     if not setting.data:
         size = system.symbols or setting.symbols
-        return task(size), [sentences(setting.sentences, setting.tokens, setting.shortest, size)]
+        return task(size), [random_batch(setting.sentences, setting.tokens, setting.shortest, size)]
     check_data(Path(setting.data), "train")
     try:
         its_task = tasks.setup_task(configure(system, setting).task)

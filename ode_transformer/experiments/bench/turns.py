@@ -216,7 +216,7 @@ def median_and_quartiles(speed: Mapping[str, Any]) -> str:
     return f"{speed['median']:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def on(device: str, hardware: Mapping[str, Any]) -> str:
+def describe_hardware(device: str, hardware: Mapping[str, Any]) -> str:
     """Describe the hardware of a record: the GPU, or the threads with processor, BLAS library and CPU instructions."""
     if device == "cuda":
         return hardware["gpus"][0]

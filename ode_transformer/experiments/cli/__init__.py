@@ -15,7 +15,7 @@ from ... import plugins
 from ...errors import OdeTransformerError
 from ...quiet import tidy
 from ...version import __version__
-from ..arguments import check_outputs, reached, short_message
+from ..arguments import check_outputs, short_message, subparser
 
 
 class Command(NamedTuple):
@@ -140,7 +140,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print an error message of argparse, with the nearest valid values instead of all of them, and exit."""
-        its = reached(self, self.words)
+        its = subparser(self, self.words)
         super(Parser, its).error(short_message(message, its))
 
 
@@ -199,7 +199,7 @@ def call(words: Sequence[str]) -> int:
         its = parser(chosen)
         after = {"after": lambda made: _module(COMMANDS[args.command].after).after(made)}
         args = its.parse_args(words, argparse.Namespace(flags=flags, **after))
-        check_outputs(reached(its, words), args)
+        check_outputs(subparser(its, words), args)
         return args.run(args) or 0
 
 

@@ -8,22 +8,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ... import machine
-from ...errors import install
+from ...errors import install_command
 from ...paths import PACKAGE, ROOT, SHARE
 
 OPTIONAL = {
     "MeCab": ("sacreBLEU of Japanese", "pip install 'sacrebleu[ja]'"),
-    "comet": ("scores by COMET", install("comet")),
-    "ctranslate2": ("export --format ctranslate2", install("ctranslate2")),
-    "errant": ("scores of grammatical error correction, besides M2SCORER", install("errant")),
-    "fairscale": ("--ddp-backend fully_sharded", install("sharded")),
+    "comet": ("scores by COMET", install_command("comet")),
+    "ctranslate2": ("export --format ctranslate2", install_command("ctranslate2")),
+    "errant": ("scores of grammatical error correction, besides M2SCORER", install_command("errant")),
+    "fairscale": ("--ddp-backend fully_sharded", install_command("sharded")),
     "mecab_ko": ("sacreBLEU of Korean", "pip install 'sacrebleu[ko]'"),
-    "onnx": ("export --format onnx", install("onnx")),
-    "onnxruntime": ("export --format onnx, and translating with ONNX models", install("onnx")),
-    "onnxscript": ("export --format onnx", install("onnx")),
-    "rouge_score": ("scores of summaries", install("rouge")),
-    "tensorboardX": ("--tensorboard-logdir of fairseq-train", install("logging")),
-    "wandb": ("--wandb-project of fairseq-train", install("logging")),
+    "onnx": ("export --format onnx", install_command("onnx")),
+    "onnxruntime": ("export --format onnx, and translating with ONNX models", install_command("onnx")),
+    "onnxscript": ("export --format onnx", install_command("onnx")),
+    "rouge_score": ("scores of summaries", install_command("rouge")),
+    "tensorboardX": ("--tensorboard-logdir of fairseq-train", install_command("logging")),
+    "wandb": ("--wandb-project of fairseq-train", install_command("logging")),
 }
 """The purpose of optional packages, and how they are installed, by import name."""
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ...checkpoints import CheckpointError
 from ...checkpoints.inputs import inputs_of, observed
-from ...checkpoints.standalone import check_dictionaries, named, open_model
+from ...checkpoints.standalone import check_dictionaries, errors_about, open_model
 from ...modules.layers import SplitLayer
 
 
@@ -95,7 +95,7 @@ def measure(checkpoints: Sequence[str], texts: Sequence[Sequence[Tensor]], dicti
         name = Path(path).parent.name
         for dictionary in dictionaries:
             check_dictionaries(path, dictionary)
-        with named(f"{path}: cannot read the sentences"):
+        with errors_about(f"{path}: cannot read the sentences"):
             model = open_model(path)
             found[name if name and name not in found else path] = errors(model, inputs_of(model, texts), path)
     return found

@@ -13,12 +13,12 @@ UNDEFINED = "not a number"
 """The predicted class if a score of the model is not a number; names of classes have no blanks."""
 
 
-def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
+def score(golds: Sequence[str], predicted: Sequence[str]) -> dict[str, Any]:
     """Score predictions.
 
     Args:
         golds: the class of each example.
-        taken: the predicted class of each example, or ``UNDEFINED``.
+        predicted: the predicted class of each example, or ``UNDEFINED``.
 
     Returns:
         ``value``, in percent, NaN if a prediction is ``UNDEFINED``, and ``signature``; ``examples``;
@@ -29,14 +29,14 @@ def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
     import numpy as np
     from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
-    golds, taken, classes = list(golds), list(taken), sorted({*golds, *taken})
-    confusion = confusion_matrix(golds, taken, labels=classes)
-    *scores, _ = precision_recall_fscore_support(golds, taken, labels=classes, zero_division=0.0)
+    golds, predicted, classes = list(golds), list(predicted), sorted({*golds, *predicted})
+    confusion = confusion_matrix(golds, predicted, labels=classes)
+    *scores, _ = precision_recall_fscore_support(golds, predicted, labels=classes, zero_division=0.0)
     rows = [
         dict(zip(("precision", "recall", "f1"), map(float, row), strict=True)) for row in 100 * np.transpose(scores)
     ]
     return {
-        "value": math.nan if UNDEFINED in taken else 100 * float(confusion.trace()) / len(golds),
+        "value": math.nan if UNDEFINED in predicted else 100 * float(confusion.trace()) / len(golds),
         "signature": SIGNATURE,
         "examples": len(golds),
         "classes": classes,
@@ -74,5 +74,5 @@ METRIC = Metric(
     statistics=statistics,
     score=percent,
     signature=SIGNATURE,
-    whole=lambda outputs, examples: take(examples.labels, outputs),
+    whole=lambda outputs, examples: score(examples.labels, outputs),
 )

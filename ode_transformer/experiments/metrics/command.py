@@ -4,7 +4,7 @@ import argparse
 import inspect
 from typing import Any
 
-from ..arguments import Once, output_file, take_arguments
+from ..arguments import Once, add_parameters, output_file
 from ..text.joining import JOIN
 from .scoring import KINDS, score_file
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     more |= {"reference": file | several, "references": file | {"nargs": "+"}, "metric": {"metavar": "NAME"} | several}
     more |= {"remove_bpe": {"nargs": "?", "const": "subword_nmt", "metavar": "|".join(JOIN)}}
     for kind in KINDS.values():
-        take_arguments(parser, kind, **more)
+        add_parameters(parser, kind, **more)
         more |= dict.fromkeys(inspect.signature(kind).parameters)  # shared with later kinds
     parser.add_argument("--json", action="store_true", help="print the scores as one JSON object")
     parser.add_argument("--output", type=output_file, metavar="FILE", help="also write the scores to a JSON file")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import OdeTransformerError, install
+from ...errors import OdeTransformerError, install_command
 from ...files import copy_file, write_lines
 from . import m2
 from .metric import Metric
@@ -34,7 +34,7 @@ def signature() -> str:
     Raises:
         OdeTransformerError: ERRANT or its model is not installed.
     """
-    needed = f"{install('errant')}, and python -m spacy download {MODEL}"
+    needed = f"{install_command('errant')}, and python -m spacy download {MODEL}"
     if not installed():
         raise OdeTransformerError(f"ERRANT's programs {', '.join(PROGRAMS)} were not found; {needed}")
     try:
@@ -45,7 +45,7 @@ def signature() -> str:
     return f"{versions}, span-based correction, F0.5, percent"
 
 
-def take(
+def score(
     sources: Sequence[str], corrections: Sequence[str], gold: str, edits: str | Path | None = None
 ) -> dict[str, Any]:
     """Score tokenized corrections with ERRANT.
@@ -67,7 +67,7 @@ def take(
 
 
 def files(edits: str | Path) -> tuple[Path, Path]:
-    """Return the files of edits that :func:`take` writes: ``NAME.m2``, and ``NAME.gold.m2`` of the gold file."""
+    """Return the files of edits that :func:`score` writes: ``NAME.m2``, and ``NAME.gold.m2`` of the gold file."""
     return Path(edits), Path(edits).with_suffix(".gold.m2")
 
 
@@ -78,7 +78,7 @@ def counts(sources: Sequence[str], corrections: Sequence[str], gold: str) -> "np
     highest.
 
     Args:
-        sources, corrections, gold: as for :func:`take`.
+        sources, corrections, gold: as for :func:`score`.
 
     Raises:
         OdeTransformerError: ERRANT or its model is not installed, or it fails.
@@ -91,7 +91,7 @@ def counts(sources: Sequence[str], corrections: Sequence[str], gold: str) -> "np
     return np.array(found)
 
 
-def of_sums(sums: "np.ndarray") -> float:
+def f05(sums: "np.ndarray") -> float:
     """Return F0.5 in percent, from the sums of :func:`counts`, (3,)."""
     right, wrong, missed = sums
     weighted = 1.25 * right
@@ -147,7 +147,7 @@ METRIC = Metric(
     "f",
     needs=("edits", "sources"),
     statistics=lambda outputs, examples: counts(examples.sources, outputs, examples.edits),
-    score=of_sums,
+    score=f05,
     signature=lambda outputs, examples: signature(),
-    whole=lambda outputs, examples: take(examples.sources, outputs, examples.edits),
+    whole=lambda outputs, examples: score(examples.sources, outputs, examples.edits),
 )

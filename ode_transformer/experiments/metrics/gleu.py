@@ -59,7 +59,7 @@ def counts(sources: Sequence[str], corrections: Sequence[str], references: Seque
     return np.array(rows)
 
 
-def of_sums(sums: "np.ndarray") -> float:
+def corpus_gleu(sums: "np.ndarray") -> float:
     """Return GLEU, from 0 to 1, from the sums of the counts over all sentences."""
     if not sums.all():
         return 0.0
@@ -68,7 +68,7 @@ def of_sums(sums: "np.ndarray") -> float:
     return math.exp(min(0.0, 1 - theirs / ours) + precision)
 
 
-def take(sources: Sequence[str], corrections: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
+def score(sources: Sequence[str], corrections: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Score corrections.
 
     Returns:
@@ -82,7 +82,7 @@ def take(sources: Sequence[str], corrections: Sequence[str], references: Sequenc
     for draw in range(DRAWS):
         generator = random.Random(draw * 101)
         chosen = [generator.randint(0, len(references) - 1) for _ in corrections]
-        scores.append(of_sums(found[np.arange(len(found)), chosen].sum(0)))
+        scores.append(corpus_gleu(found[np.arange(len(found)), chosen].sum(0)))
     mean, deviation = float(np.mean(scores)), float(np.std(scores))
     width = 1.959963984540054 * deviation
     line = [f"{mean:f}", f"{deviation:f}", f"({mean - width:.3f},{mean + width:.3f})"]
@@ -96,7 +96,7 @@ METRIC = Metric(
     needs=("references", "sources"),
     # The mean over the references stands for references drawn at random.
     statistics=lambda outputs, examples: counts(examples.sources, outputs, examples.references).mean(1),
-    score=lambda sums: 100 * of_sums(sums),
+    score=lambda sums: 100 * corpus_gleu(sums),
     signature=SIGNATURE,
-    whole=lambda outputs, examples: take(examples.sources, outputs, examples.references),
+    whole=lambda outputs, examples: score(examples.sources, outputs, examples.references),
 )

@@ -94,17 +94,17 @@ class Metric:
             raise OdeTransformerError(f"--metric {self.name}: cannot be computed; it needs {self.needed}")
         if self.whole:
             return self.whole(outputs, examples)
-        value = self.score(self.of_each(outputs, examples).sum(0))
-        return {self.key: float(value), "signature": self.quoted(outputs, examples)}
+        value = self.score(self.statistics_of_each(outputs, examples).sum(0))
+        return {self.key: float(value), "signature": self.signature_of(outputs, examples)}
 
-    def of_each(self, outputs: Sequence[str], examples: Examples) -> "np.ndarray":
+    def statistics_of_each(self, outputs: Sequence[str], examples: Examples) -> "np.ndarray":
         """Return the statistics of each output, (examples, columns)."""
         import numpy as np
 
         assert self.statistics is not None
         return np.asarray(self.statistics(outputs, examples), float)
 
-    def quoted(self, outputs: Sequence[str], examples: Examples) -> str:
+    def signature_of(self, outputs: Sequence[str], examples: Examples) -> str:
         """Return the signature of the value for outputs and examples."""
         return self.signature if isinstance(self.signature, str) else self.signature(outputs, examples)
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...errors import OdeTransformerError, install
+from ...errors import OdeTransformerError, install_command
 from .metric import Examples, Metric
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def each(summaries: Sequence[str], references: Sequence[str]) -> "np.ndarray":
         from rouge_score.rouge_scorer import RougeScorer
         from rouge_score.tokenizers import DefaultTokenizer
     except ImportError as error:
-        raise OdeTransformerError(f"ROUGE needs the package rouge-score; {install('rouge')}") from error
+        raise OdeTransformerError(f"ROUGE needs the package rouge-score; {install_command('rouge')}") from error
     scorer = RougeScorer(list(KINDS), tokenizer=DefaultTokenizer(use_stemmer=True))
     rows = []
     for summary, reference in zip(summaries, references, strict=True):
@@ -70,7 +70,7 @@ def signature() -> str:
     return f"rouge-score {version}, F1, mean over summaries, Porter stemmer, {ends}"
 
 
-def take(summaries: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
+def score(summaries: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
     """Score tokenized summaries, one string per summary, against a reference each, tokenized or not.
 
     Returns:
@@ -91,7 +91,7 @@ def _metric(name: str, label: str, kind: str) -> Metric:
         entry="rouge",
         statistics=statistics,
         signature=lambda outputs, examples: signature(),
-        whole=lambda outputs, examples: take(outputs, examples.references[0]),
+        whole=lambda outputs, examples: score(outputs, examples.references[0]),
     )
 
 

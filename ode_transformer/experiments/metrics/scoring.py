@@ -17,7 +17,7 @@ from ...errors import OdeTransformerError
 from ...files import write_json
 from ..text.detokenisation import detokenise
 from ..text.fairseq_output import read_generate_output
-from ..text.joining import words
+from ..text.joining import joined_words
 from ..text.lines import lines_of, read_all
 from ..text.tokenisation import languages
 from . import METRICS, Examples, Metric, accuracy, errant, gleu, m2, perplexity, resampling, rouge
@@ -90,7 +90,7 @@ def score(
         "compound_split": multi_bleu(*map(split_compounds, (hyp_tok, ref_tok))) if compound_split else None,
         "reference": reference,
         **{name: METRICS[name].compute(hyp_raw, examples) for name in OF_TRANSLATIONS},
-        **asked_for(metrics, hyp_raw, examples),
+        **compute_metrics(metrics, hyp_raw, examples),
         "endless": {
             "sentences": sum(map(is_endless, hyp_raw, (max(refs, key=len) for refs in zip(*raw_refs, strict=True))))
         },
@@ -106,7 +106,7 @@ def is_endless(translation: str, reference: str) -> bool:
     return len(translation) >= max(200, 2 * len(reference))
 
 
-def asked_for(metrics: Sequence[str], outputs: Sequence[str], examples: Examples) -> dict[str, dict[str, Any]]:
+def compute_metrics(metrics: Sequence[str], outputs: Sequence[str], examples: Examples) -> dict[str, dict[str, Any]]:
     """Return the entries of metrics in a record, by name.
 
     Raises:
@@ -204,9 +204,9 @@ def translations(
     if refs is None:
         raise OdeTransformerError(f"{read}: no line T-<id>; give the tokenized references as --ref FILE")
     raw = [lines_of(path, len(hyps), read) for path in reference or filter(None, [beside.get("raw")])]
-    hyps = words(hyps, read, remove_bpe)
+    hyps = joined_words(hyps, read, remove_bpe)
     if ref or not tokenised:  # those beside the data are words, as its preparation knows
-        refs = words(refs, tokenised or read, remove_bpe)
+        refs = joined_words(refs, tokenised or read, remove_bpe)
     if join_hyphens:
         hyps, refs = ([line.replace(" @-@ ", "-") for line in lines] for lines in (hyps, refs))
     _warn_of_references(hyps, refs, raw, lowercase)
@@ -251,14 +251,17 @@ def summaries(
     """
     if not ref or (lead and not source):
         raise OdeTransformerError("--summaries FILE needs --ref FILE, and --lead N needs --source FILE")
-    texts = words(read_generate_output(summaries).hypotheses, summaries, remove_bpe)
+    texts = joined_words(read_generate_output(summaries).hypotheses, summaries, remove_bpe)
     references = lines_of(ref, len(texts), summaries)
     sources = lines_of(source, len(texts), summaries) if source else ()
-    result = {"sentences": len(texts), "rouge": rouge.take(texts, references)}
+    result = {"sentences": len(texts), "rouge": rouge.score(texts, references)}
     if lead:
         label = "first sentence" if lead == 1 else f"first {lead} sentences"
-        result["source"] = {"label": label, "rouge": rouge.take([rouge.lead(one, lead) for one in sources], references)}
-    return result | asked_for(metric, texts, Examples([references], sources))
+        result["source"] = {
+            "label": label,
+            "rouge": rouge.score([rouge.lead(one, lead) for one in sources], references),
+        }
+    return result | compute_metrics(metric, texts, Examples([references], sources))
 
 
 def corrections(
@@ -294,24 +297,24 @@ def corrections(
         raise OdeTransformerError("--own-edits: goes with --edits, not with --references")
     if own_edits and Path(edits).resolve() in {path.resolve() for path in errant.files(own_edits)}:
         raise OdeTransformerError(f"--own-edits {own_edits}: would replace --edits {edits}; give another name")
-    texts = words(read_generate_output(corrections).hypotheses, corrections, remove_bpe)
+    texts = joined_words(read_generate_output(corrections).hypotheses, corrections, remove_bpe)
     sources, *others = (lines_of(path, len(texts), corrections) for path in (source, *(references or [])))
     result: dict[str, Any] = {"sentences": len(texts)}
     result["changed"] = sum(a.split() != b.split() for a, b in zip(sources, texts, strict=True))
     result["source"] = {"label": "uncorrected"}
     for scores, lines, kept in ((result, texts, own_edits), (result["source"], sources, None)):
         if references:
-            scores["gleu"] = gleu.take(sources, lines, others)
+            scores["gleu"] = gleu.score(sources, lines, others)
             continue
         if m2.scorer():
-            scores["m2"] = m2.take(lines, edits)
+            scores["m2"] = m2.score(lines, edits)
         if errant.installed():
-            scores["errant"] = errant.take(sources, lines, edits, kept)
+            scores["errant"] = errant.score(sources, lines, edits, kept)
     if edits and "m2" not in result:
         print("the M2 score is left out: M2SCORER is not set", file=sys.stderr)
     if edits and "errant" not in result:
         print(f"ERRANT's score is not taken: {errant.PROGRAMS[0]} and others are not installed", file=sys.stderr)
-    return result | asked_for(metric, texts, Examples(others, sources, edits=edits or ""))
+    return result | compute_metrics(metric, texts, Examples(others, sources, edits=edits or ""))
 
 
 def predictions(predictions: str, metric: Sequence[str] = ()) -> dict[str, Any]:
@@ -325,22 +328,22 @@ def predictions(predictions: str, metric: Sequence[str] = ()) -> dict[str, Any]:
         OdeTransformerError: the file cannot be used; a metric is unknown or does not fit the labels; or no metric is
             named, and the predictions are numbers.
     """
-    golds, taken = accuracy.read(predictions)
-    if not metric and (odd := [one for one in taken if re.fullmatch(r"-?\d+\.\d+", one)]):
+    golds, predicted = accuracy.read(predictions)
+    if not metric and (odd := [one for one in predicted if re.fullmatch(r"-?\d+\.\d+", one)]):
         raise OdeTransformerError(
             f"{predictions}: {odd[0]}, which was predicted, is a number; give --metric pearson --metric spearman, or "
             "--metric accuracy if it is the name of a class"
         )
-    return score_labels(golds, taken, metric or ["accuracy"])
+    return score_labels(golds, predicted, metric or ["accuracy"])
 
 
-def score_labels(golds: Sequence[str], taken: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:
+def score_labels(golds: Sequence[str], predicted: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:
     """Return the number of ``sentences``, and the entries of metrics of predicted labels, each with its 95 percent
     ``interval`` and the description of that, ``bootstrap``."""
     examples = Examples(labels=golds)
-    found = asked_for(metrics, taken, examples)
+    found = compute_metrics(metrics, predicted, examples)
     for its in (METRICS[name] for name in metrics if METRICS[name].statistics):
-        drawn = resampling.bootstrap(its.of_each(taken, examples), its.score)
+        drawn = resampling.bootstrap(its.statistics_of_each(predicted, examples), its.score)
         found[its.entry or its.name] |= {"interval": resampling.interval(drawn), "bootstrap": resampling.INTERVAL}
     return {**found, "sentences": len(golds)}
 

@@ -70,7 +70,7 @@ def compare(golds: Mapping[str, Sequence[str]], answers: Mapping[str, str], vers
     return found
 
 
-def scored(
+def question_scores(
     metric: str,
     golds: Mapping[str, Sequence[str]],
     answers: Mapping[str, str],
@@ -95,9 +95,9 @@ def scored(
         OdeTransformerError: a question is missing among the answers or, if the metric needs them, no-answer scores.
     """
     compared = compare(golds, answers, version)
-    quoted = f"percent; SQuAD {version}, {len(compared)} questions"
+    signature = f"percent; SQuAD {version}, {len(compared)} questions"
     if metric not in BEST:
-        return [getattr(one, metric) for one in compared.values()], None, quoted
+        return [getattr(one, metric) for one in compared.values()], None, signature
     if version != "2.0" or no_answer is None:
         raise OdeTransformerError(f"metric {metric}: needs the no-answer scores of SQuAD 2.0")
     if missing := [name for name in compared if name not in no_answer]:
@@ -112,16 +112,16 @@ def scored(
         if score > best:
             best, count, threshold = score, i, no_answer[name]
     values = left | {name: taken[name] for name in order[:count]}
-    return [*values.values()], threshold, f"{quoted}, best threshold"
+    return [*values.values()], threshold, f"{signature}, best threshold"
 
 
-def take(
+def score(
     golds: Mapping[str, Sequence[str]],
     answers: Mapping[str, str],
     version: str,
     no_answer: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Score answers; arguments and errors are those of :func:`scored`.
+    """Score answers; arguments and errors are those of :func:`question_scores`.
 
     Returns:
         ``exact_match`` and ``f1`` of the answers as they are and, in version 2.0 with ``no_answer``, those of ``BEST``,
@@ -130,19 +130,19 @@ def take(
     """
     found: dict[str, Any] = {"questions": len(golds)}
     for name in (*BEST.values(), *(BEST if version == "2.0" and no_answer is not None else ())):
-        values, threshold, quoted = scored(name, golds, answers, version, no_answer)
-        found[name] = {"value": 100 * sum(values) / len(values), "signature": quoted}
+        values, threshold, signature = question_scores(name, golds, answers, version, no_answer)
+        found[name] = {"value": 100 * sum(values) / len(values), "signature": signature}
         if threshold is not None:
             found[name]["threshold"] = threshold
     return found
 
 
 def _read(metric: str, outputs: Sequence[str], examples: Examples) -> tuple[list[float], float | None, str]:
-    """Return :func:`scored` of outputs that are JSON arrays ``[question, answer, no-answer score or null]``."""
+    """Return the scores of outputs that are JSON arrays ``[question, answer, no-answer score or null]``."""
     version, golds = examples.questions
     rows = [json.loads(line) for line in outputs]
     no_answer = {name: score for name, _, score in rows if score is not None} or None
-    return scored(metric, golds, {name: answer for name, answer, _ in rows}, version, no_answer)
+    return question_scores(metric, golds, {name: answer for name, answer, _ in rows}, version, no_answer)
 
 
 def _statistics(metric: str, outputs: Sequence[str], examples: Examples) -> Any:

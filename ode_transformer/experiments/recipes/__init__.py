@@ -120,7 +120,7 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
     tree["user_dir"] = tree.get("user_dir") or plugins.current()
     tree |= {"given": given, "scale": scale, "seed": seed}
     recipe = build(Recipe, {"name": title, **tree}, str(path), "")
-    if wrong := next(_wrong(recipe), ""):
+    if wrong := next(_errors(recipe), ""):
         raise RecipeError(f"{path}: {wrong}")
     if start := recipe.train.start:
         named = start.recipe if "/" in start.recipe else f"{given.rpartition('/')[0]}/{start.recipe}"
@@ -135,7 +135,7 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
     return replace(recipe, seed=None) if seed == recipe.own_seed else recipe
 
 
-def _wrong(recipe: Recipe) -> Iterator[str]:
+def _errors(recipe: Recipe) -> Iterator[str]:
     """Yield the errors of a recipe. Only the first is meaningful: later checks rely on earlier ones."""
     for errors in (_of_evaluation, _of_names, _of_training, _of_scores, _of_search):
         yield from errors(recipe)
@@ -249,19 +249,19 @@ def _of_search(recipe: Recipe) -> Iterator[str]:
             yield f"{key} {seeds!r}: must be different numbers"
 
 
-def variant(recipe: Recipe) -> list[str]:
+def run_options(recipe: Recipe) -> list[str]:
     """Return the options that select the recipe's run on a command line."""
     scale = ["--scale", recipe.scale] if recipe.scale != "full" else []
-    seed = variant_seed(recipe)
+    seed = seed_option(recipe)
     return scale + (["--seed", str(seed)] if seed is not None else [])
 
 
-def variant_seed(recipe: Recipe) -> Optional[int]:
+def seed_option(recipe: Recipe) -> Optional[int]:
     """Return the seed that selects the recipe's run on a command line; None if its default run is meant."""
     return recipe.own_seed if recipe.seed is None and recipe.seeds else recipe.seed  # the default is all of ``seeds``
 
 
-def add_variant(parser: argparse.ArgumentParser) -> None:
+def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that select a run of a recipe."""
     parser.add_argument(
         "--scale",

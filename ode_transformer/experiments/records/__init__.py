@@ -141,7 +141,7 @@ def check_file(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> None
         )
 
 
-def decoding(recipe: Recipe) -> Optional[dict[str, Any]]:
+def decoding_flags(recipe: Recipe) -> Optional[dict[str, Any]]:
     """Return the flags of ``fairseq-generate`` for a recipe; None for a task that does not translate."""
     return recipe.generate and {**recipe.generate.flags, "beam": recipe.generate.beam, "lenpen": recipe.generate.lenpen}
 

@@ -151,7 +151,7 @@ def read(folder: Path) -> list[Compared]:
     return adjust(row for path, comparison in files for row in rows(comparison, path))
 
 
-def of_today(compared: Iterable[Compared], records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Compared]:
+def up_to_date(compared: Iterable[Compared], records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Compared]:
     """Return the rows whose baseline and system have records, by recipe, and have not been trained again since."""
 
     def known(name: str, value: float, row: Compared) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ... import machine, markdown
 from ...checkpoints import CheckpointError
 from ...checkpoints.inputs import inputs_of, observed, read_texts, stacks, what_was_read
-from ...checkpoints.standalone import check_dictionaries, named, open_model
+from ...checkpoints.standalone import check_dictionaries, errors_about, open_model
 from ...errors import OdeTransformerError
 from ...files import write_json
 from ...modules.positions import BiasPositions
@@ -157,7 +157,7 @@ def coefficients(
     for path in files:
         for _, dictionary in read:
             check_dictionaries(path, dictionary)
-        with named(f"{path}: cannot read the sentences"):
+        with errors_about(f"{path}: cannot read the sentences"):
             model = open_model(path)
             found = stage_weights(model, net_input := inputs_of(model, texts))
         if not all(math.isfinite(value) for row in found for value in (*row["mean"], *row["deviation"])):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
-from ...files import whole
+from ...files import atomic_file
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -57,7 +57,7 @@ def save(figure: Any, output: str | Path) -> None:
     from matplotlib import pyplot
 
     output = Path(output)
-    with whole(output, "wb") as file:
+    with atomic_file(output, "wb") as file:
         figure.savefig(file, dpi=150, format=output.suffix[1:])
     pyplot.close(figure)
 

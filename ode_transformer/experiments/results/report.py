@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Optional
 from ... import markdown
 from ...errors import OdeTransformerError
 from ...files import write_text
-from ..arguments import at_least, call, take_arguments
+from ..arguments import add_parameters, at_least, set_function
 from ..metrics import METRICS
 from ..records import curve_points, read_record
 from . import comparisons, pictures, significance, tables
@@ -106,7 +106,7 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
     by_group: dict[str, dict[str, list[dict]]] = {}
     for name, its in found.items():
         by_group.setdefault(name.rpartition("/")[0] or name, {})[name] = its
-    translated, recorded = _translated(folder), comparisons.of_today(comparisons.read(folder), found)
+    translated, recorded = _translated(folder), comparisons.up_to_date(comparisons.read(folder), found)
     groups: dict[str, list[Part]] = {}
     for name, by_recipe in by_group.items():
         first = baseline if baseline in by_recipe else _first(by_recipe)
@@ -381,5 +381,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer report``."""
     numbers = {"nargs": "+", "type": at_least(0), "metavar": "N", "default": []}
     more = {"directory": {"metavar": "DIR"}, "baseline": {"metavar": "RECIPE"}, "sentences": numbers}
-    take_arguments(parser, write, "directory", **more)
-    call(parser, write)
+    add_parameters(parser, write, "directory", **more)
+    set_function(parser, write)

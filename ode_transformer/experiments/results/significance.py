@@ -14,7 +14,7 @@ from ... import machine, markdown
 from ...errors import OdeTransformerError
 from ...files import sha256, write_json
 from .. import recipes, records
-from ..arguments import output_file, take_arguments
+from ..arguments import add_parameters, output_file
 from ..metrics import METRICS, Examples, Metric
 from ..metrics.resampling import TESTS, bootstrap, interval, p_value
 from ..metrics.scoring import is_endless
@@ -90,7 +90,7 @@ class System(NamedTuple):
         if run is None:
             raise OdeTransformerError(f"{self.folder}: must hold a run; ode-transformer run {given} makes it")
         records.check_file(run, self.folder, self.recipe)
-        if run["generate"] != records.decoding(self.recipe):
+        if run["generate"] != records.decoding_flags(self.recipe):
             raise OdeTransformerError(
                 f"{self.folder}: was decoded with other settings than {given} has now; decode again with "
                 f"ode-transformer run {given} and the same options"
@@ -299,11 +299,11 @@ def tested(
                 raise OdeTransformerError(f"{name}: must have the references of {first} for {test_set}")
         values = found[test_set] = {}
         for name, (outputs, others) in systems:
-            ours = metric.of_each(outputs, others)
+            ours = metric.statistics_of_each(outputs, others)
             scores = bootstrap(ours, metric.score)
             values[name] = {metric.key: float(metric.score(ours.sum(0))), "interval": interval(scores)}
             if name == first:
-                theirs, before, signature = ours, scores, metric.quoted(lines, examples)
+                theirs, before, signature = ours, scores, metric.signature_of(lines, examples)
                 values[name] |= {"p_value": None, "interval_of_difference": None}
                 continue
             values[name]["p_value"] = p_value(theirs, ours, metric.score, test, samples)
@@ -336,7 +336,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     ref = {"action": "append", "required": False, "metavar": "FILE"}
     more = {"test": {"choices": TESTS}, "source": {"metavar": "FILE"}, "target_lang": {"metavar": "LANG"}}
-    take_arguments(parser, compare_files, files=None, ref=ref, **more)
+    add_parameters(parser, compare_files, files=None, ref=ref, **more)
     parser.add_argument(
         "--output", metavar="FILE", type=output_file, help="JSON file to write, such as results/significance/GROUP.json"
     )
@@ -345,7 +345,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=recipes.PRECISIONS,
         help="compare trainings in this precision (default: the run's or record's own)",
     )
-    recipes.add_variant(parser)
+    recipes.add_run_options(parser)
 
 
 def main(args: argparse.Namespace) -> None:

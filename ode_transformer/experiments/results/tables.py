@@ -130,10 +130,10 @@ def tables(
         raise OdeTransformerError(f"no group of recipes {group!r}; it must be a FILE.yaml, or one of {known}")
     tree = recipes.group(group)
     records = read_records(folder) if records is None else records
-    its = of_group(group, folder, comparisons.read(folder) if compared is None else compared)
-    today = {(row.system, row.precisions[1], row.test_set): row for row in comparisons.of_today(its, records)}
+    its = group_comparison(group, folder, comparisons.read(folder) if compared is None else compared)
+    current = {(row.system, row.precisions[1], row.test_set): row for row in comparisons.up_to_date(its, records)}
     # The baseline, in its precision, needs no comparison.
-    known = {(row.baseline, row.precisions[0]) for row in today.values()}
+    known = {(row.baseline, row.precisions[0]) for row in current.values()}
     found: dict[str, list[Row]] = {}
     for paper in recipes.quoted(group):
         found.setdefault(paper.table, []).append(Row(paper.row, "", _cells(paper, [], None), paper))
@@ -148,14 +148,14 @@ def tables(
                 cells = _cells(paper, mine, recipe)
                 for cell in cells.values():
                     if known and cell.metric == its[0].metric and (recipe.name, *kind) not in known:
-                        one = today.get((recipe.name, *kind, cell.test_set))
+                        one = current.get((recipe.name, *kind, cell.test_set))
                         cell.compared = one if one and one.of(cell.measured) else None
                         cell.left_out = cell.compared is None
                 found.setdefault(title, []).append(Row(variant_label(label, kind), recipe.name, cells, paper, mine))
     return {title: [*rows, *source_row(rows)] for title, rows in found.items()}
 
 
-def of_group(group: str, folder: Path, compared: Sequence[Compared]) -> list[Compared]:
+def group_comparison(group: str, folder: Path, compared: Sequence[Compared]) -> list[Compared]:
     """Return the rows of the group's own comparison, in the file of its name, which gives its tables their stars."""
     name = Path(group).stem if group.endswith(".yaml") else group
     return [row for row in compared if row.file == folder / SIGNIFICANCE / f"{name}.json"]
@@ -233,7 +233,7 @@ def printable(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 def baseline(group: str, folder: Path = RESULTS, compared: Optional[Sequence[Compared]] = None) -> str:
     """Return the explanation of the stars in a group's tables; empty if nothing was compared."""
     compared = comparisons.read(folder) if compared is None else compared
-    its = of_group(group, folder, compared)
+    its = group_comparison(group, folder, compared)
     if not its:
         return ""
     one = its[0]

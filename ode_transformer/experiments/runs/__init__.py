@@ -88,8 +88,8 @@ def model_options(config: "DictConfig") -> dict[str, Any]:
 def note_decoding(run_dir: str | Path, recipe: "recipes.Recipe") -> None:
     """Update the decoding flags in ``run.json`` if the recipe's have changed since training."""
     run = records.read_run(run_dir)
-    if run is not None and run["generate"] != records.decoding(recipe):
-        write_json(Path(run_dir) / "run.json", {**run, "generate": records.decoding(recipe)})
+    if run is not None and run["generate"] != records.decoding_flags(recipe):
+        write_json(Path(run_dir) / "run.json", {**run, "generate": records.decoding_flags(recipe)})
 
 
 def describe(
@@ -120,17 +120,17 @@ def describe(
         "start": start and {"file": start, "sha256": sha256(recipes.ROOT / start)},
         "data": recipe.data.directory,  # from the top of the repository
         "flags": list(flags),
-        "generate": records.decoding(recipe),  # flags of fairseq-generate, as `ode-transformer translate` takes them
+        "generate": records.decoding_flags(recipe),  # which `ode-transformer translate` takes, too
         **{key: _hashes(recipes.ROOT / recipe.data.directory, key) for key in _HASHED},
-        "parameters": parameters(config),
+        "parameters": count_parameters(config),
         # through JSON, because fairseq's enumerations are no plain strings
         "model": json.loads(json.dumps(model_options(config), default=str)),
         "places": [],
-        **({"plugin": plugins.described(recipes.ROOT / recipe.user_dir)} if recipe.user_dir else {}),
+        **({"plugin": plugins.name_and_hash(recipes.ROOT / recipe.user_dir)} if recipe.user_dir else {}),
     }
 
 
-def parameters(config: "DictConfig") -> dict[str, int]:
+def count_parameters(config: "DictConfig") -> dict[str, int]:
     """Return the numbers of all and of trained parameters of the model.
 
     Raises:

@@ -7,28 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from .. import recipes
-from ..arguments import Once, call, output_file, take_arguments
+from ..arguments import Once, add_parameters, output_file, set_function
 from . import checkpoints, recording, training
 
 RUN_DIR = {"type": str}  # not Path, for which an empty one, the default, would be the current folder
 SEEDS = {"type": int, "nargs": "+", "default": [], "action": Once, "metavar": "N"}
 
 
-def _take_recipe(parser: argparse.ArgumentParser, function: Callable, **more: Any) -> None:
+def _add_recipe_function(parser: argparse.ArgumentParser, function: Callable, **more: Any) -> None:
     """Let a command call a function of one recipe, with arguments for its parameters."""
     more = {"name": {"metavar": "RECIPE"}, "scale": None, "seed": None, "flags": None, "run_dir": RUN_DIR} | more
-    take_arguments(parser, function, "name", **more)
-    recipes.add_variant(parser)
-    call(parser, function)
+    add_parameters(parser, function, "name", **more)
+    recipes.add_run_options(parser)
+    set_function(parser, function)
 
 
-def _take_runs(parser: argparse.ArgumentParser, function: Callable, first: str, /, **more: Any) -> None:
+def _add_runs_function(parser: argparse.ArgumentParser, function: Callable, first: str, /, **more: Any) -> None:
     """Let a command call a function that trains runs, with the options of :func:`.training.place_here`."""
     scale = {"type": str.lower, "choices": recipes.SCALES}
     usual = {"scale": scale, "seeds": SEEDS, "flags": None, "place": None, "after": None, "run_dir": RUN_DIR}
-    take_arguments(parser, function, first, **usual | more)
+    add_parameters(parser, function, first, **usual | more)
     others = dict.fromkeys(("recipe", "trains", "jobs", "precision", "flags", "dry_run"))
-    take_arguments(parser, training.place_here, **others)
+    add_parameters(parser, training.place_here, **others)
     precisions = parser.add_mutually_exclusive_group()
     for name in recipes.PRECISIONS:
         help_ = {
@@ -36,7 +36,7 @@ def _take_runs(parser: argparse.ArgumentParser, function: Callable, first: str, 
             "amp": "train with PyTorch's automatic mixed precision",
         }.get(name, f"train in {name}")
         precisions.add_argument(f"--{name}", dest="precision", action="store_const", const=name, help=help_)
-    call(parser, function, lambda args, found: None, "devices", "cpu", "precision", "torchrun")
+    set_function(parser, function, lambda args, found: None, "devices", "cpu", "precision", "torchrun")
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     more = {"first": step | {"option": ["--from"]}, "last": step | {"option": ["--until"]}}
     more |= {"names": {"nargs": "+", "metavar": "RECIPE"}, "seeds": SEEDS | {"option": ["--seeds", "--seed"]}}
     more |= {"record": {"type": output_file, "metavar": "FILE"}}
-    _take_runs(parser, run, "names", **more)
+    _add_runs_function(parser, run, "names", **more)
     parser.epilog = "Words after -- are passed on to fairseq-train. Several recipes or seeds end in a table."
 
 
@@ -56,7 +56,7 @@ def add_grid(parser: argparse.ArgumentParser) -> None:
     from .grid import search
 
     values = {"nargs": "+", "action": "append", "default": [], "metavar": ("FLAG", "VALUE")}
-    _take_runs(parser, search, "name", name={"metavar": "RECIPE"}, values=values)
+    _add_runs_function(parser, search, "name", name={"metavar": "RECIPE"}, values=values)
     parser.epilog = "Words after -- are passed on to fairseq-train, in every run."
 
 
@@ -64,7 +64,9 @@ def add_generate(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer generate``."""
     from .runner import generate
 
-    _take_recipe(parser, generate, checkpoint={"metavar": "CHECKPOINT"}, output={"type": Path, "metavar": "DIR"})
+    _add_recipe_function(
+        parser, generate, checkpoint={"metavar": "CHECKPOINT"}, output={"type": Path, "metavar": "DIR"}
+    )
     parser.epilog = "Words after -- are passed on to fairseq-generate."
 
 
@@ -74,44 +76,44 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
 
     actions = parser.add_subparsers(dest="action", required=True)
     listed = actions.add_parser("list", help="print the names and descriptions of recipes")
-    take_arguments(listed, show.list_recipes, "prefix", prefix={"nargs": "?", "metavar": "PREFIX"})
-    call(listed, show.list_recipes)
+    add_parameters(listed, show.list_recipes, "prefix", prefix={"nargs": "?", "metavar": "PREFIX"})
+    set_function(listed, show.list_recipes)
     checked = actions.add_parser("check", help="check recipes and their flags; exit status 1 if one is not valid")
-    take_arguments(checked, show.check, "files", files={"nargs": "*", "metavar": "FILE"})
-    call(checked, show.check)
+    add_parameters(checked, show.check, "files", files={"nargs": "*", "metavar": "FILE"})
+    set_function(checked, show.check)
     shown = actions.add_parser("show", help="print a recipe's description, its paper's numbers and its commands")
-    _take_recipe(shown, show.show, precision={"choices": recipes.PRECISIONS})
+    _add_recipe_function(shown, show.show, precision={"choices": recipes.PRECISIONS})
 
 
 def add_average(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer average``."""
     which = dict.fromkeys(("last_epochs", "last_updates", "best"))
     others = dict.fromkeys(inspect.signature(checkpoints.average).parameters.keys() - which.keys())
-    take_arguments(parser.add_mutually_exclusive_group(required=True), checkpoints.average, **others)
-    take_arguments(parser, checkpoints.average, "folder", **which)
-    call(parser, checkpoints.average)
+    add_parameters(parser.add_mutually_exclusive_group(required=True), checkpoints.average, **others)
+    add_parameters(parser, checkpoints.average, "folder", **which)
+    set_function(parser, checkpoints.average)
 
 
 def add_resume(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer resume``."""
-    take_arguments(parser, checkpoints.resume, "folder")
-    call(parser, checkpoints.resume)
+    add_parameters(parser, checkpoints.resume, "folder")
+    set_function(parser, checkpoints.resume)
 
 
 def add_check(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer check``."""
-    take_arguments(parser, checkpoints.check, "paths", paths={"nargs": "+", "metavar": "CHECKPOINT"})
-    call(parser, checkpoints.check)
+    add_parameters(parser, checkpoints.check, "paths", paths={"nargs": "+", "metavar": "CHECKPOINT"})
+    set_function(parser, checkpoints.check)
 
 
 def add_warm_start(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer warm-start``; the words after ``--`` are ``flags``."""
     parser.usage = "%(prog)s CHECKPOINT --arch ARCH --output FILE [options] [-- flags of fairseq-train]"
     more = {"checkpoint": {"metavar": "CHECKPOINT"}, "arch": {"metavar": "ARCH"}, "flags": None}
-    take_arguments(parser, checkpoints.warm_start, "checkpoint", **more)
-    call(parser, checkpoints.warm_start)
+    add_parameters(parser, checkpoints.warm_start, "checkpoint", **more)
+    set_function(parser, checkpoints.warm_start)
 
 
 def add_record(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer record``."""
-    _take_recipe(parser, recording.write_record)
+    _add_recipe_function(parser, recording.write_record)

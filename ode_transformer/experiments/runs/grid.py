@@ -80,7 +80,7 @@ def _spelt(value: Any) -> str:
     return str(int(number)) if number.is_integer() else str(number)
 
 
-def home_of(recipe: recipes.Recipe, place: training.Place) -> Path:
+def home_of(recipe: recipes.Recipe, place: training.TrainingPlace) -> Path:
     """Return the folder of a grid's runs; rehearsals, and precisions other than the recipe's, have their own."""
     name = Path(recipes.default_run_dir(recipe)).relative_to("runs")
     suffix = "" if place.precision == recipe.train.precision else f".{place.precision}"
@@ -88,7 +88,7 @@ def home_of(recipe: recipes.Recipe, place: training.Place) -> Path:
 
 
 def train(
-    recipe: recipes.Recipe, space: recipes.SearchSpace, place: training.Place, jobs: int = 1
+    recipe: recipes.Recipe, space: recipes.SearchSpace, place: training.TrainingPlace, jobs: int = 1
 ) -> list[dict[str, Any]]:
     """Train a recipe at every point of a grid with every seed, where that is not done yet.
 
@@ -119,7 +119,7 @@ def train(
             found.append(runner.Run(of_seed, its, runs.folder_of(folder), last="score"))
         points.append({"flags": flags, "schedule": follows, "seeds": list(space.seeds), "folders": folders})
     with contextlib.chdir(recipes.ROOT), processes.terminable(resumable=True):
-        for run_dir, error in runner.several(found, jobs).items():
+        for run_dir, error in runner.run_all(found, jobs).items():
             if isinstance(error, OtherRunError) or not _diverged(recipes.ROOT / run_dir):
                 raise OdeTransformerError(f"{run_dir}: {error}") from error
     for point in points:

@@ -22,7 +22,7 @@ import yaml
 from ... import processors
 from ...errors import OdeTransformerError
 from ...files import sha256, write_json, write_text
-from ..arguments import Once, at_least, call
+from ..arguments import Once, at_least, set_function
 from ..metrics import METRICS, Examples
 from ..metrics.bleu import check_language
 from ..recipes import RecipeError, is_name
@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "R times as long as the other (default: keep them)")  # fmt: skip
     add("--workers", type=at_least(1), metavar="N", help="processes (default: one per processor)")
 
-    call(parser, OwnText, lambda args, text: text.prepare())
+    set_function(parser, OwnText, lambda args, text: text.prepare())
 
 
 NAMED_AS = ("train", "valid", "test", "langs", "bpe", "size", "max_tokens", "max_ratio", "hold_out")
@@ -134,11 +134,11 @@ class OwnText:
         self.given |= {f"test{i or ''}": [prefix] for i, prefix in enumerate(self.test)}
         self.splits = ("train", "valid", *(test_names(len(self.test)) if self.test else ["test"]))
         self.limits = Limits(self.max_tokens, self.max_ratio)
-        if wrong := next(self._wrong(), ""):
+        if wrong := next(self._errors(), ""):
             raise TextError(wrong)
         check_language(self.langs[1])  # before hours of training
 
-    def _wrong(self) -> Iterator[str]:
+    def _errors(self) -> Iterator[str]:
         """Yield a message for each error in the options."""
         unknown = [lang for lang in self.langs if not self.plain and lang not in languages()]
         unspaced = [lang for lang in self.langs if not self.plain and is_unspaced(lang)]

@@ -10,7 +10,6 @@ from ..text.fairseq_output import read_generate_output
 from . import runner, training
 
 RECIPE = "quickstart/macaron-tiny"
-SHOWN = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +25,7 @@ def main(args: argparse.Namespace) -> None:
     (done,) = runner.run([RECIPE], seeds=seeds, run_dir=args.run_dir, cpu=cpu)
     ours, right, sources = read_generate_output(translations(str(done.folder), "test"))
     print("\nTen held-out sentences, their translations, and what is right:")
-    for i in range(SHOWN):
+    for i in range(10):
         print(f"\nsource  {sources[i]}\nours    {ours[i]}\nright   {right[i]}")
     score = read_json(done.folder / "scores" / "test.json")
     seconds = round(time.monotonic() - began)

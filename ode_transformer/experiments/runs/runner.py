@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from ... import plugins, processors
 from ...errors import OdeTransformerError
-from ...files import make_folder, sha256, whole_folder, write_json
+from ...files import atomic_folder, make_folder, sha256, write_json
 from ...paths import shipped
 from .. import recipes, records, runs
 from ..records import OtherRunError, RunError, logs
@@ -33,7 +33,7 @@ from ..tasks.translation import check_units
 from ..text import binarised
 from ..text.manifest import read_manifest
 from . import checkpoints, command_lines, plan, processes, recording, training
-from .training import Place
+from .training import TrainingPlace
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -42,7 +42,7 @@ BEFORE_TRAINING = ("prepare", "start")
 EVALUATION = ("generate", "validate")  # steps that read average.pt, which is checked first
 
 
-def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "", record: str = "") -> list[Step]:
+def steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str = "", record: str = "") -> list[Step]:
     """Return the steps of a recipe, to be run from the top of the repository.
 
     Args:
@@ -61,7 +61,7 @@ def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "", record: str =
     evaluation = TASKS[recipe.task].evaluation(recipe, run_dir, ["--cpu"] if place.cpu else [])
     environment = processors.KEEP_FREED_MEMORY if place.cpu else {}
     average = {"": run_dir, **dict(recipe.average.wanted), "output": model, "fewer": recipe.average.fewer}
-    which = {"scale": recipe.scale if recipe.scale != "full" else None, "seed": recipes.variant_seed(recipe)}
+    which = {"scale": recipe.scale if recipe.scale != "full" else None, "seed": recipes.seed_option(recipe)}
     recorded = {"": recipe.given, **which, "run-dir": run_dir, "output": record}
     found = [
         Step("prepare", [shipped(program), *words], outputs=[recipe.data.directory]),
@@ -79,7 +79,7 @@ def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "", record: str =
     return [step if step.key in apart else step.using(recipe.user_dir) for step in found]
 
 
-def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Step]:
+def _start_steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str) -> list[Step]:
     """Return the steps that train the recipe this one starts from, in its usual folder, and convert its checkpoint.
 
     The output of the last step is the checkpoint that training starts from.
@@ -95,9 +95,9 @@ def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Ste
         place = replace(place, precision=finished["precision"])  # a finished training serves, whatever its precision
     elif place.precision == "bf16" and training.is_of_fairseq(other.train.arch):
         place = replace(place, precision="fp32")  # fairseq would take bf16 for a TPU
-    words = [*OURS, "run", start.recipe, *recipes.variant(other), "--until", "train"]
+    words = [*OURS, "run", start.recipe, *recipes.run_options(other), "--until", "train"]
     words += ["--user-dir", plugins.current()] if plugins.current() else []
-    seeds = [seed for seed in [recipes.variant_seed(other)] if seed is not None]
+    seeds = [seed for seed in [recipes.seed_option(other)] if seed is not None]
     call = partial(run, [start.recipe], scale=other.scale, seeds=seeds, last="train", **place.asked)
     found = [Step("start", words, outputs=[source], part="train", where=place.options, call=call)]
     if start.warm_start:
@@ -126,7 +126,7 @@ class Run:
     """
 
     recipe: recipes.Recipe
-    place: Place
+    place: TrainingPlace
     run_dir: str
     record: str = ""
     first: Optional[str] = None
@@ -152,7 +152,7 @@ class Run:
         """Return the command that does this run."""
         options = {"--run-dir": self.run_dir, "--record": self.record, "--user-dir": self.recipe.user_dir}
         options |= {"--from": self.first, "--until": self.last}
-        words = [*OURS, "run", self.recipe.given, *recipes.variant(self.recipe)]
+        words = [*OURS, "run", self.recipe.given, *recipes.run_options(self.recipe)]
         words += [word for option, value in options.items() if value for word in (option, value)]
         words += [*["--trained"] * self.trained, *self.place.options]
         return [*words, "--", *self.place.flags] if self.place.flags else words
@@ -480,7 +480,7 @@ def run(
         folder = runs.run_dir_of(recipe, run_dir)
         if folder in (other.run_dir for other in found):
             raise RunError(f"{recipe.given}: would share {folder} with another run; run it by itself, with --run-dir")
-        one = Run(recipe, Place(), folder, file, first, last, trained)
+        one = Run(recipe, TrainingPlace(), folder, file, first, last, trained)
         trains = "train" in one.chosen and not trained
         if flags and not trains:
             raise RunError(
@@ -493,7 +493,7 @@ def run(
         if dry_run:
             for one in found:
                 one.check_flags()
-                print(printed((step for step in one.steps() if step.name in one.chosen), f"{one.title}: "))
+                print(listing((step for step in one.steps() if step.name in one.chosen), f"{one.title}: "))
             return []
         if len(found) == 1:
             found[0].go()
@@ -527,7 +527,7 @@ def _wanted(names: Sequence[str], scale: str, seeds: Sequence[int]) -> list[reci
 def _go_together(found: Sequence[Run], jobs: int, after: Callable[[list[Run]], Any]) -> None:
     """Do several runs, then what comes after them; the arguments and errors are those of :func:`run`."""
     processes.say(plan.line([one.recipe for one in found], jobs))
-    failed = several(found, jobs)
+    failed = run_all(found, jobs)
     after([one for one in found if "record" in one.chosen and one.run_dir not in failed])
     if failed:
         each = [f"{folder}: {error}" for folder, error in failed.items()]
@@ -541,7 +541,7 @@ def _say_how_to_translate(one: Run) -> None:
         processes.say(f"Next:\n{shlex.join(['ode-transformer', 'translate', *plugin, one.run_dir])} FILE")
 
 
-def several(
+def run_all(
     found: Sequence[Run],
     jobs: int = 1,
     seconds_left: Optional[Callable[[], float]] = None,
@@ -612,7 +612,7 @@ def load_plugins(names: Iterable[str]) -> None:
         plugins.load(recipes.ROOT / user_dir)
 
 
-def printed(found: Iterable[Step], title: str = "") -> str:
+def listing(found: Iterable[Step], title: str = "") -> str:
     """Return the commands of steps, below a heading for each kind of step."""
     lines = []
     for name, its in itertools.groupby(found, key=lambda step: step.name):
@@ -661,8 +661,8 @@ def generate(
     check(read, recipe)
     more = ["--path", ":".join(map(str, paths))] if paths else []
     cpu, output = cpu or not training.gpu_count(), Path(output).absolute()
-    with processes.terminable(), whole_folder(output) as part:  # fairseq writes as it goes
-        for step in steps(recipe, Place(cpu=cpu), folder):
+    with processes.terminable(), atomic_folder(output) as part:  # fairseq writes as it goes
+        for step in steps(recipe, TrainingPlace(cpu=cpu), folder):
             if step.name == "generate":
                 where = [*step.where, *more, "--results-path", str(part), *flags]
                 log = part / "generate.log"

@@ -12,7 +12,7 @@ from ... import plugins
 from .. import recipes
 from ..recipes.files import find
 from . import command_lines, plan, runner
-from .training import Place
+from .training import TrainingPlace
 
 WIDTH = 120  # of printed lines
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")  # of a shell
@@ -51,8 +51,8 @@ def show(
     recipe = recipes.load(name, scale=scale, seed=seed)
     # On the paper's GPUs, unless others are asked for.
     devices = devices or (recipe.devices if recipe.scale == "full" else None) or 1
-    place = Place(devices=devices, precision=precision or recipe.train.precision)
-    steps = runner.printed(runner.steps(recipe, place, str(run_dir or "")))
+    place = TrainingPlace(devices=devices, precision=precision or recipe.train.precision)
+    steps = runner.listing(runner.steps(recipe, place, str(run_dir or "")))
     print("\n".join(map(_wrapped, [*(f"# {line}" for line in _about(recipe, place)), *steps.splitlines()])))
 
 
@@ -75,7 +75,7 @@ def _wrapped(line: str) -> str:
     return " \\\n".join(lines)
 
 
-def _about(recipe: recipes.Recipe, place: Place) -> Iterator[str]:
+def _about(recipe: recipes.Recipe, place: TrainingPlace) -> Iterator[str]:
     """Yield a recipe's description: the paper's numbers and hardware, the size of an update, our choices, the cost."""
     yield f"{recipe.name}: {recipe.description}"
     if recipe.scale == "small":
@@ -122,7 +122,7 @@ def check(files: Sequence[str] = ()) -> None:
                 f"{file}: its user_dir is {recipe.user_dir}, it needs the plugin {plugin}: give --user-dir, its folder"
             )
         try:
-            command_lines.check(runner.steps(recipe, Place()))
+            command_lines.check(runner.steps(recipe, TrainingPlace()))
         except command_lines.FlagError as error:
             raise recipes.RecipeError(f"{name}: {error}") from error
         print(recipe.name)

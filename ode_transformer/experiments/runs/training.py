@@ -31,7 +31,7 @@ BEFORE_FLAGS |= {name: f"--{name}, before the --" for name in recipes.PRECISIONS
 
 
 @dataclass(frozen=True)
-class Place:
+class TrainingPlace:
     """The place of a training, its precision and additional flags."""
 
     devices: int = 1
@@ -88,7 +88,7 @@ def place_here(
     torchrun: bool = False,
     flags: Sequence[str] = (),
     dry_run: bool = False,
-) -> Place:
+) -> TrainingPlace:
     """Return where a run takes place, by the arguments, the variables of the job and the machine.
 
     Args:
@@ -110,7 +110,7 @@ def place_here(
             variable of the job is not valid.
     """
     for flag, instead in (recipes.OWN_FLAGS | BEFORE_FLAGS).items():
-        if f"--{flag}" in names(flags):
+        if f"--{flag}" in flag_names(flags):
             raise RunError(f"-- --{flag}: is set by {instead}")
     nodes, tasks, rank = _job()
     alone = nodes == tasks == 1
@@ -139,11 +139,11 @@ def place_here(
     if devices % nodes:
         raise RunError(f"--devices {devices}: cannot be divided evenly among {nodes} nodes")
     # With a port and one task per node, fairseq uses all GPUs of the job, whatever it is told.
-    if "--distributed-port" in names(flags) and tasks <= nodes and gpus and devices != nodes * gpus:
+    if "--distributed-port" in flag_names(flags) and tasks <= nodes and gpus and devices != nodes * gpus:
         raise RunError(
             f"--devices {devices}: the job has {nodes} x {gpus} GPUs, and all would train; ask Slurm for {devices}"
         )
-    return Place(
+    return TrainingPlace(
         devices=devices,
         precision=precision or ("fp32" if cpu else recipe.train.precision),
         cpu=cpu,
@@ -177,7 +177,7 @@ def is_of_fairseq(arch: str) -> bool:
     return arch.startswith(("roberta", "transformer")) and not ours
 
 
-def step(recipe: recipes.Recipe, place: Place, run_dir: str, start: str = "") -> Step:
+def step(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str, start: str = "") -> Step:
     """Return the step that trains a recipe, from the checkpoint ``start`` if there is one.
 
     Raises:
@@ -239,12 +239,12 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return placed, others
 
 
-def names(words: Sequence[str]) -> list[str]:
+def flag_names(words: Sequence[str]) -> list[str]:
     """Return the names of the flags among words, without values that follow an equals sign."""
     return [word.partition("=")[0] for word in words if word.startswith("--")]
 
 
-def _torchrun(place: Place) -> list[str]:
+def _torchrun(place: TrainingPlace) -> list[str]:
     return [
         *("torchrun", "--nnodes", str(place.nodes)),
         *("--node_rank", os.environ.get("SLURM_NODEID") or str(place.rank)),

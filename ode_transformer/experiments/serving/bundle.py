@@ -14,7 +14,7 @@ from ...files import read_json, sha256
 from ...version import __version__
 from .. import records
 from ..metrics import METRICS
-from .finding import Origin, find
+from .finding import Origin, find_model
 from .opening import open_origins
 from .translator import Translator
 
@@ -94,7 +94,7 @@ def make(
 
     if os.path.lexists(output):
         raise bundles.BundleError(f"{output}: already exists")
-    origin = find(model, data)
+    origin = find_model(model, data)
     if bundles.is_bundle(origin.model):
         raise bundles.BundleError(f"{model}: is a bundle already")
     translator = open_origins([origin], "cpu")  # checks that the bundle will translate
@@ -109,7 +109,7 @@ def make(
         opened.options,
         state["model"],
         generate=origin.search,
-        plugin=plugins.of(checkpoints.options(state, "common").get("user_dir")),
+        plugin=plugins.name_of(checkpoints.options(state, "common").get("user_dir")),
         files={file.name: file for file in origin.files(translator.backend.languages)},
         texts=texts,
         half=half,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Optional
 
 from ...errors import OdeTransformerError
-from ...files import whole
+from ...files import atomic_file
 from ..arguments import at_least, output_file
 from .export import FORMATS, QUANTIZATIONS
 from .opening import load
@@ -112,7 +112,7 @@ def translate(args: argparse.Namespace) -> Optional[int]:
         raise OdeTransformerError("standard output is closed; name a file with --output")
     forms = {"buffer": args.buffer, "scores": args.scores, "as_json": args.json, "prefix": args.prefix}
     try:
-        with whole(args.output) if args.output else contextlib.nullcontext(sys.stdout) as output:
+        with atomic_file(args.output) if args.output else contextlib.nullcontext(sys.stdout) as output:
             translator = load(args.model, *args.more, data=args.data, device="cpu" if args.cpu else None)
             if args.fp16:
                 translator.half()

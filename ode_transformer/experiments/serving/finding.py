@@ -33,7 +33,7 @@ class Origin:
     run: Optional[Path] = None
 
     def state(self) -> dict[str, Any]:
-        """Return the state of the checkpoint, or of the bundle, whose hashes :func:`find` has checked.
+        """Return the state of the checkpoint, or of the bundle, whose hashes :func:`find_model` has checked.
 
         Raises:
             CheckpointError: the state cannot be read.
@@ -67,7 +67,7 @@ def located(path: str | Path) -> Path:
     return ROOT / path if not path.exists() and (ROOT / path).exists() else path
 
 
-def find(model: str | Path, data: str | Path | None = None) -> Origin:
+def find_model(model: str | Path, data: str | Path | None = None) -> Origin:
     """Find the parts of a model.
 
     Args:

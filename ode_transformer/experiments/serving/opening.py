@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...errors import OdeTransformerError
 from ..text.pipeline import Pipeline
 from .export import is_exported, open_exported
-from .finding import Origin, find, located
+from .finding import Origin, find_model, located
 from .translator import Translator
 
 if TYPE_CHECKING:
@@ -39,12 +39,14 @@ def load(
 
     bundled = [is_bundle(located(one)) for one in models]
     # Bundles hold their data: --data is for the other models, and is refused where all are bundles.
-    origins = [find(one, None if is_ and not all(bundled) else data) for one, is_ in zip(models, bundled, strict=True)]
+    origins = [
+        find_model(one, None if is_ and not all(bundled) else data) for one, is_ in zip(models, bundled, strict=True)
+    ]
     return open_origins(origins, device)
 
 
 def open_origins(origins: Sequence[Origin], device: "str | torch.device | None" = None) -> Translator:
-    """Open a model, or an ensemble, from the parts that :func:`find` found.
+    """Open a model, or an ensemble, from the parts that :func:`find_model` found.
 
     Args:
         origins: the parts of each model.

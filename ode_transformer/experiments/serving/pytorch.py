@@ -241,7 +241,7 @@ def open_models(origins: Sequence[Origin], device: str | torch.device | None = N
         for file, digest in zip(files, hashes, strict=True):
             if sha256(file) != digest:
                 raise OdeTransformerError(f"{file}: must be the dictionary of {origins[0].model}, for an ensemble")
-        sizes, there = standalone.symbols(state, origin.model), tuple(map(len, (task.src_dict, task.tgt_dict)))
+        sizes, there = standalone.dictionary_sizes(state, origin.model), tuple(map(len, (task.src_dict, task.tgt_dict)))
         if sizes != there:
             raise OdeTransformerError(
                 f"{origin.model}: has vocabulary sizes {sizes[0]} and {sizes[1]}, the dictionaries in {origin.data} "
@@ -264,5 +264,5 @@ def _languages(origin: Origin, state: dict[str, Any]) -> tuple[str, str]:
 
 
 def _dictionary(path: Path) -> Dictionary:
-    with standalone.named(str(path)):
+    with standalone.errors_about(str(path)):
         return Dictionary.load(str(regular(path)))

@@ -152,7 +152,7 @@ def write(
     if level == "subword":
         texts = (example.text for example in splits["train"])
         subwords.learn_sentencepiece(texts, size, workers, output_dir / subwords.OWN[0])
-        cut = subwords.opened(output_dir)
+        cut = subwords.segmenter(output_dir)
     else:
         cut = lambda text: " ".join(text.replace(" ", BLANK))  # noqa: E731
     units = {name: [cut(example.text) for example in examples] for name, examples in splits.items()}
@@ -183,11 +183,11 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
 
     Examples that are longer than the model accepts are truncated, as in training. Labels without a dictionary are
     numbers, for regression. A checkpoint does not name its classes: if no ``run.json`` beside it identifies the
-    dictionary of its training, a warning names the classes of the data. See :class:`.Encoder` for the arguments.
+    dictionary of its training, a warning names the classes of the data. See :class:`.TrainedEncoder` for the arguments.
 
     Raises:
-        CheckpointError: as :class:`.Encoder` and :meth:`.Encoder.task`, or the number of outputs does not fit the
-            labels.
+        CheckpointError: as :class:`.TrainedEncoder` and :meth:`.TrainedEncoder.task`, or the number of outputs does not
+            fit the labels.
         OdeTransformerError: as these, or a label is not a number or a class of the model.
     """
     from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
@@ -195,9 +195,9 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
     from ...checkpoints import CheckpointError
     from ...checkpoints.standalone import HEAD
     from ...training.sentence_prediction import NAME, OF_PAIRS
-    from .encoders import Encoder
+    from .encoders import TrainedEncoder
 
-    encoder = Encoder(checkpoint, data, subset, cpu, HEAD, ("sentence_prediction", NAME, OF_PAIRS))
+    encoder = TrainedEncoder(checkpoint, data, subset, cpu, HEAD, ("sentence_prediction", NAME, OF_PAIRS))
     count, labels = encoder.head.out_proj.out_features, data / "label"
     numbers = not (labels / "dict.txt").is_file()
     if numbers != (count == 1):
@@ -275,7 +275,7 @@ def classify(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bo
     """Return for each example its class, the predicted class, and the probability of the latter.
 
     For regression, return the number and the predicted number. ``accuracy.UNDEFINED`` replaces a prediction whose
-    scores are not finite. See :class:`.Encoder` for the arguments.
+    scores are not finite. See :class:`.TrainedEncoder` for the arguments.
 
     Raises:
         CheckpointError, OdeTransformerError: as :func:`outputs`, or the subset has no labels.

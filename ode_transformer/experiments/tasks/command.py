@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...files import write_json
-from ..arguments import at_least, call, new_folder, output_file, take_arguments
+from ..arguments import add_parameters, at_least, new_folder, output_file, set_function
 from ..text import corpus, documents
 from . import baselines, classification, generated, glue, listops, multiple_choice, question_answering, summarisation
 from .correction import corpora
@@ -25,16 +25,16 @@ def _show_counts(args: argparse.Namespace, counts: Mapping[str, int]) -> None:
         print(f"{name}: {count:,} examples", file=sys.stderr)
 
 
-def _serve(
+def _add_function(
     parser: argparse.ArgumentParser,
     function: Callable[..., Any],
     *first: str,
     show: Callable[[argparse.Namespace, Any], None] = lambda args, found: None,
     **more: Any,
 ) -> None:
-    """Let a command call a function with arguments of its own; see ``take_arguments`` and ``call``."""
-    take_arguments(parser, function, *first, **more)
-    call(parser, function, show)
+    """Let a command call a function with arguments of its own; see ``add_parameters`` and ``set_function``."""
+    add_parameters(parser, function, *first, **more)
+    set_function(parser, function, show)
 
 
 def predicted(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> Sequence[Sequence[str]]:
@@ -45,7 +45,7 @@ def predicted(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: b
 
 def add_predict_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer predict``."""
-    _serve(parser, partial(write_predictions, predicted), "checkpoint", subset={"default": "test"})
+    _add_function(parser, partial(write_predictions, predicted), "checkpoint", subset={"default": "test"})
 
 
 def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,16 +56,16 @@ def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
             print(path or f"{args.data}: has no {subset}, of which no file is written")
 
     task = {"task": {"choices": glue.GLUE}}
-    _serve(parser, glue.submit, "checkpoint", show=show, **task, batch_size={"default": 32}, **FILLED)
+    _add_function(parser, glue.submit, "checkpoint", show=show, **task, batch_size={"default": 32}, **FILLED)
 
 
 def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer squad``."""
     actions, more = parser.add_subparsers(dest="action", required=True), {"subset": {"default": "valid"}, **FILLED}
     sub = actions.add_parser("predict", help="answer the questions of a data set")
-    _serve(sub, question_answering.write_answers, "checkpoint", **more)
+    _add_function(sub, question_answering.write_answers, "checkpoint", **more)
     sub = actions.add_parser("score", help="compute exact match and F1, as the official scripts do")
-    _serve(sub, question_answering.write_scores, "folder", **more)
+    _add_function(sub, question_answering.write_scores, "folder", **more)
 
 
 def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +81,7 @@ def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
             write_json(args.output, record)
             print(args.output)
 
-    _serve(parser, baselines.measure, "kind", "folder", show=show, kind={"choices": baselines.KINDS})
+    _add_function(parser, baselines.measure, "kind", "folder", show=show, kind={"choices": baselines.KINDS})
     parser.add_argument("--output", type=output_file, metavar="FILE", help="JSON file for the record")
 
 
@@ -107,31 +107,31 @@ def add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
         ("imdb", classification.read_imdb, "IMDB reviews (Maas et al. 2011)"),
         ("agnews", classification.read_agnews, "AG's News (Zhang et al. 2015)"),
     ):
-        _serve(sub := add(name, what), read_set, "folder", show=write_labelled)
-        take_arguments(sub, classification.write, splits=None, level={"choices": classification.LEVELS})
+        _add_function(sub := add(name, what), read_set, "folder", show=write_labelled)
+        add_parameters(sub, classification.write, splits=None, level={"choices": classification.LEVELS})
 
     sub = add("aeslc", "AESLC (Zhang and Tetreault 2019): e-mails and their subject lines")
-    _serve(sub, summarisation.read_aeslc, "folder", show=write_texts)
-    take_arguments(sub, write_pairs, splits=None)
+    _add_function(sub, summarisation.read_aeslc, "folder", show=write_texts)
+    add_parameters(sub, write_pairs, splits=None)
     sub = add("cnndm", "CNN/DailyMail (See et al. 2017): stories and their highlights")
     folders = {"nargs": "+", "type": Path, "metavar": "DIR"}
-    _serve(sub, summarisation.read_cnndm, "folders", show=write_texts, folders=folders)
-    take_arguments(sub, write_pairs, splits=None)
+    _add_function(sub, summarisation.read_cnndm, "folders", show=write_texts, folders=folders)
+    add_parameters(sub, write_pairs, splits=None)
     sub = add("gec", "grammatical errors: learners' corpora, or errors generated in correct English")
-    _serve(sub, corpora.write, show=_show_counts, **SEED)
+    _add_function(sub, corpora.write, show=_show_counts, **SEED)
     sub = add("squad", "SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), in overlapping windows")
-    _serve(sub, published.write, "train", "valid", show=show_windows)
+    _add_function(sub, published.write, "train", "valid", show=show_windows)
     sub = add("race", "RACE (Lai et al. 2017): questions about articles, each with four options")
-    _serve(sub, multiple_choice.write, "folder", show=_show_counts)
+    _add_function(sub, multiple_choice.write, "folder", show=_show_counts)
     sub, names = add("glue", "GLUE (Wang et al. 2019): sentences, or pairs of them"), {"task": {"choices": glue.GLUE}}
-    _serve(sub, glue.prepare, "task", "source", show=_show_counts, **names)
+    _add_function(sub, glue.prepare, "task", "source", show=_show_counts, **names)
     sub, texts = add("documents", "plain text in segments of documents, for masked language models"), {"nargs": "+"}
     more = {"inputs": texts | {"metavar": "INPUT"}, "valid": texts | {"metavar": "INPUT", "default": []}}
-    _serve(sub, documents.prepare, "inputs", **more, held_out={"type": at_least(2)}, size={"type": int})
+    _add_function(sub, documents.prepare, "inputs", **more, held_out={"type": at_least(2)}, size={"type": int})
     sub, new = add("corpus", "the generated German-English corpus"), {"type": new_folder, "metavar": "DIRECTORY"}
     more = {"directory": new, "seed": {"type": at_least(0)}}
-    _serve(sub, corpus.write, "directory", show=lambda args, paths: print(*paths, sep="\n"), **more)
+    _add_function(sub, corpus.write, "directory", show=lambda args, paths: print(*paths, sep="\n"), **more)
     sub = add("listops", "ListOps (Nangia and Bowman 2018), generated: nested operations on digits, and their values")
-    _serve(sub, listops.write, "folder", show=_show_counts, folder={"type": new_folder}, **SEED)
+    _add_function(sub, listops.write, "folder", show=_show_counts, folder={"type": new_folder}, **SEED)
     sub = add("reading", "generated text in the layouts of SQuAD, RACE and GLUE: for rehearsals, not for results")
-    _serve(sub, generated.write, "layout", layout={"choices": generated.LAYOUTS}, **SEED)
+    _add_function(sub, generated.write, "layout", layout={"choices": generated.LAYOUTS}, **SEED)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SPANS = "span_head"
 
 
-class Encoder:
+class TrainedEncoder:
     """A trained encoder with a head, and binarized data that it can read.
 
     Args:
@@ -69,9 +69,9 @@ class Encoder:
             CheckpointError: the dictionaries cannot be read.
             OdeTransformerError: the dictionary and the model have different numbers of symbols.
         """
-        from ...checkpoints.standalone import check_symbols, named
+        from ...checkpoints.standalone import check_symbols, errors_about
 
-        with named(f"{self.data}: its dictionaries cannot be read"):
+        with errors_about(f"{self.data}: its dictionaries cannot be read"):
             task = kind.setup_task(options)
         check_symbols(self.data, task.source_dictionary, self.model)
         return task

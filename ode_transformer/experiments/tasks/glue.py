@@ -135,9 +135,9 @@ def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, 
 
     Raises:
         OdeTransformerError: as :func:`examples`, or a label of a task of numbers is not a number.
-        SegmentationError: as :func:`.subwords.opened`.
+        SegmentationError: as :func:`.subwords.segmenter`.
     """
-    about, cut, counts = GLUE[task], subwords.opened(like), {}
+    about, cut, counts = GLUE[task], subwords.segmenter(like), {}
     folder = source / about.folder
     for split, (inputs, label, files, *_) in about.splits.items():
         if label is None and not any(all((folder / name).is_file() for name in names.split()) for names in files):

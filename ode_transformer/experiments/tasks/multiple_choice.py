@@ -94,9 +94,9 @@ def write(folder: Path, like: Path, output_dir: Path) -> dict[str, int]:
 
     Raises:
         OdeTransformerError: as :func:`read`.
-        SegmentationError: as :func:`.subwords.opened`.
+        SegmentationError: as :func:`.subwords.segmenter`.
     """
-    cut = subwords.opened(like)
+    cut = subwords.segmenter(like)
     splits = {name: read(folder / part, levels) for name, (part, levels) in SPLITS.items()}
     for name, choices in splits.items():
         articles = {article: cut(article) for article in {choice.article for choice in choices}}
@@ -112,10 +112,11 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
 
     The latter is ``accuracy.UNDEFINED`` where a score is not finite. The data have the texts in ``input0``, the options
     in ``input1`` and so on, and the indices in ``label``. Options and texts are truncated as in training. See
-    :class:`.Encoder` for the arguments.
+    :class:`.TrainedEncoder` for the arguments.
 
     Raises:
-        CheckpointError: as :class:`.Encoder` and :meth:`.Encoder.task`, or the head does not have exactly one output.
+        CheckpointError: as :class:`.TrainedEncoder` and :meth:`.TrainedEncoder.task`, or the head does not have
+            exactly one output.
         OdeTransformerError: as these, or the subset has no labels, or a label that is not the index of an option.
     """
     import torch
@@ -125,10 +126,10 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
     from ...checkpoints import CheckpointError
     from ...checkpoints.standalone import HEAD
     from ..text.binarised import numbers_of
-    from .encoders import Encoder, best
+    from .encoders import TrainedEncoder, best
 
     options = [f"input{i}" for i in takewhile(lambda i: (data / f"input{i}").is_dir(), count(1))]
-    encoder = Encoder(checkpoint, data, subset, cpu, HEAD, [NAME], ["input0", *options])
+    encoder = TrainedEncoder(checkpoint, data, subset, cpu, HEAD, [NAME], ["input0", *options])
     if (outputs := encoder.head.out_proj.out_features) != 1:
         raise CheckpointError(f"{checkpoint}: has {outputs} classes, must have one score")
     longest = checkpoints.options(encoder.state, "task").get("max_option_length")

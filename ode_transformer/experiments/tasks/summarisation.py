@@ -16,7 +16,7 @@ from ...files import read_text
 from ..metrics import Examples
 from ..text.lines import read_all
 from .task import Recipe, Step, Task
-from .translation import Pair, decoding, generated, reads_source, scoring, task_flags, translations
+from .translation import Pair, best_hypotheses, decoding_step, reads_source, scoring_step, task_flags, translations
 
 SUBJECT = "@subject"
 HIGHLIGHT = "@highlight"
@@ -100,7 +100,7 @@ def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
     options = {"summaries": translations(run_dir, subset), "ref": _references(recipe, subset)}
     if recipe.score.lead or reads_source(recipe):
         options |= {"source": f"{recipe.data.directory}/tok/{subset}.source", "lead": recipe.score.lead or None}
-    return scoring(recipe, run_dir, subset, options)
+    return scoring_step(recipe, run_dir, subset, options)
 
 
 def _references(recipe: Recipe, subset: str) -> str:
@@ -118,10 +118,10 @@ def _examples(
 TASK = Task(
     name="summarisation",
     flags=task_flags,
-    evaluate=decoding,
+    evaluate=decoding_step,
     score=_scoring,
     metrics=lambda recipe: ["rouge1", "rouge2", "rougeL"],
-    outputs=generated,
+    outputs=best_hypotheses,
     examples=_examples,
     section="generate",
 )

@@ -47,7 +47,7 @@ def task_flags(recipe: Recipe) -> list[str]:
     return ["--task", "translation", "--source-lang", recipe.data.source, "--target-lang", recipe.data.target]
 
 
-def decoding(recipe: Recipe, run_dir: str, subset: str, where: Sequence[str]) -> Step:
+def decoding_step(recipe: Recipe, run_dir: str, subset: str, where: Sequence[str]) -> Step:
     """Return the step that decodes a subset."""
     model, output = f"{run_dir}/average.pt", translations(run_dir, subset)
     command = [
@@ -94,7 +94,7 @@ def check_units(recipe: Recipe) -> None:
             binarised.warn_of_unknown(prefix, *binarised.unknown(prefix))
 
 
-def scoring(recipe: Recipe, run_dir: str, subset: str, options: Mapping[str, Any]) -> Step:
+def scoring_step(recipe: Recipe, run_dir: str, subset: str, options: Mapping[str, Any]) -> Step:
     """Return the step that scores a subset, with these options of :func:`.scoring.score_file`."""
     output, read = f"{run_dir}/scores/{subset}.json", translations(run_dir, subset)
     # The output of fairseq-generate is joined already, even if its words look like subwords.
@@ -121,7 +121,7 @@ def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
         "plain": score.plain,
         "source": reads_source(recipe) and f"{data.directory}/raw/{subset}.{data.source}",
     }
-    return scoring(recipe, run_dir, subset, options)
+    return scoring_step(recipe, run_dir, subset, options)
 
 
 def translations(run_dir: str, subset: str) -> str:
@@ -129,7 +129,7 @@ def translations(run_dir: str, subset: str) -> str:
     return f"{run_dir}/generate/generate-{subset}.txt"
 
 
-def generated(recipe: Recipe, folder: Path, subset: str) -> list[str]:
+def best_hypotheses(recipe: Recipe, folder: Path, subset: str) -> list[str]:
     """Return the best hypothesis of each sentence of a subset, with subwords joined."""
     return read_generate_output(translations(str(folder), subset)).hypotheses
 
@@ -148,7 +148,7 @@ def _metrics(recipe: Recipe) -> list[str]:
 
 
 def _outputs(recipe: Recipe, folder: Path, subset: str) -> list[str]:
-    return plain_text(recipe, generated(recipe, folder, subset), recipe.data.target)
+    return plain_text(recipe, best_hypotheses(recipe, folder, subset), recipe.data.target)
 
 
 def _examples(
@@ -177,4 +177,4 @@ def _examples(
     return lines, Examples([references], sources, lang=target, lowercase=recipe.score.lowercase)
 
 
-TASK = Task("translation", task_flags, decoding, _scoring, _metrics, _outputs, _examples, section="generate")
+TASK = Task("translation", task_flags, decoding_step, _scoring, _metrics, _outputs, _examples, section="generate")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...files import copy_file, regular, sha256, whole, write_lines
+from ...files import atomic_file, copy_file, regular, sha256, write_lines
 from .joining import SPECIAL
 from .lines import Faults, TextError, read_lines
 from .parallel import in_chunks, in_parallel
@@ -189,7 +189,7 @@ def _numbers_of(dictionary: Path, code: int, lines: list[str]) -> tuple[bytes, n
 def _write_binarised(prefix: Path, code: int, chunks: Iterable[tuple[bytes, np.ndarray]]) -> None:
     """Write ``PREFIX.bin``, and ``PREFIX.idx``: the sizes of all sentences, then their byte offsets."""
     parts = []
-    with whole(f"{prefix}.bin", "wb") as data, whole(f"{prefix}.idx", "wb") as index:
+    with atomic_file(f"{prefix}.bin", "wb") as data, atomic_file(f"{prefix}.idx", "wb") as index:
         index.write(bytes(INDEX.size))
         for numbers, sizes in chunks:
             data.write(numbers)

@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ..arguments import at_least, call, take_arguments
+from ..arguments import add_parameters, at_least, set_function
 from . import binarised, manifest, pairs
 from .describe import describe
 from .joining import SEGMENTATIONS
@@ -20,7 +20,7 @@ from .tokenisation import LOWERCASE, Tokeniser
 
 def add_tokeniser(parser: argparse.ArgumentParser) -> None:
     """Add the flags that are fields of a ``Tokeniser``."""
-    take_arguments(parser, Tokeniser, lang=None, normalise=None, lowercase={"choices": LOWERCASE})
+    add_parameters(parser, Tokeniser, lang=None, normalise=None, lowercase={"choices": LOWERCASE})
     parser.add_argument(
         "--normalize",
         "--normalise",
@@ -110,11 +110,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         found.set_defaults(run=run)
         return found
 
-    take_arguments(sub := command("describe", _describe), describe, "data", tokenise=None, **langs)
+    add_parameters(sub := command("describe", _describe), describe, "data", tokenise=None, **langs)
     add_tokeniser(sub)
 
     sub, flags = command("prepare", _prepare), {"metavar": "FLAGS", "type": tokeniser_of}
-    take_arguments(
+    add_parameters(
         sub, Preparation, "out", files=None, limits=None, joined=None, every={"type": at_least(2)},
         tokenise=flags | {"help": "how text is tokenized: flags of `text describe`, as one word", "default": None},
         tokenise_train=flags | {"help": "how training text is tokenized, if it differs"}, symbols={"type": at_least(5)},
@@ -126,7 +126,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="add the sentence pairs of two files to a split; may be repeated",
     )  # fmt: skip
     ratio = {"type": at_least(1, float)}
-    take_arguments(sub, pairs.Limits, max_tokens={"default": DEFAULT_LIMITS.max_tokens}, ratio=ratio)
+    add_parameters(sub, pairs.Limits, max_tokens={"default": DEFAULT_LIMITS.max_tokens}, ratio=ratio)
     sub.add_argument(
         "--separate-dictionaries",
         action="store_false",
@@ -139,7 +139,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="the settings on which the data depend")
     sub.add_argument("--required", action="store_true", help="fail if there is no file")
 
-    take_arguments(sub := command("binarise", _binarise), prepare_monolingual, "out", parts=None, beside=None)
+    add_parameters(sub := command("binarise", _binarise), prepare_monolingual, "out", parts=None, beside=None)
     sub.add_argument("texts", nargs="*", metavar="SPLIT=FILE", help="a text file of a split: train, valid, test, test1")
     sub.add_argument(
         "--folder", type=Path, metavar="DIR",
@@ -149,8 +149,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     def calling(name: str, function: Callable[..., None], first: str, **more: Any) -> None:
         sub = command(name, lambda args: None, inspect.getdoc(function).partition("\n\n")[0])
-        take_arguments(sub, function, first, **langs, **more, output_dir={"type": Path})
-        call(sub, function)
+        add_parameters(sub, function, first, **langs, **more, output_dir={"type": Path})
+        set_function(sub, function)
 
     calling("unbinarise", binarised.unbinarise, "data", **splits)
     bins = {"type": int, "nargs": "+"}

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .lines import TextError, read_pair, whole_pair
+from .lines import TextError, pair_writer, read_pair
 from .pairs import Limits
 
 HELD_OUT = 2_000  # maximum number of pairs of a held-out validation or test set
@@ -77,7 +77,7 @@ def divide(
     held = _held_out(given / "train", reading, wanted, count, limits) if wanted else {}
     for split in splits[1:]:
         pairs = (pair for _, pair in held[split]) if split in held else _pairs(given / split, langs)
-        with whole_pair(output / split, langs) as write:
+        with pair_writer(output / split, langs) as write:
             for pair in pairs:
                 write(pair)
     numbers = {number for pairs in held.values() for number, _ in pairs}
@@ -86,7 +86,7 @@ def divide(
     again: dict[str, set[SentencePair]] = {split: set() for split in seen}
     sources = {split: {source for source, _ in pairs} for split, pairs in seen.items()}
     left = left_out = 0
-    with whole_pair(output / "train", langs) as write:
+    with pair_writer(output / "train", langs) as write:
         for number, pair in enumerate(_pairs(given / "train", langs, "divide train"), 1):
             if number in numbers:
                 continue

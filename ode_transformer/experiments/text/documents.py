@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...errors import OdeTransformerError
-from ...files import copy_file, make_folder, whole
+from ...files import atomic_file, copy_file, make_folder
 from . import subwords
 from .lines import read_lines
 
@@ -98,10 +98,10 @@ def prepare(
     else:
         for name in subwords.files(like):
             copy_file(like / name, output_dir / name)
-    cut = subwords.opened(output_dir)
+    cut = subwords.segmenter(output_dir)
     counts = {name: [0, 0] for name in ("train", "valid")}
     with contextlib.ExitStack() as stack:
-        files = {name: stack.enter_context(whole(output_dir / name)) for name in counts}
+        files = {name: stack.enter_context(atomic_file(output_dir / name)) for name in counts}
         for name, document in splits():
             # A line of invisible characters may have no subwords, and an empty line would end the document.
             if kept := list(filter(None, map(cut, document))):

@@ -57,7 +57,7 @@ def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
     return [JOIN[segmentation](line) for line in lines] if segmented else list(lines)
 
 
-def words(lines: Sequence[str], name: str, segmentation: str | None) -> list[str]:
+def joined_words(lines: Sequence[str], name: str, segmentation: str | None) -> list[str]:
     """Return lines with their subword units joined to words.
 
     Args:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from ...errors import OdeTransformerError
-from ...files import regular, whole
+from ...files import atomic_file, regular
 
 LONGEST = 2**26  # maximum bytes of a line; a compressed file of some kilobytes can hold lines of any length
 SHOWN = 5  # line numbers named in a message
@@ -138,10 +138,10 @@ def count_lines(path: Path) -> int:
 
 
 @contextmanager
-def whole_pair(prefix: Path, langs: Sequence[str]) -> Iterator[Callable[[Sequence[str]], None]]:
-    """Open parallel text, ``PREFIX.LANG``, by :func:`whole`; yield a function that writes a pair of lines."""
+def pair_writer(prefix: Path, langs: Sequence[str]) -> Iterator[Callable[[Sequence[str]], None]]:
+    """Open parallel text, ``PREFIX.LANG``, by :func:`atomic_file`; yield a function that writes a pair of lines."""
     with ExitStack() as stack:
-        files = [stack.enter_context(whole(f"{prefix}.{lang}")) for lang in langs]
+        files = [stack.enter_context(atomic_file(f"{prefix}.{lang}")) for lang in langs]
 
         def write(pair: Sequence[str]) -> None:
             for file, line in zip(files, pair, strict=True):

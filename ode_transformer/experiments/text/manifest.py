@@ -9,7 +9,7 @@ from typing import Any
 
 from ...files import copy_file, read_json, sha256, write_json, write_lines
 from ...schema import count, lacks
-from ...version import installed
+from ...version import installed_versions
 from . import binarised
 from .binarised import numbered
 from .joining import JOIN, MODEL_FILES
@@ -175,7 +175,7 @@ def write_manifest(
         # How the model's input is tokenized; null if unknown.
         "tokenise": tokenise,
         "sha256": hashes_in(data, *NEEDED, "raw/*", "tok/*", "archives.sha256") | segmented,
-        "versions": {"python": platform.python_version(), **installed(PACKAGES)},
+        "versions": {"python": platform.python_version(), **installed_versions(PACKAGES)},
     }
     write_json(data / "manifest.json", manifest)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...files import copy_file, write_lines
 from .binarised import test_names
-from .lines import PERHAPS, Faults, TextError, parallel, read_lines, read_pair, whole_pair
+from .lines import PERHAPS, Faults, TextError, pair_writer, parallel, read_lines, read_pair
 from .manifest import read_mapping
 
 # Romanian's s and t have commas below; older text has cedillas, which look the same.
@@ -69,7 +69,7 @@ def gather(
             or of the training pairs of two files, more than one in ten are not UTF-8, or none is left.
     """
     for split in dict.fromkeys(split for split, _, _ in files):
-        with whole_pair(output / split, langs) as write:
+        with pair_writer(output / split, langs) as write:
             for source, target in ((Path(one), Path(other)) for name, one, other in files if name == split):
                 count, faults = 0, Faults()
                 errors = "surrogateescape" if split == "train" else "strict"
@@ -133,7 +133,7 @@ def clean(
     """
     for split in splits:
         faults, kept = Faults(), 0
-        with whole_pair(output / split, langs) as write:
+        with pair_writer(output / split, langs) as write:
             for number, pair in enumerate(read_pair(folder / split, langs, f"clean {split}"), 1):
                 if fault := limits.fault(pair):
                     faults.add(fault, number)
@@ -155,7 +155,7 @@ def hold_out(
     """
     for name in names_of(splits, langs):
         copy_file(folder / name, output / name)
-    with whole_pair(output / "train", langs) as train, whole_pair(output / valid, langs) as held:
+    with pair_writer(output / "train", langs) as train, pair_writer(output / valid, langs) as held:
         number = 0
         for number, pair in enumerate(read_pair(folder / "train", langs, "hold-out train"), 1):
             write = train if number % every else held
@@ -198,7 +198,7 @@ def short_to_long(
         raise TextError(f"{path}: does not name the splits of a text, as the manifest of prepared data does")
     text = text_dir / "bpe" if (text_dir / "bpe").is_dir() else text_dir
     with ExitStack() as stack:
-        write = {name: stack.enter_context(whole_pair(output_dir / name, langs)) for name in counts}
+        write = {name: stack.enter_context(pair_writer(output_dir / name, langs)) for name in counts}
         for split in ("train", "valid"):
             for pair in read_pair(text / splits[split], langs):
                 length = len(pair[0].split())

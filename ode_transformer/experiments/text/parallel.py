@@ -18,7 +18,7 @@ from .lines import TextError, read_lines
 CHUNK = 10_000  # lines that a process works on at a time
 
 
-def process(
+def process_files(
     what: str,
     folder: Path,
     output: Path,

@@ -20,7 +20,7 @@ from .joining import SEGMENTATIONS
 from .lines import Faults, TextError, count_lines, read_lines
 from .manifest import keep_references, read_mapping, write_manifest
 from .pairs import Limits, clean, first_words, gather, hold_out, names_of
-from .parallel import process
+from .parallel import process_files
 from .subwords import learn, segmented
 from .tokenisation import Tokeniser, options
 
@@ -187,7 +187,9 @@ class Preparation:
             for split, lang in itertools.product(there, langs):
                 chosen = self.tokenise_train if self.tokenise_train and split == train else self.tokenise
                 tokeniser = Tokeniser(self.language or lang, **chosen)
-                process("tokenise", text / "raw", folder, names_of([split], [lang]), tokeniser.tokenise, self.workers)
+                process_files(
+                    "tokenise", text / "raw", folder, names_of([split], [lang]), tokeniser.tokenise, self.workers
+                )
         if self.start == "bpe":
             return
         words = self.counted == "tokens"
@@ -208,7 +210,7 @@ class Preparation:
             size = self.size or next(size for most, size in SIZES if count_lines(files[0]) <= most)
             once(model, lambda part: learn(self.segmentation, files, size, part, self.workers))
             work = partial(segmented, segmentation=self.segmentation, model=model)
-            process(f"segment by {self.segmentation}", folder, units, names(self.splits), work, self.workers)
+            process_files(f"segment by {self.segmentation}", folder, units, names(self.splits), work, self.workers)
         if self.segmentation == "sentencepiece":  # words with subword-nmt's marks are split instead
             for name in names(self.splits):
                 faults = Faults("lines")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
-from ...files import regular, sha256, whole
+from ...files import atomic_file, regular, sha256
 from .joining import SPECIAL
 from .lines import TextError, read_lines
 from .parallel import in_chunks, in_parallel
@@ -59,7 +59,7 @@ def sentencepiece_model(path: Path) -> Any:
         raise SegmentationError(f"{path}: is not a SentencePiece model: {error}") from error
 
 
-def opened(folder: Path) -> Callable[[str], str]:
+def segmenter(folder: Path) -> Callable[[str], str]:
     """Return a function that segments a line into subwords separated by spaces, by the files in a folder.
 
     Raises:
@@ -125,7 +125,7 @@ def _learn_bpe(files: Sequence[Path], size: int, model: Path, workers: int) -> N
         chunks = in_chunks(read_lines(path, bar=f"count words of {path.name}"))
         for found in in_parallel(_count_words, chunks, workers):
             words.update(found)
-    with whole(model) as file:
+    with atomic_file(model) as file:
         library.learn_bpe(_taken(words), file, size, is_dict=True)
 
 
@@ -175,7 +175,7 @@ def learn_sentencepiece(
             raise
 
     try:
-        with whole(model, "wb") as file:
+        with atomic_file(model, "wb") as file:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=read(),
                 model_writer=file,

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Optional
 
-from ....errors import OdeTransformerError, install
+from ....errors import OdeTransformerError, install_command
 from ....files import read_json, sha256
 from ....processors import usable
 from ....schema import lacks, one_of
@@ -117,7 +117,7 @@ def load_module(which: str, format: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in FORMATS[format]:
             raise
-        raise ExportError(f"--format {format}: {error.name} is not installed; {install(format)}") from error
+        raise ExportError(f"--format {format}: {error.name} is not installed; {install_command(format)}") from error
 
 
 def is_exported(folder: str | Path) -> bool:

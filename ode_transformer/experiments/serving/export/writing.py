@@ -18,11 +18,11 @@ from typing import Any, Optional
 import torch
 
 from .... import machine
-from ....files import sha256, whole_folder, write_json
+from ....files import atomic_folder, sha256, write_json
 from ...text.manifest import read_manifest
 from ...text.pipeline import Pipeline
 from ..backend import Backend, Search, as_arguments
-from ..finding import find
+from ..finding import find_model
 from ..pytorch import PyTorch, open_models
 from ..translator import Translator
 from . import DESCRIPTION, FORMATS, ExportError, load_module, open_exported
@@ -43,7 +43,7 @@ def export(
     """Export a run, a checkpoint or a bundle.
 
     Args:
-        path: the model, as for :func:`.finding.find`.
+        path: the model, as for :func:`.finding.find_model`.
         format, output, quantization: as in :func:`write`.
         data: the folder of binarized data; by default that of the run, or the checkpoint's own folder.
 
@@ -54,7 +54,7 @@ def export(
         OdeTransformerError: the model cannot be found or opened, its data have other languages, or as :func:`write`.
     """
     load_module("to", format)  # before the model is opened
-    origin = find(path, data)
+    origin = find_model(path, data)
     model = open_models([origin], "cpu")
     # Data of segmented text have no pipeline from raw text, which an export does not require.
     if (origin.data / "manifest.json").is_file() and read_manifest(origin.data).get("tokenise") is not None:
@@ -113,7 +113,7 @@ def write(
     if hasattr(writer, "OPSET"):
         description["opset"] = writer.OPSET
     try:
-        with whole_folder(output) as part:
+        with atomic_folder(output) as part:
             for file in files:
                 shutil.copyfile(file, part / file.name)
             for step in (writer.write, *([writer.quantize] if quantization else [])):
@@ -134,7 +134,7 @@ def describe_files(folder: Path, description: dict[str, Any]) -> None:
     write_json(folder / DESCRIPTION, description)
 
 
-def sentences(symbols: Sequence[str], lengths: Sequence[int], seed: int) -> list[list[str]]:
+def random_sentences(symbols: Sequence[str], lengths: Sequence[int], seed: int) -> list[list[str]]:
     """Return random sentences of these lengths, of the symbols of a vocabulary but its four special ones."""
     generator = torch.Generator().manual_seed(seed)
     return [[symbols[i] for i in torch.randint(4, len(symbols), (n,), generator=generator)] for n in lengths]
@@ -152,7 +152,7 @@ def compare(model: PyTorch, exported: Backend, tolerance: float) -> dict[str, An
     """
     longest = min(model.finite.values()) - 1
     lengths = [[min(n, longest) for n in side] for side in zip(*LENGTHS, strict=True)]
-    both = [sentences(model.symbols[side], lengths[side], seed=side) for side in (0, 1)]
+    both = [random_sentences(model.symbols[side], lengths[side], seed=side) for side in (0, 1)]
     expected = [x for row in model.score(*both) for x in row]
     together = [x for row in exported.score(*both) for x in row]
     alone = [x for pair in zip(*both, strict=True) for x in exported.score(*([side] for side in pair))[0]]

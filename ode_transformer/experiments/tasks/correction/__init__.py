@@ -12,7 +12,7 @@ from .... import paths
 from ...metrics import Examples
 from ...text.lines import read_all
 from ..task import Recipe, Step, Task
-from ..translation import decoding, generated, scoring, task_flags, translations
+from ..translation import best_hypotheses, decoding_step, scoring_step, task_flags, translations
 
 
 def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
@@ -22,7 +22,7 @@ def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
         options |= {"edits": f"{prefix}.m2", "own_edits": f"{run_dir}/edits/{subset}.m2"}
     else:
         options["references"] = [f"{prefix}.ref{i}" for i in range(recipe.score.references)]
-    return scoring(recipe, run_dir, subset, options)
+    return scoring_step(recipe, run_dir, subset, options)
 
 
 def _examples(
@@ -39,10 +39,10 @@ def _examples(
 TASK = Task(
     name="correction",
     flags=task_flags,
-    evaluate=decoding,
+    evaluate=decoding_step,
     score=_scoring,
     metrics=lambda recipe: ["m2", "errant", "gleu"],
-    outputs=generated,
+    outputs=best_hypotheses,
     examples=_examples,
     section="generate",
 )

@@ -127,7 +127,8 @@ def predict(
         (``start``) and its ``score``.
 
     Raises:
-        CheckpointError: as :class:`.Encoder` and :meth:`.Encoder.task`, or the model was trained without an init token.
+        CheckpointError: as :class:`.TrainedEncoder` and :meth:`.TrainedEncoder.task`, or the model was trained
+            without an init token.
         OdeTransformerError: as these and :func:`questions`, or the windows are not those of the questions, or a logit
             is not finite.
     """
@@ -135,10 +136,10 @@ def predict(
 
     from ....checkpoints import CheckpointError
     from ....training.span_prediction import NAME, SpanPredictionConfig, SpanPredictionTask
-    from ..encoders import SPANS, Encoder
+    from ..encoders import SPANS, TrainedEncoder
 
     tree = questions(data, subset)
-    encoder = Encoder(checkpoint, data, subset, cpu, SPANS, [NAME], ["input0", "input1"])
+    encoder = TrainedEncoder(checkpoint, data, subset, cpu, SPANS, [NAME], ["input0", "input1"])
     if encoder.options["init_token"] is None:
         raise CheckpointError(f"{checkpoint}: has no init_token, the symbol that stands for no answer")
     dataset = encoder.examples(encoder.task(SpanPredictionTask, SpanPredictionConfig(**encoder.options)))
@@ -249,7 +250,7 @@ def write_scores(folder: str | Path, data: str | Path, subset: str, output: str 
     """
     tree = questions(Path(data), subset)
     predictions, no_answer = read_answers(Path(folder))
-    scores = squad.take(golds(tree), predictions, tree["version"], no_answer)
+    scores = squad.score(golds(tree), predictions, tree["version"], no_answer)
     write_json(output, scores)
     for name in (name for name in scores if name != "questions"):
         threshold = f" {scores[name]['threshold']:.4g}" if name in squad.BEST else ""

@@ -80,7 +80,7 @@ def _answer(path: Path, question: str, text: str, answer: str, start: int) -> tu
     raise OdeTransformerError(f"{path}: question {question}: {wrong}")
 
 
-def cutter(folder: Path) -> Cut:
+def offset_segmenter(folder: Path) -> Cut:
     """Return a function that segments text like the pretrained model in a folder.
 
     Raises:
@@ -149,8 +149,8 @@ def write(
         The numbers of questions and of windows by split.
 
     Raises:
-        OdeTransformerError: as :func:`read` and :func:`cutter`, or the files are of two versions, or ``stride`` would
-            leave gaps between windows.
+        OdeTransformerError: as :func:`read` and :func:`offset_segmenter`, or the files are of two versions, or
+            ``stride`` would leave gaps between windows.
     """
     room = max_symbols - SPECIAL - longest_question
     if room < stride:
@@ -161,7 +161,7 @@ def write(
     loaded = {split: read(path) for split, path in (("train", train), ("valid", valid))}
     if len({version for version, _ in loaded.values()}) > 1:
         raise OdeTransformerError(f"{train}, {valid}: are of two versions of SQuAD")
-    cut, counts = cutter(like), {}
+    cut, counts = offset_segmenter(like), {}
     for split, (version, paragraphs) in loaded.items():
         texts, questions, places, samples = [], [], [], []
         for number, paragraph in enumerate(paragraphs):
