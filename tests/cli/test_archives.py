@@ -376,7 +376,7 @@ def test_bpe_is_that_of_subword_nmt(tmp_path, monkeypatch, workers):
     assert codes.read_text() == expected.getvalue()
     work = partial(subwords.segmented, segmentation="subword-nmt", model=codes)
     files = ["train.en", "train.de"]
-    again = partial(parallel.process, "segment", tmp_path, tmp_path / "bpe", files, work, workers)
+    again = partial(parallel.process_files, "segment", tmp_path, tmp_path / "bpe", files, work, workers)
     again()
     bpe = BPE(io.StringIO(codes.read_text()))
     for lang in ("en", "de"):
