@@ -56,9 +56,7 @@ def test_views_of_one_tensor_are_averaged_apart(tmp_path, view):
     assert torch.equal(mean["w"], torch.tensor([[2.0, 4.0], [6.0, 8.0]])) and torch.equal(mean["view"], view(mean["w"]))
 
 
-@pytest.mark.parametrize(
-    "then", [lambda p: write(p, {"w": torch.full((3,), 2.0)}), lambda p: write(p, {"w": torch.ones(9)}), Path.unlink]
-)
+@pytest.mark.parametrize("then", [lambda p: os.utime(p, (0, 0)), lambda p: write(p, {"w": torch.ones(9)}), Path.unlink])
 def test_what_was_loaded_does_not_change_with_the_file(tmp_path, monkeypatch, then):
     """Training writes its last and its best checkpoint over the one before, or removes it."""
     path, real = write(tmp_path / "checkpoint_best.pt"), torch.load
@@ -217,6 +215,9 @@ def test_a_last_checkpoint_that_was_cut_short_is_replaced_by_the_newest_whole_on
     (tmp_path / "checkpoint_last.pt").unlink()  # a kill before the first copy
     assert checkpoints.resume_point(tmp_path, mend=False) == 70 and not (tmp_path / "checkpoint_last.pt").exists()
     assert checkpoints.resume_point(tmp_path) == 70 and (tmp_path / "checkpoint_last.pt").is_file()
+    at(tmp_path / "checkpoint.best_loss_3.100.pt", 75)
+    (tmp_path / "checkpoint_last.pt").unlink()
+    assert checkpoints.resume_point(tmp_path) == 75
     (tmp_path / "other").mkdir()
     write(tmp_path / "other" / "checkpoint_best.pt", optimizer_history=[{"num_updates": 9}])  # no optimizer's state
     assert checkpoints.resume_point(tmp_path / "other") == 0
@@ -329,10 +330,13 @@ def test_without_the_optimizers_state_training_cannot_go_on(tmp_path):
 
 def test_an_average_does_not_take_the_name_of_a_checkpoint_that_training_needs(tmp_path, capsys):
     write(tmp_path / "checkpoint_best.pt")
-    words = ["average", str(tmp_path), "--best", "1", "--output", str(tmp_path / "checkpoint_best.pt")]
+    words = ["average", str(tmp_path), "--best", "1", "--output"]
     before = (tmp_path / "checkpoint_best.pt").read_bytes()
-    refused(words, r"--output .*checkpoint_best\.pt: would pass for a checkpoint .* average\.pt", capsys)
-    assert (tmp_path / "checkpoint_best.pt").read_bytes() == before
+    for name in ("checkpoint_best", "checkpoint_last", "checkpoint7", "checkpoint_1_7", "checkpoint.best_loss_3.100"):
+        output = str(tmp_path / f"{name}.pt")
+        refused([*words, output], rf"--output .*{name}\.pt: would pass for a checkpoint .* average\.pt", capsys)
+    assert (tmp_path / "checkpoint_best.pt").read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+    assert cli.main([*words, str(tmp_path / "elsewhere" / "checkpoint_best.pt")]) == 0
     refused(["resume", str(tmp_path / "none")], r"none: no such folder", capsys)
 
 

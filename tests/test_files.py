@@ -1,6 +1,7 @@
 """Files that are written whole or not at all."""
 
 import os
+import time
 
 import pytest
 
@@ -109,6 +110,9 @@ def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path):
         (tmp_path / name).write_text("half")
     for name in (*gone, *kept):
         os.utime(tmp_path / name, (0, 0))
+    kept = (*kept, ".x.fedcba9876543210")  # of a writer that is about to lock it
+    (tmp_path / kept[-1]).touch()
+    os.utime(tmp_path / kept[-1], (time.time() + 600,) * 2)
     with atomic_file(tmp_path / "x") as file, atomic_folder(tmp_path / "data") as part:
         (writing,) = set(tmp_path.glob(".x.*")) - {tmp_path / name for name in (*gone, *kept)}
         for path in (writing, part):

@@ -170,10 +170,10 @@ def test_an_id_that_is_made_up_costs_nothing(tmp_path):
 
 def test_a_byte_order_mark_is_no_text(tmp_path):
     path = tmp_path / "text"
-    path.write_bytes("\ufeffein Haus\u2028mit Tür\nzwei\n".encode())
-    assert read_all(path) == list(read_lines(path)) == ["ein Haus\u2028mit Tür", "zwei"]
+    path.write_bytes("\ufeffein Haus\u2028mit Tür\nzwei\n\ufeffdrei\n".encode())
+    assert read_all(path) == list(read_lines(path)) == ["ein Haus\u2028mit Tür", "zwei", "\ufeffdrei"], "at the top"
     (tmp_path / "dict.txt").write_text("ein 1\nHaus 1\nmit 1\nTür 1\nzwei 1\n")
-    assert [len(text) for text in inputs.read_texts([(path, tmp_path / "dict.txt")], 9)] == [2]
+    assert [len(text) for text in inputs.read_texts([(path, tmp_path / "dict.txt")], 9)] == [3]
 
 
 # Recipes

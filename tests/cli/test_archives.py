@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 from ode_transformer.experiments.text import binarised, pairs, parallel, subwords
-from ode_transformer.experiments.text.lines import TextError, read_lines, read_pair
+from ode_transformer.experiments.text.lines import Faults, TextError, read_lines, read_pair
 from ode_transformer.experiments.text.pairs import Limits
 from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.files import sha256, write_lines
@@ -338,6 +338,14 @@ def test_lines_that_are_not_utf8_are_dropped_from_training_text_alone(tmp_path, 
     assert "1 pairs that hold a NUL (lines 2): dropped" in gather("train")
     with pytest.raises(TextError, match="line 2 holds a NUL"):
         gather("test")
+    faults = Faults("lines")
+    for number in range(1, 7):
+        faults.add("are odd", number)
+        faults.report("x", "kept")
+    *_, five, six = capsys.readouterr().err.splitlines()
+    assert (five, six) == tuple(
+        f"warning: x: {n} lines are odd (1, 2, 3, 4, 5{more}): kept" for n, more in ((5, ""), (6, ", ..."))
+    )
 
 
 def test_dictionaries_are_read_as_fairseq_reads_them(tmp_path):

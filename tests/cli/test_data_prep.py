@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fairseq import options
-from fairseq.data.indexed_dataset import MMapIndexedDataset
+from fairseq.data.indexed_dataset import MMapIndexedDataset, best_fitting_int_dtype
 from fairseq_cli import preprocess
 
 from ode_transformer.experiments import cli
@@ -111,7 +111,8 @@ def test_manifest(own):
     assert manifest["splits"] == {"train": "train", "valid": "val", **names}
     assert (manifest["source_lang"], manifest["target_lang"], manifest["settings"]["cased"]) == ("en", "de", "no")
     assert manifest["settings"]["segmentation"] == "own" and manifest["source"] == "RAW_DIR"
-    assert manifest["counts"]["train"]["lines"] == 48 and manifest["counts"]["test"]["tokens"]["de"] > 40
+    units = " ".join(lines(base / "out.text" / "bpe" / "test_2016_flickr.de")).split()
+    assert manifest["counts"]["train"]["lines"] == 48 and manifest["counts"]["test"]["tokens"]["de"] == len(units)
     assert manifest["symbols"]["de"] == len(lines(base / "out" / "dict.de.txt")) + 4
     assert {"codes", "dict.de.txt", "raw/test.de", "segmented/train.en"} <= manifest["sha256"].keys()
     assert manifest["settings"]["merges"] == "60" and "subword-nmt" in manifest["versions"]
@@ -165,7 +166,7 @@ def test_a_worker_that_is_killed_ends_the_work(tmp_path):
 def test_work_in_parallel_keeps_its_order_and_draws_no_more_than_it_needs():
     drawn = []
     found = parallel.in_parallel(len, (drawn.append(i) or [0] * i for i in range(50)), 2)
-    assert [next(found) for _ in range(3)] == [0, 1, 2] and len(drawn) < 10
+    assert [next(found) for _ in range(3)] == [0, 1, 2] and 4 < len(drawn) < 10
     assert list(found) == list(range(3, 50))
 
 
@@ -216,6 +217,10 @@ def test_text_of_one_language_is_that_of_fairseq(tmp_path, monkeypatch):
     binarised_by_fairseq(tmp_path, *words, "--validpref", "{}/valid,{}/valid1")
     binarised.binarise_files({split: tmp_path / split for split in texts}, tmp_path / "ours")
     assert members(tmp_path / "ours") == members(tmp_path / "theirs") and len(members(tmp_path / "ours")) == 9
+    for size in (65_495, 65_496):  # the most for the smaller type, and one more, without the special symbols
+        write_lines(tmp_path / "dict.txt", (f"{i} 1" for i in range(size)))
+        binarised.binarise_files({"valid": tmp_path / "valid"}, tmp_path / "large", tmp_path / "dict.txt")
+        assert binarised.numbers_of(tmp_path / "large" / "valid")[0].dtype == best_fitting_int_dtype(size + 4)
     for split, file, message in (("train", "none", "none: No such file"), ("valid", "valid", "train=FILE is missing")):
         with pytest.raises(TextError, match=message):
             binarised.binarise_files({split: tmp_path / file}, tmp_path / "new")
@@ -276,6 +281,7 @@ def test_a_tokenizer_that_does_not_know_a_language_is_refused_before_any_work(tm
 
 def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch):
     file = tmp_path / "settings.json"
+    (tmp_path / "download").mkdir()  # which fits all settings
     for merges in ("8", "9", "9"):
         manifest.check_settings(file, {"merges": merges})
     (tmp_path / "text").touch()
@@ -346,3 +352,13 @@ def test_short_to_long(own, tmp_path):
     for bins, message in (([10, 9], "must increase"), ([8, 900], "no pairs for test1"), ([7, 9], "from --limit on")):
         with pytest.raises(TextError, match=message):
             again(bins)
+    few = tmp_path / "few"
+    for lang in ("en", "de"):
+        write_lines(few / f"train.{lang}", [" ".join("x" * n) for n in (2, 3, 4, 5)])
+        write_lines(few / f"valid.{lang}", ["x x"])
+    (few / "manifest.json").write_text('{"splits": {"train": "train", "valid": "valid"}}')
+    pairs.short_to_long(few, few, tmp_path / "cut", ("en", "de"), 3, [3, 5])
+    found = [
+        [len(line.split()) for line in lines(tmp_path / "cut" / f"{name}.en")] for name in ("train", "test", "test1")
+    ]
+    assert found == [[2], [3, 4], [5]]

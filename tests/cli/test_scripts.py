@@ -114,6 +114,7 @@ def test_a_recipe_from_data_to_record(finished, recipe):
     commands = [each["command"] for each in record["commands"]]
     for words in ("true", "ode_transformer average", "fairseq-generate", "ode_transformer score"):
         assert any(words in command for command in commands), words
+    assert not any("fairseq-train" in command for command in commands), "whose time is in its log"
     assert str(ROOT) not in " ".join(commands) and any("runs/tiny/average.pt" in command for command in commands)
     assert record["sha256"] == {"average.pt": sha256(finished / "average.pt")}
     model = checkpoints.load(finished / "average.pt")["model"]
@@ -440,6 +441,21 @@ def test_a_record_is_of_the_data_that_the_run_was_trained_with(finished, recipe,
     words = ["record", str(recipe), "--run-dir", str(folder), "--output", str(tmp_path / "record.json")]
     assert cli.main(words) == 1 and "was trained with other dictionaries" in capsys.readouterr().err
     assert not (tmp_path / "record.json").exists()
+    # A run that went on with two GPUs, on the same machine, and that was validated within an epoch.
+    again = {**held["places"][0], "where": ["--distributed-world-size", "2"]}
+    (folder / "run.json").write_text(json.dumps({**held, "places": [*held["places"], again]}))
+    stamps = json.loads((folder / "steps.json").read_text())
+    stamps["average"]["line"] = f"average {folder} {folder}/x {folder}.old /y{folder}"
+    (folder / "steps.json").write_text(json.dumps(stamps))
+    entry = {"epoch": 1, "valid_loss": "1.5", "valid_num_updates": "99"}
+    with (folder / "train.log").open("a") as log:
+        log.write(f"2026-01-01 00:00:00 | INFO | valid | {json.dumps(entry)}\n")
+    assert cli.main(words) == 0
+    record = json.loads((tmp_path / "record.json").read_text())
+    training, (average,) = record["training"], [c for c in record["commands"] if c["command"].startswith("average ")]
+    assert training["validation"][-1] == {"num_updates": 99, "loss": 1.5} and "progress" in training
+    assert len(training["trained_on"]) == 1 and record["command"].endswith(" --distributed-world-size 2")
+    assert average["command"] == f"average runs/tiny runs/tiny/x {folder}.old /y{folder}"
 
 
 def test_a_training_elsewhere_is_gone_on_from(recipe, programs, tmp_path, capsys):

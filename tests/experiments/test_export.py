@@ -278,6 +278,9 @@ def test_a_model_is_as_long_as_its_attention_is_finite(tmp_path, ctranslate2):
     for variant in ("macaron", "floater_tiny"):
         model = trained(small(variant, **few))
         assert model.finite == model.longest == {"source": 128, "target": 128}
+        assert model.translate([["w5"] * 127], Search(1, max_len_b=2))[0], "with its end, the longest"
+    shorter = trained(small("macaron", **few | {"max-source-positions": 64}))
+    assert PyTorch([*model.opened, *shorter.opened], task(), "cpu").longest == {"source": 64, "target": 128}
     solver = model.models[0].position_encoder.solvers["all"]
     with torch.no_grad():
         solver.weight1.mul_(200)
@@ -387,6 +390,7 @@ def described(format, **values):
         ('{"format": ["onnx"]}', "format must be one of ctranslate2, onnx"),
         (described("onnx", longest={"source": 0, "target": 9}), "longest.source must be a whole number, 2 or more"),
         (described("onnx", sha256={"x": "0"}), "is missing from its folder"),
+        (described("onnx", sha256={"./export.json": "0"}), "is missing from its folder"),
         (described("onnx", sha256={"export.json": "0"}), "has changed since the model was exported"),
         *((described(format), "is damaged, or not of this version") for format in export.FORMATS),
     ],

@@ -26,7 +26,12 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
         given = dict(zip(run.place.flags[::2], run.place.flags[1::2], strict=True))
         seed, rate, batch = run.recipe.trained_seed, given["--lr"], int(given["--batch-size"])
         done[rate, batch, seed] = (given.get("--total-num-update"), given.get("--warmup-updates"))
-        assert run.place.cpu and run.last == "score" and run.recipe.given == "macaron/glue/macaron-cola"
+        assert (
+            run.place.cpu
+            and given["--dropout"] == "0.2"
+            and run.last == "score"
+            and run.recipe.given == "macaron/glue/macaron-cola"
+        )
         value = 50 + 1e6 * float(rate) + batch / 16 + seed
         if (rate, seed) == ("5e-05", 2):
             write_text(run.folder / "train.log", "FloatingPointError: Minimum loss scale reached")
@@ -38,6 +43,7 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
     monkeypatch.setattr(runner.Run, "go", go)
     words = ["grid", "macaron/glue/macaron-cola", "--cpu", "--values", "lr", "3e-5", "5e-5"]
     words += ["--values", "batch-size", "16", "32", "--seeds", "1", "2", "9", "--output", str(tmp_path / "all.json")]
+    words += ["--", "--dropout", "0.2"]
     assert cli.main(words) == 0
     out = capsys.readouterr().out
     assert len(done) == 12
@@ -61,6 +67,10 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
     ):
         (tmp_path / "train.log").write_text(log)
         assert grid._diverged(tmp_path) == diverged, log
+    (tmp_path / "train.log").write_text(began)
+    for name, diverged in (("last", True), ("best", False)):  # no score was a number, so that none was the best
+        (tmp_path / f"checkpoint_{name}.pt").touch()
+        assert grid._diverged(tmp_path) == diverged, name
 
     search = recipes.load("macaron/glue/macaron-cola"), recipes.SearchSpace({"lr": ["1"]}, [7]), TrainingPlace(cpu=True)
     diverged = grid.home_of(search[0], search[2]) / "lr=1" / "seed-7" / "train.log"
@@ -118,12 +128,17 @@ def test_what_is_not_for_a_grid_is_refused(words, message, capsys):
     refused(["grid", "macaron/glue/macaron-cola", "--cpu", *words], message, capsys)
 
 
-def test_a_recipe_without_a_search_has_to_be_given_one(tmp_path, capsys):
+def test_a_recipe_without_a_search_has_to_be_given_one(tmp_path, capsys, monkeypatch):
     path = tmp_path / "r.yaml"
     base = recipes.CONFIGS / "glue" / "_protocol.yaml"
     rest = "data: {prepare: x, directory: d}\ntrain: {arch: roberta}\nvalidate: {subsets: {valid: dev}}\n"
     path.write_text(f"extends: {base}\ndescription: x\n{rest}")
     refused(["grid", str(path)], "r: has no search; must be given --values FLAG VALUE ... or --seeds SEED", capsys)
+    spaces = []
+    monkeypatch.setattr(grid, "train", lambda recipe, space, *_: spaces.append(space) or [])
+    path.write_text(path.read_text().replace("roberta}", "roberta, flags: {seed: 7}}"))
+    assert cli.main(["grid", str(path), "--cpu", "--values", "lr", "1"]) == 0
+    assert spaces == [recipes.SearchSpace({"lr": ["1"]}, [7])], "the seed of its flags"
     path.write_text(f"extends: {base}\ndescription: x\n{rest}search: {{values: {{lr: [1, 2]}}}}\nseeds: [3, 4]\n")
     assert cli.main(["recipe", "show", str(path)]) == 0
     shown = capsys.readouterr().out.replace("\n#   ", " ")

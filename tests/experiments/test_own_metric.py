@@ -9,7 +9,7 @@ import pytest
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import METRICS, Metric, register
-from ode_transformer.experiments.results import comparisons
+from ode_transformer.experiments.results import comparisons, significance
 from ode_transformer.experiments.serving import bundle
 from ode_transformer.experiments.tasks import TASKS
 from tests.helpers import ROOT, own_quickstart, refused
@@ -46,6 +46,10 @@ def test_it_is_scored_and_compared_in_files(files, tmp_path, capsys):
     assert rows[0][1:] == ["1.00", "[1.00, 1.00]", "", "baseline", " |"]
     assert rows[1][1:4] == ["1.25", "[1.25, 1.25]", "+0.25 [+0.25, +0.25]"] and float(rows[1][4]) < 0.01
     assert rows[2][1] == "1.00" and rows[2][4] == "1.0000"
+    by_characters = significance.compare_files(
+        [files["first"], files["other"]], [files["ref"]], samples=9, target_lang="zh", lowercase=True
+    )
+    assert {"case:lc", "tok:zh"} <= set(by_characters["signature"].split("|"))
     assert not comparisons.read(tmp_path) and "compares files, not recipes" in capsys.readouterr().err
 
 

@@ -34,7 +34,7 @@ from ode_transformer.experiments.serving import finding, translate
 from ode_transformer.experiments.serving.backend import Search
 from ode_transformer.experiments.serving.export import writing
 from ode_transformer.experiments.serving.pytorch import PyTorch
-from ode_transformer.experiments.serving.translator import LONGEST
+from ode_transformer.experiments.serving.translator import LONGEST, Hypothesis
 from ode_transformer.experiments.tasks.task import OURS
 from ode_transformer.experiments.tasks.translation import check_units
 from ode_transformer.experiments.text import binarised, dividing, subwords
@@ -44,7 +44,7 @@ from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.experiments.text.joining import SEGMENTATIONS
 from ode_transformer.experiments.text.lines import read_pair
 from ode_transformer.experiments.text.pipeline import Pipeline
-from ode_transformer.experiments.text.tokenisation import Tokeniser
+from ode_transformer.experiments.text.tokenisation import Tokeniser, is_unspaced
 from ode_transformer.files import sha256
 from tests.cli.data_scripts import lines, times
 from tests.helpers import EVOLUTION, ROOT, SMALL, configure, model
@@ -214,7 +214,7 @@ def test_what_the_model_reads_alike_is_not_held_out_and_trained_on(tmp_path, cap
     pairs = [(f"Satz {i} hier", f"Sentence {i} here") for i in range(20)]
     alike = [(f"  SATZ {i}  hier ", f"another {i}") for i in range(20)]  # with each source
     alike += [(f"anders {i}", f"Sentence {i}\u00a0HERE") for i in range(20)]  # with each target
-    long = [("a" * (dividing.LONGEST + 1), f"long {i}") for i in (1, 2)]
+    long = [("q" * dividing.LONGEST, f"long {i}") for i in (1, 2)]  # whose hash is the smallest but for its length
     train = write_pairs(tmp_path / "x", [*pairs, *alike, *long])
     text = partial(divided, train=train, tokeniser="none", hold_out=10, lowercase=True)
     raw = text(tmp_path / "x")
@@ -308,6 +308,7 @@ def test_other_languages_sets_of_their_own_and_another_system_of_lines(tmp_path,
         for lang in langs:
             found = [sentences[lang].format(i, i * i) for i in range(start, start + (60 if name == "train" else 6))]
             (tmp_path / f"{name}.{lang}").write_bytes("".join(f"{line}\r\n" for line in found).encode())
+    assert is_unspaced("zh_CN") and is_unspaced("JA") and not is_unspaced("qaa-ZH")
     out = tmp_path / "out"
     words = ["--train", tmp_path / "train", "--valid", tmp_path / "dev", "--test", tmp_path / "a", tmp_path / "b"]
     words += ["--langs", *langs, "--out", out, "--separate-dictionaries", "--max-tokens", 30]
@@ -513,7 +514,8 @@ def test_samples_are_those_of_their_seed(run, file, sentences, translator, expor
     assert samples[0] != translator.translate(sentences)
     best = translator.translate(sentences, beam=1)
     assert translator.translate(sentences, sampling=True, sampling_topk=1) == best
-    assert {len(found) for found in translator.hypotheses(sentences, sampling=True, nbest=3)} == {3}
+    assert translator.translate(sentences[:1], sampling=True, sampling_topk=len(translator.backend.symbols[1]))
+    assert {len(found) for found in translator.hypotheses(sentences, sampling=True, nbest=2)} == {2}  # of three
     for words, message in (
         (["--seed", "1"], "--seed 1: has no meaning without --sampling"),
         (["--sampling", "--sampling-topk", "9999"], "--sampling-topk 9999: must be "),
@@ -523,9 +525,11 @@ def test_samples_are_those_of_their_seed(run, file, sentences, translator, expor
     assert "cannot search with --sampling, only with --beam, --lenpen, --nbest" in said
 
 
-def test_an_ensemble_of_a_model_with_itself_is_that_model(run, sentences, translator):
+def test_an_ensemble_of_a_model_with_itself_is_that_model(run, home, bundle, sentences, translator):
     both = ode_transformer.load(run, run / "average.pt")
     assert len(both.backend.models) == 2 and both.translate(sentences) == translator.translate(sentences)
+    mixed = ode_transformer.load(run / "average.pt", bundle, data=home / "mine")  # which is not for the bundle
+    assert mixed.translate(sentences) == translator.translate(sentences)
 
 
 def test_a_long_line_is_split_where_a_sentence_ends_and_a_word_never(translator, sentences, capsys, monkeypatch):
@@ -542,6 +546,8 @@ def test_a_long_line_is_split_where_a_sentence_ends_and_a_word_never(translator,
     assert not any(piece[-1].endswith("@@") for piece in halves)
     (long,) = translator.translate([" ".join(sentences)])
     assert long
+    joined = translator._join([[Hypothesis(word, score, word)] for word, score in (("a", -1.0), ("b", -3.0))])
+    assert joined == [Hypothesis("a b", -2.0, "a b")], "the mean of the pieces' scores"
     monkeypatch.setattr(translator, "pipeline", replace(translator.pipeline, segmentation="sentencepiece"))
     unspaced = ["\u2581a", *["b"] * (most // 2), "。", *["c"] * (most - 1)]  # no unit but the last ends a word
     assert translator._pieces(unspaced, "x")[0][-1] == "。"
@@ -742,6 +748,7 @@ TYPOGRAPHY = {
     "en": "It’s the dogs’ ‘bones’; don’t say (“yes”) for €5, 5 € or and/or.",
     "de": "»Ja«, „gut“ – ‚so‘ geht’s. 5 € kosten 100 km/h (»so«).",
     "hi": "यह अच्छा है। वह गया।",
+    "it": "L’amico dell’uomo dice: c’è.",
     "ru": "Он сказал: «Да», — и ушёл.",
 }
 
@@ -751,6 +758,7 @@ def test_typographic_characters_are_joined_to_their_words(lang):
     (tokens,) = Tokeniser(lang).tokenise([TYPOGRAPHY[lang]])
     assert detokenise([tokens], lang) == [TYPOGRAPHY[lang]]
     assert detokenise(["a ’ ’ / ‹ b ›"], lang)[0].endswith("/ ‹ b ›"), "which may stand apart"
+    assert detokenise(["as ’ 5"], lang) == ["as’ 5" if lang == "en" else "as ’ 5"]
 
 
 def test_text_with_the_mark_of_its_units_is_named_in_preparation(tmp_path, capsys):
@@ -909,6 +917,9 @@ def test_half_precision_takes_half_the_space(run, bundle, tmp_path, capsys):
     assert cli.main(["bundle", str(run), "-o", str(tmp_path / "half"), "--fp16"]) == 0
     size = [(folder / "model.safetensors").stat().st_size for folder in (tmp_path / "half", bundle)]
     assert size[0] < 0.7 * size[1]
+    assert "these are scores of its fp32 weights" in (tmp_path / "half" / "README.md").read_text()
+    assert cli.main(["bundle", str(run / "checkpoint_last.pt"), "-o", str(tmp_path / "last")]) == 0
+    assert not (tmp_path / "last" / "record.json").exists(), "the scores are of another checkpoint"
     loaded = ode_transformer.load(tmp_path / "half")
     reference = ode_transformer.load(bundle)
     for one, other in zip(loaded.backend.models[0].parameters(), reference.backend.models[0].parameters(), strict=True):
@@ -978,6 +989,8 @@ def test_views_of_one_tensor_are_bundled_as_tensors_of_their_own(tmp_path):
     assert bundles.config(tmp_path / "x")["tied"] == {"c": "a"}
     held = safetensors.torch.load_file(tmp_path / "x" / bundles.WEIGHTS)
     assert held.keys() == {"a", "b", "d"} and all(torch.equal(held[name], state[name]) for name in held)
+    with pytest.raises(bundles.BundleError, match="a has values that are too large for fp16"):
+        bundles.write(tmp_path / "y", "macaron", {}, {"a": 1e5 * w}, generate={}, files={}, texts={}, half=True)
 
 
 # Exported models.

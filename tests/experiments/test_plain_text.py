@@ -36,6 +36,9 @@ def test_a_line_of_invisible_characters_does_not_end_a_document(tmp_path):
     assert cli.main([*words, "--output-dir", str(tmp_path / "x")]) == 0
     assert (tmp_path / "x" / "train").read_text().splitlines().count("") == 16
     assert (tmp_path / "x" / "valid").read_text().splitlines().count("") == 4
+    assert cli.main([*words, "--valid", str(tmp_path / "text"), "--output-dir", str(tmp_path / "y")]) == 0
+    for split in ("train", "valid"):  # nothing else is held out
+        assert (tmp_path / "y" / split).read_text().splitlines().count("") == 20
 
 
 def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):

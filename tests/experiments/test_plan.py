@@ -37,6 +37,8 @@ def test_a_record_tells_what_runs_take(write, monkeypatch):
     more = f"about {3 * gib:.1f} GiB of checkpoints, about {{}} hours by records of this hardware"
     assert plan.line([recipe] * 3) == f"3 runs, 24,000 updates, {more.format('12.0')}"
     assert plan.line([recipe] * 3, jobs=2).endswith(more.format("6.0"))
+    assert "about 4.0 hours" in plan.line([recipe], jobs=2), "a run is not shorter for that"
+    assert plan.cost(recipes.load(NAME, scale="small")).gib == 0, "no record of a rehearsal"
     assert plan.line([recipe, recipes.load("multi30k-full/rk2-tiny")]) == "2 runs, 16,000 updates"
     # Of another machine, in part or all of it, the room alone is known; a run of one's own counts first.
     write(f"results/{NAME}.json", trained_on=[{"hardware": HERE}, {"hardware": HERE | {"gpus": ["G"]}}])
@@ -64,4 +66,7 @@ def test_a_training_by_epochs_takes_the_updates_of_its_record(write):
     recipe = replace(recipe, train=replace(recipe.train, flags={"max-epoch": 3}))
     assert plan.cost(recipe).updates == 0
     write(f"results/{NAME}.json")
-    assert plan.cost(recipe).updates == 500
+    assert plan.cost(recipe).updates == 500 and plan.cost(recipe).gib == 0, "all epochs are kept"
+    flags = {"no-epoch-checkpoints": True, "save-interval-updates": 100, "keep-interval-updates": 5}
+    recipe = replace(recipe, train=replace(recipe.train, flags=flags))
+    assert plan.cost(recipe).gib == pytest.approx((7 * 12 + 4) * 1e6 / 2**30)

@@ -241,7 +241,7 @@ def test_answers_are_compared_as_the_official_scripts_do(gold, answer, exact, f1
 
 
 def test_no_answer_is_the_empty_one():
-    golds = {"a": [], "b": ["the"], "c": ["x"]}
+    golds = {"a": [], "b": ["the"], "c": ["the", "x"]}  # what is only an article is no answer of 2.0
     assert metric.score(golds, {"a": "", "b": "", "c": ""}, "2.0")["f1"]["value"] == pytest.approx(200 / 3)
     # What is only an article counts as none in 2.0, and nobody can match it in 1.1's F1.
     assert metric.compare({"b": ["the"]}, {"b": "a"}, "1.1")["b"] == (1.0, 0.0, True)

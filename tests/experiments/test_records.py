@@ -45,10 +45,16 @@ def test_a_log_becomes_a_curve(tmp_path):
         + line("train", "00:00:26", epoch=3, loss=6.0, ppl=80, gnorm=1.0, wps=1000, wall=0, num_updates=21)
         # stopped within an epoch, after a validation there
         + line("valid", "00:00:28", epoch=4, loss=5.5, ppl=70, num_updates=24)
+        # and after the clock was set back
+        + line("train_inner", "00:00:08", epoch=4, loss=5.25, num_updates=25)
     )
     log = logs.read_log(path)
     assert log["seconds"] == 20 + 28
     assert [e["epoch"] for e in log["curve"]] == [1, 2, 3]
+    assert log["training"] == [{"num_updates": 5, "loss": 9.5}, {"num_updates": 25, "loss": 5.25}]
+    assert [tuple(e.values()) for e in log["validation"]] == [(7, 8.0, 100.5), (24, 5.5, 70.0)], (
+        "without words a second"
+    )
     assert log["curve"][0] == {
         "epoch": 1, "num_updates": 7, "train_loss": 9.0, "train_ppl": 200.0, "train_gnorm": 1.5, "train_wps": 1000.0,
         "valid_loss": 8.0, "valid_ppl": 100.5,

@@ -5,6 +5,7 @@ import json
 import math
 import random
 import re
+import shutil
 from collections import Counter
 from datetime import date
 from html import unescape
@@ -14,9 +15,11 @@ import pytest
 
 from ode_transformer import machine, paths
 from ode_transformer.experiments import cli, recipes
-from ode_transformer.experiments.records import RecordError, check_record, decoding_flags
+from ode_transformer.experiments.records import RecordError, check_record, decoding_flags, read_record
+from ode_transformer.experiments.results import report
 from ode_transformer.experiments.results.report import _chosen, _first
 from ode_transformer.experiments.serving import bundle
+from ode_transformer.files import write_json
 from tests.helpers import ROOT, own_quickstart, refused, write_generated, write_run
 
 WORDS = list("abcdefghijklmnopqrst")
@@ -36,13 +39,13 @@ def shown(page: str) -> str:
 
 @pytest.fixture()
 def folder(tmp_path, monkeypatch):
-    """Finished runs of two systems on one test set, the second of them with fewer errors and two seeds."""
+    """Finished runs of two systems on one test set: the second has fewer errors with one seed, more with another."""
     for place in (paths, recipes):
         monkeypatch.setattr(place, "ROOT", tmp_path)
     monkeypatch.setattr(machine, "commit", lambda: "")
     rng = random.Random(0)
     references = [" ".join(rng.choices(WORDS, k=12)) for _ in range(80)]
-    for name, errors, seed in (("transformer-tiny", 0.4, 1), ("rk2-tiny", 0.1, 1), ("rk2-tiny", 0.1, 2)):
+    for name, errors, seed in (("transformer-tiny", 0.4, 1), ("rk2-tiny", 0.1, 1), ("rk2-tiny", 0.6, 2)):
         place = tmp_path / "runs" / "quickstart" / (name if seed == 1 else f"{name}.seed-{seed}")
         words = ([rng.choice(WORDS) if rng.random() < errors else w for w in line.split()] for line in references)
         output = place / "generate" / "generate-test.txt"
@@ -52,6 +55,7 @@ def folder(tmp_path, monkeypatch):
         record = json.loads((ROOT / "results" / "quickstart" / f"{name}.json").read_text())
         record |= {"seeds": [seed], "description": "<script>alert(1)</script>"}
         record["scores"]["generated"]["tokenised"]["bleu"] += seed
+        record["paper"] = [{"scores": {"generated": {"tokenised": value}}} for value in (27.5, 27.5, 28.25)]
         (place / "record.json").write_text(json.dumps(record))
     return tmp_path / "runs"
 
@@ -62,7 +66,7 @@ def written(folder, capsys) -> str:
     return (folder / "report.html").read_text()
 
 
-def test_the_page_has_everything_and_needs_nothing(folder, capsys):
+def test_the_page_has_everything_and_needs_nothing(folder, capsys, monkeypatch):
     page = written(folder, capsys)
     found, text, sources = tags(page), shown(page), re.findall(r'(?:src|href)="([^"]*)"', page)
     assert found["img"] >= 2 and found["table"] > 10 and found["details"] == 3
@@ -78,6 +82,11 @@ def test_the_page_has_everything_and_needs_nothing(folder, capsys):
         if source.startswith("data:"):  # the legend of a picture says which run a line is
             assert b"rk2-tiny, seed 1" in base64.b64decode(source.partition(",")[2])
     assert "rk2-tiny, seed 1" in text.split("Translations: ")[1], "whose translations they are"
+    assert "rk2-tiny: the paper prints 28.25, too, on generated" in text
+    monkeypatch.setattr(report, "LINES", 1)  # of a picture
+    svgs = [base64.b64decode(svg) for svg in re.findall(r"svg\+xml;base64,([^\"]*)", written(folder, capsys))]
+    for name in (b"rk2-tiny, seed 1", b"transformer-tiny, seed 1"):
+        assert 2 * sum(name in svg for svg in svgs) == len(svgs) == 2 * found["img"]
 
 
 def test_the_same_as_markdown(folder, tmp_path):
@@ -86,6 +95,16 @@ def test_the_same_as_markdown(folder, tmp_path):
     text = output.read_text()
     assert "# 3 runs of 2 recipes in runs, " in text and "### Significance" in text and "**" in text
     assert "<td>" not in text and "| rk2-tiny | transformer-tiny | 1 | +" in text and "```bash\nfairseq-train" in text
+    names = [f"quickstart/{name}-tiny" for name in ("transformer", "rk2")]  # a comparison that is recorded counts first
+    scores = [read_record(folder / name / "record.json")["scores"]["generated"]["sacrebleu"] for name in names]
+    values = [{"bleu": its["bleu"], "p_value": p} for its, p in zip(scores, (None, 0.123), strict=True)]
+    about = {"baseline": names[0], "seed": 1, "metric": "sacrebleu", "test": "randomisation", "signature": ""}
+    about |= {"samples": 9, "precisions": dict.fromkeys(names, "fp32")}
+    write_json(
+        folder / "significance" / "x.json", about | {"test_sets": {"generated": dict(zip(names, values, strict=True))}}
+    )
+    assert cli.main(["report", str(folder), "--output", str(output)]) == 0
+    assert output.read_text().count("p = ") == 1 and "p = 0.123 |" in output.read_text()
 
 
 def test_a_classifier_is_shown_by_class(tmp_path, capsys):
@@ -111,6 +130,10 @@ def test_chosen_sentences_are_shown_of_every_system(folder):
     """As in a case study: source, reference and what each system made of it, detokenized."""
     for path in folder.rglob("generate-test.txt"):
         path.write_text(path.read_text().replace("T-7\t", "T-7\tit &apos;s "))
+    rehearsal = shutil.copytree(folder / "quickstart" / "rk2-tiny", folder / "rehearsal")  # which is found first
+    write_json(rehearsal / "record.json", read_record(rehearsal / "record.json") | {"scale": "small"})
+    output = rehearsal / "generate" / "generate-test.txt"
+    output.write_text(output.read_text().replace("H-7\t-0.1\t", "H-7\t-0.1\trehearsed "))
     assert cli.main(["report", str(folder), "--sentences", "7", "79", "80"]) == 0
     text = shown((folder / "report.html").read_text())
     assert re.findall(r"sentence (\d+)", text) == ["7", "79"], "there are 80"
@@ -118,7 +141,7 @@ def test_chosen_sentences_are_shown_of_every_system(folder):
         rows = re.sub("\n+", "\n", text.split(f"sentence {i}")[1]).split("\n")[1:5]
         assert rows[0] == f"sourcequelle {i}"
         assert rows[1].startswith("reference") and {row.split("-tiny")[0] for row in rows[2:]} == {"rk2", "transformer"}
-    assert "referenceit's " in text
+    assert "referenceit's " in text and "rehearsed" not in text
 
 
 def test_it_is_written_again_but_over_nothing_else(folder, capsys):
@@ -147,6 +170,14 @@ def test_what_cannot_be_reported_is_named(folder, capsys, tmp_path):
         (
             {"scores": {"test": {"accuracy": {"value": 1, "classes": ["a"], "confusion": [[1, 2]], "report": {}}}}},
             "scores.test.accuracy.confusion must be of its classes",
+        ),
+        (
+            {"scores": {"test": {"accuracy": {"value": 1, "classes": ["a"]}}}},
+            "scores.test.accuracy.confusion is missing",
+        ),
+        (
+            {"training": {"curve": [{"train_loss": 1.0}], "seconds": 1, "parameters": 1}},
+            "training.curve has no number of updates",
         ),
         ({"seeds": []}, "seeds must be one or more"),
         ({"devices": 10**30}, "devices must be a whole number, 0 or more"),
@@ -180,6 +211,14 @@ def test_odd_files_among_the_runs_are_named_and_left_out(folder, capsys):
 
 
 def test_runs_that_cannot_be_compared_are_reported_all_the_same(folder, capsys):
+    output = folder / "quickstart" / "transformer-tiny" / "generate" / "generate-test.txt"
+    whole = output.read_text()
+    output.write_text(whole.replace("T-7\t", "T-7\tother "))
+    page, side_by_side = shown(written(folder, capsys)).split("Translations: ")
+    side_by_side = side_by_side.partition("description")[0]  # of the runs
+    assert "must have the references of quickstart/" in page
+    assert ("rk2-tiny, seed 1" in side_by_side) != ("transformer-tiny, seed 1" in side_by_side)
+    output.write_text(whole)
     for path in folder.rglob("run.json"):
         path.unlink()
     assert "was not compared: " in written(folder, capsys)

@@ -123,7 +123,8 @@ def test_the_scores_of_a_validation(tmp_path, capsys):
     assert cli.main(words) == 1 and "no perplexity of subset test" in capsys.readouterr().err
     entries = ({"test_loss": loss, "test_ppl": ppl} for loss, ppl in (("6.1", "68.59"), ("5.0", "32.00")))
     log.write_text("".join(f"{head}{json.dumps(entry)}\n" for entry in entries))
-    assert perplexity.score(log, "test")["perplexity"]["value"] == 32.0, "of an evaluation repeated"
+    found = perplexity.score(log, "test")
+    assert (found["perplexity"]["value"], found["loss"]) == (32.0, 5.0), "of an evaluation repeated"
 
 
 # --- Files and the command
@@ -163,6 +164,10 @@ def test_generate_output_is_reordered(tmp_path):
     [
         ("", "the file is empty"),
         (generated(order=(2, 0)), "of 3 sentences, H-1 are missing; .*--required-batch-size-multiple 1"),
+        (
+            generated().replace(END, f"| INFO | fairseq_cli.generate | Translated 1,004 sentences (9 tokens)\n{END}"),
+            "of 1004 sentences, H-3, H-4, H-5, H-6, H-7 and 996 more are missing",
+        ),
         (generated().replace(END, ""), "'Generate ... with beam=...', is missing"),
         (generated() + generated(), "T-2 occurs twice"),
         (generated() + "\udcff", "is not UTF-8"),  # the byte 0xff
@@ -255,8 +260,11 @@ def test_plain_text_has_no_tokenized_score_and_lower_case_beside_a_cased_referen
     hyp, raw = write(tmp_path / "h", "ein haus\n"), write(tmp_path / "raw", "Ein Haus\n")
     words = ["--hyp", hyp, "--ref", hyp, "--reference", raw, "--target-lang", "de"]
     assert main(*words) == 0 and "--lowercase?" in capsys.readouterr().err
+    assert main(*words, "--lowercase") == 0 and not capsys.readouterr().err
     assert main(*words, "--plain", "--json") == 0
     assert json.loads(capsys.readouterr().out)["tokenised"] is None
+    chinese = scoring.score(["\u732b\u5403\u9c7c\u3002"], ["\u732b\u5403\u8089\u3002"], "zh", plain=True)["sacrebleu"]
+    assert chinese["hyp_len"] == 4 and "tok:zh" in chinese["signature"], "by characters"
 
 
 def test_marks_are_removed_from_what_is_segmented_alone(tmp_path, capsys):

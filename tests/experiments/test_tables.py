@@ -51,6 +51,8 @@ def test_seeds_of_a_recipe_that_was_changed_between_them_are_told():
 
     assert different_flags([record(0.1, 1), record(0.1, 2)]) == []
     assert different_flags([record(0.1, 1), record(0.2, 2)]) == ["--lr 0.1 / 0.2"]
+    same = [record(f"0.1 --optimizer {name}", 1) for name in ("adam", "fused_adam")]
+    assert different_flags(same) == [], "which compute the same"
 
 
 def scores_of(folder):
@@ -70,11 +72,12 @@ def test_measured_numbers_are_means_over_seeds(folder):
 
 def test_the_papers_rows_are_all_there(folder, capsys):
     """Also those it took from others, and those nobody ran."""
-    assert cli.main(["table", "macaron/wmt14-en-de", "multi30k-full", "--results", str(folder)]) == 0
+    assert cli.main(["table", "macaron/wmt14-en-de", "multi30k-full", "ptb", "--results", str(folder)]) == 0
     shown = capsys.readouterr().out
     for words in ("Universal Transformer | 28.9", "Macaron Net | 30.2", "Transformer-tiny, text only | 41.02"):
         assert words in shown
     assert "355M" in shown and "measured" not in shown
+    assert shown.count("| RK2, released form | ") == 2 and "form, released" not in shown
 
 
 def test_a_table_for_programs(folder, capsys):
@@ -128,6 +131,7 @@ def test_other_files_below_the_folder_are_left_alone(folder, capsys):
     (folder / "list.json").write_text("[1]")
     (folder / ".venv").mkdir()
     (folder / ".venv" / "x.json").write_text("{")
+    (folder / "loop").symlink_to(folder)
     (folder / "translated.json").write_text('{"file": "-"}\n{"file": "-"}\n')  # as translate --json writes
     assert read_records(folder) == found
     assert f"left out: {folder / 'translated.json'}: cannot be read" in capsys.readouterr().err
@@ -142,6 +146,7 @@ def test_means_say_which_seeds_have_no_number(folder, capsys):
     cells = row(tables.tables("multi30k-short", folder), "rk2-tiny").cells
     assert cells["test_2016_flickr", "tokenised"].text() == "nan ± nan"
     assert cells["test_2017_flickr", "sacrebleu"].text().endswith("(1 of 2 seeds)")
+    assert (tables.mean([3], 1, 0), tables.mean([1, 2], 2, 0)) == ("3", "1.5 ± 0.7"), "a mean of counts is not whole"
     assert "seeds" not in cells["test_2016_flickr", "sacrebleu"].text()
     assert cli.main(["table", "multi30k-short", "--csv", "--results", str(folder)]) == 0
     assert ",nan,nan,2," in capsys.readouterr().out
@@ -275,6 +280,9 @@ def test_the_table_of_runs_made_together_survives_what_cannot_be_compared(runs, 
     for system in systems:
         again(folder, "rk2-tiny", system.folder / "record.json", recipe=system.recipe.name, scores=scores, seeds=[1])
     made = [(replace(system.recipe, seed=1), runs / system.folder) for system in systems]
+    second = {"recipe": systems[1].recipe.name, "scores": scores, "seeds": [2]}
+    again(folder, "rk2-tiny", runs / "second/record.json", **second)
+    made.append((replace(systems[1].recipe, seed=2), runs / "second"))
     compare = significance.compare
 
     def compared(baseline, others):
@@ -291,6 +299,7 @@ def test_the_table_of_runs_made_together_survives_what_cannot_be_compared(runs, 
     assert f"quickstart/rk2-tiny {of}, generated: no p ({how})" in lines
     assert f"quickstart/rk4-tiny {of}: not compared: they have other references" in lines
     assert any(line.startswith("| quickstart/rk4-tiny ") for line in lines), lines
+    assert not any("seed 2" in line for line in lines), "which the first system was not trained with"
 
 
 def test_a_comparison_marks_the_table(runs, folder, capsys):
@@ -311,7 +320,7 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     shown = capsys.readouterr().out
     line = {x.split(" | ")[0].strip("| "): x for x in shown.splitlines() if x.startswith("| ")}
     assert "*" in line["rk4-tiny"] and "*" not in line["rk2-tiny"]
-    assert "†" in line["macaron-tiny"] and "†" not in line["rk4-tiny"] + line["rk2-tiny"] and "† not compared" in shown
+    assert [name for name in line if "†" in line[name]] == ["macaron-tiny"] and "† not compared" in shown
     where = "approximate randomization, seed 1; two-sided p"
     expected = f"sacreBLEU differs from quickstart/transformer-tiny at p < 0.05, adjusted for 2 comparisons ({where})"
     assert expected in shown
@@ -372,8 +381,8 @@ def test_stars_are_of_p_values_adjusted_for_all_comparisons_of_a_group(folder):
     about["samples"] = 1000
     about |= {"precisions": dict.fromkeys(names, "fp32")}
 
-    def write(name, test_sets, test="randomisation"):
-        write_json(folder / "significance" / name, about | {"test_sets": test_sets, "test": test})
+    def write(name, test_sets, **more):
+        write_json(folder / "significance" / name, about | {"test_sets": test_sets, **more})
 
     def compared():
         return row(tables.tables("multi30k-short", folder), "rk2-tiny").cells["test_2016_flickr", "sacrebleu"].compared
@@ -382,12 +391,22 @@ def test_stars_are_of_p_values_adjusted_for_all_comparisons_of_a_group(folder):
     ours = {name: {"bleu": its["bleu"], "p_value": 0.0095 if "rk2" in name else None} for name, its in scores.items()}
     write("multi30k-short.json", {"test_2016_flickr": ours})
     assert compared().differs()
+    p_values.append(None)  # of a training that diverged, which is no comparison
     others = ({names[0]: {"bleu": 1, "p_value": None}, names[1]: {"bleu": 2, "p_value": p}} for p in p_values)
     write("others.json", {f"test {i}": one for i, one in enumerate(others)})
-    assert len(family := comparisons.read(folder)) == 15 and sum(one.differs() for one in family) == 4
+    assert len(family := comparisons.read(folder)) == 16 and sum(one.differs() for one in family) == 4
+    assert "adjusted for 15 comparisons" in tables.baseline("multi30k-short", folder)
     assert (found := compared()).p_value == 0.0095 and found.adjusted == pytest.approx(0.0095 * 15 / 4)
-    write("multi30k-short.json", {"test_2016_flickr": ours}, "bootstrap")  # whose p is half of the two-sided one
-    assert (found := compared()).p_value == 0.019 and not found.differs()
+    write("multi30k-short.json", {"test_2016_flickr": ours}, test="bootstrap")  # whose p is half of the two-sided one
+    found = compared()
+    assert found.p_value == 0.019 and not found.differs()
+    write("multi30k-short.json", {"test_2016_flickr": ours}, test="bootstrap", two_sided=True)  # as today
+    assert compared().p_value == 0.0095
+    ours[names[1]]["p_value"] = 0.7
+    write("multi30k-short.json", {"test_2016_flickr": ours}, test="bootstrap")
+    assert compared().p_value == 1.0, "a probability"
+    diverged = replace(found, value=math.nan)
+    assert diverged.of([1.0, math.nan]) and not diverged.of([1.0]), "a run that diverged is itself"
 
 
 def test_endless_translations_are_counted_and_their_weight_is_measured(runs):
@@ -405,6 +424,8 @@ def test_endless_translations_are_counted_and_their_weight_is_measured(runs):
     assert scoring.score(hyps, refs, "en")["endless"] == {"sentences": 1}
     assert scoring.is_endless("x" * 200, "y" * 100) and not scoring.is_endless("x" * 199, "y")
     assert not scoring.is_endless("x" * 300, "y" * 151)
+    raw = {"raw_refs": [["y"], ["y" * 151]], "plain": True}
+    assert scoring.score(["x" * 300], ["y"], "en", **raw)["endless"] == {"sentences": 0}, "nor beside the longest"
 
 
 def test_systems_of_other_training_data_are_compared_on_the_same_references(runs):
@@ -437,4 +458,7 @@ def test_what_cannot_be_compared_is_named(runs, capsys):
     run = read_json(path)
     write_json(path, run | {"generate": run["generate"] | {"lenpen": 9.0}})
     with pytest.raises(OdeTransformerError, match=r"rk2-tiny: was decoded with other settings than quick"):
+        significance.compare(baseline, [other])
+    write_json(path, run | {"given": "quickstart/rk4-tiny"})
+    with pytest.raises(OdeTransformerError, match="rk2-tiny holds a run of quickstart/rk4-tiny, not of quickstart/rk2"):
         significance.compare(baseline, [other])

@@ -33,6 +33,7 @@ from ode_transformer.experiments.metrics import (
     m2,
     resampling,
     rouge,
+    scoring,
 )
 from ode_transformer.experiments.metrics.metric import mean
 from ode_transformer.experiments.records import decoding_flags
@@ -238,7 +239,7 @@ def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkey
         said.append(words)
         if "-out" in words:
             Path(words[words.index("-out") + 1]).write_text(words[0])
-        return ERRANT_SAYS
+        return ERRANT_SAYS_OF_EACH if "-v" in words else ERRANT_SAYS
 
     monkeypatch.setattr(errant, "installed", lambda: True)
     monkeypatch.setattr(errant.importlib.metadata, "version", lambda name: "3")
@@ -253,6 +254,9 @@ def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkey
 
     assert names(said[0], "-orig", "-cor") == ["source", "corrections"]
     assert names(said[2], "-hyp", "-ref") == ["edits.m2", "gold.m2"]
+    assert errant.counts(["a", "b"], ["a", "b"], "conll14.m2").tolist() == [[1, 0, 1], [0, 0, 0]]
+    with pytest.raises(OdeTransformerError, match="printed counts of 2 of 3 sentences"):
+        errant.counts(["a", "b", "c"], ["a", "b", "c"], "conll14.m2")
 
 
 def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
@@ -280,8 +284,13 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     tried = {"signature": "x", "precision": 50.0, "recall": 40.0, "f": 48.0}
     nothing = {"signature": "x", "precision": 100.0, "recall": 0.0, "f": 0.0}
     monkeypatch.setattr(errant, "installed", lambda: True)
-    monkeypatch.setattr(errant, "score", lambda before, after, *_: nothing if before == after else tried)
-    assert cli.main([*words, "--edits", str(tmp_path / "gold.m2"), "--output", str(tmp_path / "s.json")]) == 0
+    kept = []
+    monkeypatch.setattr(
+        errant, "score", lambda before, after, _, own: kept.append(own) or (nothing if before == after else tried)
+    )
+    more = ["--own-edits", "own.m2", "--output", str(tmp_path / "s.json")]
+    assert cli.main([*words, "--edits", str(tmp_path / "gold.m2"), *more]) == 0
+    assert kept == ["own.m2", None], "not those of the sentences as they were"
     found = json.loads((tmp_path / "s.json").read_text())
     assert METRICS["errant"].value(found) == 48.0 and METRICS["errant"].value(found["source"]) == 0.0
     assert re.search(r"^uncorrected: ERRANT F0.5 +ERRANT F0.5 = 0.00", capsys.readouterr().out, re.M)
@@ -345,6 +354,8 @@ def test_scores_of_summaries(tmp_path, capsys):
     assert METRICS["rouge1"].value(found) == METRICS["rougeL"].value(found) == 50.0
     assert METRICS["rouge2"].value(found["source"]) == 50.0 and found["source"]["label"] == "first sentence"
     assert found["sentences"] == 2 and "first sentence: ROUGE  " in capsys.readouterr().out
+    both = scoring.summaries(str(out), str(tmp_path / "ref"), str(tmp_path / "source"), lead=2)["source"]
+    assert both["label"] == "first 2 sentences" and METRICS["rouge1"].value(both) > 50
     assert cli.main([*words, "--lead", "1"]) == 1 and "--lead N needs --source" in capsys.readouterr().err
     write_generated(out, ["a d@@ og barks .", "rain"])
     refused(words, r"out\.txt: 1 of 2 lines hold subword units, not words; give --remove-bpe subword_nmt\|", capsys)
@@ -577,6 +588,10 @@ def test_corrections_are_compared_by_gleu_or_by_errant(tmp_path, monkeypatch):
     ):
         with pytest.raises(OdeTransformerError, match=message):
             significance.compare(systems[0], systems[1:], metric=metric)
+    turned = (Examples(references, SOURCES) for references in (REFERENCES, REFERENCES[::-1]))
+    assert np.array_equal(*(METRICS["gleu"].statistics_of_each(REFERENCES[0], one) for one in turned)), (
+        "annotators count alike"
+    )
 
 
 def units(values) -> np.ndarray:
@@ -590,11 +605,11 @@ def test_the_p_of_a_few_sentences_is_that_of_all_exchanges_and_an_interval_that_
     """
     found = resampling.p_value(units([0, 0, 0, 0]), units([1, 1, 1, 1]), mean, "randomisation", 4000)
     assert found == pytest.approx(2 / 16, abs=0.02)
-    assert resampling.p_value(units([0, 1, 1]), units([1, 1, 1]), mean, "randomisation", 100) == 1.0
+    assert resampling.p_value(units([0, 1, 1]), units([1, 1, 1]), mean, "randomisation", 99) == 1.0
     assert resampling.p_value(units([0] * 9), units([1] * 9), mean, "bootstrap", 99) == 1 / 100
     assert resampling.p_value(units([0, 1]), units([math.nan, 1]), mean, "bootstrap", 9) is None
-    low, high = resampling.interval(resampling.bootstrap(units([0, 1] * 200), mean, 4000))
-    assert (low, high) == pytest.approx((0.5 - 1.96 * 0.025, 0.5 + 1.96 * 0.025), abs=0.004)
+    low, high = resampling.interval(found := resampling.bootstrap(units([0, 1] * 200), mean, 3999))
+    assert len(found) == 3999 and (low, high) == pytest.approx((0.5 - 1.96 * 0.025, 0.5 + 1.96 * 0.025), abs=0.004)
 
 
 OF_TEXT = [name for name, metric in METRICS.items() if metric.needs == ("references",) and metric.statistics]
@@ -672,6 +687,8 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     with monkeypatch.context() as patch:  # GLEU's own value is a mean of draws, not the one of the sums
         patch.setattr(significance.System, "scores", lambda *_: recorded)
         again = significance.compare(systems[0], systems[1:], samples=1)["test_sets"]
+        recorded[its.entry or its.name]["signature"] = "of another version"
+        assert significance.compare(systems[0], systems[1:], samples=50) == found
     assert {values[its.key] for by_system in again.values() for values in by_system.values()} == {77.0}
     recipe, name = systems[1].recipe, record.name.removesuffix(".bf16.json")
     record.with_name(f"{name}.amp.json").write_text(json.dumps(run_record(precision="amp")))
@@ -695,4 +712,5 @@ def test_a_value_that_is_not_there_has_no_signature():
     accuracy = METRICS["accuracy"]
     there, diverged = ({"accuracy": {"value": value, "signature": f"of {value}"}} for value in (50.0, None))
     runs = [{"scores": {"test": there}}, {"scores": {"test": diverged}}, {"scores": {}}]
-    assert (accuracy.values(runs, "test"), accuracy.signatures(runs, "test")) == ([50.0], {"of 50.0"})
+    runs.append({"scores": {"test": {"accuracy": {"value": 60.0}}}})  # of a first version
+    assert (accuracy.values(runs, "test"), accuracy.signatures(runs, "test")) == ([50.0, 60.0], {"of 50.0"})
