@@ -469,7 +469,8 @@ def test_a_training_elsewhere_is_gone_on_from(recipe, programs, tmp_path, capsys
 
 def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(recipes, "default_run_dir", lambda r: f"{tmp_path}/{r.train.arch}.{r.seed}")
-    two = changed(recipe, tmp_path / "x", lambda t: t.update(seeds=[4, 5]))
+    prepared = {"prepare": "python -m ode_transformer prepare "}  # so that raw text can be translated
+    two = changed(recipe, tmp_path / "x", lambda t: t.update(seeds=[4, 5]) or t["data"].update(prepared))
     other = changed(two, tmp_path / "y", lambda t: t["train"].update(arch="macaron_rk2_tiny"))
     shutil.move(other, tmp_path / "y" / "other.yaml")
     assert run(two, tmp_path / "y" / "other.yaml", "--cpu") == 0
@@ -477,6 +478,10 @@ def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, c
     assert seeds == ["4", "5", "4", "5"]
     shown, headings = capsys.readouterr()
     assert all(f"== {name}, seed {seed}: train" in headings for name in ("tiny", "other") for seed in (4, 5))
+    folders = [f"{tmp_path}/{arch}.{seed}" for arch in ("macaron_tiny", "macaron_rk2_tiny") for seed in (4, 5)]
+    assert headings.endswith("\n".join(["Next:", *(f"ode-transformer translate {one} FILE" for one in folders), ""]))
+    assert run(two, "--cpu", "--seed", 4, "--dry-run", "--", "--dropot", "1") == 1, "in a folder with a training, too"
+    assert "--dropot: is unknown; the nearest" in capsys.readouterr().err
     (line,) = [line for line in shown.splitlines() if line.startswith("| tiny |")]
     assert "± 0.00" in line and "| 2 |" in line
     compared = "other against tiny, seed 4, tiny: p = 1.0000 (two-sided p, by approximate randomization of sacreBLEU"

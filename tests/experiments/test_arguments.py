@@ -28,6 +28,8 @@ def test_numbers_that_are_too_small_or_no_numbers_are_named(words, option, value
     [
         (["tabel"], "COMMAND tabel: is unknown; the nearest is table$"),
         (["run", "x", "--devicse", "2"], "--devicse: is unknown; the nearest is --devices$"),
+        (["run", "x", "--max-update", "9"], "--max-update: is unknown; flags of fairseq come after --$"),
+        (["translate", "x", "--zzz"], "--zzz: is unknown$"),
         (["run", "x", "--scale", "tiny"], "--scale tiny: must be one of full, small$"),
         (["recipe", "shwo"], "action shwo: is unknown; the nearest is show$"),
         (["dataset", "aeslc", "x", "--output-dir", "y", "--articles=8"], "--articles: must be .*, --output-dir$"),

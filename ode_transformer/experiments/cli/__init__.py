@@ -126,6 +126,7 @@ class Parser(argparse.ArgumentParser):
 
     _intermixing = False
     words: Sequence[str] = ()  # the words to parse
+    takes_flags = False  # words after -- are flags of fairseq's own
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:
         """Parse words as ``argparse`` does, in any order."""
@@ -141,7 +142,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print an error message of argparse, with the nearest valid values instead of all of them, and exit."""
         its = subparser(self, self.words)
-        super(Parser, its).error(short_message(message, its))
+        said = short_message(message, its)
+        if its.takes_flags and message.startswith("unrecognized arguments") and "the nearest" not in said:
+            said += "; flags of fairseq come after --"
+        super(Parser, its).error(said)
 
 
 def parser(chosen: str | None) -> argparse.ArgumentParser:
@@ -157,6 +161,7 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", help="one of the commands below")
     for name, command in COMMANDS.items():
         sub = commands.add_parser(name, description=command.help)
+        sub.takes_flags = command.takes_flags
         _add_user_dir(sub, default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # ``call`` has read it
         if name == chosen:
             module = _module(command.module)

@@ -204,7 +204,8 @@ class Run:
             again = [step.key for step in wanted if step.name != "train"]
             stamps = {key: stamp for key, stamp in stamps.items() if key not in again}
             write_json(self.folder / "steps.json", stamps)
-        self.check_flags()  # before the data are prepared, too
+        if not self.begun:
+            self.check_flags()  # before the data are prepared, too
         for step in wanted:
             if step.name == "train":
                 self._train(step, stamps, lock)
@@ -245,13 +246,13 @@ class Run:
             write_json(self.folder / "steps.json", stamps)
 
     def check_flags(self) -> None:
-        """Check the flags of the chosen steps, if they begin a training.
+        """Check the flags of the chosen steps, if they train.
 
         Raises:
             FlagError: a program refuses them.
             RunError: the training would not keep the checkpoints to be averaged.
         """
-        if "train" not in self.chosen or self.trained or self.begun:
+        if "train" not in self.chosen or self.trained:
             return
         found = {step.name: step for step in self.steps() if step.name in self.chosen}
         command_lines.check(found.values())
@@ -501,8 +502,7 @@ def run(
             _go_together(found, jobs, after)
         if not all("record" in one.chosen for one in found):
             return []
-        for one in found:
-            _say_how_to_translate(one)
+        _say_how_to_translate(found)
     return found
 
 
@@ -534,11 +534,15 @@ def _go_together(found: Sequence[Run], jobs: int, after: Callable[[list[Run]], A
         raise RunError("\n".join([f"{len(failed)} of {len(found)} runs failed:", *each]))
 
 
-def _say_how_to_translate(one: Run) -> None:
-    """Print the command that translates raw text by a finished run, if its data were prepared from raw text."""
-    if one.recipe.generate and "ode_transformer prepare " in one.recipe.data.prepare:
-        plugin = ["--user-dir", one.recipe.user_dir] if one.recipe.user_dir else []
-        processes.say(f"Next:\n{shlex.join(['ode-transformer', 'translate', *plugin, one.run_dir])} FILE")
+def _say_how_to_translate(found: Sequence[Run]) -> None:
+    """Print the commands that translate raw text by finished runs, of those whose data were prepared from raw text."""
+    commands = []
+    for one in found:
+        if one.recipe.generate and "ode_transformer prepare " in one.recipe.data.prepare:
+            plugin = ["--user-dir", one.recipe.user_dir] if one.recipe.user_dir else []
+            commands.append(f"{shlex.join(['ode-transformer', 'translate', *plugin, one.run_dir])} FILE")
+    if commands:
+        processes.say("\n".join(["Next:", *commands]))
 
 
 def run_all(

@@ -32,16 +32,16 @@ CARD = """\
 
 ## Use
 
-`ode_transformer` is installed from a clone of its repository, as its README says.
+`ode_transformer` is installed from a clone of its repository, as its README says.{needs}
 
 ```bash
-ode-transformer translate FOLDER FILE
+ode-transformer translate{option} FOLDER FILE
 ```
 
 ```python
 import ode_transformer
 
-model = ode_transformer.load("FOLDER")
+model = ode_transformer.load("FOLDER"{argument})
 model.translate(["..."])
 ```
 
@@ -99,8 +99,8 @@ def make(
         raise bundles.BundleError(f"{model}: is a bundle already")
     translator = open_origins([origin], "cpu")  # checks that the bundle will translate
     (opened,), state = translator.backend.opened, origin.state()
-    record = _record(origin)
-    texts = {bundles.CARD: _card(translator, origin, record, half, license)}
+    record, plugin = _record(origin), plugins.name_of(checkpoints.options(state, "common").get("user_dir"))
+    texts = {bundles.CARD: _card(translator, origin, record, half, license, plugin)}
     if record is not None:
         texts["record.json"] = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
     bundles.write(
@@ -109,7 +109,7 @@ def make(
         opened.options,
         state["model"],
         generate=origin.search,
-        plugin=plugins.name_of(checkpoints.options(state, "common").get("user_dir")),
+        plugin=plugin,
         files={file.name: file for file in origin.files(translator.backend.languages)},
         texts=texts,
         half=half,
@@ -128,7 +128,12 @@ def _record(origin: "Origin") -> Optional[dict[str, Any]]:
 
 
 def _card(
-    translator: Translator, origin: Origin, record: Optional[dict[str, Any]], half: bool, license: Optional[str]
+    translator: Translator,
+    origin: Origin,
+    record: Optional[dict[str, Any]],
+    half: bool,
+    license: Optional[str],
+    plugin: str,
 ) -> str:
     (opened,), languages = translator.backend.opened, translator.backend.languages
     manifest = read_json(origin.data / "manifest.json")
@@ -141,6 +146,9 @@ def _card(
         langs=" to ".join(languages),
         version=__version__,
         model=opened,
+        needs=f" The model was trained with the plugin `{plugin}`, which is not in this folder." if plugin else "",
+        option=f" --user-dir {plugin}" if plugin else "",
+        argument=f', user_dir="{plugin}"' if plugin else "",
         data=f"Set `{manifest.get('set')}`{pairs}: {translator.pipeline}.",
         search=translator.search,
         scores=_scores(record, half) if record else "There is no record of scores.",
