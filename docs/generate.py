@@ -750,7 +750,7 @@ def _comparisons() -> list[comparisons.Compared]:
 
 
 @functools.cache
-def _of_today() -> list[comparisons.Compared]:
+def _up_to_date() -> list[comparisons.Compared]:
     return comparisons.up_to_date(_comparisons(), _records())
 
 
@@ -758,7 +758,7 @@ def _of_today() -> list[comparisons.Compared]:
 def _by_run(baseline: str, system: str) -> dict[tuple[int, str], dict[str, comparisons.Compared]]:
     """A recipe compared with another in the same precision by sacreBLEU: by seed and precision, then by test set."""
     found: dict[tuple[int, str], dict[str, comparisons.Compared]] = {}
-    for one in _of_today():
+    for one in _up_to_date():
         if (one.baseline, one.system, one.metric) == (baseline, system, "sacrebleu") and len({*one.precisions}) == 1:
             found.setdefault((one.seed, one.precisions[0]), {})[one.test_set] = one
     return found

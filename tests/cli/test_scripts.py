@@ -482,6 +482,8 @@ def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, c
     assert headings.endswith("\n".join(["Next:", *(f"ode-transformer translate {one} FILE" for one in folders), ""]))
     assert run(two, "--cpu", "--seed", 4, "--dry-run", "--", "--dropot", "1") == 1, "in a folder with a training, too"
     assert "--dropot: is unknown; the nearest" in capsys.readouterr().err
+    assert run(two, "--cpu", "--seed", 4, "--dry-run", "--", "--dropout", "0.5") == 1
+    assert "holds another run" in capsys.readouterr().err
     (line,) = [line for line in shown.splitlines() if line.startswith("| tiny |")]
     assert "± 0.00" in line and "| 2 |" in line
     compared = "other against tiny, seed 4, tiny: p = 1.0000 (two-sided p, by approximate randomization of sacreBLEU"

@@ -27,8 +27,13 @@ def test_numbers_that_are_too_small_or_no_numbers_are_named(words, option, value
     ("words", "message"),
     [
         (["tabel"], "COMMAND tabel: is unknown; the nearest is table$"),
-        (["run", "x", "--devicse", "2"], "--devicse: is unknown; the nearest is --devices$"),
+        (
+            ["run", "x", "--devicse", "2"],
+            "--devicse: is unknown; the nearest is --devices; flags of fairseq",
+        ),
         (["run", "x", "--max-update", "9"], "--max-update: is unknown; flags of fairseq come after --$"),
+        (["run", "x", "--lr", "3"], "--lr: is unknown; the nearest are .*; flags of fairseq come after --$"),
+        (["grid", "x", "y", "--output", "z"], "unrecognized arguments: y$"),
         (["translate", "x", "--zzz"], "--zzz: is unknown$"),
         (["run", "x", "--scale", "tiny"], "--scale tiny: must be one of full, small$"),
         (["recipe", "shwo"], "action shwo: is unknown; the nearest is show$"),
@@ -37,7 +42,10 @@ def test_numbers_that_are_too_small_or_no_numbers_are_named(words, option, value
         (["choose", "x", "--data", "y", "--output", "z", "--bach-size", "2"], "--bach-size: .* is --batch-size$"),
         (["glue", "prepare", "cola", "x", "--like", "y", "--output-dir", "z", "--licke"], "--licke: .* --like"),
         (["glue", "score", "--metrics", "f1"], "--metrics: is unknown; the nearest .*--metric"),
-        (["glue", "grid", "x", "--seedz", "1"], "--seedz: is unknown; the nearest is --seeds$"),
+        (
+            ["glue", "grid", "x", "--seedz", "1"],
+            "--seedz: is unknown; the nearest is --seeds; flags",
+        ),
     ],
 )
 def test_a_typing_error_is_answered_with_what_is_nearest(words, message, capsys):

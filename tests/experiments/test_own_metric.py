@@ -93,6 +93,8 @@ def test_a_recipe_of_labels_asks_for_further_metrics_too(tmp_path):
 def test_names_that_are_taken_or_unknown(tmp_path, files, capsys):
     with pytest.raises(OdeTransformerError, match="metric rouge: there is one of that name already"):
         register(Metric("rouge", "mine"))
+    with pytest.raises(OdeTransformerError, match="label_kind 'number': must be one of"):
+        register(Metric("mine", "mine", label_kind="number"))
     words = [files["first"], files["other"], "--ref", files["ref"]]
     (tmp_path / "generated").write_text("S-0\ta\nH-0\t-0.1\tb\n")
     for compared, message in (

@@ -242,13 +242,13 @@ def test_answers_are_compared_as_the_official_scripts_do(gold, answer, exact, f1
 
 def test_no_answer_is_the_empty_one():
     golds = {"a": [], "b": ["the"], "c": ["the", "x"]}  # what is only an article is no answer of 2.0
-    assert metric.score(golds, {"a": "", "b": "", "c": ""}, "2.0")["f1"]["value"] == pytest.approx(200 / 3)
+    assert metric.entry(golds, {"a": "", "b": "", "c": ""}, "2.0")["f1"]["value"] == pytest.approx(200 / 3)
     # What is only an article counts as none in 2.0, and nobody can match it in 1.1's F1.
     assert metric.compare({"b": ["the"]}, {"b": "a"}, "1.1")["b"] == (1.0, 0.0, True)
     with pytest.raises(OdeTransformerError, match="question c: has no answer"):
-        metric.score(golds, {"a": "", "b": ""}, "2.0")
+        metric.entry(golds, {"a": "", "b": ""}, "2.0")
     with pytest.raises(OdeTransformerError, match="question c: has no no-answer score"):
-        metric.score(golds, dict.fromkeys("abc", ""), "2.0", {"a": 1, "b": 2})
+        metric.entry(golds, dict.fromkeys("abc", ""), "2.0", {"a": 1, "b": 2})
 
 
 def test_the_best_threshold_is_the_best_of_all():
@@ -256,7 +256,7 @@ def test_the_best_threshold_is_the_best_of_all():
     golds = {str(i): rng.choice([[], ["a b c"], ["d e"], ["f", "g h"]]) for i in range(60)}
     answers = {name: rng.choice(["", "b c", "d", "h", "z", *gold, *gold]) for name, gold in golds.items()}
     no_answer = {name: rng.gauss(1.0 - bool(gold), 1) for name, gold in golds.items()}
-    scores = metric.score(golds, answers, "2.0", no_answer)
+    scores = metric.entry(golds, answers, "2.0", no_answer)
     for best_name, name in metric.BEST.items():
 
         def at(threshold, name=name):
@@ -270,7 +270,7 @@ def test_the_best_threshold_is_the_best_of_all():
         assert scores[name]["value"] == pytest.approx(at(99)) != pytest.approx(best), "of the answers as they are"
     for version, no_answer_ in (("2.0", None), ("1.1", no_answer)):
         answerable = {name: gold or ["x"] for name, gold in golds.items()}
-        assert set(metric.score(answerable, answers, version, no_answer_)) == {"questions", "exact_match", "f1"}
+        assert set(metric.entry(answerable, answers, version, no_answer_)) == {"questions", "exact_match", "f1"}
         with pytest.raises(OdeTransformerError, match="best_f1: needs the no-answer scores"):
             metric.question_scores("best_f1", answerable, answers, version, no_answer_)
 
@@ -341,7 +341,7 @@ def test_a_trained_model_answers(trained, data, tmp_path, capsys):
         r"best_f1 +[\d.]+   \(percent; SQuAD 2.0, 8 questions, best threshold -?\d", capsys.readouterr().out
     )
     scores = json.loads((tmp_path / "scores.json").read_text())
-    assert scores == metric.score(squad.golds(tree), predictions, "2.0", no_answer)
+    assert scores == metric.entry(squad.golds(tree), predictions, "2.0", no_answer)
 
     # As the server takes it: empty above a threshold.
     where = sorted(no_answer.values())[4]
@@ -351,7 +351,7 @@ def test_a_trained_model_answers(trained, data, tmp_path, capsys):
     assert sum(not text for text in left.values()) == 3
     words = ["squad", "score", str(tmp_path / "b"), "--data", str(data), "--output", str(tmp_path / "left.json")]
     assert cli.main(words) == 0
-    assert json.loads((tmp_path / "left.json").read_text())["f1"] == metric.score(squad.golds(tree), left, "2.0")["f1"]
+    assert json.loads((tmp_path / "left.json").read_text())["f1"] == metric.entry(squad.golds(tree), left, "2.0")["f1"]
 
 
 def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
@@ -422,7 +422,7 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
             "2.0",
             golds,
         )
-        scores = metric.score(golds, answers, "2.0", no_answer)
+        scores = metric.entry(golds, answers, "2.0", no_answer)
         assert scores["best_f1"]["value"] == expected
     # Where an earlier version had called these as the plain ones.
     earlier = {"questions": scores["questions"], "exact_match": scores["best_exact"], "f1": scores["best_f1"]}

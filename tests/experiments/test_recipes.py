@@ -462,7 +462,7 @@ def test_a_task_of_a_plugin_is_described_once(tmp_path, monkeypatch):
     tree["train"]["flags"]["num-classes"] = 2
     *_, validate, score, _ = runner.steps(load(tmp_path, tree), TrainingPlace())
     assert "predict" in validate.words and "--metric accuracy --metric matthews" in score.line()
-    with pytest.raises(RecipeError, match=r"has no rehearsal: its task topics has none; write its settings as small$"):
+    with pytest.raises(RecipeError, match=r"task topics has no rehearsal; give the recipe's own settings as small$"):
         load(tmp_path, tree, scale="small")
     small = {"train": {"flags": {"max-update": 30}}}
     assert load(tmp_path, tree | {"small": small}, scale="small").train.flags["max-update"] == 30

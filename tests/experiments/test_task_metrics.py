@@ -62,13 +62,13 @@ OFFICIAL = json.loads((FIXTURES / "gleu.json").read_text(encoding="utf-8"))
 @pytest.mark.parametrize("system", OFFICIAL["systems"])
 def test_gleu_is_what_jflegs_own_script_said_of_sentences_of_ours(system, references):
     its = OFFICIAL["systems"][system]
-    found = gleu.score(OFFICIAL["sources"], its["corrections"], OFFICIAL["references"][: int(references)])
+    found = gleu.entry(OFFICIAL["sources"], its["corrections"], OFFICIAL["references"][: int(references)])
     printed = found["line"][0] if references == "1" else str([found["line"]])
     assert printed == its["printed"][references]
 
 
 def test_gleu_of_draws_that_are_all_alike_has_an_interval_of_one_point():
-    assert gleu.score(*[["a b c d e"]] * 2, [["a b c d e"]] * 2)["line"] == ["1.000000", "0.000000", "(1.000,1.000)"]
+    assert gleu.entry(*[["a b c d e"]] * 2, [["a b c d e"]] * 2)["line"] == ["1.000000", "0.000000", "(1.000,1.000)"]
 
 
 # COMET
@@ -175,7 +175,7 @@ def test_the_scorer_is_a_command(monkeypatch):
         m2.scorer()
     monkeypatch.delenv("M2SCORER")
     with pytest.raises(OdeTransformerError, match="needs M2SCORER"):
-        m2.score(["fine"], "gold.m2")
+        m2.entry(["fine"], "gold.m2")
 
 
 def program(path: Path, text: str) -> Path:
@@ -190,13 +190,13 @@ def test_the_official_scorer_is_called(tmp_path, monkeypatch):
     gold = tmp_path / "gold.m2"
     said = f'[ "$#" = 2 ] && [ "$2" = {gold} ] && grep -qx fine "$1" && printf "{M2_SAYS}"'.replace("\n", "\\n")
     monkeypatch.setenv("M2SCORER", str(program(tmp_path / "m2scorer", said)))
-    found = m2.score(["fine"], str(gold))
+    found = m2.entry(["fine"], str(gold))
     assert found["f"] == pytest.approx(58.82)
     assert f"m2scorer of SHA-256 {sha256(tmp_path / 'm2scorer')[:8]}," in found["signature"]
     write_text(tmp_path / "scripts" / "levenshtein.py", "another version")
-    assert m2.score(["fine"], str(gold))["signature"] != found["signature"]
+    assert m2.entry(["fine"], str(gold))["signature"] != found["signature"]
     with pytest.raises(OdeTransformerError, match="ended with status 1"):
-        m2.score(["wrong"], str(gold))
+        m2.entry(["wrong"], str(gold))
 
 
 LEARNER = ["He go to school .", "They has a dog .", "It is fine .", "She like apple ."]
@@ -225,7 +225,7 @@ def test_errant_where_it_is(tmp_path):
     if not errant.installed():
         pytest.skip("ERRANT's programs are not on PATH")
     write_text(tmp_path / "gold.m2", GOLD)
-    found = errant.score(LEARNER, CORRECTED, str(tmp_path / "gold.m2"))
+    found = errant.entry(LEARNER, CORRECTED, str(tmp_path / "gold.m2"))
     assert {name: found[name] for name in PRINTED} == pytest.approx(PRINTED, abs=0.01)
     assert re.match(rf"ERRANT [\d.]+, spaCy [\d.]+, {errant.MODEL} [\d.]+, ", found["signature"])
     by_sentence = errant.counts(LEARNER, CORRECTED, str(tmp_path / "gold.m2"))
@@ -244,7 +244,7 @@ def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkey
     monkeypatch.setattr(errant, "installed", lambda: True)
     monkeypatch.setattr(errant.importlib.metadata, "version", lambda name: "3")
     monkeypatch.setattr(m2, "run", run)
-    found = errant.score(["a"], ["b"], "conll14.m2", str(tmp_path / "test.m2"))
+    found = errant.entry(["a"], ["b"], "conll14.m2", str(tmp_path / "test.m2"))
     assert found["f"] == pytest.approx(46.67) and found["signature"].startswith("ERRANT 3, spaCy 3, en_core_web_sm 3, ")
     assert (tmp_path / "test.m2").read_text() == "errant_parallel"
     assert (tmp_path / "test.gold.m2").read_text() == "errant_m2" and said[1][1:3] == ["-auto", "conll14.m2"]
@@ -271,7 +271,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     assert cli.main([*words, "--references", *both, "--output", str(tmp_path / "s.json")]) == 0
     found = json.loads((tmp_path / "s.json").read_text())
     assert found["sentences"] == 4 and found["changed"] == 3
-    assert found["gleu"] == gleu.score(SOURCES, REFERENCES[0], REFERENCES)
+    assert found["gleu"] == gleu.entry(SOURCES, REFERENCES[0], REFERENCES)
     assert METRICS["gleu"].value(found) > METRICS["gleu"].value(found["source"])
     assert "uncorrected" in capsys.readouterr().out
     refused([*words, "--references", *both, "--own-edits", "x.m2"], "--own-edits: goes with --edits", capsys)
@@ -286,7 +286,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(errant, "installed", lambda: True)
     kept = []
     monkeypatch.setattr(
-        errant, "score", lambda before, after, _, own: kept.append(own) or (nothing if before == after else tried)
+        errant, "entry", lambda before, after, _, own: kept.append(own) or (nothing if before == after else tried)
     )
     more = ["--own-edits", "own.m2", "--output", str(tmp_path / "s.json")]
     assert cli.main([*words, "--edits", str(tmp_path / "gold.m2"), *more]) == 0
@@ -299,7 +299,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     write_generated(out, [line.replace("school", "sch@@ ool") for line in REFERENCES[0]])
     refused([*words, "--references", *both], r"out\.txt: 1 of 4 lines hold subword units, .*give --remove-bpe", capsys)
     assert cli.main([*words, "--references", *both, "--remove-bpe", "--output", str(tmp_path / "s.json")]) == 0
-    assert json.loads((tmp_path / "s.json").read_text())["gleu"] == gleu.score(SOURCES, REFERENCES[0], REFERENCES)
+    assert json.loads((tmp_path / "s.json").read_text())["gleu"] == gleu.entry(SOURCES, REFERENCES[0], REFERENCES)
     assert METRICS["m2_recall"].value({"m2": {"recall": 3.0}}) == 3.0
 
 
@@ -335,7 +335,7 @@ def test_sentences_end_at_their_tokens():
 def test_rouge_is_the_packages(ours, theirs, lines):
     """Its own numbers, of the texts whose sentences stand in lines."""
     scorer = pytest.importorskip("rouge_score.rouge_scorer", reason="pip install 'ode-transformer[rouge]'")
-    found = rouge.score([ours, theirs], [theirs, theirs])
+    found = rouge.entry([ours, theirs], [theirs, theirs])
     expected = scorer.RougeScorer(list(rouge.KINDS), use_stemmer=True).score(*lines[::-1])
     for kind in rouge.KINDS:
         assert found[kind] == pytest.approx((100 * expected[kind].fmeasure + 100) / 2)
@@ -370,14 +370,14 @@ def test_scores_of_summaries(tmp_path, capsys):
 
 def test_accuracy_and_what_becomes_of_each_class():
     golds, taken = list("aaabbbbc"), list("aabbbbcb")
-    found = accuracy.score(golds, taken)
+    found = accuracy.entry(golds, taken)
     assert found["value"] == 100 * 5 / 8 and found["classes"] == ["a", "b", "c"]
     assert found["confusion"] == [[2, 1, 0], [0, 3, 1], [0, 1, 0]]
     report = found["report"]
     assert report["b"] == {"precision": 60.0, "recall": 75.0, "f1": pytest.approx(200 / 3), "examples": 4}
     assert report["c"]["precision"] == 0.0
-    assert accuracy.score(["x", "nan"], ["x", "nan"])["value"] == 100, "a class may be called so"
-    none = accuracy.score(["a", "b"], ["b", "a"])["report"]  # right: counts stay whole numbers, which records must hold
+    assert accuracy.entry(["x", "nan"], ["x", "nan"])["value"] == 100, "a class may be called so"
+    none = accuracy.entry(["a", "b"], ["b", "a"])["report"]  # right: counts stay whole numbers, which records must hold
     assert [type(row["examples"]) for row in none.values()] == [int, int]
 
 

@@ -143,7 +143,7 @@ class Parser(argparse.ArgumentParser):
         """Print an error message of argparse, with the nearest valid values instead of all of them, and exit."""
         its = subparser(self, self.words)
         said = short_message(message, its)
-        if its.takes_flags and message.startswith("unrecognized arguments") and "the nearest" not in said:
+        if its.takes_flags and re.match("unrecognized arguments: .*--", message):
             said += "; flags of fairseq come after --"
         super(Parser, its).error(said)
 

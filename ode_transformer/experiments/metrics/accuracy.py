@@ -13,7 +13,7 @@ UNDEFINED = "not a number"
 """The predicted class if a score of the model is not a number; names of classes have no blanks."""
 
 
-def score(golds: Sequence[str], predicted: Sequence[str]) -> dict[str, Any]:
+def entry(golds: Sequence[str], predicted: Sequence[str]) -> dict[str, Any]:
     """Score predictions.
 
     Args:
@@ -74,5 +74,5 @@ METRIC = Metric(
     statistics=statistics,
     score=percent,
     signature=SIGNATURE,
-    whole=lambda outputs, examples: score(examples.labels, outputs),
+    whole=lambda outputs, examples: entry(examples.labels, outputs),
 )

@@ -45,7 +45,7 @@ def signature() -> str:
     return f"{versions}, span-based correction, F0.5, percent"
 
 
-def score(
+def entry(
     sources: Sequence[str], corrections: Sequence[str], gold: str, edits: str | Path | None = None
 ) -> dict[str, Any]:
     """Score tokenized corrections with ERRANT.
@@ -149,5 +149,5 @@ METRIC = Metric(
     statistics=lambda outputs, examples: counts(examples.sources, outputs, examples.edits),
     score=f05,
     signature=lambda outputs, examples: signature(),
-    whole=lambda outputs, examples: score(examples.sources, outputs, examples.edits),
+    whole=lambda outputs, examples: entry(examples.sources, outputs, examples.edits),
 )

@@ -68,7 +68,7 @@ def corpus_gleu(sums: "np.ndarray") -> float:
     return math.exp(min(0.0, 1 - theirs / ours) + precision)
 
 
-def score(sources: Sequence[str], corrections: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
+def entry(sources: Sequence[str], corrections: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Score corrections.
 
     Returns:
@@ -98,5 +98,5 @@ METRIC = Metric(
     statistics=lambda outputs, examples: counts(examples.sources, outputs, examples.references).mean(1),
     score=lambda sums: 100 * corpus_gleu(sums),
     signature=SIGNATURE,
-    whole=lambda outputs, examples: score(examples.sources, outputs, examples.references),
+    whole=lambda outputs, examples: entry(examples.sources, outputs, examples.references),
 )

@@ -88,11 +88,11 @@ def _percent(part: float, whole: float) -> float:
     return float(100 * part / whole) if whole else 0.0
 
 
-_of_labels = partial(Metric, needs=("labels",), signature=SIGNATURE)
-_of_numbers = partial(_of_labels, score=_correlation, labels="numbers")
+_label_metric = partial(Metric, needs=("labels",), signature=SIGNATURE)
+_number_metric = partial(_label_metric, score=_correlation, label_kind="numbers")
 
-MATTHEWS = _of_labels("matthews", "Matthews", statistics=cells, score=_matthews, labels="binary")
+MATTHEWS = _label_metric("matthews", "Matthews", statistics=cells, score=_matthews, label_kind="binary")
 CORRELATIONS = (
-    _of_numbers("pearson", "Pearson", statistics=moments),
-    _of_numbers("spearman", "Spearman", statistics=partial(moments, ranked=True)),
+    _number_metric("pearson", "Pearson", statistics=moments),
+    _number_metric("spearman", "Spearman", statistics=partial(moments, ranked=True)),
 )

@@ -37,7 +37,7 @@ def scorer() -> list[str]:
         raise OdeTransformerError(f"M2SCORER={command}: {error}") from error
 
 
-def score(corrections: Sequence[str], gold: str) -> dict[str, Any]:
+def entry(corrections: Sequence[str], gold: str) -> dict[str, Any]:
     """Score tokenized corrections with the official scorer.
 
     Args:
@@ -111,5 +111,5 @@ def types(path: Path) -> Counter[str]:
 METRICS = (  # without statistics of sentences, which the official scorer does not print
     Metric("m2_precision", "M2 precision", "precision", entry="m2", needs=("edits",)),
     Metric("m2_recall", "M2 recall", "recall", entry="m2", needs=("edits",)),
-    Metric("m2", "M2 F0.5", "f", needs=("edits",), whole=lambda outputs, examples: score(outputs, examples.edits)),
+    Metric("m2", "M2 F0.5", "f", needs=("edits",), whole=lambda outputs, examples: entry(outputs, examples.edits)),
 )

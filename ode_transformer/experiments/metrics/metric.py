@@ -43,6 +43,9 @@ def percent(sums: "np.ndarray") -> float:
     return 100 * mean(sums)
 
 
+LABEL_KINDS = ("", "binary", "numbers")
+
+
 @dataclass(frozen=True)
 class Metric:
     """A metric.
@@ -59,7 +62,7 @@ class Metric:
         signature: the text with which values are quoted, or (outputs, examples) -> text; empty if the label is enough.
         whole: (outputs, examples) -> entry in a record; None if this is the value and the signature.
         digits: the number of decimals for readers.
-        labels: the kind of labels that the metric is of: ``binary``, which are 0 and 1, or ``numbers``; empty for any.
+        label_kind: the labels that the metric is of: ``binary``, which are 0 and 1, or ``numbers``; empty for any.
     """
 
     name: str
@@ -72,7 +75,7 @@ class Metric:
     signature: str | Callable[[Sequence[str], Examples], str] = ""
     whole: Optional[Callable[[Sequence[str], Examples], dict[str, Any]]] = field(default=None, repr=False)
     digits: int = 2
-    labels: str = ""
+    label_kind: str = ""
 
     def fits(self, examples: Examples) -> bool:
         """Whether the metric can be computed from these examples."""

@@ -70,7 +70,7 @@ def signature() -> str:
     return f"rouge-score {version}, F1, mean over summaries, Porter stemmer, {ends}"
 
 
-def score(summaries: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
+def entry(summaries: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
     """Score tokenized summaries, one string per summary, against a reference each, tokenized or not.
 
     Returns:
@@ -91,7 +91,7 @@ def _metric(name: str, label: str, kind: str) -> Metric:
         entry="rouge",
         statistics=statistics,
         signature=lambda outputs, examples: signature(),
-        whole=lambda outputs, examples: score(outputs, examples.references[0]),
+        whole=lambda outputs, examples: entry(outputs, examples.references[0]),
     )
 
 

@@ -254,12 +254,12 @@ def summaries(
     texts = joined_words(read_generate_output(summaries).hypotheses, summaries, remove_bpe)
     references = lines_of(ref, len(texts), summaries)
     sources = lines_of(source, len(texts), summaries) if source else ()
-    result = {"sentences": len(texts), "rouge": rouge.score(texts, references)}
+    result = {"sentences": len(texts), "rouge": rouge.entry(texts, references)}
     if lead:
         label = "first sentence" if lead == 1 else f"first {lead} sentences"
         result["source"] = {
             "label": label,
-            "rouge": rouge.score([rouge.lead(one, lead) for one in sources], references),
+            "rouge": rouge.entry([rouge.lead(one, lead) for one in sources], references),
         }
     return result | compute_metrics(metric, texts, Examples([references], sources))
 
@@ -304,16 +304,16 @@ def corrections(
     result["source"] = {"label": "uncorrected"}
     for scores, lines, kept in ((result, texts, own_edits), (result["source"], sources, None)):
         if references:
-            scores["gleu"] = gleu.score(sources, lines, others)
+            scores["gleu"] = gleu.entry(sources, lines, others)
             continue
         if m2.scorer():
-            scores["m2"] = m2.score(lines, edits)
+            scores["m2"] = m2.entry(lines, edits)
         if errant.installed():
-            scores["errant"] = errant.score(sources, lines, edits, kept)
+            scores["errant"] = errant.entry(sources, lines, edits, kept)
     if edits and "m2" not in result:
         print("the M2 score is left out: M2SCORER is not set", file=sys.stderr)
     if edits and "errant" not in result:
-        print(f"ERRANT's score is not taken: {errant.PROGRAMS[0]} and others are not installed", file=sys.stderr)
+        print(f"ERRANT's score is left out: {errant.PROGRAMS[0]} and others are not installed", file=sys.stderr)
     return result | compute_metrics(metric, texts, Examples(others, sources, edits=edits or ""))
 
 

@@ -115,7 +115,7 @@ def question_scores(
     return [*values.values()], threshold, f"{signature}, best threshold"
 
 
-def score(
+def entry(
     golds: Mapping[str, Sequence[str]],
     answers: Mapping[str, str],
     version: str,
@@ -156,7 +156,7 @@ def _signature(metric: str, outputs: Sequence[str], examples: Examples) -> str:
     return _read(metric, outputs, examples)[2] if examples.questions else glue.SIGNATURE
 
 
-def _metric(name: str, label: str, needs: str = "questions", labels: str = "") -> Metric:
+def _metric(name: str, label: str, needs: str = "questions", label_kind: str = "") -> Metric:
     return Metric(
         name,
         label,
@@ -164,11 +164,11 @@ def _metric(name: str, label: str, needs: str = "questions", labels: str = "") -
         statistics=partial(_statistics, name),
         score=lambda sums: percent(sums) if len(sums) == 2 else glue.f1(sums),
         signature=partial(_signature, name),
-        labels=labels,
+        label_kind=label_kind,
     )
 
 
 EXACT_MATCH = _metric("exact_match", "exact match")
 BEST_EXACT = _metric("best_exact", "best exact match")
-F1 = _metric("f1", "F1", "labels|questions", "binary")
+F1 = _metric("f1", "F1", needs="labels|questions", label_kind="binary")
 BEST_F1 = _metric("best_f1", "best F1")

@@ -137,26 +137,26 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
 
 def _errors(recipe: Recipe) -> Iterator[str]:
     """Yield the errors of a recipe. Only the first is meaningful: later checks rely on earlier ones."""
-    for errors in (_of_evaluation, _of_names, _of_training, _of_scores, _of_search):
+    for errors in (_evaluation_errors, _name_errors, _training_errors, _score_errors, _search_errors):
         yield from errors(recipe)
 
 
-def _others(option: str, values: Iterable[Any], valid: Collection[Any]) -> Iterator[str]:
+def _invalid_values(option: str, values: Iterable[Any], valid: Collection[Any]) -> Iterator[str]:
     """Yield an error for each of an option's values that is not valid."""
     for value in values:
         if value not in valid:
             yield f"{option} {value!r}: must be one of {', '.join(map(str, valid))}"
 
 
-def _of_evaluation(recipe: Recipe) -> Iterator[str]:
+def _evaluation_errors(recipe: Recipe) -> Iterator[str]:
     """Yield the errors of the section that evaluates the task."""
     task = TASKS[recipe.task]
     for section in ("generate", "validate"):
         wanted = section == task.section
         if wanted != (getattr(recipe, section) is not None):
             yield f"{section} {'is missing' if wanted else f'is of another task than {recipe.task}'}"
-    if task.options:
-        yield from _others("validate.flags", recipe.validate.flags, task.options)
+    if task.options and recipe.validate:
+        yield from _invalid_values("validate.flags", recipe.validate.flags, task.options)
         if wrong := lacks(recipe.validate.flags, task.options, "validate.flags"):
             yield wrong
     for key in ("source", "target"):
@@ -166,7 +166,7 @@ def _of_evaluation(recipe: Recipe) -> Iterator[str]:
         yield f"subsets: must have different names, got {', '.join(recipe.subsets.values())}"
 
 
-def _of_names(recipe: Recipe) -> Iterator[str]:
+def _name_errors(recipe: Recipe) -> Iterator[str]:
     """Yield the errors of names that become names of files, and of the command that prepares the data."""
     start = recipe.train.start
     named = {"name": recipe.name.split("/"), "subsets": [*recipe.subsets, *recipe.subsets.values()]}
@@ -187,10 +187,10 @@ def _of_names(recipe: Recipe) -> Iterator[str]:
             yield f"data: {word}: no shell reads the ~ here; write the name of the folder out"
 
 
-def _of_training(recipe: Recipe) -> Iterator[str]:
+def _training_errors(recipe: Recipe) -> Iterator[str]:
     """Yield the errors of the training, of its seeds and devices, and of the checkpoints that are averaged."""
     train, average = recipe.train, recipe.average.wanted
-    yield from _others("train.precision", [train.precision], PRECISIONS)
+    yield from _invalid_values("train.precision", [train.precision], PRECISIONS)
     if not 1 <= train.batches <= MOST_BATCHES:
         yield f"train.batches must be at least 1 and at most {MOST_BATCHES}, got {train.batches}"
     for flag, instead in OWN_FLAGS.items():
@@ -203,40 +203,40 @@ def _of_training(recipe: Recipe) -> Iterator[str]:
         if not 0 <= seed < SEED_LIMIT:
             yield f"seed {seed}: must be 0 or more and less than 2^31"
     if recipe.devices is not None and recipe.scale == "full":
-        yield from _others("devices", [recipe.devices], divisors(recipe))
+        yield from _invalid_values("devices", [recipe.devices], divisors(recipe))
     if len(average) != 1 or average[0][1] < 1:
         got = ", ".join(f"{kind} {count}" for kind, count in average) or "none"
         yield f"average needs one of last_epochs, last_updates, best, at least 1; got {got}"
 
 
-def _of_scores(recipe: Recipe) -> Iterator[str]:
+def _score_errors(recipe: Recipe) -> Iterator[str]:
     """Yield the errors of ``score``, and of the scores of the paper."""
     task, score, flags = TASKS[recipe.task], recipe.score, recipe.train.flags
     if score.plain and (score.compound_split or score.join_hyphens):
         yield "score.plain: excludes compound_split and join_hyphens, which need tokenized text"
     if score.compound_split and recipe.data.target != "de":
         yield f"score.compound_split is for German targets, got target {recipe.data.target!r}"
-    yield from _others("score.edits", score.edits, recipe.subsets)
+    yield from _invalid_values("score.edits", score.edits, recipe.subsets)
     for subset in recipe.subsets if recipe.task == "correction" and score.references < 1 else ():
         if subset not in score.edits:
             yield f"score.references must be at least 1 for {subset}, which has no edits, got {score.references}"
-    if recipe.validate and score != Score(metrics=score.metrics if task.labels else []):
+    if recipe.validate and score != Score(metrics=score.metrics if task.predicts_labels else []):
         yield f"score: is for tasks that generate text, score.metrics also for those of labels; not for {recipe.task}"
-    fitting = [name for name, its in METRICS.items() if not task.labels or its.fits(Examples(labels=[""]))]
-    yield from _others("score.metrics", score.metrics, fitting)
-    for name in score.metrics if task.labels else ():
-        if METRICS[name].labels == "binary" and (classes := flags.get("num-classes")) != 2:
+    fitting = [name for name, its in METRICS.items() if not task.predicts_labels or its.fits(Examples(labels=[""]))]
+    yield from _invalid_values("score.metrics", score.metrics, fitting)
+    for name in score.metrics if task.predicts_labels else ():
+        if METRICS[name].label_kind == "binary" and (classes := flags.get("num-classes")) != 2:
             yield f"score.metrics {name!r}: is of two classes, 0 and 1, and train.flags.num-classes is {classes}"
-        if METRICS[name].labels == "numbers" and not flags.get("regression-target"):
+        if METRICS[name].label_kind == "numbers" and not flags.get("regression-target"):
             yield f"score.metrics {name!r}: is of numbers, which a model predicts by train.flags.regression-target"
     for paper in recipe.paper if recipe.scale == "full" else ():
         for test_set, scores in paper.scores.items():
             if test_set not in recipe.subsets.values():
                 yield f"paper.scores {test_set!r}: none of {list(recipe.subsets.values())}"
-            yield from _others("paper.scores", scores, METRICS)
+            yield from _invalid_values("paper.scores", scores, METRICS)
 
 
-def _of_search(recipe: Recipe) -> Iterator[str]:
+def _search_errors(recipe: Recipe) -> Iterator[str]:
     """Yield the errors of the search space, and of seeds that are there twice."""
     search = recipe.search
     if search and recipe.task != "glue":

@@ -177,7 +177,7 @@ def small(tree: dict, own: dict, path: Path) -> dict:
     task = tree.get("task", "translation")
     file = CONFIGS / ("_small.yaml" if task == "translation" else f"_small-{task}.yaml")
     if not file.is_file() and not own:
-        raise RecipeError(f"{path}: has no rehearsal: its task {task} has none; write its settings as small")
+        raise RecipeError(f"{path}: the task {task} has no rehearsal; give the recipe's own settings as small")
     small = read(file) if file.is_file() else {}
     if pairs := small.pop("pairs", {}):  # the data by languages
         data = tree.get("data", {})

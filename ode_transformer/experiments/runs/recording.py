@@ -46,7 +46,9 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     check_scores(recipe, run_dir)
     if run is None:
         raise RecordError(f"{run_dir / 'run.json'}: no such file; ode-transformer run writes it when training begins")
-    scores = {test_set: read_scores(run_dir / "scores" / f"{its}.json") for its, test_set in recipe.subsets.items()}
+    scores = {
+        test_set: read_scores(run_dir / "scores" / f"{subset}.json") for subset, test_set in recipe.subsets.items()
+    }
     data = recipes.ROOT / recipe.data.directory
     if data.is_dir():
         check_same_data(run, run_dir, data)
@@ -60,7 +62,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     # Folders differ between machines, so names replace them.
     folders = {run_dir: recipes.default_run_dir(recipe), paths.SHARE: ".", paths.ROOT: "."}
     folders |= {Path(os.environ[name]): f"${name}" for name in FOLDERS if os.environ.get(name)}
-    portable = partial(_renamed, folders)
+    portable = partial(_without_folders, folders)
     return {
         "recipe": recipe.name,
         "task": recipe.task,
@@ -102,7 +104,7 @@ def _training(run: Mapping[str, Any], log: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _renamed(folders: Mapping[Path, str], text: str) -> str:
+def _without_folders(folders: Mapping[Path, str], text: str) -> str:
     """Return a text with names in place of the paths of folders."""
     for folder, name in folders.items():
         for path in {str(folder), str(folder.absolute()), str(folder.resolve())} - {"."}:

@@ -204,8 +204,8 @@ class Run:
             again = [step.key for step in wanted if step.name != "train"]
             stamps = {key: stamp for key, stamp in stamps.items() if key not in again}
             write_json(self.folder / "steps.json", stamps)
-        if not self.begun:
-            self.check_flags()  # before the data are prepared, too
+        if not self.begun:  # otherwise the training checks that they are those that it began with
+            self.check_flags()
         for step in wanted:
             if step.name == "train":
                 self._train(step, stamps, lock)
@@ -256,6 +256,8 @@ class Run:
             return
         found = {step.name: step for step in self.steps() if step.name in self.chosen}
         command_lines.check(found.values())
+        if self.begun:  # its checkpoints are there, and averaging counts them
+            return
         config = command_lines.configuration([*found["train"].command[1:], *found["train"].where])
         try:
             self.check_average(config)
@@ -494,6 +496,8 @@ def run(
         if dry_run:
             for one in found:
                 one.check_flags()
+                if one.begun and "train" in one.chosen:
+                    one.check_own()
                 print(listing((step for step in one.steps() if step.name in one.chosen), f"{one.title}: "))
             return []
         if len(found) == 1:

@@ -134,7 +134,7 @@ def place_here(
         )
     if devices is None and alone:
         devices = max(n for n in recipes.divisors(recipe) if n <= here)
-    elif devices is None:
+    if devices is None:
         devices = tasks if tasks > nodes else nodes * here
     if devices % nodes:
         raise RunError(f"--devices {devices}: cannot be divided evenly among {nodes} nodes")
@@ -163,7 +163,7 @@ def _job() -> tuple[int, int, int]:
 
 
 def _check_cpu_serves(recipe: recipes.Recipe, precision: Optional[str]) -> None:
-    """Warn that a CPU trains because there is no GPU, or raise a :class:`RunError` if that is for another precision."""
+    """Warn that a CPU trains because there is no GPU, or raise a :class:`RunError` if the precision is not fp32."""
     wanted = precision or recipe.train.precision
     if wanted != "fp32":
         whose = f"--{wanted}" if precision else f"{recipe.name} trains in {wanted}"

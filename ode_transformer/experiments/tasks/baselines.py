@@ -79,7 +79,7 @@ def measure(kind: str, folder: Path, positions: int | None = None, predictions: 
         raise OdeTransformerError(f"{folder}/train.label: must have at least 2 classes for a linear model")
     tests = names[1:]
     predicted = KINDS[kind](texts["train"], classes["train"], [texts[name] for name in tests])
-    scores = {name: accuracy.score(classes[name], taken) for name, taken in zip(tests, predicted, strict=True)}
+    scores = {name: accuracy.entry(classes[name], taken) for name, taken in zip(tests, predicted, strict=True)}
     record = {"what": "baseline", "kind": kind, "data": folder.name, "positions": positions}
     record |= {"scores": scores, "versions": machine.versions()}
     if predictions:
@@ -87,6 +87,6 @@ def measure(kind: str, folder: Path, positions: int | None = None, predictions: 
         if golds != classes["test"]:
             raise OdeTransformerError(f"--predictions {predictions}: must be of {folder}/test.input0")
         (rule,) = first_symbol(texts["test"], theirs, [texts["test"]])
-        same, alone = accuracy.score(theirs, rule)["value"], accuracy.score(golds, rule)["value"]
+        same, alone = accuracy.entry(theirs, rule)["value"], accuracy.entry(golds, rule)["value"]
         record["model"] = {"predictions": predictions.name, "agreement": same, "rule": alone}
     return record

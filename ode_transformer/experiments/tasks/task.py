@@ -86,7 +86,7 @@ class Task:
         section: the section of recipes that defines the evaluation, ``generate`` for text, otherwise ``validate``.
         options: the form of ``validate.flags``, as in :mod:`ode_transformer.schema`; None if ``fairseq-validate``
             evaluates the task, which checks its flags itself.
-        labels: whether the outputs are labels, so that recipes can ask for further metrics of labels.
+        predicts_labels: whether the outputs are labels, so that recipes can ask for further metrics of labels.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Task:
     examples: Optional[Callable[[Recipe, Sequence[str], str, Optional[Path]], tuple[Sequence[str], Examples]]] = None
     section: str = "validate"
     options: Optional[Mapping[str, Any]] = None
-    labels: bool = False
+    predicts_labels: bool = False
 
     def evaluation(self, recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
         """Return the steps after averaging: the evaluation of every subset, then the scoring of every subset."""
@@ -220,7 +220,7 @@ def by_predictions(
         golds, taken, *_ = map(list, zip(*(line.split("\t") for line in lines), strict=True))
         return taken, Examples(labels=golds)
 
-    return Task(name, flags, evaluates, scores, metrics, outputs, examples, options=PREDICTION, labels=True)
+    return Task(name, flags, evaluates, scores, metrics, outputs, examples, options=PREDICTION, predicts_labels=True)
 
 
 def by_perplexity(name: str, fairseq_task: str) -> Task:

@@ -99,7 +99,7 @@ def write(
         if longest < model.longest[side]:
             units = f"a {side} can have at most {longest} subword units, its end included"
             print(f"{units}; beyond that, the position biases overflow", file=sys.stderr)
-    batch = {name: value for name, value in as_arguments(search).items() if name == "batch_size"}
+    batch_size = as_arguments(search).get("batch_size")
     description = {
         "format": format,
         "quantization": quantization,
@@ -107,7 +107,7 @@ def write(
         "source_lang": model.languages[0],
         "target_lang": model.languages[1],
         "longest": model.finite,
-        "search": Search.of(search).given() | batch,
+        "search": Search.of(search).given() | ({} if batch_size is None else {"batch_size": batch_size}),
         "versions": machine.versions() | {name: version(name) for name in FORMATS[format]},
     }
     if hasattr(writer, "OPSET"):

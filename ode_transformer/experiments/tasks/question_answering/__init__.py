@@ -250,7 +250,7 @@ def write_scores(folder: str | Path, data: str | Path, subset: str, output: str 
     """
     tree = questions(Path(data), subset)
     predictions, no_answer = read_answers(Path(folder))
-    scores = squad.score(golds(tree), predictions, tree["version"], no_answer)
+    scores = squad.entry(golds(tree), predictions, tree["version"], no_answer)
     write_json(output, scores)
     for name in (name for name in scores if name != "questions"):
         threshold = f" {scores[name]['threshold']:.4g}" if name in squad.BEST else ""
