@@ -289,11 +289,11 @@ def test_of_several_processes_the_first_writes(recipe, programs, tmp_path, monke
     monkeypatch.setenv("SLURM_NTASKS", "2")
     words = (recipe, "--run-dir", tmp_path, "--until", "train", "--dry-run")
     monkeypatch.setenv("SLURM_PROCID", "1")
+    assert run(*words) == 0
     place = TrainingPlace(devices=2, rank=1, alone=False)
     runner.Run(recipes.load(str(recipe)), place, str(tmp_path), last="train").go()
     assert names(programs) == ["fairseq-train"] and not (tmp_path / "steps.json").exists()
     assert not (tmp_path / "run.json").exists() and not (tmp_path / ".lock").exists()
-    assert run(*words) == 0
     with pytest.raises(RunError, match="several tasks of one job can only train: give them --until train"):
         runner.Run(recipes.load(str(recipe)), place, str(tmp_path)).go()
 
