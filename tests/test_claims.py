@@ -200,10 +200,15 @@ def old_protocol():
     old = [r for r in runs if "--optimizer adam " in r["command"]]
     names = {r["recipe"].partition("/")[2].removesuffix("-tiny") for r in old}
     evolving = {f"transevolve-{kind}ff-{blocks}" for kind in ("full", "random") for blocks in (1, 2)}
-    others = {"transformer-longer", "floater-warm", "macaron-rk2", "rk2-learnable-released"}
+    others = {"macaron-rk2", "rk2-learnable-released"}
     return names == evolving | others and all(
         (r["precision"], r["recipe"].partition("/")[0]) == ("fp32", EN_DE) for r in old
     )
+
+
+def floater_leads_on_one_test_set():
+    found = [lead for group in (EN_DE, EN_FR) for lead in stars(group, "transformer-longer")]
+    return len(found) == 6 and min(found) == 0 and sum(lead > 0 for lead in found) == 1
 
 
 def shortcut():
@@ -367,9 +372,9 @@ CLAIMS = {
         "trained on Multi30k for 1,000 updates (the last two for ten epochs more)": updates_of_the_headline,
         "With seed 2, by which the baseline is {} BLEU lower than with seed 1, RK2 and RK4 exceed it significantly on "
         "one English-German test set each; otherwise none does": runge_kutta_methods_lead_with_one_seed,
-        "In English-German they and TransEvolve had [another protocol]": old_protocol,
-        "the last two rows with each other only: they do not differ significantly": lambda:
-            not any(one for group in (EN_DE, EN_FR) for one in stars(group, "transformer-longer")),
+        "In English-German TransEvolve had [another protocol]": old_protocol,
+        "the last two rows with each other only: FLOATER is significantly ahead on one of six test sets":
+            floater_leads_on_one_test_set,
         "seems not to come from [its splitting](docs/results.md#remarks)": the_splitting_makes_no_difference,
         "and at full length it is gone": macaron_net_is_not_ahead_at_full_length,
         "less than half of it remains at full length": less_than_half_of_the_lead_is_left,
@@ -445,8 +450,8 @@ CLAIMS = {
         "all other leads, with any seed, are not significant": runge_kutta_methods_lead_with_one_seed,
         "gains nothing here.** Its control `lie-trotter-tiny`, which differs in the splitting alone, does not differ "
         "significantly from `macaron-tiny` of the same seed": the_splitting_makes_no_difference,
-        "In English-German and fp32, the systems of TransEvolve, `transformer-longer-tiny`, `floater-warm-tiny`, "
-        "`macaron-rk2-tiny` and `rk2-learnable-released-tiny` were trained with fairseq's `adam`": old_protocol,
+        "In English-German and fp32, the systems of TransEvolve, `macaron-rk2-tiny` and `rk2-learnable-released-tiny` "
+        "were trained with fairseq's `adam`": old_protocol,
         "`deen-mix` has {} training pairs": lambda:
             (f"{g._records()['deen-mix/rk2-tiny'][0]['data']['counts']['train']['lines']:,}",),
     },
