@@ -44,7 +44,7 @@ options() {
         _name=$1 _kind=${kinds[$1]:-} _value=yes
         if [[ -n $_word && $1 != -* ]]; then _name=$_word _kind=word _value=$1; fi
         case $_kind in
-        '') die "unknown option $1; see --help" ;;
+        '') die "unknown option $1; see --help (a value is the next word, without =)" ;;
         switch | word) ;;
         *)
             [[ -n ${2:-} && $2 != --* ]] || die "$1 needs a value"
@@ -66,15 +66,15 @@ options() {
 
 # --- Beginning, and work that is done once
 
-# begin [SETTING...]: set $out, by default data-bin/$name, and $text beside it; exit if $out exists and was made with
-# these settings. Without settings none are stored.
+# begin SETTING...: set $out, by default data-bin/$name, and $text beside it; exit if $out exists and was made with these
+# settings.
 begin() {
     out=${out:-$root/data-bin/$name}
     text=$out.text
-    [[ $text != *,* ]] || die "--out $out: must hold no comma, which separates values for fairseq-hydra-train"
+    [[ $out != *[,:]* ]] || die "--out $out: must hold no comma and no colon, at which fairseq splits it"
     [[ -e $out ]] || alone "$out" # who may only read complete data need not lock them
     if [[ -e $out ]]; then
-        if [[ $# -gt 0 ]]; then python -m ode_transformer text settings "$out/manifest.json" "$@" --required; fi
+        python -m ode_transformer text settings "$out/manifest.json" "$@" --required
         echo "$out is complete" >&2
         exit
     fi
@@ -82,7 +82,7 @@ begin() {
     if [[ -v workers && -z $workers ]]; then
         workers=$(python -c 'from ode_transformer.processors import usable; print(usable())')
     fi
-    if [[ -z $dry_run && $# -gt 0 ]]; then python -m ode_transformer text settings "$text/settings.json" "$@"; fi
+    if [[ -z $dry_run ]]; then python -m ode_transformer text settings "$text/settings.json" "$@"; fi
 }
 
 # once FILE COMMAND...: unless FILE exists, run COMMAND, which writes FILE.part, and rename that to FILE. A file that
@@ -128,7 +128,7 @@ extract() {
         once "$2" python -m zipfile -e "$1" "$2.part"
     else
         once "$2" tar -xf "$1" --one-top-level="$2.part" "${@:3}"
-    fi || die "$1: could not be unpacked. If it is cut off or damaged, remove it and start again"
+    fi || die "$1: could not be unpacked. If it is cut off or damaged, replace it and start again"
 }
 
 # find_set NAME: set $folder to the folder of a set and $origin to where it comes from: $RAW_DIR,
@@ -188,6 +188,7 @@ known_text() {
     local file sum
     if [[ -n $dry_run ]]; then return; fi
     for file in "${@:2}"; do
+        [[ -f $file ]] || die "$file: no such file; --help says what RAW_DIR must hold"
         read -r sum _ < <(zcat --force "$file" | sha256sum)
         if grep -q "^$sum " "$checksums/$1"; then continue; fi
         [[ $file != "$text"/download/* ]] || die "$file: is not the published file; remove it and start again"
@@ -327,7 +328,7 @@ begin_like() {
     if [[ -f $like/dict.txt ]]; then
         read -r sum _ < <(sha256sum "$like/dict.txt")
     elif [[ -e $out ]]; then
-        sum=$(sed -n 's/^ *"dictionary": "\(.*\)",*$/\1/p' "$out/manifest.json")
+        sum=$(sed -n 's/^ *"dictionary": "\(.*\)",*$/\1/p' "$out/manifest.json" 2>/dev/null) || true # which begin refuses
     fi
     begin "${@:3}" like="$(basename "$like")" dictionary="$sum"
     if [[ -n $generated ]]; then

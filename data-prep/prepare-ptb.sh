@@ -11,8 +11,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 name=ptb workers=2
 options workers=number -- "$@"
-# shellcheck disable=SC2119  # it keeps no settings
-begin
+begin text=mikolov
 find_set ptb
 [[ -n $folder || -n $dry_run ]] ||
     die "the Penn Treebank is not there ($tried); it cannot be downloaded, see --help"

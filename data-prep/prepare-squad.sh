@@ -19,13 +19,15 @@ version=1.1 like='' max_symbols=512 stride=128 longest_question=64 generated='' 
 options 'version=1.1|2.0' like=text {max-symbols,stride,longest-question,generated,workers}=number -- "$@"
 begin_like "squad-$version" roberta.large version="$version" max_symbols="$max_symbols" stride="$stride" \
     longest_question="$longest_question" generated="$generated"
-if [[ -z $generated ]]; then
-    find_set squad
-    if [[ -z $folder ]]; then
-        folder=$text/download url=${URL_SQUAD:-https://rajpurkar.github.io/SQuAD-explorer/dataset}
-        for file in {train,dev}-v"$version".json; do fetch URL_SQUAD "$file" "$url/$file"; done
+if [[ -z $generated ]]; then find_set squad; fi
+archives=()
+for file in {train,dev}-v"$version".json; do
+    archive=$folder/$file
+    if [[ -z $generated && ! -e $archive ]]; then
+        fetch URL_SQUAD "$file" "${URL_SQUAD:-https://rajpurkar.github.io/SQuAD-explorer/dataset}/$file"
     fi
-fi
-into "$text/symbols" dataset squad "$folder"/{train,dev}-v"$version".json --like "$like" --max-symbols "$max_symbols" \
+    archives+=("$archive")
+done
+into "$text/symbols" dataset squad "${archives[@]}" --like "$like" --max-symbols "$max_symbols" \
     --stride "$stride" --longest-question "$longest_question"
 binarise --folder "$text/symbols" --dictionary "$like/dict.txt"

@@ -28,6 +28,7 @@ elif [[ -z ${input:=${TEXT_INPUT:-}} ]]; then
         die "--input is needed, or TEXT_INPUT: your text, such as that of Wikipedia; or --imdb; see --help"
     input=TEXT_INPUT
 fi
+[[ -z $like || $size == 16000 ]] || die "--size $size: cannot be combined with --like $like, whose symbols are used"
 begin input="$input" valid="$valid" like="$like" size="$size" split_sentences="$split_sentences" \
     ${held_out:+held_out="$held_out"}
 if [[ -n $input ]]; then

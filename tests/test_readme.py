@@ -193,7 +193,7 @@ def test_ci_calls_the_readmes_test_command():
 def test_citation():
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     version = re.search(r'__version__ = "(.+)"', (ROOT / "ode_transformer" / "version.py").read_text())[1]
-    assert f"\nversion: {version}\n" in text and text.count("conference-paper") == 4
+    assert f"\nversion: {version}\n" in text and text.count("conference-paper") == 5
 
 
 def test_the_integrator_of_the_readme_is_of_third_order():

@@ -211,6 +211,18 @@ def _described(function: Callable[..., Any]) -> dict[str, str]:
     return found
 
 
+def add_function(
+    parser: argparse.ArgumentParser,
+    function: Callable[..., Any],
+    *first: str,
+    show: Callable[[argparse.Namespace, Any], Any] = lambda args, found: None,
+    **more: Any,
+) -> None:
+    """Let a command call a function with arguments of its own; see :func:`add_parameters` and :func:`set_function`."""
+    add_parameters(parser, function, *first, **more)
+    set_function(parser, function, show)
+
+
 def set_function(
     parser: argparse.ArgumentParser,
     function: Callable[..., Any],

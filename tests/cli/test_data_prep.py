@@ -272,6 +272,24 @@ def test_text_of_one_language_replaces_nothing_of_the_users(tmp_path, capsys):
     assert capsys.readouterr().err.count("x: already exists") == 2
 
 
+def test_no_text_that_is_given_is_passed_over_in_silence(tmp_path, capsys):
+    write_lines(tmp_path / "a", ["a b"])
+    texts = [f"train={tmp_path}/a", f"train={tmp_path}/a"]
+    assert cli.main(["text", "binarise", f"{tmp_path}/x", *texts]) == 1
+    assert f"{' '.join(texts)}: each word before = must be given once" in capsys.readouterr().err
+    words = ["text", "prepare", f"{tmp_path}/x", "--langs", "de", "en", "--splits", "train", "valid", "test"]
+    words += ["--name", "x", "--source", "x"]
+    for add, more, message in (
+        ("tset", [], "--add tset: must be one of --splits, train, valid, test"),
+        ("valid", ["--every", "20"], "--add valid: cannot be combined with --every, which makes the validation set"),
+        ("train", [], f"{tmp_path}/x.text: was left by an earlier call, of perhaps other files and options; remove it"),
+    ):
+        if add == "train":
+            (tmp_path / "x.text" / "raw").mkdir(parents=True)
+        assert cli.main([*words, "--add", add, f"{tmp_path}/a", f"{tmp_path}/a", *more]) == 1
+        assert message in capsys.readouterr().err
+
+
 def test_a_tokenizer_that_does_not_know_a_language_is_refused_before_any_work(tmp_path, capsys):
     words = ["text", "prepare", f"{tmp_path}/x", "--langs", "source", "target", "--splits", "train", "valid", "test"]
     assert cli.main([*words, "--name", "x", "--source", "x", "--start", "bpe", "--tokenise="]) == 1

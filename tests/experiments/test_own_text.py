@@ -42,7 +42,7 @@ from ode_transformer.experiments.text.corpus import Grammar
 from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.experiments.text.joining import SEGMENTATIONS
-from ode_transformer.experiments.text.lines import read_pair
+from ode_transformer.experiments.text.lines import TextError, read_pair
 from ode_transformer.experiments.text.pipeline import Pipeline
 from ode_transformer.experiments.text.tokenisation import Tokeniser, is_unspaced
 from ode_transformer.files import sha256
@@ -168,7 +168,7 @@ def test_what_is_prepared_is_what_a_run_reads(home):
     assert any(line[0].isupper() for line in lines(data / "raw" / "test.en"))
     assert manifest["tokenise"]["lowercase"] == "no" and "codes" in manifest["sha256"]
     assert sha256(data / "dict.de.txt") == sha256(data / "dict.en.txt")
-    assert not (home / "mine.text" / "data.part").exists()
+    assert not list(home.glob(".mine.*"))
 
 
 def test_every_row_of_the_recipe_is_sound(home):
@@ -250,6 +250,24 @@ def test_text_of_another_encoding_names_it_and_a_preparation_that_fails_leaves_n
     message = "line 2 is not UTF-8 (byte 0xf6: invalid start byte); perhaps it is"
     assert message in refused(capsys, "prepare", *words, "--out", tmp_path / "new" / "folder" / "data")
     assert set(tmp_path.iterdir()) == there
+    (tmp_path / "x.en").write_bytes("Yes.\n".encode("utf-16") * 40)
+    said = refused(capsys, "prepare", *words, "--out", tmp_path / "y")
+    assert "x.en: is UTF-16, must be UTF-8" in said and "parallel" not in said
+
+
+def test_text_that_a_new_preparation_would_clear_is_refused(tmp_path):
+    for prefix in ("y.text/mine/train", "link/train"):
+        write_pairs(tmp_path / "y.text" / "mine" / "train", [("Ja.", "Yes.")])
+        (tmp_path / "link").unlink(missing_ok=True)
+        (tmp_path / "link").symlink_to(tmp_path / "y.text" / "mine")
+        with pytest.raises(TextError, match=f"{prefix}: lies in .*y.text, which is cleared"):
+            prepare.OwnText([f"{tmp_path}/{prefix}"], LANGS, f"{tmp_path}/y")
+
+
+def test_text_without_pairs_that_can_be_held_out_is_refused(tmp_path):
+    train = write_pairs(tmp_path / "x", [("wort " * 300, f"word {i}") for i in range(50)])
+    with pytest.raises(TextError, match="--train: too few of its pairs can be held out for valid and test, since"):
+        divided(tmp_path / "y", train)
 
 
 def interrupt(*_):
@@ -269,7 +287,6 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     assert not (tmp_path / "x").exists() and not (tmp_path / "x.yaml").exists()
     before = times(tmp_path / "x.text")
     assert cli.main(words) == 0
-    del before["data.part/dict.de.txt"]
     assert times(tmp_path / "x.text") == before, "nothing was done twice"
     assert lines(theirs) == ["Call me Ishmael."]
     recipe = tmp_path / "x.yaml"

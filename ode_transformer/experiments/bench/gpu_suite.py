@@ -29,7 +29,7 @@ from ... import files, processors
 from ...errors import OdeTransformerError
 from ...paths import ROOT
 from .. import recipes
-from ..arguments import add_parameters, set_function
+from ..arguments import add_function
 from ..records import RunError
 from ..runs import processes, runner, training
 from ..runs.runner import Run
@@ -263,10 +263,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer gpu-suite``."""
     several = {"nargs": "+"}
     more = {"systems": several | {"metavar": "RECIPE"}, "precisions": several | {"choices": recipes.PRECISIONS}}
-    add_parameters(parser, Suite, seeds=several, flags=None, **more)
+    add_function(parser, Suite, show=lambda args, suite: suite.run(), seeds=several, flags=None, **more)
     parser.epilog = (
         "Words after -- are passed on to fairseq-train, such as `-- --max-update 20`; they and --cpu need --runs and "
         "--out, because such a run is a rehearsal. --out gets gpu-checks.txt, contest.json and a record of every "
         "finished training; what is there is not done again."
     )
-    set_function(parser, Suite, lambda args, suite: suite.run())

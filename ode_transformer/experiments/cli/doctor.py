@@ -109,10 +109,8 @@ def data() -> Iterator[str]:
         sets = sorted({path.name.removesuffix(".tar.xz") for path in found})
         yield f"ODE_TRANSFORMER_DATA={named}: {', '.join(sets) or 'holds no set'}"
     folder = ROOT / "data-bin"
-    # GLUE's tasks are one level deeper, and the Penn Treebank, which is prepared in one way only, has no manifest.
-    marks = ("*/manifest.json", "*/*/manifest.json", "*/dict.txt")
-    found = {path.parent for mark in marks for path in folder.glob(mark)}
-    prepared = sorted(path.relative_to(folder).as_posix() for path in found if path.suffix != ".part")
+    found = (path.parent for mark in ("*", "*/*") for path in folder.glob(f"{mark}/manifest.json"))  # glue/TASK
+    prepared = sorted(path.relative_to(folder).as_posix() for path in found if not path.name.startswith("."))
     yield f"prepared in {folder}: {', '.join(prepared) or 'nothing'}"
 
 

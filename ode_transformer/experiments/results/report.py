@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Optional
 from ... import markdown
 from ...errors import OdeTransformerError
 from ...files import write_text
-from ..arguments import add_parameters, at_least, set_function
+from ..arguments import add_function, at_least
 from ..metrics import METRICS
 from ..records import curve_points, read_record
 from . import comparisons, pictures, significance, tables
@@ -381,5 +381,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer report``."""
     numbers = {"nargs": "+", "type": at_least(0), "metavar": "N", "default": []}
     more = {"directory": {"metavar": "DIR"}, "baseline": {"metavar": "RECIPE"}, "sentences": numbers}
-    add_parameters(parser, write, "directory", **more)
-    set_function(parser, write)
+    add_function(parser, write, "directory", **more)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import recipes
-from ..arguments import Once, add_parameters, output_file, set_function
+from ..arguments import Once, add_function, add_parameters, output_file, set_function
 from . import checkpoints, recording, training
 
 RUN_DIR = {"type": str}  # not Path, for which an empty one, the default, would be the current folder
@@ -17,9 +17,8 @@ SEEDS = {"type": int, "nargs": "+", "default": [], "action": Once, "metavar": "N
 def _add_recipe_function(parser: argparse.ArgumentParser, function: Callable, **more: Any) -> None:
     """Let a command call a function of one recipe, with arguments for its parameters."""
     more = {"name": {"metavar": "RECIPE"}, "scale": None, "seed": None, "flags": None, "run_dir": RUN_DIR} | more
-    add_parameters(parser, function, "name", **more)
+    add_function(parser, function, "name", **more)
     recipes.add_run_options(parser)
-    set_function(parser, function)
 
 
 def _add_runs_function(parser: argparse.ArgumentParser, function: Callable, first: str, /, **more: Any) -> None:
@@ -76,11 +75,9 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
 
     actions = parser.add_subparsers(dest="action", required=True)
     listed = actions.add_parser("list", help="print the names and descriptions of recipes")
-    add_parameters(listed, show.list_recipes, "prefix", prefix={"nargs": "?", "metavar": "PREFIX"})
-    set_function(listed, show.list_recipes)
+    add_function(listed, show.list_recipes, "prefix", prefix={"nargs": "?", "metavar": "PREFIX"})
     checked = actions.add_parser("check", help="check recipes and their flags; exit status 1 if one is not valid")
-    add_parameters(checked, show.check, "files", files={"nargs": "*", "metavar": "FILE"})
-    set_function(checked, show.check)
+    add_function(checked, show.check, "files", files={"nargs": "*", "metavar": "FILE"})
     shown = actions.add_parser("show", help="print a recipe's description, its paper's numbers and its commands")
     _add_recipe_function(shown, show.show, precision={"choices": recipes.PRECISIONS})
 
@@ -90,28 +87,24 @@ def add_average(parser: argparse.ArgumentParser) -> None:
     which = dict.fromkeys(("last_epochs", "last_updates", "best"))
     others = dict.fromkeys(inspect.signature(checkpoints.average).parameters.keys() - which.keys())
     add_parameters(parser.add_mutually_exclusive_group(required=True), checkpoints.average, **others)
-    add_parameters(parser, checkpoints.average, "folder", **which)
-    set_function(parser, checkpoints.average)
+    add_function(parser, checkpoints.average, "folder", **which)
 
 
 def add_resume(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer resume``."""
-    add_parameters(parser, checkpoints.resume, "folder")
-    set_function(parser, checkpoints.resume)
+    add_function(parser, checkpoints.resume, "folder")
 
 
 def add_check(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer check``."""
-    add_parameters(parser, checkpoints.check, "paths", paths={"nargs": "+", "metavar": "CHECKPOINT"})
-    set_function(parser, checkpoints.check)
+    add_function(parser, checkpoints.check, "paths", paths={"nargs": "+", "metavar": "CHECKPOINT"})
 
 
 def add_warm_start(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer warm-start``; the words after ``--`` are ``flags``."""
     parser.usage = "%(prog)s CHECKPOINT --arch ARCH --output FILE [options] [-- flags of fairseq-train]"
     more = {"checkpoint": {"metavar": "CHECKPOINT"}, "arch": {"metavar": "ARCH"}, "flags": None}
-    add_parameters(parser, checkpoints.warm_start, "checkpoint", **more)
-    set_function(parser, checkpoints.warm_start)
+    add_function(parser, checkpoints.warm_start, "checkpoint", **more)
 
 
 def add_record(parser: argparse.ArgumentParser) -> None:

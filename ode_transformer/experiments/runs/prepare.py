@@ -22,7 +22,7 @@ import yaml
 from ... import processors
 from ...errors import OdeTransformerError
 from ...files import sha256, write_json, write_text
-from ..arguments import Once, at_least, set_function
+from ..arguments import Once, add_function, at_least
 from ..metrics import METRICS, Examples
 from ..metrics.bleu import check_language
 from ..recipes import RecipeError, is_name
@@ -45,45 +45,19 @@ CEILING = 99  # sacreBLEU of prepared and detokenized references, below which th
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of ``ode-transformer prepare``."""
-    add = parser.add_argument
+    """Add the arguments of ``ode-transformer prepare``."""
     several = {"nargs": "+", "action": Once, "metavar": "PREFIX"}
-    add("--train", **several, required=True, help="training text: PREFIX.LANG or PREFIX.LANG.gz")
-    add("--valid", metavar="PREFIX", help="validation text (default: held out of the training text)")
-    add("--test", **several, default=[], help="test sets (default: held out of the training text)")
-    add(
-        "--langs",
-        nargs=2,
-        required=True,
-        metavar=("SOURCE", "TARGET"),
-        help="languages, the endings of the files, such as de en",
-    )
-    add("--out", required=True, metavar="DIR", help="folder for the binarized data; the text goes to DIR.text")
-    add("--recipe", metavar="FILE", help="recipe to write, unless it exists (default: DIR.yaml)")
-    add("--hold-out", type=at_least(1), metavar="N", help="pairs to hold out for each set that is not given (default: "
-        f"1 in {PART}, at most {HELD_OUT:,})")  # fmt: skip
-    add("--tokenizer", "--tokeniser", dest="tokeniser", choices=TOKENISERS, default="sacremoses", help="tokenizer; "
-        "none takes any language, with --bpe sentencepiece (default: sacremoses)")  # fmt: skip
-    add(
-        "--normalize",
-        "--normalise",
-        dest="normalise",
-        action="store_true",
-        help="normalize punctuation before tokenization",
-    )
-    add("--lowercase", action="store_true", help="lower-case the text")
-    add("--bpe", choices=SEGMENTATIONS, help="subword segmentation (default: subword-nmt, or sentencepiece with "
-        "--tokenizer none)")  # fmt: skip
-    add("--size", type=at_least(1), metavar="N", help="merges of BPE, or vocabulary size of SentencePiece (default: "
-        + ", ".join(f"{size:,}" for _, size in SIZES) + ", by the size of the text)")  # fmt: skip
-    add("--separate-dictionaries", action="store_true", help="one dictionary per language (default: a joined one)")
-    add("--max-tokens", type=at_least(1), default=250, metavar="N", help="drop training pairs with more tokens on a "
-        "side; with --tokenizer none, subword units (default: 250)")  # fmt: skip
-    add("--max-ratio", type=at_least(1, float), metavar="R", help="drop training pairs of which one side is more than "
-        "R times as long as the other (default: keep them)")  # fmt: skip
-    add("--workers", type=at_least(1), metavar="N", help="processes (default: one per processor)")
-
-    set_function(parser, OwnText, lambda args, text: text.prepare())
+    held = f"pairs to hold out for each set that is not given (default: 1 in {PART}, at most {HELD_OUT:,})"
+    most = ", ".join(f"{size:,}" for _, size in SIZES)
+    add_function(
+        parser, OwnText, show=lambda args, text: text.prepare(), train=several, test=several | {"default": []},
+        valid={"metavar": "PREFIX"}, langs={"nargs": 2, "metavar": ("SOURCE", "TARGET")}, out={"metavar": "DIR"},
+        recipe={"metavar": "FILE"}, hold_out={"help": held},
+        tokeniser={"option": ["--tokenizer", "--tokeniser"], "choices": TOKENISERS},
+        normalise={"option": ["--normalize", "--normalise"]}, bpe={"choices": SEGMENTATIONS},
+        size={"help": f"merges of BPE, or vocabulary size of SentencePiece (default: {most}, by the size of the text)"},
+        max_ratio={"type": at_least(1, float), "metavar": "R"},
+    )  # fmt: skip
 
 
 NAMED_AS = ("train", "valid", "test", "langs", "bpe", "size", "max_tokens", "max_ratio", "hold_out")
@@ -97,7 +71,25 @@ OPTIONS = {name: f"--{name.replace('_', '-')}" for name in NAMED_AS} | {
 
 @dataclass
 class OwnText:
-    """A user's parallel text, with the options of ``ode-transformer prepare``, whose help describes them.
+    """A user's parallel text, to be prepared by ``ode-transformer prepare``.
+
+    Args:
+        train: training text: PREFIX.LANG or PREFIX.LANG.gz.
+        langs: source and target language, with which the names of files end, such as de en.
+        out: folder for the binarized data; the text goes to DIR.text.
+        valid: validation text (default: held out of the training text).
+        test: test sets (default: held out of the training text).
+        recipe: recipe to write, unless it exists (default: DIR.yaml).
+        hold_out: pairs to hold out for each set that is not given.
+        tokeniser: tokenizer; none takes any language, with --bpe sentencepiece.
+        normalise: normalize punctuation before tokenization.
+        lowercase: lower-case the text.
+        bpe: subword segmentation (default: subword-nmt, or sentencepiece with --tokenizer none).
+        size: merges of BPE, or vocabulary size of SentencePiece.
+        separate_dictionaries: one dictionary per language (default: a joined one).
+        max_tokens: drop training pairs with more tokens on a side; with --tokenizer none, subword units.
+        max_ratio: drop training pairs of which one side is more than R times as long as the other (default: keep them).
+        workers: processes (default: one per processor).
 
     Raises:
         TextError: an option is not valid, or options cannot be combined.
@@ -147,6 +139,10 @@ class OwnText:
         for option, name in (f"--out {self.out}", self.data.name), (f"--recipe {self.recipe}", self.recipe_file.stem):
             if not is_name(name):
                 yield f"{option}: its name must be letters, digits, blanks and .=+-_, at most 200 bytes, got {name!r}"
+        text = Path(os.path.realpath(self.text))
+        for prefix in itertools.chain.from_iterable(self.given.values()):
+            if Path(os.path.realpath(prefix)).is_relative_to(text):
+                yield f"{prefix}: lies in {self.text}, which is cleared; move it, or choose another --out"
         for path in (self.data, self.text):
             if path.is_symlink() and not path.exists():
                 yield f"--out {self.out}: {path} is a link to {os.readlink(path)}, which does not exist"

@@ -2,13 +2,13 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...files import write_json
-from ..arguments import add_parameters, at_least, new_folder, output_file, set_function
+from ..arguments import add_function, add_parameters, at_least, new_folder, output_file
 from ..text import corpus, documents
 from . import baselines, classification, generated, glue, listops, multiple_choice, question_answering, summarisation
 from .correction import corpora
@@ -25,18 +25,6 @@ def _show_counts(args: argparse.Namespace, counts: Mapping[str, int]) -> None:
         print(f"{name}: {count:,} examples", file=sys.stderr)
 
 
-def _add_function(
-    parser: argparse.ArgumentParser,
-    function: Callable[..., Any],
-    *first: str,
-    show: Callable[[argparse.Namespace, Any], None] = lambda args, found: None,
-    **more: Any,
-) -> None:
-    """Let a command call a function with arguments of its own; see ``add_parameters`` and ``set_function``."""
-    add_parameters(parser, function, *first, **more)
-    set_function(parser, function, show)
-
-
 def predicted(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> Sequence[Sequence[str]]:
     """Return the chosen options if the data have more than two texts per example, otherwise classes or numbers."""
     predict = multiple_choice.choose if (data / "input2").is_dir() else classification.classify
@@ -45,7 +33,7 @@ def predicted(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: b
 
 def add_predict_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer predict``."""
-    _add_function(parser, partial(write_predictions, predicted), "checkpoint", subset={"default": "test"})
+    add_function(parser, partial(write_predictions, predicted), "checkpoint", subset={"default": "test"})
 
 
 def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,16 +44,16 @@ def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
             print(path or f"{args.data}: has no {subset}, of which no file is written")
 
     task = {"task": {"choices": glue.GLUE}}
-    _add_function(parser, glue.submit, "checkpoint", show=show, **task, batch_size={"default": 32}, **FILLED)
+    add_function(parser, glue.submit, "checkpoint", show=show, **task, batch_size={"default": 32}, **FILLED)
 
 
 def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer squad``."""
     actions, more = parser.add_subparsers(dest="action", required=True), {"subset": {"default": "valid"}, **FILLED}
     sub = actions.add_parser("predict", help="answer the questions of a data set")
-    _add_function(sub, question_answering.write_answers, "checkpoint", **more)
+    add_function(sub, question_answering.write_answers, "checkpoint", **more)
     sub = actions.add_parser("score", help="compute exact match and F1, as the official scripts do")
-    _add_function(sub, question_answering.write_scores, "folder", **more)
+    add_function(sub, question_answering.write_scores, "folder", **more)
 
 
 def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +69,7 @@ def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
             write_json(args.output, record)
             print(args.output)
 
-    _add_function(parser, baselines.measure, "kind", "folder", show=show, kind={"choices": baselines.KINDS})
+    add_function(parser, baselines.measure, "kind", "folder", show=show, kind={"choices": baselines.KINDS})
     parser.add_argument("--output", type=output_file, metavar="FILE", help="JSON file for the record")
 
 
@@ -107,31 +95,31 @@ def add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
         ("imdb", classification.read_imdb, "IMDB reviews (Maas et al. 2011)"),
         ("agnews", classification.read_agnews, "AG's News (Zhang et al. 2015)"),
     ):
-        _add_function(sub := add(name, what), read_set, "folder", show=write_labelled)
+        add_function(sub := add(name, what), read_set, "folder", show=write_labelled)
         add_parameters(sub, classification.write, splits=None, level={"choices": classification.LEVELS})
 
     sub = add("aeslc", "AESLC (Zhang and Tetreault 2019): e-mails and their subject lines")
-    _add_function(sub, summarisation.read_aeslc, "folder", show=write_texts)
+    add_function(sub, summarisation.read_aeslc, "folder", show=write_texts)
     add_parameters(sub, write_pairs, splits=None)
     sub = add("cnndm", "CNN/DailyMail (See et al. 2017): stories and their highlights")
     folders = {"nargs": "+", "type": Path, "metavar": "DIR"}
-    _add_function(sub, summarisation.read_cnndm, "folders", show=write_texts, folders=folders)
+    add_function(sub, summarisation.read_cnndm, "folders", show=write_texts, folders=folders)
     add_parameters(sub, write_pairs, splits=None)
     sub = add("gec", "grammatical errors: learners' corpora, or errors generated in correct English")
-    _add_function(sub, corpora.write, show=_show_counts, **SEED)
+    add_function(sub, corpora.write, show=_show_counts, **SEED)
     sub = add("squad", "SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), in overlapping windows")
-    _add_function(sub, published.write, "train", "valid", show=show_windows)
+    add_function(sub, published.write, "train", "valid", show=show_windows)
     sub = add("race", "RACE (Lai et al. 2017): questions about articles, each with four options")
-    _add_function(sub, multiple_choice.write, "folder", show=_show_counts)
+    add_function(sub, multiple_choice.write, "folder", show=_show_counts)
     sub, names = add("glue", "GLUE (Wang et al. 2019): sentences, or pairs of them"), {"task": {"choices": glue.GLUE}}
-    _add_function(sub, glue.prepare, "task", "source", show=_show_counts, **names)
+    add_function(sub, glue.prepare, "task", "source", show=_show_counts, **names)
     sub, texts = add("documents", "plain text in segments of documents, for masked language models"), {"nargs": "+"}
     more = {"inputs": texts | {"metavar": "INPUT"}, "valid": texts | {"metavar": "INPUT", "default": []}}
-    _add_function(sub, documents.prepare, "inputs", **more, held_out={"type": at_least(2)}, size={"type": int})
+    add_function(sub, documents.prepare, "inputs", **more, held_out={"type": at_least(2)}, size={"type": int})
     sub, new = add("corpus", "the generated German-English corpus"), {"type": new_folder, "metavar": "DIRECTORY"}
     more = {"directory": new, "seed": {"type": at_least(0)}}
-    _add_function(sub, corpus.write, "directory", show=lambda args, paths: print(*paths, sep="\n"), **more)
+    add_function(sub, corpus.write, "directory", show=lambda args, paths: print(*paths, sep="\n"), **more)
     sub = add("listops", "ListOps (Nangia and Bowman 2018), generated: nested operations on digits, and their values")
-    _add_function(sub, listops.write, "folder", show=_show_counts, folder={"type": new_folder}, **SEED)
+    add_function(sub, listops.write, "folder", show=_show_counts, folder={"type": new_folder}, **SEED)
     sub = add("reading", "generated text in the layouts of SQuAD, RACE and GLUE: for rehearsals, not for results")
-    _add_function(sub, generated.write, "layout", layout={"choices": generated.LAYOUTS}, **SEED)
+    add_function(sub, generated.write, "layout", layout={"choices": generated.LAYOUTS}, **SEED)

@@ -32,9 +32,6 @@ OPERATORS: dict[str, Callable[[Sequence[int]], int]] = {
     "MED": lambda values: int(statistics.median(values)),
     "SM": lambda values: sum(values) % 10,
 }
-# All expressions share the strings of the symbols; 96,000 expressions with their own would take gigabytes.
-DIGITS = [str(i) for i in range(10)]
-BEGINS = {operator: f"[{operator}" for operator in OPERATORS}
 
 
 def sample(rng: random.Random, limit: int, depth: int = 1) -> tuple[list[str], int]:
@@ -44,9 +41,9 @@ def sample(rng: random.Random, limit: int, depth: int = 1) -> tuple[list[str], i
     """
     if depth >= MAX_DEPTH or rng.random() < VALUE_PROBABILITY:
         value = rng.randrange(10)
-        return [DIGITS[value]], value
+        return [str(value)], value
     operator = rng.choice(list(OPERATORS))
-    symbols, values = [BEGINS[operator]], []
+    symbols, values = [f"[{operator}"], []
     for _ in range(rng.randint(2, MAX_ELEMENTS)):
         inner, value = sample(rng, limit, depth + 1)
         symbols += inner
@@ -57,7 +54,7 @@ def sample(rng: random.Random, limit: int, depth: int = 1) -> tuple[list[str], i
     return symbols, OPERATORS[operator](values)
 
 
-def generate(seed: int, shortest: int, longest: int) -> Iterator[tuple[list[str], int]]:
+def generate(seed: int, shortest: int, longest: int) -> Iterator[tuple[str, int]]:
     """Yield distinct expressions of ``shortest`` to ``longest`` symbols with their values, until no new one is found.
 
     The search for a new one ends after ``TRIES`` draws.
@@ -67,11 +64,12 @@ def generate(seed: int, shortest: int, longest: int) -> Iterator[tuple[list[str]
     while (since := since + 1) <= TRIES:
         symbols, value = sample(rng, longest)
         if shortest <= len(symbols) <= longest:
-            digest = hashlib.blake2b(" ".join(symbols).encode(), digest_size=16).digest()  # saves memory
+            text = " ".join(symbols)
+            digest = hashlib.blake2b(text.encode(), digest_size=16).digest()  # saves memory
             if digest not in seen:
                 seen.add(digest)
                 since = 0
-                yield symbols, value
+                yield text, value
 
 
 def write(
@@ -105,6 +103,6 @@ def write(
             wanted = f"--shortest {shortest} to --longest {longest}"
             raise OdeTransformerError(f"--{split} {sizes[split]}: there are too few expressions of {wanted}")
     for split, rows in splits.items():
-        write_lines(folder / f"{split}.input0", (" ".join(symbols) for symbols, _ in rows))
+        write_lines(folder / f"{split}.input0", (text for text, _ in rows))
         write_lines(folder / f"{split}.label", (str(value) for _, value in rows))
     return sizes

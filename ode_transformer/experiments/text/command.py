@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ..arguments import add_parameters, at_least, set_function
+from ..arguments import add_function, add_parameters, at_least
 from . import binarised, manifest, pairs
 from .describe import describe
 from .joining import SEGMENTATIONS
@@ -20,14 +20,8 @@ from .tokenisation import LOWERCASE, Tokeniser
 
 def add_tokeniser(parser: argparse.ArgumentParser) -> None:
     """Add the flags that are fields of a ``Tokeniser``."""
-    add_parameters(parser, Tokeniser, lang=None, normalise=None, lowercase={"choices": LOWERCASE})
-    parser.add_argument(
-        "--normalize",
-        "--normalise",
-        dest="normalise",
-        action="store_true",
-        help="normalize punctuation before tokenization",
-    )
+    normalise = {"option": ["--normalize", "--normalise"]}
+    add_parameters(parser, Tokeniser, lang=None, lowercase={"choices": LOWERCASE}, normalise=normalise)
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
@@ -46,11 +40,14 @@ def as_mapping(values: Sequence[str]) -> dict[str, str]:
     """Return ``KEY=VALUE`` arguments as a dictionary.
 
     Raises:
-        TextError: an argument has no ``=``.
+        TextError: an argument has no ``=``, or a key is given twice.
     """
     if wrong := [value for value in values if "=" not in value]:
         raise TextError(f"{wrong[0]}: must be two words with = between them; see --help")
-    return dict(value.split("=", 1) for value in values)
+    found = dict(value.split("=", 1) for value in values)
+    if len(found) < len(values):
+        raise TextError(f"{' '.join(values)}: each word before = must be given once")
+    return found
 
 
 def _paths(values: Sequence[str]) -> dict[str, Path]:
@@ -69,6 +66,9 @@ def _prepare(args: argparse.Namespace) -> None:
     given |= {name: tuple(given[name]) for name in ("langs", "splits")}
     if args.start == "raw" and args.tokenise is None:
         given["tokenise"] = tokeniser_of("")
+    text = args.out.with_name(f"{args.out.name}.text")
+    if args.files and (text / "raw").exists() and not (text / "settings.json").exists():
+        raise TextError(f"{text}: was left by an earlier call, of perhaps other files and options; remove it")
     given |= {"limits": pairs.Limits(args.max_tokens, args.ratio), "beside": _paths(args.beside)}
     Preparation(**given).run()
 
@@ -105,8 +105,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     splits = {"splits": {"nargs": "+", "metavar": "SPLIT"}}
     beside = {"beside": {"nargs": "*", "type": str, "metavar": "NAME=FILE", "default": []}}
 
-    def command(name: str, run: Callable[[argparse.Namespace], None], what: str = "") -> argparse.ArgumentParser:
-        found = commands.add_parser(name, help=what or run.__doc__, description=what or run.__doc__)
+    def command(name: str, run: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
+        found = commands.add_parser(name, help=run.__doc__, description=run.__doc__)
         found.set_defaults(run=run)
         return found
 
@@ -148,9 +148,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
     def calling(name: str, function: Callable[..., None], first: str, **more: Any) -> None:
-        sub = command(name, lambda args: None, inspect.getdoc(function).partition("\n\n")[0])
-        add_parameters(sub, function, first, **langs, **more, output_dir={"type": Path})
-        set_function(sub, function)
+        about = inspect.getdoc(function).partition("\n\n")[0]
+        sub = commands.add_parser(name, help=about, description=about)
+        add_function(sub, function, first, **langs, **more, output_dir={"type": Path})
 
     calling("unbinarise", binarised.unbinarise, "data", **splits)
     bins = {"type": int, "nargs": "+"}

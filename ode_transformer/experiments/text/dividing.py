@@ -3,7 +3,7 @@
 import hashlib
 import heapq
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -76,18 +76,18 @@ def divide(
     langs = reading.langs
     held = _held_out(given / "train", reading, wanted, count, limits) if wanted else {}
     for split in splits[1:]:
-        pairs = (pair for _, pair in held[split]) if split in held else _pairs(given / split, langs)
+        pairs = (pair for _, pair in held[split]) if split in held else read_pair(given / split, langs)
         with pair_writer(output / split, langs) as write:
             for pair in pairs:
                 write(pair)
     numbers = {number for pairs in held.values() for number, _ in pairs}
     sides = [{reading.key(pair[side], side) for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
-    seen = {split: set(map(reading.keys, _pairs(output / split, langs))) for split in splits[1:]}
+    seen = {split: set(map(reading.keys, read_pair(output / split, langs))) for split in splits[1:]}
     again: dict[str, set[SentencePair]] = {split: set() for split in seen}
     sources = {split: {source for source, _ in pairs} for split, pairs in seen.items()}
     left = left_out = 0
     with pair_writer(output / "train", langs) as write:
-        for number, pair in enumerate(_pairs(given / "train", langs, "divide train"), 1):
+        for number, pair in enumerate(read_pair(given / "train", langs, "divide train"), 1):
             if number in numbers:
                 continue
             keys = reading.keys(pair)
@@ -126,7 +126,7 @@ def _held_out(
     most = (asked or HELD_OUT) * len(wanted)  # how many are taken is known at the end of the text
     total = 0
     least: dict[bytes, tuple[int, SentencePair]] = {}
-    for total, pair in enumerate(_pairs(train, reading.langs, "choose held-out pairs"), 1):
+    for total, pair in enumerate(read_pair(train, reading.langs, "choose held-out pairs"), 1):
         short = all(sentence.strip() and len(sentence) < LONGEST for sentence in pair)
         if not short or (limits and limits.fault(pair)):
             continue
@@ -140,13 +140,13 @@ def _held_out(
             f"--{' and --'.join(wanted)}, or another --hold-out"
         )
     chosen = [found for _, found in heapq.nsmallest(count * len(wanted), least.items())]
+    if len(chosen) < len(wanted):
+        raise TextError(
+            f"--train: too few of its pairs can be held out for {' and '.join(wanted)}, since they must have fewer "
+            f"than {LONGEST:,} characters on a side and keep to --max-tokens and --max-ratio; give "
+            f"--{' and --'.join(wanted)}"
+        )
     return {split: sorted(chosen[i :: len(wanted)]) for i, split in enumerate(wanted)}
-
-
-def _pairs(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[SentencePair]:
-    """Yield the pairs of parallel text, without the carriage returns that end the lines of some systems."""
-    for source, target in read_pair(prefix, langs, bar):
-        yield source.removesuffix("\r"), target.removesuffix("\r")
 
 
 def _say(text: str) -> None:

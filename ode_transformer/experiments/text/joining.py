@@ -39,26 +39,11 @@ MODEL_FILES = tuple(its.model for its in SEGMENTATIONS.values() if its.model)
 JOIN = {its.post_process[0]: its.join for its in SEGMENTATIONS.values()}  # by the value of --remove-bpe
 
 
-def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
-    """Join subword units to words; text that consists of words, judging by its marks, is unchanged.
-
-    SentencePiece marks the beginning of almost every line. In a text of words the mark occurs by chance, and joining
-    would remove all blanks.
-
-    Raises:
-        OdeTransformerError: the segmentation is unknown.
-    """
-    if segmentation not in JOIN:
-        raise OdeTransformerError(f"--remove-bpe {segmentation}: must be one of {', '.join(JOIN)}")
-    if segmentation == "sentencepiece":
-        segmented = 2 * sum(line.startswith("\u2581") for line in lines) > sum(map(bool, lines))
-    else:
-        segmented = any("@@ " in f"{line} " for line in lines)
-    return [JOIN[segmentation](line) for line in lines] if segmented else list(lines)
-
-
 def joined_words(lines: Sequence[str], name: str, segmentation: str | None) -> list[str]:
     """Return lines with their subword units joined to words.
+
+    SentencePiece marks the beginning of almost every line. In a text of words the mark occurs by chance, and joining
+    would remove all blanks: lines that mostly begin otherwise are unchanged, with a warning.
 
     Args:
         lines: the lines.
@@ -68,13 +53,19 @@ def joined_words(lines: Sequence[str], name: str, segmentation: str | None) -> l
     Raises:
         OdeTransformerError: the segmentation is unknown, or not given though the lines hold subword units.
     """
+    if segmentation not in (None, *JOIN):
+        raise OdeTransformerError(f"--remove-bpe {segmentation}: must be one of {', '.join(JOIN)}")
     units = sum("@@ " in line or "\u2581" in line for line in lines)
     if units and segmentation is None:
         raise OdeTransformerError(
             f"{name}: {units} of {len(lines)} lines hold subword units, not words; give --remove-bpe "
             f"{'|'.join(JOIN)} (none: score them as they are), or in a recipe generate.flags.post-process"
         )
-    found = remove_segmentation(lines, segmentation or "none")
-    if units and segmentation == "sentencepiece" and found == list(lines):
-        print(f"warning: {name}: {units} of {len(lines)} lines hold \u2581, and are taken for words", file=sys.stderr)
-    return found
+    join = JOIN[segmentation or "none"]
+    begin = sum(line.startswith("\u2581") for line in lines)
+    if segmentation == "sentencepiece" and 2 * begin <= sum(map(bool, lines)):
+        join = str
+        if units:
+            warning = f"{units} of {len(lines)} lines hold \u2581, and are taken for words"
+            print(f"warning: {name}: {warning}", file=sys.stderr)
+    return list(map(join, lines))

@@ -56,7 +56,8 @@ def gather(
 ) -> None:
     """Join files of corpora into SPLIT.LANGUAGE; reads text, .gz, segments of .sgm and .xml, and TED's train.tags.
 
-    Training pairs that are not UTF-8, or hold a NUL, are dropped with a warning.
+    Lines may end in a carriage return, which is removed. Training pairs that are not UTF-8, or hold a NUL, are dropped
+    with a warning.
 
     Args:
         files: for each pair of files, its split, the source file and the target file.
@@ -79,11 +80,10 @@ def gather(
                         faults.add(fault, number)
                         continue
                     count += 1
-                    both = zip(pair, langs, strict=True)
+                    both = zip((line.removesuffix("\r") for line in pair), langs, strict=True)
                     write([romanian(line, kind) if lang == "ro" else line for line, lang in both])
                 print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
-                hint = f"; {PERHAPS}" if NOT_UTF8 in faults.counts else ""
-                faults.report(f"{source}, {target}", f"dropped{hint}")
+                faults.report(f"{source}, {target}", f"dropped; {PERHAPS}")
                 if (bad := faults.counts[NOT_UTF8]) > MOST_NOT_UTF8 * number:
                     raise TextError(
                         f"{source}, {target}: {bad:,} of {number:,} pairs are not UTF-8, which may be one in ten at "
@@ -142,7 +142,7 @@ def clean(
                     write(pair)
             faults.report(f"{folder / split}.{{{','.join(langs)}}}", "dropped" if split in drop else "kept")
             if not kept:
-                raise TextError(f"{folder / split}: no pair is left after cleaning")
+                raise TextError(f"{folder / split}: cleaning leaves no pair; raise its limits, such as --max-tokens")
 
 
 def hold_out(

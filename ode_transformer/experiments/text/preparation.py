@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ...files import copy_file
+from ...files import atomic_folder, copy_file
 from .binarised import binarise, binarise_files, numbered, symbols_of
 from .joining import SEGMENTATIONS
 from .lines import Faults, TextError, count_lines, read_lines
@@ -31,20 +31,11 @@ SIZES = ((50_000, 4_000), (1_000_000, 10_000), (float("inf"), 32_000))
 """The maximum number of training pairs, and the number of BPE merges or vocabulary size of SentencePiece for them."""
 
 
-def once(path: Path, make: Callable[[Path], Any], part: Path | None = None) -> None:
-    """Make a file or folder unless it exists: ``make`` writes it under a temporary name, and then it is renamed.
-
-    Args:
-        path: the file or folder.
-        make: the function that writes it to a path.
-        part: the temporary name, by default PATH.part; an older folder of this name is removed.
-    """
-    part = part or path.with_name(f"{path.name}.part")
-    if not path.exists():
-        if part.is_dir():
-            shutil.rmtree(part)
-        make(part)
-        part.replace(path)
+def once(folder: Path, make: Callable[[Path], Any]) -> None:
+    """Make a folder unless it exists; ``make`` fills another one, which takes its name when it is complete."""
+    if not folder.exists():
+        with atomic_folder(folder) as part:
+            make(part)
 
 
 def parts_of(folder: Path) -> dict[str, dict[str, Path]]:
@@ -81,8 +72,7 @@ def prepare_monolingual(
     text = out.with_name(f"{out.name}.text")
     if dictionary:
         symbols_of(dictionary)
-
-    def make(data: Path) -> None:
+    with atomic_folder(out) as data:
         for part, texts in parts.items():
             if part == "label" and copy_labels:
                 for split, file in texts.items():
@@ -95,8 +85,6 @@ def prepare_monolingual(
             copy_file(file, data / name)
         if (text / "settings.json").exists():
             copy_file(text / "settings.json", data / "manifest.json")
-
-    once(out, make, text / "data.part")  # OUT.part may be the user's
 
 
 @dataclass(frozen=True)
@@ -159,6 +147,11 @@ class Preparation:
     def __post_init__(self):
         """Check the splits and the tokenizer, which translation needs even if the text is tokenized already."""
         numbered(self.splits)
+        valid = self.splits[1]
+        if odd := {split for split, *_ in self.files} - {*self.splits}:
+            raise TextError(f"--add {min(odd)}: must be one of --splits, {', '.join(self.splits)}")
+        if self.every and any(split == valid for split, *_ in self.files):
+            raise TextError(f"--add {valid}: cannot be combined with --every, which makes the validation set")
         if self.start == "bpe" and (self.every or self.words or self.test_units):
             raise TextError("--start bpe: takes segmented text as it is, excludes --every, --words and --test-units")
         for lang in self.langs if self.tokenise is not None else ():
@@ -204,11 +197,12 @@ class Preparation:
             folder = text / "words"
         units = text / ("bpe" if words else "bpe.all")
         if self.segmentation == "none":
-            once(units, lambda part: shutil.copytree(folder, part))
+            once(units, lambda part: shutil.copytree(folder, part, dirs_exist_ok=True))
         else:
             files, model = [folder / name for name in names([train])], text / SEGMENTATIONS[self.segmentation].model
             size = self.size or next(size for most, size in SIZES if count_lines(files[0]) <= most)
-            once(model, lambda part: learn(self.segmentation, files, size, part, self.workers))
+            if not model.exists():
+                learn(self.segmentation, files, size, model, self.workers)
             work = partial(segmented, segmentation=self.segmentation, model=model)
             process_files(f"segment by {self.segmentation}", folder, units, names(self.splits), work, self.workers)
         if self.segmentation == "sentencepiece":  # words with subword-nmt's marks are split instead
@@ -226,7 +220,7 @@ class Preparation:
 
     def binarise(self) -> None:
         """Make the folder of the data from the segmented text."""
-        once(self.out, self._binarise, self.text / "data.part")  # OUT.part may be the user's
+        once(self.out, self._binarise)
 
     def _binarise(self, part: Path) -> None:
         """Write everything that a run reads to one folder."""
