@@ -12,7 +12,7 @@ from typing import Any
 MOST = 2**63
 """The bound of whole numbers: larger ones are no counts, and may not fit into a floating-point number."""
 
-_NAMES = {
+NAMES = {
     str: "a text",
     int: "a whole number",
     float: "a number",
@@ -107,5 +107,5 @@ def _is_function(form: Any) -> bool:
 
 
 def _must(at: str, forms: list) -> str:
-    names = ["null" if f is None else _NAMES[f if isinstance(f, type) else type(f)] for f in forms]
+    names = ["null" if f is None else NAMES[f if isinstance(f, type) else type(f)] for f in forms]
     return f"{at or 'it'} must be {' or '.join(names)}"

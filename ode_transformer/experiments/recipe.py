@@ -8,6 +8,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Optional
 
 from ..errors import OdeTransformerError
+from ..schema import NAMES
 
 PRECISIONS = ("fp32", "fp16", "bf16", "amp")
 SCALES = ("full", "small")
@@ -215,7 +216,7 @@ def build(type_: Any, value: Any, path: str, key: str) -> Any:
     if expected is float and type(value) is int:
         value = float(value)
     if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
-        raise RecipeError(f"{path}: {key} must be {expected.__name__}, got {value!r}")
+        raise RecipeError(f"{path}: {key} must be {NAMES[expected]}, got {value!r}")
     return value
 
 

@@ -19,13 +19,13 @@ import yaml
 from fairseq.dataclass.configs import CheckpointConfig, DatasetConfig, OptimizationConfig
 from omegaconf import OmegaConf
 
-from ode_transformer import checkpoints, processors
-from ode_transformer.experiments import cli, recipes, records
+from ode_transformer import checkpoints, plugins, processors
+from ode_transformer.experiments import cli, recipes, records, runs
 from ode_transformer.experiments.bench import gpu_suite
 from ode_transformer.experiments.records import RunError
 from ode_transformer.experiments.runs import processes, runner, training
 from ode_transformer.experiments.runs.training import TrainingPlace
-from ode_transformer.files import sha256
+from ode_transformer.files import sha256, write_text
 from tests.helpers import ROOT, SMALL, ask, binarise_pairs, environment, write_parallel
 
 
@@ -128,11 +128,13 @@ def test_a_recipe_from_data_to_record(finished, recipe):
     assert "--save-dir" not in content["command"] and "--cpu" in content["places"][0]["where"]
 
 
-def test_a_finished_recipe_is_not_run_again(finished, recipe, programs):
+def test_a_finished_recipe_is_not_run_again(finished, recipe, programs, monkeypatch):
     files = [finished / name for name in ("checkpoint_last.pt", "average.pt", "record.json")]
     before = [path.stat().st_mtime_ns for path in files]
     for place in (["--cpu"], ["--devices", "1"], ["--cpu", "--", "--distributed-port", "20001"]):
         assert run(recipe, "--run-dir", finished, *place) == 0
+    monkeypatch.setattr(training, "USER_DIR", "/another/environment/ode_transformer")
+    assert run(recipe, "--run-dir", finished, "--cpu") == 0
     assert not programs and before == [path.stat().st_mtime_ns for path in files]
 
 
@@ -238,6 +240,26 @@ def test_a_run_with_other_options_is_not_mixed_with_this_one(finished, recipe, p
         said = f"holds another run, {differ}; choose another --run-dir. It was made by:\nfairseq-train"
         assert said in capsys.readouterr().err
     assert not programs
+
+
+def test_in_the_folder_of_another_recipe_nothing_is_done(finished, recipe, programs, tmp_path, capsys):
+    folder, other = shutil.copytree(finished, tmp_path / "run"), shutil.copy(recipe, tmp_path / "other.yaml")
+    before = {path: sha256(path) for path in folder.rglob("*") if path.is_file()}
+    for words in ([], ["--from", "average", "--until", "average"]):
+        assert run(other, "--run-dir", folder, "--cpu", *words) == 1
+        assert "holds a run of tiny, not of other" in capsys.readouterr().err
+    assert not programs and before == {path: sha256(path) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_plugin_that_changes_during_a_training_is_named_with_both_states(tmp_path, capsys):
+    plugin, run_ = tmp_path / "mine", {"places": []}
+    for content in ("x = 1", "x = 1", "x = 2"):
+        write_text(plugin / "__init__.py", content)
+        run_.setdefault("plugin", plugins.name_and_hash(plugin))
+        runs.begin(tmp_path, run_, 1, [], str(plugin))
+    assert ["plugin" in place for place in run_["places"]] == [False, False, True]
+    assert run_["places"][2]["plugin"] == plugins.name_and_hash(plugin) != run_["plugin"]
+    assert capsys.readouterr().err.count("mine has changed since this training began") == 1
 
 
 def test_checkpoints_of_another_run_are_never_averaged_with_those_of_this(finished, recipe, programs, tmp_path, capsys):
@@ -380,7 +402,7 @@ with processes.alone_in(folder) as lock:
 
 def test_a_program_that_fails_is_named(tmp_path, capsys):
     step = runner.Step("train", ["sh", "-c", "echo why; exit 3"], log=str(tmp_path / "train.log"))
-    with pytest.raises(RunError, match=r"train: sh ended with status 3; what it said is in .*train\.log"):
+    with pytest.raises(RunError, match=r"train: sh failed with status 3; what it said is in .*train\.log"):
         runner.execute(step)
     assert "why" in capsys.readouterr().err
     with pytest.raises(RunError, match="nosuchprogram: No such file"):
@@ -582,7 +604,7 @@ def test_flags_that_cannot_be_trained_with_are_named_before_it(flags, message, r
 def test_a_preparation_that_fails_and_what_a_step_needs_are_named(recipe, tmp_path, capsys):
     other = changed(recipe, tmp_path / "x", lambda tree: tree["data"].update(prepare="false"))
     assert run(other, "--run-dir", tmp_path / "run", "--cpu") == 1
-    assert "error: prepare: false ended with status 1" in capsys.readouterr().err
+    assert "error: prepare: false failed with status 1" in capsys.readouterr().err
     assert run(recipe, "--run-dir", tmp_path / "run", "--cpu", "--from", "generate") == 1
     assert "generate test: needs" in capsys.readouterr().err
 
@@ -670,7 +692,8 @@ def test_several_runs_at_a_time_have_gpus_of_their_own(monkeypatch, tmp_path, ca
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     monkeypatch.setattr(training, "gpu_count", lambda: 4)
     monkeypatch.setattr(processes, "start", start)
-    monkeypatch.setattr(runner, "execute", lambda step: 0)
+    executed = []
+    monkeypatch.setattr(runner, "execute", lambda step: executed.append(step.key) or 0)
     words = ["multi30k-full/macaron-tiny", "--seeds", "1", "2", "3", "4", "--devices", "2", "--until", "train"]
     assert run(*words, "--jobs", "2", "--", "--clip-norm", "1") == 1
     said = capsys.readouterr().err
@@ -680,6 +703,8 @@ def test_several_runs_at_a_time_have_gpus_of_their_own(monkeypatch, tmp_path, ca
     first = started[1][0]
     assert first[3:8] == ["run", "multi30k-full/macaron-tiny", "--seed", "2", "--run-dir"]
     assert first[-8:] == ["--until", "train", "--devices", "2", "--fp32", "--", "--clip-norm", "1"]
+    (tmp_path / "data-bin" / "multi30k-own.en-de").mkdir(parents=True)
+    assert run(*words, "--jobs", "2") == 1 and executed == ["prepare"], "once for all"
     started.clear()
     words = ["multi30k-full/macaron-tiny", "quickstart/macaron-tiny", "--seed", "1", "--until", "train", "--jobs", "2"]
     assert run(*words) == 0  # the batches of the former divide into two, those of the latter are one
@@ -706,14 +731,17 @@ def test_runs_on_a_cpu_share_the_cores_and_a_run_of_another_is_not_begun(monkeyp
     started = []
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
     monkeypatch.setattr(runner.processors, "usable", lambda: 7)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(processes, "start", lambda words, variables, log: started.append(variables) or ended(0))
     other = tmp_path / "runs" / "multi30k-full" / "macaron-tiny.seed-2"
     other.mkdir(parents=True)
     (other / "checkpoint_last.pt").touch()
     words = ["multi30k-full/macaron-tiny", "--seeds", "1", "2", "3", "--cpu", "--from", "train", "--until", "train"]
     assert run(*words, "--jobs", "3") == 1
-    assert [variables["OMP_NUM_THREADS"] for variables in started] == ["2", "2"]
-    assert "seed-2 holds checkpoints and no run.json, so they belong to another run" in capsys.readouterr().err
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert run(*words, "--jobs", "3") == 1
+    assert [variables["OMP_NUM_THREADS"] for variables in started] == ["2", "2", "5", "5"]
+    assert "seed-2: holds checkpoints and no run.json, so they belong to another run" in capsys.readouterr().err
 
 
 def test_trainings_wait_while_the_gpu_suite_measures(tmp_path):

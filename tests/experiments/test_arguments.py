@@ -14,7 +14,7 @@ from tests.helpers import refused
     ("words", "option", "value", "least"),
     [
         (["run", "quickstart/rk2-tiny"], "--devices", "0", 1),
-        (["recipe", "show", "quickstart/rk2-tiny"], "--devices", "two", 1),
+        (["run", "quickstart/rk2-tiny"], "--jobs", "two", 1),
         (["translate", "x", "y"], "--buffer", "0", 1),
         (["report", "x"], "--sentences", "-1", 0),
     ],

@@ -122,6 +122,7 @@ def test_runs_of_a_grid_share_a_folder_only_with_their_like():
         (["--values", "lr", "5e-5", "0.00005"], "--values lr 5e-05 5e-05: must be different values"),
         (["--seeds", "1", "1"], "--seeds 1 1: must be different values"),
         (["--", "--seed", "3"], "-- --seed: is set by --seed, before the --"),
+        (["--values", "update-freq", "1", "2"], "--values update-freq: is set by train.batches and --devices"),
     ],
 )
 def test_what_is_not_for_a_grid_is_refused(words, message, capsys):

@@ -1,8 +1,11 @@
 """Programs that run side by side, without starting any, on a clock that only sleeping moves."""
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
+from unittest import mock
 
 import pytest
 import torch
@@ -106,3 +109,14 @@ def test_variables_of_a_job_do_not_make_of_several_gpus_one(monkeypatch):
     cfg = OmegaConf.structured(DistributedTrainingConfig(distributed_world_size=2, tpu=False))
     infer_init_method(cfg)
     assert (cfg.distributed_world_size, cfg.distributed_no_spawn) == (2, False)
+
+
+def test_a_folder_of_a_file_system_without_locks_can_be_worked_in(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(fcntl, "flock", mock.Mock(side_effect=OSError(errno.ENOSYS, "Function not implemented")))
+    with processes.alone_in(tmp_path / "run"):
+        assert "this file system has no locks" in capsys.readouterr().err
+
+
+def test_how_a_program_failed_is_told():
+    assert processes.ending(-9) == "was killed by SIGKILL (out of memory?)"
+    assert processes.ending(-15) == "was killed by SIGTERM" and processes.ending(3) == "failed with status 3"

@@ -50,11 +50,15 @@ from .files import CONFIGS, added_to, group, groups, is_there, listed, names  # 
 MOST_BATCHES = 100_000  # per update
 SEED_LIMIT = 2**31  # fairseq adds the number of the epoch to a seed, and NumPy takes seeds below 2^32
 OWN_FLAGS = {
-    "update-freq": "train.batches and --devices",
-    "distributed-world-size": "--devices",
-    "save-dir": "--run-dir",
+    "update-freq": "is set by train.batches and --devices",
+    "distributed-world-size": "is set by --devices",
+    "save-dir": "is set by --run-dir",
+    **dict.fromkeys(
+        ("restore-file", "reset-optimizer", "reset-dataloader", "reset-lr-scheduler", "reset-meters"),
+        "would apply again whenever the run is resumed; start from a checkpoint by train.start or finetune-from-model",
+    ),
 }
-"""Flags of ``fairseq-train`` that a run sets itself, and the settings that determine them."""
+"""Flags of ``fairseq-train`` that only the run itself may set, and why."""
 
 
 def quoted(name: str) -> list[Paper]:
@@ -131,7 +135,9 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
         recipe = replace(recipe, train=replace(recipe.train, start=replace(start, recipe=named)))
         other = load(named, scale=scale, seed=recipe.start_seed, _before=chain)
         if other.data != recipe.data and not start.other_data:
-            raise RecipeError(f"{path}: train.start.recipe {named!r} uses other data")
+            raise RecipeError(
+                f"{path}: train.start.recipe {named!r} uses other data; if that is meant, set train.start.other_data"
+            )
     return replace(recipe, seed=None) if seed == recipe.own_seed else recipe
 
 
@@ -193,9 +199,9 @@ def _training_errors(recipe: Recipe) -> Iterator[str]:
     yield from _invalid_values("train.precision", [train.precision], PRECISIONS)
     if not 1 <= train.batches <= MOST_BATCHES:
         yield f"train.batches must be at least 1 and at most {MOST_BATCHES}, got {train.batches}"
-    for flag, instead in OWN_FLAGS.items():
+    for flag, why in OWN_FLAGS.items():
         if flag in train.flags:
-            yield f"train.flags.{flag}: is set by {instead}"
+            yield f"train.flags.{flag}: {why}"
     for flag in ("batch-size", "max-tokens", "max-update", "seed"):
         if type(value := train.flags.get(flag)) not in (int, type(None)):
             yield f"train.flags.{flag} {value!r}: must be a whole number, without quotation marks"

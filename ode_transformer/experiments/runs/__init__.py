@@ -10,6 +10,7 @@ torch and fairseq are imported by the functions that need them.
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -67,7 +68,8 @@ def check_same_data(run: dict[str, Any], run_dir: str | Path, data: str | Path, 
         if then is not None and then != _hashes(data, key):
             what = key.replace("_", " ")
             raise OtherRunError(
-                f"{run_dir} was trained with other {what} than {data} holds now; choose another --run-dir"
+                f"{run_dir} was trained with other {what} than {data} holds now; restore that, or choose another "
+                "--run-dir"
             )
 
 
@@ -148,7 +150,15 @@ def count_parameters(config: "DictConfig") -> dict[str, int]:
     return {"all": sum(n for n, _ in counts), "trained": sum(n for n, trained in counts if trained)}
 
 
-def begin(run_dir: str | Path, run: dict[str, Any], devices: int, words: Sequence[str]) -> None:
-    """Add this machine to the places of a training and write ``run.json``, with the number of devices."""
-    run["places"].append({"where": list(words), **machine.here_and_now()})
+def begin(run_dir: str | Path, run: dict[str, Any], devices: int, words: Sequence[str], user_dir: str = "") -> None:
+    """Add this machine to the places of a training and write ``run.json``, with the number of devices.
+
+    Of a plugin that has changed since the training began, the user is warned, and ``run.json`` names both states.
+    """
+    place = {"where": list(words), **machine.here_and_now()}
+    now = plugins.name_and_hash(recipes.ROOT / user_dir) if user_dir else None
+    if now and "plugin" in run and run["plugin"] != now:
+        print(f"warning: {user_dir} has changed since this training began, which goes on with it", file=sys.stderr)
+        place["plugin"] = now
+    run["places"].append(place)
     write_json(Path(run_dir) / "run.json", {**run, "devices": devices})

@@ -95,7 +95,7 @@ def warm_start(
 
     Args:
         checkpoint: the checkpoint of stock fairseq's Transformer or RoBERTa, of any version, or ``model.safetensors``.
-        output: the file to write, for ``--finetune-from-model`` or ``--restore-file``.
+        output: the file to write, for ``--finetune-from-model``.
         arch: an architecture of this package, of the checkpoint's size.
         flags: of fairseq-train, besides.
         data: the folder of binarized data, to check that its dictionaries have the checkpoint's sizes.

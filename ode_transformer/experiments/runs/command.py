@@ -79,7 +79,7 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
     checked = actions.add_parser("check", help="check recipes and their flags; exit status 1 if one is not valid")
     add_function(checked, show.check, "files", files={"nargs": "*", "metavar": "FILE"})
     shown = actions.add_parser("show", help="print a recipe's description, its paper's numbers and its commands")
-    _add_recipe_function(shown, show.show, precision={"choices": recipes.PRECISIONS})
+    _add_recipe_function(shown, show.show)
 
 
 def add_average(parser: argparse.ArgumentParser) -> None:

@@ -7,10 +7,12 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ... import plugins
 from ...errors import OdeTransformerError
+from ...paths import PACKAGE
 from .. import recipes
 from ..arguments import short_message
 from ..tasks.task import Step
@@ -105,12 +107,17 @@ def flag_values(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def portable(words: Sequence[str]) -> list[str]:
+    """Return words with the package's name in place of its folder, which differs between environments."""
+    return [PACKAGE.name if Path(word).name == PACKAGE.name else word for word in words]
+
+
 def differing(theirs: Sequence[str], ours: Sequence[str]) -> str:
     """Return the flags in which another run's command differs from ours, as a part of a sentence; empty if none do."""
 
     def said(found: dict[str, str], flag: str) -> str:
         return f"{flag} {found[flag]}".strip() if flag in found else f"no {flag}"
 
-    there, here = flag_values(theirs), flag_values(ours)
+    there, here = (flag_values(portable(words)) for words in (theirs, ours))
     flags = [flag for flag in {**there, **here} if there.get(flag) != here.get(flag)]
     return "; ".join(f"with {said(there, flag)} in place of {said(here, flag)}" for flag in flags)

@@ -139,14 +139,8 @@ def _scores(folder: Path, subset: str) -> dict[str, Optional[float]]:
 
 def _diverged(folder: Path) -> bool:
     """Whether a training's gradients became infinite or NaN, or it has no best checkpoint as no score is a number."""
-    try:
-        log = (folder / "train.log").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    last = logs.processes(log)[-1]
-    if logs.DIVERGED.search(last):
-        return True
-    return (folder / "checkpoint_last.pt").is_file() and not (folder / "checkpoint_best.pt").is_file()
+    unscored = (folder / "checkpoint_last.pt").is_file() and not (folder / "checkpoint_best.pt").is_file()
+    return unscored or bool(logs.divergence(folder / "train.log"))
 
 
 def summary(points: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> str:
@@ -222,6 +216,7 @@ def search(
     for option, its in axes.items():
         if len(set(its)) < len(its):
             raise OdeTransformerError(f"{option} {' '.join(map(str, its))}: must be different values")
+    training.check_names(space.values, "--values")
     space = replace(space, seeds=space.seeds or [recipe.own_seed])
     count = f"{space.trainings // len(space.seeds)} points, {len(space.seeds)} seeds: {space.trainings} trainings"
     processes.say(f"{recipe.name}: {count}, less those that are done")

@@ -55,7 +55,7 @@ def cost(recipe: recipes.Recipe) -> Cost:
         training = record["training"]
         places = [place["hardware"] for place in training.get("trained_on", [])] or [record["hardware"]]
         cpu = "--cpu" in record["command"].split()
-        if not (cpu and here["gpus"]) and all(place[key] == here[key] for place in places for key in SAME):
+        if not (cpu and here["gpus"]) and all(place.get(key) == here[key] for place in places for key in SAME):
             return Cost(updates, gib, updates * training["seconds"] / 3600 / _updates(record))
     return Cost(updates, gib, 0.0)
 

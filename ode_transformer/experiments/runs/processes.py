@@ -5,6 +5,7 @@ is killed, they go on.
 """
 
 import contextlib
+import errno
 import fcntl
 import math
 import os
@@ -46,6 +47,10 @@ def alone_in(folder: Path) -> Iterator[int]:
         except BlockingIOError:
             say(f"waiting for another process in {folder}")
             fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
+                raise
+            say(f"warning: {folder}: this file system has no locks; start no second command there")
         yield file.fileno()
 
 
@@ -96,16 +101,13 @@ def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[P
             with signals_wait():  # until it is known which process to end
                 process = subprocess.Popen([program, *words[1:]], **options)
             while True:
-                ended = process.poll() is not None
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=0.2)
+                ended = process.returncode is not None
                 if shown is not None:
                     view.feed(shown.read())
                 if ended:
                     return process.returncode
-                if shown is None:
-                    process.wait()
-                else:
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(timeout=0.2)
         except BaseException as error:  # an interrupt, or the end of the time that a scheduler gave
             if process is None and isinstance(error, OSError):
                 raise RunError(f"{words[0]}: {error.strerror}") from error
@@ -113,6 +115,13 @@ def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[P
                 _tell_to_end(process)
                 process.wait()
             raise
+
+
+def ending(status: int) -> str:
+    """Return how a program failed, by its exit status, as the end of a sentence."""
+    if status < 0:
+        return f"was killed by {signal.Signals(-status).name}" + " (out of memory?)" * (status == -signal.SIGKILL)
+    return f"failed with status {status}"
 
 
 def _tell_to_end(process: subprocess.Popen) -> None:

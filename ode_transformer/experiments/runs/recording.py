@@ -60,7 +60,8 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     if run["start"]:
         hashes["start"] = run["start"]["sha256"]
     # Folders differ between machines, so names replace them.
-    folders = {run_dir: recipes.default_run_dir(recipe), paths.SHARE: ".", paths.ROOT: "."}
+    folders = {run_dir: recipes.default_run_dir(recipe), paths.SHARE: "."}
+    folders |= {paths.PACKAGE: paths.PACKAGE.name, paths.ROOT: "."}
     folders |= {Path(os.environ[name]): f"${name}" for name in FOLDERS if os.environ.get(name)}
     portable = partial(_without_folders, folders)
     return {
@@ -93,7 +94,8 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
 def _training(run: Mapping[str, Any], log: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entry of a record on the training, from the contents of ``run.json`` and ``train.log``."""
     several = len(log["validation"]) > len(log["curve"])
-    places = [{key: place[key] for key in ("hardware", "versions")} for place in run["places"]]
+    kept = ("hardware", "versions", "plugin")  # the latter only of places where it had changed
+    places = [{key: place[key] for key in kept if key in place} for place in run["places"]]
     return {
         "parameters": run["parameters"]["all"],
         "trained_parameters": run["parameters"]["trained"],

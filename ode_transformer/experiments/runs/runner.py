@@ -198,13 +198,14 @@ class Run:
             raise RunError(f"{error.filename or self.run_dir}: {error.strerror or error}") from error
 
     def _go(self, lock: int) -> None:
+        self.check_own()
         stamps = records.read_stamps(self.folder)
         wanted = [step for step in self.steps() if step.name in self.chosen]
         if self.first:
             again = [step.key for step in wanted if step.name != "train"]
             stamps = {key: stamp for key, stamp in stamps.items() if key not in again}
             write_json(self.folder / "steps.json", stamps)
-        if not self.begun:  # otherwise the training checks that they are those that it began with
+        if not self.begun:  # otherwise they are those that it began with
             self.check_flags()
         for step in wanted:
             if step.name == "train":
@@ -228,7 +229,8 @@ class Run:
 
     def _identity(self, step: Step) -> dict[str, Any]:
         """Return a step's command, without the name of the folder, and the hashes of the test set that it reads."""
-        identity: dict[str, Any] = {"command": [word.replace(self.run_dir, "RUN") for word in step.command]}
+        command = command_lines.portable([word.replace(self.run_dir, "RUN") for word in step.command])
+        identity: dict[str, Any] = {"command": command}
         if step.part in self.recipe.subsets:
             data = recipes.ROOT / self.recipe.data.directory
             files = sorted(path for path in data.rglob(f"{step.part}.*") if path.is_file())
@@ -269,23 +271,27 @@ class Run:
     def check_own(self) -> None:
         """Check that the content of the folder belongs to this run.
 
+        Checkpoints without ``run.json``, such as those of a plain ``fairseq-train``, may be averaged and evaluated, but
+        not trained.
+
         Raises:
             OtherRunError: the content belongs to another run.
         """
-        name, run = self.run_dir, records.read_run(self.folder)
-        if self.begun and run is None:
-            raise OtherRunError(
-                f"{name} holds checkpoints and no run.json, so they belong to another run; choose another --run-dir"
-            )
-        if run is None and self.place.rank == 0 and (self.folder / "train.log").exists():
-            raise OtherRunError(f"{name} holds another run's train.log, without run.json; choose another --run-dir")
-        if not self.begun:
+        name, run, trains = self.run_dir, records.read_run(self.folder), "train" in self.chosen
+        if run is None and trains:
+            if self.begun:
+                raise OtherRunError(
+                    f"{name} holds checkpoints and no run.json, so they belong to another run; choose another --run-dir"
+                )
+            if self.place.rank == 0 and (self.folder / "train.log").exists():
+                raise OtherRunError(f"{name} holds another run's train.log, without run.json; choose another --run-dir")
+        if run is None or not self.begun:
             return
         records.check_recipe(run, name, self.recipe)
         if name == recipes.default_run_dir(self.recipe):
             records.check_file(run, name, self.recipe)
         (command,) = (step.command for step in self.steps() if step.name == "train")
-        if not self.trained and (others := command_lines.differing(run["command"], command)):
+        if trains and not self.trained and (others := command_lines.differing(run["command"], command)):
             line = shlex.join(run["command"])
             raise OtherRunError(
                 f"{name} holds another run, {others}; choose another --run-dir. It was made by:\n{line}"
@@ -299,7 +305,6 @@ class Run:
         run, begun, done = records.read_run(self.folder), self.begun, "train" in stamps
         if self.trained and not done:
             raise RunError(f"--trained: {name} holds no finished training")
-        self.check_own()
         if writes and (data / "manifest.json").is_file():
             read_manifest(data)
         if writes and self.recipe.generate:
@@ -328,7 +333,7 @@ class Run:
                 (self.folder / "train.log").unlink(missing_ok=True)  # its checkpoints are gone
                 start, more = next(iter(step.inputs[1:]), None), training.split(self.place.flags)[1]
                 run = runs.describe(self.recipe, step.command, config, start, more)
-            runs.begin(self.folder, run, self.place.devices, step.where)
+            runs.begin(self.folder, run, self.place.devices, step.where, self.recipe.user_dir)
         processes.say(f"\n== {self.title}: train")
         self._stamp(step, stamps, self._compute(step, lock))
 
@@ -417,7 +422,7 @@ def execute(step: Step, lock: int = -1) -> float:
             if path and (diverged := logs.divergence(path)):
                 raise RunError(f"{step.key}: {diverged}. Its output is in {step.log}")
             more = f"; what it said is in {step.log}" if step.log else ""
-            raise RunError(f"{step.key}: {step.words[0]} ended with status {status}{more}")
+            raise RunError(f"{step.key}: {step.words[0]} {processes.ending(status)}{more}")
     for source, target in step.moves:
         (recipes.ROOT / source).replace(recipes.ROOT / target)
         with contextlib.suppress(OSError):  # it holds other files
@@ -496,8 +501,7 @@ def run(
         if dry_run:
             for one in found:
                 one.check_flags()
-                if one.begun and "train" in one.chosen:
-                    one.check_own()
+                one.check_own()
                 print(listing((step for step in one.steps() if step.name in one.chosen), f"{one.title}: "))
             return []
         if len(found) == 1:
@@ -534,7 +538,7 @@ def _go_together(found: Sequence[Run], jobs: int, after: Callable[[list[Run]], A
     failed = run_all(found, jobs)
     after([one for one in found if "record" in one.chosen and one.run_dir not in failed])
     if failed:
-        each = [f"{folder}: {error}" for folder, error in failed.items()]
+        each = [f"{folder}: {str(error).removeprefix(f'{folder} ')}" for folder, error in failed.items()]
         raise RunError("\n".join([f"{len(failed)} of {len(found)} runs failed:", *each]))
 
 
@@ -576,26 +580,29 @@ def run_all(
             if here:
                 one.go()
                 continue
-            if "train" in one.chosen and not one.trained:
-                one.check_own()
-            if "prepare" in one.chosen:  # once for all runs that need it
-                step = one.steps()[0]
-                preparations.setdefault(tuple(step.command), (step, []))[1].append(one.run_dir)
+            one.check_own()
+            step = one.steps()[0]
+            if "prepare" in one.chosen and not one._is_done(step, records.read_stamps(one.folder)):
+                preparations.setdefault(tuple(step.command), (step, []))[1].append(one)
         except OdeTransformerError as error:
             failed[one.run_dir] = error
     if here:
         return failed
-    for step, folders in preparations.values():
+    for step, its in preparations.values():  # once for all runs that need it
         try:
-            execute(step)
+            seconds = execute(step)
+            for one in its:
+                make_folder(one.folder)
+                one._stamp(step, records.read_stamps(one.folder), seconds)
         except OdeTransformerError as error:
-            failed |= dict.fromkeys(folders, error)
+            failed |= dict.fromkeys((one.run_dir for one in its), error)
     able = [one for one in found if one.run_dir not in failed]
     share, gpus = max((one.place.devices for one in able), default=1), training.visible_gpus()
 
     def start(one: Run, place: int) -> subprocess.Popen:
         if one.place.cpu or not gpus:
-            variables = {processors.VARIABLE: str(max(1, processors.usable() // jobs))}
+            its_share = str(max(1, processors.usable() // jobs))
+            variables = {processors.VARIABLE: os.environ.get(processors.VARIABLE) or its_share}
         else:
             chosen = (gpus[(place * share + i) % len(gpus)] for i in range(one.place.devices))
             variables = {"CUDA_VISIBLE_DEVICES": ",".join(chosen)}
@@ -604,11 +611,11 @@ def run_all(
         return (begin or processes.start)(words, processes.environment(variables), log)
 
     def ended(one: Run, status: int, seconds: float) -> None:
-        log, how = one.folder / "run.log", f"failed with status {status}" if status else "done"
-        processes.say(f"{one.run_dir}: {how} after {seconds:,.0f} s; its output is in {log}")
+        log, how = one.folder / "run.log", processes.ending(status) if status else "is done"
+        processes.say(f"{one.run_dir} {how} after {seconds:,.0f} s; its output is in {log}")
         if status:
             said = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line] or [""]
-            failed[one.run_dir] = RunError(said[-1].removeprefix("error: "))
+            failed[one.run_dir] = RunError(said[-1].removeprefix("error: ") if said[-1].startswith("error: ") else how)
 
     processes.side_by_side(able, jobs, start, ended, seconds_left or (lambda: math.inf))
     return failed

@@ -1,11 +1,8 @@
 """Recipes for human readers: their descriptions, and the commands of their steps."""
 
-import re
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Optional
 
 from ... import plugins
@@ -13,9 +10,6 @@ from .. import recipes
 from ..recipes.files import find
 from . import command_lines, plan, runner
 from .training import TrainingPlace
-
-WIDTH = 120  # of printed lines
-_WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")  # of a shell
 
 
 def list_recipes(prefix: str = "", paper: bool = False) -> None:
@@ -30,49 +24,19 @@ def list_recipes(prefix: str = "", paper: bool = False) -> None:
     print("\n".join(f"{name:{width}}  {description}" for name, description in found.items()))
 
 
-def show(
-    name: str,
-    scale: str = "full",
-    seed: Optional[int] = None,
-    devices: Optional[int] = None,
-    precision: Optional[str] = None,
-    run_dir: Optional[str | Path] = None,
-) -> None:
+def show(name: str, scale: str = "full", seed: Optional[int] = None) -> None:
     """Print a recipe's description, the paper's numbers, the cost of its runs, and all commands.
 
     Args:
         name: a name from ``ode-transformer recipe list``, or a YAML file, FILE.yaml or FILE.yaml/ROW.
         scale: of the recipe.
         seed: of training.
-        devices: number of GPUs that train together (default: as many as the paper's).
-        precision: precision of the training (default: the paper's).
-        run_dir: where the run's files go (default: runs/RECIPE).
     """
     recipe = recipes.load(name, scale=scale, seed=seed)
-    # On the paper's GPUs, unless others are asked for.
-    devices = devices or (recipe.devices if recipe.scale == "full" else None) or 1
-    place = TrainingPlace(devices=devices, precision=precision or recipe.train.precision)
-    steps = runner.listing(runner.steps(recipe, place, str(run_dir or "")))
-    print("\n".join(map(_wrapped, [*(f"# {line}" for line in _about(recipe, place)), *steps.splitlines()])))
-
-
-def _wrapped(line: str) -> str:
-    """Break a comment or command into lines of at most ``WIDTH`` characters if its words allow; commands can be run."""
-    if line.startswith("#"):
-        return textwrap.fill(line, WIDTH, subsequent_indent="#   ", break_long_words=False, break_on_hyphens=False)
-    words = _WORD.findall(line)
-    if " ".join(words) != line:  # it has several lines, or significant blanks
-        return line
-    parts = words[:1]
-    for word in words[1:]:  # a flag stays with its values
-        parts = [*parts, word] if word.startswith(("-", "&&", ">>")) else [*parts[:-1], f"{parts[-1]} {word}"]
-    lines = parts[:1]
-    for part in parts[1:]:
-        if len(lines[-1]) + len(part) + 3 <= WIDTH:
-            lines[-1] += f" {part}"
-        else:
-            lines.append(f"    {part}")
-    return " \\\n".join(lines)
+    devices = (recipe.devices if recipe.scale == "full" else None) or 1  # the paper's
+    place = TrainingPlace(devices=devices, precision=recipe.train.precision)
+    steps = runner.listing(runner.steps(recipe, place))
+    print("\n".join(f"# {line}" for line in _about(recipe, place)), steps, sep="\n")
 
 
 def _about(recipe: recipes.Recipe, place: TrainingPlace) -> Iterator[str]:

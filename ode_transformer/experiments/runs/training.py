@@ -4,7 +4,7 @@ Words about the place are kept apart from those that say what is trained, since 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -15,10 +15,11 @@ from ..recipes import RecipeError
 from ..records import RunError
 from ..tasks import TASKS
 from ..tasks.task import Step, flags
-from . import processes
+from . import command_lines, processes
 
-# The flags of fairseq-train with a value that say where it runs, and who else receives its progress.
+# The flags of fairseq-train with a value that say where and how it runs, and who else receives its progress.
 PLACE_FLAGS = (
+    "--ddp-backend",
     "--distributed-port",
     "--distributed-world-size",
     "--num-workers",
@@ -26,8 +27,7 @@ PLACE_FLAGS = (
     "--wandb-project",
 )
 # Flags of fairseq-train for which ``run`` has options of its own, because records and tables depend on them.
-BEFORE_FLAGS = {"seed": "--seed, before the --"}
-BEFORE_FLAGS |= {name: f"--{name}, before the --" for name in recipes.PRECISIONS if name != "fp32"}
+BEFORE_FLAGS = {name: f"is set by --{name}, before the --" for name in ("seed", *recipes.PRECISIONS) if name != "fp32"}
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,7 @@ def place_here(
         RunError: there are too few devices, a lower precision is wanted without a GPU, a run sets a flag itself, or a
             variable of the job is not valid.
     """
-    for flag, instead in (recipes.OWN_FLAGS | BEFORE_FLAGS).items():
-        if f"--{flag}" in flag_names(flags):
-            raise RunError(f"-- --{flag}: is set by {instead}")
+    check_names(command_lines.flag_values(flags), "--")
     nodes, tasks, rank = _job()
     alone = nodes == tasks == 1
     gpus = 0 if cpu else gpu_count()
@@ -139,7 +137,7 @@ def place_here(
     if devices % nodes:
         raise RunError(f"--devices {devices}: cannot be divided evenly among {nodes} nodes")
     # With a port and one task per node, fairseq uses all GPUs of the job, whatever it is told.
-    if "--distributed-port" in flag_names(flags) and tasks <= nodes and gpus and devices != nodes * gpus:
+    if "--distributed-port" in command_lines.flag_values(flags) and tasks <= nodes and gpus and devices != nodes * gpus:
         raise RunError(
             f"--devices {devices}: the job has {nodes} x {gpus} GPUs, and all would train; ask Slurm for {devices}"
         )
@@ -153,6 +151,21 @@ def place_here(
         alone=alone,
         flags=tuple(flags),
     )
+
+
+def check_names(names: Iterable[str], given: str) -> None:
+    """Check that none of some flags of ``fairseq-train``, with or without dashes, is one that ``run`` sets.
+
+    Args:
+        names: the names of the flags.
+        given: the option by which the user gave them.
+
+    Raises:
+        RunError: one is.
+    """
+    for name in names:
+        if why := (recipes.OWN_FLAGS | BEFORE_FLAGS).get(name.removeprefix("--")):
+            raise RunError(f"{given} {name}: {why}")
 
 
 def _job() -> tuple[int, int, int]:
@@ -194,6 +207,8 @@ def step(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str, start: str 
     if precision == "bf16" and is_of_fairseq(train.arch):
         raise RecipeError(f"bf16: with --arch {train.arch}, fairseq assumes a TPU; take fp32, fp16 or amp")
     placed, more = split(place.flags)
+    if start and "--finetune-from-model" in command_lines.flag_values([*flags(train.flags), *more]):
+        raise RecipeError(f"{recipe.name}: --finetune-from-model: is set by train.start")
     command = [
         *("fairseq-train", recipe.data.directory, "--user-dir", USER_DIR),
         *(*TASKS[recipe.task].flags(recipe), "--arch", train.arch),
@@ -237,11 +252,6 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
         else:
             others.append(word)
     return placed, others
-
-
-def flag_names(words: Sequence[str]) -> list[str]:
-    """Return the names of the flags among words, without values that follow an equals sign."""
-    return [word.partition("=")[0] for word in words if word.startswith("--")]
 
 
 def _torchrun(place: TrainingPlace) -> list[str]:
