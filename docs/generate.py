@@ -449,9 +449,9 @@ def gap(group: str, baseline: str, *systems: str) -> str:
         theirs, value, seeds = perplexities(system)
         gained, printed = ours - value, of_paper - theirs
         said = f"{abs(gained):.2f} points ({100 * abs(gained) / ours:.1f} percent) {'below' if gained > 0 else 'above'}"
-        runs = str(seeds) if seeds == of_baseline else f"{seeds} and {of_baseline}"
+        runs = "one training each" if seeds == of_baseline == 1 else f"{seeds} and {of_baseline} trainings"
         found.append(
-            f"- The perplexity of `{system}` is {said} that of `{baseline}` (runs: {runs}); in the paper it is "
+            f"- The perplexity of `{system}` is {said} that of `{baseline}` ({runs}); in the paper it is "
             f"{printed:.2f} points ({100 * printed / of_paper:.1f} percent) below."
         )
     return "\n".join(found)

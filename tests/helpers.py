@@ -31,7 +31,6 @@ from fairseq.models import (
 )
 from fairseq.search import BeamSearch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from fairseq_cli import preprocess as preprocess_cli
 from fairseq_cli import train as train_cli
 from omegaconf import OmegaConf
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -41,6 +40,7 @@ import ode_transformer.models  # noqa: F401  registers the architectures
 from ode_transformer import config
 from ode_transformer.experiments import cli, records
 from ode_transformer.experiments.text import subwords
+from ode_transformer.experiments.text.binarised import binarise, binarise_files
 from ode_transformer.files import write_json
 from ode_transformer.numerics.protocol import Learned
 
@@ -90,7 +90,6 @@ VARIANTS = {
     "macaron-post-norm": POST_NORM,
     "attention-twice": typed("--splitting strang-swapped"),
     "two-hidden-layers": typed("--splitting lie-trotter --ffn-hidden-layers 2"),
-    "learned-positions": typed("--encoder-learned-pos --decoder-learned-pos"),
     **{
         arch: {"arch": arch, **OWN_SIZES.get(config.PRESETS[arch][0], {})}
         for arch in architectures(FairseqEncoderDecoderModel)
@@ -101,7 +100,6 @@ VARIANTS = {
     "released-rk4": typed("--arch rk4_tiny --ode-residual released"),
     "relative-values": typed("--arch rk2_tiny --relative-positions keys-values --max-relative-length 2"),
     "dense": typed("--arch rk2_tiny --encoder-history dense --decoder-history residual"),
-    "post-norm-history": typed("--arch ode_residual_tiny --no-encoder-normalize-before --no-decoder-normalize-before"),
     "san": typed("--arch rk2_tiny --ode-function san"),
     "ffn": typed("--arch rk2_tiny --ode-function ffn"),
     "decoder-rk2-learnable": typed("--arch rk2_learnable_tiny --decoder-integrator heun"),
@@ -109,9 +107,7 @@ VARIANTS = {
     "decoder-midpoint": typed("--arch ode_residual_tiny --decoder-integrator midpoint --rk-norm"),
     "decoder-multistep": typed("--arch rk2_tiny --decoder-integrator multistep --decoder-history none"),
     "evolution-released": EVOLUTION | typed("--arch transevolve_fullff_2_tiny --transevolve-form released"),
-    "evolution-random-released": EVOLUTION | typed("--arch transevolve_randomff_1_tiny --transevolve-form released"),
     "floater-stack": typed("--arch floater_tiny --flow-sharing stack"),
-    "floater-pre-norm": typed("--arch floater_tiny --encoder-normalize-before --decoder-normalize-before"),
     "sinusoidal-blocks": typed("--arch floater_tiny --position-encoder sinusoidal"),
     "learned-blocks": typed("--arch floater_tiny --position-encoder learned"),
     **{
@@ -124,10 +120,6 @@ VARIANTS = {
     "decoder-rk4-floater": typed("--arch rk4_tiny --decoder-integrator rk4 --position-encoder floater"),
     "denseformer": typed("--arch rk2_tiny --encoder-history denseformer --decoder-history denseformer"),
     "attention-history": typed("--arch rk2_tiny --encoder-history attention --decoder-history attention"),
-    "post-norm-denseformer": typed(
-        "--arch ode_residual_tiny --no-encoder-normalize-before --no-decoder-normalize-before "
-        "--encoder-history attention --decoder-history denseformer"
-    ),
     "nesterov": typed(
         "--arch ode_residual_tiny --integrator nesterov --decoder-integrator nesterov --ode-function substeps "
         "--velocity-embedding"
@@ -190,10 +182,6 @@ VARIANTS |= {
     ),
     "rk4-rk4": typed("--arch rk4_tiny --decoder-integrator rk4 --splitting strang-swapped --relative-positions none"),
     "euler-4-euler-4": typed("--arch rk4_tiny --integrator euler-4 --decoder-integrator euler-4"),
-    "euler-euler": typed(
-        "--no-encoder-normalize-before --no-decoder-normalize-before --splitting lie-trotter "
-        "--ffn-hidden-layers 2 --encoder-learned-pos --decoder-learned-pos"
-    ),
 }
 
 
@@ -244,9 +232,9 @@ def flags(values: dict) -> list[str]:
     return [word for k, v in values.items() for word in ([f"--{k}"] if v is True else [f"--{k}", str(v)])]
 
 
-def arguments(arch: str, values: dict | None = None, positional: str = "data") -> Namespace:
+def arguments(arch: str, values: dict | None = None) -> Namespace:
     """What fairseq-train reads from a command line."""
-    words = [positional, "--arch", arch, "--user-dir", USER_DIR, *flags(values or {})]
+    words = ["data", "--arch", arch, "--user-dir", USER_DIR, *flags(values or {})]
     return options.parse_args_and_arch(options.get_training_parser(), words)
 
 
@@ -345,6 +333,12 @@ def distance(found, expected) -> float:
     return ((found.double() - expected.double()).norm() / expected.double().norm()).item()
 
 
+def stepwise(decoder, tokens, *encoder_out):
+    """What a decoder gives of one token after the other, with its cache."""
+    state, steps = {}, range(1, tokens.size(1) + 1)
+    return torch.cat([decoder(tokens[:, :t], *encoder_out, incremental_state=state)[0] for t in steps], 1)
+
+
 class Ends(BeamSearch):
     """A search in which the first sentence ends in the second step, the next in the third: each leaves the batch."""
 
@@ -437,18 +431,9 @@ def write_generated(path: Path, hyps: Sequence[str], refs: Sequence[str] | None 
     return path
 
 
-def preprocess(folder: Path, dictionary: Path | None = None, **texts: Path) -> None:
-    """Binarise texts of one side by their splits into a folder, with a dictionary of their own if none is given."""
-    words = ["--only-source", "--destdir", str(folder), *(f"--{split}pref={text}" for split, text in texts.items())]
-    words += ["--srcdict", str(dictionary)] if dictionary else []
-    preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
-
-
-def binarise_pairs(raw: Path, data: Path, target="yy", splits=("train", "valid", "test")) -> Path:
+def binarise_pairs(raw: Path, data: Path, target="yy") -> Path:
     """The folder of parallel text of xx and another language, binarised with a joined dictionary."""
-    words = ["-s", "xx", "-t", target, "--joined-dictionary", "--destdir", str(data)]
-    words += [word for split in splits for word in (f"--{split}pref", str(raw / split))]
-    preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
+    binarise(raw, data, ("train", "valid", "test"), ("xx", target), joined=True)
     return data
 
 
@@ -456,7 +441,7 @@ def own_subwords(folder: Path, texts: Sequence[str], size: int) -> Path:
     """A folder with what cuts text into subwords, learned on texts, and its dictionary."""
     subwords.learn_sentencepiece(texts, size, 1, folder / subwords.OWN[0])
     (folder / "text").write_text("".join(f"{subwords.segmenter(folder)(text)}\n" for text in texts))
-    preprocess(folder, train=folder / "text")
+    binarise_files({"train": folder / "text"}, folder)
     return folder
 
 

@@ -376,8 +376,9 @@ def steps_are_larger():
 CLAIMS = {
     "README": {
         "trained on Multi30k for 1,000 updates (the last two for ten epochs more)": updates_of_the_headline,
-        "In English-German, that of seed 2 scores {} BLEU less on test 2016 than that of seed 1; with seed 2, RK2 and "
-        "RK4 exceed it significantly on one test set each. Otherwise none does": runge_kutta_methods_lead_with_one_seed,
+        "In English-German, its second seed scores {} BLEU less on test 2016 than its first; with that seed, RK2 and "
+        "RK4 exceed it significantly on one test set each. No other lead is significant":
+            runge_kutta_methods_lead_with_one_seed,
         "In English-German TransEvolve had [another protocol]": old_protocol,
         "the last two rows with each other only: FLOATER is significantly ahead on one of six test sets":
             floater_leads_on_one_test_set,
@@ -387,9 +388,13 @@ CLAIMS = {
         "RK4 and RK2 have lower perplexities at full length only": lambda:
             max((its := perplexities("ptb", 1))[name] for name in ("rk4", "rk2")) < its["residual"]
             and min((short := perplexities("ptb-short", 1))[name] for name in ("rk2", "rk4")) > short["residual"],
-        "there RK2's learned gate gains nothing": lambda:
+        "there RK2's learned gate gains nothing in the paper's form and {} points in the released one": lambda:
             abs((its := perplexities("ptb", 1))["residual"] - its["rk2-learnable"])
-            < float(seeds_of_the_residual_model()[2]),
+            < float(seeds_of_the_residual_model()[2])
+            and (f"{its['residual'] - perplexities('ptb', '1-released')['rk2-learnable']:.1f}",),
+        "the paper's form comes nearer to the published gains, except with the learned gate in one layer": lambda:
+            released_lies_between() and the_released_gate_is_better()
+            and all(value > perplexities("ptb", 2)[name] for name, value in perplexities("ptb", "2-released").items()),
         "and four Euler steps are nearly as good as RK4": lambda: float(euler_at_the_cost_of_rk4()[2]) > 95,
     },
     "results": {
@@ -397,16 +402,10 @@ CLAIMS = {
             sum(name.startswith("ptb/") and bool(recipes.load(name).paper) for name in g._records()) == 17,
         "which in every training is that of epoch 9 or 10": lambda:
             set().union(*(best_epochs(name) for name in g._records() if name.startswith("ptb/"))) == {9, 10},
-        "Each system has one seed but the residual model with one layer, whose two have perplexities of {} and {}, {} "
-        "apart": seeds_of_the_residual_model,
+        "Each system has one seed, except the residual model with one layer; its two have perplexities of {} and {}, "
+        "{} apart": seeds_of_the_residual_model,
         "With one layer, the perplexities of RK2, of RK2 with gamma = 1 and of RK4 lie between those of the residual "
         "model and of their counterparts in the paper's form": released_lies_between,
-        "With two layers, RK2 in the released form has a perplexity of {}, {} above the residual model, gamma = 1 one "
-        "of {}, {} below it, and the learned gate one of {}, {} below it.": lambda:
-            (f"{(its := perplexities('ptb', '2-released'))['rk2']:.2f}",
-             f"{its['rk2'] - (residual := score('ptb/residual-2', 'ptb_test', 'perplexity')):.2f}",
-             f"{its['rk2-unit']:.2f}", f"{residual - its['rk2-unit']:.2f}",
-             f"{its['rk2-learnable']:.2f}", f"{residual - its['rk2-learnable']:.2f}"),
         "RK4 is best and the learned gate second": lambda:
             sorted(its := perplexities("ptb", "1-released"), key=its.get)[:2] == ["rk4", "rk2-learnable"],
         "there it is the best RK2, with less than half of the paper's gain":

@@ -136,7 +136,8 @@ def test_a_checkpoint_with_an_option_that_is_gone_opens(name, stored, opened):
 @pytest.mark.parametrize(
     ("name", "config_class", "instead"),
     [
-        ("rk2_unit_big", ode.OdeConfig, "rk2_unit --encoder-embed-dim 1024"),
+        ("rk2_unit_big", ode.OdeConfig, "rk2_unit --encoder-embed-dim 1024 --encoder-ffn-embed-dim 4096"),
+        ("macaron_rk2_big", ode.OdeConfig, "macaron_rk2 --encoder-embed-dim 1024 --encoder-ffn-embed-dim 2048"),
         ("PCformer_t2t_iwslt_de_en", pcformer.ReleasedPCformerConfig, "PCformer_t2t_wmt_en_de"),
     ],
 )

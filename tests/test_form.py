@@ -69,12 +69,8 @@ def test_what_is_imported_is_installed():
 
 
 @pytest.mark.parametrize("script", PROGRAMS, ids=name)
-def test_scripts_stop_at_the_first_error(script):
+def test_scripts_have_help_and_stop_at_the_first_error(script, answer):
     assert "\nset -euo pipefail\n" in script.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("script", PROGRAMS, ids=name)
-def test_help(script, answer):
     done = answer[name(script), "--help"]
     assert done.returncode == 0, done.stderr
     assert f"Usage: {name(script)}" in done.stdout

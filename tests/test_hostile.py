@@ -18,7 +18,6 @@ from ode_transformer.experiments.metrics import perplexity, scoring
 from ode_transformer.experiments.recipes.files import read_yaml
 from ode_transformer.experiments.records import logs
 from ode_transformer.experiments.text import binarised, lines, moses, pairs, subwords
-from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.experiments.text.lines import read_all, read_lines
 from ode_transformer.files import sha256, write_json
 from tests.helpers import SMALL, configure, model, refused
@@ -152,20 +151,7 @@ def test_another_dictionary_of_the_same_size_is_refused(tmp_path, whole, capsys)
         refused(argv, "dict.xx.txt: is not the dictionary that", capsys)
 
 
-# Outputs to score, text
-
-
-def test_an_id_that_is_made_up_costs_nothing(tmp_path):
-    path = tmp_path / "generate-test.txt"
-    path.write_text("H-0\t0\ta\nH-1000000000000\t0\ta\n")
-    with pytest.raises(OdeTransformerError, match=r"of 1000000000001 sentences, H-1, H-2, .* and 999999999994 more"):
-        read_generate_output(path)
-    path.write_text("H-0\t0\ta\n| Translated 99,999,999,999 sentences (1 tokens)\n")
-    with pytest.raises(OdeTransformerError, match="of 99999999999 sentences"):
-        read_generate_output(path)
-    path.write_text(f"H-{'9' * 5000}\t0\ta\n")
-    with pytest.raises(OdeTransformerError, match="no line H-<id>"):
-        read_generate_output(path)
+# Text
 
 
 def test_a_byte_order_mark_is_no_text(tmp_path):

@@ -82,6 +82,14 @@ def test_rooms_import_those_below_them(graph):
         assert path.is_dir() or path.with_suffix(".py").is_file(), name
 
 
+def test_the_numerics_import_only_each_other_and_no_fairseq(graph):
+    of = {name: tree for name, tree in modules().items() if name.startswith("ode_transformer.numerics")}
+    assert of and not {other for name in of for other in graph[name]} - of.keys()
+    for node in (node for tree in of.values() for node in ast.walk(tree)):
+        names = [one.name for one in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", None)]
+        assert not {str(name).split(".")[0] for name in names} & {"fairseq", "omegaconf", "hydra", "ode_transformer"}
+
+
 WRITERS = {
     "files": "the functions themselves",
     "experiments.runs.processes": "logs, which grow, and locks",

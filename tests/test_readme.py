@@ -21,6 +21,7 @@ from ode_transformer.numerics.coefficients import COEFFICIENTS
 from ode_transformer.numerics.flow import FLOW_METHODS
 from ode_transformer.numerics.integrators import INTEGRATORS, ButcherTableau
 from ode_transformer.numerics.splitting import SPLITTINGS
+from tests.experiments.test_arguments import actions
 from tests.helpers import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -136,11 +137,7 @@ def test_commands_are_there():
 
 def flags_of(parser: argparse.ArgumentParser) -> set[str]:
     """The flags of a parser and of all its sub-commands."""
-    found = {flag for action in parser._actions for flag in action.option_strings}
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            found |= set().union(*map(flags_of, action.choices.values()))
-    return found
+    return {flag for action in actions(parser) for flag in action.option_strings}
 
 
 def test_flags_exist():
@@ -177,12 +174,6 @@ def test_the_number_of_rehearsed_rows_is_that_of_the_record(page):
     )
     altered = prose.replace(generate.rehearsals(), "1 of 2")
     assert altered != prose and generate.fill(altered) == prose
-
-
-def test_pages_are_in_the_table_of_contents():
-    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"^([a-z-]+)$", index, re.M))
-    assert {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"} <= listed
 
 
 def test_ci_calls_the_readmes_test_command():

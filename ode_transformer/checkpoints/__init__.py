@@ -45,11 +45,17 @@ _KINDS = ("f8", "f4", "f2", "i8", "i4", "b1")
 
 
 class _Array(np.ndarray):
-    """The stand-in for ``numpy.ndarray`` in a checkpoint: an array of numbers, which is saved as one of NumPy's."""
+    """The stand-in for ``numpy.ndarray`` in a checkpoint: an array of numbers, which is saved as one of NumPy's.
+
+    It begins empty, whatever a file gives: NumPy's own constructor would take bytes for the addresses of objects.
+    """
+
+    def __new__(cls, *_: Any) -> "_Array":
+        return super().__new__(cls, 0)
 
     def __setstate__(self, state: tuple) -> None:
         _, shape, kind, by_columns, content = state
-        if kind.kind not in _KINDS:
+        if kind.kind not in _KINDS or kind.order not in ("<", ">", "=", "|"):
             raise _UnknownNumber(f"it holds a number of NumPy's type {kind.kind}, must be one of {', '.join(_KINDS)}")
         if any(size < 0 for size in shape):
             raise ValueError(f"an array has the shape {shape}")
@@ -59,12 +65,8 @@ class _Array(np.ndarray):
         return np.asarray(self).__reduce__()
 
 
-def _array(*_: Any) -> _Array:
-    return np.empty(0).view(_Array)
-
-
 def _number(kind: _NumberKind, content: bytes) -> float:
-    number = _array()
+    number = _Array()
     number.__setstate__((1, (), kind, False, content))
     return number.item()
 
@@ -73,7 +75,7 @@ def _number(kind: _NumberKind, content: bytes) -> float:
 # and with --eval-bleu arrays of counts. Numbers are read as Python's. NumPy's own functions would take any type that
 # the file names.
 _CORES = [f"numpy.{core}.multiarray" for core in ("core", "_core")]
-_NUMBERS = [(_number, f"{core}.scalar") for core in _CORES] + [(_array, f"{core}._reconstruct") for core in _CORES]
+_NUMBERS = [(_number, f"{core}.scalar") for core in _CORES] + [(_Array, f"{core}._reconstruct") for core in _CORES]
 torch.serialization.add_safe_globals([(_NumberKind, "numpy.dtype"), (_Array, "numpy.ndarray"), *_NUMBERS])
 
 # What an averaged checkpoint leaves out: it is for decoding, or for training with a fresh optimizer.
@@ -133,7 +135,8 @@ def load(path: str | Path) -> dict[str, Any]:
         elif isinstance(error, pickle.UnpicklingError) and (match := re.search(r"GLOBAL (\S+)", str(error))):
             reason = (
                 f"refused, it holds more than tensors and plain data: it would import {match[1]}. Someone who trusts "
-                "the file can load it and save 'model' and 'args' or 'cfg' alone; that file can be loaded"
+                "the file can load it and save 'model' alone with 'args', or with 'cfg' as a plain dictionary "
+                "(OmegaConf.to_container); that file can be loaded"
             )
         else:
             # We cut PyTorch's advice to disable the check: it is unsafe for files of others.
@@ -251,7 +254,7 @@ def select(
     pattern = {
         "last-epochs": r"checkpoint(\d+)\.pt",
         "last-updates": r"checkpoint_\d+_(\d+)\.pt",
-        "best": r"checkpoint_best\.pt()" if count == 1 else r"checkpoint\.best_.+?_(-?\d+\.\d{3})\d*\.pt",
+        "best": r"checkpoint_best\.pt()" if count == 1 else r"checkpoint\.best_.+?_(-?\d+\.\d{2,3})\d*\.pt",
     }[kind]
     found = [(m[1], p) for p in Path(directory).glob("*.pt") if (m := re.fullmatch(pattern, p.name))]
     found.sort(key=lambda pair: (float(pair[0] or 0), pair[1].name))

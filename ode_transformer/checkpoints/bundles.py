@@ -142,8 +142,8 @@ def write(
         tensor = tensor.detach().cpu().contiguous()
         if not torch.isfinite(tensor).all():
             raise BundleError(f"{path}: {name} has values that are not finite")
-        if half and tensor.is_floating_point():
-            tensor = tensor.half()
+        if tensor.is_floating_point():  # that of a training in fp16 is half already
+            tensor = tensor.half() if half else tensor.float()
             if not torch.isfinite(tensor).all():
                 raise BundleError(f"{path}: {name} has values that are too large for fp16")
         stored = tensor.untyped_storage()

@@ -16,6 +16,7 @@ Both models are then run on the same sentences, and a result that differs is ref
 """
 
 import argparse
+import difflib
 import re
 import shlex
 from collections import Counter
@@ -186,7 +187,9 @@ def _target(
 ) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Return the registered model of an architecture, the value of every option, and the options that flags gave."""
     if arch not in PRESETS:
-        raise CheckpointError(f"--arch {arch}: must be one of {', '.join(PRESETS)}")
+        near = difflib.get_close_matches(arch, PRESETS, 3)
+        more = f"; the nearest are {', '.join(near)}" if near else ""
+        raise CheckpointError(f"--arch {arch}: is none of this package's {len(PRESETS)} architectures{more}")
     model_name, config_class, preset = PRESETS[arch]
     if not issubclass(MODEL_REGISTRY[model_name], stock.family):
         raise CheckpointError(f"--arch {arch}: has no place for the tensors of {source}, {stock.what}")

@@ -128,7 +128,7 @@ register_architectures("ode", OdeConfig, ARCHITECTURES)
 
 # Earlier versions had more systems in these sizes.
 FORMER = {
-    name + suffix: " ".join([name, *(f"{flag(field)} {value}" for field, value in fields.items())])
+    name + suffix: " ".join([name, *(f"{flag(field)} {row(SYSTEMS[name], fields)[field]}" for field in fields)])
     for suffix, (fields, _) in SIZES.items()
     for name in SYSTEMS
     if name + suffix not in ARCHITECTURES

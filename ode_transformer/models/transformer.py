@@ -154,6 +154,10 @@ class EncoderDecoder(HasFlags, TransformerModelBase):
     def _pass(self, src_tokens: Tensor, prev_output_tokens: Tensor, **more: Any) -> tuple[Tensor, dict]:
         return super().forward(src_tokens, None, prev_output_tokens, **more)  # our encoders count the padding
 
+    def train(self, mode: bool = True) -> "EncoderDecoder":
+        """As in ``nn.Module``. fairseq calls it twice per update, mostly in vain, while a GPU waits."""
+        return self if all(module.training == mode for module in self.modules()) else super().train(mode)
+
     def set_beam_size(self, beam_size: int) -> None:
         """Set the number of hypotheses per sentence; fairseq's generator calls this if there are several."""
         self.decoder.set_beam_size(beam_size)

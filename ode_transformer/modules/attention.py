@@ -89,7 +89,7 @@ class StagedAttention(MultiheadAttention):
             key_padding_mask: (B, S), true where a key is padding.
             incremental_state: the cache of incremental decoding.
             need_weights, need_head_weights: return the weights, averaged over heads or of each head.
-            attn_mask: (T, S), minus infinity where attention is forbidden.
+            attn_mask: (T, S) or (B, 1, T, S), minus infinity where attention is forbidden.
             biases: the biases of queries, keys and values by position.
             distances: with relative positions, the one-hot distances of ``relative_distances``, (T, S, 2m + 1);
                 computed here if None.
@@ -115,7 +115,9 @@ class StagedAttention(MultiheadAttention):
             out, weights = self._by_two_products(q, k, v, attn_mask, key_padding_mask, distances)
             weights = as_hypotheses(weights, length)  # (B n, H, T, S)
             weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1) if need_weights else None
-        return self.out_proj(as_hypotheses(out, length).permute(2, 0, 1, 3).flatten(2)), weights
+        # The fused kernel of a GPU has another layout, in which a linear map would add its bias apart.
+        out = as_hypotheses(out, length).permute(2, 0, 1, 3).flatten(2).contiguous()
+        return self.out_proj(out), weights
 
     def _fused(
         self,
@@ -129,7 +131,7 @@ class StagedAttention(MultiheadAttention):
     ) -> Tensor:
         """softmax(q k^T / sqrt(d) + masks) v by PyTorch's kernel: (B, H, T, d)."""
         if distances is not None:
-            bias, hidden = self.score_bias(q * self.scaling, distances), _mask(mask, key_padding_mask, q.dtype)
+            bias, hidden = self.score_bias(q, distances), merged_mask(mask, key_padding_mask, q.dtype)
             mask = bias if hidden is None else bias + hidden
         elif key_padding_mask is not None:
             hidden = key_padding_mask.to(torch.bool)[:, None, None]  # (B, 1, 1, S)
@@ -146,13 +148,12 @@ class StagedAttention(MultiheadAttention):
         distances: Optional[Tensor],
     ) -> tuple[Tensor, Tensor]:
         """As ``_fused``, but in the order of fairseq's attention, bitwise equal; and the weights (B, H, n T, S)."""
+        bias = None if distances is None else self.score_bias(q, distances).flatten(0, 1)  # (N, T, S)
         q, k, v = (q * self.scaling).flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)  # (N, T, d), N = B H
-        if distances is None:
-            scores = torch.bmm(q, k.transpose(1, 2))
-        else:
-            scores = torch.baddbmm(self.score_bias(q, distances), q, k.transpose(1, 2))
+        keys = k.transpose(1, 2)
+        scores = torch.bmm(q, keys) if bias is None else torch.baddbmm(bias, q, keys)
         scores = scores.unflatten(0, (-1, self.num_heads))
-        if (mask := _mask(mask, key_padding_mask, scores.dtype)) is not None:
+        if (mask := merged_mask(mask, key_padding_mask, scores.dtype)) is not None:
             scores = scores + mask
         # PyTorch computes it in single precision and rounds the result to the type of the scores, as fairseq does. In
         # half precision, unless under autocast, only the rounded weights are kept for the backward pass.
@@ -241,8 +242,10 @@ class StagedAttention(MultiheadAttention):
         return incremental_state
 
     def score_bias(self, q: Tensor, distances: Tensor) -> Tensor:
-        """q_i . a_K[r(i, j)] of scaled queries (..., T, d) -> (..., T, S)."""
-        return torch.einsum("...tr,tsr->...ts", torch.matmul(q, self.relative_position_keys.t()), distances)
+        """q_i . a_K[r(i, j)] / sqrt(d) of queries (..., T, d) -> (..., T, S)."""
+        keys = self.scaling * self.relative_position_keys  # fewer numbers than the queries
+        products = q.movedim(-2, 0) @ keys.t()  # (T, ..., 2m + 1), in the layout of the projection
+        return torch.einsum("t...r,tsr->...ts", products, distances)
 
     def value_bias(self, p: Tensor, distances: Tensor) -> Tensor:
         """sum_j p_ij a_V[r(i, j)] of weights (N, T, S) -> (N, T, d)."""
@@ -272,7 +275,7 @@ def fused_kernel(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor] = 
     return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, **more).to(kind)
 
 
-def _mask(attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], kind: torch.dtype) -> Optional[Tensor]:
+def merged_mask(attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], kind: torch.dtype) -> Optional[Tensor]:
     """Merge two masks into one that is added to scores, (T, S) or (B, 1, T, S); None if both are None."""
     if key_padding_mask is None:
         return attn_mask

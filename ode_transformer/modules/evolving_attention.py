@@ -68,19 +68,22 @@ def _widened(x: Tensor, width: int, value: float = 0.0) -> Tensor:
     return x if x.size(-1) == width else F.pad(x, (0, width - x.size(-1)), value=value)
 
 
-def time_signal(weights: Tensor, depth_index: int, depth: int, form: str) -> Tensor:
-    """T_l (d',), the learned Fourier map of depth (equation 7), of w (d',), ``depth_index`` i and ``depth`` L.
+def waves(size: int, depth_index: int, depth: int, form: str) -> Tensor:
+    """T_l / w (d',), the waves of the learned Fourier map of depth (equation 7), in double precision.
 
-    Paper: ``w_j sin(2 pi j l / (d' L))``, then cosines, with j from 1 and l = i + 1, from 1 to L. Released code:
-    ``w_p sin(p i pi / 64)``, with p from 0 and i = 0 to L - 1, so that all sines are 0 in the first layer of a block.
+    Args:
+        size: d'.
+        depth_index, depth: i and L.
+        form: ``paper``: ``sin(2 pi j l / (d' L))``, then cosines, with j from 1 and l = i + 1, from 1 to L; or that of
+            the released code, ``sin(p i pi / 64)`` with p from 0 and i = 0 to L - 1, so that all sines are 0 in the
+            first layer of a block.
     """
-    precise = torch.promote_types(weights.dtype, torch.float32)
-    j = torch.arange(len(weights) // 2, device=weights.device, dtype=precise)
+    j = torch.arange(size // 2, dtype=torch.float64)
     if form == "paper":
-        angle = 2 * math.pi * (j + 1) * (depth_index + 1) / (len(weights) * depth)
+        angle = 2 * math.pi * (j + 1) * (depth_index + 1) / (size * depth)
     else:
         angle = j * depth_index * math.pi / 64
-    return weights * torch.cat((angle.sin(), angle.cos())).type_as(weights)
+    return torch.cat((angle.sin(), angle.cos()))
 
 
 @with_incremental_state
@@ -210,20 +213,25 @@ class EvolvingAttention(_Cached):
     Args:
         embed_dim: d, the width.
         heads: m.
-        depth_index, depth, form: as in ``time_signal``.
+        depth_index, depth, form: as in ``waves``.
         dropout: the dropout of the output.
     """
 
     def __init__(self, embed_dim: int, heads: int, depth_index: int, depth: int, form: str, dropout: float):
         super().__init__()
-        self.heads, self.depth_index, self.depth, self.form = heads, depth_index, depth, form
+        self.heads, self.form = heads, form
         self.head_dim = embed_dim // heads  # d/m
         limit = math.sqrt(6 / embed_dim)
         self.time_weights = nn.Parameter(torch.empty(embed_dim).uniform_(-limit, limit))
+        self.register_buffer("waves", waves(embed_dim, depth_index, depth, form), persistent=False)
         self.layer_norm = nn.LayerNorm(embed_dim, eps=_EPS)
         self.out = nn.Linear(embed_dim, embed_dim, bias=False)  # Wo
         nn.init.xavier_uniform_(self.out.weight)
         self.dropout_module = Dropout(dropout, module_name=self.__class__.__name__)
+
+    def time_signal(self) -> Tensor:
+        """T_l (d',), the learned map of this depth."""
+        return self.time_weights * self.waves.type_as(self.time_weights)
 
     def forward(
         self, values: Tensor, state: State, causal: bool = False, incremental_state: Optional[dict] = None
@@ -250,7 +258,7 @@ class EvolvingAttention(_Cached):
                 v, causal = append(cache["values"], cache["order"], v), False  # no key is ahead of the newest query
             self.keep(incremental_state, values=v, order=None)
         q = as_queries(q, k.size(0))
-        t = time_signal(self.time_weights, self.depth_index, self.depth, self.form)
+        t = self.time_signal()
         key_bias = None
         if self.form == "paper":
             scale = self.head_dim**-0.5

@@ -57,7 +57,7 @@ class SchemeWeights(History):
 
     def __init__(self, depth: int, scheme: Multistep):
         super().__init__()
-        initial = torch.tensor(scheme.initial(depth) if scheme.initial else [])
+        initial = torch.tensor(scheme.initial(depth))
         self.weight = nn.Parameter(initial) if initial.numel() else None
 
 

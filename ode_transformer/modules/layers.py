@@ -57,7 +57,8 @@ class Context:
         source: in a decoder, the encoder's output (S, B, C); None without an encoder.
         source_padding_mask: (B, S), true where the source is padding; None if there is none.
         incremental_state: the cache of incremental decoding.
-        attn_mask: (T, T), the mask of self-attention, minus infinity where attention is forbidden.
+        attn_mask: (T, T), or with padding (B, 1, T, T), the mask of self-attention, minus infinity where attention is
+            forbidden.
         need_head_weights: whether the layer returns the weights of cross-attention for each head.
         memory: the memory of cross-attention, which the layer sets.
     """

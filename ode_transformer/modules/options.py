@@ -171,7 +171,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
         None,
         "regular expression; parameters whose names contain a match are not trained. '^position_encoder' freezes the "
         "flow, '^(?!position_encoder)' everything else",
-        "FLOATER, section 4.2",
+        "FLOATER, section 4.4",
     )
 
     @staticmethod

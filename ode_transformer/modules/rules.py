@@ -14,6 +14,7 @@ from ..errors import OdeTransformerError
 from ..numerics.coefficients import COEFFICIENTS
 from ..numerics.integrators import EULER, HEUN, INTEGRATORS
 from ..numerics.momentum import Momentum
+from ..numerics.protocol import Integrator
 from .options import NEEDS, UNWEIGHTED, Options
 
 logger = logging.getLogger(__name__)
@@ -201,8 +202,8 @@ def _of_side(cfg: TransformerConfig, o: Options) -> Iterator[str]:
         )
     if corrector and cfg.ode_function != "both":
         yield f"{function}: must be both with {history}, which corrects whole layers"
-    if corrector and isinstance(o.integrator, Momentum):
-        yield f"{history}: cannot be combined with {o.given}, whose velocity it does not correct"
+    if corrector and type(o.integrator).learns is not Integrator.learns:
+        yield f"{history}: cannot be combined with {o.given}, whose own parameters it does not correct"
 
 
 # Models of one side

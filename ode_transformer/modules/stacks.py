@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..errors import OdeTransformerError
 from ..numerics.protocol import Learned
 from ..training import passes
-from .attention import relative_distances
+from .attention import merged_mask, relative_distances
 from .dropout import replace_dropout
 from .layers import Context, DecoderLayer, EncoderLayer
 from .options import Options
@@ -78,6 +78,11 @@ class SplitStack(nn.Module):
             distances = relative_distances(x.size(0), tokens.size(1), self.farthest, x)
         learned = Learned(self.coefficients, self.stage_norms, self.history)
         context = replace(context, learned=learned, distances=distances)
+        if context.incremental_state is None:  # once for all layers and stages; a cache brings padding of its own
+            cast = x.is_cuda and torch.is_autocast_enabled("cuda")
+            kind = torch.get_autocast_dtype("cuda") if cast else x.dtype
+            merged = merged_mask(context.attn_mask, context.padding_mask, kind)
+            context = replace(context, attn_mask=merged, padding_mask=None)
         states, kept, weights = [x], [x], None
         carried = self._velocity(tokens, context.incremental_state)
         x = self.history.mix(kept)
@@ -167,7 +172,7 @@ class PlainEncoder(TransformerEncoderBase):
         hidden = padding_or_none(padding)
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)
         if hidden is not None:
-            x = x * (1 - hidden.unsqueeze(-1).type_as(x))
+            x = x.masked_fill(hidden.unsqueeze(-1), 0.0)
         x = x.transpose(0, 1).contiguous()  # (S, B, C); as a view, it would be copied by every norm
         states, _ = self.through(x, src_tokens, Context(hidden), **more)
         x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])

@@ -20,7 +20,7 @@ from typing import Any, Optional, Union
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .coefficients import weighted_sum
 from .momentum import NESTEROV, TRIPLE
@@ -140,7 +140,7 @@ THREE_EIGHTHS = ButcherTableau(((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)), 
 
 @dataclass(frozen=True)
 class Released(Integrator):
-    """A method in the form of the released ODE Transformer, whose field is the layer itself, F(y) = y + f(y)."""
+    """A method in the form of the released ODE Transformer, whose field is the layer itself, F(y) = y + h f(y)."""
 
     method: Integrator
 
@@ -152,7 +152,11 @@ class Released(Integrator):
         self, f: Field, y: Tensor, carried: Any = None, h: float = 1.0, learned: Learned = NOTHING
     ) -> tuple[Tensor, Any]:
         """As in ``Integrator``."""
-        return self.method.step(lambda y, stage: y + f(y, stage), y, carried, h, learned)
+        return self.method.step(lambda y, stage: y + scaled(h, f(y, stage)), y, carried, 1.0, learned)
+
+    def learns(self, embed_dim: int) -> Optional[nn.Module]:
+        """As the method."""
+        return self.method.learns(embed_dim)
 
 
 @dataclass(frozen=True)
@@ -197,6 +201,10 @@ POLYNET = Polynomial((1.0, 1.0))
 Weights = Callable[[int, Optional[Sequence]], Mapping[int, Union[float, Tensor]]]
 
 
+def _nothing(depth: int) -> list:
+    return []
+
+
 @dataclass(frozen=True)
 class Multistep(Integrator):
     """A scheme that reads earlier steps; in a network, earlier layers, each with its own f_l::
@@ -207,7 +215,7 @@ class Multistep(Integrator):
         states: (t, learned) -> the weight of each y_k, k <= t, that the step uses; they sum to 1, so that f = 0 gives
             the identity.
         increments: (t, learned) -> the weight of each F_l, l <= t, that the step uses.
-        initial: depth -> the learned weights at the start of training, as nested lists; None if nothing is learned.
+        initial: depth -> the learned weights at the start of training, as nested lists; empty if none are learned.
             ``states`` and ``increments`` receive their current values as ``learned``.
 
     Raises:
@@ -216,11 +224,11 @@ class Multistep(Integrator):
 
     states: Weights
     increments: Weights
-    initial: Optional[Callable[[int], list]] = None
+    initial: Callable[[int], list] = _nothing
     spans_layers = True
 
     def __post_init__(self):
-        learned = self.initial(4) if self.initial else None
+        learned = self.initial(4)
         for t in range(4):
             total = math.fsum(self.states(t, learned).values())
             if not math.isclose(total, 1.0):
@@ -229,7 +237,7 @@ class Multistep(Integrator):
     @property
     def order(self) -> int:
         """The order of convergence with the initial weights: the highest power of t that a step keeps exact."""
-        t, learned = 3, self.initial(5) if self.initial else None
+        t, learned = 3, self.initial(5)
         states, increments = self.states(t, learned), self.increments(t, learned)
         for q in range(1, 10):
             found = math.fsum(w * k**q for k, w in states.items())
@@ -253,8 +261,7 @@ class Multistep(Integrator):
         states, increments = ((y,), ()) if carried is None else carried
         increments = (*increments, scaled(h, f(y, 0)))
         t = len(increments) - 1
-        initial = self.initial or (lambda depth: None)
-        weights = initial(t + 2) if learned.own is None else learned.own.weight
+        weights = self.initial(t + 2) if learned.own is None else learned.own.weight
         of_states, of_increments = self.states(t, weights), self.increments(t, weights)
         terms = [states[k] for k in of_states] + [increments[i] for i in of_increments]
         y = weighted_sum([*of_states.values(), *of_increments.values()], terms)

@@ -148,7 +148,9 @@ class TrainingGraphs:
         self.recorded: dict[tuple, RecordedPass] = {}
         self.passes = 0  # the number of replays so far, forward and backward
         self.parameters: list[nn.Parameter] = []
-        self.places: Optional[list[tuple]] = None  # of parameters and buffers, when passes were recorded
+        self.owned: list[dict[str, Optional[Tensor]]] = []  # the parameters and buffers of every module, by name
+        self.places: Optional[list[tuple]] = None  # of these, when passes were recorded
+        self.eager: set[tuple] = set()  # shapes for whose recording there was too little memory
         self.flat = self.output = torch.empty(0)  # memory of the gradients, and of outputs
         self.gradients: Sequence[Tensor] = ()
         self._said = False
@@ -163,7 +165,8 @@ class TrainingGraphs:
         """Return the output of a model's pass, (B, T, ...), and its further outputs, which a replay lacks.
 
         Args:
-            model: the model; all recordings are discarded when its parameters or buffers have moved.
+            model: the model, always the same, and of the same modules; all recordings are discarded when its
+                parameters or buffers have moved.
             run: the model's pass in eager mode, which receives the tokens and further arguments by name.
             tokens: by name, (B, S) or (B, T); the output has the positions of the last.
             more: further arguments of the model; if any is not a number, a string or None, the pass is in eager mode.
@@ -193,7 +196,12 @@ class TrainingGraphs:
                 with _reparametrize_module(model, own, tie_weights=True, stack_weights=True):
                     return run(**dict(zip(tokens, inputs, strict=True)), **more)[0]
 
-            self.recorded[key] = self._record(run_by_itself, inputs, list(own.values()))
+            try:
+                self.recorded[key] = self._record(run_by_itself, inputs, list(own.values()))
+            except torch.cuda.OutOfMemoryError:
+                self.eager.add(key)
+                logger.warning(f"--cuda-graphs: too little memory to record a shape, {key}, which stays in eager mode")
+                return run(**tokens, **more)
             self._report()
         recorded = self.recorded[key]
         torch._foreach_copy_(recorded.inputs, inputs)
@@ -201,13 +209,19 @@ class TrainingGraphs:
         return output[:batch, : tokens[last].size(1)], _OutputAlone()
 
     def waits(self, key: tuple) -> bool:
-        """Count a pass of a shape, and return whether it is in eager mode: the shape is new, or there are too many."""
+        """Count a pass of a shape, and return whether it is in eager mode: the shape is new, or there are too many, or
+        there was too little memory.
+        """
         self.seen[key] += 1
-        return key not in self.recorded and (self.seen[key] == 1 or len(self.recorded) == MOST_SHAPES)
+        too_much = key in self.eager or len(self.recorded) == MOST_SHAPES
+        return key not in self.recorded and (self.seen[key] == 1 or too_much)
 
     def _forget_if_moved(self, model: nn.Module) -> None:
         # A table of sinusoids moves when it grows, and gradients may be turned off after some updates.
-        places = [(t.data_ptr(), t.dtype, t.requires_grad) for t in (*model.parameters(), *model.buffers())]
+        if not self.owned:  # walking through the modules in every pass would take longer than all else here
+            self.owned = [its for module in model.modules() for its in (module._parameters, module._buffers)]
+        tensors = (t for its in self.owned for t in its.values() if t is not None)
+        places = [(t.data_ptr(), t.dtype, t.requires_grad) for t in tensors]
         if places == self.places:
             return
         parameters = [p for p in model.parameters() if p.requires_grad]

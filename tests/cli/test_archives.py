@@ -171,7 +171,7 @@ def test_end_to_end_and_again(archives, tmp_path, script, options, counts):
 
 
 @pytest.mark.full
-def test_the_text_of_delight(archives, tmp_path):
+def test_the_text_of_delight(tmp_path):
     """Binarised text becomes text, and the same binarised text, with the dictionaries that it came with."""
     published, out = tmp_path / "wmt16_en_ro", tmp_path / "out"
     for split, count in (("train", 12), ("valid", 3), ("test", 4)):
@@ -210,6 +210,8 @@ def test_a_download_that_was_cut_off_goes_on(archives, tmp_path):
 def test_what_is_missing_or_wrong_is_said(tmp_path):
     for name in ("empty", "mine"):
         (tmp_path / name).mkdir()
+    for split in ("train", "test"):
+        (tmp_path / f"ptb.{split}.txt").touch()
     multi30k = partial(data_scripts.command, "multi30k", "--pair", "en-de", "--segmentation")
     asked = {
         "mine was not made, or not finished, by this command": multi30k("own", "--out", tmp_path / "mine"),
@@ -222,6 +224,8 @@ def test_what_is_missing_or_wrong_is_said(tmp_path):
         ),
         "have no meaning for --version wmt16": command("wmt14-en-de", "--version", "wmt16", "--validation", "held-out"),
         "unknown option x": command("wmt16-en-ro", "x"),
+        "RAW_DIR is not set": data_scripts.command("ptb"),
+        "ptb.valid.txt: no such file": data_scripts.command("ptb", RAW_DIR=tmp_path),
         "none: holds no dict.ro.txt": command("wmt16-en-ro", "--delight", "none"),
         "--romanian x: must be one of raw normalised stripped": command("wmt16-en-ro", "--romanian", "x"),
         "--merges 0: must be a positive number": command("iwslt14-de-en", "--merges", "0"),

@@ -17,6 +17,11 @@ from tests.helpers import refused
         (["run", "quickstart/rk2-tiny"], "--jobs", "two", 1),
         (["translate", "x", "y"], "--buffer", "0", 1),
         (["report", "x"], "--sentences", "-1", 0),
+        (["lab", "flow"], "--positions", "1", 2),
+        (["plot", "positions", "x"], "--length", "1", 2),
+        (["squad", "predict", "x"], "--best", "0", 1),
+        (["dataset", "corpus", "x"], "--test", "0", 1),
+        (["dataset", "corpus", "x"], "--seed", "-1", 0),
     ],
 )
 def test_numbers_that_are_too_small_or_no_numbers_are_named(words, option, value, least, capsys):

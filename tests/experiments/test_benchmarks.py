@@ -72,8 +72,8 @@ def test_the_stock_system_has_the_size_of_ours(quick, arch, flags, feed_forwards
 
 
 def test_batches_of_data_take_the_place_of_random_sentences(tmp_path):
-    raw = write_parallel(tmp_path / "raw", splits=[("train", 304)])
-    setting = replace(TINY, data=str(binarise_pairs(raw, tmp_path / "bin", splits=["train"])), batches=9)
+    raw = write_parallel(tmp_path / "raw", splits=[("train", 304), ("valid", 1), ("test", 1)])
+    setting = replace(TINY, data=str(binarise_pairs(raw, tmp_path / "bin")), batches=9)
     _, found = systems.samples(Contestant("macaron_tiny"), setting)
     lines = [line.split() for line in (raw / "train.yy").read_text().splitlines()]
     assert sum(sample["ntokens"] for sample in found) == sum(len(line) + 1 for line in lines)
@@ -226,6 +226,8 @@ def test_rounds_are_of_every_mode_and_their_titles_say_what_is_measured():
     titles = ["4,570 tokens, fp16", "batches of 4,096 tokens, fp16", "18,381 tokens, bf16", "decoding, beam 4, fp16"]
     assert list(dict.fromkeys(one.title for one in rounds)) == titles
     assert {one.mode for one in rounds if one.title == titles[0]} == set(gpu.MODES)
+    (few,) = (one for one in rounds if one.archs)
+    assert list(few.of({"stock": 1, "rk2": 2, "rk4": 3})) == ["stock", "rk4"]
     assert titles[1] not in {one.title for one in gpu.rounds()}
     assert {one.title for one in gpu.rehearsal()} == {"55 tokens, fp32", "decoding, beam 4, fp32"}
     assert {one.setting.device for one in gpu.rehearsal()} == {"cpu"}

@@ -133,8 +133,9 @@ def test_ctranslate2_in_integers_is_near(tmp_path, ctranslate2):
     before = {name: p.clone() for name, p in model.models[0].state_dict().items()}
     exact = writing.write(model, "ctranslate2", tmp_path / "fp32")["check"]
     found = writing.write(model, "ctranslate2", tmp_path / "int8", "int8")["check"]
-    # Two models with different random weights differ by more than 1 on average.
-    assert exact["largest"] < 1e-5 < found["mean"] < 0.05 and "tolerance" not in found
+    # Two models with different random weights differ by more than 1 on average; without the instructions for integers
+    # that newer processors have, this one differs by .2 from itself.
+    assert exact["largest"] < 1e-5 < found["mean"] < 0.5 and "tolerance" not in found
     sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("int8", "fp32")]
     assert sizes[0] < sizes[1]
     assert all(torch.equal(p, before[name]) for name, p in model.models[0].state_dict().items())

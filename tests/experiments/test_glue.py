@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.metrics.scoring import score_labels
 from ode_transformer.experiments.tasks import TASKS, classification, generated, glue
 from ode_transformer.experiments.tasks.classification import Outputs
-from tests.helpers import own_subwords, preprocess, refused
+from tests.helpers import own_subwords, refused
 from tests.models.test_masked_lm import train
 
 
@@ -54,20 +53,6 @@ def test_colas_own_archive_and_lines_of_qqp_that_are_broken(tmp_path, like):
         glue.prepare("rte", tmp_path, like, tmp_path / "rte")
 
 
-def binarise(folder, like, name):
-    """As data-prep/prepare-glue.sh does."""
-    for part in ("input0", "input1", "label"):
-        texts = {split: folder / f"{split}.{part}" for split in ("train", "valid", "test")}
-        texts = {split: text for split, text in texts.items() if text.is_file()}
-        if part == "label" and name == "sts-b":
-            (folder / "bin" / "label").mkdir(parents=True)
-            for split, text in texts.items():
-                shutil.copy(text, folder / "bin" / "label" / f"{split}.label")
-        elif texts:
-            preprocess(folder / "bin" / part, None if part == "label" else like / "dict.txt", **texts)
-    return folder / "bin"
-
-
 @pytest.mark.parametrize(
     ("name", "more", "metrics"),
     [
@@ -83,7 +68,9 @@ def binarise(folder, like, name):
 def test_from_tables_to_scores_and_server_files(tmp_path, like, capsys, name, more, metrics):
     generated.write(f"glue-{name}", tmp_path / "raw", 80, 1)
     assert glue.prepare(name, tmp_path / "raw", like, tmp_path / "symbols") == {"train": 80, "valid": 10, "test": 10}
-    data = binarise(tmp_path / "symbols", like, name)
+    words = ["text", "binarise", str(data := tmp_path / "bin"), "--folder", str(tmp_path / "symbols")]
+    words += ["--dictionary", str(like / "dict.txt")]
+    assert cli.main([*words, *["--copy-labels"] * (name == "sts-b")]) == 0  # as data-prep/prepare-glue.sh does
     values = {"task": "sentence_prediction", "criterion": "sentence_prediction", "save-dir": tmp_path / "run"}
     train(data, **values | {"init-token": 0, "separator-token": 2, "max-positions": 60} | more)
     checkpoint = tmp_path / "run" / "checkpoint_last.pt"

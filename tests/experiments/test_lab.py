@@ -173,7 +173,3 @@ def test_the_command(tmp_path, record, monkeypatch, capsys):
 )
 def test_bad_arguments_are_named(words, message, capsys):
     refused(["lab", "orders", *words], message, capsys)
-
-
-def test_a_flow_at_one_position_which_does_not_move_is_refused(capsys):
-    refused(["lab", "flow", "--positions", "1"], "--positions: 1: must be a whole number, 2 or more", capsys)

@@ -83,13 +83,6 @@ def test_it_is_a_column_of_tables_and_reports(tmp_path, capsys):
     assert "generated, length ratio" in (tmp_path / "runs" / "report.html").read_text()
 
 
-def test_a_recipe_of_labels_asks_for_further_metrics_too(tmp_path):
-    (tmp_path / "own.yaml").write_text("extends: imdb-short.yaml\nscore: {metrics: [matthews]}\n")
-    recipe = recipes.load(f"{tmp_path}/own.yaml/transformer")
-    *_, step = TASKS["classification"].evaluation(recipe, "runs/x", [])
-    assert "--metric accuracy --metric matthews" in " ".join(step.command)
-
-
 def test_names_that_are_taken_or_unknown(tmp_path, files, capsys):
     with pytest.raises(OdeTransformerError, match="metric rouge: there is one of that name already"):
         register(Metric("rouge", "mine"))

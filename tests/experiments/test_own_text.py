@@ -1006,6 +1006,9 @@ def test_views_of_one_tensor_are_bundled_as_tensors_of_their_own(tmp_path):
     assert bundles.config(tmp_path / "x")["tied"] == {"c": "a"}
     held = safetensors.torch.load_file(tmp_path / "x" / bundles.WEIGHTS)
     assert held.keys() == {"a", "b", "d"} and all(torch.equal(held[name], state[name]) for name in held)
+    bundles.write(tmp_path / "z", "macaron", {}, {"a": w.half()}, generate={}, files={}, texts={})
+    (full,) = safetensors.torch.load_file(tmp_path / "z" / bundles.WEIGHTS).values()
+    assert full.dtype == torch.float32, "also of a training in fp16"
     with pytest.raises(bundles.BundleError, match="a has values that are too large for fp16"):
         bundles.write(tmp_path / "y", "macaron", {}, {"a": 1e5 * w}, generate={}, files={}, texts={}, half=True)
 

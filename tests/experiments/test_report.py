@@ -179,6 +179,11 @@ def test_what_cannot_be_reported_is_named(folder, capsys, tmp_path):
             {"training": {"curve": [{"train_loss": 1.0}], "seconds": 1, "parameters": 1}},
             "training.curve has no number of updates",
         ),
+        (
+            {"scores": {"test": {"accuracy": {"value": 1, "classes": ["a"], "confusion": [[1]], "report": {}}}}},
+            "scores.test.accuracy.report must be of its classes",
+        ),
+        ({"command": "fairseq-train 'data"}, "command must be a command line: No closing quotation"),
         ({"seeds": []}, "seeds must be one or more"),
         ({"devices": 10**30}, "devices must be a whole number, 0 or more"),
         ({"paper": [{}]}, "paper[0].scores is missing"),

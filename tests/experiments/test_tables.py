@@ -4,22 +4,20 @@ import csv
 import math
 import random
 import re
-import shutil
 from dataclasses import replace
 
 import pytest
 
 from ode_transformer import paths
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes, records
+from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import scoring
 from ode_transformer.experiments.records import decoding_flags
 from ode_transformer.experiments.results import comparisons, significance, tables
 from ode_transformer.experiments.results.files import different_flags, read_records
-from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
-from ode_transformer.files import read_json, sha256, write_json, write_lines
-from tests.helpers import ROOT, own_quickstart, refused, run_record, write_generated, write_run
+from ode_transformer.files import read_json, write_json, write_lines
+from tests.helpers import ROOT, own_quickstart, refused, write_generated, write_run
 
 
 @pytest.fixture()
@@ -234,29 +232,6 @@ def test_folders_of_runs_are_compared_and_intervals_are_printed(runs, capsys):
         significance.of_folder(str(runs / "elsewhere"))
 
 
-def test_translations_beside_a_record_are_compared_as_those_of_the_run(runs):
-    """They are what is left of a run on a machine that is gone."""
-    baseline, *others = load("transformer", "rk2", "rk4")
-    expected = significance.compare(baseline, others, samples=100)
-    for one in (baseline, *others):
-        hyps, refs, _ = read_generate_output(one.folder / "generate/generate-test.txt")
-        record = runs / f"results/{one.recipe.name}.json"
-        beside = records.translations_beside(record, "generated")
-        write_lines(beside, detokenise(hyps, "en"))
-        write_json(record, run_record(translations={"generated": sha256(beside)}))
-        shutil.rmtree(one.folder)
-    baseline, *others = load("transformer", "rk2", "rk4")
-    write_lines(runs / "data-bin/quickstart.de-en/tok/test.en", refs)
-    assert significance.compare(baseline, others, samples=100) == expected
-    write_json(record, run_record())
-    message = r"rk4-tiny\.json: has no SHA-256 of rk4-tiny\.generated\.txt; ode-tr"
-    with pytest.raises(OdeTransformerError, match=message):
-        significance.compare(baseline, others)
-    beside.unlink()
-    with pytest.raises(OdeTransformerError, match="no such file; ode-transformer run"):
-        significance.compare(baseline, others)
-
-
 def test_what_is_compared_are_the_scores(runs):
     """Raw references where they are, and no case where the recipe takes none."""
     raw = [line.capitalize() + "." for line in sentences(0)]
@@ -370,6 +345,18 @@ def test_a_damaged_comparison_is_named_and_left_out(folder, capsys, change, mess
     with pytest.raises(OdeTransformerError, match=rf"quickstart\.json: {message}.*; ode-transformer compare"):
         comparisons.read_comparison(path)
     assert tables.tables("quickstart", folder) and "left out: " in capsys.readouterr().err
+
+
+def test_a_comparison_with_another_baseline_or_by_another_test_has_its_own_p():
+    its = {"baseline": "g/a", "seed": 1, "metric": "sacrebleu", "samples": 9, "signature": "", "two_sided": True}
+
+    def rows(p, precision, test):
+        systems = {"g/a": {"bleu": 1.0, "p_value": None}, "g/b": {"bleu": 2.0, "p_value": p}}
+        more = {"precisions": {"g/a": precision, "g/b": "bf16"}, "test": test, "test_sets": {"t": systems}}
+        return comparisons.rows(its | more)
+
+    found = [*rows(0.01, "fp32", "randomisation"), *rows(0.9, "bf16", "randomisation"), *rows(0.5, "bf16", "bootstrap")]
+    assert [row.adjusted for row in comparisons.adjust(found)] == pytest.approx([0.03, 0.9, 0.75])
 
 
 def test_stars_are_of_p_values_adjusted_for_all_comparisons_of_a_group(folder):

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from sacrebleu.metrics import BLEU, CHRF, TER
@@ -294,7 +293,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     found = json.loads((tmp_path / "s.json").read_text())
     assert METRICS["errant"].value(found) == 48.0 and METRICS["errant"].value(found["source"]) == 0.0
     assert re.search(r"^uncorrected: ERRANT F0.5 +ERRANT F0.5 = 0.00", capsys.readouterr().out, re.M)
-    for more, message in (([], "either --references"), (["--references", str(out)], "has 4 sentences")):
+    for more, message in (([], "either --references"), (["--references", str(out)], "must have 4, one per sentence")):
         assert cli.main([*words, *more]) == 1 and message in capsys.readouterr().err
     write_generated(out, [line.replace("school", "sch@@ ool") for line in REFERENCES[0]])
     refused([*words, "--references", *both], r"out\.txt: 1 of 4 lines hold subword units, .*give --remove-bpe", capsys)
@@ -362,7 +361,7 @@ def test_scores_of_summaries(tmp_path, capsys):
     assert cli.main([*words, *more, "--remove-bpe"]) == 0
     assert json.loads((tmp_path / "s.json").read_text()) == found
     (tmp_path / "ref").write_text("one\n")
-    assert cli.main([*words, "--remove-bpe"]) == 1 and "has 2 sentences" in capsys.readouterr().err
+    assert cli.main([*words, "--remove-bpe"]) == 1 and "must have 2, one per sentence" in capsys.readouterr().err
 
 
 # Accuracy
@@ -396,11 +395,7 @@ def write_labelled(folder: Path) -> Path:
     """Binarised data of two classes."""
     rng = np.random.default_rng(0)
     for part, symbols in (("input0", [f"w{i}" for i in range(12)]), ("label", ["neg", "pos"])):
-        (folder / part).mkdir(parents=True)
-        dictionary = Dictionary()
-        for symbol in symbols:
-            dictionary.add_symbol(symbol)
-        dictionary.save(str(folder / part / "dict.txt"))
+        write_lines(folder / part / "dict.txt", [f"{symbol} 1" for symbol in symbols])
     write_index(folder / "input0" / "test", (rng.integers(4, 16, length) for length in LENGTHS))
     write_index(folder / "label" / "test", ([4 + i % 2] for i in range(len(LENGTHS))))
     return folder
@@ -531,7 +526,7 @@ def test_numbers_to_predict_are_one_for_each_example(tmp_path):
     labels.write_text("0.5\n" * len(LENGTHS))
     read_numbers(labels, prefix)
     for text, message in (
-        ("0.5\n" * 5, "has 6 sentences, .* 5 lines"),
+        ("0.5\n" * 5, "5 lines, must have 6, one per sentence"),
         ("0.5\nnan\n" * 3, "line 2: must be a number, got 'nan'"),
         ("0 1\n" * 6, "line 1: must be a number"),
     ):
@@ -646,7 +641,6 @@ def test_an_exchange_of_one_prediction_exchanges_two_systems():
 def kept(folder: Path, task: str, recipe: recipes.Recipe, share: float) -> None:
     """A finished run with ``share`` of its outputs right, and what its data hold of the references."""
     raw, rng = recipes.ROOT / recipe.data.directory / "raw", np.random.default_rng(0)
-    raw.mkdir(parents=True, exist_ok=True)
     for subset in recipe.subsets:
         if task == "classification":
             rows = [f"pos\t{'pos' if rng.random() < share else 'neg'}\t0.900000\n" for _ in range(60)]
@@ -656,11 +650,12 @@ def kept(folder: Path, task: str, recipe: recipes.Recipe, share: float) -> None:
         outputs = [line if rng.random() < share else line.replace("d", "x") for line in right]
         write_generated(folder / "generate" / f"generate-{subset}.txt", outputs)
         for name, lines in (("target", right), ("source", ["a"] * 60), *((f"ref{i}", right) for i in range(4))):
-            (raw / f"{subset}.{name}").write_text("".join(f"{line}\n" for line in lines))
+            write_lines(raw / f"{subset}.{name}", lines)
+        write_lines(raw.with_name("tok") / f"{subset}.{recipe.data.target}", right)
     write_run(folder, given=recipe.given, precision="fp32", generate=decoding_flags(recipe))
 
 
-@pytest.mark.parametrize("group", ["imdb-short", "aeslc", "gec-generated"])
+@pytest.mark.parametrize("group", ["quickstart", "imdb-short", "aeslc", "gec-generated"])
 def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_records(group, tmp_path, monkeypatch):
     if group == "aeslc":
         pytest.importorskip("rouge_score", reason="pip install 'ode-transformer[rouge]'")
@@ -705,6 +700,12 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     beside = records.translations_beside(systems[1].record, next(iter(found["test_sets"])))
     beside.write_text(beside.read_text() + "one more\n")
     with pytest.raises(OdeTransformerError, match=r"\.txt: must have the SHA-256 in "):
+        significance.compare(systems[0], systems[1:])
+    beside.unlink()
+    with pytest.raises(OdeTransformerError, match="no such file; ode-transformer run"):
+        significance.compare(systems[0], systems[1:])
+    beside.touch(), systems[1].record.write_text(json.dumps(run_record()))
+    with pytest.raises(OdeTransformerError, match=r"\.json: has no SHA-256 of .*\.txt; ode-tr"):
         significance.compare(systems[0], systems[1:])
 
 

@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 
 import pytest
 import torch
@@ -16,6 +15,7 @@ from fairseq_cli import train as train_cli
 
 from ode_transformer import checkpoints
 from ode_transformer.experiments import cli
+from ode_transformer.experiments.text.binarised import binarise_files
 from ode_transformer.models.language_model import OdeLanguageModel
 from tests.helpers import (
     ROOT,
@@ -23,11 +23,10 @@ from tests.helpers import (
     architectures,
     configure,
     dictionary,
-    environment,
     flags,
     parse,
     perturbed,
-    preprocess,
+    stepwise,
     typed,
 )
 
@@ -78,22 +77,17 @@ def tokens(length=9, count=3, symbols=50):
 
 @torch.no_grad()
 def test_decoding_step_by_step_equals_decoding_at_once(m):
-    x, state, steps = tokens(), {}, []
-    at_once = m(x)[0]
-    for i in range(1, x.size(1) + 1):
-        steps.append(m.decoder(x[:, :i], incremental_state=state)[0])
-    torch.testing.assert_close(torch.cat(steps, dim=1), at_once, atol=1e-5, rtol=1e-5)
+    x = tokens()
+    torch.testing.assert_close(stepwise(m.decoder, x), m(x)[0], atol=1e-5, rtol=1e-5)
 
 
 @torch.no_grad()
 def test_padding_on_the_left_changes_no_token(m):
     """At once. Step by step fairseq's sinusoids count columns, so that only the numbers are known to be finite."""
     x = tokens()
-    padded, state, steps = torch.cat((torch.ones(3, 2, dtype=torch.long), x), dim=1), {}, []
-    for i in range(1, padded.size(1) + 1):
-        steps.append(m.decoder(padded[:, :i], incremental_state=state)[0])
+    padded = torch.cat((torch.ones(3, 2, dtype=torch.long), x), dim=1)
     torch.testing.assert_close(m(padded)[0][:, 2:], m(x)[0], atol=1e-5, rtol=1e-5)
-    assert torch.cat(steps, dim=1).isfinite().all()
+    assert stepwise(m.decoder, padded).isfinite().all()
 
 
 @torch.no_grad()
@@ -133,7 +127,7 @@ def data(tmp_path_factory):
     for split, count in (("train", 300), ("valid", 40), ("test", 30)):
         lines = (" ".join(rng.choice("abcdefgh") * 2 for _ in range(rng.randint(3, 9))) for _ in range(count))
         (folder / split).write_text("".join(f"{line}\n" for line in lines))
-    preprocess(folder / "bin", **{split: folder / split for split in ("train", "valid", "test")})
+    binarise_files({split: folder / split for split in ("train", "valid", "test")}, folder / "bin")
     return folder / "bin"
 
 
@@ -181,23 +175,3 @@ def test_a_recipe_trains_and_its_perplexity_is_that_of_training(data, tmp_path, 
     of_fairseq = eval_lm_cli.main(convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words)))
     assert test == pytest.approx(float(of_fairseq["perplexity"]), rel=1e-3) and abs(test - valid) > 2e-3 * valid
     assert record["averaged"] == ["checkpoint_best.pt"]
-
-
-# The data
-
-
-def prepare(out, **variables):
-    env = {k: v for k, v in environment().items() if k not in ("RAW_DIR", "ODE_TRANSFORMER_DATA")}
-    words = ["data-prep/prepare-ptb.sh", "--out", str(out)]
-    return subprocess.run(words, cwd=ROOT, env=env | variables, capture_output=True, text=True)
-
-
-@pytest.mark.full
-def test_preparation_names_what_is_wrong(tmp_path):
-    done = prepare(tmp_path / "bin")
-    assert done.returncode == 1 and "RAW_DIR is not set" in done.stderr and "cannot be downloaded" in done.stderr
-    for split, lines in (("train", 42_068), ("test", 3_761)):
-        (tmp_path / f"ptb.{split}.txt").write_text(lines * "a b\n")
-    done = prepare(tmp_path / "bin", RAW_DIR=str(tmp_path))
-    assert done.returncode == 1 and "ptb.valid.txt: No such file" in done.stderr
-    assert not (tmp_path / "bin").exists()

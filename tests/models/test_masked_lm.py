@@ -11,10 +11,11 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from torch import nn
 from torch.nn import functional as F
 
+from ode_transformer.experiments.text.preparation import parts_of, prepare_monolingual
 from ode_transformer.models.masked_lm import ARCHITECTURES
 from ode_transformer.training.next_sentence import MaskedLMPairsCriterion, MaskedLMPairsTask
 from tests import helpers
-from tests.helpers import configure, dictionary, perturbed, preprocess
+from tests.helpers import configure, dictionary, perturbed
 from tests.helpers import task as translation
 
 SMALL = {
@@ -187,10 +188,10 @@ def train(data, **values):
     return helpers.train(data, **{"arch": "floater_roberta_tiny", **SMALL, **values})
 
 
-def prepare(folder, **lines):
-    """Sentences of splits, written and binarised into a folder."""
+def prepare(folder, dictionary=None, **lines):
+    """Sentences of splits and their labels, written and binarised into a folder."""
     write(folder.with_name(f"{folder.name}.raw"), **lines)
-    preprocess(folder, **{split: folder.with_name(f"{folder.name}.raw") / split for split in lines})
+    prepare_monolingual(folder, parts_of(folder.with_name(f"{folder.name}.raw")), dictionary=dictionary)
     return folder
 
 
@@ -199,38 +200,41 @@ def text(tmp_path_factory):
     return prepare(tmp_path_factory.mktemp("text") / "data", train=documents(12), valid=documents(4, seed=1))
 
 
-def test_masked_lm_trains_the_flow_alone_at_the_tasks_length(text):
+PRETRAINING = {"task": "masked_lm", "criterion": "masked_lm", "tokens-per-sample": 20, "max-positions": None}
+
+
+@pytest.fixture(scope="module")
+def pretrained(text):
+    return train(text, **PRETRAINING, **{"save-dir": f"{text}.pretrained"})[0]
+
+
+def test_masked_lm_trains_the_flow_alone_at_the_tasks_length(text, pretrained):
     """The paper's first stage: everything but the flow stays as it was."""
-    values = {"task": "masked_lm", "criterion": "masked_lm", "tokens-per-sample": 20, "max-positions": None}
-    first, _ = train(text, **values, **{"save-dir": f"{text}.first"})
+    first = pretrained
     assert first.args.max_positions == 20 and first.encoder.sentence_encoder.embed_positions.num_embeddings == 22
     second, _ = train(
-        text, **values, **{"freeze": "^(?!position_encoder)", "optimizer": "flow_adam", "flow-lr-scale": 2.0,
-                           "finetune-from-model": f"{text}.first/checkpoint_last.pt"},
+        text, **PRETRAINING, **{"freeze": "^(?!position_encoder)", "optimizer": "flow_adam", "flow-lr-scale": 2.0,
+                                "finetune-from-model": f"{text}.pretrained/checkpoint_last.pt"},
     )  # fmt: skip
     before, after = first.state_dict(), second.state_dict()
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed and all(name.startswith("position_encoder.") for name in changed)
 
 
-def test_pretraining_then_classification(text, tmp_path):
+def test_pretraining_then_classification(text, pretrained, tmp_path):
     """A pretrained model's head for masked symbols stays, its new head learns; a checkpoint's heads come back."""
-    train(text, task="masked_lm", criterion="masked_lm", **{"tokens-per-sample": 20, "save-dir": f"{text}.pretrained"})
-    data = tmp_path / "data"
     lines = [f"{a} {b} {a}" for a, b in zip("abcdefgh" * 3, "hgfedcba" * 3, strict=True)]
     labels = [i % 2 for i in range(24)]
-    write(tmp_path / "data.raw", train_input0=lines, train_label=labels, valid_input0=lines[:6], valid_label=labels[:6])
-    for part, words in (("input0", text / "dict.txt"), ("label", None)):
-        preprocess(data / part, words, **{s: tmp_path / "data.raw" / f"{s}.{part}" for s in ("train", "valid")})
+    its = {"train_input0": lines, "train_label": labels, "valid_input0": lines[:6], "valid_label": labels[:6]}
+    data = prepare(tmp_path / "data", text / "dict.txt", **its)
     m, _ = train(
         data, task="sentence_prediction", criterion="sentence_prediction",
         **{"num-classes": 2, "init-token": 0, "freeze": "^position_encoder",
            "finetune-from-model": f"{text}.pretrained/checkpoint_last.pt"},
     )  # fmt: skip
     assert m.max_positions() == 20 and list(m.classification_heads) == ["sentence_classification_head"]
-    pretrained = torch.load(f"{text}.pretrained/checkpoint_last.pt", weights_only=True)["model"]
     flow = "position_encoder.solvers.all.weight1"
-    assert torch.equal(m.state_dict()[flow], pretrained[flow])
+    assert torch.equal(m.state_dict()[flow], pretrained.state_dict()[flow])
 
 
 # Pairs of sentences
@@ -244,7 +248,7 @@ def pairs(text):
     return its_task, its_task.dataset("train")
 
 
-def test_half_of_the_pairs_follow_and_none_crosses_a_document(pairs, text):
+def test_half_of_the_pairs_follow_and_none_crosses_a_document(pairs):
     its_task, dataset = pairs
     d = its_task.source_dictionary
     drawn, masks = [], []

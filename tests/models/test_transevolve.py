@@ -12,21 +12,12 @@ from fairseq.models import FairseqEncoderModel, build_model
 from ode_transformer.models.classification import ClassificationHead, EncoderClassifier
 from ode_transformer.models.transevolve import SinusoidsFromZero
 from ode_transformer.modules.dropout import Dropout
+from ode_transformer.modules.evolving_attention import waves
 from ode_transformer.modules.feed_forward import RandomProjection
 from ode_transformer.modules.layers import Context
-from tests.helpers import (
-    Kernels,
-    architectures,
-    batch,
-    configure,
-    model,
-    preprocess,
-    saved_bytes,
-    small,
-    task,
-    train,
-)
+from tests.helpers import Kernels, architectures, batch, configure, model, saved_bytes, small, task, train
 from tests.models.released_transevolve import load, state_dict
+from tests.models.test_masked_lm import prepare
 
 # Sizes: the paper's parameters, and those of them that nothing depends on
 
@@ -158,7 +149,8 @@ def test_every_layer_knows_its_depth_and_has_random_matrices_of_its_own(form):
         for block in side.layers:
             attention = [block.attention] + ([block.encoder_attention] if side is m.decoder else [])
             for layers in attention:
-                assert [(a.depth_index, a.depth, a.form) for a in layers] == [(i, 3, form) for i in range(3)]
+                for i, a in enumerate(layers):
+                    assert a.form == form and torch.equal(a.waves, waves(len(a.time_weights), i, 3, form))
     # The first block of the encoder.
     for i, ff in enumerate(m.encoder.layers[0].feed_forward):
         seed = 1 * 2 * 2 * 3 + i
@@ -234,16 +226,13 @@ def test_the_transformer_beside_it_has_its_width_and_depth():
 @pytest.mark.parametrize("arch", ["transevolve_small", "transformer_small"])
 def test_the_task_trains_it_at_its_length(tmp_path, arch):
     """fairseq's sentence_prediction, with sentences longer than the default of 512."""
-    (tmp_path / "raw").mkdir()
+    its = {}
     for split, count in (("train", 24), ("valid", 6)):
-        rows = [["ab"[(i + j) % 2] for j in range(600)] + ["c"] * (i % 2) for i in range(count)]
-        (tmp_path / "raw" / f"{split}.input0").write_text("".join(" ".join(row) + "\n" for row in rows))
-        (tmp_path / "raw" / f"{split}.label").write_text("".join(f"{i % 2}\n" for i in range(count)))
-    for part in ("input0", "label"):
-        preprocess(tmp_path / part, **{s: tmp_path / "raw" / f"{s}.{part}" for s in ("train", "valid")})
+        its[f"{split}_input0"] = ["a b " * 300 + "c" * (i % 2) for i in range(count)]
+        its[f"{split}_label"] = [i % 2 for i in range(count)]
     values = {"encoder-embed-dim": 16, "encoder-attention-heads": 2, "encoder-ffn-embed-dim": 32, "num-classes": 2}
-    values |= {"max-positions": 700, "save-dir": tmp_path / "run"}
-    m, _ = train(tmp_path, arch=arch, task="sentence_prediction", criterion="sentence_prediction", **values)
+    values |= {"max-positions": 700, "task": "sentence_prediction", "criterion": "sentence_prediction"}
+    m, _ = train(prepare(tmp_path / "data", **its), arch=arch, **values)
     assert m.max_positions() == 700
     assert "sentence_classification_head" in m.classification_heads
 

@@ -32,39 +32,21 @@ def data():
     return x, enc, x_mask, enc_mask, future
 
 
-@pytest.mark.parametrize("pre_norm", [True, False])
-def test_macaron_is_equations_17_to_19(data, pre_norm):
-    x, enc, x_mask, enc_mask, future = data
-    encoder, decoder = EncoderLayer(config("strang", pre_norm)), DecoderLayer(config("strang", pre_norm))
-    for layer in (encoder, decoder):
-        perturb(layer)
-
-        def sub(f, norm, y, h):
-            return y + h * f(norm(y)) if pre_norm else norm(y + h * f(y))
-
-        def first(z, layer=layer):
-            return layer.macaron_fc2(torch.relu(layer.macaron_fc1(z)))
-
-        def last(z, layer=layer):
-            return layer.fc2(torch.relu(layer.fc1(z)))
-
-        def attention(z, layer=layer):
-            mask, padding = (None, x_mask) if layer is encoder else (future, None)
-            return layer.self_attn(z, z, z, key_padding_mask=padding, attn_mask=mask)[0]
-
-        def cross(z, layer=layer):
-            return layer.encoder_attn(z, enc, enc, key_padding_mask=enc_mask, static_kv=True)[0]
-
-        y = sub(first, layer.macaron_layer_norm, x, 0.5)
-        y = sub(attention, layer.self_attn_layer_norm, y, 1)
-        if layer is decoder:
-            y = sub(cross, layer.encoder_attn_layer_norm, y, 1)
-        y = sub(last, layer.final_layer_norm, y, 0.5)
-        if layer is encoder:
-            ours = layer(x, Context(x_mask))[0]
-        else:
-            ours, _, _ = layer(x, Context(source=enc, source_padding_mask=enc_mask, attn_mask=future))
-        torch.testing.assert_close(ours, y)
+@pytest.mark.parametrize("cls", [EncoderLayer, DecoderLayer])
+def test_a_post_norm_macaron_is_equations_17_to_19(cls, data):
+    """A norm is of the sum; those before sub-layers are in test_ode_layers.py, and in the released code's numbers."""
+    y, enc, _, _, future = data
+    layer, its = cls(config("strang", pre_norm=False)), {} if cls is EncoderLayer else {"source": enc, "future": future}
+    perturb(layer)
+    context = Context(source=its.get("source"), attn_mask=its.get("future"))
+    ours, plain = layer(y, context)[0], copy.deepcopy(layer)
+    norms = {name: norm for name, norm in layer.named_children() if name.endswith("norm")}
+    for name in norms:
+        setattr(plain, name, torch.nn.Identity())
+    for name, (f, h) in test_ode_layers.sub_layers(plain, **its).items():
+        norm = {"fc1": "final_layer_norm", "macaron_fc1": "macaron_layer_norm"}.get(name, f"{name}_layer_norm")
+        y = norms[norm](y + h * f(y))
+    torch.testing.assert_close(ours, y)
 
 
 def test_two_hidden_layers_without_residual(data):

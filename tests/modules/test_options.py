@@ -94,7 +94,7 @@ OF_SIDE = [
         "--encoder-history corrector: needs a pre-norm encoder",
     ),
     ("pcformer_tiny", {"ode-function": "ffn"}, "--ode-function ffn: must be both with --encoder-history corrector"),
-    ("ode_residual_tiny", {**MOMENTUM, "encoder-history": "corrector"}, "corrector: .* nesterov, whose velocity"),
+    ("ode_residual_tiny", {**MOMENTUM, "encoder-history": "corrector"}, "corrector: .* nesterov, whose own parameters"),
 ]
 FULL, RANDOM = "transevolve_fullff_1_tiny", "transevolve_randomff_1_tiny"
 OF_TRANSEVOLVE = [

@@ -10,7 +10,7 @@ from torch import nn
 
 from ode_transformer.modules import positions
 from ode_transformer.modules.positions import BiasPositions, token_positions
-from tests.helpers import Kernels, batch, configure, model, perturbed, small
+from tests.helpers import Kernels, batch, configure, model, perturbed, small, stepwise
 
 
 def logits(m, seed=0, **more):
@@ -79,11 +79,8 @@ def test_step_by_step_far_out():
     src, lengths, prev = batch(sizes=(140,))  # beyond two lengths that solutions are kept of
     with torch.no_grad():
         encoder_out = m.encoder(src, lengths)
-        at_once = m.decoder(prev, encoder_out)[0]
-        state = {}
-        for t in range(140):
-            step = m.decoder(prev[:, : t + 1], encoder_out, incremental_state=state)[0]
-    torch.testing.assert_close(step[:, -1], at_once[:, -1], atol=1e-5, rtol=0)
+        steps, at_once = stepwise(m.decoder, prev, encoder_out), m.decoder(prev, encoder_out)[0]
+    torch.testing.assert_close(steps, at_once, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("variant", ["floater_tiny", "floater-stack", "rk2-learnable-floater"])
@@ -220,14 +217,16 @@ def test_gradients_in_evaluation_mode_are_not_those_of_a_cache(m):
     assert m.position_encoder.solvers["all"].weight1.grad.norm() > 0
 
 
-def test_half_precision_ends_with_an_error_before_attention_does(m):
+def test_half_and_mixed_precision_end_with_an_error_before_attention_does(m):
     """A score is the product of two biases, so that it overflows long before they do."""
+    tokens, words = torch.full((1, 200), 4), r"attention in torch\.float16 from position \d+ on.*float32"
     with torch.no_grad():
         m.position_encoder.solvers["all"].weight1.mul_(20)
-        m.half().eval()
-        with pytest.raises(ValueError, match=r"attention in torch\.float16 from position \d+ on.*float32") as refused:
-            tokens = torch.full((1, 200), 4)
+        m.eval().position_encoder.places("encoder", tokens, tokens.eq(1))
+        with torch.autocast("cpu", torch.float16), pytest.raises(ValueError, match=words):
             m.position_encoder.places("encoder", tokens, tokens.eq(1))
+        with pytest.raises(ValueError, match=words) as refused:
+            m.half().position_encoder.places("encoder", tokens, tokens.eq(1))
         longest = int(re.search(r"position (\d+)", str(refused.value))[1]) - 1
         assert m.position_encoder.reach(200) == longest + 1 and m.position_encoder.reach(longest) == longest
         tokens = torch.full((1, longest + 1), 4)
@@ -251,18 +250,6 @@ def test_the_reach_is_that_of_every_flow():
         with torch.no_grad():
             m.position_encoder.solvers[name].weight1.mul_(20)
         assert m.half().position_encoder.reach(200) < 200, name
-
-
-def test_so_does_mixed_precision(m):
-    tokens, flow = torch.full((1, 200), 4), m.position_encoder
-    with torch.no_grad():
-        flow.solvers["all"].weight1.mul_(20)
-        flow.eval().places("encoder", tokens, tokens.eq(1))
-        with (
-            torch.autocast("cpu", torch.float16),
-            pytest.raises(ValueError, match=r"attention in torch\.float16 from position \d+ on"),
-        ):
-            flow.places("encoder", tokens, tokens.eq(1))
 
 
 def test_a_side_without_layers_has_no_places_and_a_model_without_layers_no_biases_to_move():

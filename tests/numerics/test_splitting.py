@@ -1,8 +1,6 @@
-"""Splittings: orders measured on a problem whose sub-flows are known; invariants; no fairseq inside."""
+"""Splittings: orders measured on a problem whose sub-flows are known; invariants."""
 
-import ast
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer import numerics
 from ode_transformer.numerics.integrators import EULER
 from ode_transformer.numerics.splitting import (
     LIE_TROTTER,
@@ -74,15 +71,3 @@ def test_an_inconsistent_splitting_is_refused(flows, fractions):
     else:
         with pytest.raises(ValueError, match=r"flows|fractions"):
             Splitting(flows, tuple(fractions))
-
-
-def test_the_numerics_import_no_fairseq():
-    sources = list(Path(numerics.__file__).parent.glob("*.py"))
-    assert sources
-    for source in sources:
-        for node in ast.walk(ast.parse(source.read_text())):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                names = [node.module or ""]
-                assert node.level < 2, f"{source} reaches out of the numerics"
-            assert not [n for n in names if n.split(".")[0] in ("fairseq", "omegaconf", "hydra", "ode_transformer")]

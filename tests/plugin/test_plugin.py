@@ -94,7 +94,7 @@ def write_package(folder: Path, code: str = "") -> Path:
     return folder
 
 
-def test_every_command_loads_the_plugin_that_it_is_given(tmp_path, monkeypatch, capsys):
+def test_every_command_loads_the_plugin_that_it_is_given(tmp_path, monkeypatch):
     folder = write_package(tmp_path / "some_plugin", "import ode_transformer.models\nANSWER = 42\n")
     monkeypatch.chdir(tmp_path)
     for words in (["--user-dir", "some_plugin", "path"], ["path", f"--user-dir={folder}"]):

@@ -209,6 +209,14 @@ def test_rare_shapes_stay_eager_and_the_number_of_recordings_is_bounded(monkeypa
     assert len(m.graphs.seen) == 2 and len(m.graphs.recorded) == 1
 
 
+def test_a_shape_for_which_memory_does_not_suffice_stays_eager(monkeypatch):
+    fails = MagicMock(side_effect=torch.cuda.OutOfMemoryError)
+    monkeypatch.setattr(graphs, "RecordedPass", fails)
+    m, inputs = model(), batch(sizes=(4, 6, 5))
+    first, *others = (step(m, *inputs)[0] for _ in range(4))
+    assert all(torch.equal(first, other) for other in others) and fails.call_count == 1
+
+
 def test_evaluation_and_passes_without_gradients_are_not_recorded():
     m, inputs = model(), batch(sizes=(4, 6, 5))
     for _ in range(3):

@@ -2,9 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
-from fairseq.data import Dictionary
-from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
 from ode_transformer.errors import OdeTransformerError
@@ -13,7 +10,8 @@ from ode_transformer.training.sentence_prediction import (
     SentencePredictionOfPairs,
     SentencePredictionOfPairsConfig,
 )
-from tests.experiments.test_task_metrics import LENGTHS, write_labelled
+from tests.experiments.test_task_metrics import LENGTHS, write_index, write_labelled
+from tests.helpers import dictionary
 
 
 @pytest.fixture(scope="module")
@@ -58,16 +56,10 @@ def pairs(tmp_path_factory):
     (folder / "label").mkdir()
     for k, part in enumerate(("input0", "input1")):
         (folder / part).mkdir()
-        dictionary = Dictionary()
-        for i in range(40):
-            dictionary.add_symbol(f"w{i}")
-        dictionary.save(str(folder / part / "dict.txt"))
+        dictionary(44).save(str(folder / part / "dict.txt"))
         for split in ("train", "valid"):
-            builder = MMapIndexedDatasetBuilder(str(folder / part / f"{split}.bin"), dtype=np.int32)
-            for _ in range(COUNT):
-                row = [4 + 2 * random.integers(18) + k, *random.integers(4, 40, random.integers(1, 6))]
-                builder.add_item(torch.IntTensor([*row, dictionary.eos()]))
-            builder.finalize(str(folder / part / f"{split}.idx"))
+            firsts = (4 + 2 * random.integers(18) + k for _ in range(COUNT))
+            write_index(folder / part / split, ([i, *random.integers(4, 40, random.integers(1, 6))] for i in firsts))
     for split in ("train", "valid"):
         (folder / "label" / f"{split}.label").write_text("".join(f"{i}\n" for i in range(COUNT)))
     return folder

@@ -24,7 +24,7 @@ from ... import markdown
 from ...config import to_transformer_config
 from ...models.transevolve import Block, TransEvolveConfig
 from ...models.transformer import SplitTransformerConfig
-from ...modules.evolving_attention import EvolvingAttention, time_signal
+from ...modules.evolving_attention import EvolvingAttention
 from ...modules.layers import Context, EncoderLayer
 from .turns import describe_hardware, in_turns, peak
 
@@ -47,7 +47,7 @@ class Equation9(EvolvingAttention):
         """As in ``EvolvingAttention``, without a mask; ``state`` is the block's A0, A1, A2 and A3."""
         a0, a1, a2, a3 = state
         v = self.layer_norm(values).unflatten(-1, (self.heads, -1)).permute(1, 2, 0, 3)  # (B, m, S, d/m)
-        t = time_signal(self.time_weights, self.depth_index, self.depth, self.form)
+        t = self.time_signal()
         scores = a0 + (a1 @ t)[..., :, None] + (a2 @ t)[..., None, :] + (t @ a3 @ t)[:, None, None]
         x = scores.softmax(-1) @ v
         return self.dropout_module(self.out(x.permute(2, 0, 1, 3).flatten(2)))

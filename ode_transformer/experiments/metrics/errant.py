@@ -67,7 +67,7 @@ def entry(
 
 
 def files(edits: str | Path) -> tuple[Path, Path]:
-    """Return the files of edits that :func:`score` writes: ``NAME.m2``, and ``NAME.gold.m2`` of the gold file."""
+    """Return the files of edits that :func:`entry` writes: ``NAME.m2``, and ``NAME.gold.m2`` of the gold file."""
     return Path(edits), Path(edits).with_suffix(".gold.m2")
 
 
@@ -78,7 +78,7 @@ def counts(sources: Sequence[str], corrections: Sequence[str], gold: str) -> "np
     highest.
 
     Args:
-        sources, corrections, gold: as for :func:`score`.
+        sources, corrections, gold: as for :func:`entry`.
 
     Raises:
         OdeTransformerError: ERRANT or its model is not installed, or it fails.

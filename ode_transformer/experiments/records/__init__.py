@@ -4,6 +4,7 @@
 Imports neither torch nor fairseq.
 """
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
@@ -42,6 +43,16 @@ _TRAINING = {
     "parameters": count,
     "trained_on": (..., [{"hardware": _HARDWARE}]),
 }
+
+
+def _command_line(value: Any) -> str:
+    """The form of a command line of a shell."""
+    try:
+        return "" if isinstance(value, str) and shlex.split(value) is not None else "must be a text"
+    except ValueError as error:
+        return f"must be a command line: {error}"
+
+
 _CLASSES = {
     "classes": (..., [str]),
     "confusion": (..., [[count]]),
@@ -55,7 +66,8 @@ SCORES = {**_SCORES, "source": (..., {**_SCORES, "label": str})}
 """The scores of a test set."""
 
 RECORD = {
-    **dict.fromkeys(("recipe", "task", "scale", "description", "command"), str),
+    **dict.fromkeys(("recipe", "task", "scale", "description"), str),
+    "command": _command_line,
     "precision": one_of(*PRECISIONS),
     "seeds": [int],
     "flags": [str],
@@ -204,7 +216,11 @@ def _odd_classes(test_set: str, scores: dict[str, Any]) -> str:
     if missing := sorted(_CLASSES.keys() - accuracy.keys()):
         return f"scores.{test_set}.accuracy.{missing[0]} is missing"
     sizes = {len(accuracy["confusion"]), *map(len, accuracy["confusion"])}
-    return "" if sizes == {len(accuracy["classes"])} else f"scores.{test_set}.accuracy.confusion must be of its classes"
+    classes = accuracy["classes"]
+    for key, wrong in (("confusion", sizes != {len(classes)}), ("report", accuracy["report"].keys() != {*classes})):
+        if wrong:
+            return f"scores.{test_set}.accuracy.{key} must be of its classes"
+    return ""
 
 
 def read_scores(path: Path) -> dict[str, Any]:

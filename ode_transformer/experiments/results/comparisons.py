@@ -71,8 +71,8 @@ class Compared:
 
     @property
     def key(self) -> tuple:
-        """The key of the test."""
-        return self.baseline, self.seed, self.system, self.precisions[1], self.test_set, self.metric
+        """What the test compared, and, last, the test itself."""
+        return self.baseline, self.seed, self.system, self.precisions, self.test_set, self.metric, self.test
 
     @property
     def kind_of_p(self) -> str:
@@ -174,6 +174,7 @@ def read_comparison(path: Path) -> dict[str, Any]:
         raise OdeTransformerError(f"{path}: compares files, not recipes, and is in no table")
     if not wrong:
         values = {METRICS[comparison["metric"]].key: float, "p_value": (None, share)}
+        values["interval_of_difference"] = (..., None, [float])
         systems = dict.fromkeys((comparison["baseline"], *comparison["precisions"]), (..., values))
         its = {**systems, comparison["baseline"]: values, str: lambda _: "has no precision"}
         wrong = lacks(comparison["test_sets"], {str: its}, "test_sets")

@@ -27,7 +27,8 @@ CURVES = {
 
 def style(i: int, label: str) -> dict[str, Any]:
     """Return the color, marker and label of line i; 64 lines differ, eight of them without color."""
-    return {"color": COLOURS[i % 8], "marker": MARKS[(i + i // 8) % 8], "label": label}
+    escaped = label.replace("$", r"\$")  # which would begin a formula
+    return {"color": COLOURS[i % 8], "marker": MARKS[(i + i // 8) % 8], "label": escaped}
 
 
 def without_display() -> Any:

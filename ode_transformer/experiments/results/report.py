@@ -212,7 +212,7 @@ def _significance(recorded: Sequence[Compared], baseline: str, translated: Seque
                 found += comparisons.rows(significance.compare(first.system(), [run.system()]))
             except OdeTransformerError as error:
                 notes.append(f"{run.label} was not compared: {error}.")
-    found = comparisons.adjust({row.key: row for row in reversed(found)}.values())[::-1]
+    found = comparisons.adjust({row.key[:-1]: row for row in reversed(found)}.values())[::-1]
     by_run: dict[tuple, dict[tuple[str, str], Compared]] = {}
     for row in found:
         by_run.setdefault((row.system, row.baseline, row.seed, row.precisions), {})[row.test_set, row.metric] = row

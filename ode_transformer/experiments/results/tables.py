@@ -285,20 +285,21 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
         systems.setdefault(recipe.name, {})[seed] = significance.System(recipe, folder)
     lines = [section("Runs", [*rows.values(), *source_row(list(rows.values()))])]
     (first, its_first), *others = systems.items()
+    found: list[comparisons.Compared] = []
     for name, its in others:
         for seed, system in its.items():
-            if seed not in its_first or not significance.comparable(its_first[seed], system):
-                continue
-            which = f"{name} against {first}, seed {seed}"
-            try:
-                found = comparisons.rows(significance.compare(its_first[seed], [system]))
-            except OdeTransformerError as error:  # it must not cost the table of the runs
-                lines.append(f"{which}: not compared: {error}")
-                continue
-            for one in found:
-                p = "no p" if one.p_value is None else f"p = {one.p_value:.4f}"
-                differ = "" if len(set(one.precisions)) == 1 else f"; trained in {' and '.join(one.precisions)}"
-                lines.append(f"{which}, {one.test_set}: {p} ({one.how}{differ})")
+            if seed in its_first and significance.comparable(its_first[seed], system):
+                try:
+                    found += comparisons.rows(significance.compare(its_first[seed], [system]))
+                except OdeTransformerError as error:  # it must not cost the table of the runs
+                    lines.append(f"{name} against {first}, seed {seed}: not compared: {error}")
+    for one in comparisons.adjust(found):
+        p = "no p" if one.p_value is None else f"p = {one.p_value:.4f}"
+        p += f", adjusted {one.adjusted:.4f}" if one.p_value is not None and len(found) > 1 else ""
+        differ = "" if len(set(one.precisions)) == 1 else f"; trained in {' and '.join(one.precisions)}"
+        lines.append(f"{one.system} against {first}, seed {one.seed}, {one.test_set}: {p} ({one.how}{differ})")
+    if len(found) > 1:
+        lines.append(f"(adjusted for these {len(found)} comparisons, by Benjamini and Hochberg)")
     return "\n".join(lines)
 
 

@@ -65,7 +65,7 @@ def _updates(record: Mapping[str, Any]) -> int:
 
 
 def _records(recipe: recipes.Recipe) -> Iterator[dict[str, Any]]:
-    """Yield the records of a recipe at its scale, that of its usual run first."""
+    """Yield the records of a recipe at its scale, without further flags, that of its usual run first."""
     group, _, row = recipe.name.rpartition("/")
     own = recipes.ROOT / recipes.default_run_dir(recipe) / "record.json"
     others = sorted((recipes.ROOT / "results" / group).glob(f"{row}.*.json"))  # of other seeds and precisions
@@ -74,7 +74,8 @@ def _records(recipe: recipes.Recipe) -> Iterator[dict[str, Any]]:
             record = read_record(path)
         except RecordError:  # there is none, or it was made by hand
             continue
-        if record["scale"] == recipe.scale and record["training"]["seconds"] > 0 and _updates(record):
+        its_own = record["scale"] == recipe.scale and not record["flags"]
+        if its_own and record["training"]["seconds"] > 0 and _updates(record):
             yield record
 
 

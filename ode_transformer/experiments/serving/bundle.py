@@ -90,7 +90,7 @@ def make(
         OdeTransformerError: a file is missing or belongs to another model, or the bundle cannot be written.
     """
     from ... import checkpoints, plugins
-    from ...checkpoints import bundles
+    from ...checkpoints import bundles, standalone
 
     if os.path.lexists(output):
         raise bundles.BundleError(f"{output}: already exists")
@@ -98,7 +98,7 @@ def make(
     if bundles.is_bundle(origin.model):
         raise bundles.BundleError(f"{model}: is a bundle already")
     translator = open_origins([origin], "cpu")  # checks that the bundle will translate
-    (opened,), state = translator.backend.opened, origin.state()
+    (opened,), state = translator.backend.opened, standalone.load(origin.model, checked=True)
     record, plugin = _record(origin), plugins.name_of(checkpoints.options(state, "common").get("user_dir"))
     texts = {bundles.CARD: _card(translator, origin, record, half, license, plugin)}
     if record is not None:

@@ -32,16 +32,6 @@ class Origin:
     search: dict[str, Any] = field(default_factory=dict)
     run: Optional[Path] = None
 
-    def state(self) -> dict[str, Any]:
-        """Return the state of the checkpoint, or of the bundle, whose hashes :func:`find_model` has checked.
-
-        Raises:
-            CheckpointError: the state cannot be read.
-        """
-        from ...checkpoints import standalone
-
-        return standalone.load(self.model, checked=True)
-
     def dictionaries(self, languages: Sequence[str]) -> list[Path]:
         """Return the files of the dictionaries of some languages.
 
@@ -90,6 +80,8 @@ def find_model(model: str | Path, data: str | Path | None = None) -> Origin:
     if not path.exists():
         raise OdeTransformerError(f"{model}: no such file or folder; must be a run, a checkpoint or a bundle")
     folder = path if path.is_dir() else path.parent
+    if bundles.is_bundle(folder):
+        raise OdeTransformerError(f"{model}: is a file of a bundle; name its folder, {folder}")
     run = records.read_run(folder)
     if run is not None and run["task"] in TASKS and TASKS[run["task"]].section == "validate":
         raise OdeTransformerError(f"{model}: is of a run of the task {run['task']}, whose models write no text")

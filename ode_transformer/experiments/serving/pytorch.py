@@ -175,7 +175,12 @@ class PyTorch(Backend):
             found = generator.generate(self.models, sample, prefix_tokens=begins)
         except OdeTransformerError:
             raise
-        except (AssertionError, ValueError, RuntimeError) as error:  # options that cannot be combined
+        except AssertionError as error:  # fairseq's search finds the end of no hypothesis
+            raise OdeTransformerError(
+                f"{self.name}: finds no translation, since its log-probabilities are not numbers: it diverged in "
+                "training, or overflows with --fp16, without which it can be used"
+            ) from error
+        except (ValueError, RuntimeError) as error:  # options that cannot be combined
             raise OdeTransformerError(f"search with {search}: {str(error) or type(error).__name__}") from error
         return [
             [([target[i] for i in h["tokens"][:-1]], float(h["score"])) for h in hypotheses[: search.nbest]]
@@ -231,7 +236,7 @@ def open_models(origins: Sequence[Origin], device: str | torch.device | None = N
     """
     opened: list[Opened] = []
     for origin in origins:
-        state = origin.state()
+        state = standalone.load(origin.model, checked=True)
         languages = _languages(origin, state)
         files = origin.dictionaries(languages)
         if not opened:

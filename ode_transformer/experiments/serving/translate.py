@@ -1,10 +1,9 @@
 """Translation of files of raw text, line by line."""
 
-import contextlib
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional, TextIO
 
@@ -43,6 +42,8 @@ def translate_files(
     Raises:
         OdeTransformerError: a line cannot be read or translated, or the search is invalid.
     """
+    from tqdm import tqdm
+
     if STANDARD_INPUT in files and sys.stdin is None:
         raise OdeTransformerError("standard input is closed; name a file")
     # Standard input and pipes such as /dev/fd/63 can be read only once.
@@ -56,8 +57,8 @@ def translate_files(
     while True:
         chunk, error = _chunk(lines, buffer or (1 if prompt else BUFFER))
         names, sentences = [line.name for line in chunk], [line.text for line in chunk]
-        with _progress(len(chunk), quiet=prompt) as progress:
-            found = translator.hypotheses(sentences, names=names, progress=progress, **search)
+        with tqdm(total=len(chunk), unit=" lines", disable=prompt or None, file=sys.stderr, leave=False) as bar:
+            found = translator.hypotheses(sentences, names=names, progress=bar.update, **search)
         for line, hypotheses in zip(chunk, found, strict=True):
             for row in [_json(line, hypotheses)] if as_json else _rows(line, hypotheses, numbered, scores):
                 print(row, file=output)
@@ -91,14 +92,6 @@ def _chunk(lines: Iterator[Line], count: int) -> tuple[list[Line], Optional[OdeT
     except OdeTransformerError as error:
         return found, error
     return found, None
-
-
-@contextlib.contextmanager
-def _progress(count: int, quiet: bool) -> Iterator[Callable[[int], Any]]:
-    from tqdm import tqdm
-
-    with tqdm(total=count, unit=" lines", disable=quiet or None, file=sys.stderr, leave=False) as bar:
-        yield bar.update
 
 
 def _numbered(files: Sequence[str]) -> Iterator[Line]:

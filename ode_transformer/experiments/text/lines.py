@@ -87,7 +87,7 @@ def lines_of(path: str | Path, count: int, source: str) -> list[str]:
     """Return the lines of a file as :func:`read_all` does; there must be ``count``, one per sentence of ``source``."""
     found = read_all(path)
     if len(found) != count:
-        raise OdeTransformerError(f"{source} has {count} sentences, {path} {len(found)} lines")
+        raise OdeTransformerError(f"{path} has {len(found)} lines, must have {count}, one per sentence of {source}")
     return found
 
 

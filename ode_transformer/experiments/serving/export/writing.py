@@ -154,6 +154,8 @@ def compare(model: PyTorch, exported: Backend, tolerance: float) -> dict[str, An
     lengths = [[min(n, longest) for n in side] for side in zip(*LENGTHS, strict=True)]
     both = [random_sentences(model.symbols[side], lengths[side], seed=side) for side in (0, 1)]
     expected = [x for row in model.score(*both) for x in row]
+    if not all(map(math.isfinite, expected)):
+        raise ExportError(f"{model.name}: its log-probabilities are not numbers; has its training diverged?")
     together = [x for row in exported.score(*both) for x in row]
     alone = [x for pair in zip(*both, strict=True) for x in exported.score(*([side] for side in pair))[0]]
     differences = [abs(x - y) for found in (together, alone) for x, y in zip(found, expected, strict=True)]
