@@ -508,7 +508,7 @@ def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, c
     assert "holds another run" in capsys.readouterr().err
     (line,) = [line for line in shown.splitlines() if line.startswith("| tiny |")]
     assert "± 0.00" in line and "| 2 |" in line
-    compared = "other against tiny, seed 4, tiny: p = 1.0000 (two-sided p, by approximate randomization of sacreBLEU"
+    compared = "other against tiny, seed 4, tiny: p = 1.0000, adjusted 1.0000 (two-sided p, by approximate randomization of sacreBLEU"
     assert compared in shown
     (tmp_path / "macaron_tiny.6").touch()
     assert run(two, "--cpu", "--seeds", 4, 6) == 1

@@ -175,12 +175,13 @@ class PyTorch(Backend):
             found = generator.generate(self.models, sample, prefix_tokens=begins)
         except OdeTransformerError:
             raise
-        except AssertionError as error:  # fairseq's search finds the end of no hypothesis
-            raise OdeTransformerError(
-                f"{self.name}: finds no translation, since its log-probabilities are not numbers: it diverged in "
-                "training, or overflows with --fp16, without which it can be used"
-            ) from error
-        except (ValueError, RuntimeError) as error:  # options that cannot be combined
+        except (AssertionError, ValueError, RuntimeError) as error:
+            if re.fullmatch(r"\d+ < \d+", str(error)):  # no hypothesis has ended at the last position
+                raise OdeTransformerError(
+                    f"{self.name}: finds no translation, since its log-probabilities are not numbers; it diverged in "
+                    "training, or overflows in fp16 and can be used without --fp16"
+                ) from error
+            # Options that cannot be combined.
             raise OdeTransformerError(f"search with {search}: {str(error) or type(error).__name__}") from error
         return [
             [([target[i] for i in h["tokens"][:-1]], float(h["score"])) for h in hypotheses[: search.nbest]]
