@@ -9,10 +9,10 @@
 #                   ROBERTA_DIR and IMDB_DIR stand for RAW_DIR there, TEXT_INPUT is the text of text-bert
 #   --generated N   no GLUE, but N generated examples in its layout, for rehearsals
 #
-# RAW_DIR: the published archives unpacked in it, CoLA, SST-2, MRPC and so on, TASK's complete; ODE_TRANSFORMER_DATA: glue; URL_GLUE, and
-# for MRPC, whose development set is a list, URL_MRPC. Of CoLA the authors' own archive serves as well: its development
-# sets together are GLUE's. MNLI's matched sets are valid and test, its mismatched ones valid1 and test1; test2 is the
-# diagnostic set, MNLI/AX.tsv or diagnostic/diagnostic.tsv. DIR is by default data-bin/glue/TASK.LIKE.
+# RAW_DIR: the published archives unpacked in it, CoLA, SST-2, MRPC and so on, TASK's complete; ODE_TRANSFORMER_DATA:
+# glue; URL_GLUE, and for MRPC, whose development set is a list, URL_MRPC. Of CoLA the authors' own archive serves as well:
+# its development sets together are GLUE's. MNLI's matched sets are valid and test, its mismatched ones valid1 and test1;
+# test2 is the diagnostic set, MNLI/AX.tsv or diagnostic/diagnostic.tsv. DIR is by default data-bin/glue/TASK.LIKE.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

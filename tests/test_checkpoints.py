@@ -3,6 +3,7 @@
 import errno
 import os
 import pickle
+import resource
 import shutil
 import zipfile
 from collections import Counter
@@ -150,12 +151,21 @@ def test_a_pickle_that_would_run_code_is_refused_and_nothing_runs(tmp_path, zipp
     assert marker.exists(), "the attack itself works"
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch, capsys):
-    paths, output = [write(tmp_path / f"checkpoint{i}.pt") for i in (1, 2)], tmp_path / "average.pt"
+def test_a_full_disk_leaves_the_old_file(tmp_path, capsys):
+    """A limit on the size of files stands for a full disk: the write fails half-way in the same place."""
+    paths = [write(tmp_path / f"checkpoint{i}.pt", {"w": torch.randn(100_000)}) for i in (1, 2)]
+    output = tmp_path / "average.pt"
     output.write_text("the old one")
-    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     words = ["average", str(tmp_path), "--last-epochs", str(len(paths)), "--output", str(output)]
-    refused(words, r"average\.pt: cannot be written: .*No space left", capsys)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+    try:
+        status = cli.main(words)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert status == 1
+    error = capsys.readouterr().err
+    assert "cannot be written" in error and "Traceback" not in error
     assert output.read_text() == "the old one"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["average.pt", "checkpoint1.pt", "checkpoint2.pt"]
 

@@ -89,7 +89,7 @@ class StagedAttention(MultiheadAttention):
             key_padding_mask: (B, S), true where a key is padding.
             incremental_state: the cache of incremental decoding.
             need_weights, need_head_weights: return the weights, averaged over heads or of each head.
-            attn_mask: (T, S) or (B, 1, T, S), minus infinity where attention is forbidden.
+            attn_mask: (T, S) or (B, 1, T or 1, S), minus infinity where attention is forbidden.
             biases: the biases of queries, keys and values by position.
             distances: with relative positions, the one-hot distances of ``relative_distances``, (T, S, 2m + 1);
                 computed here if None.
@@ -276,7 +276,7 @@ def fused_kernel(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor] = 
 
 
 def merged_mask(attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], kind: torch.dtype) -> Optional[Tensor]:
-    """Merge two masks into one that is added to scores, (T, S) or (B, 1, T, S); None if both are None."""
+    """Merge two masks into one that is added to scores, (T, S) or (B, 1, T or 1, S); None if both are None."""
     if key_padding_mask is None:
         return attn_mask
     # On a CPU, adding is much faster than filling.

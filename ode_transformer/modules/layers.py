@@ -49,7 +49,8 @@ class Context:
     """The arguments of a layer in one forward pass, besides the state.
 
     Args:
-        padding_mask: (B, T), true where there is no token; None if there is no padding.
+        padding_mask: (B, T), true where there is no token; None if there is no padding, and outside of incremental
+            decoding, where a stack merges it into ``attn_mask``.
         learned: the learned parameters that the steps of all layers share; None without any.
         biases: by the name of an attention, the biases of its queries, keys and values by position; None without any.
         distances: if self-attention has relative positions, the one-hot distances of each query and key, (T, S, 2m + 1)
@@ -57,8 +58,8 @@ class Context:
         source: in a decoder, the encoder's output (S, B, C); None without an encoder.
         source_padding_mask: (B, S), true where the source is padding; None if there is none.
         incremental_state: the cache of incremental decoding.
-        attn_mask: (T, T), or with padding (B, 1, T, T), the mask of self-attention, minus infinity where attention is
-            forbidden.
+        attn_mask: (T, T), or with padding (B, 1, T or 1, T), the mask of self-attention, minus infinity where attention
+            is forbidden.
         need_head_weights: whether the layer returns the weights of cross-attention for each head.
         memory: the memory of cross-attention, which the layer sets.
     """

@@ -79,9 +79,7 @@ class SplitStack(nn.Module):
         learned = Learned(self.coefficients, self.stage_norms, self.history)
         context = replace(context, learned=learned, distances=distances)
         if context.incremental_state is None:  # once for all layers and stages; a cache brings padding of its own
-            cast = x.is_cuda and torch.is_autocast_enabled("cuda")
-            kind = torch.get_autocast_dtype("cuda") if cast else x.dtype
-            merged = merged_mask(context.attn_mask, context.padding_mask, kind)
+            merged = merged_mask(context.attn_mask, context.padding_mask, x.dtype)
             context = replace(context, attn_mask=merged, padding_mask=None)
         states, kept, weights = [x], [x], None
         carried = self._velocity(tokens, context.incremental_state)

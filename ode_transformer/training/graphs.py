@@ -201,6 +201,7 @@ class TrainingGraphs:
             except torch.cuda.OutOfMemoryError:
                 self.eager.add(key)
                 logger.warning(f"--cuda-graphs: too little memory to record a shape, {key}, which stays in eager mode")
+            if key in self.eager:  # behind the handler, whose traceback holds the memory of the recording
                 return run(**tokens, **more)
             self._report()
         recorded = self.recorded[key]

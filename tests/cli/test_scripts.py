@@ -19,12 +19,13 @@ import yaml
 from fairseq.dataclass.configs import CheckpointConfig, DatasetConfig, OptimizationConfig
 from omegaconf import OmegaConf
 
-from ode_transformer import checkpoints, plugins, processors
+from ode_transformer import checkpoints, paths, plugins, processors
 from ode_transformer.experiments import cli, recipes, records, runs
 from ode_transformer.experiments.bench import gpu_suite
 from ode_transformer.experiments.records import RunError
 from ode_transformer.experiments.runs import processes, runner, training
 from ode_transformer.experiments.runs.training import TrainingPlace
+from ode_transformer.experiments.tasks import task
 from ode_transformer.files import sha256, write_text
 from tests.helpers import ROOT, SMALL, ask, binarise_pairs, environment, write_parallel
 
@@ -133,8 +134,19 @@ def test_a_finished_recipe_is_not_run_again(finished, recipe, programs, monkeypa
     before = [path.stat().st_mtime_ns for path in files]
     for place in (["--cpu"], ["--devices", "1"], ["--cpu", "--", "--distributed-port", "20001"]):
         assert run(recipe, "--run-dir", finished, *place) == 0
-    monkeypatch.setattr(training, "USER_DIR", "/another/environment/ode_transformer")
+    for module in (training, task, paths):
+        monkeypatch.setattr(module, "USER_DIR", "/another/environment/ode_transformer")
     assert run(recipe, "--run-dir", finished, "--cpu") == 0
+    stamps, run_ = (json.loads((finished / name).read_text()) for name in ("steps.json", "run.json"))
+    for its in (*stamps.values(), run_):  # as an earlier version wrote them, installed from a wheel
+        its["command"] = ["/venv/ode_transformer" if word == "ode_transformer" else word for word in its["command"]]
+    run_["command"] += ["--ddp-backend", "legacy_ddp"]  # which was no word of the place
+    for name, content in (("steps.json", stamps), ("run.json", run_)):
+        before.append((finished / name).read_text())
+        (finished / name).write_text(json.dumps(content))
+    assert run(recipe, "--run-dir", finished, "--cpu") == 0
+    (finished / "run.json").write_text(before.pop())
+    (finished / "steps.json").write_text(before.pop())
     assert not programs and before == [path.stat().st_mtime_ns for path in files]
 
 
@@ -508,7 +520,9 @@ def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, c
     assert "holds another run" in capsys.readouterr().err
     (line,) = [line for line in shown.splitlines() if line.startswith("| tiny |")]
     assert "± 0.00" in line and "| 2 |" in line
-    compared = "other against tiny, seed 4, tiny: p = 1.0000, adjusted 1.0000 (two-sided p, by approximate randomization of sacreBLEU"
+    compared = (
+        "other against tiny, seed 4, tiny: p = 1.0000, adjusted 1.0000 (two-sided p, by approximate randomization"
+    )
     assert compared in shown
     (tmp_path / "macaron_tiny.6").touch()
     assert run(two, "--cpu", "--seeds", 4, 6) == 1
@@ -741,7 +755,7 @@ def test_runs_on_a_cpu_share_the_cores_and_a_run_of_another_is_not_begun(monkeyp
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     assert run(*words, "--jobs", "3") == 1
     assert [variables["OMP_NUM_THREADS"] for variables in started] == ["2", "2", "5", "5"]
-    assert "seed-2: holds checkpoints and no run.json, so they belong to another run" in capsys.readouterr().err
+    assert "seed-2 holds checkpoints and no run.json, so they belong to another run" in capsys.readouterr().err
 
 
 def test_trainings_wait_while_the_gpu_suite_measures(tmp_path):

@@ -226,6 +226,7 @@ def test_rounds_are_of_every_mode_and_their_titles_say_what_is_measured():
     titles = ["4,570 tokens, fp16", "batches of 4,096 tokens, fp16", "18,381 tokens, bf16", "decoding, beam 4, fp16"]
     assert list(dict.fromkeys(one.title for one in rounds)) == titles
     assert {one.mode for one in rounds if one.title == titles[0]} == set(gpu.MODES)
+    assert len({(one.title, one.mode) for one in rounds}) == len(rounds), "by which the record keeps them"
     (few,) = (one for one in rounds if one.archs)
     assert list(few.of({"stock": 1, "rk2": 2, "rk4": 3})) == ["stock", "rk4"]
     assert titles[1] not in {one.title for one in gpu.rounds()}

@@ -250,9 +250,10 @@ def test_text_of_another_encoding_names_it_and_a_preparation_that_fails_leaves_n
     message = "line 2 is not UTF-8 (byte 0xf6: invalid start byte); perhaps it is"
     assert message in refused(capsys, "prepare", *words, "--out", tmp_path / "new" / "folder" / "data")
     assert set(tmp_path.iterdir()) == there
-    (tmp_path / "x.en").write_bytes("Yes.\n".encode("utf-16") * 40)
-    said = refused(capsys, "prepare", *words, "--out", tmp_path / "y")
-    assert "x.en: is UTF-16, must be UTF-8" in said and "parallel" not in said
+    for name in ("dev.de", "x.en"):  # read strictly, or so that odd training pairs can be dropped
+        (tmp_path / name).write_bytes("Ja.\n".encode("utf-16") * 40)
+        said = refused(capsys, "prepare", *words, "--out", tmp_path / "y")
+        assert f"{name}: is UTF-16, must be UTF-8" in said and "parallel" not in said
 
 
 def test_text_that_a_new_preparation_would_clear_is_refused(tmp_path):
@@ -262,6 +263,7 @@ def test_text_that_a_new_preparation_would_clear_is_refused(tmp_path):
         (tmp_path / "link").symlink_to(tmp_path / "y.text" / "mine")
         with pytest.raises(TextError, match=f"{prefix}: lies in .*y.text, which is cleared"):
             prepare.OwnText([f"{tmp_path}/{prefix}"], LANGS, f"{tmp_path}/y")
+    prepare.OwnText([f"{tmp_path}/y.text"], LANGS, f"{tmp_path}/y")  # files beside it, y.text.de and y.text.en
 
 
 def test_text_without_pairs_that_can_be_held_out_is_refused(tmp_path):

@@ -209,7 +209,7 @@ class Suite:
         """Train, ``jobs`` at a time, spread over the GPUs; the next call resumes trainings that have not ended."""
         failed = runner.run_all(self.waiting(), self.jobs, self.left, self._begin)
         for folder, error in failed.items():
-            processes.say(f"failed: {folder}: {error}")
+            processes.say(f"failed: {runner.message(str(folder), error)}")
         self.failed |= bool(failed)
 
     def measure(self) -> None:

@@ -8,7 +8,6 @@ from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ...files import read_json
-from ..recipes import OWN_FLAGS
 from ..records import check_record
 from ..runs.command_lines import flag_values
 from ..runs.training import PLACE_FLAGS
@@ -77,7 +76,7 @@ def variant(record: dict[str, Any]) -> tuple[str, ...]:
     return (record["precision"], *record["flags"], *([f"in {record['file']}"] if "file" in record else []))
 
 
-_PLACE = {*PLACE_FLAGS, *(f"--{flag}" for flag in OWN_FLAGS), "--finetune-from-model", "--seed"}
+_PLACE = {*PLACE_FLAGS, "--update-freq", "--save-dir", "--finetune-from-model", "--seed"}
 _SAME = {"fused_adam": "adam", "chunked_label_smoothed_cross_entropy": "label_smoothed_cross_entropy"}
 
 

@@ -299,7 +299,7 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
         differ = "" if len(set(one.precisions)) == 1 else f"; trained in {' and '.join(one.precisions)}"
         lines.append(f"{one.system} against {first}, seed {one.seed}, {one.test_set}: {p} ({one.how}{differ})")
     if len(found) > 1:
-        lines.append(f"(adjusted for these {len(found)} comparisons, by Benjamini and Hochberg)")
+        lines.append("(adjusted for all comparisons of a group by one metric, by Benjamini and Hochberg)")
     return "\n".join(lines)
 
 

@@ -121,7 +121,7 @@ def train(
     with contextlib.chdir(recipes.ROOT), processes.terminable(resumable=True):
         for run_dir, error in runner.run_all(found, jobs).items():
             if isinstance(error, OtherRunError) or not _diverged(recipes.ROOT / run_dir):
-                raise OdeTransformerError(f"{run_dir}: {error}") from error
+                raise OdeTransformerError(runner.message(run_dir, error)) from error
     for point in points:
         point["scores"] = [_scores(folder, next(iter(recipe.subsets))) for folder in point.pop("folders")]
     return points

@@ -141,7 +141,7 @@ class OwnText:
                 yield f"{option}: its name must be letters, digits, blanks and .=+-_, at most 200 bytes, got {name!r}"
         text = Path(os.path.realpath(self.text))
         for prefix in itertools.chain.from_iterable(self.given.values()):
-            if Path(os.path.realpath(prefix)).is_relative_to(text):
+            if text in Path(os.path.realpath(prefix)).parents:
                 yield f"{prefix}: lies in {self.text}, which is cleared; move it, or choose another --out"
         for path in (self.data, self.text):
             if path.is_symlink() and not path.exists():

@@ -224,8 +224,10 @@ class Run:
         if step.name == "start" and self.begun:
             return True
         stamp = stamps.get(step.key)
-        there = all((recipes.ROOT / path).exists() for path in step.outputs)
-        return stamp is not None and there and all(stamp.get(k) == v for k, v in self._identity(step).items())
+        if stamp is None or not all((recipes.ROOT / path).exists() for path in step.outputs):
+            return False
+        held = {**stamp, "command": command_lines.portable(stamp["command"])}  # earlier versions stored paths
+        return all(held.get(k) == v for k, v in self._identity(step).items())
 
     def _identity(self, step: Step) -> dict[str, Any]:
         """Return a step's command, without the name of the folder, and the hashes of the test set that it reads."""
@@ -291,7 +293,8 @@ class Run:
         if name == recipes.default_run_dir(self.recipe):
             records.check_file(run, name, self.recipe)
         (command,) = (step.command for step in self.steps() if step.name == "train")
-        if trains and not self.trained and (others := command_lines.differing(run["command"], command)):
+        theirs, ours = (training.split(words)[1] for words in (run["command"], command))  # earlier, a place was less
+        if trains and not self.trained and (others := command_lines.differing(theirs, ours)):
             line = shlex.join(run["command"])
             raise OtherRunError(
                 f"{name} holds another run, {others}; choose another --run-dir. It was made by:\n{line}"
@@ -538,7 +541,7 @@ def _go_together(found: Sequence[Run], jobs: int, after: Callable[[list[Run]], A
     failed = run_all(found, jobs)
     after([one for one in found if "record" in one.chosen and one.run_dir not in failed])
     if failed:
-        each = [f"{folder}: {str(error).removeprefix(f'{folder} ')}" for folder, error in failed.items()]
+        each = [message(folder, error) for folder, error in failed.items()]
         raise RunError("\n".join([f"{len(failed)} of {len(found)} runs failed:", *each]))
 
 
@@ -581,8 +584,8 @@ def run_all(
                 one.go()
                 continue
             one.check_own()
-            step = one.steps()[0]
-            if "prepare" in one.chosen and not one._is_done(step, records.read_stamps(one.folder)):
+            step, again = one.steps()[0], one.first == "prepare"
+            if "prepare" in one.chosen and (again or not one._is_done(step, records.read_stamps(one.folder))):
                 preparations.setdefault(tuple(step.command), (step, []))[1].append(one)
         except OdeTransformerError as error:
             failed[one.run_dir] = error
@@ -591,13 +594,19 @@ def run_all(
     for step, its in preparations.values():  # once for all runs that need it
         try:
             seconds = execute(step)
-            for one in its:
-                make_folder(one.folder)
-                one._stamp(step, records.read_stamps(one.folder), seconds)
         except OdeTransformerError as error:
             failed |= dict.fromkeys((one.run_dir for one in its), error)
-    able = [one for one in found if one.run_dir not in failed]
+            continue
+        for one in its:
+            try:
+                with processes.alone_in(one.folder):
+                    one._stamp(step, records.read_stamps(one.folder), seconds)
+            except (OdeTransformerError, OSError) as error:  # such as a folder of another user
+                failed[one.run_dir] = RunError(str(error))
+    able = [_after_preparation(one) for one in found if one.run_dir not in failed]
     share, gpus = max((one.place.devices for one in able), default=1), training.visible_gpus()
+
+    begins: dict[str, int] = {}  # where the part of a log begins that this call adds to it
 
     def start(one: Run, place: int) -> subprocess.Popen:
         if one.place.cpu or not gpus:
@@ -607,6 +616,7 @@ def run_all(
             chosen = (gpus[(place * share + i) % len(gpus)] for i in range(one.place.devices))
             variables = {"CUDA_VISIBLE_DEVICES": ",".join(chosen)}
         words, log = one.words(), one.folder / "run.log"
+        begins[one.run_dir] = log.stat().st_size if log.is_file() else 0
         processes.say(f"+ {shlex.join(words)} >>{shlex.quote(str(log))}")
         return (begin or processes.start)(words, processes.environment(variables), log)
 
@@ -614,11 +624,22 @@ def run_all(
         log, how = one.folder / "run.log", processes.ending(status) if status else "is done"
         processes.say(f"{one.run_dir} {how} after {seconds:,.0f} s; its output is in {log}")
         if status:
-            said = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line] or [""]
-            failed[one.run_dir] = RunError(said[-1].removeprefix("error: ") if said[-1].startswith("error: ") else how)
+            said = log.read_bytes()[begins[one.run_dir] :].decode("utf-8", "replace").strip()
+            reason = said.rpartition("error: ")[2] if "error: " in said and status > 0 else how
+            failed[one.run_dir] = RunError(reason)
 
     processes.side_by_side(able, jobs, start, ended, seconds_left or (lambda: math.inf))
     return failed
+
+
+def message(folder: str, error: Exception) -> str:
+    """Return the message of a run's error, which begins with the run's folder."""
+    return str(error) if str(error).startswith(folder) else f"{folder}: {error}"
+
+
+def _after_preparation(one: Run) -> Run:
+    """Return a run whose data were prepared anew just now, without that step."""
+    return replace(one, first=(*one.chosen[1:], None)[0]) if one.first == "prepare" else one
 
 
 def load_plugins(names: Iterable[str]) -> None:

@@ -120,12 +120,12 @@ def decode_lines(file: IO[bytes], name: str | Path, errors: str = "strict") -> I
             number += 1
             if len(line) > LONGEST:
                 raise TextError(f"{name}: line {number} has more than {LONGEST:,} bytes; is it text?")
-            if b"\0" in line and errors == "strict":
-                raise TextError(f"{name}: line {number} holds a NUL, must be UTF-8 text; {PERHAPS}")
             if number == 1:
                 if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                     raise TextError(f"{name}: is UTF-16, must be UTF-8; iconv -f UTF-16 -t UTF-8 converts it")
                 line = line.removeprefix(codecs.BOM_UTF8)  # it would become part of the first word
+            if b"\0" in line and errors == "strict":
+                raise TextError(f"{name}: line {number} holds a NUL, must be UTF-8 text; {PERHAPS}")
             yield line.decode("utf-8", errors).removesuffix("\n")
     except UnicodeDecodeError as error:
         found = f"byte {error.object[error.start]:#04x}: {error.reason}"

@@ -39,7 +39,9 @@ def held_settings(file: Path) -> dict[str, str]:
         TextError: the file is missing, or holds no settings.
     """
     if not file.exists():
-        raise TextError(f"{file.parent} was not made, or not finished, by this command; choose another --out")
+        raise TextError(
+            f"{file.parent} was not made, or not finished, by this command; remove it, or choose another --out"
+        )
     held = read_mapping(file)
     if not isinstance(settings := held.get("settings", held), dict):
         raise TextError(f"{file}: its settings must be a mapping, got {str(settings)[:60]!r}; prepare the data again")
