@@ -1,6 +1,7 @@
 """The benchmark's systems compute what they are said to; its numbers are whole. Timings are no test."""
 
 import contextlib
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -237,14 +238,14 @@ def test_rounds_are_of_every_mode_and_their_titles_say_what_is_measured():
 
 
 def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(tmp_path, monkeypatch):
-    ended = []
+    ended, turns = [], []
 
     class Process(contextlib.ExitStack):
         lost, fails = False, True
 
         def __init__(self, name, anew):
             super().__init__()
-            self.name = name
+            self.name, self.times = name, itertools.cycle((9.0, 4.0, 5.0))
 
         def begin(self, function, *args):
             self.asked = function
@@ -253,7 +254,10 @@ def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(tmp_path,
             self.lost = self.name == "rk4_tiny"
             if self.fails and self.name != "stock" and (self.lost or self.asked is gpu._warm_up):
                 raise OdeTransformerError(f"{self.name}: out of memory")
-            return {"milliseconds": 5.0} if self.asked is gpu._measure else {"warm_up_seconds": 1.0}
+            if self.asked is gpu._time:
+                turns.append(self.name)
+                return {"milliseconds": next(self.times)}
+            return {"warm_up_seconds": 1.0} if self.asked is gpu._warm_up else {}
 
         def end(self):
             ended.append(self.name)
@@ -275,6 +279,7 @@ def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(tmp_path,
     again = [
         gpu.measure(["rk2_tiny"], gpu.rehearsal(), tmp_path / "x.json", lambda: 1, alone)["rounds"] for _ in range(2)
     ]
+    assert turns[-6:] == ["stock", "rk2_tiny", "rk2_tiny", "stock", "stock", "rk2_tiny"]
     assert ended.count("alone") == 3 + 3, "what was measured of all is not measured again"
     assert again[0] == again[1] and [gpu._measured(one) for one in again[0]] == [2, 2, 2]
     (tmp_path / "z.json").write_text("{}")

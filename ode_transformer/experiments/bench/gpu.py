@@ -1,12 +1,13 @@
 """Training and decoding on a GPU, in eager mode, with compiled layers and with CUDA graphs, beside stock fairseq.
 
-Every system has a process of its own. In each round all systems warm up at the same time, and then each is timed alone
-while the others wait. Stock fairseq, in eager mode, takes part in every round, and speeds are ratios to it in the same
-round. The record is written after every round.
+Every system has a process of its own. In each round all systems warm up at the same time, and then they are timed in
+turns, each alone while the others wait. Stock fairseq, in eager mode, takes part in every round, and speeds are ratios
+to it in the same round. The record is written after every round.
 """
 
 import contextlib
 import gc
+import math
 import statistics
 import time
 from collections import Counter
@@ -45,6 +46,8 @@ MODES = {
 
 _TO_MEASURE = 60
 """The seconds that a system may take after the end if it was ready in time."""
+
+_TURNS = 3
 
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cudaMemcpyAsync", "cudaMemsetAsync")
 
@@ -123,12 +126,32 @@ def _warm_up(kept: SimpleNamespace, system: Contestant, setting: Setting) -> dic
     return {"warm_up_seconds": round(time.perf_counter() - start, 1)}
 
 
-def _measure(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str, Any]:
-    """Return the time and memory of a model's steps and, if profiled on a GPU, the launches and kernels of a step."""
+def _time(kept: SimpleNamespace, setting: Setting) -> dict[str, float]:
+    """Return the milliseconds of a step, of several that follow each other as in training."""
+    steps = setting.batches if setting.data else 1
+    again = max(1, 6 // steps) if setting.device == "cuda" else 1
+
+    def back_to_back() -> None:
+        for _ in range(again):
+            kept.run()
+
     try:
-        found = _times_and_memory(kept.run, setting)
-        if setting.device == "cuda" and profiled:
-            found |= _launches(kept.run)
+        return {"milliseconds": 1000 * seconds(back_to_back, setting.device) / (again * steps)}
+    except Exception:
+        _forget(kept)
+        raise
+
+
+def _finish(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str, Any]:
+    """Return the memory of a step on a GPU and, if profiled, its launches and kernels; then free the model."""
+    found = {}
+    try:
+        if setting.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+            kept.run()
+            found["peak_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
+            found["reserved_mib"] = round(torch.cuda.max_memory_reserved() / 2**20)  # includes the memory of graphs
+            found |= _launches(kept.run) if profiled else {}
         graphs = getattr(kept.model, "graphs", None)
         return found | ({} if graphs is None else {"shapes": len(graphs.seen), "recorded": len(graphs.recorded)})
     finally:
@@ -141,24 +164,6 @@ def _forget(kept: SimpleNamespace) -> None:
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
-
-
-def _times_and_memory(run: Any, setting: Setting) -> dict[str, Any]:
-    cuda, steps = setting.device == "cuda", setting.batches if setting.data else 1
-    again = max(1, 6 // steps) if cuda else 1
-
-    def back_to_back() -> None:  # as in training
-        for _ in range(again):
-            run()
-
-    times = [seconds(back_to_back, setting.device) / (again * steps) for _ in range(3 if steps == 1 else 2)]
-    found = {"milliseconds": round(1000 * statistics.median(times), 2)}
-    if cuda:
-        torch.cuda.reset_peak_memory_stats()
-        run()
-        found["peak_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
-        found["reserved_mib"] = round(torch.cuda.max_memory_reserved() / 2**20)  # includes the memory of graphs
-    return found
 
 
 def _launches(run: Any) -> dict[str, Any]:
@@ -249,11 +254,23 @@ def _round(
         process.begin(_warm_up, in_mode(systems[name], one.mode), one.setting)
     for name, process in list(processes.items()):
         found[name] = _answer(process, seconds_left)
+
+    def ask(name: str, function: Callable, *args: Any) -> dict[str, Any]:
+        processes[name].begin(function, *args)
+        return _answer(processes[name], lambda: seconds_left() + _TO_MEASURE)
+
+    times: dict[str, list[float]] = {name: [] for name in processes}
     with alone():
+        for turn in range(_TURNS):  # back and forth, so that a drift of the machine's speed concerns all alike
+            for name in [*processes][:: (-1) ** turn]:
+                if "error" not in found[name]:
+                    answer = ask(name, _time, one.setting)
+                    times[name].append(answer.pop("milliseconds", math.nan))
+                    found[name] |= answer  # an error, or nothing
         for name, process in list(processes.items()):
             if "error" not in found[name]:
-                process.begin(_measure, one.setting, one.profiled)
-                found[name] |= _answer(process, lambda: seconds_left() + _TO_MEASURE)
+                found[name]["milliseconds"] = round(statistics.median(times[name]), 2)
+                found[name] |= ask(name, _finish, one.setting, one.profiled)
             if process.lost:
                 process.end()
                 del processes[name]
