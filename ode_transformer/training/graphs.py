@@ -200,7 +200,10 @@ class TrainingGraphs:
                 self.recorded[key] = self._record(run_by_itself, inputs, list(own.values()))
             except torch.cuda.OutOfMemoryError:
                 self.eager.add(key)
-                logger.warning(f"--cuda-graphs: too little memory to record a shape, {key}, which stays in eager mode")
+                shape = " x ".join(map(str, (rows, *columns)))
+                logger.warning(
+                    f"--cuda-graphs: too little memory to record batches of {shape}; they stay in eager mode"
+                )
             if key in self.eager:  # behind the handler, whose traceback holds the memory of the recording
                 return run(**tokens, **more)
             self._report()

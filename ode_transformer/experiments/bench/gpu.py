@@ -48,6 +48,7 @@ _TO_MEASURE = 60
 """The seconds that a system may take after the end if it was ready in time."""
 
 _TURNS = 3
+"""How often each system is timed in a round."""
 
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cudaMemcpyAsync", "cudaMemsetAsync")
 

@@ -47,10 +47,13 @@ _TRAINING = {
 
 def _command_line(value: Any) -> str:
     """The form of a command line of a shell."""
+    if not isinstance(value, str):
+        return "must be a text"
     try:
-        return "" if isinstance(value, str) and shlex.split(value) is not None else "must be a text"
+        shlex.split(value)
     except ValueError as error:
         return f"must be a command line: {error}"
+    return ""
 
 
 _CLASSES = {

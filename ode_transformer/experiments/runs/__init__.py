@@ -158,7 +158,8 @@ def begin(run_dir: str | Path, run: dict[str, Any], devices: int, words: Sequenc
     place = {"where": list(words), **machine.here_and_now()}
     now = plugins.name_and_hash(recipes.ROOT / user_dir) if user_dir else None
     if now and "plugin" in run and run["plugin"] != now:
-        print(f"warning: {user_dir} has changed since this training began, which goes on with it", file=sys.stderr)
+        said = f"{user_dir} has changed since this training began; it goes on with the changed plugin"
+        print(f"warning: {said}", file=sys.stderr)
         place["plugin"] = now
     run["places"].append(place)
     write_json(Path(run_dir) / "run.json", {**run, "devices": devices})

@@ -293,7 +293,7 @@ class Run:
         if name == recipes.default_run_dir(self.recipe):
             records.check_file(run, name, self.recipe)
         (command,) = (step.command for step in self.steps() if step.name == "train")
-        theirs, ours = (training.split(words)[1] for words in (run["command"], command))  # earlier, a place was less
+        theirs, ours = (training.split(words)[1] for words in (run["command"], command))
         if trains and not self.trained and (others := command_lines.differing(theirs, ours)):
             line = shlex.join(run["command"])
             raise OtherRunError(
@@ -625,8 +625,9 @@ def run_all(
         processes.say(f"{one.run_dir} {how} after {seconds:,.0f} s; its output is in {log}")
         if status:
             said = log.read_bytes()[begins[one.run_dir] :].decode("utf-8", "replace").strip()
-            reason = said.rpartition("error: ")[2] if "error: " in said and status > 0 else how
-            failed[one.run_dir] = RunError(reason)
+            _, found, reason = f"\n{said}".rpartition("\nerror: ")  # or else its last line, such as a traceback's
+            last = reason if found else reason.rpartition("\n")[2]
+            failed[one.run_dir] = RunError(last if last and status > 0 else how)
 
     processes.side_by_side(able, jobs, start, ended, seconds_left or (lambda: math.inf))
     return failed

@@ -66,11 +66,12 @@ def _prepare(args: argparse.Namespace) -> None:
     given |= {name: tuple(given[name]) for name in ("langs", "splits")}
     if args.start == "raw" and args.tokenise is None:
         given["tokenise"] = tokeniser_of("")
-    text = args.out.with_name(f"{args.out.name}.text")
+    given |= {"limits": pairs.Limits(args.max_tokens, args.ratio), "beside": _paths(args.beside)}
+    preparation = Preparation(**given)
+    text = preparation.text
     if args.files and (text / "raw").exists() and not (text / "settings.json").exists():
         raise TextError(f"{text}: was left by an earlier call, of perhaps other files and options; remove it")
-    given |= {"limits": pairs.Limits(args.max_tokens, args.ratio), "beside": _paths(args.beside)}
-    Preparation(**given).run()
+    preparation.run()
 
 
 def _describe(args: argparse.Namespace) -> None:
