@@ -12,6 +12,9 @@ from .positions import Biases
 
 RELATIVE_POSITIONS = ("none", "keys", "keys-values")
 
+Joint = tuple[Tensor, Tensor]
+"""The weight and the bias of several linear maps of the same input, concatenated."""
+
 
 class StagedAttention(MultiheadAttention):
     """fairseq's attention, with one cache of incremental decoding per stage, and one cache of the source per sentence.
@@ -78,6 +81,7 @@ class StagedAttention(MultiheadAttention):
         need_head_weights: bool = False,
         biases: Optional[Biases] = None,
         distances: Optional[Tensor] = None,
+        joint: Optional[Joint] = None,
         stage: int = 0,
     ) -> tuple[Tensor, Optional[Tensor]]:
         """Attend as fairseq's attention does: bitwise equal in evaluation in single precision; in beam search, equal
@@ -93,14 +97,15 @@ class StagedAttention(MultiheadAttention):
             biases: the biases of queries, keys and values by position.
             distances: with relative positions, the one-hot distances of ``relative_distances``, (T, S, 2m + 1);
                 computed here if None.
+            joint: the weights of ``joint_projection`` for self-attention, which stages share; computed here if None.
             stage: the evaluation within the step, from 0; each stage has its own cache.
 
         Returns:
             The output (T, B, C); the weights (B, T, S), or (H, B, T, S) for separate heads, or None.
         """
         length = query.size(0)
-        q, k, v, key_padding_mask = self._queries_keys_values(
-            query, key, value, key_padding_mask, incremental_state, static_kv, biases, stage
+        q, k, v, mask = self._queries_keys_values(
+            query, key, value, attn_mask, key_padding_mask, incremental_state, static_kv, biases, joint, stage
         )
         q = as_queries(q, k.size(0))
         if distances is None and self.max_relative_length is not None:
@@ -110,9 +115,9 @@ class StagedAttention(MultiheadAttention):
         # matrix to avoid, and on a CPU for dropout and with relative positions, where the kernel holds that matrix too.
         held = query.device.type == "cpu" and (dropout > 0 or distances is not None)
         if length > 1 and not (held or need_weights or need_head_weights or self.relative_position_values is not None):
-            out, weights = self._fused(q, k, v, attn_mask, key_padding_mask, distances, dropout), None
+            out, weights = self._fused(q, k, v, mask, distances, dropout), None
         else:
-            out, weights = self._by_two_products(q, k, v, attn_mask, key_padding_mask, distances)
+            out, weights = self._by_two_products(q, k, v, mask, distances)
             weights = as_hypotheses(weights, length)  # (B n, H, T, S)
             weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1) if need_weights else None
         # The fused kernel of a GPU has another layout, in which a linear map would add its bias apart.
@@ -125,17 +130,13 @@ class StagedAttention(MultiheadAttention):
         k: Tensor,
         v: Tensor,
         mask: Optional[Tensor],
-        key_padding_mask: Optional[Tensor],
         distances: Optional[Tensor],
         dropout: float,
     ) -> Tensor:
-        """softmax(q k^T / sqrt(d) + masks) v by PyTorch's kernel: (B, H, T, d)."""
+        """softmax(q k^T / sqrt(d) + mask) v by PyTorch's kernel: (B, H, T, d)."""
         if distances is not None:
-            bias, hidden = self.score_bias(q, distances), merged_mask(mask, key_padding_mask, q.dtype)
-            mask = bias if hidden is None else bias + hidden
-        elif key_padding_mask is not None:
-            hidden = key_padding_mask.to(torch.bool)[:, None, None]  # (B, 1, 1, S)
-            mask = ~hidden if mask is None else mask.masked_fill(hidden, float("-inf"))
+            bias = self.score_bias(q, distances)
+            mask = bias if mask is None else bias + mask
         return fused_kernel(q, k, v, mask, dropout_p=dropout)
 
     def _by_two_products(
@@ -144,7 +145,6 @@ class StagedAttention(MultiheadAttention):
         k: Tensor,
         v: Tensor,
         mask: Optional[Tensor],
-        key_padding_mask: Optional[Tensor],
         distances: Optional[Tensor],
     ) -> tuple[Tensor, Tensor]:
         """As ``_fused``, but in the order of fairseq's attention, bitwise equal; and the weights (B, H, n T, S)."""
@@ -153,7 +153,7 @@ class StagedAttention(MultiheadAttention):
         keys = k.transpose(1, 2)
         scores = torch.bmm(q, keys) if bias is None else torch.baddbmm(bias, q, keys)
         scores = scores.unflatten(0, (-1, self.num_heads))
-        if (mask := merged_mask(mask, key_padding_mask, scores.dtype)) is not None:
+        if mask is not None:
             scores = scores + mask
         # PyTorch computes it in single precision and rounds the result to the type of the scores, as fairseq does. In
         # half precision, unless under autocast, only the rounded weights are kept for the backward pass.
@@ -170,55 +170,73 @@ class StagedAttention(MultiheadAttention):
         key: Tensor,
         value: Tensor,
         mask: Optional[Tensor],
+        padding: Optional[Tensor],
         incremental_state: Optional[dict],
         static_kv: bool,
         biases: Optional[Biases],
+        joint: Optional[Joint],
         stage: int,
     ) -> tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
-        """Return queries, keys and values, projected or from the cache, and the padding mask of the keys."""
-        if incremental_state is None:
-            return *self._project(query, key, value, biases), mask
-        if not static_kv:
-            q, k, v = self._project(query, key, value, biases)
-            return q, *self._remember(incremental_state, k, v, mask, stage)
+        """Return queries, keys and values, projected or from the cache, and what is added to scores, if anything."""
+        if incremental_state is None or not static_kv:
+            q, k, v = self._project(query, key, value, biases, joint)
+            if incremental_state is not None:
+                k, v, padding = self._remember(incremental_state, k, v, padding, stage)
+            return q, k, v, merged_mask(mask, padding, q.dtype)
         if source := self._get_input_buffer(incremental_state, stage):
             q = self.q_proj(query)
             q = in_heads(q if biases is None else _add(q, biases.query()), self.num_heads)
-            return q, source["prev_key"], source["prev_value"], source["prev_key_padding_mask"]
+            return q, source["prev_key"], source["prev_value"], source["mask"]
         hypotheses = 1
         # A search has one query at a time; a Runge-Kutta layer keeps keys from stage to stage in training too.
         if query.size(0) == 1:
-            key, mask, hypotheses = once_a_sentence(key, mask, self.beam_size)
-        q, k, v = self._project(query, key, key, biases, hypotheses)
-        source = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": mask, "hypotheses": hypotheses}
+            key, padding, hypotheses = once_a_sentence(key, padding, self.beam_size)
+        q, k, v = self._project(query, key, key, biases, None, hypotheses)
+        mask = merged_mask(mask, padding, q.dtype)
+        source = {"prev_key": k, "prev_value": v, "mask": mask, "hypotheses": hypotheses}
         self._set_input_buffer(incremental_state, source, stage)
         return q, k, v, mask
 
     def _project(
-        self, query: Tensor, key: Tensor, value: Tensor, biases: Optional[Biases], hypotheses: int = 1
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        biases: Optional[Biases],
+        joint: Optional[Joint] = None,
+        hypotheses: int = 1,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, H, T, d), keys and values (B, H, S, d); projections of the same input take one product.
 
         With several hypotheses per sentence, keys and values are one per sentence, while ``biases`` has one per
         hypothesis.
         """
-        linears = (self.q_proj, self.k_proj, self.v_proj)
-        together = 0  # how many of them, from the end
-        # Without gradients, concatenating the weights costs more than it saves. Quantized maps cannot be concatenated,
-        # and hooks would not be called. The concatenated weight is kept for the backward pass, 3 C^2 numbers per
-        # evaluation.
-        ordinary = all(type(m) is nn.Linear and not m._forward_pre_hooks and not m._forward_hooks for m in linears)
-        if torch.is_grad_enabled() and key is value and ordinary:
-            together = 3 if query is key else 2
-        projected = [linear(x) for linear, x in zip(linears[: 3 - together], (query, key, value), strict=False)]
-        if together:
-            weight, bias = (torch.cat([getattr(m, name) for m in linears[-together:]]) for name in ("weight", "bias"))
-            projected += F.linear(key, weight, bias).chunk(together, dim=-1)
+        if joint is None and key is value:
+            joint = self.joint_projection(own=query is key)
+        if joint is None:
+            projected = self.q_proj(query), self.k_proj(key), self.v_proj(value)
+        elif query is key:
+            projected = F.linear(key, *joint).chunk(3, dim=-1)
+        else:
+            projected = self.q_proj(query), *F.linear(key, *joint).chunk(2, dim=-1)
         if biases is not None:
             moved = [x if x.size(1) == 1 else x[:, ::hypotheses] for x in biases.key_value()]
             projected = map(_add, projected, (biases.query(), *moved))
         q, k, v = (in_heads(x, self.num_heads) for x in projected)
         return q, k, v
+
+    def joint_projection(self, own: bool = True) -> Optional[Joint]:
+        """Return the projections of keys, values and, if they are of the same input (``own``), queries as one map.
+
+        None where separate maps are better: without gradients, concatenating the weights costs more than it saves;
+        quantized maps cannot be concatenated; hooks would not be called. The concatenated weight is kept for the
+        backward pass, 3 C^2 numbers.
+        """
+        linears = [self.q_proj, self.k_proj, self.v_proj][not own :]
+        hooked = any(type(m) is not nn.Linear or m._forward_pre_hooks or m._forward_hooks for m in linears)
+        if hooked or not torch.is_grad_enabled():
+            return None
+        return torch.cat([m.weight for m in linears]), torch.cat([m.bias for m in linears])
 
     def _remember(
         self, incremental_state: dict, k: Tensor, v: Tensor, mask: Optional[Tensor], stage: int

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Optional
 
+import torch
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules import LayerNorm, MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
@@ -26,20 +27,22 @@ from ..numerics.integrators import EULER
 from ..numerics.protocol import NOTHING, Field, Learned
 from ..numerics.splitting import Solver, Substep, increment, split_step
 from ..training.passes import recompute
-from .attention import StagedAttention
+from .attention import Joint, StagedAttention, merged_mask
 from .options import Options
 from .positions import Biases
 
 
 @dataclass
-class SourceMemory:
-    """The cache and the weights of cross-attention within one forward pass through a layer.
+class StepMemory:
+    """The tensors that the evaluations of one step share.
 
     Args:
+        joint: by the name of a self-attention, its ``joint_projection``.
         state: the cache of the source's keys and values, which are the same for every stage and every decoding step.
         weights: the attention weights of the last evaluation, (B, T, S), or (H, B, T, S) for separate heads.
     """
 
+    joint: Mapping[str, Optional[Joint]]
     state: Optional[dict]
     weights: Optional[Tensor] = None
 
@@ -49,19 +52,20 @@ class Context:
     """The arguments of a layer in one forward pass, besides the state.
 
     Args:
-        padding_mask: (B, T), true where there is no token; None if there is no padding, and outside of incremental
-            decoding, where a stack merges it into ``attn_mask``.
+        padding_mask: (B, T), true where there is no token; None if there is none, or if ``attn_mask`` has it.
         learned: the learned parameters that the steps of all layers share; None without any.
         biases: by the name of an attention, the biases of its queries, keys and values by position; None without any.
         distances: if self-attention has relative positions, the one-hot distances of each query and key, (T, S, 2m + 1)
             (``relative_distances``).
         source: in a decoder, the encoder's output (S, B, C); None without an encoder.
-        source_padding_mask: (B, S), true where the source is padding; None if there is none.
+        source_padding_mask: (B, S), true where the source is padding; None if there is none, or if ``source_mask`` has
+            it.
         incremental_state: the cache of incremental decoding.
         attn_mask: (T, T), or with padding (B, 1, T or 1, T), the mask of self-attention, minus infinity where attention
             is forbidden.
+        source_mask: (B, 1, 1, S), the mask of cross-attention, minus infinity where the source is padding, or None.
         need_head_weights: whether the layer returns the weights of cross-attention for each head.
-        memory: the memory of cross-attention, which the layer sets.
+        memory: what the evaluations of a step share, which the layer sets.
     """
 
     padding_mask: Optional[Tensor] = None
@@ -72,8 +76,16 @@ class Context:
     source_padding_mask: Optional[Tensor] = None
     incremental_state: Optional[dict] = None
     attn_mask: Optional[Tensor] = None
+    source_mask: Optional[Tensor] = None
     need_head_weights: bool = False
-    memory: Optional[SourceMemory] = None
+    memory: Optional[StepMemory] = None
+
+    def merged(self, kind: torch.dtype) -> "Context":
+        """Return the context in which the masks added to scores, of that type, have the padding."""
+        attn_mask = merged_mask(self.attn_mask, self.padding_mask, kind)
+        source_mask = merged_mask(self.source_mask, self.source_padding_mask, kind)
+        masks = {"attn_mask": attn_mask, "source_mask": source_mask}
+        return replace(self, padding_mask=None, source_padding_mask=None, **masks)
 
 
 class Sublayer(NamedTuple):
@@ -180,8 +192,9 @@ class SplitLayer(nn.Module):
         Macaron Net's equations 17 to 19 are the sub-steps in turn. The ODE Transformer's equations 12 to 19 are the
         integrator's step, where F is the increment of the whole layer; its gate, 25 and 26, is a ``Coefficients``.
         """
+        joint = {s.name: s.modules[0].joint_projection() for s in self.sublayers() if s.flow == "F"}
+        memory = StepMemory(joint, context.incremental_state)
         # The source's keys and values are the same for every stage: one cache has them, even if nothing else is cached.
-        memory = SourceMemory(context.incremental_state)
         if memory.state is None and self.integrator.stages > 1:
             memory.state = {}
         y, carried = split_step(self.substeps(replace(context, memory=memory)), y, carried, h)
@@ -239,6 +252,7 @@ class SplitLayer(nn.Module):
                 attn_mask=context.attn_mask,
                 biases=biases,
                 distances=context.distances,
+                joint=context.memory.joint[sublayer.name],
                 stage=stage,
             )[0]
         x, context.memory.weights = attention(
@@ -248,6 +262,7 @@ class SplitLayer(nn.Module):
             key_padding_mask=context.source_padding_mask,
             incremental_state=context.memory.state,
             static_kv=True,
+            attn_mask=context.source_mask,
             need_weights=context.need_head_weights or (not self.training and self.need_attn),
             need_head_weights=context.need_head_weights,
             biases=biases,

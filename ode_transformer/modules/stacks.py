@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..errors import OdeTransformerError
 from ..numerics.protocol import Learned
 from ..training import passes
-from .attention import merged_mask, relative_distances
+from .attention import relative_distances
 from .dropout import replace_dropout
 from .layers import Context, DecoderLayer, EncoderLayer
 from .options import Options
@@ -78,13 +78,13 @@ class SplitStack(nn.Module):
             distances = relative_distances(x.size(0), tokens.size(1), self.farthest, x)
         learned = Learned(self.coefficients, self.stage_norms, self.history)
         context = replace(context, learned=learned, distances=distances)
-        if context.incremental_state is None:  # once for all layers and stages; a cache brings padding of its own
-            merged = merged_mask(context.attn_mask, context.padding_mask, x.dtype)
-            context = replace(context, attn_mask=merged, padding_mask=None)
+        places = self._places(tokens, context, solution)
+        if context.incremental_state is None:  # once for all layers and stages; a cache has masks of its own
+            context = context.merged(x.dtype)
         states, kept, weights = [x], [x], None
         carried = self._velocity(tokens, context.incremental_state)
         x = self.history.mix(kept)
-        for i, (layer, place) in enumerate(zip(self.layers, self._places(tokens, context, solution), strict=True)):
+        for i, (layer, place) in enumerate(zip(self.layers, places, strict=True)):
             need = i == alignment_layer
             told = replace(context, biases=place.biases, need_head_weights=need)
             y, carried, of_layer = passes.run_layer(self, layer, place.add(x), told, carried)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from ode_transformer.modules.attention import StagedAttention, fused_kernel, relative_distances
+from ode_transformer.modules.attention import StagedAttention, fused_kernel, merged_mask, relative_distances
 from ode_transformer.modules.positions import Biases
 from tests.helpers import Kernels, batch, small
 
@@ -244,8 +244,9 @@ def test_both_ways_of_attending_are_one(padded, mask, far):
     attention, (q, k, v) = relative(m=2), torch.randn(3, 2, 4, 7, 4, dtype=torch.float64)
     padding = torch.arange(7) >= torch.tensor([[7], [5]]) if padded else None
     distances = None if far is None else relative_distances(7, 7, far, q)
-    expected, _ = attention._by_two_products(q, k, v, mask, padding, distances)
-    torch.testing.assert_close(attention._fused(q, k, v, mask, padding, distances, 0.0), expected)
+    mask = merged_mask(mask, padding, q.dtype)
+    expected, _ = attention._by_two_products(q, k, v, mask, distances)
+    torch.testing.assert_close(attention._fused(q, k, v, mask, distances, 0.0), expected)
 
 
 @pytest.mark.parametrize("mask", [None, torch.ones(7, 7, dtype=torch.bool).tril(), future(7).bfloat16()])

@@ -11,7 +11,7 @@ from ode_transformer.config import to_transformer_config
 from ode_transformer.models.transformer import SplitTransformerConfig
 from ode_transformer.modules.layers import Context, DecoderLayer, EncoderLayer
 from ode_transformer.numerics.integrators import INTEGRATORS, RK4
-from tests.helpers import rk_step
+from tests.helpers import Kernels, batch, rk_step, small
 
 UNSPLIT = ("parallel", "substeps")  # which is refused: sub-layers that are taken together have no sub-steps
 ONE_STEP = [name for name, method in INTEGRATORS.items() if method.weights]
@@ -245,3 +245,21 @@ def test_a_layer_with_momentum(name, function, splitting, data):
         x = x + (v if name == "nesterov" else learned.nu * v)
     for mine, expected in zip(ours, (x, v), strict=True):
         torch.testing.assert_close(mine, expected, atol=1e-12, rtol=1e-12)
+
+
+def test_masks_are_merged_once_a_pass_and_projections_joined_once_a_step():
+    made = {}
+    for integrator in ("euler", "rk4"):
+        m = small("rk4_tiny", integrator=integrator).train()
+        with Kernels() as kernels:
+            m(*batch())
+        made[integrator] = [kernels.calls[name] for name in ("cat", "masked_fill", "masked_fill_")]
+    assert made["euler"] == made["rk4"]
+    src, lengths, prev = batch()
+    state = {}
+    with torch.no_grad():
+        encoded = m.eval().encoder(src, lengths)
+        for length in (1, 2):
+            with Kernels() as kernels:
+                m.decoder(prev[:, :length], encoded, incremental_state=state)
+            assert bool(kernels.calls["masked_fill"]) == (length == 1), "the cache of the source has its mask"

@@ -96,8 +96,8 @@ class Caches:
         return [state[key][part] for key, part in map(self.names.get, names)]
 
     def axes(self, names: list[str]) -> list[int]:
-        """Return the axis of positions of each named tensor: 2 of (B, H, S, d), 1 of (B, S)."""
-        return [2 if x.dim() == 4 else 1 for x in self.take(names)]
+        """Return the axis of positions of each named tensor: 2 of (B, H, S, d), 1 of (B, S), 3 of (B, 1, 1, S)."""
+        return [3 if name.endswith(".mask") else x.dim() // 2 for name, x in zip(names, self.take(names), strict=True)]
 
     def make(self, names: list[str], tensors: list[Tensor]) -> dict[str, dict[str, Any]]:
         """Return a copy of the example's state with the named tensors replaced."""
