@@ -10,6 +10,7 @@ import struct
 import sys
 import types
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -61,13 +62,15 @@ OFFICIAL = json.loads((FIXTURES / "gleu.json").read_text(encoding="utf-8"))
 @pytest.mark.parametrize("system", OFFICIAL["systems"])
 def test_gleu_is_what_jflegs_own_script_said_of_sentences_of_ours(system, references):
     its = OFFICIAL["systems"][system]
-    found = gleu.entry(OFFICIAL["sources"], its["corrections"], OFFICIAL["references"][: int(references)])
+    examples = Examples(OFFICIAL["references"][: int(references)], OFFICIAL["sources"])
+    found = gleu.entry(its["corrections"], examples)
     printed = found["line"][0] if references == "1" else str([found["line"]])
     assert printed == its["printed"][references]
 
 
 def test_gleu_of_draws_that_are_all_alike_has_an_interval_of_one_point():
-    assert gleu.entry(*[["a b c d e"]] * 2, [["a b c d e"]] * 2)["line"] == ["1.000000", "0.000000", "(1.000,1.000)"]
+    line = ["a b c d e"]
+    assert gleu.entry(line, Examples([line] * 2, line))["line"] == ["1.000000", "0.000000", "(1.000,1.000)"]
 
 
 # COMET
@@ -174,7 +177,7 @@ def test_the_scorer_is_a_command(monkeypatch):
         m2.scorer()
     monkeypatch.delenv("M2SCORER")
     with pytest.raises(OdeTransformerError, match="needs M2SCORER"):
-        m2.entry(["fine"], "gold.m2")
+        m2.entry(["fine"], Examples(edits="gold.m2"))
 
 
 def program(path: Path, text: str) -> Path:
@@ -189,13 +192,14 @@ def test_the_official_scorer_is_called(tmp_path, monkeypatch):
     gold = tmp_path / "gold.m2"
     said = f'[ "$#" = 2 ] && [ "$2" = {gold} ] && grep -qx fine "$1" && printf "{M2_SAYS}"'.replace("\n", "\\n")
     monkeypatch.setenv("M2SCORER", str(program(tmp_path / "m2scorer", said)))
-    found = m2.entry(["fine"], str(gold))
+    examples = Examples(edits=str(gold))
+    found = m2.entry(["fine"], examples)
     assert found["f"] == pytest.approx(58.82)
     assert f"m2scorer of SHA-256 {sha256(tmp_path / 'm2scorer')[:8]}," in found["signature"]
     write_text(tmp_path / "scripts" / "levenshtein.py", "another version")
-    assert m2.entry(["fine"], str(gold))["signature"] != found["signature"]
+    assert m2.entry(["fine"], examples)["signature"] != found["signature"]
     with pytest.raises(OdeTransformerError, match="ended with status 1"):
-        m2.entry(["wrong"], str(gold))
+        m2.entry(["wrong"], examples)
 
 
 LEARNER = ["He go to school .", "They has a dog .", "It is fine .", "She like apple ."]
@@ -224,10 +228,11 @@ def test_errant_where_it_is(tmp_path):
     if not errant.installed():
         pytest.skip("ERRANT's programs are not on PATH")
     write_text(tmp_path / "gold.m2", GOLD)
-    found = errant.entry(LEARNER, CORRECTED, str(tmp_path / "gold.m2"))
+    examples = Examples(sources=LEARNER, edits=str(tmp_path / "gold.m2"))
+    found = errant.entry(CORRECTED, examples)
     assert {name: found[name] for name in PRINTED} == pytest.approx(PRINTED, abs=0.01)
     assert re.match(rf"ERRANT [\d.]+, spaCy [\d.]+, {errant.MODEL} [\d.]+, ", found["signature"])
-    by_sentence = errant.counts(LEARNER, CORRECTED, str(tmp_path / "gold.m2"))
+    by_sentence = errant.counts(CORRECTED, examples)
     assert len(by_sentence) == len(LEARNER) and errant.f05(by_sentence.sum(0)) == pytest.approx(41.67, abs=0.01)
 
 
@@ -243,7 +248,7 @@ def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkey
     monkeypatch.setattr(errant, "installed", lambda: True)
     monkeypatch.setattr(errant.importlib.metadata, "version", lambda name: "3")
     monkeypatch.setattr(m2, "run", run)
-    found = errant.entry(["a"], ["b"], "conll14.m2", str(tmp_path / "test.m2"))
+    found = errant.entry(["b"], Examples(sources=["a"], edits="conll14.m2"), str(tmp_path / "test.m2"))
     assert found["f"] == pytest.approx(46.67) and found["signature"].startswith("ERRANT 3, spaCy 3, en_core_web_sm 3, ")
     assert (tmp_path / "test.m2").read_text() == "errant_parallel"
     assert (tmp_path / "test.gold.m2").read_text() == "errant_m2" and said[1][1:3] == ["-auto", "conll14.m2"]
@@ -253,9 +258,10 @@ def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkey
 
     assert names(said[0], "-orig", "-cor") == ["source", "corrections"]
     assert names(said[2], "-hyp", "-ref") == ["edits.m2", "gold.m2"]
-    assert errant.counts(["a", "b"], ["a", "b"], "conll14.m2").tolist() == [[1, 0, 1], [0, 0, 0]]
+    examples = Examples(sources=["a", "b"], edits="conll14.m2")
+    assert errant.counts(["a", "b"], examples).tolist() == [[1, 0, 1], [0, 0, 0]]
     with pytest.raises(OdeTransformerError, match="printed counts of 2 of 3 sentences"):
-        errant.counts(["a", "b", "c"], ["a", "b", "c"], "conll14.m2")
+        errant.counts(["a", "b", "c"], examples)
 
 
 def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
@@ -270,7 +276,8 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     assert cli.main([*words, "--references", *both, "--output", str(tmp_path / "s.json")]) == 0
     found = json.loads((tmp_path / "s.json").read_text())
     assert found["sentences"] == 4 and found["changed"] == 3
-    assert found["gleu"] == gleu.entry(SOURCES, REFERENCES[0], REFERENCES)
+    by_gleu = gleu.entry(REFERENCES[0], Examples(REFERENCES, SOURCES))
+    assert found["gleu"] == by_gleu
     assert METRICS["gleu"].value(found) > METRICS["gleu"].value(found["source"])
     assert "uncorrected" in capsys.readouterr().out
     refused([*words, "--references", *both, "--own-edits", "x.m2"], "--own-edits: goes with --edits", capsys)
@@ -285,7 +292,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(errant, "installed", lambda: True)
     kept = []
     monkeypatch.setattr(
-        errant, "entry", lambda before, after, _, own: kept.append(own) or (nothing if before == after else tried)
+        errant, "entry", lambda after, its, own: kept.append(own) or (nothing if its.sources == after else tried)
     )
     more = ["--own-edits", "own.m2", "--output", str(tmp_path / "s.json")]
     assert cli.main([*words, "--edits", str(tmp_path / "gold.m2"), *more]) == 0
@@ -298,7 +305,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     write_generated(out, [line.replace("school", "sch@@ ool") for line in REFERENCES[0]])
     refused([*words, "--references", *both], r"out\.txt: 1 of 4 lines hold subword units, .*give --remove-bpe", capsys)
     assert cli.main([*words, "--references", *both, "--remove-bpe", "--output", str(tmp_path / "s.json")]) == 0
-    assert json.loads((tmp_path / "s.json").read_text())["gleu"] == gleu.entry(SOURCES, REFERENCES[0], REFERENCES)
+    assert json.loads((tmp_path / "s.json").read_text())["gleu"] == by_gleu
     assert METRICS["m2_recall"].value({"m2": {"recall": 3.0}}) == 3.0
 
 
@@ -334,7 +341,7 @@ def test_sentences_end_at_their_tokens():
 def test_rouge_is_the_packages(ours, theirs, lines):
     """Its own numbers, of the texts whose sentences stand in lines."""
     scorer = pytest.importorskip("rouge_score.rouge_scorer", reason="pip install 'ode-transformer[rouge]'")
-    found = rouge.entry([ours, theirs], [theirs, theirs])
+    found = rouge.entry([ours, theirs], Examples([[theirs, theirs]]))
     expected = scorer.RougeScorer(list(rouge.KINDS), use_stemmer=True).score(*lines[::-1])
     for kind in rouge.KINDS:
         assert found[kind] == pytest.approx((100 * expected[kind].fmeasure + 100) / 2)
@@ -566,8 +573,8 @@ def test_corrections_are_compared_by_gleu_or_by_errant(tmp_path, monkeypatch):
         row.name: [f"a {'ref0' if i % (2 + k) else 'source'} ." for i in range(200)] for k, row in enumerate(rows)
     }
     monkeypatch.setattr(significance.System, "outputs", lambda one, test_set: corrections[one.recipe.name])
-    monkeypatch.setattr(errant, "signature", lambda: "stand-in")
-    monkeypatch.setattr(errant, "counts", lambda a, b, gold: np.array([[one == "a ref0 .", 0, 1] for one in b]))
+    counts = {"statistics": lambda found, _: [(one == "a ref0 .", 0, 1) for one in found]}
+    monkeypatch.setitem(METRICS, "errant", replace(METRICS["errant"], **counts, signature="stand-in"))
     systems = [significance.System(row, tmp_path) for row in rows]
     found = {
         metric: significance.compare(systems[0], systems[1:], metric=metric) for metric in (None, "gleu", "errant")

@@ -9,12 +9,12 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from ...errors import OdeTransformerError, install_command
 from ...files import copy_file, write_lines
 from . import m2
-from .metric import Metric
+from .metric import Examples, Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,7 @@ def installed() -> bool:
     return all(map(shutil.which, PROGRAMS))
 
 
-def signature() -> str:
+def signature(*_: Any) -> str:
     """Return the signature of the score.
 
     Raises:
@@ -45,49 +45,40 @@ def signature() -> str:
     return f"{versions}, span-based correction, F0.5, percent"
 
 
-def entry(
-    sources: Sequence[str], corrections: Sequence[str], gold: str, edits: str | Path | None = None
-) -> dict[str, Any]:
-    """Score tokenized corrections with ERRANT.
+def entry(corrections: Sequence[str], examples: Examples, edits: Optional[str] = None) -> dict[str, Any]:
+    """Return ``precision``, ``recall`` and ``f`` (F0.5) of tokenized corrections, in percent, and ``signature``.
 
     Args:
-        sources: the tokenized sentences before correction.
         corrections: the corrected sentences.
-        gold: the M2 file of annotated sentences, whose edits ERRANT classifies anew.
-        edits: the file ``NAME.m2`` for the edits of the corrections, for pictures of their types; those of the gold
-            file, with the same types, go to ``NAME.gold.m2``.
-
-    Returns:
-        ``precision``, ``recall``, ``f`` (F0.5), in percent, and ``signature``.
+        examples: the sentences before correction, and the human edits, which ERRANT classifies anew.
+        edits: the file ``NAME.m2`` for the edits of the corrections, for pictures of their types; the human ones, with
+            the same types, go to ``NAME.gold.m2``.
 
     Raises:
         OdeTransformerError: ERRANT or its model is not installed, or it fails.
     """
-    return {**parse(_compare(sources, corrections, gold, edits)), "signature": signature()}
+    return {**parse(_compare(corrections, examples, edits)), "signature": signature()}
 
 
-def files(edits: str | Path) -> tuple[Path, Path]:
-    """Return the files of edits that :func:`entry` writes: ``NAME.m2``, and ``NAME.gold.m2`` of the gold file."""
+def files(edits: str) -> tuple[Path, Path]:
+    """Return the files of edits that :func:`entry` writes: ``NAME.m2``, and ``NAME.gold.m2`` of the human ones."""
     return Path(edits), Path(edits).with_suffix(".gold.m2")
 
 
-def counts(sources: Sequence[str], corrections: Sequence[str], gold: str) -> "np.ndarray":
+def counts(corrections: Sequence[str], examples: Examples) -> "np.ndarray":
     """Return the true positives, false positives and false negatives of each sentence, (sentences, 3).
 
     With several annotators, each sentence is scored against the one for whom the F0.5 of all sentences so far is
     highest.
-
-    Args:
-        sources, corrections, gold: as for :func:`entry`.
 
     Raises:
         OdeTransformerError: ERRANT or its model is not installed, or it fails.
     """
     import numpy as np
 
-    found = parse_sentences(_compare(sources, corrections, gold, None, "-v"))
-    if len(found) != len(sources):
-        raise OdeTransformerError(f"errant_compare -v printed counts of {len(found)} of {len(sources)} sentences")
+    found = parse_sentences(_compare(corrections, examples, None, "-v"))
+    if len(found) != len(corrections):
+        raise OdeTransformerError(f"errant_compare -v printed counts of {len(found)} of {len(corrections)} sentences")
     return np.array(found)
 
 
@@ -99,18 +90,16 @@ def f05(sums: "np.ndarray") -> float:
     return float(100 * weighted / whole) if whole else 100.0  # as ERRANT, if there are no edits
 
 
-def _compare(
-    sources: Sequence[str], corrections: Sequence[str], gold: str, edits: str | Path | None, *flags: str
-) -> str:
+def _compare(corrections: Sequence[str], examples: Examples, edits: Optional[str], *flags: str) -> str:
     """Return what ``errant_compare`` prints."""
     signature()  # which names what is not installed
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: str(Path(folder) / name) for name in ("source", "corrections", "edits.m2", "gold.m2")}
-        for name, lines in (("source", sources), ("corrections", corrections)):
+        for name, lines in (("source", examples.sources), ("corrections", corrections)):
             write_lines(paths[name], lines)
         words = ["-orig", paths["source"], "-cor", paths["corrections"], "-out", paths["edits.m2"]]
         m2.run([PROGRAMS[0], *words])
-        m2.run([PROGRAMS[1], "-auto", gold, "-out", paths["gold.m2"]])
+        m2.run([PROGRAMS[1], "-auto", examples.edits, "-out", paths["gold.m2"]])
         text = m2.run([PROGRAMS[2], "-hyp", paths["edits.m2"], "-ref", paths["gold.m2"], *flags])
         if edits:
             for name, path in zip(("edits.m2", "gold.m2"), files(edits), strict=True):
@@ -146,8 +135,8 @@ METRIC = Metric(
     "ERRANT F0.5",
     "f",
     needs=("edits", "sources"),
-    statistics=lambda outputs, examples: counts(examples.sources, outputs, examples.edits),
+    statistics=counts,
     score=f05,
-    signature=lambda outputs, examples: signature(),
-    whole=lambda outputs, examples: entry(examples.sources, outputs, examples.edits),
+    signature=signature,
+    whole=entry,
 )

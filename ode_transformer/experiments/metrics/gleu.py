@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .metric import Metric
+from .metric import Examples, Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,22 +27,15 @@ def _ngrams(tokens: Sequence[str], n: int) -> Counter:
     return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) + 1 - n))
 
 
-def counts(sources: Sequence[str], corrections: Sequence[str], references: Sequence[Sequence[str]]) -> "np.ndarray":
-    """Return the counts of GLEU for each sentence and reference, (sentences, references, 2 + 2 * ORDER).
+def counts(corrections: Sequence[str], examples: Examples) -> "np.ndarray":
+    """Return the counts of GLEU for each tokenized sentence and reference, (sentences, references, 2 + 2 * ORDER).
 
-    Args:
-        sources: the tokenized sentences before correction.
-        corrections: the corrected sentences.
-        references: for each annotator, the corrections of all sentences.
-
-    Returns:
-        Integers: the lengths of correction and reference, and for each order the matches and the n-grams of the
-        correction.
+    They are the lengths of correction and reference, and for each order the matches and the n-grams of the correction.
     """
     import numpy as np
 
     rows = []
-    for source, correction, *its in zip(sources, corrections, *references, strict=True):
+    for source, correction, *its in zip(examples.sources, corrections, *examples.references, strict=True):
         found, given = correction.split(), source.split()
         ours = [_ngrams(found, n) for n in range(1, ORDER + 1)]
         before = [_ngrams(given, n) for n in range(1, ORDER + 1)]
@@ -68,20 +61,17 @@ def corpus_gleu(sums: "np.ndarray") -> float:
     return math.exp(min(0.0, 1 - theirs / ours) + precision)
 
 
-def entry(sources: Sequence[str], corrections: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Score corrections.
-
-    Returns:
-        ``gleu`` in percent; ``line``, mean, deviation and 95 % interval over the draws as ``gleu.py`` prints them; and
-        ``signature``. If all draws score the same, the interval is one point, where ``gleu.py`` prints ``nan``.
+def entry(corrections: Sequence[str], examples: Examples) -> dict[str, Any]:
+    """Return ``gleu`` in percent; ``line``, mean, deviation and 95 % interval over the draws as ``gleu.py`` prints
+    them; and ``signature``. If all draws score the same, the interval is one point, where ``gleu.py`` prints ``nan``.
     """
     import numpy as np
 
-    found = counts(sources, corrections, references)
+    found = counts(corrections, examples)
     scores = []
     for draw in range(DRAWS):
         generator = random.Random(draw * 101)
-        chosen = [generator.randint(0, len(references) - 1) for _ in corrections]
+        chosen = [generator.randint(0, len(examples.references) - 1) for _ in corrections]
         scores.append(corpus_gleu(found[np.arange(len(found)), chosen].sum(0)))
     mean, deviation = float(np.mean(scores)), float(np.std(scores))
     width = 1.959963984540054 * deviation
@@ -95,8 +85,8 @@ METRIC = Metric(
     "gleu",
     needs=("references", "sources"),
     # The mean over the references stands for references drawn at random.
-    statistics=lambda outputs, examples: counts(examples.sources, outputs, examples.references).mean(1),
+    statistics=lambda outputs, examples: counts(outputs, examples).mean(1),
     score=lambda sums: 100 * corpus_gleu(sums),
     signature=SIGNATURE,
-    whole=lambda outputs, examples: entry(examples.sources, outputs, examples.references),
+    whole=entry,
 )

@@ -19,7 +19,7 @@ from typing import Any
 from ...errors import OdeTransformerError
 from ...files import write_lines
 from ..text import m2
-from .metric import Metric
+from .metric import Examples, Metric
 
 EXAMPLE = "'python2 /opt/m2scorer/scripts/m2scorer.py'"
 
@@ -37,15 +37,8 @@ def scorer() -> list[str]:
         raise OdeTransformerError(f"M2SCORER={command}: {error}") from error
 
 
-def entry(corrections: Sequence[str], gold: str) -> dict[str, Any]:
-    """Score tokenized corrections with the official scorer.
-
-    Args:
-        corrections: one string per sentence.
-        gold: the M2 file of annotated sentences.
-
-    Returns:
-        ``precision``, ``recall``, ``f`` (F0.5), in percent, and ``signature``.
+def entry(corrections: Sequence[str], examples: Examples) -> dict[str, Any]:
+    """Return ``precision``, ``recall`` and ``f`` (F0.5) of tokenized corrections, in percent, and ``signature``.
 
     Raises:
         OdeTransformerError: ``M2SCORER`` is not set, or the scorer fails or prints something else.
@@ -56,7 +49,7 @@ def entry(corrections: Sequence[str], gold: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         hypotheses = Path(folder) / "corrections"
         write_lines(hypotheses, corrections)
-        text = run([*words, str(hypotheses), gold])
+        text = run([*words, str(hypotheses), examples.edits])
     # The scorer does not say its version: a hash of the file that is called, and of what it imports, stands for it.
     file = [Path(path) for path in (shutil.which(words[0]), *words[1:]) if path and Path(path).is_file()][-1].resolve()
     beside = "*.py" if file.suffix == ".py" else "scripts/*.py"
@@ -111,5 +104,5 @@ def types(path: Path) -> Counter[str]:
 METRICS = (  # without statistics of sentences, which the official scorer does not print
     Metric("m2_precision", "M2 precision", "precision", entry="m2", needs=("edits",)),
     Metric("m2_recall", "M2 recall", "recall", entry="m2", needs=("edits",)),
-    Metric("m2", "M2 F0.5", "f", needs=("edits",), whole=lambda outputs, examples: entry(outputs, examples.edits)),
+    Metric("m2", "M2 F0.5", "f", needs=("edits",), whole=entry),
 )

@@ -6,7 +6,7 @@ function of their sums, (columns,).
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Optional
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def p_value(
         found = found - found.mean()
     else:
         total, excess = baseline.sum(0) + system.sum(0), system - baseline
-        exchanged = np.concatenate([swap @ excess for swap in _exchanges(len(system), samples)])
+        exchanged = _sums(excess, samples, lambda random, size: random.integers(2, size=size))
         found = np.array([score(b) - score(total - b) for b in baseline.sum(0) + exchanged])
     # The tolerance covers the rounding of sums in another order.
     return float((1 + (np.abs(found) > observed - 1e-9 * max(1.0, observed)).sum()) / (1 + samples))
@@ -56,8 +56,11 @@ def bootstrap(statistics: "np.ndarray", score: Score, samples: int = SAMPLES) ->
     """Return the scores of random test sets, (samples,); the same test sets for two systems."""
     import numpy as np
 
-    sums = np.concatenate([times @ statistics for times in _drawn(len(statistics), samples)])
-    return np.array([score(one) for one in sums])
+    def times(random: "np.random.Generator", size: tuple[int, int]) -> "np.ndarray":
+        """Return how often each sentence is drawn."""
+        return np.stack([np.bincount(row, minlength=size[1]) for row in random.integers(size[1], size=size)])
+
+    return np.array([score(sums) for sums in _sums(statistics, samples, times)])
 
 
 def interval(scores: "np.ndarray") -> list[float]:
@@ -67,20 +70,16 @@ def interval(scores: "np.ndarray") -> list[float]:
     return np.percentile(scores, [2.5, 97.5]).tolist()
 
 
-def _drawn(sentences: int, samples: int) -> Iterator["np.ndarray"]:
-    """Yield how often each sentence is drawn, (samples of a block, sentences)."""
+def _sums(statistics: "np.ndarray", samples: int, times: Callable) -> "np.ndarray":
+    """Return sums of statistics over sentences that are chosen at random, (samples, columns).
+
+    Args:
+        statistics: the statistics of each sentence.
+        samples: the number of samples.
+        times: (generator, (samples, sentences)) -> how often each sentence counts.
+    """
     import numpy as np
 
     random = np.random.default_rng(SEED)
-    for first in range(0, samples, _BLOCK):
-        drawn = random.integers(sentences, size=(min(_BLOCK, samples - first), sentences))
-        yield np.stack([np.bincount(row, minlength=sentences) for row in drawn])
-
-
-def _exchanges(sentences: int, samples: int) -> Iterator["np.ndarray"]:
-    """Yield whether each sentence is exchanged, 0 or 1, (samples of a block, sentences)."""
-    import numpy as np
-
-    random = np.random.default_rng(SEED)
-    for first in range(0, samples, _BLOCK):
-        yield random.integers(2, size=(min(_BLOCK, samples - first), sentences))
+    blocks = (min(_BLOCK, samples - first) for first in range(0, samples, _BLOCK))
+    return np.concatenate([times(random, (size, len(statistics))) @ statistics for size in blocks])

@@ -42,8 +42,8 @@ def lead(source: str, count: int) -> str:
     return " ".join(sentences(source)[:count])
 
 
-def each(summaries: Sequence[str], references: Sequence[str]) -> "np.ndarray":
-    """Return F1 in percent of every summary, (summaries, len(KINDS)).
+def each(summaries: Sequence[str], examples: Examples) -> "np.ndarray":
+    """Return F1 in percent of every tokenized summary, (summaries, len(KINDS)); references may be tokenized or not.
 
     Raises:
         OdeTransformerError: ``rouge-score`` is not installed.
@@ -57,42 +57,30 @@ def each(summaries: Sequence[str], references: Sequence[str]) -> "np.ndarray":
         raise OdeTransformerError(f"ROUGE needs the package rouge-score; {install_command('rouge')}") from error
     scorer = RougeScorer(list(KINDS), tokenizer=DefaultTokenizer(use_stemmer=True))
     rows = []
-    for summary, reference in zip(summaries, references, strict=True):
+    for summary, reference in zip(summaries, examples.references[0], strict=True):
         found = scorer.score(*("\n".join(sentences(text)) for text in (reference, summary)))
         rows.append([100 * found[kind].fmeasure for kind in KINDS])
     return np.array(rows)
 
 
-def signature() -> str:
+def signature(*_: Any) -> str:
     """Return the signature of the scores."""
     version = importlib.metadata.version("rouge-score")
     ends = f"Lsum's sentences end at tabs, else at {' '.join(ENDS)}"
     return f"rouge-score {version}, F1, mean over summaries, Porter stemmer, {ends}"
 
 
-def entry(summaries: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """Score tokenized summaries, one string per summary, against a reference each, tokenized or not.
-
-    Returns:
-        The mean F1 by ``KINDS``, and ``signature``.
-    """
-    means = each(summaries, references).mean(0)
+def entry(summaries: Sequence[str], examples: Examples) -> dict[str, Any]:
+    """Return the mean F1 by ``KINDS``, and ``signature``."""
+    means = each(summaries, examples).mean(0)
     return {**dict(zip(KINDS, means.tolist(), strict=True)), "signature": signature()}
 
 
 def _metric(name: str, label: str, kind: str) -> Metric:
     def statistics(outputs: Sequence[str], examples: Examples) -> list[tuple[float, int]]:
-        return [(value, 1) for value in each(outputs, examples.references[0])[:, KINDS.index(kind)]]
+        return [(value, 1) for value in each(outputs, examples)[:, KINDS.index(kind)]]
 
-    return Metric(
-        name,
-        label,
-        kind,
-        entry="rouge",
-        statistics=statistics,
-        signature=lambda outputs, examples: signature(),
-        whole=lambda outputs, examples: entry(outputs, examples.references[0]),
-    )
+    return Metric(name, label, kind, "rouge", statistics=statistics, signature=signature, whole=entry)
 
 
 METRICS = (

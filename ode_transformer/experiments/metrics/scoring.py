@@ -252,16 +252,14 @@ def summaries(
     if not ref or (lead and not source):
         raise OdeTransformerError("--summaries FILE needs --ref FILE, and --lead N needs --source FILE")
     texts = joined_words(read_generate_output(summaries).hypotheses, summaries, remove_bpe)
-    references = lines_of(ref, len(texts), summaries)
     sources = lines_of(source, len(texts), summaries) if source else ()
-    result = {"sentences": len(texts), "rouge": rouge.entry(texts, references)}
+    examples = Examples([lines_of(ref, len(texts), summaries)], sources)
+    result = {"sentences": len(texts), "rouge": rouge.entry(texts, examples)}
     if lead:
         label = "first sentence" if lead == 1 else f"first {lead} sentences"
-        result["source"] = {
-            "label": label,
-            "rouge": rouge.entry([rouge.lead(one, lead) for one in sources], references),
-        }
-    return result | compute_metrics(metric, texts, Examples([references], sources))
+        first = [rouge.lead(one, lead) for one in sources]
+        result["source"] = {"label": label, "rouge": rouge.entry(first, examples)}
+    return result | compute_metrics(metric, texts, examples)
 
 
 def corrections(
@@ -299,22 +297,23 @@ def corrections(
         raise OdeTransformerError(f"--own-edits {own_edits}: would replace --edits {edits}; give another name")
     texts = joined_words(read_generate_output(corrections).hypotheses, corrections, remove_bpe)
     sources, *others = (lines_of(path, len(texts), corrections) for path in (source, *(references or [])))
+    examples = Examples(others, sources, edits=edits or "")
     result: dict[str, Any] = {"sentences": len(texts)}
     result["changed"] = sum(a.split() != b.split() for a, b in zip(sources, texts, strict=True))
     result["source"] = {"label": "uncorrected"}
     for scores, lines, kept in ((result, texts, own_edits), (result["source"], sources, None)):
         if references:
-            scores["gleu"] = gleu.entry(sources, lines, others)
+            scores["gleu"] = gleu.entry(lines, examples)
             continue
         if m2.scorer():
-            scores["m2"] = m2.entry(lines, edits)
+            scores["m2"] = m2.entry(lines, examples)
         if errant.installed():
-            scores["errant"] = errant.entry(sources, lines, edits, kept)
+            scores["errant"] = errant.entry(lines, examples, kept)
     if edits and "m2" not in result:
         print("the M2 score is left out: M2SCORER is not set", file=sys.stderr)
     if edits and "errant" not in result:
         print(f"ERRANT's score is left out: {errant.PROGRAMS[0]} and others are not installed", file=sys.stderr)
-    return result | compute_metrics(metric, texts, Examples(others, sources, edits=edits or ""))
+    return result | compute_metrics(metric, texts, examples)
 
 
 def predictions(predictions: str, metric: Sequence[str] = ()) -> dict[str, Any]:
