@@ -39,6 +39,7 @@ from torch.utils._pytree import tree_leaves
 import ode_transformer.models  # noqa: F401  registers the architectures
 from ode_transformer import config
 from ode_transformer.experiments import cli, records
+from ode_transformer.experiments.recipe import Recipe
 from ode_transformer.experiments.text import subwords
 from ode_transformer.experiments.text.binarised import binarise, binarise_files
 from ode_transformer.files import write_json
@@ -429,6 +430,25 @@ def write_generated(path: Path, hyps: Sequence[str], refs: Sequence[str] | None 
     rows += [f"T-{i}\t{ref}\nH-{i}\t-0.1\t{hyp}" for i, (hyp, ref) in enumerate(zip(hyps, refs or hyps, strict=True))]
     path.write_text("\n".join([*rows, "Generate test with beam=5: BLEU4 = 1.0\n"]))
     return path
+
+
+LETTERS = list("abcdefghijklmnopqrst")
+
+
+def sentences(count: int) -> list[str]:
+    """Sentences of twelve words, which are letters."""
+    rng = random.Random(0)
+    return [" ".join(rng.choices(LETTERS, k=12)) for _ in range(count)]
+
+
+def write_translated(
+    folder: Path, recipe: Recipe, errors: float, seed: int, refs: Sequence[str], sources: str = ""
+) -> None:
+    """Write what a run leaves of its test set: the references, with this share of wrong words."""
+    rng = random.Random(seed)
+    hyps = [" ".join(rng.choice(LETTERS) if rng.random() < errors else w for w in line.split()) for line in refs]
+    write_generated(folder / "generate" / "generate-test.txt", hyps, refs, sources)
+    write_run(folder, given=recipe.given, precision="fp32", generate=records.decoding_flags(recipe))
 
 
 def binarise_pairs(raw: Path, data: Path, target="yy") -> Path:

@@ -3,7 +3,6 @@
 import base64
 import json
 import math
-import random
 import re
 import shutil
 from collections import Counter
@@ -15,14 +14,12 @@ import pytest
 
 from ode_transformer import machine, paths
 from ode_transformer.experiments import cli, recipes
-from ode_transformer.experiments.records import RecordError, check_record, decoding_flags, read_record
+from ode_transformer.experiments.records import RecordError, check_record, read_record
 from ode_transformer.experiments.results import report
 from ode_transformer.experiments.results.report import _chosen, _first
 from ode_transformer.experiments.serving import bundle
 from ode_transformer.files import write_json
-from tests.helpers import ROOT, own_quickstart, refused, write_generated, write_run
-
-WORDS = list("abcdefghijklmnopqrst")
+from tests.helpers import ROOT, own_quickstart, refused, sentences, write_translated
 
 
 def tags(page: str) -> Counter:
@@ -43,15 +40,9 @@ def folder(tmp_path, monkeypatch):
     for place in (paths, recipes):
         monkeypatch.setattr(place, "ROOT", tmp_path)
     monkeypatch.setattr(machine, "commit", lambda: "")
-    rng = random.Random(0)
-    references = [" ".join(rng.choices(WORDS, k=12)) for _ in range(80)]
     for name, errors, seed in (("transformer-tiny", 0.4, 1), ("rk2-tiny", 0.1, 1), ("rk2-tiny", 0.6, 2)):
         place = tmp_path / "runs" / "quickstart" / (name if seed == 1 else f"{name}.seed-{seed}")
-        words = ([rng.choice(WORDS) if rng.random() < errors else w for w in line.split()] for line in references)
-        output = place / "generate" / "generate-test.txt"
-        write_generated(output, [" ".join(line) for line in words], references, "quelle")
-        recipe = recipes.load(f"quickstart/{name}")
-        write_run(place, given=recipe.given, precision="fp32", generate=decoding_flags(recipe))
+        write_translated(place, recipes.load(f"quickstart/{name}"), errors, seed, sentences(80), "quelle")
         record = json.loads((ROOT / "results" / "quickstart" / f"{name}.json").read_text())
         record |= {"seeds": [seed], "description": "<script>alert(1)</script>"}
         record["scores"]["generated"]["tokenised"]["bleu"] += seed
@@ -70,7 +61,6 @@ def test_the_page_has_everything_and_needs_nothing(folder, capsys, monkeypatch):
     page = written(folder, capsys)
     found, text, sources = tags(page), shown(page), re.findall(r'(?:src|href)="([^"]*)"', page)
     assert found["img"] >= 2 and found["table"] > 10 and found["details"] == 3
-    assert "<h3>Classes</h3>" not in page, "translations have none"
     assert all(source.startswith(("data:image/svg+xml;base64,", "#")) for source in sources)
     assert not {"script", "link", "iframe"} & set(found)  # also not the one of the record's description
     bleu = json.loads((ROOT / "results" / "quickstart" / "rk2-tiny.json").read_text())["scores"]["generated"]
@@ -107,25 +97,6 @@ def test_the_same_as_markdown(folder, tmp_path):
     assert output.read_text().count("p = ") == 1 and "p = 0.123 |" in output.read_text()
 
 
-def test_a_classifier_is_shown_by_class(tmp_path, capsys):
-    record = json.loads((ROOT / "results" / "imdb-short" / "transformer.bf16.json").read_text())
-    found = record["scores"]["imdb_test"]["accuracy"]
-    found["classes"][1] = "<pos>"
-    found["report"]["<pos>"] = found["report"].pop("pos")
-    (tmp_path / "record.json").write_text(json.dumps(record))
-    text = written(tmp_path, capsys)
-    tags(text)
-    (test,) = re.findall(r"<summary>[^<]*: imdb_test</summary>.*?</details>", text, re.DOTALL)
-    for label, row, name in zip(("neg", "&lt;pos&gt;"), found["confusion"], found["report"], strict=True):
-        its = found["report"][name]
-        cells = [*(f"{its[key]:.2f}" for key in ("precision", "recall", "f1")), "12,500", *(f"{n:,}" for n in row)]
-        assert f"<td>{label}</td>" + "".join(f'<td class="number">{cell}</td>' for cell in cells) in test
-    assert "<th>taken for &lt;pos&gt;</th>" in test and "<h3>Classes</h3>" in text
-    record["task"] = "multiple_choice"
-    (tmp_path / "record.json").write_text(json.dumps(record))
-    assert "Classes" not in written(tmp_path, capsys), "the options of one question are not those of another"
-
-
 def test_chosen_sentences_are_shown_of_every_system(folder):
     """As in a case study: source, reference and what each system made of it, detokenized."""
     for path in folder.rglob("generate-test.txt"):
@@ -160,29 +131,25 @@ def test_what_cannot_be_reported_is_named(folder, capsys, tmp_path):
     refused(["report", str(folder), "--baseline", "x"], "--baseline x: must be one of quickstart/", capsys)
 
 
+def of_classes(**more):
+    """The scores of a classifier with a single class."""
+    return {"scores": {"test": {"accuracy": {"value": 1, "classes": ["a"], **more}}}}
+
+
+def of_training(**entry):
+    """A training whose curve has this entry alone."""
+    return {"training": {"curve": [entry], "seconds": 1, "parameters": 1}}
+
+
 @pytest.mark.parametrize(
     ("damage", "lacking"),
     [
-        ({"training": {}}, "training.curve is missing"),
-        ({"training": {"curve": [{"num_updates": math.inf}], "seconds": 1, "parameters": 1}}, "training.curve[0]."),
-        ({"scores": [1]}, "scores must be a mapping"),
+        (of_training(num_updates=math.inf), "training.curve[0]."),
+        (of_training(train_loss=1.0), "training.curve has no number of updates"),
         ({"scores": {"test": {"tokenised": {"bleu": "1"}}}}, "scores.test.tokenised.bleu must be a number"),
-        (
-            {"scores": {"test": {"accuracy": {"value": 1, "classes": ["a"], "confusion": [[1, 2]], "report": {}}}}},
-            "scores.test.accuracy.confusion must be of its classes",
-        ),
-        (
-            {"scores": {"test": {"accuracy": {"value": 1, "classes": ["a"]}}}},
-            "scores.test.accuracy.confusion is missing",
-        ),
-        (
-            {"training": {"curve": [{"train_loss": 1.0}], "seconds": 1, "parameters": 1}},
-            "training.curve has no number of updates",
-        ),
-        (
-            {"scores": {"test": {"accuracy": {"value": 1, "classes": ["a"], "confusion": [[1]], "report": {}}}}},
-            "scores.test.accuracy.report must be of its classes",
-        ),
+        (of_classes(), "scores.test.accuracy.confusion is missing"),
+        (of_classes(confusion=[[1, 2]], report={}), "scores.test.accuracy.confusion must be of its classes"),
+        (of_classes(confusion=[[1]], report={}), "scores.test.accuracy.report must be of its classes"),
         ({"command": "fairseq-train 'data"}, "command must be a command line: No closing quotation"),
         ({"seeds": []}, "seeds must be one or more"),
         ({"devices": 10**30}, "devices must be a whole number, 0 or more"),

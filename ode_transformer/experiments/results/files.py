@@ -13,13 +13,13 @@ from ..runs.command_lines import flag_values
 from ..runs.training import PLACE_FLAGS
 
 
-def json_files(folder: Path, pattern: str = "*.json") -> list[Path]:
+def _json_files(folder: Path) -> list[Path]:
     """Return the files in a folder and its subfolders by level; links are followed, no folder is read twice."""
     found, visited, level = [], {folder.resolve()}, [folder]
     while level:
         within = readable(level, lambda home: sorted(home.iterdir()))
         paths = [path for _, its in within for path in its if path.name[0] != "."]
-        found += [path for path in paths if path.match(pattern) and path.is_file()]
+        found += [path for path in paths if path.suffix == ".json" and path.is_file()]
         level = []
         for path in paths:
             if path.is_dir() and (real := path.resolve()) not in visited:
@@ -40,7 +40,7 @@ def readable(paths: Iterable[Any], read: Callable[[Any], Any]) -> Iterator[tuple
 
 
 def read_records(folder: Path) -> dict[str, list[dict]]:
-    """Return the records of finished runs in a folder and its subfolders, by recipe.
+    """Return the records of finished runs in a folder and its subfolders, by recipe; ``path`` of each is its file.
 
     JSON files that are not records, such as translations, are left out; invalid records, such as a bundle's or a
     damaged one, are reported on standard error.
@@ -55,10 +55,10 @@ def read_records(folder: Path) -> dict[str, list[dict]]:
     found: dict[str, dict[tuple, dict]] = {}
     if not folder.is_dir():
         raise OdeTransformerError(f"--results {folder}: no such folder")
-    files = [path for path in json_files(folder) if path.name not in ("run.json", "steps.json")]
+    files = [path for path in _json_files(folder) if path.name not in ("run.json", "steps.json")]
     for path, record in readable(files, _record):
         if record and record["scale"] == "full":
-            runs = found.setdefault(record["recipe"], {})
+            runs, record["path"] = found.setdefault(record["recipe"], {}), path
             if (*record["seeds"], *variant(record)) in runs:
                 record["file"] = str(path.relative_to(folder))
             runs[*record["seeds"], *variant(record)] = record

@@ -111,9 +111,7 @@ def training_of(path: Path) -> dict[str, Any]:
 def training(files: Sequence[str], output: str | Path) -> None:
     """Draw perplexity or accuracy and the gradient norm against updates, one line per file.
 
-    Args:
-        files: logs of ``fairseq-train --log-format json``, or records of runs.
-        output: the file to write.
+    Files are logs of ``fairseq-train --log-format json``, or records of runs.
     """
     pyplot = pyplot_for(output)
     curves = {}
@@ -133,12 +131,8 @@ def training(files: Sequence[str], output: str | Path) -> None:
 
 
 def orders(file: str | Path, output: str | Path) -> None:
-    """Draw local errors against the step size, one line per method; and errors by layer, one line per model.
-
-    Args:
-        file: a record of ``ode-transformer lab orders``.
-        output: the file to write.
-    """
+    """Draw a record of ``ode-transformer lab orders``: local errors against the step size, one line per method, and
+    errors by layer, one line per model."""
     record, pyplot = read_json(file), pyplot_for(output)
     wrong = lacks(record, _ORDERS)
     if not wrong and {True} != {len(row["sizes"]) == len(row["local_errors"]) > 0 for row in record["methods"]}:
@@ -178,13 +172,7 @@ def orders(file: str | Path, output: str | Path) -> None:
 
 
 def confusion(file: str | Path, of: Optional[str], output: str | Path) -> None:
-    """Draw the confusion matrix of a classifier.
-
-    Args:
-        file: the record of a run.
-        of: the test set; None for the record's first.
-        output: the file to write.
-    """
+    """Draw the confusion matrix of a classifier from the record of its run, for a test set, by default the first."""
     import numpy as np
 
     scores = records.read_record(Path(file))["scores"]
@@ -213,11 +201,8 @@ def confusion(file: str | Path, of: Optional[str], output: str | Path) -> None:
 def edits(files: Sequence[str], output: str | Path) -> None:
     """Draw the numbers of edits by type in M2 files (ODE Transformer, Figure 7), one color per file.
 
-    Files are labeled by their paths relative to their common folder.
-
-    Args:
-        files: M2 files, the human edits first, whose ``TYPES`` most frequent types are drawn.
-        output: the file to write.
+    The human edits come first; their ``TYPES`` most frequent types are drawn. Files are labeled by their paths relative
+    to their common folder.
     """
     from ..metrics.m2 import types
 

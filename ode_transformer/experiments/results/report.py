@@ -1,14 +1,13 @@
 """``ode-transformer report``: a self-contained page of all finished runs in a folder, as HTML or Markdown.
 
-The page has, for each group of recipes: a table of scores with means and deviations over seeds, the scores of
-classifiers by class, tests of significance, training curves, translations side by side, and the hardware, versions and
-command of each run. It is made from records and the translations beside them; it loads nothing from elsewhere and runs
-no script. Markdown has everything but the curves.
+The page has, for each group of recipes: a table of scores with means and deviations over seeds, tests of significance,
+training curves, translations side by side, and the hardware, versions and command of each run. It is made from records
+and the translations beside them; it loads nothing from elsewhere and runs no script. Markdown has everything but the
+curves.
 """
 
 import argparse
 import base64
-import contextlib
 import difflib
 import itertools
 import re
@@ -25,10 +24,10 @@ from ...errors import OdeTransformerError
 from ...files import write_text
 from ..arguments import add_function, at_least
 from ..metrics import METRICS
-from ..records import curve_points, read_record
+from ..records import curve_points
 from . import comparisons, pictures, significance, tables
 from .comparisons import LEVEL, Compared
-from .files import different_flags, json_files, read_records, readable, variant, variant_label
+from .files import different_flags, read_records, readable, variant, variant_label
 
 GENERATED = "<!-- written by ode-transformer report, which writes over it -->"
 SENTENCES = 8  # of each kind that are shown by default
@@ -88,11 +87,7 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
     """Return the page of all finished runs in a folder.
 
     Args:
-        folder: a folder with records of runs, such as ``runs``, a part of it, or ``results``.
-        baseline: the recipe that the others of its group are tested against; by default the group's first Transformer,
-            or its first recipe.
-        sentences: the indices of the sentences to show of each test set; by default those on which systems differ most,
-            and others at equal distances.
+        folder, baseline, sentences: as for :func:`write`.
         kind: ``html`` or ``md``.
 
     Raises:
@@ -106,15 +101,15 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
     by_group: dict[str, dict[str, list[dict]]] = {}
     for name, its in found.items():
         by_group.setdefault(name.rpartition("/")[0] or name, {})[name] = its
-    translated, recorded = _translated(folder), comparisons.up_to_date(comparisons.read(folder), found)
+    recorded = comparisons.up_to_date(comparisons.read(folder), found)
     groups: dict[str, list[Part]] = {}
     for name, by_recipe in by_group.items():
         first = baseline if baseline in by_recipe else _first(by_recipe)
-        its = [run for run in translated if run.recipe in by_recipe]
+        its = _translated(by_recipe)
         tested = [row for row in recorded if row.baseline in by_recipe]
-        parts = [Part("", [_scores(by_recipe)]), Part("Classes", [*_classes(by_recipe)])]
-        parts += [_significance(tested, first, its), _curves(by_recipe, kind), *_translations(its, sentences)]
-        parts += [Part("Runs", [_run(record) for records in by_recipe.values() for record in records])]
+        runs = Part("Runs", [_run(record) for records in by_recipe.values() for record in records])
+        parts = [Part("", [_scores(by_recipe)]), _significance(tested, first, its), _curves(by_recipe, kind)]
+        parts += [*_translations(its, sentences), runs]
         groups[name] = [part for part in parts if part.tables or part.pictures]
     count = f"{_count(sum(map(len, found.values())), 'run')} of {_count(len(found), 'recipe')}"
     title = f"{count} in {folder.resolve().name}, {date.today():%d %B %Y}".replace(" 0", " ")
@@ -180,24 +175,6 @@ def _scores(by_recipe: Records) -> Table:
     return Table(*tables.printable(rows), "; ".join(notes) + ".")
 
 
-def _classes(by_recipe: Records) -> Iterator[Table]:
-    """Yield the scores by class and the confusion matrix of each classifier and test set."""
-    runs = [(name, record) for name, records in by_recipe.items() for record in records]
-    for name, record in runs:
-        for test_set, scores in record["scores"].items():
-            its = scores.get("accuracy") or {}
-            if "report" not in its or record["task"] == "multiple_choice":  # whose options are no classes
-                continue
-            taken = (f"taken for {label}" for label in its["classes"])
-            head = ["class", "precision", "recall", "F1", "examples", *taken]
-            rows = []
-            for label, row in zip(its["classes"], its["confusion"], strict=True):
-                of_class = its["report"][label]
-                values = [f"{of_class[key]:.2f}" for key in ("precision", "recall", "f1")]
-                rows.append([label, *values, f"{of_class['examples']:,}", *(f"{count:,}" for count in row)])
-            yield Table(head, rows, summary=f"{_label(name, variant(record), *record['seeds'])}: {test_set}")
-
-
 def _significance(recorded: Sequence[Compared], baseline: str, translated: Sequence[Translated]) -> Part:
     """Return the part with all comparisons: recorded ones, and tests on the translations beside the records.
 
@@ -260,15 +237,14 @@ def _curves(by_recipe: Records, kind: str) -> Part:
     return Part("Training", [], drawings)
 
 
-def _translated(folder: Path) -> list[Translated]:
+def _translated(by_recipe: Records) -> list[Translated]:
     """Return the runs with translations beside their records: the first of each recipe, variant and seed."""
     found: dict[tuple, Translated] = {}
-    for path in json_files(folder, "record.json"):
-        with contextlib.suppress(OdeTransformerError):  # reported when the records were read
-            record = read_record(path)
-            if record["scale"] == "full" and any((path.parent / "generate").glob("generate-*.txt")):
-                run = Translated(record["recipe"], variant(record), record["seeds"][0], path.parent)
-                found.setdefault(run[:-1], run)
+    for record in (record for records in by_recipe.values() for record in records):
+        folder, kind = record["path"].parent, (record["precision"], *record["flags"])
+        if record["path"].name == "record.json" and any(folder.glob("generate/generate-*.txt")):
+            run = Translated(record["recipe"], kind, record["seeds"][0], folder)
+            found.setdefault(run[:-1], run)
     return list(found.values())
 
 
