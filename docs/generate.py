@@ -8,9 +8,7 @@ compares them with the records.
 
 import argparse
 import base64
-import contextlib
 import functools
-import io
 import itertools
 import math
 import os
@@ -18,7 +16,7 @@ import pkgutil
 import re
 import statistics
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,15 +40,15 @@ def reference(folder: Path) -> None:
     from ode_transformer.experiments.results import report
 
     write_text(folder / "extra" / "report.html", report.page(ROOT / "results"))  # before fairseq lets all loggers speak
-    cells = read_json(DOCS / "notebook.ipynb")["cells"]
-    for name, picture in pictures(cells).items():
+    text, pictures = notebook()
+    for name, picture in pictures.items():
         (folder / name).write_bytes(picture)
     pages = {
-        "notebook": notebook(cells),
+        "notebook": text,
         "architectures": architectures(),
         "options": options(),
         "rows": rows(),
-        "runs": runs(),
+        "runs": RUNS,
         "command-line": command_line(),
         "api": api(),
     }
@@ -60,25 +58,20 @@ def reference(folder: Path) -> None:
             write_text(path, text)
 
 
-def notebook(cells: Sequence[dict[str, Any]]) -> str:
-    """Return the page of a notebook's cells, with the outputs that it is kept with."""
-    lines = []
-    for number, cell in enumerate(cells):
+def notebook() -> tuple[str, dict[str, bytes]]:
+    """Return the page of the notebook, with the outputs that it is kept with, and its pictures by file."""
+    lines, pictures = [], {}
+    for number, cell in enumerate(read_json(DOCS / "notebook.ipynb")["cells"]):
         source = "".join(cell["source"])
         lines.append(f"```python\n{source}\n```\n" if cell["cell_type"] == "code" else f"{source}\n")
         for output in cell.get("outputs", ()):
             if "image/png" in output.get("data", {}):
+                pictures[f"notebook-{number}.png"] = base64.b64decode(output["data"]["image/png"])
                 lines.append(f"![What the cell draws](notebook-{number}.png)\n")
             else:
                 said = "".join(output.get("text") or output["data"]["text/plain"])
                 lines.append(f"```text\n{said.rstrip()}\n```\n")
-    return "\n".join(lines)
-
-
-def pictures(cells: Sequence[dict[str, Any]]) -> dict[str, bytes]:
-    """Return the pictures in a notebook's outputs by the names of their files."""
-    found = ((n, output.get("data", {})) for n, cell in enumerate(cells) for output in cell.get("outputs", ()))
-    return {f"notebook-{n}.png": base64.b64decode(data["image/png"]) for n, data in found if "image/png" in data}
+    return "\n".join(lines), pictures
 
 
 def architectures() -> str:
@@ -204,13 +197,12 @@ def rows() -> str:
     return "\n".join(lines) + "\n"
 
 
-def runs() -> str:
-    """The page that leads to the report on all records."""
-    return (
-        "# All runs\n\nThe [results](../results.md) with curves, tests of significance, hardware, versions and the "
-        'commands of every run are on\n<a href="../report.html">one page of their own</a>, which `ode-transformer '
-        "report results` writes.\n"
-    )
+RUNS = """# All runs
+
+The [results](../results.md) with curves, tests of significance, hardware, versions and the commands of every run are on
+<a href="../report.html">one page of their own</a>, which `ode-transformer report results` writes.
+"""
+"""The page that leads to the report on all records."""
 
 
 def command_line() -> str:
@@ -223,34 +215,21 @@ def command_line() -> str:
         "This page is generated from the commands' own help. `python -m ode_transformer` is the same as "
         "`ode-transformer`. The shell scripts print their help with `--help`.",
     ]
+    os.environ["COLUMNS"] = "100"  # of argparse, whatever the terminal
     for name in cli.COMMANDS:
-        lines += ["", f"## ode-transformer {name}", "", "```text", _help([name]).rstrip(), "```"]
-        for action in _actions(name):
-            lines += ["", f"### ode-transformer {name} {action}", "", "```text", _help([name, action]).rstrip(), "```"]
+        (command,) = (its for its in _parsers(cli.parser(name)) if its.prog == f"ode-transformer {name}")
+        for its in _parsers(command):
+            lines += ["", f"{'#' * len(its.prog.split())} {its.prog}", "", "```text", its.format_help().rstrip(), "```"]
     return "\n".join(lines) + "\n"
 
 
-def _help(words: Sequence[str]) -> str:
-    from ode_transformer.experiments import cli
-
-    said, columns = io.StringIO(), os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "100"  # of argparse, whatever the terminal
-    try:
-        with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
-            cli.main([*words, "--help"])
-    finally:
-        os.environ.pop("COLUMNS") if columns is None else os.environ.update(COLUMNS=columns)
-    return said.getvalue()
-
-
-def _actions(name: str) -> list[str]:
-    """The sub-commands of a command."""
-    from ode_transformer.experiments import cli
-
-    top = cli.parser(name)
-    (commands,) = (a for a in top._actions if isinstance(a, argparse._SubParsersAction))
-    inner = [a for a in commands.choices[name]._actions if isinstance(a, argparse._SubParsersAction)]
-    return [choice for action in inner for choice in action.choices]
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser, and those of its sub-commands."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for its in action.choices.values():
+                yield from _parsers(its)
 
 
 def api() -> str:
@@ -300,7 +279,7 @@ def scores(*words: str) -> str:
         seeds, updates = ([what(row) for row in its.values()] for what in (_seeds, lambda row: row.numbers("updates")))
         found.append((label, *cells, *(" / ".join(dict.fromkeys(numbers)) for numbers in (seeds, updates))))
     signatures = _signatures(row for its in by_label.values() for row in its.values())
-    stars = [text for group in groups if (text := tables.baseline(group, compared=_comparisons()))]
+    stars = [text for group in groups if (text := tables.baseline(group, _comparisons()))]
     starred = f"The stars: sacreBLEU differs from {'; from '.join(stars)}." if stars else ""
     head = ("system", *itertools.chain(*heads.values()), "seeds", "updates")
     return f"{table(head, found)}\n\n{signatures} {starred}".rstrip()
@@ -316,16 +295,13 @@ def _test_sets(row: tables.Row) -> list[str]:
 
 def _scores(row: tables.Row) -> str:
     """sacreBLEU on each test set, with the mark of its comparison with the group's baseline."""
-    compared = (row.cells[test_set, "sacrebleu"] for test_set in _test_sets(row))
-    marks = (r"\*" if cell.differs() else "†" if cell.left_out else "" for cell in compared)
-    return " / ".join(_mean(row.records, t, "sacrebleu", m) for t, m in zip(_test_sets(row), marks, strict=True))
+    return " / ".join(row.cells[test_set, "sacrebleu"].text() for test_set in _test_sets(row))
 
 
 def _signatures(rows: Iterable[tables.Row]) -> str:
     """A sentence on the signatures of sacreBLEU."""
-    its = METRICS["sacrebleu"]
-    found = sorted({text for row in rows for t in _test_sets(row) for text in its.signatures(row.records, t)})
-    return f"sacreBLEU's signature: {', '.join(f'`{text}`' for text in found)}."
+    found = [f"`{text}`" for label, text in tables.signatures([*rows]) if label == METRICS["sacrebleu"].label]
+    return f"sacreBLEU's signature: {', '.join(found)}."
 
 
 def _seeds(row: tables.Row) -> str:
@@ -360,8 +336,8 @@ def precisions(group: str) -> str:
     return table(("row", *head), rows)
 
 
-def _mean(records: Sequence[dict], test_set: str, metric: str, mark: str = "") -> str:
-    return tables.mean(METRICS[metric].values(records, test_set), len(records), mark=mark)
+def _mean(records: Sequence[dict], test_set: str, metric: str) -> str:
+    return tables.mean(METRICS[metric].values(records, test_set), len(records))
 
 
 def measured(group: str) -> str:
@@ -369,43 +345,25 @@ def measured(group: str) -> str:
     (rows,) = _tables(group).values()
     if not any(row.records for row in rows):
         return "Nothing has been run yet."
-    text = tables.section("", rows, tables.baseline(group, compared=_comparisons())).partition("\n\n")[2].strip()
-    return re.sub(r"(?<=\d)\*", r"\\*", text)
+    return tables.section("", rows, tables.baseline(group, _comparisons())).partition("\n\n")[2].strip()
 
 
 def metric(group: str, papers: str, name: str) -> str:
     """A group of another task beside the papers' numbers, which rows of the same name of ``papers`` hold."""
     if not (rows := _measured(group)):
         return "Nothing has been run yet."
-    test_sets = list(
-        dict.fromkeys(test_set for row in rows for (test_set, _), cell in row.cells.items() if cell.measured)
-    )
+    test_sets = list(dict.fromkeys(t for row in rows for (t, _), cell in row.cells.items() if cell.measured))
     found = []
     for row in rows:
-        papers_row = recipes.load(f"{papers}/{row.recipe.rpartition('/')[2]}")
-        theirs = [
-            value for paper in papers_row.paper for by_metric in paper.scores.values() for value in by_metric.values()
-        ]
-        measured = [_mean(row.records, test_set, name) for test_set in test_sets]
-        found.append(
-            (
-                variant_label(papers_row.description.partition(":")[0], variant(row.records[0])),
-                theirs[0] if theirs else "",
-                *measured,
-                row.numbers("parameters"),
-                row.numbers("updates"),
-            )
-        )
+        recipe = recipes.load(f"{papers}/{row.recipe.rpartition('/')[2]}")
+        label = variant_label(recipe.description.partition(":")[0], variant(row.records[0]))
+        theirs = (value for paper in recipe.paper for scores in paper.scores.values() for value in scores.values())
+        measured = (_mean(row.records, test_set, name) for test_set in test_sets)
+        found.append((label, next(theirs, ""), *measured, row.numbers("parameters"), row.numbers("updates")))
     for label, values in _baselines(group).items():
         found.append((label, "", *(values.get(test_set, "") for test_set in test_sets), "", ""))
-    head = (
-        "system",
-        "paper, full protocol",
-        *(f"measured, {test_set}" for test_set in test_sets),
-        "parameters",
-        "updates",
-    )
-    return table(head, found)
+    measured = (f"measured, {test_set}" for test_set in test_sets)
+    return table(("system", "paper, full protocol", *measured, "parameters", "updates"), found)
 
 
 def _baselines(group: str) -> dict[str, dict[str, str]]:
@@ -488,13 +446,12 @@ HEADLINE = {
 def headline() -> str:
     """The README's table: small systems that were measured, beside what the papers print for the base size."""
     measured = {group: _rows(group) for group in ("multi30k-short", "multi30k-short-en-fr")}
-    found, signed = [], set()
+    found = []
     for label, (name, printed) in HEADLINE.items():
-        cells = []
-        for rows in measured.values():
-            row = rows[name]
-            cells.append(" / ".join(_mean(row.records, "test_2016_flickr", m) for m in ("tokenised", "sacrebleu")))
-            signed |= METRICS["sacrebleu"].signatures(row.records, "test_2016_flickr")
+        cells = [
+            " / ".join(_mean(rows[name].records, "test_2016_flickr", metric) for metric in ("tokenised", "sacrebleu"))
+            for rows in measured.values()
+        ]
         published = ""
         if printed:
             group, row = printed
@@ -503,8 +460,8 @@ def headline() -> str:
         found.append((label, *cells, published))
     head = ["system", *(f"Multi30k {pair}, test 2016" for pair in ("en-de", "en-fr"))]
     head.append("published: WMT14 en-de, base, compounds split")
-    signatures = ", ".join(f"`{text}`" for text in sorted(signed))
-    return table(head, found) + f"\n\nsacreBLEU's signature: {signatures}. {spread(*measured)}"
+    signatures = _signatures(rows[name] for rows in measured.values() for name, _ in HEADLINE.values())
+    return f"{table(head, found)}\n\n{signatures} {spread(*measured)}"
 
 
 def spread(*groups: str) -> str:
@@ -717,15 +674,16 @@ def comparison(baseline: str, precision: str, groups: str, contests: str) -> str
             found.append((label, "its sacreBLEU", seeds, *map(_means, rows), "", *numbers))
             continue
         for control in (baseline, *CONTROLS.get(system, ())):
-            cells = [_differences(group, precision, control, system) for group in names]
+            cells = [_differences(group, precision, f"{control}-tiny", f"{system}-tiny") for group in names]
             every = [d for cell in cells for d in cell]
-            differences = [" / ".join(f"{d.mean:+.2f}" + r"\*" * (d.ahead + d.behind) for d in cell) for cell in cells]
+            differences = [" / ".join(f"{d.mean:+.2f}" + "*" * (d.ahead + d.behind) for d in cell) for cell in cells]
             higher = f"{sum(d.mean > 0 for d in every)} of {len(every)}"
             found.append((label, f"`{control}-tiny`", seeds, *differences, higher, *numbers))
             label, numbers = "", ("", "", "")
     head = ["row", "over", "seeds", *map(_pair, names), "higher on", "speed", "memory", "parameters"]
     notes = [_signatures(row for group in names for row in _rows(group, precision).values())]
-    notes += [f"{_pair(group)}: p adjusted for {_family(group)} comparisons." for group in names]
+    families = {one.family: one.adjusted_for for one in _comparisons()}
+    notes += [f"{_pair(group)}: p adjusted for {families[group, 'sacrebleu']} comparisons." for group in names]
     notes += [f"Speed and memory: {text}." for text in dict.fromkeys(map(suite.described, records))]
     return f"{table(head, found)}\n\n{' '.join(notes)}"
 
@@ -741,7 +699,7 @@ def _records() -> dict[str, list[dict]]:
 
 @functools.cache
 def _tables(group: str) -> dict[str, list[tables.Row]]:
-    return tables.tables(group, records=_records(), compared=_comparisons())
+    return tables.tables(group, _records(), _comparisons())
 
 
 @functools.cache
@@ -762,11 +720,6 @@ def _by_run(baseline: str, system: str) -> dict[tuple[int, str], dict[str, compa
         if (one.baseline, one.system, one.metric) == (baseline, system, "sacrebleu") and len({*one.precisions}) == 1:
             found.setdefault((one.seed, one.precisions[0]), {})[one.test_set] = one
     return found
-
-
-def _family(group: str, metric: str = "sacrebleu") -> int:
-    """How many comparisons of a group by a metric there are."""
-    return len({one.key for one in _comparisons() if one.family == (group, metric) and one.p_value is not None})
 
 
 def _chosen(group: str, which: Sequence[str]) -> list[comparisons.Compared]:
@@ -792,10 +745,9 @@ def _chosen(group: str, which: Sequence[str]) -> list[comparisons.Compared]:
     ]
 
 
-def _notes(group: str, chosen: Iterable[comparisons.Compared]) -> str:
+def _notes(chosen: Iterable[comparisons.Compared]) -> str:
     """By which tests p was computed, and for how many comparisons it was adjusted."""
-    notes = dict.fromkeys(f"{one.how}, adjusted for {_family(group, one.metric)} comparisons" for one in chosen)
-    return "; ".join(notes)
+    return "; ".join(dict.fromkeys(f"{one.how}, adjusted for {one.adjusted_for} comparisons" for one in chosen))
 
 
 def compared(group: str, *which: str) -> str:
@@ -807,13 +759,13 @@ def compared(group: str, *which: str) -> str:
     found = []
     for its in by_system.values():
         one = its[0]
-        differences = " / ".join(f"{one.value - one.baseline_value:+.2f}" + r"\*" * one.differs() for one in its)
+        differences = " / ".join(f"{one.value - one.baseline_value:+.2f}" + "*" * one.differs() for one in its)
         adjusted = " / ".join(f"{one.adjusted:.3f}" for one in its)
         label = variant_label(f"`{one.system.rpartition('/')[2]}`", one.precisions[1:])
         found.append((label, f"`{one.baseline.rpartition('/')[2]}`", one.seed, differences, adjusted))
     test_sets = " / ".join(dict.fromkeys(one.test_set for one in chosen))
     head = ("system", "over", "seed", f"difference on {test_sets}", "adjusted p")
-    return f"{table(head, found)}\n\np: {_notes(group, chosen)}."
+    return f"{table(head, found)}\n\np: {_notes(chosen)}."
 
 
 def significant(group: str, *which: str) -> str:
@@ -823,7 +775,7 @@ def significant(group: str, *which: str) -> str:
     baselines = " or ".join(dict.fromkeys(f"`{one.baseline.rpartition('/')[2]}`" for one in chosen))
     return (
         f"Differences from {baselines} that are significant: {', '.join(differ) or 'none'} of {len(chosen)}. The "
-        f"smallest adjusted p: {min(one.adjusted for one in chosen):.3f} ({_notes(group, chosen)})."
+        f"smallest adjusted p: {min(one.adjusted for one in chosen):.3f} ({_notes(chosen)})."
     )
 
 
@@ -854,28 +806,21 @@ def beside(precision: str, *pairs: str) -> str:
     found = []
     for pair in pairs:
         group, _, names = pair.rpartition("/")
-        control, system = (_rows(group, precision)[name] for name in names.split(":"))
-        its = METRICS["sacrebleu"]
-        test_sets = [t for t in recipes.load(system.recipe).subsets.values() if its.values(system.records, t)]
-        differences = []
-        for test_set in test_sets:
-            ours, theirs = _by_seed(system, test_set), _by_seed(control, test_set)
-            differences.append(statistics.mean(ours[seed] - theirs[seed] for seed in ours.keys() & theirs.keys()))
-        scores = map(_means, (control, system))
-        named = (f"`{row.recipe.rpartition('/')[2]}`" for row in (control, system))
-        cells = [f"{name} {score}" for name, score in zip(named, scores, strict=True)]
-        updates = dict.fromkeys(row.numbers("updates") for row in (control, system))
-        found.append((f"`{group}`", *cells, " / ".join(f"{d:+.2f}" for d in differences), " and ".join(updates)))
+        its = {name: _rows(group, precision)[name] for name in names.split(":")}
+        cells = [f"`{name}` {_means(row)}" for name, row in its.items()]
+        differences = " / ".join(f"{d.mean:+.2f}" for d in _differences(group, precision, *its))
+        updates = dict.fromkeys(row.numbers("updates") for row in its.values())
+        found.append((f"`{group}`", *cells, differences, " and ".join(updates)))
     return table(("group", "without", "with", "difference", "updates"), found)
 
 
-QUOTED = {"multi30k-full": ("Wu et al. 2021", "41.02", "71.0/47.5/34.3/24.5", "0.999", "12,103")}
-"""What papers print of the parts of a BLEU."""
+QUOTED = ("Wu et al. 2021", "41.02", "71.0/47.5/34.3/24.5", "0.999", "12,103")
+"""What a paper prints of the parts of its BLEU."""
 
 
 def parts(group: str, test_set: str) -> str:
     """The parts of tokenized BLEU of each system of a group on a test set, below those that a paper prints."""
-    found = [QUOTED[group]] if group in QUOTED else []
+    found = [QUOTED]
     for record in (record for rows in _tables(group).values() for row in rows for record in row.records):
         its = record["scores"][test_set]["tokenised"]
         label = f"`{record['recipe']}`, seed {', '.join(map(str, record['seeds']))}"
@@ -906,9 +851,10 @@ def leads(groups: str, baseline: str, *systems: str) -> str:
     """
     found = []
     for group, precision in itertools.product(groups.split(","), recipes.PRECISIONS):
-        its = {system: [d.mean for d in _differences(group, precision, baseline, system)] for system in systems}
-        its = {system: means for system, means in its.items() if means}
-        ahead = [f"`{s}-tiny` (by {min(d):.2f} to {max(d):.2f})" for s, d in its.items() if min(d) > 0]
+        names = [f"{system}-tiny" for system in systems]
+        its = {name: [d.mean for d in _differences(group, precision, f"{baseline}-tiny", name)] for name in names}
+        its = {name: means for name, means in its.items() if means}
+        ahead = [f"`{name}` (by {min(d):.2f} to {max(d):.2f})" for name, d in its.items() if min(d) > 0]
         if its:
             found.append(f"on {_pair(group)} in {precision} {' and '.join(ahead) or 'none'} of {len(its)}")
     named = ", ".join(f"`{system}-tiny`" for system in systems)
@@ -928,9 +874,8 @@ class Difference(NamedTuple):
 
 
 def _differences(group: str, precision: str, control: str, system: str) -> list[Difference]:
-    """Of two systems of a group, without ``-tiny``, on each test set; empty if one of them was not trained."""
-    rows = _rows(group, precision)
-    row, other = (rows.get(f"{name}-tiny") for name in (system, control))
+    """Of two systems of a group, on each test set; empty if one of them was not trained."""
+    row, other = (_rows(group, precision).get(name) for name in (system, control))
     if not row or not other:
         return []
     its = _by_run(other.recipe, row.recipe)
@@ -941,8 +886,7 @@ def _differences(group: str, precision: str, control: str, system: str) -> list[
         signs = []
         for seed, difference in by_seed.items():
             one = its.get((seed, precision), {}).get(test_set)
-            known = one and one.of(list(ours.values())) and one.differs()
-            signs.append((1 if difference > 0 else -1) if known else 0)
+            signs.append((1 if difference > 0 else -1) if one and one.differs() else 0)
         every = (all(s == sign for s in signs) for sign in (1, -1))
         found.append(Difference(statistics.mean(by_seed.values()), *every))
     return found
@@ -1009,33 +953,12 @@ def _results(path: str) -> Any:
 
 
 KINDS: dict[str, Callable[..., str]] = {
-    "scores": scores,
-    "precisions": precisions,
-    "measured": measured,
-    "metric": metric,
-    "headline": headline,
-    "thresholds": thresholds,
-    "contest": contest,
-    "launches": launches,
-    "speed": speed,
-    "shapes": shapes,
-    "preparation": preparation,
-    "arithmetic": arithmetic,
-    "comparison": comparison,
-    "intervals": intervals,
-    "orders": orders,
-    "gates": gates,
-    "steps": steps,
-    "leads": leads,
-    "spread": spread,
-    "compared": compared,
-    "significant": significant,
-    "beside": beside,
-    "parts": parts,
-    "resumed": resumed,
-    "gap": gap,
-    "flow": flow,
-    "endless": endless,
+    kind.__name__: kind
+    for kind in (
+        *(scores, precisions, measured, metric, headline, thresholds, contest, launches, speed, shapes, preparation),
+        *(arithmetic, comparison, intervals, orders, gates, steps, leads, spread, compared, significant, beside),
+        *(parts, resumed, gap, flow, endless),
+    )
 }
 
 
@@ -1053,7 +976,8 @@ def fill(text: str) -> str:
 
     def written(match: re.Match) -> str:
         kind, *words = match[1].split()
-        return f"<!-- results: {match[1]} -->\n{KINDS[kind](*words)}\n<!-- end of results -->"
+        content = re.sub(r"(?<=\d)\*(?!\*)", r"\\*", KINDS[kind](*words))  # a bare star would begin emphasis
+        return f"<!-- results: {match[1]} -->\n{content}\n<!-- end of results -->"
 
     return re.sub(r"<!-- results: (.+?) -->\n.*?<!-- end of results -->", written, text, flags=re.S)
 

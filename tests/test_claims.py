@@ -25,7 +25,7 @@ TEXT, REAL = "4,570 tokens, fp16", "batches of 4,096 tokens, fp16"  # rounds on 
 def differences(system, control="ode-residual", groups=(EN_DE, EN_FR)):
     """Of a system from a control in bf16, over common seeds, on all test sets; they were tested for significance."""
     assert all(g._by_run(f"{group}/{control}-tiny", f"{group}/{system}-tiny") for group in groups)
-    return [d for group in groups for d in g._differences(group, "bf16", control, system)]
+    return [d for group in groups for d in g._differences(group, "bf16", f"{control}-tiny", f"{system}-tiny")]
 
 
 def higher(*which):

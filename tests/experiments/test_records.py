@@ -182,7 +182,8 @@ def test_tables_of_the_benchmark_are_those_of_the_records(path, capsys):
 
 def test_no_comparison_without_the_records_it_compares():
     compared = comparisons.read(tables.RESULTS)
-    assert {row.file for row in compared} == {*(tables.RESULTS / comparisons.SIGNIFICANCE).rglob("*.json")}
+    files = (tables.RESULTS / comparisons.SIGNIFICANCE).rglob("*.json")
+    assert {row.file for row in compared} == {path.name.removesuffix(".json") for path in files}
     assert comparisons.up_to_date(compared, read_records(tables.RESULTS)) == compared
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import math
-import random
 import re
 from dataclasses import replace
 
@@ -12,12 +11,11 @@ from ode_transformer import paths
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import scoring
-from ode_transformer.experiments.records import decoding_flags
 from ode_transformer.experiments.results import comparisons, significance, tables
 from ode_transformer.experiments.results.files import different_flags, read_records
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.files import read_json, write_json, write_lines
-from tests.helpers import ROOT, own_quickstart, refused, write_generated, write_run
+from tests.helpers import ROOT, own_quickstart, refused, sentences, write_translated
 
 
 @pytest.fixture()
@@ -32,6 +30,11 @@ def folder(tmp_path):
         score["tokenised"]["bleu"] += 1
     write_json(folder / "multi30k-short" / "rk2-tiny.seed-2.json", record)
     return folder
+
+
+def tables_of(group, folder):
+    """The tables of a group, from the files in a folder."""
+    return tables.tables(group, read_records(folder), comparisons.read(folder))
 
 
 def row(found, label):
@@ -59,7 +62,7 @@ def scores_of(folder):
 
 
 def test_measured_numbers_are_means_over_seeds(folder):
-    found = tables.tables("multi30k-short", folder)
+    found = tables_of("multi30k-short", folder)
     bleu = scores_of(folder)["tokenised"]["bleu"]
     cell = row(found, "rk2-tiny").cells["test_2016_flickr", "tokenised"]
     assert cell.measured == [bleu, bleu + 1] and cell.text() == f"{bleu + 0.5:.2f} ± 0.71"
@@ -97,7 +100,7 @@ def test_what_tells_runs_of_a_recipe_apart_is_in_their_rows_labels(folder):
     again(folder, "transformer-tiny", "again/record.json")
     again(folder, "rk2-tiny", "gpu/multi30k-short/rk2-tiny.json")  # though its folder comes first by name
     again(folder, "rk2-tiny.seed-2", "multi30k-short/dropout.json", flags=["--dropout", "0.5"])
-    (rows,) = tables.tables("multi30k-short", folder).values()
+    (rows,) = tables_of("multi30k-short", folder).values()
     assert [(r.label, len(r.records)) for r in rows if r.records] == [
         ("transformer-tiny", 1),
         ("transformer-tiny, fp16", 1),
@@ -141,7 +144,7 @@ def test_means_say_which_seeds_have_no_number(folder, capsys):
     scores["test_2016_flickr"]["tokenised"]["bleu"] = math.nan
     del scores["test_2017_flickr"]
     again(folder, "rk2-tiny.seed-2", "multi30k-short/rk2-tiny.seed-2.json", scores=scores)
-    cells = row(tables.tables("multi30k-short", folder), "rk2-tiny").cells
+    cells = row(tables_of("multi30k-short", folder), "rk2-tiny").cells
     assert cells["test_2016_flickr", "tokenised"].text() == "nan ± nan"
     assert cells["test_2017_flickr", "sacrebleu"].text().endswith("(1 of 2 seeds)")
     assert (tables.mean([3], 1, 0), tables.mean([1, 2], 2, 0)) == ("3", "1.5 ± 0.7"), "a mean of counts is not whole"
@@ -191,29 +194,14 @@ def test_what_the_source_scores_is_a_row_of_tables_and_reports(folder, tmp_path,
 # Comparisons
 
 
-WORDS = list("abcdefghijklmnopqrst")
-
-
-def sentences(seed: int) -> list[str]:
-    rng = random.Random(seed)
-    return [" ".join(rng.choices(WORDS, k=12)) for _ in range(400)]
-
-
-def translate(references: list[str], errors: float, seed: int) -> list[str]:
-    rng = random.Random(seed)
-    return [" ".join(rng.choice(WORDS) if rng.random() < errors else w for w in line.split()) for line in references]
-
-
 @pytest.fixture()
 def runs(tmp_path, monkeypatch):
     """Runs of three systems on one test set: a baseline, one as good, one better."""
     for place in (paths, recipes):
         monkeypatch.setattr(place, "ROOT", tmp_path)
-    references = sentences(0)
     for name, errors, seed in (("transformer", 0.3, 1), ("rk2", 0.3, 5), ("rk4", 0.1, 3)):
-        folder, recipe = tmp_path / f"runs/quickstart/{name}-tiny", recipes.load(f"quickstart/{name}-tiny")
-        write_generated(folder / "generate/generate-test.txt", translate(references, errors, seed), references)
-        write_run(folder, given=recipe.given, precision="fp32", generate=decoding_flags(recipe))
+        recipe = recipes.load(f"quickstart/{name}-tiny")
+        write_translated(tmp_path / "runs" / recipe.name, recipe, errors, seed, sentences(400))
     return tmp_path
 
 
@@ -234,7 +222,7 @@ def test_folders_of_runs_are_compared_and_intervals_are_printed(runs, capsys):
 
 def test_what_is_compared_are_the_scores(runs):
     """Raw references where they are, and no case where the recipe takes none."""
-    raw = [line.capitalize() + "." for line in sentences(0)]
+    raw = [line.capitalize() + "." for line in sentences(400)]
     data = runs / "data-bin/quickstart.de-en"
     write_lines(data / "raw/test.en", raw)
     write_lines(data / "tok/test.en", ["x"] * len(raw))
@@ -304,7 +292,7 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     write("rk4-tiny", rk4, precision="fp16")
 
     def starred(label):
-        found = row(tables.tables("quickstart", folder), label)
+        found = row(tables_of("quickstart", folder), label)
         return any(cell.differs() for cell in found.cells.values())
 
     assert starred("rk4-tiny") and not starred("rk4-tiny, fp16")
@@ -344,7 +332,7 @@ def test_a_damaged_comparison_is_named_and_left_out(folder, capsys, change, mess
     write_json(path, content)
     with pytest.raises(OdeTransformerError, match=rf"quickstart\.json: {message}.*; ode-transformer compare"):
         comparisons.read_comparison(path)
-    assert tables.tables("quickstart", folder) and "left out: " in capsys.readouterr().err
+    assert tables_of("quickstart", folder) and "left out: " in capsys.readouterr().err
 
 
 def test_a_comparison_with_another_baseline_or_by_another_test_has_its_own_p():
@@ -372,7 +360,7 @@ def test_stars_are_of_p_values_adjusted_for_all_comparisons_of_a_group(folder):
         write_json(folder / "significance" / name, about | {"test_sets": test_sets, **more})
 
     def compared():
-        return row(tables.tables("multi30k-short", folder), "rk2-tiny").cells["test_2016_flickr", "sacrebleu"].compared
+        return row(tables_of("multi30k-short", folder), "rk2-tiny").cells["test_2016_flickr", "sacrebleu"].compared
 
     scores = {name: read_json(folder / f"{name}.json")["scores"]["test_2016_flickr"]["sacrebleu"] for name in names}
     ours = {name: {"bleu": its["bleu"], "p_value": 0.0095 if "rk2" in name else None} for name, its in scores.items()}
@@ -382,7 +370,7 @@ def test_stars_are_of_p_values_adjusted_for_all_comparisons_of_a_group(folder):
     others = ({names[0]: {"bleu": 1, "p_value": None}, names[1]: {"bleu": 2, "p_value": p}} for p in p_values)
     write("others.json", {f"test {i}": one for i, one in enumerate(others)})
     assert len(family := comparisons.read(folder)) == 16 and sum(one.differs() for one in family) == 4
-    assert "adjusted for 15 comparisons" in tables.baseline("multi30k-short", folder)
+    assert "adjusted for 15 comparisons" in tables.baseline("multi30k-short", family)
     assert (found := compared()).p_value == 0.0095 and found.adjusted == pytest.approx(0.0095 * 15 / 4)
     write("multi30k-short.json", {"test_2016_flickr": ours}, test="bootstrap")  # whose p is half of the two-sided one
     found = compared()
@@ -392,8 +380,11 @@ def test_stars_are_of_p_values_adjusted_for_all_comparisons_of_a_group(folder):
     ours[names[1]]["p_value"] = 0.7
     write("multi30k-short.json", {"test_2016_flickr": ours}, test="bootstrap")
     assert compared().p_value == 1.0, "a probability"
-    diverged = replace(found, value=math.nan)
-    assert diverged.of([1.0, math.nan]) and not diverged.of([1.0]), "a run that diverged is itself"
+    scores = [{"test_2016_flickr": {"sacrebleu": {"bleu": value}}} for value in (found.baseline_value, math.nan, 1.0)]
+    first, diverged, other = ({"precision": "fp32", "flags": [], "scores": its} for its in scores)
+    row_of = replace(found, value=math.nan)
+    assert comparisons.up_to_date([row_of], {names[0]: [first], names[1]: [diverged]}), "a run that diverged is itself"
+    assert not comparisons.up_to_date([row_of], {names[0]: [first], names[1]: [other]})
 
 
 def test_endless_translations_are_counted_and_their_weight_is_measured(runs):

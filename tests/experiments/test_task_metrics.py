@@ -180,22 +180,19 @@ def test_the_scorer_is_a_command(monkeypatch):
         m2.entry(["fine"], Examples(edits="gold.m2"))
 
 
-def program(path: Path, text: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
-
-
 @pytest.mark.full
 def test_the_official_scorer_is_called(tmp_path, monkeypatch):
     """It is given the corrections and the gold file, in this order, and no more."""
     gold = tmp_path / "gold.m2"
     said = f'[ "$#" = 2 ] && [ "$2" = {gold} ] && grep -qx fine "$1" && printf "{M2_SAYS}"'.replace("\n", "\\n")
-    monkeypatch.setenv("M2SCORER", str(program(tmp_path / "m2scorer", said)))
+    scorer = tmp_path / "m2scorer"
+    write_text(scorer, f"#!/bin/sh\n{said}\n")
+    scorer.chmod(0o755)
+    monkeypatch.setenv("M2SCORER", str(scorer))
     examples = Examples(edits=str(gold))
     found = m2.entry(["fine"], examples)
     assert found["f"] == pytest.approx(58.82)
-    assert f"m2scorer of SHA-256 {sha256(tmp_path / 'm2scorer')[:8]}," in found["signature"]
+    assert f"m2scorer of SHA-256 {sha256(scorer)[:8]}," in found["signature"]
     write_text(tmp_path / "scripts" / "levenshtein.py", "another version")
     assert m2.entry(["fine"], examples)["signature"] != found["signature"]
     with pytest.raises(OdeTransformerError, match="ended with status 1"):

@@ -23,8 +23,6 @@ from ..text.tokenisation import languages
 from . import METRICS, Examples, Metric, accuracy, errant, gleu, m2, perplexity, resampling, rouge
 from .bleu import multi_bleu, split_compounds
 
-OF_TRANSLATIONS = ("sacrebleu", "chrf")  # metrics that every score of translations includes
-
 
 def score(
     hyp_tok: Sequence[str],
@@ -89,8 +87,7 @@ def score(
         "tokenised": None if plain else multi_bleu(hyp_tok, ref_tok),
         "compound_split": multi_bleu(*map(split_compounds, (hyp_tok, ref_tok))) if compound_split else None,
         "reference": reference,
-        **{name: METRICS[name].compute(hyp_raw, examples) for name in OF_TRANSLATIONS},
-        **compute_metrics(metrics, hyp_raw, examples),
+        **compute_metrics(("sacrebleu", "chrf", *metrics), hyp_raw, examples),
         "endless": {
             "sentences": sum(map(is_endless, hyp_raw, (max(refs, key=len) for refs in zip(*raw_refs, strict=True))))
         },

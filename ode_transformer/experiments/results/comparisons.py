@@ -13,7 +13,7 @@ from ...schema import count, lacks, one_of, share
 from .. import recipes
 from ..metrics import METRICS
 from ..metrics.resampling import TESTS
-from .files import readable
+from .files import readable, variant
 
 SIGNIFICANCE = "significance"  # the folder of comparisons in ``results``
 LEVEL = 0.05  # of adjusted p-values: the expected share of chance among the differences called significant
@@ -43,8 +43,9 @@ class Compared:
         doubled: whether p is twice sacreBLEU's, which is about half of the two-sided one: its bootstrap, by which
             earlier versions compared translations, counts abs(d) - mean abs(d) instead of abs(d - mean d).
         values: everything that the comparison has about the system.
-        file: the record of the comparison.
-        adjusted: p, adjusted for the number of comparisons (:func:`adjust`).
+        file: the path of the record below ``significance``, without its suffix.
+        adjusted: p, adjusted for the number of comparisons in the family (:func:`adjust`).
+        adjusted_for: that number.
     """
 
     baseline: str
@@ -61,8 +62,9 @@ class Compared:
     signature: str
     doubled: bool
     values: Mapping[str, Any] = field(repr=False)
-    file: Optional[Path] = None
+    file: str = ""
     adjusted: Optional[float] = None
+    adjusted_for: int = 0
 
     @property
     def family(self) -> tuple[str, str]:
@@ -94,17 +96,8 @@ class Compared:
         """Whether the difference is significant."""
         return self.adjusted is not None and self.adjusted < LEVEL
 
-    def of(self, measured: Sequence[float]) -> bool:
-        """Whether the compared run is one of those with these scores, and has not been trained again since."""
-        return _among(self.value, measured)
 
-
-def _among(value: float, measured: Sequence[float]) -> bool:
-    both_nan = math.isnan(value) and any(map(math.isnan, measured))
-    return both_nan or any(math.isclose(value, one, rel_tol=1e-6) for one in measured)
-
-
-def rows(comparison: Mapping[str, Any], file: Optional[Path] = None) -> list[Compared]:
+def rows(comparison: Mapping[str, Any], file: str = "") -> list[Compared]:
     """Return the rows of a comparison by ``ode-transformer compare``."""
     first, its, precisions = comparison["baseline"], METRICS[comparison["metric"]], comparison["precisions"]
     of_all = {key: comparison[key] for key in ("baseline", "seed", "metric", "test", "samples", "signature")}
@@ -142,23 +135,31 @@ def adjust(compared: Iterable[Compared]) -> list[Compared]:
     adjusted = {}
     for p_values in families.values():
         adjusted |= zip(p_values, false_discovery_control([*p_values.values()]).tolist(), strict=True)
-    return [replace(row, adjusted=row.p_value if row.p_value is None else adjusted[row.key]) for row in compared]
+    return [replace(row, adjusted=adjusted.get(row.key), adjusted_for=len(families[row.family])) for row in compared]
 
 
 def read(folder: Path) -> list[Compared]:
     """Return the adjusted rows of all comparisons in a folder of results, without invalid files, which are reported."""
-    files = readable(sorted((folder / SIGNIFICANCE).rglob("*.json")), read_comparison)
-    return adjust(row for path, comparison in files for row in rows(comparison, path))
+    home = folder / SIGNIFICANCE
+    files = readable(sorted(home.rglob("*.json")), read_comparison)
+    return adjust(
+        row for path, content in files for row in rows(content, path.relative_to(home).with_suffix("").as_posix())
+    )
 
 
 def up_to_date(compared: Iterable[Compared], records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Compared]:
     """Return the rows whose baseline and system have records, by recipe, and have not been trained again since."""
 
-    def known(name: str, value: float, row: Compared) -> bool:
-        return _among(value, METRICS[row.metric].values(records.get(name, []), row.test_set))
+    def known(row: Compared, name: str, precision: str, value: float) -> bool:
+        runs = [run for run in records.get(name, []) if variant(run) == (precision,)]
+        measured = METRICS[row.metric].values(runs, row.test_set)
+        return any(math.isclose(value, one, rel_tol=1e-6) or (value != value and one != one) for one in measured)
 
     return [
-        row for row in compared if known(row.baseline, row.baseline_value, row) and known(row.system, row.value, row)
+        row
+        for row in compared
+        if known(row, row.baseline, row.precisions[0], row.baseline_value)
+        and known(row, row.system, row.precisions[1], row.value)
     ]
 
 

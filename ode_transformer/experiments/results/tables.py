@@ -25,7 +25,7 @@ from ..records import read_record
 from ..tasks import TASKS
 from ..tasks.task import further_metrics
 from . import comparisons, significance
-from .comparisons import LEVEL, SIGNIFICANCE, Compared
+from .comparisons import LEVEL, Compared
 from .files import different_flags, read_records, variant, variant_label
 
 if TYPE_CHECKING:
@@ -105,32 +105,25 @@ class Row:
         return " / ".join(filter(None, (theirs, ours)))
 
 
-def tables(
-    group: str,
-    folder: Path = RESULTS,
-    records: Optional[Mapping[str, list[dict]]] = None,
-    compared: Optional[Sequence[Compared]] = None,
-) -> dict[str, list[Row]]:
+def tables(group: str, records: Mapping[str, list[dict]], compared: Sequence[Compared]) -> dict[str, list[Row]]:
     """Return the tables of a group of recipes, in the order of its rows.
 
     Args:
         group: the name of a file of recipes, such as ``multi30k-short``, or a path, ``FILE.yaml``.
-        folder: the folder of results.
-        records, compared: the records and the comparisons in the folder, if they have been read already.
+        records, compared: the records and the comparisons in a folder of results.
 
     Returns:
         The rows of each table by its title: the paper's tables, and one of the group for recipes in none of these.
 
     Raises:
-        OdeTransformerError: the group is unknown, or the folder does not exist.
+        OdeTransformerError: the group is unknown.
         RecipeError: a recipe is invalid.
     """
     if group not in recipes.groups() and not group.endswith(".yaml"):
         known = ", ".join(recipes.groups())
         raise OdeTransformerError(f"no group of recipes {group!r}; it must be a FILE.yaml, or one of {known}")
     tree = recipes.group(group)
-    records = read_records(folder) if records is None else records
-    its = group_comparison(group, folder, comparisons.read(folder) if compared is None else compared)
+    its = group_comparison(group, compared)
     current = {(row.system, row.precisions[1], row.test_set): row for row in comparisons.up_to_date(its, records)}
     # The baseline, in its precision, needs no comparison.
     known = {(row.baseline, row.precisions[0]) for row in current.values()}
@@ -148,17 +141,16 @@ def tables(
                 cells = _cells(paper, mine, recipe)
                 for cell in cells.values():
                     if known and cell.metric == its[0].metric and (recipe.name, *kind) not in known:
-                        one = current.get((recipe.name, *kind, cell.test_set))
-                        cell.compared = one if one and one.of(cell.measured) else None
+                        cell.compared = current.get((recipe.name, *kind, cell.test_set))
                         cell.left_out = cell.compared is None
                 found.setdefault(title, []).append(Row(variant_label(label, kind), recipe.name, cells, paper, mine))
     return {title: [*rows, *source_row(rows)] for title, rows in found.items()}
 
 
-def group_comparison(group: str, folder: Path, compared: Sequence[Compared]) -> list[Compared]:
+def group_comparison(group: str, compared: Sequence[Compared]) -> list[Compared]:
     """Return the rows of the group's own comparison, in the file of its name, which gives its tables their stars."""
     name = Path(group).stem if group.endswith(".yaml") else group
-    return [row for row in compared if row.file == folder / SIGNIFICANCE / f"{name}.json"]
+    return [row for row in compared if row.file == name]
 
 
 def source_row(rows: Sequence[Row]) -> list[Row]:
@@ -230,16 +222,13 @@ def printable(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     return head, found
 
 
-def baseline(group: str, folder: Path = RESULTS, compared: Optional[Sequence[Compared]] = None) -> str:
+def baseline(group: str, compared: Sequence[Compared]) -> str:
     """Return the explanation of the stars in a group's tables; empty if nothing was compared."""
-    compared = comparisons.read(folder) if compared is None else compared
-    its = group_comparison(group, folder, compared)
-    if not its:
+    if not (its := group_comparison(group, compared)):
         return ""
     one = its[0]
-    number = len({row.key for row in compared if row.family == one.family and row.p_value is not None})
     how = f"{TESTS[one.test]}, seed {one.seed}; {one.kind_of_p}"
-    return f"{one.baseline} at p < {LEVEL:g}, adjusted for {number} comparisons ({how})"
+    return f"{one.baseline} at p < {LEVEL:g}, adjusted for {one.adjusted_for} comparisons ({how})"
 
 
 def for_programs(rows: Sequence[Row]) -> Iterator[tuple]:
@@ -321,7 +310,7 @@ def main(args: argparse.Namespace) -> None:
         write.writerow(COLUMNS)
     records, compared, measured = read_records(args.results), comparisons.read(args.results), False
     for group in args.group or recipes.groups():
-        found = tables(group, args.results, records, compared)
+        found = tables(group, records, compared)
         if args.measured:
             found = {title: rows for title, rows in found.items() if any(row.records for row in rows)}
         measured = measured or any(row.records for rows in found.values() for row in rows)
@@ -329,7 +318,7 @@ def main(args: argparse.Namespace) -> None:
             if args.csv:
                 write.writerows((group, title, *values) for values in for_programs(rows))
             else:
-                print(section(title, rows, baseline(group, args.results, compared)))
+                print(section(title, rows, baseline(group, compared)))
     if not measured and (args.measured or args.results != RESULTS):
         others = f"its records are of {', '.join(records)}" if records else "rehearsals do not count"
         group = ", ".join(args.group) or "any recipe"
