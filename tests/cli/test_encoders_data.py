@@ -140,9 +140,6 @@ def test_the_published_mrpc_is_split_by_its_list(tmp_path):
     with pytest.raises(OdeTransformerError, match=message):
         list(glue.examples(task, folder, "train"))
     (folder / "mrpc_dev_ids.tsv").write_text("#1 ID\t#2 ID\r\n2\t11\r\n5\t14\r\n5\t9\r\n", newline="")
-    found = {
-        split: [(texts[0], label) for texts, label in glue.examples(task, folder, split)]
-        for split in ("train", "valid")
-    }
-    assert found["valid"] == [("A 2.", "0"), ("A 5.", "1")]
-    assert found["train"] == [(f"A {i}.", str(i % 2)) for i in (0, 1, 3, 4)]
+    found = {split: list(glue.examples(task, folder, split)) for split in ("train", "valid")}
+    assert found["valid"] == [["A 2.", "B 2.", "0"], ["A 5.", "B 5.", "1"]]
+    assert found["train"] == [[f"A {i}.", f"B {i}.", str(i % 2)] for i in (0, 1, 3, 4)]

@@ -99,7 +99,6 @@ def test_labelled_text_as_symbols(tmp_path):
     film, nothing = classification.Example("a film", "x"), classification.Example("\u200b", "x")
     for splits, level, message in (
         ({"test": [classification.Example("", "x")]}, "characters", "test: a text is empty"),
-        ({"test": []}, "characters", "test: no examples"),
         ({"train": [film] * 20 + [nothing]}, "subword", "train: a text is empty"),
     ):
         with pytest.raises(OdeTransformerError, match=message):

@@ -3,8 +3,8 @@
 Each task has a file or folder with the readers of its published data sets, its flags, its steps after averaging, its
 predictions and its metrics. The three tasks that are scored by perplexity differ only in fairseq's task.
 
-In addition, ``encoders`` runs trained encoders, ``listops`` and ``generated`` generate data, ``baselines`` has the
-baselines that a classifier must beat, and ``command`` the command lines.
+In addition, ``encoders`` runs trained encoders, ``splits`` writes data sets, ``listops`` and ``generated`` generate
+them, ``baselines`` has the baselines that a classifier must beat, and ``command`` the command lines.
 """
 
 from . import classification, correction, glue, multiple_choice, question_answering, summarisation, translation

@@ -13,8 +13,9 @@ from ..text import corpus, documents
 from . import baselines, classification, generated, glue, listops, multiple_choice, question_answering, summarisation
 from .correction import corpora
 from .question_answering import published
+from .splits import write_splits
 from .task import write_predictions
-from .translation import write_pairs
+from .translation import Pair
 
 SEED = {"seed": {"type": int}}
 FILLED = {"output_dir": {"type": Path}}  # the folder may hold other files
@@ -85,7 +86,7 @@ def add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
         _show_counts(args, written)
 
     def write_texts(args: argparse.Namespace, splits: Mapping[str, Any]) -> None:
-        _show_counts(args, write_pairs(splits, args.output_dir))
+        _show_counts(args, write_splits(splits, Pair._fields, args.output_dir))
 
     def show_windows(args: argparse.Namespace, counts: Mapping[str, tuple[int, int]]) -> None:
         for split, (questions, windows) in counts.items():
@@ -100,11 +101,11 @@ def add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
 
     sub = add("aeslc", "AESLC (Zhang and Tetreault 2019): e-mails and their subject lines")
     add_function(sub, summarisation.read_aeslc, "folder", show=write_texts)
-    add_parameters(sub, write_pairs, splits=None)
+    add_parameters(sub, write_splits, splits=None, columns=None)
     sub = add("cnndm", "CNN/DailyMail (See et al. 2017): stories and their highlights")
     folders = {"nargs": "+", "type": Path, "metavar": "DIR"}
     add_function(sub, summarisation.read_cnndm, "folders", show=write_texts, folders=folders)
-    add_parameters(sub, write_pairs, splits=None)
+    add_parameters(sub, write_splits, splits=None, columns=None)
     sub = add("gec", "grammatical errors: learners' corpora, or errors generated in correct English")
     add_function(sub, corpora.write, show=_show_counts, **SEED)
     sub = add("squad", "SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), in overlapping windows")

@@ -94,7 +94,7 @@ def _write_glue(folder: Path, name: str, examples: int, seed: int) -> None:
     """Write the files of a GLUE task; a task with one input has both sentences in it."""
     rng, task, labels = random.Random(seed), GLUE[name], GLUE[name].labels or NUMBERS
     for split, (inputs, label, files, _, heading) in task.splits.items():
-        width = task.columns or max(*inputs, label or 0) + 1
+        width = task.width or max(*inputs, label or 0) + 1
         rows = [[f"column {i}" for i in range(width)]] if heading else []
         for i in range(examples if split == "train" else max(3, examples // 8)):
             agree, row = i % 3, ["-"] * width

@@ -15,6 +15,7 @@ from ..text import subwords
 from ..text.lines import TextError, read_lines
 from ..text.manifest import held_settings
 from .classification import classify, outputs
+from .splits import write_splits
 from .task import Recipe, by_predictions
 
 
@@ -35,6 +36,12 @@ class Split(NamedTuple):
     server: str = ""
     heading: bool = True
 
+    @property
+    def columns(self) -> dict[str, int]:
+        """The columns by the names that they get here: ``input0``, ``input1`` for pairs, and ``label``."""
+        texts = {f"input{i}": column for i, column in enumerate(self.inputs)}
+        return texts if self.label is None else {**texts, "label": self.label}
+
 
 @dataclass(frozen=True)
 class GlueTask:
@@ -43,20 +50,17 @@ class GlueTask:
     Args:
         folder: the folder of the task in the published data.
         splits: the splits by fairseq's names.
-        columns: the number of columns of a labeled line, or 0 for any; lines with another number are left out, as in
+        width: the number of columns of a labeled line, or 0 for any; lines with another number are left out, as in
             fairseq's preparation for RoBERTa.
         labels: the classes, from no to full agreement; empty where labels are numbers.
         divide: the divisor of numerical labels.
-        held_out: the file that lists the development set by its second and third columns, where training and
-            development set share a file.
     """
 
     folder: str
     splits: Mapping[str, Split]
-    columns: int = 0
+    width: int = 0
     labels: tuple[str, ...] = ("0", "1")
     divide: float = 0.0
-    held_out: str = ""
 
 
 def _usual(
@@ -67,7 +71,8 @@ def _usual(
     return GlueTask(folder, splits | {"test": Split(test, None, named["test"], folder)}, **more)
 
 
-_LISTED = "msr_paraphrase_train.txt mrpc_dev_ids.tsv"  # MRPC as published, and GLUE's list of its development set
+_HELD_OUT = "mrpc_dev_ids.tsv"  # GLUE's list of MRPC's development set, by the second and third columns of its lines
+_LISTED = f"msr_paraphrase_train.txt {_HELD_OUT}"  # MRPC as published
 _ENTAILED = ("not_entailment", "entailment")
 GLUE = {
     "cola": GlueTask("CoLA", {  # GLUE's files, or the authors' own
@@ -78,8 +83,8 @@ GLUE = {
     "sst-2": _usual("SST-2", (0,), 1, (1,), {"train": ("train_full.tsv", "train.tsv")}),
     "mrpc": _usual("MRPC", (3, 4), 0, (3, 4), {
         "train": ("train.tsv", _LISTED), "valid": ("dev.tsv", _LISTED), "test": ("test.tsv", "msr_paraphrase_test.txt"),
-    }, held_out="mrpc_dev_ids.tsv"),
-    "qqp": _usual("QQP", (3, 4), 5, (1, 2), columns=6),
+    }),
+    "qqp": _usual("QQP", (3, 4), 5, (1, 2), width=6),
     "sts-b": _usual("STS-B", (7, 8), 9, (7, 8), labels=(), divide=5.0),
     "mnli": GlueTask("MNLI", {
         "train": Split((8, 9), 11, ("train.tsv",)),
@@ -94,31 +99,36 @@ GLUE = {
 }  # fmt: skip
 
 
-def examples(task: GlueTask, folder: Path, split: str) -> Iterator[tuple[list[str], str]]:
-    """Yield the sentences of each example of a split and its label, which is empty in a test set.
+def examples(task: GlueTask, folder: Path, split: str) -> Iterator[list[str]]:
+    """Yield each example of a split: its sentences and, except in a test set, its label.
 
     Raises:
-        OdeTransformerError: no alternative of the split's files is complete, or a line has too few columns.
+        OdeTransformerError: no alternative of the split's files is complete, unless it is a test set, or a line has too
+            few columns.
     """
-    inputs, label, files, _, heading = task.splits[split]
-    alternatives = [[folder / name for name in names.split()] for names in files]
+    its = task.splits[split]
+    columns = its.columns.values()
+    alternatives = [[folder / name for name in names.split()] for names in its.files]
     found = next((paths for paths in alternatives if all(path.is_file() for path in paths)), None)
     if found is None:
+        if its.label is None:
+            return
         names = " or ".join(" and ".join(map(str, paths)) for paths in alternatives)
         raise OdeTransformerError(f"{split}: {names} must be there")
     held: set[tuple[str, ...]] | None = None
-    if found[-1].name == task.held_out:
+    if found[-1].name == _HELD_OUT:
         *found, listed = found
         held = {tuple(line.split()) for line in read_lines(listed)}
     for path in found:
         for number, line in enumerate(read_lines(path), 1):
             values = line.rstrip("\r").split("\t")
-            if (number == 1 and heading) or (task.columns and label is not None and len(values) != task.columns):
+            broken = task.width and its.label is not None and len(values) != task.width
+            if broken or (number == 1 and its.heading):
                 continue
-            if len(values) <= max(*inputs, -1 if label is None else label):
+            if len(values) <= max(columns):
                 raise OdeTransformerError(f"{path}: line {number} has {len(values)} columns, too few")
             if held is None or (tuple(values[1:3]) in held) == (split == "valid"):
-                yield [" ".join(values[i].split()) for i in inputs], "" if label is None else values[label]
+                yield [" ".join(values[i].split()) for i in columns]
 
 
 def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, int]:
@@ -139,21 +149,16 @@ def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, 
     """
     about, cut, counts = GLUE[task], subwords.segmenter(like), {}
     folder = source / about.folder
-    for split, (inputs, label, files, *_) in about.splits.items():
-        if label is None and not any(all((folder / name).is_file() for name in names.split()) for names in files):
-            continue
-        rows = list(examples(about, folder, split))
-        counts[split] = len(rows)
-        for i in range(len(inputs)):
-            write_lines(output_dir / f"{split}.input{i}", (cut(texts[i]) for texts, _ in rows))
-        if label is not None:
-            labels = [label for _, label in rows]
-            if about.divide:
-                try:
-                    labels = [f"{float(label) / about.divide:g}" for label in labels]
-                except ValueError as error:
-                    raise OdeTransformerError(f"{folder}: a label of {split} is not a number: {error}") from error
-            write_lines(output_dir / f"{split}.label", labels)
+    for split, its in about.splits.items():
+        texts = len(its.inputs)
+        rows = [[*map(cut, row[:texts]), *row[texts:]] for row in examples(about, folder, split)]
+        if about.divide and its.label is not None:
+            try:
+                rows = [[*pair, f"{float(label) / about.divide:g}"] for *pair, label in rows]
+            except ValueError as error:
+                raise OdeTransformerError(f"{folder}: a label of {split} is not a number: {error}") from error
+        if rows:
+            counts |= write_splits({split: rows}, list(its.columns), output_dir)
     return counts
 
 

@@ -10,7 +10,6 @@ sets on every machine. An example is ::
 An opening bracket and its operator are one symbol. The class is the value, one of ten.
 """
 
-import hashlib
 import itertools
 import random
 import statistics
@@ -18,13 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ...errors import OdeTransformerError
-from ...files import write_lines
+from .splits import write_splits
 
 VALUE_PROBABILITY = 0.75
 MAX_ELEMENTS = 10
 MAX_DEPTH = 10
 TRIES = 100_000  # expressions drawn in search of a new one before giving up
-
 
 OPERATORS: dict[str, Callable[[Sequence[int]], int]] = {
     "MIN": min,
@@ -54,7 +52,7 @@ def sample(rng: random.Random, limit: int, depth: int = 1) -> tuple[list[str], i
     return symbols, OPERATORS[operator](values)
 
 
-def generate(seed: int, shortest: int, longest: int) -> Iterator[tuple[str, int]]:
+def generate(seed: int, shortest: int, longest: int) -> Iterator[tuple[str, str]]:
     """Yield distinct expressions of ``shortest`` to ``longest`` symbols with their values, until no new one is found.
 
     The search for a new one ends after ``TRIES`` draws.
@@ -65,11 +63,10 @@ def generate(seed: int, shortest: int, longest: int) -> Iterator[tuple[str, int]
         symbols, value = sample(rng, longest)
         if shortest <= len(symbols) <= longest:
             text = " ".join(symbols)
-            digest = hashlib.blake2b(text.encode(), digest_size=16).digest()  # saves memory
-            if digest not in seen:
-                seen.add(digest)
+            if text not in seen:
+                seen.add(text)
                 since = 0
-                yield text, value
+                yield text, str(value)
 
 
 def write(
@@ -102,7 +99,4 @@ def write(
         if len(rows) < sizes[split]:
             wanted = f"--shortest {shortest} to --longest {longest}"
             raise OdeTransformerError(f"--{split} {sizes[split]}: there are too few expressions of {wanted}")
-    for split, rows in splits.items():
-        write_lines(folder / f"{split}.input0", (text for text, _ in rows))
-        write_lines(folder / f"{split}.label", (str(value) for _, value in rows))
-    return sizes
+    return write_splits(splits, ("input0", "label"), folder)

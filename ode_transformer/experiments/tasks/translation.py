@@ -4,13 +4,12 @@ Summarization and correction share the flags, the decoding and the files of pair
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ... import paths
 from ...errors import OdeTransformerError
-from ...files import write_lines
 from ..metrics import METRICS, Examples
 from ..metrics.scoring import references_in, score_file
 from ..text.fairseq_output import read_generate_output
@@ -24,22 +23,6 @@ class Pair(NamedTuple):
 
     source: str
     target: str
-
-
-def write_pairs(splits: Mapping[str, Iterable[Pair]], output_dir: Path) -> dict[str, int]:
-    """Write ``SPLIT.source`` and ``SPLIT.target`` of each split; return the number of pairs by split.
-
-    Args:
-        splits: the pairs by split.
-        output_dir: the folder for the files.
-    """
-    counts = {}
-    for name, pairs in splits.items():
-        found = list(pairs)
-        counts[name] = len(found)
-        for i, side in enumerate(Pair._fields):
-            write_lines(output_dir / f"{name}.{side}", (pair[i] for pair in found))
-    return counts
 
 
 def task_flags(recipe: Recipe) -> list[str]:

@@ -16,7 +16,8 @@ from ....files import copy_file, write_lines
 from ...text.lines import read_lines
 from ...text.m2 import NO_CORRECTION, Annotated, Edit
 from ...text.m2 import read as read_m2
-from ..translation import Pair, write_pairs
+from ..splits import write_splits
+from ..translation import Pair
 from . import errors
 
 REFERENCES = 4  # of JFLEG
@@ -185,7 +186,7 @@ def write(
     splits["train"] = [pair for pair in train if pair.source not in held_out]
     dropped = len(train) - len(splits["train"])
     print(f"train: {dropped:,} pairs left out, whose sentence is in CoNLL-2014 or JFLEG", file=sys.stderr)
-    counts = write_pairs(splits, output_dir)
+    counts = write_splits(splits, Pair._fields, output_dir)
     for name, (_, references) in tests.items():
         for i, lines in enumerate(references):
             write_lines(output_dir / f"{name}.ref{i}", lines)
