@@ -43,8 +43,8 @@ def published(tmp_path_factory):
 def own(tmp_path_factory, published):
     """What cuts text into subwords of its own, and its dictionary."""
     _, paragraphs = squad_data.read(published / "train-v1.1.json")
-    texts = [paragraph.text for paragraph in paragraphs]
-    texts += [question.text for paragraph in paragraphs for question in paragraph.questions]
+    texts = [paragraph["context"] for paragraph in paragraphs]
+    texts += [question["question"] for paragraph in paragraphs for question in paragraph["qas"]]
     return own_subwords(tmp_path_factory.mktemp("own"), texts, 120)
 
 
@@ -67,9 +67,9 @@ def test_files_are_read_and_what_is_wrong_with_one_is_named(tmp_path, published)
     version, paragraphs = squad_data.read(published / "train-v2.0.json")
     assert version == "2.0" and len(paragraphs) == 8
     for paragraph in paragraphs:
-        assert [bool(question.answers) for question in paragraph.questions] == [True, True, False] * 2 + [True, True]
-        for question in paragraph.questions:
-            assert all(paragraph.text.startswith(text, place) for place, text in question.answers)
+        assert [bool(one["answers"]) for one in paragraph["qas"]] == [True, True, False] * 2 + [True, True]
+        for answer in (answer for question in paragraph["qas"] for answer in question["answers"]):
+            assert paragraph["context"].startswith(answer["text"], answer["answer_start"])
 
     def changed(change):
         tree = json.loads((published / "train-v1.1.json").read_text())
@@ -112,7 +112,7 @@ def test_symbols_know_their_characters(kind, request):
         assert begin <= after <= end or TEXT[end:after].isspace()
     for answer in ("Ünïcode", "quotes", "live", "here", "20€", "½ of it", "東京 too", "naïve"):
         start = TEXT.index(answer)
-        first, last = squad_data.span(symbols, (start, answer))
+        first, last = squad_data.span(symbols, {"answer_start": start, "text": answer})
         found = TEXT[symbols[first][1] : symbols[last][2]]
         assert answer in found and len(found.strip()) <= len(answer) + 2
 
@@ -206,20 +206,28 @@ def test_samples_that_do_not_fit_are_named(data, tmp_path, published, own):
 # SQuAD: answers and scores
 
 
-def test_candidates_are_spans_of_the_window_with_the_most_context():
-    spans = [(0, 6), (4, 10), (8, 10)]
-    assert [squad.most_context(spans, i) for i in range(10)] == [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
+def test_candidates_are_spans_of_the_window_with_the_most_context(monkeypatch):
     first, last = [3, 0, 5, 1, 2, 9], [4, 8, 0, 1, 7, 6]
-    logits = list(zip(first, last, strict=True))
-    found = squad.candidates(logits, spans, 0, 6, 3)
+    windows = [squad.Window(*place, 0.0, first, last) for place in ((0, 6), (4, 10), (8, 10))]
+    assert [squad.most_context(windows, i) for i in range(10)] == [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
+
+    def places(index, best, longest):
+        monkeypatch.setattr(squad, "BEST", best)
+        monkeypatch.setattr(squad, "LONGEST", longest)
+        found, begin = squad.candidates(windows, index), windows[index].begin
+        assert all(one.score == first[one.first - begin] + last[one.last - begin] for one in found)
+        return {(one.first, one.last) for one in found}
+
     # Symbol 5 has more text around it in the second window; no span ends before it begins, or has four symbols.
-    assert {(c.first, c.last) for c in found} == {(i, j) for i in range(5) for j in range(i, min(i + 3, 6))}
-    assert all(c.score == first[c.first] + last[c.last] for c in found)
-    best = squad.candidates(logits, spans, 0, 2, 3)
-    assert {(c.first, c.last) for c in best} == {(2, 4)}  # firsts 5 and 2, lasts 1 and 4
-    shifted = squad.candidates(logits, spans, 1, 6, 1)
-    assert {(c.first, c.last) for c in shifted} == {(i, i) for i in range(5, 10)}
-    assert squad.candidates([], [(0, 0)], 0, 6, 3) == [], "a paragraph without text"
+    assert places(0, 6, 3) == {(i, j) for i in range(5) for j in range(i, min(i + 3, 6))}
+    assert places(0, 2, 3) == {(2, 4)}  # firsts 5 and 2, lasts 1 and 4
+    assert places(1, 6, 1) == {(i, i) for i in range(5, 10)}
+
+
+def test_an_answer_is_text():
+    assert squad.answer({"text": "", "offsets": []}, [squad.Window(0, 0, -1.0, [], [])]) == ("", 1e6 - 1)
+    blanks = squad.Window(0, 2, 3.0, [2.0, 1.0], [2.0, 1.0])
+    assert squad.answer({"text": "  x", "offsets": [[0, 2], [2, 3]]}, [blanks]) == ("x", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -309,17 +317,19 @@ def test_the_loss_is_the_mean_of_both_cross_entropies(trained, data):
     assert size == log["nsentences"] == 5 and m.span_head.weight.shape == (2, 16)
 
 
-def test_a_trained_model_answers(trained, data, tmp_path, capsys):
+def test_a_trained_model_answers(trained, data, tmp_path, monkeypatch, capsys):
     """The best answer of each question is that of the largest sum of logits, by another way; then scores by command."""
     m, _, checkpoint = trained
+    monkeypatch.setattr(squad, "BEST", 400)
     assert torch.equal(open_model(checkpoint).span_head.weight, m.span_head.weight)
     words = ["squad", "predict", checkpoint, "--data", str(data), "--batch-size", "5", "--cpu"]
-    assert cli.main([*words, "--output-dir", str(tmp_path / "a"), "--best", "400"]) == 0
+    assert cli.main([*words, "--output-dir", str(tmp_path / "a")]) == 0
     predictions, no_answer = squad.read_answers(tmp_path / "a")
     tree, windows = squad.questions(data, "valid"), dataset(data)
     for number, question in enumerate(tree["questions"]):
         own = [(i, start) for i, (q, start) in enumerate(tree["windows"]) if q == number]
-        spans = [(start, start + int(windows.size(i)) - windows[i]["begin"] - 1) for i, start in own]
+        ends = (start + int(windows.size(i)) - windows[i]["begin"] - 1 for i, start in own)
+        spans = [squad.Window(start, end, 0.0, [], []) for (_, start), end in zip(own, ends, strict=True)]
         best, null = (-99.0, 0, 0), 99.0
         for w, (i, start) in enumerate(own):
             logits = m(windows[i]["net_input.src_tokens"][None], spans=True)[0][0]

@@ -429,7 +429,7 @@ def test_a_broken_recipe_is_named(tmp_path, change, message):
         ),
         ("race/floater", "validate", {"flags": {"batch-size": 0}}, r"batch-size must be a whole number, 1 or more$"),
         ("squad/floater-v2", "validate", {"flags": {"threshold": "x"}}, r"threshold must be a number$"),
-        ("squad/floater-v2", "validate", {"flags": {"cpu": True, "best": 5, "threshold": -1}}, ""),
+        ("squad/floater-v2", "validate", {"flags": {"cpu": True, "threshold": -1}}, ""),
         ("listops/transformer", "score", {"metrics": ["f1"]}, r"'f1': is of two classes, .*num-classes is 10$"),
         ("race/floater", "score", {"metrics": ["matthews"]}, r"'matthews': is of two classes, .* is 4$"),
         (

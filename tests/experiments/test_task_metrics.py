@@ -459,9 +459,6 @@ def test_a_translator_is_no_classifier(trained, tmp_path):
     checkpoints.save(state, tmp_path / "x.pt")
     with pytest.raises(checkpoints.CheckpointError, match="has no sentence_classification_head, which --task"):
         classify(tmp_path / "x.pt", data, "test", 1, True)
-    state["cfg"]["task"]["_name"] = "translation"
-    with pytest.raises(checkpoints.CheckpointError, match="was trained with --task 'translation', must be sentence_pr"):
-        standalone.pair_form(state, "x.pt", "sentence_prediction")
     with pytest.raises(checkpoints.CheckpointError, match="holds no encoder-decoder: it has no decoder"):
         standalone.open_model(path)
 
@@ -470,19 +467,20 @@ def test_data_of_another_model_are_not_classified(trained, tmp_path):
     path, data, _ = trained
     shutil.copytree(data, tmp_path / "data")
     labels, symbols = (tmp_path / "data" / part / "dict.txt" for part in ("label", "input0"))
-    labels.write_text("neg 1\n")
-    with pytest.raises(checkpoints.CheckpointError, match=r"has 2 classes, .*dict.txt 1"):
-        classify(path, tmp_path / "data", "test", 1, True)
     labels.write_text("neg 1\npos 1\nmadeupword0000 0\n")
     assert classify(path, tmp_path / "data", "test", 2, True) == classify(path, data, "test", 2, True)
     write_index(tmp_path / "data" / "label" / "test", [[label] for label in (4, 5, 6, 4, 5, 4)])
     with pytest.raises(OdeTransformerError, match="class madeupword0000 of test: must be one of neg, pos"):
         classify(path, tmp_path / "data", "test", 1, True)
+    labels.write_text("neg 1\n")
+    write_index(tmp_path / "data" / "label" / "test", [[4]] * len(LENGTHS))
+    with pytest.raises(checkpoints.CheckpointError, match=r"has 2 classes, .*dict.txt 1"):
+        classify(path, tmp_path / "data", "test", 1, True)
     with open(symbols, "a") as file:
         file.write("more 1\n")
     with pytest.raises(OdeTransformerError, match="its dictionary has 18 symbols, the model 17"):
         classify(path, tmp_path / "data", "test", 1, True)
-    symbols.write_text("no dictionary\n")
+    symbols.write_text("w0 1\n" * 12)
     with pytest.raises(checkpoints.CheckpointError, match=r"data: its dictionaries cannot be read: "):
         classify(path, tmp_path / "data", "test", 1, True)
 

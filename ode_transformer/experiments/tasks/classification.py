@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import OdeTransformerError
-from ...files import make_folder, read_text, regular, write_lines
+from ...files import read_text, regular
 from ..metrics import accuracy
 from ..text import subwords
 from ..text.lines import lines_of
+from .splits import write_splits
 from .task import by_predictions
 
 if TYPE_CHECKING:
@@ -143,25 +144,19 @@ def write(
         The number of examples of each split.
 
     Raises:
-        OdeTransformerError: a split is empty, or one of its texts has no symbols.
+        OdeTransformerError: a text has no symbols.
         SegmentationError: SentencePiece cannot learn so many subwords.
     """
-    if empty := [name for name, examples in splits.items() if not examples]:
-        raise OdeTransformerError(f"{empty[0]}: no examples")
-    make_folder(output_dir)
     if level == "subword":
         texts = (example.text for example in splits["train"])
         subwords.learn_sentencepiece(texts, size, workers, output_dir / subwords.OWN[0])
         cut = subwords.segmenter(output_dir)
     else:
         cut = lambda text: " ".join(text.replace(" ", BLANK))  # noqa: E731
-    units = {name: [cut(example.text) for example in examples] for name, examples in splits.items()}
-    if empty := [name for name, lines in units.items() if not all(lines)]:
+    units = {name: [(cut(text), label) for text, label in examples] for name, examples in splits.items()}
+    if empty := [name for name, rows in units.items() if not all(text for text, _ in rows)]:
         raise OdeTransformerError(f"{empty[0]}: a text is empty")
-    for name, examples in splits.items():
-        write_lines(output_dir / f"{name}.input0", units[name])
-        write_lines(output_dir / f"{name}.label", (example.label for example in examples))
-    return {name: len(examples) for name, examples in splits.items()}
+    return write_splits(units, ("input0", "label"), output_dir)
 
 
 class Outputs(NamedTuple):
@@ -190,6 +185,7 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
             fit the labels.
         OdeTransformerError: as these, or a label is not a number or a class of the model.
     """
+    import torch
     from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
     from ...checkpoints import CheckpointError
@@ -197,7 +193,7 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
     from ...training.sentence_prediction import NAME, OF_PAIRS
     from .encoders import TrainedEncoder
 
-    encoder = TrainedEncoder(checkpoint, data, subset, cpu, HEAD, ("sentence_prediction", NAME, OF_PAIRS))
+    encoder = TrainedEncoder(checkpoint, data, subset, cpu, HEAD, "sentence_prediction", NAME, OF_PAIRS)
     count, labels = encoder.head.out_proj.out_features, data / "label"
     numbers = not (labels / "dict.txt").is_file()
     if numbers != (count == 1):
@@ -208,7 +204,6 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
     task = encoder.task(SentencePredictionTask, options)
     if numbers:
         classes, golds = [], read_numbers(labels / f"{subset}.label", data / "input0" / subset)
-        dataset = encoder.examples(task)
     else:
         known = task.label_dictionary
         classes = known.symbols[known.nspecial : len(known) - 1][:count]  # fairseq appends <mask>
@@ -216,13 +211,13 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
             raise CheckpointError(f"{checkpoint}: has {count} classes, {labels / 'dict.txt'} {len(classes)}")
         if not encoder.known:
             _warn_of_order(checkpoint, labels / "dict.txt", tuple(classes))
-        dataset = encoder.examples(task)
         golds = _read_classes(labels / subset, known.symbols, classes)
 
     def forward(batch: dict[str, Any]) -> "Tensor":
         return encoder.model(batch["net_input"]["src_tokens"], classification_head_name=HEAD)[0]
 
-    return Outputs(encoder.scores(dataset, batch_size, forward), golds, classes)
+    scores = encoder.outputs(task.load_dataset(subset), batch_size, forward)
+    return Outputs(torch.stack(scores), golds, classes)
 
 
 @cache  # warns once, not once per subset

@@ -1,6 +1,6 @@
 """Trained encoders with a head, opened together with the data that they predict on."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,33 +25,25 @@ class TrainedEncoder:
         cpu: keep the model on the CPU; otherwise it is on the GPU if there is one.
         head: the name of a classification head, or ``SPANS``.
         tasks: the names of fairseq tasks; the model must have been trained with one of them.
-        parts: the subfolders of the texts of an example.
 
     Raises:
         CheckpointError: the checkpoint cannot be opened, is of another task, has no such head, or was trained with
             other dictionaries.
-        OdeTransformerError: the data have no such subset.
+        OdeTransformerError: the data have no such subset, or a file of it is damaged.
     """
 
-    def __init__(
-        self,
-        checkpoint: Path,
-        data: Path,
-        subset: str,
-        cpu: bool,
-        head: str,
-        tasks: Sequence[str],
-        parts: Sequence[str] = ("input0",),
-    ):
+    def __init__(self, checkpoint: Path, data: Path, subset: str, cpu: bool, head: str, *tasks: str):
         import torch
 
         from ... import models  # noqa: F401  registers the architectures
         from ...checkpoints import CheckpointError, standalone
+        from ..text.binarised import check_data
 
         trained = standalone.check_dictionaries(checkpoint, data)
-        if not all((data / part / f"{subset}.idx").is_file() for part in parts):
+        if not all((part / f"{subset}.idx").is_file() for part in {data / "input0", *data.glob("input*")}):
             raise OdeTransformerError(f"{data}: has no subset {subset}")
-        self.data, self.subset, self.known = data, subset, trained
+        check_data(data, subset)
+        self.data, self.known = data, trained
         self.state = standalone.load(checkpoint)
         model = standalone.open_state(self.state, checkpoint, heads=True).eval()
         heads = {**getattr(model, "classification_heads", {}), SPANS: getattr(model, SPANS, None)}
@@ -76,17 +68,10 @@ class TrainedEncoder:
         check_symbols(self.data, task.source_dictionary, self.model)
         return task
 
-    def examples(self, task: "FairseqTask") -> "FairseqDataset":
-        """Return the examples of the subset; an ``OdeTransformerError`` names a file that is damaged."""
-        from ..text.binarised import check_data
-
-        check_data(self.data, self.subset)
-        return task.load_dataset(self.subset)
-
     def outputs(
         self, dataset: "FairseqDataset", batch_size: int, forward: Callable[[dict[str, Any]], "Tensor"]
-    ) -> Iterator[tuple[int, "Tensor"]]:
-        """Yield the index of each example and the model's output for it, short examples first to save padding.
+    ) -> list["Tensor"]:
+        """Return the model's output for each example; those of similar length share a batch, which saves padding.
 
         Args:
             dataset: the examples.
@@ -98,21 +83,14 @@ class TrainedEncoder:
 
         device = next(self.model.parameters()).device
         order = sorted(range(len(dataset)), key=dataset.num_tokens)
+        found: dict[int, Tensor] = {}
         for first in range(0, len(order), batch_size):
             numbers = order[first : first + batch_size]
             batch = dataset.collater([dataset[i] for i in numbers])
             with torch.inference_mode():
-                found = forward(utils.apply_to_sample(lambda tensor: tensor.to(device), batch)).float().cpu()
-            yield from zip(numbers, found, strict=True)
-
-    def scores(
-        self, dataset: "FairseqDataset", batch_size: int, forward: Callable[[dict[str, Any]], "Tensor"]
-    ) -> "Tensor":
-        """Return the outputs of all examples in order, (examples, outputs)."""
-        import torch
-
-        found = dict(self.outputs(dataset, batch_size, forward))
-        return torch.stack([found[i] for i in range(len(dataset))])
+                rows = forward(utils.apply_to_sample(lambda tensor: tensor.to(device), batch)).float().cpu()
+            found |= zip(numbers, rows, strict=True)
+        return [found[i] for i in range(len(dataset))]
 
 
 def best(scores: "Tensor", names: Sequence[str]) -> list[str]:

@@ -6,16 +6,17 @@ fairseq's preparation for RoBERTa, each option becomes a text of its own: it fil
 appended to the question. Line feeds become blanks; double blanks and HTML such as ``<br>`` remain.
 """
 
-from itertools import count, takewhile
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import OdeTransformerError
-from ...files import read_json, write_lines
+from ...files import read_json
 from ...schema import lacks, one_of
 from ..text import subwords
 from ..text.lines import lines_of
+from .splits import write_splits
 from .task import by_predictions
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 NAME = "sentence_ranking"  # fairseq's name of the task and of the criterion
 LEVELS = ("middle", "high")
 LETTERS = "ABCD"
+COLUMNS = ("input0", *(f"input{i}" for i in range(1, len(LETTERS) + 1)), "label")
 _LAYOUT = {"article": str, "questions": [str], "options": [[str] * len(LETTERS)], "answers": [one_of(*LETTERS)]}
 # The folder and levels of each split; the test set is written whole, and each level of it alone.
 SPLITS = {
@@ -96,15 +98,13 @@ def write(folder: Path, like: Path, output_dir: Path) -> dict[str, int]:
         OdeTransformerError: as :func:`read`.
         SegmentationError: as :func:`.subwords.segmenter`.
     """
-    cut = subwords.segmenter(like)
+    cut = cache(subwords.segmenter(like))  # an article has several questions
     splits = {name: read(folder / part, levels) for name, (part, levels) in SPLITS.items()}
-    for name, choices in splits.items():
-        articles = {article: cut(article) for article in {choice.article for choice in choices}}
-        write_lines(output_dir / f"{name}.input0", (articles[choice.article] for choice in choices))
-        for i in range(len(LETTERS)):
-            write_lines(output_dir / f"{name}.input{i + 1}", (cut(choice.options[i]) for choice in choices))
-        write_lines(output_dir / f"{name}.label", (str(choice.right) for choice in choices))
-    return {name: len(choices) for name, choices in splits.items()}
+    rows = {
+        name: [(cut(article), *map(cut, options), str(right)) for article, options, right in choices]
+        for name, choices in splits.items()
+    }
+    return write_splits(rows, COLUMNS, output_dir)
 
 
 def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> list[tuple[str, str]]:
@@ -128,27 +128,27 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
     from ..text.binarised import numbers_of
     from .encoders import TrainedEncoder, best
 
-    options = [f"input{i}" for i in takewhile(lambda i: (data / f"input{i}").is_dir(), count(1))]
-    encoder = TrainedEncoder(checkpoint, data, subset, cpu, HEAD, [NAME], ["input0", *options])
+    options = len([*data.glob("input*")]) - 1
+    encoder = TrainedEncoder(checkpoint, data, subset, cpu, HEAD, NAME)
     if (outputs := encoder.head.out_proj.out_features) != 1:
         raise CheckpointError(f"{checkpoint}: has {outputs} classes, must have one score")
     longest = checkpoints.options(encoder.state, "task").get("max_option_length")
-    more = {"criterion": NAME, "num_classes": len(options), "max_option_length": longest, "dataset_impl": None}
+    more = {"criterion": NAME, "num_classes": options, "max_option_length": longest, "dataset_impl": None}
     given = SimpleNamespace(**encoder.options, **more, shorten_method="truncate", shorten_data_split_list="")
     task, path = encoder.task(SentenceRankingTask, given), data / "label" / f"{subset}.label"
-    names = [str(i) for i in range(len(options))]
+    names = [str(i) for i in range(options)]
     if not path.is_file():
         raise OdeTransformerError(f"{data}: subset {subset} has no labels; try --subset valid")
     labels = lines_of(path, len(numbers_of(data / "input0" / subset)[1]), f"{data}/input0/{subset}")
     if odd := sorted(set(labels) - set(names)):
         raise OdeTransformerError(f"{path}: {odd[0][:60]!r}: must be one of {', '.join(names)}")
-    dataset = encoder.examples(task)
 
     def forward(batch: dict[str, Any]) -> "Tensor":
-        inputs = (batch[f"net_input{i + 1}"]["src_tokens"] for i in range(len(options)))
+        inputs = (batch[f"net_input{i + 1}"]["src_tokens"] for i in range(options))
         return torch.cat([encoder.model(tokens, classification_head_name=HEAD)[0] for tokens in inputs], 1)
 
-    return list(zip(labels, best(encoder.scores(dataset, batch_size, forward), names), strict=True))
+    scores = torch.stack(encoder.outputs(task.load_dataset(subset), batch_size, forward))
+    return list(zip(labels, best(scores, names), strict=True))
 
 
 TASK = by_predictions(

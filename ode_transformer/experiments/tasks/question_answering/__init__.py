@@ -1,10 +1,10 @@
 """SQuAD: questions answered by spans of paragraphs, by our ``span_prediction``, scored by exact match and F1.
 
 A model with a span head runs over all windows of all questions. As in BERT, the candidates of a question are spans of a
-window from one of the best first tokens to one of the best last tokens, of at most ``--longest`` tokens, whose first
-token has the most context in this window (:func:`most_context`); the score of a candidate is the sum of both logits.
-The no-answer score of a question is the lowest sum of the logits of ``<s>`` in its windows, minus the score of the best
-candidate. An answer is the text of the paragraph from the first to the last character of the span.
+window from one of the ``BEST`` first tokens to one of the ``BEST`` last tokens, of at most ``LONGEST`` tokens, whose
+first token has the most context in this window (:func:`most_context`); the score of a candidate is the sum of both
+logits. The no-answer score of a question is the lowest sum of the logits of ``<s>`` in its windows, minus the score of
+the best candidate. An answer is the text of the paragraph from the first to the last character of the span.
 """
 
 import json
@@ -17,11 +17,12 @@ from typing import Any, NamedTuple, Optional
 from .... import paths
 from ....errors import OdeTransformerError
 from ....files import read_json, write_json
-from ....schema import at_least_one, lacks
+from ....schema import lacks
 from ...metrics import Examples, squad
 from ..task import PREDICTION, Recipe, Step, Task, step_of_ours
 
-PARTS = ("predictions", "no_answer", "nbest")
+BEST = 20  # first and last symbols of a window that are combined
+LONGEST = 30  # symbols of an answer
 _QUESTIONS = {
     "version": lambda version: "" if version in ("1.1", "2.0") else "must be 1.1 or 2.0",
     "paragraphs": [{"text": str, "offsets": [[int, int]]}],
@@ -29,6 +30,22 @@ _QUESTIONS = {
     "windows": [[int, int]],
 }
 _NONE = 1e6  # added to the no-answer score of a question without candidates
+
+
+class Window(NamedTuple):
+    """A window [begin, end) of the symbols of a paragraph, and a model's logits.
+
+    Args:
+        begin, end: its place in the paragraph.
+        null: the sum of both logits of ``<s>``.
+        first, last: for each symbol, the logit of being the first and the last of the answer.
+    """
+
+    begin: int
+    end: int
+    null: float
+    first: Sequence[float]
+    last: Sequence[float]
 
 
 class Candidate(NamedTuple):
@@ -59,72 +76,48 @@ def _astray(tree: Mapping[str, Any]) -> str:
     return next(wrong, "")
 
 
-def most_context(spans: list[tuple[int, int]], symbol: int) -> int:
-    """Return the index of the window [begin, end) in which a symbol has the most context; the first in a tie.
+def most_context(windows: Sequence[Window], symbol: int) -> int:
+    """Return the index of the window in which a symbol has the most context; the first in a tie.
 
     The context is the number of symbols on the shorter side, plus 1% of the length of the window, as in BERT.
     """
 
-    def room(window: int) -> float:
-        begin, end = spans[window]
+    def room(index: int) -> float:
+        begin, end, *_ = windows[index]
         inside = begin <= symbol < end
         return min(symbol - begin, end - 1 - symbol) + 0.01 * (end - begin) if inside else -math.inf
 
-    return max(range(len(spans)), key=room)
+    return max(range(len(windows)), key=room)
 
 
-def candidates(
-    logits: Sequence[Sequence[float]], spans: list[tuple[int, int]], window: int, best: int, longest: int
-) -> list[Candidate]:
-    """Return the candidates of a window.
-
-    Args:
-        logits: for each symbol of the window, the logits of being the first and the last of the answer.
-        spans: all windows of the question, as [begin, end).
-        window: the index of this window.
-        best: the number of first and of last symbols to combine.
-        longest: the maximum length of a candidate in symbols.
-    """
-    begin, first, last = spans[window][0], [x for x, _ in logits], [x for _, x in logits]
-    firsts, lasts = (sorted(range(len(x)), key=lambda i: -x[i])[:best] for x in (first, last))
-    firsts = [i for i in firsts if most_context(spans, begin + i) == window]
-    return [Candidate(first[i] + last[j], begin + i, begin + j) for i in firsts for j in lasts if i <= j < i + longest]
+def candidates(windows: Sequence[Window], index: int) -> list[Candidate]:
+    """Return the candidates of one of the windows of a question."""
+    begin, _, _, first, last = windows[index]
+    firsts, lasts = (sorted(range(len(x)), key=lambda i: -x[i])[:BEST] for x in (first, last))
+    firsts = [i for i in firsts if most_context(windows, begin + i) == index]
+    return [Candidate(first[i] + last[j], begin + i, begin + j) for i in firsts for j in lasts if i <= j < i + LONGEST]
 
 
-def answers(
-    text: str, offsets: list[list[int]], found: list[Candidate], null: float, best: int
-) -> tuple[list[dict[str, Any]], float]:
-    """Return the distinct answers to a question, best first, and its no-answer score.
+def answer(paragraph: Mapping[str, Any], windows: Sequence[Window]) -> tuple[str, float]:
+    """Return the best answer to a question, empty if there is none, and the question's no-answer score.
 
     Args:
-        text: the paragraph.
-        offsets: the characters [begin, end) of each symbol of the paragraph.
-        found: the candidates of all windows.
-        null: the lowest sum of the logits of ``<s>``.
-        best: the maximum number of answers.
+        paragraph: its ``text``, and the characters [begin, end) of its symbols, ``offsets``.
+        windows: all windows of the question.
     """
-    listed: dict[str, dict[str, Any]] = {}
+    text, offsets = paragraph["text"], paragraph["offsets"]
+    null = min((window.null for window in windows), default=math.inf)
+    found = [one for index in range(len(windows)) for one in candidates(windows, index)]
     for score, first, last in sorted(found, key=lambda one: (-one.score, one.first, one.last)):
-        if len(listed) == best:
-            break
-        start, end = offsets[first][0], offsets[last][1]
-        answer = text[start:end].strip()
-        if answer and answer not in listed:
-            start += len(text[start:end]) - len(text[start:end].lstrip())
-            listed[answer] = {"text": answer, "start": start, "score": score}
-    top = max((one["score"] for one in listed.values()), default=-_NONE)
-    return list(listed.values()), null - top
+        if said := text[offsets[first][0] : offsets[last][1]].strip():
+            return said, null - score
+    return "", null + _NONE
 
 
 def predict(
-    checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool, best: int = 20, longest: int = 30
-) -> dict[str, dict[str, Any]]:
-    """Answer the questions of a subset.
-
-    Returns:
-        For each of ``PARTS`` a value by the id of the question: in ``predictions`` the best answer, in ``no_answer``
-        the no-answer score, in ``nbest`` the best answers, each with its ``text``, the character where it starts
-        (``start``) and its ``score``.
+    checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
+) -> tuple[dict[str, str], dict[str, float]]:
+    """Return the answers to the questions of a subset, and their no-answer scores, by the id of the question.
 
     Raises:
         CheckpointError: as :class:`.TrainedEncoder` and :meth:`.TrainedEncoder.task`, or the model was trained
@@ -132,49 +125,37 @@ def predict(
         OdeTransformerError: as these and :func:`questions`, or the windows are not those of the questions, or a logit
             is not finite.
     """
-    import torch
-
     from ....checkpoints import CheckpointError
     from ....training.span_prediction import NAME, SpanPredictionConfig, SpanPredictionTask
     from ..encoders import SPANS, TrainedEncoder
 
     tree = questions(data, subset)
-    encoder = TrainedEncoder(checkpoint, data, subset, cpu, SPANS, [NAME], ["input0", "input1"])
+    encoder = TrainedEncoder(checkpoint, data, subset, cpu, SPANS, NAME)
     if encoder.options["init_token"] is None:
         raise CheckpointError(f"{checkpoint}: has no init_token, the symbol that stands for no answer")
-    dataset = encoder.examples(encoder.task(SpanPredictionTask, SpanPredictionConfig(**encoder.options)))
-    sizes = [int(dataset.size(i)) - begin - 1 for i, begin in enumerate(dataset.defn["begin"].labels)]
-    spans: list[list[tuple[int, int]]] = [[] for _ in tree["questions"]]
-    numbers = []  # the index of each window among those of its question
-    if len(sizes) != len(tree["windows"]):
-        raise OdeTransformerError(f"{data}: {subset} has {len(sizes)} windows, its questions {len(tree['windows'])}")
-    for (question, begin), size in zip(tree["windows"], sizes, strict=True):
-        symbols = len(tree["paragraphs"][tree["questions"][question]["paragraph"]]["offsets"])
-        if begin + size > symbols:
-            raise OdeTransformerError(f"{data}: a window of {subset} ends behind its paragraph, of {symbols} symbols")
-        numbers.append(len(spans[question]))
-        spans[question].append((begin, begin + size))
-    found: list[list[Candidate]] = [[] for _ in tree["questions"]]
-    null = [math.inf] * len(tree["questions"])
-    for i, logits in encoder.outputs(
+    dataset = encoder.task(SpanPredictionTask, SpanPredictionConfig(**encoder.options)).load_dataset(subset)
+    if len(dataset) != len(tree["windows"]):
+        raise OdeTransformerError(f"{data}: {subset} has {len(dataset)} windows, its questions {len(tree['windows'])}")
+    found = encoder.outputs(
         dataset, batch_size, lambda batch: encoder.model(batch["net_input"]["src_tokens"], spans=True)[0]
-    ):
-        question, _ = tree["windows"][i]
-        end = dataset.size(i) - 1  # of the window, before the symbol that ends the sample
-        row = torch.cat((logits[:1], logits[end - sizes[i] : end]))
-        if not row.isfinite().all():
+    )
+    windows: list[list[Window]] = [[] for _ in tree["questions"]]
+    for i, (question, start) in enumerate(tree["windows"]):
+        begin, end = dataset.defn["begin"].labels[i], int(dataset.size(i)) - 1  # of the window in its sample
+        logits = found[i][:end]
+        if not logits.isfinite().all():
             name = tree["questions"][question]["id"]
             raise OdeTransformerError(f"{checkpoint}: its logits of question {name} are not numbers")
-        null[question] = min(null[question], row[0].sum().item())
-        found[question] += candidates(row[1:].tolist(), spans[question], numbers[i], best, longest)
-    result: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
-    for one, its, score in zip(tree["questions"], found, null, strict=True):
-        paragraph = tree["paragraphs"][one["paragraph"]]
-        listed, no_answer = answers(paragraph["text"], paragraph["offsets"], its, score, best)
-        result["predictions"][one["id"]] = listed[0]["text"] if listed else ""
-        result["no_answer"][one["id"]] = no_answer
-        result["nbest"][one["id"]] = listed
-    return result
+        first, last = logits[begin:].T.tolist()
+        windows[question].append(Window(start, start + end - begin, logits[0].sum().item(), first, last))
+    predictions, no_answer = {}, {}
+    for one, its in zip(tree["questions"], windows, strict=True):
+        name, paragraph = one["id"], tree["paragraphs"][one["paragraph"]]
+        symbols = len(paragraph["offsets"])
+        if any(window.end > symbols for window in its):
+            raise OdeTransformerError(f"{data}: a window of {subset} ends behind its paragraph, of {symbols} symbols")
+        predictions[name], no_answer[name] = answer(paragraph, its)
+    return predictions, no_answer
 
 
 def write_answers(
@@ -184,21 +165,17 @@ def write_answers(
     output_dir: str | Path,
     batch_size: int = 32,
     cpu: bool = False,
-    best: int = 20,
-    longest: int = 30,
     threshold: float | None = None,
 ) -> None:
-    """Write the results of :func:`predict`, one file for each of ``PARTS``, and print the number of questions.
+    """Write the answers and no-answer scores of :func:`predict`, and print the number of questions.
 
     Args:
         checkpoint: the checkpoint of the trained model.
         data: the folder of binarized data.
         subset: the subset of the data.
-        output_dir: the folder for predictions.json, no_answer.json and nbest.json.
+        output_dir: the folder for predictions.json and no_answer.json.
         batch_size: windows per batch.
         cpu: do not use a GPU.
-        best: number of start and of end positions to combine per window, and of answers to keep per question.
-        longest: maximum length of an answer in symbols.
         threshold: give no answer where the no-answer score exceeds X; SQuAD 2.0 only (default: always answer).
 
     Raises:
@@ -208,13 +185,12 @@ def write_answers(
         raise OdeTransformerError(
             f"--threshold {threshold}: {data} is SQuAD 1.1, whose questions all have answers; leave it out"
         )
-    found = predict(Path(checkpoint), Path(data), subset, batch_size, cpu, best, longest)
+    predictions, no_answer = predict(Path(checkpoint), Path(data), subset, batch_size, cpu)
     if threshold is not None:
-        left = {name: "" for name, score in found["no_answer"].items() if score > threshold}
-        found["predictions"] |= left
-    for part in reversed(PARTS):  # predictions.json, by which the step counts as done, is written last
-        write_json(Path(output_dir) / f"{part}.json", found[part])
-    print(f"{len(found['predictions'])} questions -> {output_dir}")
+        predictions |= {name: "" for name, score in no_answer.items() if score > threshold}
+    write_json(Path(output_dir) / "no_answer.json", no_answer)
+    write_json(Path(output_dir) / "predictions.json", predictions)  # last: with it, the step counts as done
+    print(f"{len(predictions)} questions -> {output_dir}")
 
 
 def golds(tree: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -298,9 +274,5 @@ TASK = Task(
     metrics=_metrics,
     outputs=_outputs,
     examples=_examples,
-    options={
-        **PREDICTION,
-        **dict.fromkeys(("best", "longest"), (..., at_least_one)),
-        "threshold": (..., float),
-    },
+    options={**PREDICTION, "threshold": (..., float)},
 )

@@ -6,14 +6,15 @@ overlapping windows, each beginning ``stride`` symbols after the previous one, u
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from ....errors import OdeTransformerError
-from ....files import read_json, write_lines, write_text
+from ....files import read_json, write_text
 from ....schema import lacks
 from ...text import subwords
+from ..splits import write_splits
 
 SPECIAL = 4  # special symbols of a sample: <s> question </s> </s> window </s>
 VERSIONS = {"1.1": "1.1", "2.0": "2.0", "v2.0": "2.0"}
@@ -25,23 +26,8 @@ Cut = Callable[[str], list[tuple[str, int, int]]]
 """A function that segments text into subwords, each with its characters [begin, end) in the text."""
 
 
-class Question(NamedTuple):
-    """A question: its id, its text, and its answers, each as its first character in the paragraph and its text."""
-
-    id: str
-    text: str
-    answers: list[tuple[int, str]]
-
-
-class Paragraph(NamedTuple):
-    """A paragraph and the questions about it."""
-
-    text: str
-    questions: list[Question]
-
-
-def read(path: Path) -> tuple[str, list[Paragraph]]:
-    """Return the version, ``1.1`` or ``2.0``, and the paragraphs of a published file.
+def read(path: Path) -> tuple[str, list[dict[str, Any]]]:
+    """Return the version, ``1.1`` or ``2.0``, and the paragraphs of a published file, in the file's own layout.
 
     Raises:
         OdeTransformerError: the file cannot be read, has another layout or version or no questions, repeats an id,
@@ -53,31 +39,30 @@ def read(path: Path) -> tuple[str, list[Paragraph]]:
         raise OdeTransformerError(f"{path}: must be a file of SQuAD, whose version is one of {', '.join(VERSIONS)}")
     if wrong := lacks(tree, _LAYOUT):
         raise OdeTransformerError(f"{path}: is not of SQuAD's layout: {wrong}")
-    found, seen = [], set()
-    for paragraph in (one for article in tree["data"] for one in article["paragraphs"]):
-        text, questions = paragraph["context"], []
-        for item in paragraph["qas"]:
-            name = item["id"]
-            if name in seen:
-                raise OdeTransformerError(f"{path}: question {name} is there twice")
-            seen.add(name)
-            answers = [_answer(path, name, text, one["text"], one["answer_start"]) for one in item["answers"]]
-            if not answers and version == "1.1":
-                raise OdeTransformerError(f"{path}: question {name} has no answer, which only version 2.0 allows")
-            questions.append(Question(name, item["question"], answers))
-        found.append(Paragraph(text, questions))
+    paragraphs = [paragraph for article in tree["data"] for paragraph in article["paragraphs"]]
+    seen = set()
+    for text, question in ((paragraph["context"], item) for paragraph in paragraphs for item in paragraph["qas"]):
+        name = question["id"]
+        if name in seen:
+            raise OdeTransformerError(f"{path}: question {name} is there twice")
+        seen.add(name)
+        if not question["answers"] and version == "1.1":
+            raise OdeTransformerError(f"{path}: question {name} has no answer, which only version 2.0 allows")
+        for answer in question["answers"]:
+            answer["answer_start"] = _place(f"{path}: question {name}", text, answer["text"], answer["answer_start"])
     if not seen:
         raise OdeTransformerError(f"{path}: no questions")
-    return version, found
+    return version, paragraphs
 
 
-def _answer(path: Path, question: str, text: str, answer: str, start: int) -> tuple[int, str]:
+def _place(name: str, text: str, answer: str, start: int) -> int:
+    """Return where an answer begins in a paragraph; ``start`` may be off by ``_OFF`` characters."""
     for place in sorted(range(start - _OFF, start + _OFF + 1), key=lambda place: abs(place - start)):
         if place >= 0 and answer.strip() and text.startswith(answer, place):
-            return place, answer
+            return place
     there = text[max(start, 0) : max(start, 0) + len(answer)]
     wrong = f"answer {answer[:60]!r} is not at character {start}, where the paragraph has {there[:60]!r}"
-    raise OdeTransformerError(f"{path}: question {question}: {wrong}")
+    raise OdeTransformerError(f"{name}: {wrong}")
 
 
 def offset_segmenter(folder: Path) -> Cut:
@@ -116,9 +101,9 @@ def starts(length: int, room: int, stride: int) -> list[int]:
     return list(range(0, max(length - room, 0) + stride, stride))
 
 
-def span(symbols: list[tuple[str, int, int]], answer: tuple[int, str]) -> tuple[int, int]:
+def span(symbols: list[tuple[str, int, int]], answer: Mapping[str, Any]) -> tuple[int, int]:
     """Return the first and the last symbol of an answer, or (-1, -1) if it has none."""
-    start, end = answer[0], answer[0] + len(answer[1])
+    start, end = answer["answer_start"], answer["answer_start"] + len(answer["text"])
     inside = [i for i, (_, first, last) in enumerate(symbols) if first < end and last > start]
     return (inside[0], inside[-1]) if inside else (-1, -1)
 
@@ -165,22 +150,21 @@ def write(
     for split, (version, paragraphs) in loaded.items():
         texts, questions, places, samples = [], [], [], []
         for number, paragraph in enumerate(paragraphs):
-            symbols = cut(paragraph.text)
-            texts.append({"text": paragraph.text, "offsets": [place for _, *place in symbols]})
-            for question in paragraph.questions:
-                words = [symbol for symbol, *_ in cut(question.text)][:longest_question]
+            symbols = cut(paragraph["context"])
+            texts.append({"text": paragraph["context"], "offsets": [place for _, *place in symbols]})
+            for question in paragraph["qas"]:
+                words = [symbol for symbol, *_ in cut(question["question"])][:longest_question]
                 room = max_symbols - SPECIAL - len(words)
-                first, last = span(symbols, question.answers[0]) if question.answers else (-1, -1)
+                first, last = span(symbols, question["answers"][0]) if question["answers"] else (-1, -1)
                 for start in starts(len(symbols), room, stride):
                     window = [symbol for symbol, *_ in symbols[start : start + room]]
                     whole = start <= first and last < start + len(window)
+                    inside = f"{first - start} {last - start}" if whole else "-1 -1"
                     places.append([len(questions), start])
-                    samples.append((words, window, (first - start, last - start) if whole else (-1, -1)))
-                answers = [text for _, text in question.answers]
-                questions.append({"id": question.id, "paragraph": number, "answers": answers})
-        write_lines(output_dir / f"{split}.input0", (" ".join(words) for words, _, _ in samples))
-        write_lines(output_dir / f"{split}.input1", (" ".join(window) for _, window, _ in samples))
-        write_lines(output_dir / f"{split}.spans", (f"{first} {last}" for *_, (first, last) in samples))
+                    samples.append((" ".join(words), " ".join(window), inside))
+                answers = [answer["text"] for answer in question["answers"]]
+                questions.append({"id": question["id"], "paragraph": number, "answers": answers})
+        write_splits({split: samples}, ("input0", "input1", "spans"), output_dir)
         tree = {"version": version, "paragraphs": texts, "questions": questions, "windows": places}
         if split != "train":
             write_text(output_dir / f"{split}.questions.json", json.dumps(tree, ensure_ascii=False) + "\n")
