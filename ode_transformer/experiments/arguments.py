@@ -8,7 +8,6 @@ import os
 import re
 import typing
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
@@ -39,18 +38,18 @@ def at_least(least: float, kind: type = int) -> Callable[[str], Any]:
         least: the least value.
         kind: ``int`` for whole numbers, or ``float`` for finite ones.
     """
-    return partial(_number, least, kind)
 
+    def number(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value < math.inf:
+            name = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"{text}: must be {name}, {least} or more")
+        return value
 
-def _number(least: float, kind: type, text: str) -> Any:
-    try:
-        value = kind(text)
-    except ValueError:
-        value = math.nan
-    if not least <= value < math.inf:
-        name = "a whole number" if kind is int else "a number"
-        raise argparse.ArgumentTypeError(f"{text}: must be {name}, {least} or more")
-    return value
+    return number
 
 
 def add_text_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:

@@ -95,18 +95,14 @@ class SentencePairs(FairseqDataset):
         return len(self.first)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        a, b = self.first[index], self.second[index]
-        begin, end, pad = ([symbol] for symbol in (self.dictionary.bos(), self.dictionary.eos(), self.dictionary.pad()))
-        return {
-            "id": index,
-            "source": self._joined(self.sources, a, b, begin, end),
-            "target": self._joined(self.targets, a, b, pad, pad),
-            "follows": int(b == a + 1),
-        }
+        a, b, d = self.first[index], self.second[index], self.dictionary
 
-    def _joined(self, blocks: FairseqDataset, a: int, b: int, begin: list[int], end: list[int]) -> Tensor:
-        begin, end = torch.tensor(begin), torch.tensor(end)
-        return torch.cat((begin, blocks[a][: self.longest], end, blocks[b][: self.longest], end))
+        def joined(blocks: FairseqDataset, *symbols: int) -> Tensor:
+            begin, end = (torch.tensor([symbol]) for symbol in symbols)
+            return torch.cat((begin, blocks[a][: self.longest], end, blocks[b][: self.longest], end))
+
+        source, target = joined(self.sources, d.bos(), d.eos()), joined(self.targets, d.pad(), d.pad())
+        return {"id": index, "source": source, "target": target, "follows": int(b == a + 1)}
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
         """Return a batch: sources and targets (B, T), padded on the right, and ``follows``, (B,)."""

@@ -24,7 +24,6 @@ import torch
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.data import (
     ConcatSentencesDataset,
-    Dictionary,
     FairseqDataset,
     IdDataset,
     NestedDictionaryDataset,
@@ -39,6 +38,7 @@ from fairseq.data import (
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask, register_task
+from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import II, MISSING
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -63,19 +63,13 @@ class SpanPredictionConfig(FairseqDataclass):
 
 
 @register_task(NAME, dataclass=SpanPredictionConfig)
-class SpanPredictionTask(FairseqTask):
-    """Predict where in a window the answer to a question begins and ends."""
-
-    def __init__(self, cfg: SpanPredictionConfig, dictionary: Dictionary):
-        super().__init__(cfg)
-        self.dictionary = dictionary
+class SpanPredictionTask(SentencePredictionTask):
+    """fairseq's task of fine-tuning, whose labels are the first and the last token of the answer in a window."""
 
     @classmethod
     def setup_task(cls, cfg: SpanPredictionConfig, **unused: Any) -> "SpanPredictionTask":
         """Return the task with its dictionary, to which ``<mask>`` is added, as in pretraining."""
-        dictionary = Dictionary.load(str(Path(cfg.data) / "input0" / "dict.txt"))
-        dictionary.add_symbol("<mask>")
-        return cls(cfg, dictionary)
+        return cls(cfg, cls.load_dictionary(str(Path(cfg.data) / "input0" / "dict.txt")), None)
 
     def load_dataset(self, split: str, combine: bool = False, **unused: Any) -> FairseqDataset:
         """Load a split.
@@ -135,23 +129,12 @@ class SpanPredictionTask(FairseqTask):
         return dataset
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> nn.Module:
-        """Return the model with a span head."""
-        model = super().build_model(cfg, from_checkpoint)
+        """Return the model with a span head, and without fairseq's head for classes."""
+        model = FairseqTask.build_model(self, cfg, from_checkpoint)
         if not hasattr(model, "register_span_head"):
             raise OdeTransformerError(f"--task {NAME}: needs a masked language model, such as floater_roberta_base")
         model.register_span_head()
         return model
-
-    def max_positions(self) -> int:
-        """Return the maximum number of symbols of a sample."""
-        return self.cfg.max_positions
-
-    @property
-    def source_dictionary(self) -> Dictionary:
-        """The dictionary of questions and windows."""
-        return self.dictionary
-
-    target_dictionary = source_dictionary
 
 
 @register_criterion(NAME, dataclass=FairseqDataclass)
