@@ -104,15 +104,7 @@ def new_folder(text: str) -> Path:
 
 
 def check_outputs(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Check that no output file of a command is one of its inputs.
-
-    Args:
-        parser: the command's parser.
-        args: the parsed arguments.
-
-    Raises:
-        OdeTransformerError: an output file is also an input.
-    """
+    """Refuse an output file of a command that is also one of its inputs, by an ``OdeTransformerError``."""
     given = {action: getattr(args, action.dest, None) for action in parser._actions}
     read = [value for action, value in given.items() if action.type is not output_file]
     for action, value in given.items():
@@ -138,12 +130,7 @@ def subparser(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse
 
 
 def short_message(message: str, parser: argparse.ArgumentParser) -> str:
-    """Return an error message of argparse with the nearest valid values in place of all of them.
-
-    Args:
-        message: argparse's message.
-        parser: the parser of the sub-command that refuses its words.
-    """
+    """Return an error message of argparse, and of a sub-command's parser, with the nearest valid values only."""
     if found := re.match(r"argument (\S+?)(?:/\S+)?: invalid choice: '(.*?)'", message):
         option, value = found.groups()
         of_option = (a for a in parser._actions if option in (*a.option_strings, a.metavar, a.dest))
@@ -231,8 +218,7 @@ def set_function(
     """Let a command call a function with the arguments that are named like its parameters, and show the result.
 
     Args:
-        parser: the command's parser.
-        function: the function.
+        parser, function: the command's parser and the function.
         show: a function of all arguments and the result that returns the command's exit status.
         more: the names of further arguments, which the function passes on.
     """

@@ -131,7 +131,7 @@ def _on_one_line(text: str) -> str:
 def write(
     splits: Mapping[str, Sequence[Example]], output_dir: Path, level: str, size: int = 16000, workers: int = 1
 ) -> dict[str, int]:
-    """Write the segmented texts, ``SPLIT.input0``, and their labels, ``SPLIT.label``, for ``sentence_prediction``.
+    """Write segmented texts, ``SPLIT.input0``, and labels, ``SPLIT.label``; return the number of examples by split.
 
     Args:
         splits: ``train``, ``valid`` and ``test``.
@@ -139,9 +139,6 @@ def write(
         level: the units of the text.
         size: vocabulary size of the subwords, which are learned on ``train``.
         workers: number of threads for learning the subwords.
-
-    Returns:
-        The number of examples of each split.
 
     Raises:
         OdeTransformerError: a text has no symbols.

@@ -19,9 +19,7 @@ class TrainedEncoder:
     """A trained encoder with a head, and binarized data that it can read.
 
     Args:
-        checkpoint: the checkpoint of the model.
-        data: the folder of binarized data.
-        subset: the subset of the data.
+        checkpoint, data, subset: the file of the model, the folder of binarized data, and a subset of them.
         cpu: keep the model on the CPU; otherwise it is on the GPU if there is one.
         head: the name of a classification head, or ``SPANS``.
         tasks: the names of fairseq tasks; the model must have been trained with one of them.

@@ -134,14 +134,13 @@ def examples(task: GlueTask, folder: Path, split: str) -> Iterator[list[str]]:
 def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, int]:
     """Write a task's segmented text, ``SPLIT.input0`` and ``SPLIT.input1``, and its labels, ``SPLIT.label``.
 
+    Return the number of examples by split; missing test sets are left out.
+
     Args:
         task: the GLUE task.
         source: the folder of the published data, which contains CoLA, SST-2 and so on.
         like: the folder of the pretrained model whose subword segmentation and dictionary are used.
         output_dir: the folder for the files SPLIT.input0, SPLIT.label and so on.
-
-    Returns:
-        The number of examples of each split; missing test sets are left out.
 
     Raises:
         OdeTransformerError: as :func:`examples`, or a label of a task of numbers is not a number.

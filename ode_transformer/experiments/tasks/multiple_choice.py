@@ -84,15 +84,14 @@ def _line(text: str) -> str:
 
 
 def write(folder: Path, like: Path, output_dir: Path) -> dict[str, int]:
-    """Write the articles, ``SPLIT.input0``, the options, ``SPLIT.input1`` to ``SPLIT.input4``, and ``SPLIT.label``.
+    """Write articles, ``SPLIT.input0``, options, ``SPLIT.input1`` to ``SPLIT.input4``, and ``SPLIT.label``.
+
+    Return the number of questions by split.
 
     Args:
         folder: the folder ``RACE``.
         like: the folder of the pretrained model whose subword segmentation and dictionary are used.
         output_dir: the folder for the files.
-
-    Returns:
-        The number of questions of each split.
 
     Raises:
         OdeTransformerError: as :func:`read`.

@@ -188,12 +188,7 @@ def write_predictions(
 def by_predictions(
     name: str, flags: Callable[[Recipe], list[str]], metrics: Callable[[Recipe], list[str]], predict: Predict
 ) -> Task:
-    """Return a task that is evaluated by ``ode-transformer predict`` and ``ode-transformer score``.
-
-    Args:
-        name, flags, metrics: as for :class:`Task`.
-        predict: the function that predicts labels.
-    """
+    """Return a :class:`Task` whose labels a function predicts, and ``ode-transformer score`` scores."""
 
     def predictions(run_dir: str, subset: str) -> str:
         return f"{run_dir}/validate/{subset}.tsv"

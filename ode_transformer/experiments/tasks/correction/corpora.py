@@ -106,10 +106,8 @@ def generated(path: Path, seed: int, rate: float, count: int | None) -> Iterator
     """Yield pairs of a sentence with generated errors and its original; some have none, for a model to leave unchanged.
 
     Args:
-        path: the file of sentences, one per line.
-        seed: the random seed.
-        rate: the probability of an error at a word.
-        count: the number of lines to read; None for all.
+        path, count: the file of sentences, one per line, and the number of lines to read; None for all.
+        seed, rate: as for :class:`.errors.Corrupter`.
     """
     lines = itertools.islice(read_lines(path), count)
     sentences = [tokens for line in lines if 0 < len(tokens := errors.tokenise(line)) <= LONGEST]
@@ -148,7 +146,7 @@ def write(
     seed: int = 1,
     rate: float = 0.3,
 ) -> dict[str, int]:
-    """Write the pairs of all splits, and the human edits and corrections of the test sets.
+    """Write the pairs of all splits, and the human edits and corrections of the test sets; return the numbers of pairs.
 
     The splits are ``train``, without sentences of CoNLL-2014 and JFLEG; ``valid``, which is JFLEG's development set for
     generated errors; ``conll14`` with ``conll14.m2``; ``jfleg`` and ``jfleg-dev`` with ``.ref0`` and so on.
@@ -162,9 +160,6 @@ def write(
         sentences: use the first N sentences of ``clean`` (default: all).
         seed: the seed of the errors.
         rate: the probability of an error per word.
-
-    Returns:
-        The number of pairs by split.
 
     Raises:
         OdeTransformerError: neither or both of ``m2`` and ``clean`` are given, or a corpus cannot be used.

@@ -119,7 +119,8 @@ def write(
 ) -> dict[str, tuple[int, int]]:
     """Write questions, ``SPLIT.input0``, windows, ``SPLIT.input1``, and ``SPLIT.spans``, the symbols of the answers.
 
-    For ``valid``, also write ``valid.questions.json``, from which answers and scores are computed.
+    For ``valid``, also write ``valid.questions.json``, from which answers and scores are computed. Return the numbers
+    of questions and of windows by split.
 
     Args:
         train: ``train-v1.1.json`` or ``train-v2.0.json``.
@@ -129,9 +130,6 @@ def write(
         max_symbols: maximum length of a sample, question and window, in symbols.
         stride: number of symbols between the beginnings of successive windows.
         longest_question: maximum length of a question in symbols, at which it is cut off.
-
-    Returns:
-        The numbers of questions and of windows by split.
 
     Raises:
         OdeTransformerError: as :func:`read` and :func:`offset_segmenter`, or the files are of two versions, or
