@@ -95,9 +95,9 @@ def published(folder: Path) -> dict[str, list[Pair]]:
         print(f"{path.name}: {len(found):,} sentences, {len(wrong):,} corrections of them", file=sys.stderr)
         if path.name in nucle:
             every = max(len(wrong) // NUCLE_HELD_OUT, 2)
-            valid = wrong[every - 1 :: every][:NUCLE_HELD_OUT]
-            taken = set(range(every - 1, every * len(valid), every))
-            wrong = [pair for i, pair in enumerate(wrong) if i not in taken]
+            held_out = range(every - 1, len(wrong), every)[:NUCLE_HELD_OUT]
+            valid = [wrong[i] for i in held_out]
+            wrong = [pair for i, pair in enumerate(wrong) if i not in held_out]
         train += wrong
     return {"train": train, "valid": valid}
 
