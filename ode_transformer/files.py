@@ -11,7 +11,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -220,3 +220,16 @@ def sha256(path: str | Path) -> str:
     """Return the SHA-256 of a file in hexadecimal."""
     with open(regular(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_hashes(folder: Path, hashes: Mapping[str, str], kind: type[OdeTransformerError]) -> None:
+    """Compare files of a folder with their SHA-256, by their names in it.
+
+    Raises:
+        OdeTransformerError: a file is missing, is in another folder or has changed; of class ``kind``.
+    """
+    for name, digest in hashes.items():
+        if Path(name).name != name or not (folder / name).is_file():
+            raise kind(f"{folder / name}: is missing, must be a file of its folder")
+        if sha256(folder / name) != digest:
+            raise kind(f"{folder / name}: has changed since its folder was made")

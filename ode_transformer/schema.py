@@ -35,7 +35,8 @@ def lacks(value: Any, form: Any, at: str = "") -> str:
 
 def one_of(*values: Any) -> Any:
     """Return the form of a choice among values."""
-    return lambda value: "" if value in values else f"must be one of {', '.join(map(str, values))}"
+    must = f"must be {'one of ' * (len(values) > 1)}{', '.join(map(str, values))}"
+    return lambda value: "" if value in values else must
 
 
 def count(value: Any) -> str:

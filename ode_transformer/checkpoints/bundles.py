@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..files import atomic_file, atomic_folder, read_json, sha256, write_json, write_text
+from ..files import atomic_file, atomic_folder, check_hashes, read_json, sha256, write_json, write_text
+from ..schema import lacks, one_of
 from . import CheckpointError, load_tensors, storage_key
 
 INDEX = "bundle.json"
@@ -28,6 +29,9 @@ _READ = re.compile(r"codes|dict\..*|sentencepiece\..*|.*\.(json|pt|safetensors)"
 
 FORMAT = 1
 """The version of the format of bundles; other versions are refused."""
+
+_INDEX_FORM = {"format": one_of(FORMAT), "sha256": {WEIGHTS: str, CONFIG: str, str: str}}
+_CONFIG_FORM = {"model": str, "options": dict, "tied": {str: str}, "generate": dict, "plugin": (..., str)}
 
 
 class BundleError(CheckpointError):
@@ -46,40 +50,23 @@ def check(path: str | Path) -> None:
         BundleError: a file is missing or has changed; the message names it.
     """
     folder = Path(path)
-    index = _json(folder / INDEX)
-    if index.get("format") != FORMAT:
-        raise BundleError(f"{folder / INDEX}: is of format {index.get('format')!r}, this version reads {FORMAT}")
-    files = index.get("sha256")
-    if not isinstance(files, dict) or not {WEIGHTS, CONFIG} <= set(files):
-        raise BundleError(f"{folder / INDEX}: does not name the files of a bundle")
-    there = {
-        file.name for file in folder.iterdir() if not file.name.startswith(".")
-    }  # the operating system's files begin with a dot
+    files = _read(folder / INDEX, _INDEX_FORM)["sha256"]
+    there = {file.name for file in folder.iterdir() if not file.name.startswith(".")}  # but the operating system's
     if unknown := sorted(name for name in there - set(files) - {INDEX, CARD} if _READ.fullmatch(name)):
         raise BundleError(f"{folder / unknown[0]}: is not a file of the bundle, must be named in {INDEX}")
-    for name, digest in files.items():
-        if Path(name).name != name:
-            raise BundleError(f"{folder / INDEX}: {name!r} must be the name of a file in the folder")
-        if not (folder / name).is_file():
-            raise BundleError(f"{folder / name}: is missing from its bundle")
-        if sha256(folder / name) != digest:
-            raise BundleError(f"{folder / name}: has changed since the bundle was made")
+    check_hashes(folder, files, BundleError)
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read(path: Path, form: dict[str, Any]) -> dict[str, Any]:
     found = read_json(path, BundleError)
-    if not isinstance(found, dict):
-        raise BundleError(f"{path}: must be a mapping")
+    if wrong := lacks(found, form):
+        raise BundleError(f"{path}: is damaged, or not of this version: {wrong}")
     return found
 
 
 def config(path: str | Path) -> dict[str, Any]:
     """Return the configuration of a bundle: ``model``, its ``options``, the ``tied`` tensors, and ``generate``."""
-    found = _json(Path(path) / CONFIG)
-    for key, kind in (("model", str), ("options", dict), ("tied", dict), ("generate", dict)):
-        if not isinstance(found.get(key), kind):
-            raise BundleError(f"{Path(path) / CONFIG}: {key} must be a {kind.__name__}")
-    return found
+    return _read(Path(path) / CONFIG, _CONFIG_FORM)
 
 
 def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
@@ -92,7 +79,7 @@ def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
     found, tensors = config(path), load_tensors(Path(path) / WEIGHTS, BundleError)
     tensors = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
     for name, of in found["tied"].items():
-        if not isinstance(of, str) or of not in tensors:
+        if of not in tensors:
             raise BundleError(f"{Path(path) / CONFIG}: {name} is tied to {of!r}, which {WEIGHTS} does not hold")
         tensors[name] = tensors[of]
     model = {**found["options"], "_name": found["model"]}
@@ -133,23 +120,20 @@ def write(
     path = Path(path)
     if os.path.lexists(path):
         raise BundleError(f"{path}: already exists")
-    tensors, tied, first, storages = {}, {}, {}, set()
+    tensors, tied, first = {}, {}, {}
     for name, tensor in state.items():
         of = first.setdefault(storage_key(tensor), name)
         if of != name and tensor.numel():
             tied[name] = of
             continue
-        tensor = tensor.detach().cpu().contiguous()
         if not torch.isfinite(tensor).all():
             raise BundleError(f"{path}: {name} has values that are not finite")
         if tensor.is_floating_point():  # that of a training in fp16 is half already
             tensor = tensor.half() if half else tensor.float()
             if not torch.isfinite(tensor).all():
                 raise BundleError(f"{path}: {name} has values that are too large for fp16")
-        stored = tensor.untyped_storage()
-        shared = stored.data_ptr() in storages or stored.nbytes() > tensor.nbytes  # which safetensors refuses
-        tensors[name] = tensor.clone() if shared else tensor
-        storages.add(stored.data_ptr())
+        # A copy, because safetensors refuses tensors that share memory.
+        tensors[name] = tensor.clone(memory_format=torch.contiguous_format)
     settings = {"model": model, "options": dict(options), "tied": tied, "generate": dict(generate)}
     settings |= {"plugin": plugin} if plugin else {}
     try:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..files import read_json
+from ..schema import at_least_one, lacks, one_of, share
 from . import CheckpointError, load_tensors
 
 _TOP = {
@@ -33,30 +34,30 @@ _LAYER = {
     "output.LayerNorm": "final_layer_norm",
 }
 _LEFT_OUT = r"roberta\.pooler\..*|lm_head\.decoder\.(weight|bias)"
-_SIZE = (lambda value: type(value) is int and value > 0, "a positive integer")
-_PROBABILITY = (lambda value: type(value) in (int, float) and 0 <= value < 1, "a number from 0 to below 1")
 _OPTIONS = {
-    "num_hidden_layers": ("encoder_layers", *_SIZE),
-    "hidden_size": ("encoder_embed_dim", *_SIZE),
-    "intermediate_size": ("encoder_ffn_embed_dim", *_SIZE),
-    "num_attention_heads": ("encoder_attention_heads", *_SIZE),
-    "hidden_dropout_prob": ("dropout", *_PROBABILITY),
-    "attention_probs_dropout_prob": ("attention_dropout", *_PROBABILITY),
-    "hidden_act": ("activation_fn", lambda value: isinstance(value, str), "a name"),
-    "tie_word_embeddings": ("tied", lambda value: isinstance(value, bool), "true or false"),
+    "num_hidden_layers": "encoder_layers",
+    "hidden_size": "encoder_embed_dim",
+    "intermediate_size": "encoder_ffn_embed_dim",
+    "num_attention_heads": "encoder_attention_heads",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "hidden_act": "activation_fn",
 }
-"""Hugging Face's options: fairseq's name of each, a test of its value, and the valid values in words."""
-# Settings that are not options here, and the only value of each that is read.
-_ONLY = {
-    "model_type": "roberta",
-    "pad_token_id": 1,
-    "layer_norm_eps": 1e-5,
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
-    "add_cross_attention": False,
+"""Hugging Face's options, and fairseq's names of them."""
+
+_FORM = {
+    **dict.fromkeys(list(_OPTIONS)[:4], (..., at_least_one)),
+    **dict.fromkeys(list(_OPTIONS)[4:6], (..., share)),
+    "hidden_act": (..., str),
+    "tie_word_embeddings": (..., bool),
+    # Settings that are not options here, and the only value of each that is read.
+    "model_type": (..., one_of("roberta")),
+    "pad_token_id": (..., one_of(1)),
+    "layer_norm_eps": one_of(1e-5),  # if it is absent, 1e-12 is meant
+    "position_embedding_type": (..., one_of("absolute")),
+    "is_decoder": (..., one_of(False)),
+    "add_cross_attention": (..., one_of(False)),
 }
-_UNSAID = {"layer_norm_eps": 1e-12}
-"""Hugging Face's default for a setting absent from config.json, where it is not the required value."""
 
 
 def load(path: str | Path) -> dict[str, Any]:
@@ -104,19 +105,10 @@ def _head(path: Path, tensors: dict[str, Tensor], embeddings: Tensor, untied: bo
 
 def _options(path: Path) -> dict[str, Any]:
     config = read_json(path, CheckpointError)
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{path}: must hold a mapping")
-
-    for name, only in _ONLY.items():
-        value = config.get(name, _UNSAID.get(name, only))
-        if value != only:
-            unsaid = "" if name in config else " by default"
-            raise CheckpointError(f"{path}: {name} is {repr(value)[:100]}{unsaid}, must be {only!r}")
-    for name, (_, fits, what) in _OPTIONS.items():
-        if name in config and not fits(config[name]):
-            raise CheckpointError(f"{path}: {name} is {repr(config[name])[:100]}, must be {what}")
-    options = {ours: config[theirs] for theirs, (ours, *_) in _OPTIONS.items() if theirs in config}
-    return {**options, "untie_weights_roberta": not options.pop("tied", True)}
+    if wrong := lacks(config, _FORM):
+        raise CheckpointError(f"{path}: {wrong}")
+    options = {ours: config[theirs] for theirs, ours in _OPTIONS.items() if theirs in config}
+    return {**options, "untie_weights_roberta": not config.get("tie_word_embeddings", True)}
 
 
 def _renamed(path: Path, name: str) -> str:

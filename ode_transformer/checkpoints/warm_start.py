@@ -6,11 +6,10 @@ copied to the new model; what the stock model lacks is set so that nothing chang
     FLOATER                       dynamics of zero (their last layer)
     Runge-Kutta, scalars          weights (1, 0, ...), relative positions of zero, no history
     DenseFormer                   weights of the identity, relative positions of zero
-    Macaron, full FFN dimension   FFN_a = 0, W2 and b2 of FFN_b doubled, so that half a step of it is the whole FFN
+    Macaron                       FFN_a = 0, W2 and b2 of FFN_b doubled, so that half a step of it is the whole FFN
 
 Both models are then run on the same sentences, and a result that differs is refused unless ``--approximate`` is given:
 
-    Macaron, half FFN dimension   FFN_a and FFN_b are halves of the FFN, evaluated before and after attention
     gates                         near (1, 0); a moving average stays at a = 1/2
     learned history               each layer reads only the one before it, normalized
 """
@@ -32,7 +31,7 @@ from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 from fairseq.models import MODEL_REGISTRY
 from omegaconf import OmegaConf
-from torch import Tensor, nn
+from torch import nn
 
 from .. import checkpoints
 from ..config import PRESETS, FlatTransformerConfig, add_flags, flag, resolve
@@ -46,7 +45,6 @@ from . import CheckpointError, standalone
 from .standalone import STOCK, Stock, errors_about
 
 _SHAPE = ("embed_dim", "attention_heads", "layers", "ffn_embed_dim")
-_INNER = ("encoder_ffn_embed_dim", "decoder_ffn_embed_dim")
 _OPEN = 5.0  # of a gate before its activation: a sigmoid of 0.993
 EQUAL = 1e-5  # of logits in double precision; fairseq's softmax is in single
 
@@ -206,24 +204,16 @@ def _target(
             raise CheckpointError(f"fairseq-train --arch {arch} does not take {' '.join(unknown)}") from error
     explicit = {k: v for k, v in vars(given).items() if v is not None}
     values = resolve(dict(preset) | explicit, config_class)
-    halves = SPLITTINGS.named(str(values["splitting"])).feed_forwards == 2
-    sizes = {
-        name: (values[name], options.get(name, getattr(FlatTransformerConfig(), name)))
-        for name in (f"{side}_{k}" for side in stock.sides for k in _SHAPE)
-    }
-    if misfits := {
-        name: theirs
-        for name, (ours, theirs) in sizes.items()
-        if ours != theirs and not (halves and name in _INNER and 2 * ours == theirs)
-    }:
-        wrong = ", ".join(f"{name} is {sizes[name][0]}, there {theirs}" for name, theirs in misfits.items())
+    names = [f"{side}_{size}" for side in stock.sides for size in _SHAPE]
+    sizes = {name: options.get(name, getattr(FlatTransformerConfig(), name)) for name in names}
+    if misfits := {name: theirs for name, theirs in sizes.items() if values[name] != theirs}:
+        wrong = ", ".join(f"{name} is {values[name]}, there {theirs}" for name, theirs in misfits.items())
         fitting = " ".join(f"{flag(name)} {theirs}" for name, theirs in misfits.items())
         raise CheckpointError(
             f"--arch {arch}: must have the sizes of {source}: {wrong}; take an architecture of that size, or add -- "
             f"{fitting}"
         )
-    kept = {k: v for k, v in options.items() if k not in explicit and not (halves and k in _INNER)}
-    values |= {**kept, "arch": arch}
+    values |= {**{k: v for k, v in options.items() if k not in explicit}, "arch": arch}
     values.pop("_name", None)
     return model_name, values, explicit
 
@@ -252,39 +242,12 @@ def _transfer(before: nn.Module, after: nn.Module, source: Any, arch: str, value
             elif theirs is not None:
                 misfits[name] = f"{name} is {tuple(theirs.shape)}, must be {tuple(tensor.shape)}"
             outcomes[name] = what
-        if macaron and any(".fc1." in name for name in misfits):
-            used |= _halve(after, old, outcomes)
         _near_euler(after, outcomes)
     problems = [misfits.get(name, f"{name} has no place") for name in old if name not in used]
     if problems:
         more = f"; and {len(problems) - 8} more" if len(problems) > 8 else ""
         raise CheckpointError(f"{source} does not fit {arch}: {'; '.join(problems[:8])}{more}")
     return outcomes
-
-
-def _halve(after: nn.Module, old: Mapping[str, Tensor], outcomes: dict[str, str]) -> set[str]:
-    """Give each of Macaron's feed-forwards one half of the source's.
-
-    Returns the names of the source tensors that were used.
-    """
-    used = set()
-    for name, layer in after.named_modules():
-        if not hasattr(layer, "macaron_fc1"):
-            continue
-        w1, b1, w2, b2 = (old[f"{name}.{x}"] for x in ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"))
-        halves = ((layer.macaron_fc1, layer.macaron_fc2), (layer.fc1, layer.fc2))
-        if len(layer.fc1.weight) == len(w1):
-            continue
-        for (fc1, fc2), u1, c1, u2 in zip(halves, w1.chunk(2), b1.chunk(2), w2.chunk(2, dim=1), strict=True):
-            fc1.weight.copy_(u1), fc1.bias.copy_(c1), fc2.weight.copy_(2 * u2), fc2.bias.copy_(b2)
-        layer.macaron_layer_norm.load_state_dict(layer.final_layer_norm.state_dict())
-        for x in ("fc1", "fc2"):
-            used |= {f"{name}.{x}.weight", f"{name}.{x}.bias"}
-            outcomes |= dict.fromkeys(
-                (f"{name}.{m}{x}.{p}" for m in ("", "macaron_") for p in ("weight", "bias")), "halved"
-            )
-        outcomes |= dict.fromkeys((f"{name}.macaron_layer_norm.{p}" for p in ("weight", "bias")), "copied")
-    return used
 
 
 def _near_euler(after: nn.Module, outcomes: dict[str, str]) -> None:
@@ -323,18 +286,16 @@ def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Ma
     reasons = [
         f"{flag(name)} {value}, of the checkpoint {options[name]}"
         for name, value in explicit.items()
-        if name in options and str(options[name]) != str(value) and name not in _INNER
+        if name in options and str(options[name]) != str(value)
     ]
     for option in ("integrator", "decoder_integrator"):
         weighted = chosen["coefficients"] == "scalars" and INTEGRATORS.named(chosen[option]).weights
         if chosen["coefficients"] in _CAN_BE_EULER and chosen[option] != "euler" and not weighted:
             reasons.append(f"{flag(option)} {chosen[option]} with --coefficients {chosen['coefficients']}")
-    widths = " and ".join(dict.fromkeys(chosen[name] for name in _INNER))
-    norm = "" if values["encoder_normalize_before"] else ", post-norm"
+    norm = "" if values["encoder_normalize_before"] else " in post-norm layers"
     for name, equal in _EQUAL.items():
         if chosen[name] not in equal:
-            more = f" with feed-forward dimension {widths}{norm}" if name == "splitting" else ""
-            reasons.append(f"{flag(name)} {chosen[name]}{more}")
+            reasons.append(f"{flag(name)} {chosen[name]}{norm if name == 'splitting' else ''}")
     return "; ".join(reasons) or "no option says why; are its logits finite?"
 
 

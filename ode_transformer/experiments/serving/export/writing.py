@@ -25,7 +25,7 @@ from ..backend import Backend, Search, as_arguments
 from ..finding import find_model
 from ..pytorch import PyTorch, open_models
 from ..translator import Translator
-from . import DESCRIPTION, FORMATS, ExportError, load_module, open_exported
+from . import DESCRIPTION, FORMATS, ExportError, load_module
 
 TOLERANCE = 1e-4
 LENGTHS = ((1, 9), (5, 3), (12, 20), (30, 1), (7, 7))
@@ -110,28 +110,21 @@ def write(
         "search": Search.of(search).given() | ({} if batch_size is None else {"batch_size": batch_size}),
         "versions": machine.versions() | {name: version(name) for name in FORMATS[format]},
     }
-    if hasattr(writer, "OPSET"):
-        description["opset"] = writer.OPSET
     try:
         with atomic_folder(output) as part:
             for file in files:
                 shutil.copyfile(file, part / file.name)
-            for step in (writer.write, *([writer.quantize] if quantization else [])):
-                step(model, part)
-                describe_files(part, description)
-                exact = step is writer.write
-                description["check"] = compare(model, open_exported(part), TOLERANCE if exact else math.inf)
-            describe_files(part, description)
+            reader = load_module("from", format).Reader
+            writer.write(model, part)
+            description["check"] = compare(model, reader(part, description, 0, "cpu"), TOLERANCE)
+            if quantization:
+                writer.quantize(model, part)
+                description["check"] = compare(model, reader(part, description, 0, "cpu"), math.inf)
+            description["sha256"] = {path.name: sha256(path) for path in sorted(part.iterdir())}
+            write_json(part / DESCRIPTION, description)
     except OSError as error:
         raise ExportError(f"-o {output}: cannot be written: {error}") from error
     return description
-
-
-def describe_files(folder: Path, description: dict[str, Any]) -> None:
-    """Write the description of an exported folder, with the SHA-256 of its present files."""
-    files = [path for path in sorted(folder.iterdir()) if path.name != DESCRIPTION]
-    description["sha256"] = {path.name: sha256(path) for path in files}
-    write_json(folder / DESCRIPTION, description)
 
 
 def random_sentences(symbols: Sequence[str], lengths: Sequence[int], seed: int) -> list[list[str]]:
@@ -144,8 +137,7 @@ def compare(model: PyTorch, exported: Backend, tolerance: float) -> dict[str, An
     """Compare the log-probabilities of an exported model with the checkpoint's.
 
     Returns:
-        The ``largest`` and the ``mean`` difference, the number of ``symbols`` compared, and the ``tolerance`` if it is
-        finite.
+        The ``largest`` and the ``mean`` difference, and the number of ``symbols`` compared.
 
     Raises:
         ExportError: a difference exceeds the tolerance, or is not finite.
@@ -165,5 +157,4 @@ def compare(model: PyTorch, exported: Backend, tolerance: float) -> dict[str, An
             f"{model.name}: the exported model's log-probabilities differ from the checkpoint's by {largest:.3g}, "
             f"must differ by {tolerance:g} at most; nothing was kept"
         )
-    found = {"symbols": len(expected), "largest": largest, "mean": sum(differences) / len(differences)}
-    return found | ({"tolerance": tolerance} if tolerance < math.inf else {})
+    return {"symbols": len(expected), "largest": largest, "mean": sum(differences) / len(differences)}
