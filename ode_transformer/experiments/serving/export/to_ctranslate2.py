@@ -6,9 +6,8 @@ CTranslate2. A missing sub-layer is given zero weights, with which a pre-norm re
 
     Macaron            half FFN_a | attention, half FFN_b           (two layers; the halves are in the second matrix)
     strang-swapped     half attention, FFN | half attention
-    rk2_unit           the layer | the layer again                  (Heun with gamma = 1; equal tensors are stored once)
 
-All other models are refused, with the option in the message: histories, other integrators, coefficients, positions in
+All other models are refused, with the option in the message: histories, integrators but Euler's method, positions in
 the blocks, and TransEvolve.
 """
 
@@ -23,8 +22,7 @@ from torch import Tensor, nn
 
 from ....modules.layers import Sublayer
 from ....modules.stacks import SplitStack
-from ....numerics.coefficients import Ones
-from ....numerics.integrators import EULER, HEUN
+from ....numerics.integrators import EULER
 from ..pytorch import PyTorch
 from . import ExportError
 from .from_ctranslate2 import renamed
@@ -45,36 +43,20 @@ def _refuse(what: str) -> ExportError:
 def steps(stack: nn.Module, integrator: str) -> Iterator[Sublayer]:
     """Yield the sub-layers of an encoder or a decoder, each of which takes an Euler step.
 
-    Args:
-        stack: the encoder or decoder.
-        integrator: the option and value that chose its integrator, for messages.
-
     Raises:
-        ExportError: the stack has steps of another kind.
+        ExportError: the stack has steps of another kind; the message has ``integrator``, the option that chose it.
     """
-    options = stack.layers[0].options
     for layer in stack.layers:
-        combine = stack.coefficients if layer.coefficients is None else layer.coefficients
-        twice = options.integrator == HEUN and isinstance(combine, Ones)
-        if options.integrator != EULER and not twice:
-            raise _refuse(f"{integrator} with --coefficients {options.coefficients}")
-        if not twice and combine is not None:
-            raise _refuse(f"--coefficients {options.coefficients}")
-        if twice and options.released:
-            raise _refuse("stages of --ode-residual released")
-        if twice and options.rk_norm:
-            raise _refuse("stages that --rk-norm normalizes")
-        again = (options.integrated_flows or ()) if twice else ()
-        rows = [row for row in layer.sublayers() for _ in range(2 if row.flow in again else 1)]
-        yield from rows * (2 if twice and options.integrated_flows is None else 1)
+        if layer.options.integrator != EULER:
+            raise _refuse(integrator)
+        if stack.coefficients is not None or layer.coefficients is not None:
+            raise _refuse(f"--coefficients {layer.options.coefficients}")
+        yield from layer.sublayers()
 
 
 def layers(taken: Iterable[Sublayer], places: str) -> list[dict[str, Sublayer]]:
-    """Cut a sequence of steps into layers of CTranslate2, mappings from flows to steps.
-
-    Args:
-        taken: the steps, in order.
-        places: the flows of a layer, in order: FG or FCG.
+    """Cut a sequence of steps into layers of CTranslate2, mappings from flows to steps; ``places`` are the flows of a
+    layer in order, FG or FCG.
     """
     found: list[dict[str, Sublayer]] = []
     last = len(places)
@@ -104,6 +86,8 @@ def _check(model: nn.Module) -> None:
         (getattr(model, "position_encoder", None) is not None, f"--position-encoder {cfg.position_encoder}"),
         (model.encoder.layers[0].options.splitting.together, f"--splitting {cfg.splitting}"),
         (cfg.ffn_hidden_layers != 1, f"--ffn-hidden-layers {cfg.ffn_hidden_layers}"),
+        (model.decoder.project_in_dim is not None, f"--decoder-input-dim {cfg.decoder.input_dim}"),
+        (model.decoder.project_out_dim is not None, f"--decoder-output-dim {cfg.decoder.output_dim}"),
         (cfg.adaptive_softmax_cutoff is not None, "--adaptive-softmax-cutoff"),
         (cfg.activation_fn not in ACTIVATIONS, f"--activation-fn {cfg.activation_fn}"),
     ):
@@ -141,7 +125,6 @@ def _stack(model: nn.Module, side: str) -> model_spec.LayerSpec:
     if not part.normalize_before and any(set(layer) != set(places) for layer in cut):
         what = "relative positions beside others" if relative else f"--splitting {cfg.splitting}"
         raise _refuse(f"{what} in a post-norm {side}, whose norms act on sums")
-    projected = decoder and (stack.project_in_dim is not None or stack.project_out_dim is not None)
     kind = transformer_spec.TransformerDecoderSpec if decoder else transformer_spec.TransformerEncoderSpec
     spec = kind(
         len(cut),
@@ -150,13 +133,9 @@ def _stack(model: nn.Module, side: str) -> model_spec.LayerSpec:
         no_final_norm=stack.layer_norm is None,
         activation=ACTIVATIONS[cfg.activation_fn],
         layernorm_embedding=stack.layernorm_embedding is not None,
-        **({"project_in_out": projected} if decoder else {}),
     )
     if decoder:
         _linear(spec.projection, stack.output_projection)
-    if projected:
-        _linear(spec.project_in, stack.project_in_dim, identity=stack.embed_tokens.embedding_dim)
-        _linear(spec.project_out, stack.project_out_dim, identity=stack.output_projection.in_features)
     embeddings = spec.embeddings if decoder else spec.embeddings[0]
     embeddings.weight = _numpy(stack.embed_tokens.weight)
     spec.scale_embeddings = stack.embed_scale
@@ -209,10 +188,7 @@ def _sublayer(spec: model_spec.LayerSpec, row: Sublayer) -> None:
 def _fill_with_zeros(spec: model_spec.LayerSpec, width: int, memory: int) -> None:
     """Fill the specification of an attention or a feed-forward with zero weights, so that it adds nothing.
 
-    Args:
-        spec: the specification.
-        width: C, the width of the stack.
-        memory: the width of the encoder.
+    The stack is ``width`` wide, and ``memory`` is the width of the encoder.
     """
     spec.layer_norm.gamma, spec.layer_norm.beta = np.ones(width, np.float32), np.zeros(width, np.float32)
     if not isinstance(spec, attention_spec.MultiHeadAttentionSpec):
@@ -226,10 +202,7 @@ def _fill_with_zeros(spec: model_spec.LayerSpec, width: int, memory: int) -> Non
         linear.weight, linear.bias = np.zeros(size, np.float32), np.zeros(size[0], np.float32)
 
 
-def _linear(spec: common_spec.LinearSpec, module: Optional[nn.Linear], scale: float = 1.0, identity: int = 0) -> None:
-    if module is None:
-        spec.weight = np.eye(identity, dtype=np.float32)
-        return
+def _linear(spec: common_spec.LinearSpec, module: nn.Linear, scale: float = 1.0) -> None:
     spec.weight = _numpy(module.weight, scale)
     if module.bias is not None:
         spec.bias = _numpy(module.bias, scale)

@@ -67,12 +67,7 @@ def _traceable(model: nn.Module) -> Iterator[None]:
 
 
 class Caches:
-    """The tensors of an ``incremental_state`` by name, in order.
-
-    Args:
-        model: the model whose modules keep the state.
-        state: the state after a step on an example.
-    """
+    """The tensors of a model's ``incremental_state``, after a step on an example, by name and in order."""
 
     def __init__(self, model: nn.Module, state: dict[str, dict[str, Any]]):
         modules = {
@@ -109,14 +104,8 @@ class Caches:
 
 
 class Graph(nn.Module):
-    """The function that a graph computes, and the arguments of PyTorch's exporter for it.
-
-    Args:
-        model: the model, whose weights the graph holds.
-        compute: the function, from tensors to tensors.
-        inputs: the inputs of an example.
-        axes: the axes of each input whose sizes may vary.
-        names: the names of the inputs and of the outputs.
+    """The function that a graph computes, and the arguments of PyTorch's exporter for it: the inputs of an example,
+    the axes of each input whose sizes may vary, and the names of the inputs and of the outputs.
     """
 
     def __init__(
@@ -145,10 +134,7 @@ def graphs(model: nn.Module, dictionary: Dictionary, longest: int) -> tuple[dict
     - ``decoder``, a step: symbols (B, n, T), order (B, n) and caches -> log-probabilities (B, n, V), and the growing
       caches.
 
-    Args:
-        model: the model, in a context of :func:`_traceable`.
-        dictionary: the target dictionary.
-        longest: the maximum number of positions.
+    The model is in a context of :func:`_traceable`, and has at most ``longest`` positions.
     """
     positions = getattr(model, "position_encoder", None)
     told = {} if positions is None else {"solution": positions.solve(longest)}
