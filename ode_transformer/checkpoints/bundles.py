@@ -102,13 +102,10 @@ def write(
 
     Args:
         path: the folder, which must not exist.
-        model: the registered name of the model.
-        options: the options of the model, as plain values.
-        state: the tensors of the model.
+        model, options, state: the registered name of the model, its options as plain values, and its tensors.
         generate: the model's flags of ``fairseq-generate``.
         plugin: the name of the plugin that the model was trained with, if any.
-        files: files to copy, by their names in the bundle.
-        texts: texts to write, by their names in the bundle.
+        files, texts: files to copy and texts to write, by their names in the bundle.
         half: store weights in fp16.
 
     Raises:

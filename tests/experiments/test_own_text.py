@@ -30,11 +30,11 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.runs import prepare, processes, runner
 from ode_transformer.experiments.runs.training import TrainingPlace
-from ode_transformer.experiments.serving import finding, translate
+from ode_transformer.experiments.serving import opening, translate
 from ode_transformer.experiments.serving.backend import Search
 from ode_transformer.experiments.serving.export import writing
 from ode_transformer.experiments.serving.pytorch import PyTorch
-from ode_transformer.experiments.serving.translator import LONGEST, Hypothesis
+from ode_transformer.experiments.serving.translator import LONGEST
 from ode_transformer.experiments.tasks.task import OURS
 from ode_transformer.experiments.tasks.translation import check_units
 from ode_transformer.experiments.text import binarised, dividing, subwords
@@ -415,7 +415,7 @@ def test_what_run_says_comes_next_can_be_done_anywhere(run, home, file, capsys, 
     *_, title, command = capsys.readouterr().err.rstrip().split("\n")
     assert title == "Next:" and command == f"ode-transformer translate {run} FILE"
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(finding, "ROOT", run.parent)
+    monkeypatch.setattr(opening, "ROOT", run.parent)
     assert translated(capsys, run.name, file) == translated(capsys, run, file)
 
 
@@ -510,23 +510,6 @@ def test_translations_go_to_a_file_that_is_whole_or_not_there(run, file, capsys,
     assert output.read_bytes() == before and sorted(p.name for p in tmp_path.iterdir()) == ["long.de", "out.en"]
 
 
-def test_a_prefix_begins_every_translation(run, file, translator, exported, capsys):
-    sentences = lines(file)[:4]
-    free = translator.hypotheses(sentences)
-    word = min((w for w in free[0][0].text.split()[1:] if w.isalpha() and w != free[1][0].text.split()[0]), key=len)
-    found = translator.hypotheses([*sentences, ""], prefix=word, nbest=2)
-    assert all(h.text.startswith(word) for hypotheses in found[:4] for h in hypotheses) and found[4][0].text == ""
-    # The first words of a translation, as a prefix, give the same translation again with the same score.
-    begun = translator.hypotheses(sentences[:1], prefix=free[0][0].text.split()[0])
-    assert begun[0][0].units == free[0][0].units and begun[0][0].score == pytest.approx(free[0][0].score, abs=1e-4)
-    out = translated(capsys, run, file, "--prefix", word)
-    assert out[:4] == translator.translate(sentences, prefix=word)
-    with pytest.raises(OdeTransformerError, match=r"prefix .*: has .*, which the model does not know"):
-        translator.translate(sentences, prefix="\u2603")
-    with pytest.raises(OdeTransformerError, match="takes no prefix"):
-        ode_transformer.load(exported).translate(sentences, prefix=word)
-
-
 def test_samples_are_those_of_their_seed(run, file, sentences, translator, exported, capsys):
     samples = [translated(capsys, run, file, "--sampling", "--seed", seed) for seed in ("1", "1", "2")]
     assert samples[0] == samples[1] != samples[2]
@@ -551,25 +534,14 @@ def test_an_ensemble_of_a_model_with_itself_is_that_model(run, home, bundle, sen
     assert mixed.translate(sentences) == translator.translate(sentences)
 
 
-def test_a_long_line_is_split_where_a_sentence_ends_and_a_word_never(translator, sentences, capsys, monkeypatch):
-    (units,) = translator.pipeline.units([" ".join(s.rstrip("?") + "." * s.endswith("?") for s in sentences)])
-    units = units.split()
-    most = translator.backend.models[0].max_positions()[0] - 1
-    pieces = translator._pieces(units, "x")
-    assert len(units) > most and list(itertools.chain(*pieces)) == units and max(map(len, pieces)) <= most
-    assert all(piece[-1] == "." for piece in pieces)
-    assert f"x: has {len(units)} units, the model takes {most}" in capsys.readouterr().err
-    word = ["a@@"] * most
-    assert translator._pieces(["b", *word, "c"], "x") == [["b", *word[1:]], ["a@@", "c"]], "a word that is too long"
-    halves = translator._pieces(["b"] * (most // 2 + 2) + word[1:] + ["c"], "x")
-    assert not any(piece[-1].endswith("@@") for piece in halves)
-    (long,) = translator.translate([" ".join(sentences)])
-    assert long
-    joined = translator._join([[Hypothesis(word, score, word)] for word, score in (("a", -1.0), ("b", -3.0))])
-    assert joined == [Hypothesis("a b", -2.0, "a b")], "the mean of the pieces' scores"
-    monkeypatch.setattr(translator, "pipeline", replace(translator.pipeline, segmentation="sentencepiece"))
-    unspaced = ["\u2581a", *["b"] * (most // 2), "。", *["c"] * (most - 1)]  # no unit but the last ends a word
-    assert translator._pieces(unspaced, "x")[0][-1] == "。"
+def test_a_line_of_too_many_units_is_cut_off_and_named(translator, sentences, capsys):
+    long, most = " ".join(sentences), translator.backend.longest["source"] - 1
+    (units,) = translator.pipeline.units([long])
+    (((symbols, _), *_),) = translator.backend.translate([units.split()[:most]], translator.search)
+    capsys.readouterr()
+    assert translator.hypotheses([long], names=["x, line 1"])[0][0].units.split() == symbols
+    shown = f"1 sentences were cut off at {most} units, the longest that the model takes (x, line 1)\n"
+    assert f"warning: {shown}" in capsys.readouterr().err
 
 
 def test_what_cannot_be_translated(run, tmp_path, capsys):
@@ -925,9 +897,7 @@ def test_a_bundle_translates_anywhere(run, home, bundle, sentences, translator, 
     bleu = json.loads((run / "scores" / "test.json").read_text())["sacrebleu"]["bleu"]
     about = yaml.safe_load(card.split("---\n")[1])  # what the Hub reads
     assert (about["language"], about["pipeline_tag"]) == (["de", "en"], "translation") and "license" not in about
-    ((result,),) = [model["results"] for model in about["model-index"]]
-    (found,) = [metric for metric in result["metrics"] if metric["type"] == "sacrebleu"]
-    assert found["value"] == round(bleu, 2) and "version:" in found["name"] and "&id" not in card
+    assert f"| {bleu:.2f} | `nrefs:1" in card
     (moved / "README.md").write_text("Mine.\n")
     bundles.check(moved)  # a card may be changed
 
@@ -953,9 +923,9 @@ def test_a_file_that_is_missing_or_changed_is_named(bundle, tmp_path, name, caps
     damaged = shutil.copytree(bundle, tmp_path / "damaged")
     content = (damaged / name).read_bytes()
     (damaged / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    assert f"{damaged / name}: has changed since the bundle was made" in refused(capsys, "translate", damaged)
+    assert f"{damaged / name}: has changed since its folder was made" in refused(capsys, "translate", damaged)
     (damaged / name).unlink()
-    assert f"{damaged / name}: is missing from its bundle" in refused(capsys, "translate", damaged)
+    assert f"{damaged / name}: is missing, must be a file of its folder" in refused(capsys, "translate", damaged)
 
 
 def test_a_bundle_may_hold_a_license_and_odd_tensors_are_named(bundle, tmp_path, capsys):
@@ -990,14 +960,14 @@ def test_a_bundle_of_a_stranger_runs_no_code_and_reaches_no_other_file(bundle, t
     assert "adaptive_softmax_cutoff" in forged("a", lambda _, c: c["options"].update(adaptive_softmax_cutoff=code))
     assert not marker.exists()
     assert "architectures 'fconv'" in forged("b", lambda _, c: c.update(model="fconv"))
-    assert "must be the name of a file in the folder" in forged("c", lambda i, _: i["sha256"].update({"../x": "0"}))
-    assert "format 2, this version reads 1" in forged("d", lambda i, _: i.update(format=2))
-    assert "tied to []" in forged("i", lambda _, c: c["tied"].update(y=[]))
+    assert "x: is missing, must be a file of its folder" in forged("c", lambda i, _: i["sha256"].update({"../x": "0"}))
+    assert "is damaged, or not of this version: format must be 1" in forged("d", lambda i, _: i.update(format=2))
+    assert "tied.y must be a text" in forged("i", lambda _, c: c["tied"].update(y=[]))
     assert "codes: is not a file of the bundle" in forged("j", lambda i, _: i["sha256"].pop("codes"))
     assert "tied to 'x'" in forged("e", lambda _, c: c["tied"].update(y="x"))
     assert "beam 1000000: must be from 1 to 1000" in forged("g", lambda _, c: c["generate"].update(beam=10**6))
     assert "max_len_b [1]: must be a whole number" in forged("h", lambda _, c: c["generate"].update({"max-len-b": [1]}))
-    assert "options must be a dict" in forged("f", lambda _, c: c.update(options=[1]))
+    assert "options must be a mapping" in forged("f", lambda _, c: c.update(options=[1]))
 
 
 def test_views_of_one_tensor_are_bundled_as_tensors_of_their_own(tmp_path):
@@ -1059,7 +1029,7 @@ def test_an_exported_model_translates_raw_text_as_its_run_does(
     assert [row[0] for row in rows] == [number for number in "123" for _ in range(3)]
     assert [row[2] for row in rows[::3]] == best and float(rows[3][1]) >= float(rows[4][1]) >= float(rows[5][1])
     assert "ctranslate2, fp32" in repr(loaded) and "de to en" in repr(loaded)
-    monkeypatch.setattr(finding, "ROOT", exported.parent)
+    monkeypatch.setattr(opening, "ROOT", exported.parent)
     assert translated(capsys, exported.name, file) == best, "as a run's folder is found in the repository"
 
 

@@ -30,7 +30,7 @@ class Command(NamedTuple):
 
 
 def _of_serving(name: str, help_: str) -> Command:
-    return Command(".serving.command", help_, f"add_{name}", name)
+    return Command(".serving.command", help_, f"add_{name}")
 
 
 def _of_runs(name: str, help_: str, takes_flags: bool = False, after: str = "") -> Command:

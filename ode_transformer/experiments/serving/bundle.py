@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -14,8 +13,7 @@ from ...files import read_json, sha256
 from ...version import __version__
 from .. import records
 from ..metrics import METRICS
-from .finding import Origin, find_model
-from .opening import open_origins
+from .opening import Origin, find_model, open_origins
 from .translator import Translator
 
 CARD = """\
@@ -74,17 +72,17 @@ def make(
     output: str | Path,
     *,
     data: str | Path | None = None,
-    half: bool = False,
+    fp16: bool = False,
     license: Optional[str] = None,
 ) -> None:
     """Write a bundle of a run or checkpoint, atomically.
 
     Args:
         model: the folder of a run, or a checkpoint.
-        output: the folder to write.
-        data: the folder of binarized data; by default that of the run, or the checkpoint's own folder.
-        half: store the weights in fp16.
-        license: the license of the weights, for the model card.
+        output: the folder to write, which must not exist.
+        data: the folder of the model's binarized data (default: that of its run, or the model's folder).
+        fp16: store weights in half precision, at half the size.
+        license: the license of the weights, as the Hugging Face Hub names it, such as cc-by-4.0.
 
     Raises:
         OdeTransformerError: a file is missing or belongs to another model, or the bundle cannot be written.
@@ -100,7 +98,7 @@ def make(
     translator = open_origins([origin], "cpu")  # checks that the bundle will translate
     (opened,), state = translator.backend.opened, standalone.load(origin.model, checked=True)
     record, plugin = _record(origin), plugins.name_of(checkpoints.options(state, "common").get("user_dir"))
-    texts = {bundles.CARD: _card(translator, origin, record, half, license, plugin)}
+    texts = {bundles.CARD: _card(translator, origin, record, fp16, license, plugin)}
     if record is not None:
         texts["record.json"] = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
     bundles.write(
@@ -112,11 +110,11 @@ def make(
         plugin=plugin,
         files={file.name: file for file in origin.files(translator.backend.languages)},
         texts=texts,
-        half=half,
+        half=fp16,
     )
 
 
-def _record(origin: "Origin") -> Optional[dict[str, Any]]:
+def _record(origin: Origin) -> Optional[dict[str, Any]]:
     """Return the bundle's part of the run's record, or None if there is none or it is of another checkpoint."""
     path = origin.run and origin.run / "record.json"
     if not path or not path.is_file():
@@ -136,12 +134,14 @@ def _card(
     plugin: str,
 ) -> str:
     (opened,), languages = translator.backend.opened, translator.backend.languages
+    about = {"language": list(languages), "license": license, "pipeline_tag": "translation", "tags": ["fairseq"]}
+    about = {key: value for key, value in about.items() if value is not None}  # what the Hugging Face Hub reads
     manifest = read_json(origin.data / "manifest.json")
     train = manifest.get("counts", {}).get("train", {}).get("lines")
     pairs = f", {train:,} pairs to train on" if train else ""
     title = record["recipe"] if record else f"{opened.name}, {' to '.join(languages)}"
     return CARD.format(
-        about=_front_matter(title, languages, record, license),
+        about=yaml.safe_dump(about, sort_keys=False, allow_unicode=True),
         title=title,
         langs=" to ".join(languages),
         version=__version__,
@@ -154,46 +154,6 @@ def _card(
         scores=_scores(record, half) if record else "There is no record of scores.",
         weights="fp16" if half else "fp32",
     )
-
-
-HUB_METRICS = {"tokenised": "bleu", "sacrebleu": "sacrebleu", "chrf": "chrf"}
-"""The Hugging Face Hub's names of translation metrics."""
-
-
-def _front_matter(title: str, langs: Sequence[str], record: Optional[dict[str, Any]], license: Optional[str]) -> str:
-    """Return the metadata of a model card of the Hugging Face Hub, in YAML."""
-    about = {
-        "language": list(langs),
-        "license": license,
-        "pipeline_tag": "translation",
-        "tags": ["translation", "fairseq"],
-    }
-    results = [
-        {
-            "task": {"type": "translation", "name": f"Translation {'-'.join(langs)}"},
-            "dataset": {"type": test_set, "name": test_set},
-            "metrics": metrics,
-        }
-        for test_set, scores in (record["scores"] if record else {}).items()
-        if (metrics := _metrics(scores))
-    ]
-    if results:
-        about["model-index"] = [{"name": title, "results": results}]
-    given = {key: value for key, value in about.items() if value is not None}
-    return yaml.safe_dump(given, sort_keys=False, allow_unicode=True)
-
-
-def _metrics(scores: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the scores of a test set by metrics that the Hub knows."""
-    return [
-        {
-            "type": kind,
-            "value": round(value, 2),
-            "name": f"{METRICS[name].label} {METRICS[name].recorded_signature(scores)}".rstrip(),
-        }
-        for name, kind in HUB_METRICS.items()
-        if (value := METRICS[name].value(scores)) is not None
-    ]
 
 
 def _scores(record: dict[str, Any], half: bool) -> str:

@@ -1,21 +1,105 @@
-"""Loading of runs, checkpoints, bundles and exported models.
+"""Models found from their runs, checkpoints, bundles or exports, and opened.
 
 This module imports torch and fairseq only for models that need them, which exported models do not.
 """
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Optional
 
 from ...errors import OdeTransformerError
+from ...paths import ROOT
+from .. import records
+from ..tasks import TASKS
+from ..text.joining import MODEL_FILES
 from ..text.pipeline import Pipeline
 from .export import is_exported, open_exported
-from .finding import Origin, find_model, located
 from .translator import Translator
 
 if TYPE_CHECKING:
     import torch
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The locations of the parts of a model."""
+
+    model: Path  # the checkpoint, or the folder of the bundle
+    data: Path  # the folder of the dictionaries, the subword model and the manifest
+    search: dict[str, Any]  # the model's flags of fairseq-generate
+    run: Optional[Path] = None  # the folder of the run, if the model is of one
+
+    def dictionaries(self, languages: Sequence[str]) -> list[Path]:
+        """Return the files of the dictionaries of some languages; raise ``OdeTransformerError`` if there is none."""
+        files = [self.data / f"dict.{language}.txt" for language in languages]
+        for file in files:
+            if not file.is_file():
+                raise OdeTransformerError(f"{file}: no such file; name the folder of the dictionaries with --data")
+        return files
+
+    def files(self, languages: Sequence[str]) -> list[Path]:
+        """Return the files that translation needs beside the model: dictionaries, and any subword model or manifest."""
+        others = [self.data / name for name in (*MODEL_FILES, "manifest.json")]
+        return [*dict.fromkeys(self.dictionaries(languages)), *(file for file in others if file.is_file())]
+
+
+def located(path: str | Path) -> Path:
+    """Return the path of a model; a path that does not exist is looked up in the clone of the repository, the default
+    place of runs."""
+    path = Path(path)
+    return ROOT / path if not path.exists() and (ROOT / path).exists() else path
+
+
+def find_model(model: str | Path, data: str | Path | None = None) -> Origin:
+    """Find the parts of a model.
+
+    Args:
+        model: the folder of a run, a checkpoint, or the folder of a bundle, as for :func:`located`.
+        data: the folder of binarized data; by default that of the run, or the checkpoint's own folder.
+
+    Raises:
+        OdeTransformerError: a file is missing, or the dictionaries are not those of the training.
+    """
+    from ...checkpoints import bundles, standalone
+
+    path = located(model)
+    if is_exported(path):
+        raise OdeTransformerError(f"{model}: is an exported model already; must be a run, a checkpoint or a bundle")
+    if bundles.is_bundle(path):
+        if data is not None:
+            raise OdeTransformerError(f"--data {data}: must not be given with {model}, a bundle, which holds its data")
+        bundles.check(path)
+        return Origin(path, path, bundles.config(path)["generate"])
+    if not path.exists():
+        raise OdeTransformerError(f"{model}: no such file or folder; must be a run, a checkpoint or a bundle")
+    folder = path if path.is_dir() else path.parent
+    if bundles.is_bundle(folder):
+        raise OdeTransformerError(f"{model}: is a file of a bundle; name its folder, {folder}")
+    run = records.read_run(folder)
+    if run is not None and run["task"] in TASKS and TASKS[run["task"]].section == "validate":
+        raise OdeTransformerError(f"{model}: is of a run of the task {run['task']}, whose models write no text")
+    if path.is_dir():
+        if run is None:
+            raise OdeTransformerError(
+                f"{model}: must be a run or a bundle, but holds neither run.json nor {bundles.INDEX}"
+            )
+        path = folder / "average.pt"
+        if not path.is_file():
+            there = ", ".join(sorted(p.name for p in folder.glob("*.pt"))) or "no checkpoints"
+            raise OdeTransformerError(
+                f"{path}: no such file, because the run is not finished; name one of its checkpoints ({there})"
+            )
+    if data is None and run is not None:
+        if not run.get("data"):
+            raise OdeTransformerError(f"{folder / 'run.json'}: does not say where its data are; name them with --data")
+        data = ROOT / run["data"]
+    data = Path(folder if data is None else data)
+    if not data.is_dir():
+        raise OdeTransformerError(f"{data}: no such folder; name the folder of the data of {path} with --data")
+    standalone.check_dictionaries(path, data)
+    return Origin(path, data, (run or {}).get("generate") or {}, folder if run else None)
 
 
 def load(
@@ -25,32 +109,26 @@ def load(
     device: "str | torch.device | None" = None,
 ) -> Translator:
     """As :func:`ode_transformer.load`."""
-    models = (path, *more)
-    if exported := [one for one in models if is_exported(located(one))]:
+    models = [located(one) for one in (path, *more)]
+    if exported := [one for one in models if is_exported(one)]:
         if more:
             raise OdeTransformerError(f"{exported[0]}: is an exported model, of which there are no ensembles")
         if data is not None:
             raise OdeTransformerError(f"--data {data}: {path} is an exported model, which holds what it needs")
         threads = os.environ.get("OMP_NUM_THREADS", "")
-        backend = open_exported(located(path), int(threads) if threads.isdecimal() else 0, device and str(device))
-        return Translator(backend, Pipeline.of(located(path)), backend.description.get("search", {}))
+        backend = open_exported(models[0], int(threads) if threads.isdecimal() else 0, device and str(device))
+        return Translator(backend, Pipeline.of(models[0]), backend.description.get("search", {}))
 
     from ...checkpoints.bundles import is_bundle
 
-    bundled = [is_bundle(located(one)) for one in models]
+    bundles = list(map(is_bundle, models))
     # Bundles hold their data: --data is for the other models, and is refused where all are bundles.
-    origins = [
-        find_model(one, None if is_ and not all(bundled) else data) for one, is_ in zip(models, bundled, strict=True)
-    ]
-    return open_origins(origins, device)
+    own = [None if is_ and not all(bundles) else data for is_ in bundles]
+    return open_origins([find_model(*one) for one in zip(models, own, strict=True)], device)
 
 
 def open_origins(origins: Sequence[Origin], device: "str | torch.device | None" = None) -> Translator:
-    """Open a model, or an ensemble, from the parts that :func:`find_model` found.
-
-    Args:
-        origins: the parts of each model.
-        device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
+    """Open a model, or an ensemble, from the parts that :func:`find_model` found; by default on a GPU if there is one.
 
     Raises:
         OdeTransformerError: as :func:`.pytorch.open_models`, or the text pipeline is unknown or differs between models.

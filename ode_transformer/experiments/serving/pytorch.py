@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import torch
 from fairseq.data import Dictionary
@@ -21,7 +21,16 @@ from ...files import regular, sha256
 from ...numerics.integrators import INTEGRATORS
 from ..text.manifest import read_manifest
 from .backend import Backend, Found, LayerStates, Search
-from .finding import Origin
+
+if TYPE_CHECKING:
+    from .opening import Origin
+
+_SHOWN = (
+    *("splitting", "integrator", "coefficients", "decoder_integrator", "ode_function", "encoder_history"),
+    *("decoder_history", "relative_positions", "position_encoder"),
+    *("transevolve_form", "evolution_blocks", "evolution_depth", "evolution_feed_forward"),
+)
+"""The options that a model's description names, unless they change nothing."""
 
 
 @dataclass(frozen=True)
@@ -57,21 +66,9 @@ class Opened:
             depth, width = len(getattr(self.model, side).layers), options.get(f"{side}_embed_dim")
             norm = "pre-norm" if options.get(f"{side}_normalize_before") else "post-norm"
             parts.append(f"{side} {depth} layer{'s' * (depth != 1)} of width {width}, {norm}")
-        known = {
-            "splitting": options.get("splitting", "lie-trotter"),
-            "integrator": options.get("integrator", "euler"),
-            "coefficients": options.get("coefficients", "fixed"),
-            "decoder integrator": options.get("decoder_integrator", "euler"),
-            "function": options.get("ode_function", "both"),
-            "history": f"{options.get('encoder_history', 'none')} / {options.get('decoder_history', 'none')}",
-            "relative positions": options.get("relative_positions", "none"),
-            "position encoder": options.get("position_encoder", "none"),
-        }
-        if self.name == "transevolve":
-            known = {k.replace("_", " "): v for k, v in options.items() if k.startswith(("evolution", "transevolve"))}
-        always, idle = ("splitting", "integrator", "coefficients"), ("none", "none / none", "both")
-        shown = ", ".join(f"{k} {v}" for k, v in known.items() if k in always or str(v) not in idle)
-        return f"{kind}, {parameters:,} parameters; {'; '.join(parts)}\n{shown}"
+        shown = [name for name in _SHOWN if options.get(name) not in (None, "none", "both")]
+        how = ", ".join(f"{name.replace('_', ' ')} {options[name]}" for name in shown)
+        return f"{kind}, {parameters:,} parameters; {'; '.join(parts)}\n{how}".rstrip()
 
     def stepping(self, chosen: dict[str, str]) -> "Opened":
         """Return the model with the same weights and other values of ``integrator`` and ``decoder_integrator``."""
@@ -92,13 +89,7 @@ class Opened:
 
 
 class PyTorch(Backend):
-    """A model, or an ensemble of models.
-
-    Args:
-        opened: the models.
-        task: the task that holds their languages and dictionaries.
-        device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
-    """
+    """A model, or an ensemble of models; ``task`` holds their languages and dictionaries."""
 
     def __init__(self, opened: Sequence[Opened], task: TranslationTask, device: str | torch.device | None = None):
         self.opened, self.task = list(opened), task
@@ -162,17 +153,11 @@ class PyTorch(Backend):
         lengths = torch.tensor([len(row) for row in rows], device=self.device)
         return {"src_tokens": collate_tokens(rows, pad, left_pad=True).to(self.device), "src_lengths": lengths}
 
-    def _translate(
-        self, sentences: Sequence[Sequence[str]], search: Search, most: int, prefixes: Sequence[Sequence[str]]
-    ) -> list[list[Found]]:
+    def _translate(self, sentences: Sequence[Sequence[str]], search: Search, most: int) -> list[list[Found]]:
         target = self.dictionaries[1]
-        begins = None
-        if any(prefixes):  # padding forces no symbol
-            begins = collate_tokens([row[:-1] for row in self._rows(1, prefixes)], target.pad()).to(self.device)
         try:
             generator = self.task.build_generator(self.models, GenerationConfig(**asdict(search)))
-            sample = {"net_input": self._inputs(sentences)}
-            found = generator.generate(self.models, sample, prefix_tokens=begins)
+            found = generator.generate(self.models, {"net_input": self._inputs(sentences)})
         except OdeTransformerError:
             raise
         except (AssertionError, ValueError, RuntimeError) as error:
@@ -224,12 +209,8 @@ class PyTorch(Backend):
         )
 
 
-def open_models(origins: Sequence[Origin], device: str | torch.device | None = None) -> PyTorch:
-    """Open a model, or an ensemble of models.
-
-    Args:
-        origins: the parts of each model.
-        device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
+def open_models(origins: "Sequence[Origin]", device: str | torch.device | None = None) -> PyTorch:
+    """Open a model, or an ensemble of models; by default on a GPU if there is one.
 
     Raises:
         OdeTransformerError: a model cannot be opened, its dictionaries are missing or of another size, or they differ
@@ -244,9 +225,8 @@ def open_models(origins: Sequence[Origin], device: str | torch.device | None = N
             hashes = list(map(sha256, files))
             names = TranslationConfig(source_lang=languages[0], target_lang=languages[1])
             task = TranslationTask(names, *map(_dictionary, files))
-        for file, digest in zip(files, hashes, strict=True):
-            if sha256(file) != digest:
-                raise OdeTransformerError(f"{file}: must be the dictionary of {origins[0].model}, for an ensemble")
+        if other := [file for file, digest in zip(files, hashes, strict=True) if sha256(file) != digest]:
+            raise OdeTransformerError(f"{other[0]}: must be the dictionary of {origins[0].model}, for an ensemble")
         sizes, there = standalone.dictionary_sizes(state, origin.model), tuple(map(len, (task.src_dict, task.tgt_dict)))
         if sizes != there:
             raise OdeTransformerError(
@@ -257,7 +237,7 @@ def open_models(origins: Sequence[Origin], device: str | torch.device | None = N
     return PyTorch(opened, task, device)
 
 
-def _languages(origin: Origin, state: dict[str, Any]) -> tuple[str, str]:
+def _languages(origin: "Origin", state: dict[str, Any]) -> tuple[str, str]:
     """Return the languages of a checkpoint; those of its data if it has none, as in a bundle."""
     names = "source_lang", "target_lang"
     where, said = origin.model, checkpoints.options(state, "task")

@@ -1,47 +1,112 @@
 """Translation of files of raw text, line by line."""
 
+import contextlib
 import itertools
-import json
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from json import dumps
 from pathlib import Path
 from typing import Any, NamedTuple, Optional, TextIO
 
 from ...errors import OdeTransformerError
+from ...files import atomic_file
 from ..text.lines import decode_lines, read_lines
+from .backend import as_option
+from .opening import load
 from .translator import Hypothesis, Translator, check_sentence
 
 BUFFER = 10_000  # lines that are read and sorted by length at a time
 STANDARD_INPUT = "-"
 
 
-def translate_files(
+def translate(
+    model: str,
+    files: Sequence[str] = (),
+    *,
+    more: Sequence[str] = (),
+    data: Optional[Path] = None,
+    output: Optional[Path] = None,
+    beam: Optional[int] = None,
+    lenpen: Optional[float] = None,
+    max_len_a: Optional[float] = None,
+    max_len_b: Optional[int] = None,
+    nbest: int = 1,
+    sampling: bool = False,
+    sampling_topk: Optional[int] = None,
+    sampling_topp: Optional[float] = None,
+    seed: Optional[int] = None,
+    scores: bool = False,
+    json: bool = False,
+    batch_size: Optional[int] = None,
+    buffer: Optional[int] = None,
+    cpu: bool = False,
+    fp16: bool = False,
+) -> Optional[int]:
+    """Translate raw text; return the exit status if it was interrupted, else None.
+
+    Args:
+        model: the folder of a run, a checkpoint, a bundle, or an exported model.
+        files: raw text, one sentence per line; - is standard input (default: -).
+        more: another model for an ensemble; may be repeated.
+        data: the folder of the model's binarized data (default: that of its run, or the model's folder).
+        output: the file to write, once all is translated (default: print).
+        beam: beam size (default: the recipe's, or 5).
+        lenpen: length penalty; below 1 favors short translations (default: the recipe's, or 1).
+        max_len_a: a translation has at most A S + B subword units, where S is the length of the longest sentence of its
+            batch (default: the recipe's, or 0).
+        max_len_b: see --max-len-a (default: the recipe's, or 200).
+        nbest: translations per sentence; above 1, each follows the number of its line in the file, and a tab.
+        sampling: draw --nbest translations at random, unit by unit, instead of searching for the best.
+        sampling_topk: draw from the N most probable units.
+        sampling_topp: draw from the fewest units of probability P in all.
+        seed: seed of --sampling (default: a new one every time).
+        scores: print the score (base 2, as fairseq's) and a tab before each translation.
+        json: one JSON object per line, with source, texts and scores.
+        batch_size: sentences per batch (default: the recipe's, or 128).
+        buffer: lines to read and sort by length before translating (default: 10,000; 1 in a terminal).
+        cpu: do not use a GPU.
+        fp16: on a GPU, translate in fp16.
+    """
+    for file in files:
+        if file != STANDARD_INPUT and not Path(file).exists():
+            raise OdeTransformerError(f"{file}: no such file")
+    search = {"beam": beam, "lenpen": lenpen, "max_len_a": max_len_a, "max_len_b": max_len_b, "nbest": nbest}
+    of_sampling = {"sampling_topk": sampling_topk, "sampling_topp": sampling_topp}
+    if sampling:
+        # With a wider beam than nbest, the best of more samples would have another distribution.
+        search |= {"sampling": True, "beam": beam or nbest, **of_sampling}
+    elif given := {name: value for name, value in {**of_sampling, "seed": seed}.items() if value is not None}:
+        name, value = next(iter(given.items()))
+        raise OdeTransformerError(f"{as_option(name)} {value}: has no meaning without --sampling")
+    if sys.stdout is None and not output:
+        raise OdeTransformerError("standard output is closed; name a file with --output")
+    try:
+        with atomic_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
+            translator = load(model, *more, data=data, device="cpu" if cpu else None)
+            if fp16:
+                translator.half()
+            translator.batch_size = batch_size or translator.batch_size
+            if seed is not None and "sampling" in translator.backend.options:
+                import torch
+
+                torch.manual_seed(seed)
+            _translate(translator, files or [STANDARD_INPUT], file, buffer, scores, json, search)
+    except KeyboardInterrupt:  # the usual way to leave a prompt
+        return 128 + signal.SIGINT
+    return None
+
+
+def _translate(
     translator: Translator,
     files: Sequence[str],
     output: TextIO,
-    *,
-    buffer: Optional[int] = None,
-    scores: bool = False,
-    as_json: bool = False,
-    **search: Any,
+    buffer: Optional[int],
+    scores: bool,
+    json: bool,
+    search: Mapping[str, Any],
 ) -> None:
-    """Translate files, one sentence per line, and write the hypotheses of each.
-
-    All files are checked before translation begins. A stream can be read only once: the lines before an invalid one are
-    translated and written before the error is raised.
-
-    Args:
-        translator: the model.
-        files: files of raw text; ``-`` is standard input.
-        output: the file for translations, one per line; with ``nbest`` above 1, after the number of their line.
-        buffer: the number of lines to read before translating them; by default 1 at a prompt, elsewhere ``BUFFER``.
-        scores: whether to write a score and a tab before each translation.
-        as_json: whether to write one JSON object per line of the files, with source, texts and scores.
-        search: the other arguments of :meth:`.Translator.hypotheses`.
-
-    Raises:
-        OdeTransformerError: a line cannot be read or translated, or the search is invalid.
-    """
+    """Translate all files, which are checked before; of a stream, the lines before an invalid one are translated."""
     from tqdm import tqdm
 
     if STANDARD_INPUT in files and sys.stdin is None:
@@ -52,7 +117,6 @@ def translate_files(
     prompt = list(files) == [STANDARD_INPUT] and sys.stdin.isatty()
     if prompt:
         print(f"{translator!r}\none sentence per line; Ctrl-D ends", file=sys.stderr)
-    numbered = (search.get("nbest") or 1) > 1
     lines = _numbered(files)
     while True:
         chunk, error = _chunk(lines, buffer or (1 if prompt else BUFFER))
@@ -60,7 +124,7 @@ def translate_files(
         with tqdm(total=len(chunk), unit=" lines", disable=prompt or None, file=sys.stderr, leave=False) as bar:
             found = translator.hypotheses(sentences, names=names, progress=bar.update, **search)
         for line, hypotheses in zip(chunk, found, strict=True):
-            for row in [_json(line, hypotheses)] if as_json else _rows(line, hypotheses, numbered, scores):
+            for row in [_json(line, hypotheses)] if json else _rows(line, hypotheses, search["nbest"] > 1, scores):
                 print(row, file=output)
         output.flush()
         if error:
@@ -104,7 +168,7 @@ def _numbered(files: Sequence[str]) -> Iterator[Line]:
 def _json(line: Line, hypotheses: Sequence[Hypothesis]) -> str:
     found = [{"text": h.text, "score": h.score} for h in hypotheses]
     about = {"file": line.file, "line": line.number, "source": line.text}
-    return json.dumps({**about, "translations": found}, ensure_ascii=False)
+    return dumps({**about, "translations": found}, ensure_ascii=False)
 
 
 def _rows(line: Line, hypotheses: Sequence[Hypothesis], numbered: bool, scores: bool) -> Iterator[str]:

@@ -6,20 +6,19 @@ from the checkpoint's. Opening the folder and translating need neither PyTorch n
 """
 
 import re
-from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Optional
 
 from ....errors import OdeTransformerError, install_command
-from ....files import read_json, sha256
+from ....files import check_hashes, read_json
 from ....processors import usable
 from ....schema import lacks, one_of
 from ...text.binarised import symbols_of
-from ..backend import Backend, Found, Search
+from ..backend import Backend, Search
 
-__all__ = ["DESCRIPTION", "FORMATS", "ExportError", "Search", "describe", "is_exported", "open_exported"]
+__all__ = ["DESCRIPTION", "FORMATS", "ExportError", "Search", "is_exported", "open_exported"]
 
 DESCRIPTION = "export.json"
 
@@ -56,13 +55,7 @@ _FORM = {
 
 
 class Exported(Backend):
-    """An exported model.
-
-    Args:
-        folder: the folder of the model.
-        description: the content of its ``export.json``.
-        threads, device: as in :func:`open_exported`.
-    """
+    """An exported model, with the content of its ``export.json``; the others as in :func:`open_exported`."""
 
     options = ("beam", "lenpen", "nbest", "max_len_a", "max_len_b", "min_len")
 
@@ -93,21 +86,9 @@ class Exported(Backend):
         source, target = (symbols_of(self.folder / f"dict.{language}.txt") for language in self.languages)
         return source, target
 
-    def translate(
-        self, sentences: Sequence[Sequence[str]], search: Search, prefixes: Sequence[Sequence[str]] = ()
-    ) -> list[list[Found]]:
-        """As in :class:`.Backend`, without prefixes."""
-        if any(prefixes):
-            raise ExportError(f"{self.name}: is an exported model, whose search takes no prefix")
-        return super().translate(sentences, search)
-
 
 def load_module(which: str, format: str) -> Any:
-    """Import the module that writes or reads a format.
-
-    Args:
-        which: ``to`` or ``from``.
-        format: one of ``FORMATS``.
+    """Import the module that writes a format, ``to``, or reads it, ``from``.
 
     Raises:
         ExportError: the library of the format is not installed.
@@ -125,19 +106,6 @@ def is_exported(folder: str | Path) -> bool:
     return (Path(folder) / DESCRIPTION).is_file()
 
 
-def describe(folder: str | Path) -> dict[str, Any]:
-    """Return the content of ``export.json`` in an exported folder.
-
-    Raises:
-        ExportError: the file cannot be read or has another form.
-    """
-    path = Path(folder) / DESCRIPTION
-    description = read_json(path, ExportError)
-    if wrong := lacks(description, _FORM):
-        raise ExportError(f"{path}: is damaged, or not of this version: {wrong}")
-    return description
-
-
 def open_exported(folder: str | Path, threads: int = 0, device: Optional[str] = "cpu") -> Exported:
     """Open an exported model.
 
@@ -152,10 +120,9 @@ def open_exported(folder: str | Path, threads: int = 0, device: Optional[str] = 
     """
     if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ExportError(f"device {device}: must be cpu or cuda")
-    folder, description = Path(folder), describe(folder)
-    for name, digest in description["sha256"].items():  # a damaged model could crash this process
-        if Path(name).name != name or not (folder / name).is_file():
-            raise ExportError(f"{folder / name}: is missing from its folder; export the model again")
-        if sha256(folder / name) != digest:
-            raise ExportError(f"{folder / name}: has changed since the model was exported; export it again")
+    folder = Path(folder)
+    description = read_json(folder / DESCRIPTION, ExportError)
+    if wrong := lacks(description, _FORM):
+        raise ExportError(f"{folder / DESCRIPTION}: is damaged, or not of this version: {wrong}")
+    check_hashes(folder, description["sha256"], ExportError)  # a damaged model could crash this process
     return load_module("from", description["format"]).Reader(folder, description, threads, device)

@@ -2,8 +2,7 @@
 
 The log-probabilities of random targets given random sources are compared, for sentences of several lengths in one batch
 and one by one. In single precision they may differ by at most ``TOLERANCE``, or nothing is kept. A quantized model is
-first written and compared in single precision, to show that the graph is right, and then quantized; its difference from
-the checkpoint is reported, and refused only if it is not finite.
+compared so before it is quantized; after that, a difference is refused only if it is not finite.
 """
 
 import math
@@ -22,7 +21,7 @@ from ....files import atomic_folder, sha256, write_json
 from ...text.manifest import read_manifest
 from ...text.pipeline import Pipeline
 from ..backend import Backend, Search, as_arguments
-from ..finding import find_model
+from ..opening import find_model
 from ..pytorch import PyTorch, open_models
 from ..translator import Translator
 from . import DESCRIPTION, FORMATS, ExportError, load_module
@@ -40,15 +39,7 @@ def export(
     quantization: Optional[str] = None,
     data: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Export a run, a checkpoint or a bundle.
-
-    Args:
-        path: the model, as for :func:`.finding.find_model`.
-        format, output, quantization: as in :func:`write`.
-        data: the folder of binarized data; by default that of the run, or the checkpoint's own folder.
-
-    Returns:
-        As :func:`write`.
+    """Export a run, a checkpoint or a bundle, of :func:`.opening.find_model`, by :func:`write`.
 
     Raises:
         OdeTransformerError: the model cannot be found or opened, its data have other languages, or as :func:`write`.
