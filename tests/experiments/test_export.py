@@ -44,7 +44,7 @@ REFUSED = {
     "ode_residual_tiny": ({}, "has no layer for --encoder-history learnable_dense;"),
     "rk2_tiny": (NO_HISTORY, "has no layer for --integrator heun;"),
     "rk2_scalars_tiny": ({**NO_HISTORY, "integrator": "euler"}, "has no layer for --coefficients scalars;"),
-    "other-widths": ({"arch": "macaron_tiny", "share-all-embeddings": None, "decoder-input-dim": 8}, "--decoder-input"),
+    "other-widths": ({"arch": "macaron_tiny", "share-all-embeddings": None, "decoder-output-dim": 8}, "output-dim 8"),
     "nesterov": (
         {"arch": "ode_residual_tiny", **NO_HISTORY, "decoder-integrator": "nesterov"},
         "has no layer for --decoder-integrator nesterov",
