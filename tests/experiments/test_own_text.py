@@ -34,7 +34,7 @@ from ode_transformer.experiments.serving import opening, translate
 from ode_transformer.experiments.serving.backend import Search
 from ode_transformer.experiments.serving.export import writing
 from ode_transformer.experiments.serving.pytorch import PyTorch
-from ode_transformer.experiments.serving.translator import LONGEST
+from ode_transformer.experiments.serving.translator import LONGEST, Hypothesis
 from ode_transformer.experiments.tasks.task import OURS
 from ode_transformer.experiments.tasks.translation import check_units
 from ode_transformer.experiments.text import binarised, dividing, subwords
@@ -510,6 +510,23 @@ def test_translations_go_to_a_file_that_is_whole_or_not_there(run, file, capsys,
     assert output.read_bytes() == before and sorted(p.name for p in tmp_path.iterdir()) == ["long.de", "out.en"]
 
 
+def test_a_prefix_begins_every_translation(run, file, translator, exported, capsys):
+    sentences = lines(file)[:4]
+    free = translator.hypotheses(sentences)
+    word = min((w for w in free[0][0].text.split()[1:] if w.isalpha() and w != free[1][0].text.split()[0]), key=len)
+    found = translator.hypotheses([*sentences, ""], prefix=word, nbest=2)
+    assert all(h.text.startswith(word) for hypotheses in found[:4] for h in hypotheses) and found[4][0].text == ""
+    # The first words of a translation, as a prefix, give the same translation again with the same score.
+    begun = translator.hypotheses(sentences[:1], prefix=free[0][0].text.split()[0])
+    assert begun[0][0].units == free[0][0].units and begun[0][0].score == pytest.approx(free[0][0].score, abs=1e-4)
+    out = translated(capsys, run, file, "--prefix", word)
+    assert out[:4] == translator.translate(sentences, prefix=word)
+    with pytest.raises(OdeTransformerError, match=r"prefix .*: has .*, which the model does not know"):
+        translator.translate(sentences, prefix="\u2603")
+    with pytest.raises(OdeTransformerError, match="takes no prefix"):
+        ode_transformer.load(exported).translate(sentences, prefix=word)
+
+
 def test_samples_are_those_of_their_seed(run, file, sentences, translator, exported, capsys):
     samples = [translated(capsys, run, file, "--sampling", "--seed", seed) for seed in ("1", "1", "2")]
     assert samples[0] == samples[1] != samples[2]
@@ -534,14 +551,25 @@ def test_an_ensemble_of_a_model_with_itself_is_that_model(run, home, bundle, sen
     assert mixed.translate(sentences) == translator.translate(sentences)
 
 
-def test_a_line_of_too_many_units_is_cut_off_and_named(translator, sentences, capsys):
-    long, most = " ".join(sentences), translator.backend.longest["source"] - 1
-    (units,) = translator.pipeline.units([long])
-    (((symbols, _), *_),) = translator.backend.translate([units.split()[:most]], translator.search)
-    capsys.readouterr()
-    assert translator.hypotheses([long], names=["x, line 1"])[0][0].units.split() == symbols
-    shown = f"1 sentences were cut off at {most} units, the longest that the model takes (x, line 1)\n"
-    assert f"warning: {shown}" in capsys.readouterr().err
+def test_a_long_line_is_split_where_a_sentence_ends_and_a_word_never(translator, sentences, capsys, monkeypatch):
+    (units,) = translator.pipeline.units([" ".join(s.rstrip("?") + "." * s.endswith("?") for s in sentences)])
+    units = units.split()
+    most = translator.backend.models[0].max_positions()[0] - 1
+    pieces = translator._pieces(units, "x")
+    assert len(units) > most and list(itertools.chain(*pieces)) == units and max(map(len, pieces)) <= most
+    assert all(piece[-1] == "." for piece in pieces)
+    assert f"x: has {len(units)} units, the model takes {most}" in capsys.readouterr().err
+    word = ["a@@"] * most
+    assert translator._pieces(["b", *word, "c"], "x") == [["b", *word[1:]], ["a@@", "c"]], "a word that is too long"
+    halves = translator._pieces(["b"] * (most // 2 + 2) + word[1:] + ["c"], "x")
+    assert not any(piece[-1].endswith("@@") for piece in halves)
+    (long,) = translator.translate([" ".join(sentences)])
+    assert long
+    joined = translator._join([[Hypothesis(word, score, word)] for word, score in (("a", -1.0), ("b", -3.0))])
+    assert joined == [Hypothesis("a b", -2.0, "a b")], "the mean of the pieces' scores"
+    monkeypatch.setattr(translator, "pipeline", replace(translator.pipeline, segmentation="sentencepiece"))
+    unspaced = ["\u2581a", *["b"] * (most // 2), "。", *["c"] * (most - 1)]  # no unit but the last ends a word
+    assert translator._pieces(unspaced, "x")[0][-1] == "。"
 
 
 def test_what_cannot_be_translated(run, tmp_path, capsys):

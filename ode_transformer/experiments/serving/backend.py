@@ -122,8 +122,9 @@ class Search:
     def most(self, source: int, longest: int) -> int:
         """Return the maximum length of a translation, without the end of sentence.
 
-        It follows from the length of the longest source of the batch and the maximum length of a target that the model
-        can read, both with the end of sentence.
+        Args:
+            source: the length of the longest source of the batch, with the end of sentence.
+            longest: the maximum length of a target that the model can read, with the end of sentence.
 
         Raises:
             OdeTransformerError: the result is less than ``min_len``.
@@ -182,11 +183,19 @@ class Backend:
                 f"--sampling-topk {search.sampling_topk}: must be {size} at most, the size of the target's dictionary"
             )
 
-    def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Found]]:
+    def translate(
+        self, sentences: Sequence[Sequence[str]], search: Search, prefixes: Sequence[Sequence[str]] = ()
+    ) -> list[list[Found]]:
         """Return the ``nbest`` best translations of each sentence of a batch, the best first.
 
+        Args:
+            sentences: the sentences.
+            search: the options of the search.
+            prefixes: the symbols with which the translation of each sentence begins; none by default.
+
         Raises:
-            OdeTransformerError: a sentence is longer than the model can read, or the model does not support the search.
+            OdeTransformerError: a sentence is longer than the model can read, a prefix is longer than a translation may
+                be, or the model does not support the search.
         """
         self.check(search)
         if not sentences:
@@ -196,9 +205,16 @@ class Backend:
             raise OdeTransformerError(
                 f"a sentence of {source} subword units, its end included: must have {longest} at most"
             )
-        return self._translate(sentences, search, search.most(source, self.longest["target"]))
+        most = search.most(source, self.longest["target"])
+        if (length := max(map(len, prefixes), default=0)) > most:
+            raise OdeTransformerError(
+                f"the prefix has {length} units, a translation must have {most} at most (--max-len-a, --max-len-b)"
+            )
+        return self._translate(sentences, search, most, prefixes)
 
-    def _translate(self, sentences: Sequence[Sequence[str]], search: Search, most: int) -> list[list[Found]]:
+    def _translate(
+        self, sentences: Sequence[Sequence[str]], search: Search, most: int, prefixes: Sequence[Sequence[str]]
+    ) -> list[list[Found]]:
         """Implement :meth:`translate`; ``most`` is the maximum length of a translation, without the end of sentence."""
         raise NotImplementedError
 

@@ -9,18 +9,21 @@ This module imports neither torch nor fairseq: exported models translate on mach
 import copy
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ..text.binarised import warn_of_unknown
 from ..text.pipeline import Pipeline
-from .backend import Backend, Found, LayerStates, Search, as_arguments
+from ..text.tokenisation import is_unspaced
+from .backend import Backend, LayerStates, Search, as_arguments
 
 SHOWN = 5  # sentences named in a warning
 BATCH_SIZE, MAX_TOKENS = 128, 12_000
 LONGEST = 20_000  # characters of a sentence; longer text could take hours to segment
+ENDS = (frozenset(".!?\u3002\uff01\uff1f"), frozenset(",;:\u3001\uff0c\uff1b\uff1a"))
+"""The punctuation marks that end a sentence, and those that end a clause."""
 NO_WORDS = ("<s>", "</s>")  # symbols that a model may generate, and that fairseq does not print
 
 
@@ -34,7 +37,12 @@ class Hypothesis:
 
 
 class Translator:
-    """A model that translates raw text, by the search and the batch size among its ``flags`` of ``fairseq-generate``.
+    """A model that translates raw text.
+
+    Args:
+        backend: the model.
+        pipeline: the pipeline from raw text to subwords, and back.
+        flags: the model's flags of ``fairseq-generate``; of those, the search and the batch size are used.
 
     Raises:
         OdeTransformerError: the languages of the pipeline are not the model's, or a flag has a value that is invalid or
@@ -49,7 +57,7 @@ class Translator:
                 f"{backend.name}: translates {' to '.join(backend.languages)}, but its data were prepared for "
                 f"{' to '.join(languages)}"
             )
-        self.known = frozenset(backend.symbols[0]) - {"<unk>"}
+        self.known, self.produced = (frozenset(symbols) - {"<unk>"} for symbols in backend.symbols)
         self.search = Search.of(flags)
         backend.check(self.search)
         self.batch_size = as_arguments(flags).get("batch_size", BATCH_SIZE)
@@ -69,7 +77,11 @@ class Translator:
         self.backend.half()
 
     def with_integrator(self, encoder: Optional[str] = None, decoder: Optional[str] = None) -> "Translator":
-        """Return a translator with the same weights and other ``INTEGRATORS``; None keeps a side's own.
+        """Return a translator with the same weights and other integrators.
+
+        Args:
+            encoder: a name in ``INTEGRATORS``; None keeps the encoder's.
+            decoder: likewise for the decoder.
 
         Raises:
             OdeTransformerError: an integrator is unknown or does not fit the weights, or the model is exported.
@@ -93,23 +105,25 @@ class Translator:
         ((best, *_),) = self.hypotheses([sentence])
         return self.backend.layer_states(source, best.units.split())
 
-    def translate(self, sentences: Iterable[str], **search: Any) -> list[str]:
+    def translate(self, sentences: Iterable[str], *, prefix: str = "", **search: Any) -> list[str]:
         """Return the best translation of each sentence, in order.
 
         Args:
             sentences: raw text; the translation of an empty sentence is empty.
+            prefix: raw text in the target language, whole words with which every translation begins.
             search: options of ``fairseq-generate``, such as ``beam=4, lenpen=0.6``; by default the recipe's.
 
         Raises:
-            OdeTransformerError: a sentence has more than ``LONGEST`` characters or is not text, or an option is unknown
-                or invalid.
+            OdeTransformerError: a sentence has more than ``LONGEST`` characters or is not text, an option is unknown or
+                invalid, or the prefix has subwords that the model does not know or is longer than a translation may be.
         """
-        return [best.text for best, *_ in self.hypotheses(sentences, **search)]
+        return [best.text for best, *_ in self.hypotheses(sentences, prefix=prefix, **search)]
 
     def hypotheses(
         self,
         sentences: Iterable[str],
         *,
+        prefix: str = "",
         names: Optional[Sequence[str]] = None,
         progress: Callable[[int], Any] = lambda n: None,
         **search: Any,
@@ -118,8 +132,10 @@ class Translator:
 
         Args:
             sentences: raw text.
+            prefix: as in :meth:`translate`.
             names: the names of the sentences in messages.
-            progress: a function that is called with the number of sentences translated since the last call.
+            progress: a function that is called with the number of pieces of sentences, or of empty sentences, that
+                were translated since the last call.
             search: as in :meth:`translate`.
 
         Raises:
@@ -136,47 +152,100 @@ class Translator:
         read = [units.split() for units in self.pipeline.units(sentences)]
         unknown = sum(unit not in self.known for units in read for unit in units)
         warn_of_unknown("the text", unknown, sum(map(len, read)))
+        begin = self._prefix(prefix)
+        pieces = [(i, piece) for i, units in enumerate(read) for piece in self._pieces(units, names[i])]
+        begins = [begin if at == 0 or pieces[at - 1][0] != i else [] for at, (i, _) in enumerate(pieces)]
+        found: dict[int, list[list[Hypothesis]]] = {i: [] for i in range(len(sentences))}
+        searched, cut = self._search([piece for _, piece in pieces], begins, chosen, progress)
+        for (i, _), hypotheses in zip(pieces, searched, strict=True):
+            found[i].append(hypotheses)
+        if cut := sorted({pieces[at][0] for at in cut}):
+            shown = "; ".join(names[i] for i in cut[:SHOWN]) + ("; ..." if len(cut) > SHOWN else "")
+            print(
+                f"warning: {len(cut)} translations were cut off at the limit of --max-len-a, --max-len-b and the "
+                f"model's positions ({shown})",
+                file=sys.stderr,
+            )
+        progress(sum(not parts for parts in found.values()))
+        return [self._join(found[i]) or [Hypothesis("", 0.0, "")] * chosen.nbest for i in range(len(sentences))]
+
+    def _prefix(self, prefix: str) -> list[str]:
+        """Return the subwords of a prefix, which the model must know."""
+        check_sentence("the prefix", prefix)
+        (units,) = self.pipeline.target_units([prefix]) if prefix.strip() else [""]
+        if unknown := [unit for unit in units.split() if unit not in self.produced]:
+            raise OdeTransformerError(f"prefix {prefix!r}: has {unknown[0]!r}, which the model does not know")
+        return units.split()
+
+    def _pieces(self, units: list[str], name: str) -> list[list[str]]:
+        """Split a sentence that is longer than the model can read, at best where a sentence ends, else a clause, else a
+        word."""
         most = self.backend.longest["source"] - 1  # without the end of sentence
-        _warn_of(
-            [names[i] for i, units in enumerate(read) if len(units) > most],
-            f"sentences were cut off at {most:,} units, the longest that the model takes",
-        )
-        read = [units[:most] for units in read]
-        found = [[Hypothesis("", 0.0, "")] * chosen.nbest for _ in read]
-        cut = []
-        for batch in self._batches(read):
-            sources = [read[i] for i in batch]
-            most = chosen.most(max(map(len, sources)) + 1, self.backend.longest["target"])
-            for i, best in zip(batch, self.backend.translate(sources, chosen), strict=True):
-                found[i] = self._detokenized(best)
+        found = []
+        rest = units
+        while len(rest) > most:
+            second_half = range(most // 2, most)
+            chosen = [[i for i in second_half if self._ends(rest, i, marks)] for marks in ENDS]
+            ends = [i for i in second_half if self.pipeline.ends_word(rest, i)]
+            at = next((places[-1] for places in (*chosen, ends) if places), most - 1)
+            found.append(rest[: at + 1])
+            rest = rest[at + 1 :]
+        if found:
+            print(
+                f"warning: {name}: has {len(units):,} units, the model takes {most:,}: translated in {len(found) + 1} "
+                "pieces",
+                file=sys.stderr,
+            )
+        return [*found, rest] if rest else found
+
+    def _ends(self, units: list[str], i: int, marks: Collection[str]) -> bool:
+        """Whether subword i is one of the marks and ends a word, as full-width marks do in text without spaces."""
+        mark = units[i].removesuffix("@@").strip("\u2581")
+        return mark in marks and (mark >= "\u3000" or self.pipeline.ends_word(units, i))
+
+    def _search(
+        self, pieces: Sequence[list[str]], begins: Sequence[list[str]], search: Search, progress: Callable[[int], Any]
+    ) -> tuple[list[list[Hypothesis]], set[int]]:
+        """Return the hypotheses of each piece, in order, and the indices of those that reached the maximum length.
+
+        The hypotheses of a piece begin with its subwords in ``begins``. Batches have pieces of similar length.
+        """
+        found: list[list[Hypothesis]] = [[] for _ in pieces]
+        cut = set()
+        for batch in self._batches(pieces, begins):
+            sentences, prefixes = ([units[i] for i in batch] for units in (pieces, begins))
+            most = search.most(max(map(len, sentences)) + 1, self.backend.longest["target"])
+            for i, best in zip(batch, self.backend.translate(sentences, search, prefixes), strict=True):
+                units = [" ".join(unit for unit in its if unit not in NO_WORDS) for its, _ in best]
+                scores = [score / math.log(2) for _, score in best]
+                found[i] = [
+                    Hypothesis(*each) for each in zip(self.pipeline.plain_text(units), scores, units, strict=True)
+                ]
                 if len(best[0][0]) >= most:
-                    cut.append(i)
+                    cut.add(i)
             progress(len(batch))
-        _warn_of(
-            [names[i] for i in sorted(cut)],
-            "translations were cut off at the limit of --max-len-a, --max-len-b and the model's positions",
-        )
-        progress(sum(not units for units in read))
-        return found
+        return found, cut
 
-    def _batches(self, read: Sequence[list[str]]) -> Iterator[list[int]]:
-        """Yield the indices of sentences of similar length; the batch that needs the most memory comes first."""
-        order = sorted((i for i, units in enumerate(read) if units), key=lambda i: -len(read[i]))
-        while order:
-            count = min(self.batch_size, max(1, MAX_TOKENS // (len(read[order[0]]) + 1)))
-            yield order[:count]
-            order = order[count:]
+    def _batches(self, pieces: Sequence[list[str]], begins: Sequence[list[str]]) -> Iterator[list[int]]:
+        for begun in (True, False):  # separately: in a mixed batch, fairseq lets pieces without a prefix end at once
+            order = [i for i in range(len(pieces)) if bool(begins[i]) is begun]
+            order.sort(key=lambda i: -len(pieces[i]))  # the batch that needs the most memory comes first
+            while order:
+                count = min(self.batch_size, max(1, MAX_TOKENS // (len(pieces[order[0]]) + 1)))
+                yield order[:count]
+                order = order[count:]
 
-    def _detokenized(self, best: Sequence[Found]) -> list[Hypothesis]:
-        units = [" ".join(unit for unit in symbols if unit not in NO_WORDS) for symbols, _ in best]
-        scores = [score / math.log(2) for _, score in best]
-        return [Hypothesis(*each) for each in zip(self.pipeline.plain_text(units), scores, units, strict=True)]
-
-
-def _warn_of(names: Sequence[str], what: str) -> None:
-    if names:
-        shown = "; ".join(names[:SHOWN]) + ("; ..." if len(names) > SHOWN else "")
-        print(f"warning: {len(names)} {what} ({shown})", file=sys.stderr)
+    def _join(self, parts: list[list[Hypothesis]]) -> list[Hypothesis]:
+        """Join the hypotheses of the pieces of a sentence: the best of all pieces, the second best, and so on."""
+        if len(parts) == 1:
+            return parts[0]
+        space = "" if is_unspaced(self.pipeline.target) else " "
+        return [
+            Hypothesis(
+                space.join(h.text for h in one), sum(h.score for h in one) / len(one), " ".join(h.units for h in one)
+            )
+            for one in zip(*parts, strict=False)
+        ]
 
 
 def check_sentence(name: str, sentence: str) -> None:

@@ -4,7 +4,7 @@ Imports neither torch nor fairseq.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +74,20 @@ class Pipeline:
         """Return the subword units of raw sentences, separated by single spaces."""
         return segmented(self.tokeniser.tokenise(lines), self.segmentation, self.model)
 
+    def target_units(self, lines: Sequence[str]) -> list[str]:
+        """Return the subword units of raw sentences in the target language."""
+        return replace(self, tokeniser=replace(self.tokeniser, lang=self.target)).units(lines)
+
     def plain_text(self, lines: Sequence[str]) -> list[str]:
         """Return detokenized text for subword units separated by spaces."""
         words = [SEGMENTATIONS[self.segmentation].join(line) for line in lines]
         return words if self.tokeniser.plain else detokenise(words, self.target)
+
+    def ends_word(self, units: Sequence[str], i: int) -> bool:
+        """Whether unit ``i`` ends a word."""
+        if self.segmentation == "sentencepiece":
+            return i + 1 == len(units) or units[i + 1].startswith("\u2581")
+        return self.segmentation == "none" or not units[i].endswith("@@")
 
     def __str__(self) -> str:
         made = "as it is" if self.tokeniser.plain else "tokenized with Moses' rules"

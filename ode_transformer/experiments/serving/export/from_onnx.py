@@ -79,7 +79,9 @@ class Reader(Exported):
         numbers = self.numbers[side]
         return [[numbers.get(symbol, numbers["<unk>"]) for symbol in sentence] for sentence in sentences]
 
-    def _translate(self, sentences: Sequence[Sequence[str]], search: Search, most: int) -> list[list[Found]]:
+    def _translate(
+        self, sentences: Sequence[Sequence[str]], search: Search, most: int, prefixes: Sequence[Sequence[str]]
+    ) -> list[list[Found]]:
         sources = self._read(0, sentences)
         size = math.ceil(len(sources) / self.threads)
         parts = [sources[i : i + size] for i in range(0, len(sources), size)]
@@ -108,11 +110,15 @@ class Reader(Exported):
     def search(
         self, sources: Sequence[Sequence[int]], search: Search, most: int
     ) -> list[list[tuple[list[int], float]]]:
-        """Return the ``nbest`` best translations of each source, as indices of symbols, with their scores.
+        """Return the ``nbest`` best translations of each source, as indices without the end, with their scores.
 
         A sentence is finished when it has ``beam`` translations. As in fairseq, a translation ends if the end of
-        sentence is among the ``beam`` best of 2 ``beam`` candidates. Neither sources nor translations have that end,
-        and ``most`` is the maximum length without it.
+        sentence is among the ``beam`` best of 2 ``beam`` candidates.
+
+        Args:
+            sources: the indices of the symbols of each sentence, without the end of sentence.
+            search: the options of the search.
+            most: the maximum length of a translation, without the end of sentence.
         """
         beam = search.beam
         # The candidates per hypothesis, two of which may be discarded: padding, and an end before ``min_len``.
