@@ -98,22 +98,15 @@ def folders(tmp_path_factory) -> dict[str, Path]:
     for name, write in WRITE.items():
         write(found[name])
     found["tests"] = write_tests(tmp_path_factory.mktemp("tests"))
-    (found["tests"] / "none.sha256").touch()
     return found
 
 
-@pytest.fixture(scope="module")
-def env(folders) -> dict[str, Path]:
-    """No archive is the real one."""
-    return {"ARCHIVES_SHA256": folders["tests"] / "none.sha256"}
-
-
 @pytest.mark.parametrize("name", WRITE)
-def test_end_to_end_and_again(folders, env, tmp_path, name):
+def test_end_to_end_and_again(folders, tmp_path, name):
     out, data = tmp_path / "out", {"RAW_DIR": folders[name], "ODE_TRANSFORMER_DATA": folders["tests"]}
     once = command(name, "--out", out, **data)
     other = command(name, "--size" if "--size" in WORDS[name] else "--merges", 41, "--out", out, **data)
-    done, other = twice(out, once, other, answers=tmp_path / "a", **env)
+    done, other = twice(out, once, other, answers=tmp_path / "a")
     assert numbers(out, COUNTS[name]) == COUNTS[name]
     assert other.returncode == 1 and re.search("(size|merges): (40|60) then, 41 now", other.stderr)
     assert "published" in done.stderr, "how many examples are published is said"
@@ -133,7 +126,7 @@ def test_end_to_end_and_again(folders, env, tmp_path, name):
         assert (out / "raw" / "test.m2").read_text() == M2 and not (out / "raw" / "test2.m2").exists()
 
 
-def test_generated_errors_and_characters(folders, env, tmp_path):
+def test_generated_errors_and_characters(folders, tmp_path):
     """The other kinds of data of these scripts; a seed makes other errors."""
     folder = tmp_path / "test0"  # as the first test set is not called
     words = ("--errors", "generated", "--merges", 40, "--workers", 1, "--sentences", 50)
@@ -141,9 +134,9 @@ def test_generated_errors_and_characters(folders, env, tmp_path):
         generated = data_scripts.command(
             "gec", *words, "--seed", seed, "--out", folder / f"g{seed}", ODE_TRANSFORMER_DATA=folders["tests"]
         )
-        twice(folder / f"g{seed}", generated, answers=tmp_path / f"a{seed}", **env)
+        twice(folder / f"g{seed}", generated, answers=tmp_path / f"a{seed}")
     characters = command("imdb", "--level", "characters", "--out", tmp_path / "c", RAW_DIR=folders["imdb"])
-    twice(tmp_path / "c", characters, answers=tmp_path / "a", **env)
+    twice(tmp_path / "c", characters, answers=tmp_path / "a")
     first, second = (lines(folder / f"g{i}.text" / "tok" / "train.source") for i in (1, 2))
     assert len(first) == len(second) == 50 and first != second
     assert first != lines(folder / "g1.text" / "tok" / "train.target")
@@ -152,17 +145,17 @@ def test_generated_errors_and_characters(folders, env, tmp_path):
     assert len((tmp_path / "c" / "input0" / "dict.txt").read_text().split("\n")) < 40
 
 
-def test_the_text_of_imdb_is_downloaded(folders, env, tmp_path):
+def test_the_text_of_imdb_is_downloaded(folders, tmp_path):
     words = ["--imdb", "--size", 60, "--valid", folders["tests"] / "deen_mix" / "train.en", "--out", tmp_path / "out"]
     address = f"file://{folders['imdb']}/aclImdb_v1.tar.gz"
-    twice(tmp_path / "out", data_scripts.command("text", *words, URL_IMDB=address), answers=tmp_path / "a", **env)
+    twice(tmp_path / "out", data_scripts.command("text", *words, URL_IMDB=address), answers=tmp_path / "a")
     expected = {f"{split}.{kind}" for split in ("train", "valid") for kind in ("bin", "idx")}
     expected |= {"dict.txt", "manifest.json", "sentencepiece.model"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == expected
     assert lines(tmp_path / "out.text" / "symbols" / "train").count("") == 40, "reviews that have a class"
 
 
-def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
+def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
     cut = tmp_path / "cut"
     home = shutil.copytree(folders["imdb"], cut / "aclImdb_v1.tar.gz")
     content = (home / "aclImdb_v1.tar.gz").read_bytes()
@@ -192,13 +185,13 @@ def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
         "deen_mix: ODE_TRANSFORMER_DATA is not set": generated(),
         "--percent 100: must be below 100": generated("--percent", 100),
     }
-    refusals(asked, tmp_path / "out", tmp_path / "answers", **env)
+    refusals(asked, tmp_path / "out", tmp_path / "answers")
 
 
-def test_scripts_take_what_recipes_give_them(env, tmp_path):
+def test_scripts_take_what_recipes_give_them(tmp_path):
     """Whole and rehearsed; what would be run is printed."""
     every = (recipes.load(name, scale=scale).data.prepare for name in recipes.names() for scale in recipes.SCALES)
     asked = [shlex.split(words) for words in dict.fromkeys(every)]
     asked = [[ROOT / name, *words, "--dry-run", "--out", tmp_path / "out"] for name, *words in asked]
-    for words, done in zip(asked, ask(tmp_path / "a", asked, clean(ODE_TRANSFORMER_DATA=tmp_path, **env)), strict=True):
+    for words, done in zip(asked, ask(tmp_path / "a", asked, clean(ODE_TRANSFORMER_DATA=tmp_path)), strict=True):
         assert done.returncode == 0 or "neither" in done.stderr, (words, done.stderr)
