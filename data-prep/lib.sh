@@ -257,7 +257,7 @@ labelled() {
     into "$text/$level" dataset "$1" "$folder/$2" --valid "$valid" --level "$level" --size "$size" --workers "$workers"
     compare "training and validation examples" <(cat "$text/$level"/{train,valid}.label 2>/dev/null) "$3"
     compare "test examples" "$text/$level/test.label" "$4"
-    binarise --folder "$text/$level"
+    binarise "$text/$level"
 }
 
 # The reviews of IMDB, in $folder/aclImdb.
@@ -273,8 +273,7 @@ prepare() {
         --workers "$workers" "$@"
 }
 
-# binarise OPTION...: make $out of text of one language: SPLIT=FILE..., or --folder DIR with the parts of examples, and
-# what else it holds.
+# binarise FOLDER OPTION...: make $out of text of one language: of the parts of examples in a folder, and what else it holds.
 binarise() { run python -m ode_transformer text binarise "$out" "$@" --workers "${workers:-1}"; }
 
 # corpus_options NAME=KIND... -- "$@": read the options of the script, and those of corpora that Moses' rules tokenize.

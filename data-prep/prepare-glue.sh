@@ -43,4 +43,4 @@ if [[ -z $generated ]]; then
 fi
 into "$text/symbols" dataset glue "$task" "$folder" --like "$like"
 if [[ $task == sts-b ]]; then labels=(--copy-labels); else labels=(); fi
-binarise --folder "$text/symbols" "${labels[@]}" --dictionary "$like/dict.txt"
+binarise "$text/symbols" "${labels[@]}" --dictionary "$like/dict.txt"

@@ -15,4 +15,4 @@ options {train,valid,test,shortest,longest,seed}=number -- "$@"
 begin train="$train" valid="$valid" test="$test" shortest="$shortest" longest="$longest" seed="$seed"
 once "$text/symbols" python -m ode_transformer dataset listops "$text/symbols.part" --train "$train" --valid "$valid" \
     --test "$test" --shortest "$shortest" --longest "$longest" --seed "$seed"
-binarise --folder "$text/symbols"
+binarise "$text/symbols"

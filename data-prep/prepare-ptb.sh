@@ -17,4 +17,6 @@ find_set ptb
     die "the Penn Treebank is not there ($tried); it cannot be downloaded, see --help"
 folder=${folder:-RAW_DIR}
 known_text ptb.sha256 "$folder"/ptb.{train,valid,test}.txt
-binarise train="$folder/ptb.train.txt" valid="$folder/ptb.valid.txt" test="$folder/ptb.test.txt"
+run mkdir -p "$text/words"
+for split in train valid test; do run cp "$folder/ptb.$split.txt" "$text/words/$split"; done
+binarise "$text/words"

@@ -19,4 +19,4 @@ if [[ -z $generated ]]; then
     published race RACE RACE RACE.tar.gz https://www.cs.cmu.edu/~glai1/data/race/RACE.tar.gz
 fi
 into "$text/symbols" dataset race "$folder/RACE" --like "$like"
-binarise --folder "$text/symbols" --copy-labels --dictionary "$like/dict.txt"
+binarise "$text/symbols" --copy-labels --dictionary "$like/dict.txt"

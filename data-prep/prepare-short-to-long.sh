@@ -29,8 +29,7 @@ if [[ -n $prepared_by && ! -e $prepared ]]; then
     run "${words[@]}" --out "$prepared"
 fi
 name=short-to-long origin=$(basename "$prepared")
-into "$text/bpe" text short-to-long "$prepared" --text-dir "$prepared.text" --langs "$source" "$target" \
-    --limit "$limit" --bins "${begins[@]}"
+into "$text/bpe" text short-to-long "$prepared" --langs "$source" "$target" --limit "$limit" --bins "${begins[@]}"
 tests=(test)
 for ((i = 1; i < ${#begins[@]}; i++)); do tests+=("test$i"); done
 prepare --start bpe --splits train valid "${tests[@]}" --dictionaries "$prepared"/dict.{"$source","$target"}.txt

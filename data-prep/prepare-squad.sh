@@ -30,4 +30,4 @@ for file in {train,dev}-v"$version".json; do
 done
 into "$text/symbols" dataset squad "${archives[@]}" --like "$like" --max-symbols "$max_symbols" \
     --stride "$stride" --longest-question "$longest_question"
-binarise --folder "$text/symbols" --dictionary "$like/dict.txt"
+binarise "$text/symbols" --dictionary "$like/dict.txt"

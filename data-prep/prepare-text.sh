@@ -42,4 +42,4 @@ IFS=: read -ra valids <<<"$valid"
 into "$text/symbols" dataset documents "${inputs[@]}" --size "$size" --workers "$workers" \
     ${held_out:+--held-out "$held_out"} ${valid:+--valid "${valids[@]}"} ${split_sentences:+--split-sentences} \
     ${like:+--like "$like"}
-binarise --folder "$text/symbols" ${like:+--dictionary "$like/dict.txt"}
+binarise "$text/symbols" ${like:+--dictionary "$like/dict.txt"}

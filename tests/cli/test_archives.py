@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import itertools
 import json
 import os
 import re
@@ -15,12 +16,12 @@ from xml.sax.saxutils import escape
 import pytest
 
 from ode_transformer.experiments.text import binarised, pairs, parallel, subwords
-from ode_transformer.experiments.text.lines import Faults, TextError, read_lines, read_pair
+from ode_transformer.experiments.text.lines import TextError, read_lines, read_pair, watched
 from ode_transformer.experiments.text.pairs import Limits
 from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.files import sha256, write_lines
 from tests.cli import data_scripts
-from tests.cli.data_scripts import clean, joined, lines, refusals, run, sentences, tar, times, twice
+from tests.cli.data_scripts import clean, joined, lines, refusals, run, sentences, tar, twice
 from tests.helpers import ROOT, unpack
 
 ROMANIAN = [
@@ -90,17 +91,12 @@ def archives(tmp_path_factory) -> Path:
             archive.writestr(name, content)
     tar(folder / "dev-romanian-updated.tgz", wrapped_set(5, "enro", "en", "ro", "dev/newsdev2016"))
     tar(folder / "test.tgz", wrapped_set(6, "enro", "en", "ro", "test/newstest2016"))
-    (folder / "none.sha256").write_text("")
     return folder
 
 
 def command(script: str, *arguments, **variables) -> list:
     merges = [] if "wmt16" in arguments else ["--merges", 60]
     return data_scripts.command(script, "--workers", 1, *merges, *arguments, **variables)
-
-
-def from_folder(archives: Path) -> dict[str, Path]:
-    return {"RAW_DIR": archives, "ARCHIVES_SHA256": archives / "none.sha256"}
 
 
 def counted(out: Path, said: str) -> dict[str, int]:
@@ -130,7 +126,7 @@ TWO_TESTS = {"valid": 6, "test": 9, "test1": 6}
 def test_end_to_end_and_again(archives, tmp_path, script, options, counts):
     out = tmp_path / "out"
     words = [script, *options, "--out", out]
-    once, other = (command(*words, *more, **from_folder(archives)) for more in ([], ["--merges", 61]))
+    once, other = (command(*words, *more, RAW_DIR=archives) for more in ([], ["--merges", 61]))
     without = command(*words, "--dry-run", "--out", tmp_path / "without")
     done, other, without = twice(out, once, other, without, answers=tmp_path / "answers")
     assert counted(out, done.stderr) == counts
@@ -196,13 +192,12 @@ def test_romanian(kind, text):
 @pytest.mark.full
 def test_a_download_that_was_cut_off_goes_on(archives, tmp_path):
     out, whole = tmp_path / "out", (archives / "de-en.tgz").read_bytes()
-    known = {"ARCHIVES_SHA256": archives / "none.sha256"}
-    done = run(command("iwslt14-de-en", "--out", out, **known))
+    done = run(command("iwslt14-de-en", "--out", out))
     assert done.returncode == 1 and "the download from file:///nonexistent failed" in done.stderr
     assert "URL_IWSLT14 names another address" in done.stderr and not out.exists()
     part = tmp_path / "out.text" / "download" / "de-en.tgz.part"
     part.write_bytes(whole[:100])
-    done = run(command("iwslt14-de-en", "--out", out, URL_IWSLT14=f"file://{archives / 'de-en.tgz'}", **known))
+    done = run(command("iwslt14-de-en", "--out", out, URL_IWSLT14=f"file://{archives / 'de-en.tgz'}"))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out.text" / "download" / "de-en.tgz").read_bytes() == whole
 
@@ -342,14 +337,9 @@ def test_lines_that_are_not_utf8_are_dropped_from_training_text_alone(tmp_path, 
     assert "1 pairs that hold a NUL (lines 2): dropped" in gather("train")
     with pytest.raises(TextError, match="line 2 holds a NUL"):
         gather("test")
-    faults = Faults("lines")
-    for number in range(1, 7):
-        faults.add("are odd", number)
-        faults.report("x", "kept")
-    *_, five, six = capsys.readouterr().err.splitlines()
-    assert (five, six) == tuple(
-        f"warning: x: {n} lines are odd (1, 2, 3, 4, 5{more}): kept" for n, more in ((5, ""), (6, ", ..."))
-    )
+    for count, more in ((5, ""), (6, ", ...")):
+        list(watched(["?"] * count, bool, tmp_path, "lines are odd", "kept"))
+        assert f": {count} lines are odd (lines 1, 2, 3, 4, 5{more}): kept" in capsys.readouterr().err
 
 
 def test_dictionaries_are_read_as_fairseq_reads_them(tmp_path):
@@ -378,27 +368,16 @@ def test_bpe_is_that_of_subword_nmt(tmp_path, monkeypatch, workers):
 
     monkeypatch.setattr(parallel, "CHUNK", 7)
     monkeypatch.setattr(sys, "stderr", Terminal())  # with progress bars
-    write_lines(tmp_path / "train.en", [*side("en", 40), "", "  two  blanks "])
-    write_lines(tmp_path / "train.de", side("de", 42))
-    both = [tmp_path / f"train.{lang}" for lang in ("en", "de")]
-    codes = tmp_path / "codes"
-    subwords.learn("subword-nmt", both, 70, codes, workers)
+    text = [*side("en", 40), "", "  two  blanks ", *side("de", 42)]
+    write_lines(tmp_path / "train", text)
+    subwords.learn("subword-nmt", [tmp_path / "train"], 70, tmp_path / "codes", workers)
     expected = io.StringIO()
-    learn_bpe([line for path in both for line in read_lines(path)], expected, 70)
-    assert codes.read_text() == expected.getvalue()
-    work = partial(subwords.segmented, segmentation="subword-nmt", model=codes)
-    files = ["train.en", "train.de"]
-    again = partial(parallel.process_files, "segment", tmp_path, tmp_path / "bpe", files, work, workers)
-    again()
-    bpe = BPE(io.StringIO(codes.read_text()))
-    for lang in ("en", "de"):
-        found = list(read_lines(tmp_path / "bpe" / f"train.{lang}"))
-        assert differing(found, map(bpe.process_line, read_lines(tmp_path / f"train.{lang}"))) == 0
+    learn_bpe(text, expected, 70)
+    assert (tmp_path / "codes").read_text() == expected.getvalue()
+    work = partial(subwords.segmented, segmentation="subword-nmt", model=tmp_path / "codes")
+    found = itertools.chain(*parallel.in_parallel(work, text, workers))
+    assert list(found) == list(map(BPE(io.StringIO(expected.getvalue())).process_line, text))
     assert "100%" in sys.stderr.getvalue()
-    # What is there stays, and is whole.
-    before = times(tmp_path)
-    again()
-    assert times(tmp_path) == before
 
 
 @pytest.mark.full
@@ -419,11 +398,11 @@ def test_a_mixture_of_sets(tmp_path):
     ("pair", "fault"),
     [
         (("a " * 80, "b " * 80), None),
-        (("a " * 81, "b " * 80), "with more than 80 tokens on a side"),
+        (("a " * 81, "b " * 80), "pairs with more than 80 tokens on a side"),
         (("a b c", "d e"), None),
-        (("a b c d", "e f"), "with a side more than 1.5 times as long as the other"),
-        (("e f", "a b c d"), "with a side more than 1.5 times as long as the other"),
-        (("a", " "), "with an empty side"),
+        (("a b c d", "e f"), "pairs with a side more than 1.5 times as long as the other"),
+        (("e f", "a b c d"), "pairs with a side more than 1.5 times as long as the other"),
+        (("a", " "), "pairs with an empty side"),
     ],
 )
 def test_what_cleaning_drops(pair, fault):

@@ -1,9 +1,9 @@
 """Data preparation: a tiny Multi30k through the script, its checks, its second runs; the real one where it is."""
 
 import gzip
+import itertools
 import json
 import os
-import re
 import shlex
 import signal
 from functools import partial
@@ -17,10 +17,10 @@ from fairseq_cli import preprocess
 
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.text import binarised, manifest, pairs, parallel
-from ode_transformer.experiments.text.lines import TextError
+from ode_transformer.experiments.text.lines import TextError, read_pair
 from ode_transformer.experiments.text.pipeline import Pipeline
-from ode_transformer.experiments.text.preparation import Preparation, prepare_monolingual
-from ode_transformer.files import write_lines
+from ode_transformer.experiments.text.preparation import prepare_examples
+from ode_transformer.files import write_json, write_lines
 from tests.cli.data_scripts import command, lines, members, run, sentences, twice
 from tests.helpers import ROOT
 
@@ -47,12 +47,6 @@ def test_lines_of_a_language_are_cut_to_their_first_units(tmp_path):
     assert members(tmp_path) == {"a.en": b"1 2@@\n\n1\n1 2\n", "a.len": b"1 2@@ 3\n\n1\n1 2 3 4\n"}
     pairs.first_words(tmp_path, tmp_path, ["a.len"], 2)
     assert len(set(members(tmp_path).values())) == 1
-
-
-@pytest.mark.parametrize("option", ["every", "words", "test_units"])
-def test_what_changes_segmented_text_is_refused_where_it_is_given(tmp_path, option):
-    with pytest.raises(TextError, match=r"--start bpe: .* excludes --every, --words and --test-units"):
-        Preparation(tmp_path, ("de", "en"), ("train", "valid", "test"), "", "", start="bpe", **{option: 2})
 
 
 OWN = ("--pair", "en-de", "--segmentation", "own", "--merges", "60", "--workers", "1")
@@ -157,14 +151,15 @@ def die(lines):
 
 def test_a_worker_that_is_killed_ends_the_work():
     with pytest.raises(TextError, match="was killed"):
-        list(parallel.in_parallel(die, [[], []], 2))
+        list(parallel.in_parallel(die, [""] * (parallel.CHUNK + 1), 2))
 
 
-def test_work_in_parallel_keeps_its_order_and_draws_no_more_than_it_needs():
+def test_work_in_parallel_keeps_its_order_and_draws_no_more_than_it_needs(monkeypatch):
+    monkeypatch.setattr(parallel, "CHUNK", 1)
     drawn = []
-    found = parallel.in_parallel(len, (drawn.append(i) or [0] * i for i in range(50)), 2)
-    assert [next(found) for _ in range(3)] == [0, 1, 2] and 4 < len(drawn) < 10
-    assert list(found) == list(range(3, 50))
+    found = parallel.in_parallel(list, (drawn.append(i) or str(i) for i in range(50)), 2)
+    assert [next(found) for _ in range(3)] == [["0"], ["1"], ["2"]] and 4 < len(drawn) < 10
+    assert list(found) == [[str(i)] for i in range(3, 50)]
 
 
 def binarised_by_fairseq(folder: Path, *words: str) -> None:
@@ -218,7 +213,10 @@ def test_text_of_one_language_is_that_of_fairseq(tmp_path, monkeypatch):
         write_lines(tmp_path / "dict.txt", (f"{i} 1" for i in range(size)))
         binarised.binarise_files({"valid": tmp_path / "valid"}, tmp_path / "large", tmp_path / "dict.txt")
         assert binarised.numbers_of(tmp_path / "large" / "valid")[0].dtype == best_fitting_int_dtype(size + 4)
-    for split, file, message in (("train", "none", "none: No such file"), ("valid", "valid", "train=FILE is missing")):
+    for split, file, message in (
+        ("train", "none", "none: No such file"),
+        ("valid", "valid", "new: there is no text"),
+    ):
         with pytest.raises(TextError, match=message):
             binarised.binarise_files({split: tmp_path / file}, tmp_path / "new")
     assert not (tmp_path / "new").exists()
@@ -227,8 +225,8 @@ def test_text_of_one_language_is_that_of_fairseq(tmp_path, monkeypatch):
 def test_classes_have_the_same_numbers_in_data_that_are_prepared_anew(tmp_path):
     """In the order of the alphabet, whichever is more frequent; fairseq has them by their counts."""
     for name, labels in (("first", ["pos", "pos", "neg"]), ("second", ["pos", "neg", "neg"])):
-        write_lines(tmp_path / "train.label", labels)
-        prepare_monolingual(tmp_path / name, {"label": {"train": tmp_path / "train.label"}})
+        write_lines(tmp_path / "examples" / "train.label", labels)
+        prepare_examples(tmp_path / name, tmp_path / "examples")
         assert binarised.symbols_of(tmp_path / name / "label" / "dict.txt")[4:6] == ["neg", "pos"]
         numbers, _ = binarised.numbers_of(tmp_path / name / "label" / "train")
         assert numbers[::2].tolist() == [{"neg": 4, "pos": 5}[label] for label in labels]
@@ -256,42 +254,35 @@ def test_binarised_text_becomes_text_with_its_own_dictionary_alone(tmp_path):
 
 
 def test_text_of_one_language_replaces_nothing_of_the_users(tmp_path, capsys):
-    write_lines(tmp_path / "train.en", ["a b"])
+    write_lines(tmp_path / "text" / "train", ["a b"])
     write_lines(tmp_path / "x.part" / "novel", ["Call me Ishmael."])
     words = ["text", "binarise", f"{tmp_path}/x"]
-    assert cli.main([*words, "--folder", str(tmp_path / "x.part")]) == 1
+    assert cli.main([*words, str(tmp_path / "x.part")]) == 1
     assert "x.part: holds no parts of examples" in capsys.readouterr().err and not (tmp_path / "x").exists()
-    assert cli.main([*words, f"train={tmp_path}/train.en"]) == 0
+    assert cli.main([*words, str(tmp_path / "text")]) == 0
     assert lines(tmp_path / "x.part" / "novel") == ["Call me Ishmael."] and (tmp_path / "x" / "train.idx").exists()
-    assert cli.main([*words, f"train={tmp_path}/train.en"]) == 1
+    assert cli.main([*words, str(tmp_path / "text")]) == 1
     more = ["--langs", "de", "en", "--splits", "train", "valid", "test", "--name", "x", "--source", "x"]
     assert cli.main(["text", "prepare", f"{tmp_path}/x", *more]) == 1
     assert capsys.readouterr().err.count("x: already exists") == 2
 
 
-def test_no_text_that_is_given_is_passed_over_in_silence(tmp_path, capsys):
-    write_lines(tmp_path / "a", ["a b"])
-    texts = [f"train={tmp_path}/a", f"train={tmp_path}/a"]
-    assert cli.main(["text", "binarise", f"{tmp_path}/x", *texts]) == 1
-    assert f"{' '.join(texts)}: each word before = must be given once" in capsys.readouterr().err
-    words = ["text", "prepare", f"{tmp_path}/x", "--langs", "de", "en", "--splits", "train", "valid", "test"]
-    words += ["--name", "x", "--source", "x"]
-    for add, more, message in (
-        ("tset", [], "--add tset: must be one of --splits, train, valid, test"),
-        ("valid", ["--every", "20"], "--add valid: cannot be combined with --every, which makes the validation set"),
-        ("train", [], f"{tmp_path}/x.text: was left by an earlier call, of perhaps other files and options; remove it"),
+def test_what_text_prepare_refuses_before_any_work(tmp_path, capsys):
+    """No text that is given is passed over in silence."""
+    (tmp_path / "y.text" / "raw").mkdir(parents=True)
+    add = ["a", "a"]
+    for out, more, message in (
+        ("x", ["--add", "train", *add, "--beside", "a=b", "a=c"], "a=b a=c: each word before = must be given once"),
+        ("x", ["--add", "tset", *add], "--add tset: must be one of --splits, train, valid, test"),
+        ("x", ["--add", "valid", *add, "--every", "20"], "--add valid: cannot be combined with --every, which makes"),
+        ("y", ["--add", "train", *add], "y.text: was left by an earlier call, of perhaps other files and options; rem"),
+        ("x", ["--start", "bpe", "--words", "2"], "--start bpe: takes segmented text as it is, excludes --every, --w"),
+        ("x", ["--langs", "de", "source", "--tokenise="], "language source: sacremoses does not know it, only as, "),
     ):
-        if add == "train":
-            (tmp_path / "x.text" / "raw").mkdir(parents=True)
-        assert cli.main([*words, "--add", add, f"{tmp_path}/a", f"{tmp_path}/a", *more]) == 1
+        words = ["--langs", "de", "en", "--splits", "train", "valid", "test", "--name", "x", "--source", "x", *more]
+        assert cli.main(["text", "prepare", f"{tmp_path}/{out}", *words]) == 1
         assert message in capsys.readouterr().err
-
-
-def test_a_tokenizer_that_does_not_know_a_language_is_refused_before_any_work(tmp_path, capsys):
-    words = ["text", "prepare", f"{tmp_path}/x", "--langs", "source", "target", "--splits", "train", "valid", "test"]
-    assert cli.main([*words, "--name", "x", "--source", "x", "--start", "bpe", "--tokenise="]) == 1
-    assert re.search("language source: must be one of as, .*, or any with --plain$", capsys.readouterr().err)
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["y.text"]
 
 
 def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch):
@@ -333,6 +324,21 @@ def test_raw_text_becomes_the_published_text(tmp_path):
 # Short to long (FLOATER, Figure 2)
 
 
+def test_text_is_divided_by_the_length_of_its_sources(tmp_path):
+    for lang in ("en", "de"):
+        write_lines(tmp_path / "data.text" / "bpe" / f"train.{lang}", [" ".join("x" * n) for n in (2, 3, 4, 5)])
+        write_lines(tmp_path / "data.text" / "bpe" / f"valid.{lang}", ["x x"])
+    write_json(tmp_path / "data" / "manifest.json", {"splits": {"train": "train", "valid": "valid"}})
+    divide = partial(pairs.short_to_long, tmp_path / "data", tmp_path / "cut", ("en", "de"), 3)
+    for bins, message in (([10, 9], "must increase"), ([3, 900], "no pairs for test1"), ([2, 4], "from --limit on")):
+        with pytest.raises(TextError, match=message):
+            divide(bins)
+    divide([3, 5])
+    for name, lengths in {"train": [2], "valid": [2], "test": [3, 4], "test1": [5]}.items():
+        found = list(read_pair(tmp_path / "cut" / name, ("en", "de")))
+        assert found == [(" ".join("x" * n),) * 2 for n in lengths], "pairs stay pairs, none is lost or doubled"
+
+
 def test_short_to_long(own, tmp_path):
     base, *_ = own
     words = [S2L, base / "out", "--out", tmp_path / "s2l"]
@@ -342,19 +348,8 @@ def test_short_to_long(own, tmp_path):
     elsewhere = ["bash", "-c", 'cd "$0" && "$@"', tmp_path, S2L, "new data", "--dry-run", "--prepared-by"]
     others = (reverse, [*elsewhere, "data-prep/prepare-wmt16-en-ro.sh --delight 'de light'"])
     _, reverse, elsewhere = twice(tmp_path / "s2l", once, *others, answers=tmp_path / "answers")
-    text_ = tmp_path / "s2l.text" / "bpe"
-    lengths = {p.stem: [len(line.split()) for line in lines(p)] for p in text_.glob("*.en")}
-    assert max(lengths["train"]) < 8 and max(lengths["valid"]) < 8
-    assert all(8 <= n < 10 for n in lengths["test"]) and all(10 <= n < 13 for n in lengths["test1"])
-    assert min(lengths["test2"]) >= 13
-    # Nothing is lost, nothing doubled, pairs stay pairs; the dictionary is the one there was.
-    whole = list(zip(*(lines(base / f"out.text/bpe/train.{lang}") for lang in ("en", "de")), strict=True))
-    parts = [
-        pair
-        for split in ("train", "test", "test1", "test2")
-        for pair in zip(*(lines(text_ / f"{split}.{lang}") for lang in ("en", "de")), strict=True)
-    ]
-    assert sorted(parts) == sorted(whole)
+    parts = [lines(tmp_path / f"s2l.text/bpe/{split}.en") for split in ("train", "test", "test1", "test2")]
+    assert sorted(itertools.chain(*parts)) == sorted(lines(base / "out.text/bpe/train.en")) and all(parts)
     assert (tmp_path / "s2l/dict.en.txt").read_bytes() == (base / "out/dict.en.txt").read_bytes()
     assert (tmp_path / "s2l/test2.en-de.en.bin").is_file()
     assert "@@" not in (tmp_path / "s2l/tok/test.de").read_text()
@@ -363,17 +358,3 @@ def test_short_to_long(own, tmp_path):
     ours = shlex.split(elsewhere.stdout.splitlines()[0])
     script = str(S2L.with_name("prepare-wmt16-en-ro.sh"))
     assert ours == [script, "--delight", "de light", "--out", str(tmp_path / "new data")]
-    again = partial(pairs.short_to_long, base / "out", base / "out.text", tmp_path / "other", ("en", "de"), 8)
-    for bins, message in (([10, 9], "must increase"), ([8, 900], "no pairs for test1"), ([7, 9], "from --limit on")):
-        with pytest.raises(TextError, match=message):
-            again(bins)
-    few = tmp_path / "few"
-    for lang in ("en", "de"):
-        write_lines(few / f"train.{lang}", [" ".join("x" * n) for n in (2, 3, 4, 5)])
-        write_lines(few / f"valid.{lang}", ["x x"])
-    (few / "manifest.json").write_text('{"splits": {"train": "train", "valid": "valid"}}')
-    pairs.short_to_long(few, few, tmp_path / "cut", ("en", "de"), 3, [3, 5])
-    found = [
-        [len(line.split()) for line in lines(tmp_path / "cut" / f"{name}.en")] for name in ("train", "test", "test1")
-    ]
-    assert found == [[2], [3, 4], [5]]

@@ -11,7 +11,7 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from torch import nn
 from torch.nn import functional as F
 
-from ode_transformer.experiments.text.preparation import parts_of, prepare_monolingual
+from ode_transformer.experiments.text.preparation import prepare_examples
 from ode_transformer.models.masked_lm import ARCHITECTURES
 from ode_transformer.training.next_sentence import MaskedLMPairsCriterion, MaskedLMPairsTask
 from tests import helpers
@@ -191,7 +191,7 @@ def train(data, **values):
 def prepare(folder, dictionary=None, **lines):
     """Sentences of splits and their labels, written and binarised into a folder."""
     write(folder.with_name(f"{folder.name}.raw"), **lines)
-    prepare_monolingual(folder, parts_of(folder.with_name(f"{folder.name}.raw")), dictionary=dictionary)
+    prepare_examples(folder, folder.with_name(f"{folder.name}.raw"), dictionary)
     return folder
 
 

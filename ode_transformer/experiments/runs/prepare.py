@@ -32,7 +32,7 @@ from ..text.binarised import test_names
 from ..text.dividing import HELD_OUT, LONGEST, PART, Reading, divide
 from ..text.joining import SEGMENTATIONS
 from ..text.lines import TextError, read_lines
-from ..text.manifest import check_settings, held_settings, read_mapping, versioned
+from ..text.manifest import check_settings, held_settings, read_mapping, text_beside, versioned
 from ..text.pairs import Limits, gather
 from ..text.pipeline import Pipeline
 from ..text.preparation import SIZES, Preparation, once
@@ -58,15 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         size={"help": f"merges of BPE, or vocabulary size of SentencePiece (default: {most}, by the size of the text)"},
         max_ratio={"type": at_least(1, float), "metavar": "R"},
     )  # fmt: skip
-
-
-NAMED_AS = ("train", "valid", "test", "langs", "bpe", "size", "max_tokens", "max_ratio", "hold_out")
-OPTIONS = {name: f"--{name.replace('_', '-')}" for name in NAMED_AS} | {
-    "tokeniser": "--tokenizer",
-    "tokenise": "how text is treated (--normalize, --lowercase)",
-    "dictionaries": "--separate-dictionaries",
-}
-"""The options of ``ode-transformer prepare`` by the settings that they give."""
 
 
 @dataclass
@@ -116,15 +107,15 @@ class OwnText:
     def __post_init__(self):
         """Name the files to be made, and check the options."""
         self.data = Path(os.path.abspath(self.out))  # without .., which would depend on further folders
-        self.text = self.data.with_name(f"{self.data.name}.text")
+        self.text = text_beside(self.data)
         self.recipe_file = self.data.with_name(f"{self.data.name}.yaml")
         if self.recipe:
             self.recipe_file = Path(os.path.abspath(self.recipe))
         self.plain = self.tokeniser == "none"
         self.segmentation = self.bpe or ("sentencepiece" if self.plain else "subword-nmt")
+        self.splits = ("train", "valid", *test_names(len(self.test) or 1))
         self.given = {"train": list(self.train), "valid": [self.valid] if self.valid else []}
-        self.given |= {f"test{i or ''}": [prefix] for i, prefix in enumerate(self.test)}
-        self.splits = ("train", "valid", *(test_names(len(self.test)) if self.test else ["test"]))
+        self.given |= {split: [prefix] for split, prefix in zip(self.splits[2:], self.test, strict=False)}
         self.limits = Limits(self.max_tokens, self.max_ratio)
         if wrong := next(self._errors(), ""):
             raise TextError(wrong)
@@ -236,7 +227,7 @@ class OwnText:
     def _prepare(self) -> None:
         complete, manifest = self.data.exists(), self.data / "manifest.json"
         if complete:
-            check_settings(manifest, self.settings(held_settings(manifest)), options=OPTIONS)
+            check_settings(manifest, self.settings(held_settings(manifest)))
             say(f"{self.data} is complete")
         self.check_recipe()  # before hours of work
         if not complete:
@@ -363,13 +354,12 @@ class OwnText:
             )
 
     def test_sets(self) -> dict[str, str]:
-        """Return the name of each test set in scores, after its files, by its subset of the data."""
+        """Return the name of each test set in scores, that of its files if it can be, by its subset of the data."""
         if not self.test:
             return {"test": "held-out"}
-        names = {s: Path(self.given[s][0]).name[:48] for s in self.splits[2:]}
-        names = {s: "".join(c if is_name(f"_{c}") else "-" for c in name) for s, name in names.items()}
-        again = len(set(names.values())) < len(names)
-        return {s: f"{s} {name}" if again or not is_name(name) else name for s, name in names.items()}
+        names = [Path(prefix).name for prefix in self.test]
+        found = zip(self.splits[2:], names, strict=True)
+        return {split: name if is_name(name) and names.count(name) == 1 else split for split, name in found}
 
     def command(self) -> str:
         """Return the command that makes the data again, from the top of the repository."""

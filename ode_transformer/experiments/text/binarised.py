@@ -13,15 +13,14 @@ import numpy as np
 
 from ...files import atomic_file, copy_file, regular, sha256, write_lines
 from .joining import SPECIAL
-from .lines import Faults, TextError, read_lines
-from .parallel import in_chunks, in_parallel
+from .lines import TextError, read_lines, watched
+from .parallel import in_parallel
 
 NUMBERS = {3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16, 9: np.uint32}  # integer types by fairseq's codes
 CONTROL = frozenset(SPECIAL[:3])  # symbols that stand for no word
 MOST_UNKNOWN = 0.01  # the largest share of unknown units in a text without a warning
 INDEX = struct.Struct("<9sQBQ")  # the header of fairseq's index: magic number, version, type code, number of sentences
 MAGIC = b"MMIDIDX\0\0"
-PART = 2**20  # sentences of an index that are checked at a time
 
 
 def numbered(names: Sequence[str]) -> dict[str, str]:
@@ -69,88 +68,81 @@ def binarise(
     for dictionary in dictionaries:
         symbols_of(dictionary)  # a bad one is refused before the work
     for side, lang in enumerate(langs):
-        if joined and side and not dictionaries:
-            dictionaries = [data / f"dict.{langs[0]}.txt"] * 2
-        binarise_files(
-            {f"{split}.{'-'.join(langs)}.{lang}": text / f"{name}.{lang}" for split, name in numbered(splits).items()},
-            data,
-            dictionaries[side] if dictionaries else None,
-            workers,
-            name=f"dict.{lang}.txt",
-            counted=training if joined else [training[side]],
-            symbols=symbols,
-        )
+        its = data / f"dict.{lang}.txt"
+        if dictionaries or (joined and side):
+            copy_file(dictionaries[side] if dictionaries else data / f"dict.{langs[0]}.txt", its)
+        else:
+            write_dictionary(its, training if joined else [training[side]], symbols, workers=workers)
+        for split, name in numbered(splits).items():
+            binarise_file(text / f"{name}.{lang}", its, data / f"{split}.{'-'.join(langs)}.{lang}", workers)
 
 
-def binarise_files(
-    texts: Mapping[str, Path],
-    data: Path,
-    dictionary: Path | None = None,
-    workers: int = 1,
-    *,
-    name: str = "dict.txt",
-    counted: Sequence[Path] = (),
-    symbols: int | None = None,
-    alphabetical: bool = False,
-) -> None:
+def binarise_files(texts: Mapping[str, Path], data: Path, dictionary: Path | None = None, workers: int = 1) -> None:
     """Write the dictionary and the binarized text of one language, as fairseq-preprocess --only-source does.
-
-    The index of more than 2 GiB of text is right, too; fairseq-preprocess with several workers writes a wrong one.
 
     Args:
         texts: text files by the names of their binarized files, such as train, valid, test, test1.
-        data, symbols, workers: as for :func:`binarise`.
-        dictionary: an existing dictionary; by default a new one is made.
-        name: the file name of the dictionary.
-        counted: the files whose symbols make a new dictionary; by default the training text.
-        alphabetical: sort a new dictionary alphabetically, not by count.
+        data, workers: as for :func:`binarise`.
+        dictionary: an existing dictionary; by default a new one is made of the training text.
 
     Raises:
         TextError: there is neither a dictionary nor training text, a text cannot be read, or the dictionary is damaged.
     """
-    its = data / name
+    its = data / "dict.txt"
     if dictionary:
         copy_file(dictionary, its)
-    elif counted or "train" in texts:
-        counts: Counter[str] = Counter()
-        for file in counted or [texts["train"]]:
-            chunks = in_chunks(read_lines(file, bar=f"count symbols of {file.name}"))
-            for found in in_parallel(_count_symbols, chunks, workers):
-                counts.update(found)
-        write_lines(its, _dictionary(counts, symbols, alphabetical))
+    elif "train" in texts:
+        # A model knows classes by their indices alone, which must be the same if the data are prepared again.
+        write_dictionary(its, [texts["train"]], alphabetical=data.name == "label", workers=workers)
     else:
-        raise TextError("train=FILE is missing, whose symbols make the dictionary; or give one, --dictionary FILE")
-    code = 8 if len(symbols_of(its)) < 65_500 else 9  # as fairseq chooses the type
+        raise TextError(f"{data}: there is no text train, whose symbols make the dictionary; or give --dictionary FILE")
     for split, file in texts.items():
-        faults = Faults("lines")
-        chunks = in_chunks(_noting_symbols(read_lines(file, bar=f"binarise {file.name}"), faults))
-        _write_binarised(data / split, code, in_parallel(partial(_numbers_of, its, code), chunks, workers))
-        faults.report(file, "these words are unknown to the model")
+        binarise_file(file, its, data / split, workers)
 
 
-def _noting_symbols(lines: Iterable[str], faults: Faults) -> Iterator[str]:
-    for number, line in enumerate(lines, 1):
-        if "<" in line and not CONTROL.isdisjoint(line.split()):
-            faults.add(f"hold {', '.join(SPECIAL[:3])} as words, which are symbols of the model", number)
-        yield line
+def write_dictionary(
+    dictionary: Path, texts: Sequence[Path], size: int | None = None, alphabetical: bool = False, workers: int = 1
+) -> None:
+    """Write the dictionary of texts: the most frequent symbols, padded to a multiple of 8.
 
-
-def _count_symbols(lines: list[str]) -> Counter[str]:
-    return Counter(itertools.chain.from_iterable(map(str.split, lines)))
-
-
-def _dictionary(counts: Counter[str], size: int | None, alphabetical: bool) -> list[str]:
-    """Return the lines of a dictionary: the most frequent symbols, padded to a multiple of 8.
-
-    Before the padding there are at most ``size`` symbols, special ones included.
+    Args:
+        dictionary: the file to write.
+        texts: the files whose symbols are counted.
+        size: the maximum number of symbols before the padding, special ones included; by default unlimited.
+        alphabetical: sort the symbols alphabetically, not by count.
+        workers: the number of processes.
     """
+    counts: Counter[str] = Counter()
+    for file in texts:
+        for found in in_parallel(_count_symbols, read_lines(file, bar=f"count symbols of {file.name}"), workers):
+            counts.update(found)
     rows = sorted((item for item in counts.items() if item[0] not in SPECIAL), key=lambda item: (-item[1], item[0]))
     rows = rows if size is None else rows[: size - len(SPECIAL)]
     rows = sorted(rows) if alphabetical else rows
     known = {symbol for symbol, _ in rows}
     more = ((name, 0) for i in itertools.count() if (name := f"madeupword{i:04d}") not in known)
     rows += itertools.islice(more, -(len(rows) + len(SPECIAL)) % 8)
-    return [f"{symbol} {count}" for symbol, count in rows]
+    write_lines(dictionary, (f"{symbol} {count}" for symbol, count in rows))
+
+
+def _count_symbols(lines: list[str]) -> Counter[str]:
+    return Counter(itertools.chain.from_iterable(map(str.split, lines)))
+
+
+def binarise_file(text: Path, dictionary: Path, prefix: Path, workers: int = 1) -> None:
+    """Write the binarized text of a file, ``PREFIX.bin`` and ``PREFIX.idx``.
+
+    The index of more than 2 GiB of text is right, too; fairseq-preprocess with several workers writes a wrong one.
+    """
+    code = 8 if len(symbols_of(dictionary)) < 65_500 else 9  # as fairseq chooses the type
+    fault = f"lines hold {', '.join(SPECIAL[:3])} as words, which are symbols of the model"
+    lines = read_lines(text, bar=f"binarise {text.name}")
+    lines = watched(lines, _holds_control, text, fault, "these words are unknown to the model")
+    _write_binarised(prefix, code, in_parallel(partial(_numbers_of, dictionary, code), lines, workers))
+
+
+def _holds_control(line: str) -> bool:
+    return "<" in line and not CONTROL.isdisjoint(line.split())
 
 
 def symbols_of(dictionary: Path) -> list[str]:
@@ -188,25 +180,24 @@ def _numbers_of(dictionary: Path, code: int, lines: list[str]) -> tuple[bytes, n
 
 def _write_binarised(prefix: Path, code: int, chunks: Iterable[tuple[bytes, np.ndarray]]) -> None:
     """Write ``PREFIX.bin``, and ``PREFIX.idx``: the sizes of all sentences, then their byte offsets."""
-    parts = []
-    with atomic_file(f"{prefix}.bin", "wb") as data, atomic_file(f"{prefix}.idx", "wb") as index:
-        index.write(bytes(INDEX.size))
+    parts = [np.empty(0, np.int32)]
+    with atomic_file(f"{prefix}.bin", "wb") as data:
         for numbers, sizes in chunks:
             data.write(numbers)
-            index.write(sizes.tobytes())
             parts.append(sizes)
-        for begins in _begins(parts, code):
-            index.write(begins.tobytes())
-        index.seek(0)
-        index.write(INDEX.pack(MAGIC, 1, code, sum(map(len, parts))))
+    sizes = np.concatenate(parts)
+    with atomic_file(f"{prefix}.idx", "wb") as index:
+        index.write(INDEX.pack(MAGIC, 1, code, len(sizes)))
+        index.write(sizes)
+        index.write(_offsets(sizes, code))
 
 
-def _begins(parts: Iterable[np.ndarray], code: int) -> Iterator[np.ndarray]:
-    """Yield the byte offsets of sentences in parts: all at once would take several times the memory."""
-    begin = 0
-    for sizes in parts:
-        yield (begin + sizes.cumsum(dtype=np.int64) - sizes) * np.dtype(NUMBERS[code]).itemsize
-        begin += int(sizes.sum(dtype=np.int64))
+def _offsets(sizes: np.ndarray, code: int) -> np.ndarray:
+    """Return the byte offsets of sentences, in the memory of one array: there may be millions."""
+    found = sizes.cumsum(dtype=np.int64)
+    found -= sizes
+    found *= np.dtype(NUMBERS[code]).itemsize
+    return found
 
 
 def check_data(folder: Path, subset: str = "") -> None:
@@ -329,11 +320,9 @@ def _read_index(prefix: Path) -> tuple[int, np.ndarray]:
             _, version, code, count = INDEX.unpack(head.ljust(INDEX.size))
             if version != 1 or code not in NUMBERS or index.stat().st_size != INDEX.size + 12 * count:
                 raise TextError(f"{index}: is cut off or damaged; binarize the text again")
-            sizes = np.fromfile(file, np.int32, count)
-            parts = [sizes[i : i + PART] for i in range(0, count, PART)]
-            for part, begins in zip(parts, _begins(parts, code), strict=True):
-                if (part < 1).any() or (np.fromfile(file, np.int64, len(part)) != begins).any():
-                    raise TextError(f"{index}: is cut off or damaged; binarize the text again")
-            return code, sizes
+            sizes, offsets = np.fromfile(file, np.int32, count), np.fromfile(file, np.int64, count)
     except OSError as error:
         raise TextError(f"{index}: {error.strerror}") from error
+    if (sizes < 1).any() or (offsets != _offsets(sizes, code)).any():
+        raise TextError(f"{index}: is cut off or damaged; binarize the text again")
+    return code, sizes

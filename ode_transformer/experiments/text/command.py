@@ -14,8 +14,8 @@ from .describe import describe
 from .joining import SEGMENTATIONS
 from .lines import TextError
 from .pipeline import Pipeline
-from .preparation import COUNTED, DEFAULT_LIMITS, STARTS, Preparation, parts_of, prepare_monolingual
-from .tokenisation import LOWERCASE, Tokeniser
+from .preparation import COUNTED, DEFAULT_LIMITS, STARTS, Preparation, check_new, prepare_examples
+from .tokenisation import LOWERCASE, Tokeniser, options
 
 
 def add_tokeniser(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def add_tokeniser(parser: argparse.ArgumentParser) -> None:
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the fields of a ``Tokeniser``, except its language."""
-    return {field.name: getattr(args, field.name) for field in fields(Tokeniser) if field.name != "lang"}
+    return {name: getattr(args, name) for name in options()}
 
 
 def tokeniser_of(flags: str) -> dict[str, Any]:
@@ -50,23 +50,15 @@ def as_mapping(values: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _paths(values: Sequence[str]) -> dict[str, Path]:
-    return {key: Path(value) for key, value in as_mapping(values).items()}
-
-
-def _check_new(out: Path) -> None:
-    if out.exists():
-        raise TextError(f"{out}: already exists, perhaps of other text or options; remove it, or choose another folder")
-
-
 def _prepare(args: argparse.Namespace) -> None:
     """Prepare a parallel corpus: from text in DIR.text, or given by --add, to binarized data in DIR."""
-    _check_new(args.out)
+    check_new(args.out)
     given = {f.name: getattr(args, f.name) for f in fields(Preparation) if hasattr(args, f.name)}
     given |= {name: tuple(given[name]) for name in ("langs", "splits")}
     if args.start == "raw" and args.tokenise is None:
-        given["tokenise"] = tokeniser_of("")
-    given |= {"limits": pairs.Limits(args.max_tokens, args.ratio), "beside": _paths(args.beside)}
+        given["tokenise"] = options()
+    given["limits"] = pairs.Limits(args.max_tokens, args.ratio)
+    given["beside"] = {name: Path(file) for name, file in as_mapping(args.beside).items()}
     preparation = Preparation(**given)
     text = preparation.text
     if args.files and (text / "raw").exists() and not (text / "settings.json").exists():
@@ -82,21 +74,6 @@ def _describe(args: argparse.Namespace) -> None:
 def _settings(args: argparse.Namespace) -> None:
     """Compare settings with those in a file and name the differences; write the file if there is none."""
     manifest.check_settings(args.file, as_mapping(args.settings), args.required)
-
-
-def _binarise(args: argparse.Namespace) -> None:
-    """Binarize text of one language: the same files as fairseq-preprocess --only-source makes."""
-    _check_new(args.out)
-    if bool(args.folder) == bool(args.texts):
-        raise TextError("either SPLIT=FILE or --folder DIR is needed")
-    parts = parts_of(args.folder) if args.folder else {"": _paths(args.texts)}
-    if not parts:
-        raise TextError(f"--folder {args.folder}: holds no parts of examples, such as train or train.input0")
-    texts = [file for files in parts.values() for file in files.values()]
-    others = args.folder.iterdir() if args.folder else ()
-    beside = {path.name: path for path in others if path.is_file() and path not in texts}
-    options = {"dictionary": args.dictionary, "copy_labels": args.copy_labels, "workers": args.workers}
-    prepare_monolingual(args.out, parts, beside=beside, **options)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -140,19 +117,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="the settings on which the data depend")
     sub.add_argument("--required", action="store_true", help="fail if there is no file")
 
-    add_parameters(sub := command("binarise", _binarise), prepare_monolingual, "out", parts=None, beside=None)
-    sub.add_argument("texts", nargs="*", metavar="SPLIT=FILE", help="a text file of a split: train, valid, test, test1")
-    sub.add_argument(
-        "--folder", type=Path, metavar="DIR",
-        help="instead of SPLIT=FILE, a folder of examples: SPLIT, or SPLIT.input0 and so on, SPLIT.label; its other "
-        "files are copied",
-    )  # fmt: skip
-
-    def calling(name: str, function: Callable[..., None], first: str, **more: Any) -> None:
+    def calling(name: str, function: Callable[..., None], *first: str, **more: Any) -> None:
         about = inspect.getdoc(function).partition("\n\n")[0]
         sub = commands.add_parser(name, help=about, description=about)
-        add_function(sub, function, first, **langs, **more, output_dir={"type": Path})
+        add_function(sub, function, *first, **langs, **more, output_dir={"type": Path})
 
+    calling("binarise", prepare_examples, "out", "folder")
     calling("unbinarise", binarised.unbinarise, "data", **splits)
     bins = {"type": int, "nargs": "+"}
     calling("short-to-long", pairs.short_to_long, "prepared", limit={"type": int}, bins=bins)

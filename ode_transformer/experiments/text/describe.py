@@ -7,11 +7,11 @@ from typing import Any
 
 from ...files import write_json
 from . import binarised
-from .joining import MODEL_FILES, SEGMENTATIONS
+from .joining import MARK, MODEL_FILES, SEGMENTATIONS
 from .lines import TextError
 from .manifest import NEEDED, hashes_in
 from .subwords import segmented
-from .tokenisation import languages
+from .tokenisation import Tokeniser
 
 COMPARED = 1_000  # sentences of binarized text whose units are compared
 
@@ -35,12 +35,8 @@ def describe(data: Path, langs: Sequence[str], tokenise: Mapping[str, Any]) -> P
         raise TextError(f"{path}: already exists; remove it to describe the data anew")
     if all((data / name).is_file() for name in MODEL_FILES):
         raise TextError(f"{data}: holds {' and '.join(MODEL_FILES)}, must hold one of them, or none")
-    if unknown := [lang for lang in langs if not tokenise["plain"] and lang not in languages()]:
-        raise TextError(
-            f"--langs {unknown[0]}: sacremoses does not know it, must be one of {', '.join(sorted(languages()))}; or "
-            "--plain, if the text was not tokenized"
-        )
     for lang in langs:
+        Tokeniser(lang, **tokenise).tokenise([])  # which must know the language
         if not (data / f"dict.{lang}.txt").is_file():
             raise TextError(f"{data / f'dict.{lang}.txt'}: no such file; a folder of binarized data has it")
     _check_units(data, langs)
@@ -61,7 +57,7 @@ def _check_units(folder: Path, langs: Sequence[str]) -> None:
     for lang in langs:
         if segmentation == "none":
             symbols = binarised.symbols_of(folder / f"dict.{lang}.txt")
-            units = [symbol for symbol in symbols if symbol.endswith("@@") or symbol.startswith("\u2581")]
+            units = [symbol for symbol in symbols if symbol.endswith("@@") or symbol.startswith(MARK)]
             if len(units) > len(symbols) / 100:
                 raise TextError(
                     f"{folder}/dict.{lang}.txt: holds subword units, such as {units[0]!r}, but no model of them is "

@@ -47,10 +47,6 @@ class Reading:
         sentence = self._normalisers[side].normalize(sentence) if self.normalise else sentence
         return (" " if self.plain else "").join(sentence.split())
 
-    def keys(self, pair: SentencePair) -> SentencePair:
-        """Return the keys of both sides of a pair."""
-        return self.key(pair[0], 0), self.key(pair[1], 1)
-
 
 def divide(
     given: Path, output: Path, reading: Reading, splits: Sequence[str], wanted: Sequence[str], count: int | None = None,
@@ -82,23 +78,22 @@ def divide(
                 write(pair)
     numbers = {number for pairs in held.values() for number, _ in pairs}
     sides = [{reading.key(pair[side], side) for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
-    seen = {split: set(map(reading.keys, read_pair(output / split, langs))) for split in splits[1:]}
-    again: dict[str, set[SentencePair]] = {split: set() for split in seen}
-    sources = {split: {source for source, _ in pairs} for split, pairs in seen.items()}
+    sources = {s: {reading.key(source, 0) for source, _ in read_pair(output / s, langs)} for s in splits[1:]}
+    trained: dict[str, set[str]] = {split: set() for split in sources}
     left = left_out = 0
     with pair_writer(output / "train", langs) as write:
         for number, pair in enumerate(read_pair(given / "train", langs, "divide train"), 1):
             if number in numbers:
                 continue
-            keys = reading.keys(pair)
+            keys = [reading.key(pair[side], side) for side in (0, 1)]
             if any(key in side for key, side in zip(keys, sides, strict=True)):
                 left_out += 1
                 continue
             left += 1
             write(pair)
-            for split, found in again.items():
-                if keys[0] in sources[split]:
-                    found.add(keys)
+            for split, its in sources.items():
+                if keys[0] in its:
+                    trained[split].add(keys[0])
     if held:
         counts = " and ".join(f"{len(pairs):,} for {split}" for split, pairs in held.items())
         more = f" ({left_out:,} more that share a side with these are left out)" if left_out else ""
@@ -106,12 +101,10 @@ def divide(
         _say(f"{left:,} pairs are left to train on")
     if not left:
         raise TextError("--train: no pair is left to train on; take a smaller --hold-out")
-    for split, found in again.items():
-        if trained := {source for source, _ in found}:
-            _say(
-                f"warning: {split}: {len(trained):,} of its {len(sources[split]):,} different source sentences are "
-                f"trained on, too, {len(found & seen[split]):,} with the same translation"
-            )
+    for split, found in trained.items():
+        if found:
+            its = f"{len(found):,} of its {len(sources[split]):,} different source sentences"
+            _say(f"warning: {split}: {its} are trained on, too")
 
 
 def _held_out(

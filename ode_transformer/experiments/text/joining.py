@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ...errors import OdeTransformerError
 
+MARK = "\u2581"  # with which SentencePiece marks the beginning of a word
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # symbols of every dictionary that are not in its file
 
 
@@ -17,7 +18,7 @@ def _join_subwords(line: str) -> str:
 
 
 def _join_pieces(line: str) -> str:
-    return line.replace(" ", "").replace("\u2581", " ").strip(" ")
+    return line.replace(" ", "").replace(MARK, " ").strip(" ")
 
 
 class Segmentation(NamedTuple):
@@ -55,17 +56,17 @@ def joined_words(lines: Sequence[str], name: str, segmentation: str | None) -> l
     """
     if segmentation not in (None, *JOIN):
         raise OdeTransformerError(f"--remove-bpe {segmentation}: must be one of {', '.join(JOIN)}")
-    units = sum("@@ " in line or "\u2581" in line for line in lines)
+    units = sum("@@ " in line or MARK in line for line in lines)
     if units and segmentation is None:
         raise OdeTransformerError(
             f"{name}: {units} of {len(lines)} lines hold subword units, not words; give --remove-bpe "
             f"{'|'.join(JOIN)} (none: score them as they are), or in a recipe generate.flags.post-process"
         )
     join = JOIN[segmentation or "none"]
-    begin = sum(line.startswith("\u2581") for line in lines)
+    begin = sum(line.startswith(MARK) for line in lines)
     if segmentation == "sentencepiece" and 2 * begin <= sum(map(bool, lines)):
         join = str
         if units:
-            warning = f"{units} of {len(lines)} lines hold \u2581, and are taken for words"
+            warning = f"{units} of {len(lines)} lines hold {MARK}, and are taken for words"
             print(f"warning: {name}: {warning}", file=sys.stderr)
     return list(map(join, lines))

@@ -26,19 +26,14 @@ class TextError(OdeTransformerError):
 
 
 class Faults:
-    """The count and the first line numbers of each fault of lines or pairs, in little memory for any text.
+    """The count and the first line numbers of each fault of lines or pairs, in little memory for any text."""
 
-    Args:
-        what: the things with faults: ``lines`` or ``pairs``.
-    """
-
-    def __init__(self, what: str = "pairs") -> None:
-        self.what = what
+    def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.first: dict[str, list[int]] = {}
 
     def add(self, fault: str, number: int) -> None:
-        """Count a line or pair; ``fault`` is the end of a sentence that begins with ``what``."""
+        """Count a line or pair; ``fault`` names all that have it, such as "pairs with an empty side"."""
         self.counts[fault] += 1
         if self.counts[fault] <= SHOWN:
             self.first.setdefault(fault, []).append(number)
@@ -47,8 +42,17 @@ class Faults:
         """Print a warning for each fault; ``fate`` says what became of the lines or pairs."""
         for fault, count in self.counts.items():
             shown = ", ".join(map(str, self.first[fault])) + (", ..." if count > SHOWN else "")
-            where = f"lines {shown}" if self.what == "pairs" else shown
-            print(f"warning: {files}: {count} {self.what} {fault} ({where}): {fate}", file=sys.stderr)
+            print(f"warning: {files}: {count} {fault} (lines {shown}): {fate}", file=sys.stderr)
+
+
+def watched(lines: Iterable[str], has_fault: Callable[[str], bool], file: Path, fault: str, fate: str) -> Iterator[str]:
+    """Yield the lines of a file, then warn of those that have a fault; see :class:`Faults`."""
+    faults = Faults()
+    for number, line in enumerate(lines, 1):
+        if has_fault(line):
+            faults.add(fault, number)
+        yield line
+    faults.report(file, fate)
 
 
 def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
@@ -65,7 +69,7 @@ def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[st
     """
     try:
         with regular(path).open("rb") as stored:
-            lines = decode_lines(unpacked(path, stored), path, errors)
+            lines = decode_lines(gzip.GzipFile(fileobj=stored) if path.suffix == ".gz" else stored, path, errors)
             yield from _with_bar(lines, stored, bar) if bar else lines
     except OSError as error:
         raise TextError(f"{path}: {error.strerror or error}") from error
@@ -89,11 +93,6 @@ def lines_of(path: str | Path, count: int, source: str) -> list[str]:
     if len(found) != count:
         raise OdeTransformerError(f"{path} has {len(found)} lines, must have {count}, one per sentence of {source}")
     return found
-
-
-def unpacked(path: Path, stored: IO[bytes]) -> IO[bytes]:
-    """Return the content of an open file, decompressed if its name ends in ``.gz``."""
-    return gzip.open(stored) if path.suffix == ".gz" else stored
 
 
 def _with_bar(lines: Iterable[str], stored: IO[bytes], name: str) -> Iterator[str]:

@@ -20,6 +20,11 @@ NEEDED = ("dict.*.txt", *MODEL_FILES)  # the files of binarized data that transl
 VERSION = "3"  # the version of the prepared text; data of another version are refused
 
 
+def text_beside(data: Path) -> Path:
+    """Return the folder of the text that data are made of."""
+    return data.with_name(f"{data.name}.text")
+
+
 def read_mapping(path: Path) -> dict[str, Any]:
     """Return the content of a JSON file of a preparation.
 
@@ -38,19 +43,16 @@ def held_settings(file: Path) -> dict[str, str]:
     Raises:
         TextError: the file is missing, or holds no settings.
     """
-    if not file.exists():
+    held = read_mapping(file) if file.exists() else {}
+    settings = held.get("settings", held)
+    if not settings or lacks(settings, {str: str}):
         raise TextError(
             f"{file.parent} was not made, or not finished, by this command; remove it, or choose another --out"
         )
-    held = read_mapping(file)
-    if not isinstance(settings := held.get("settings", held), dict):
-        raise TextError(f"{file}: its settings must be a mapping, got {str(settings)[:60]!r}; prepare the data again")
     return settings
 
 
-def check_settings(
-    file: Path, settings: Mapping[str, str], required: bool = False, options: Mapping[str, str] = {}
-) -> None:
+def check_settings(file: Path, settings: Mapping[str, str], required: bool = False) -> None:
     """Compare settings with those in a ``settings.json`` or ``manifest.json``.
 
     The settings are written if there is no file, or if its settings differ and nothing was made with them.
@@ -59,7 +61,6 @@ def check_settings(
         file: the file of earlier settings.
         settings: the current settings, as text; the setting of a file is its SHA-256.
         required: whether the file must exist.
-        options: the names of settings in messages, by the first word of their keys.
 
     Raises:
         TextError: the file is required and missing, or settings differ; the message names them.
@@ -69,29 +70,25 @@ def check_settings(
         write_json(file, wanted)
         return
     held = held_settings(file)
-    if not all(isinstance(value, str) for value in held.values()):
-        raise TextError(f"{file.parent} was not made by this command; choose another --out")
-    different = {name: name.split() for name in {**held, **wanted} if held.get(name) != wanted.get(name)}
+    different = [name for name in {**held, **wanted} if held.get(name) != wanted.get(name)]
     if different and {path.name for path in file.parent.iterdir()} <= {"settings.json", "download"}:
         write_json(file, wanted)  # nothing was made with the earlier settings
     elif different:
-        differ = [
-            _difference(options.get(word.rstrip("0123456789"), word), which, held.get(name), wanted.get(name))
-            for name, (word, *which) in different.items()  # test1 is a second test set
-            if not which or word not in different  # whose files differ, too
-        ]
+        # If the files of "train" have other names, "train 0 de" says nothing more.
+        shown = [name for name in different if " " not in name or name.split()[0] not in different]
+        differ = "; ".join(_difference(name, held.get(name), wanted.get(name)) for name in shown)
         raise TextError(
-            f"{file.parent} was made with other settings ({'; '.join(differ)}); choose another --out, or remove it "
-            "(all but its folder download, if there is one)"
+            f"{file.parent} was made with other settings ({differ}); choose another --out, or remove it (all but its "
+            "folder download, if there is one)"
         )
 
 
-def _difference(option: str, which: Sequence[str], *values: str | None) -> str:
+def _difference(name: str, *values: str | None) -> str:
     """Describe how a setting differs, but do not show the hash of a file."""
     if any(value and re.fullmatch("[0-9a-f]{64}", value) for value in values):
-        return f"{' '.join([option, *which[-1:]])}: another file than then"
+        return f"{name}: another file than then"
     was, is_ = ("not given" if value in ("", "None", None) else value for value in values)
-    return f"{option}: {was} then, {is_} now"
+    return f"{name}: {was} then, {is_} now"
 
 
 def versioned(settings: Mapping[str, str]) -> dict[str, str]:
@@ -107,8 +104,6 @@ def keep_references(text: Path, data: Path, splits: Sequence[str], langs: Sequen
     for name in (*MODEL_FILES, "archives.sha256"):
         if (text / name).exists():
             copy_file(text / name, data / name)
-    for folder in ("raw", "tok"):
-        (data / folder).mkdir(exist_ok=True)
     for name, split in list(numbered(splits).items())[2:]:
         units, words = (text / folder / f"{split}.{langs[1]}" for folder in ("bpe", "tok"))
         # References as words, because fairseq's have <<unk>> for words that its dictionary lacks.

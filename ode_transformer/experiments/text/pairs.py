@@ -11,12 +11,12 @@ from pathlib import Path
 from ...files import copy_file, write_lines
 from .binarised import test_names
 from .lines import PERHAPS, Faults, TextError, pair_writer, parallel, read_lines, read_pair
-from .manifest import read_mapping
+from .manifest import read_mapping, text_beside
 
 # Romanian's s and t have commas below; older text has cedillas, which look the same.
 COMMAS = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
 DIACRITICS = str.maketrans("\u0218\u0219\u021a\u021b\u0102\u0103\u00c2\u00e2\u00ce\u00ee", "SsTtAaAaIi")
-NOT_UTF8 = "that are not UTF-8"
+NOT_UTF8 = "pairs that are not UTF-8"
 MOST_NOT_UTF8 = 0.1  # share of the training pairs of a file; more mean that the file has another encoding
 ROMANIAN = ("raw", "normalised", "stripped")
 
@@ -35,14 +35,14 @@ class Limits:
     ratio: float | None = None
 
     def fault(self, pair: tuple[str, str]) -> str | None:
-        """Return the fault of a pair, as the end of a sentence that begins with "pairs", or None."""
+        """Return the fault of a pair, which names all that have it, or None."""
         longer, shorter = sorted((len(side.split()) for side in pair), reverse=True)
         if not shorter:
-            return "with an empty side"
+            return "pairs with an empty side"
         if longer > self.max_tokens:
-            return f"with more than {self.max_tokens} tokens on a side"
+            return f"pairs with more than {self.max_tokens} tokens on a side"
         if self.ratio is not None and longer / shorter > self.ratio:
-            return f"with a side more than {self.ratio:g} times as long as the other"
+            return f"pairs with a side more than {self.ratio:g} times as long as the other"
         return None
 
 
@@ -102,12 +102,12 @@ def romanian(line: str, kind: str) -> str:
 
 
 def _unusable(line: str) -> str | None:
-    """Return why a line cannot be used, as the end of a sentence that begins with "pairs", or None."""
+    """Return the fault of pairs with such a line, or None."""
     try:
         line.encode()
     except UnicodeEncodeError:  # it was read with surrogates
         return NOT_UTF8
-    return "that hold a NUL" if "\0" in line else None
+    return "pairs that hold a NUL" if "\0" in line else None
 
 
 def _text(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
@@ -171,14 +171,11 @@ def first_words(folder: Path, output: Path, names: Iterable[str], most: int, lan
         write_lines(output / name, (" ".join(line.split(" ")[:cut]) for line in read_lines(folder / name)))
 
 
-def short_to_long(
-    prepared: Path, text_dir: Path, output_dir: Path, langs: Sequence[str], limit: int, bins: Sequence[int]
-) -> None:
+def short_to_long(prepared: Path, output_dir: Path, langs: Sequence[str], limit: int, bins: Sequence[int]) -> None:
     """Divide the training text of prepared data by source length: short pairs for training, longer ones for test sets.
 
     Args:
-        prepared: the folder of binarized data, whose manifest names the splits.
-        text_dir: the folder of the text of these data.
+        prepared: the folder of binarized data, whose manifest names the splits; their text is beside it.
         output_dir: the folder for the divided text.
         langs: source and target language, with which the names of files end.
         limit: train on source sentences of fewer than N subword units.
@@ -196,11 +193,10 @@ def short_to_long(
     splits = read_mapping(path).get("splits")
     if not isinstance(splits, dict):
         raise TextError(f"{path}: does not name the splits of a text, as the manifest of prepared data does")
-    text = text_dir / "bpe" if (text_dir / "bpe").is_dir() else text_dir
     with ExitStack() as stack:
         write = {name: stack.enter_context(pair_writer(output_dir / name, langs)) for name in counts}
         for split in ("train", "valid"):
-            for pair in read_pair(text / splits[split], langs):
+            for pair in read_pair(text_beside(prepared) / "bpe" / splits[split], langs):
                 length = len(pair[0].split())
                 if length < limit:
                     name = split

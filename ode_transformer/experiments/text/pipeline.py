@@ -10,7 +10,7 @@ from typing import Any
 
 from ...files import sha256
 from .detokenisation import detokenise
-from .joining import SEGMENTATIONS
+from .joining import MARK, SEGMENTATIONS
 from .lines import TextError
 from .manifest import read_manifest
 from .subwords import segmented
@@ -86,7 +86,7 @@ class Pipeline:
     def ends_word(self, units: Sequence[str], i: int) -> bool:
         """Whether unit ``i`` ends a word."""
         if self.segmentation == "sentencepiece":
-            return i + 1 == len(units) or units[i + 1].startswith("\u2581")
+            return i + 1 == len(units) or units[i + 1].startswith(MARK)
         return self.segmentation == "none" or not units[i].endswith("@@")
 
     def __str__(self) -> str:

@@ -7,20 +7,19 @@ data appears when it is complete; its manifest describes all steps.
 import itertools
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from ...files import atomic_folder, copy_file
+from ...files import atomic_folder, copy_file, write_lines
 from .binarised import binarise, binarise_files, numbered, symbols_of
-from .joining import SEGMENTATIONS
-from .lines import Faults, TextError, count_lines, read_lines
-from .manifest import keep_references, read_mapping, write_manifest
+from .joining import MARK, SEGMENTATIONS
+from .lines import TextError, count_lines, read_lines, watched
+from .manifest import keep_references, read_mapping, text_beside, write_manifest
 from .pairs import Limits, clean, first_words, gather, hold_out, names_of
-from .parallel import process_files
+from .parallel import in_parallel
 from .subwords import learn, segmented
 from .tokenisation import Tokeniser, options
 
@@ -38,53 +37,55 @@ def once(folder: Path, make: Callable[[Path], Any]) -> None:
             make(part)
 
 
-def parts_of(folder: Path) -> dict[str, dict[str, Path]]:
-    """Return the files of examples in a folder, ``train`` or ``train.input0`` and so on, by part and split."""
-    found: dict[str, dict[str, Path]] = {}
-    for path in sorted(folder.iterdir()):
-        if re.fullmatch(r"((train|valid|test)\d*)(\.(input\d+|label))?", path.name):
-            found.setdefault(path.suffix[1:], {})[path.stem] = path
-    return found
-
-
-def prepare_monolingual(
-    out: Path,
-    parts: Mapping[str, Mapping[str, Path]],
-    *,
-    dictionary: Path | None = None,
-    copy_labels: bool = False,
-    beside: Mapping[str, Path] = MappingProxyType({}),
-    workers: int = 1,
+def prepare_examples(
+    out: Path, folder: Path, dictionary: Path | None = None, copy_labels: bool = False, workers: int = 1
 ) -> None:
-    """Make a folder of binarized data of one language.
+    """Binarize a folder of examples in one language: the same files as fairseq-preprocess --only-source makes.
 
     Args:
         out: the folder of the data, which appears when it is complete; DIR.text/settings.json has its settings.
-        parts: the text of every split, by the sub-folder for it; that of ``label`` has classes.
+        folder: the folder of the examples: SPLIT, or SPLIT.input0 and so on, SPLIT.label; its other files are copied.
         dictionary: an existing dictionary, for all parts but labels (default: made from the training text).
         copy_labels: copy labels as text, as for regression, instead of binarizing them.
-        beside: further files to copy, with their names in the folder.
         workers: the number of processes.
 
     Raises:
-        TextError: the dictionary cannot be read, and nothing is written; or as in :func:`.binarise_files`.
+        TextError: the data exist, there is no example or training text, or a file cannot be read.
     """
-    text = out.with_name(f"{out.name}.text")
+    check_new(out)
+    settings = text_beside(out) / "settings.json"
     if dictionary:
-        symbols_of(dictionary)
+        symbols_of(dictionary)  # a bad one is refused before the work
+    parts: dict[str, dict[str, Path]] = {}
+    others = []
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        if re.fullmatch(r"((train|valid|test)\d*)(\.(input\d+|label))?", path.name):
+            parts.setdefault(path.suffix[1:], {})[path.stem] = path
+        else:
+            others.append(path)
+    if not parts:
+        raise TextError(f"{folder}: holds no parts of examples, such as train or train.input0")
     with atomic_folder(out) as data:
         for part, texts in parts.items():
             if part == "label" and copy_labels:
                 for split, file in texts.items():
                     copy_file(file, data / part / f"{split}.label")
             else:
-                # A model knows classes by their indices alone, which must be the same if the data are prepared again.
-                labels = part == "label"
-                binarise_files(texts, data / part, None if labels else dictionary, workers, alphabetical=labels)
-        for name, file in beside.items():
-            copy_file(file, data / name)
-        if (text / "settings.json").exists():
-            copy_file(text / "settings.json", data / "manifest.json")
+                binarise_files(texts, data / part, None if part == "label" else dictionary, workers)
+        for path in others:
+            copy_file(path, data / path.name)
+        if settings.exists():
+            copy_file(settings, data / "manifest.json")
+
+
+def check_new(out: Path) -> None:
+    """Check that a folder of data does not exist.
+
+    Raises:
+        TextError: it does.
+    """
+    if out.exists():
+        raise TextError(f"{out}: already exists, perhaps of other text or options; remove it, or choose another folder")
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ class Preparation:
     @property
     def text(self) -> Path:
         """The folder of the text."""
-        return self.out.with_name(f"{self.out.name}.text")
+        return text_beside(self.out)
 
     def run(self) -> None:
         """Do all steps that are not done yet."""
@@ -169,54 +170,66 @@ class Preparation:
 
     def segment(self) -> None:
         """Make the segmented text, in steps that have a folder each and are done once."""
-        text, langs, names = self.text, self.langs, partial(names_of, langs=self.langs)
+        text, langs = self.text, self.langs
         train, valid, *tests = self.splits
         there = (train, *tests) if self.every else self.splits  # before pairs are held out
+        in_tokens = self.counted == "tokens"
         if self.files:
             once(text / "raw", lambda part: gather(self.files, part, langs, self.romanian))
-        folder = text / self.start
-        if self.start == "raw":
-            folder = text / "tok"
-            for split, lang in itertools.product(there, langs):
-                chosen = self.tokenise_train if self.tokenise_train and split == train else self.tokenise
-                tokeniser = Tokeniser(self.language or lang, **chosen)
-                process_files(
-                    "tokenise", text / "raw", folder, names_of([split], [lang]), tokeniser.tokenise, self.workers
-                )
         if self.start == "bpe":
             return
-        words = self.counted == "tokens"
-        if words:
-            once(text / "clean", lambda part: clean(folder, part, there, langs, self.limits, [train]))
-            folder = text / "clean"
+        folder = text / self.start
+
+        def step(name: str, make: Callable[..., None], *more: Any) -> None:
+            """Fill a folder from the one of the last step."""
+            nonlocal folder
+            once(text / name, lambda part: make(folder, part, *more))
+            folder = text / name
+
+        if self.start == "raw":
+            step("tok", self._tokenise, there)
+        if in_tokens:
+            step("clean", clean, there, langs, self.limits, [train])
         if self.every:
-            once(text / "held", lambda part: hold_out(folder, part, tests, langs, self.every, valid))
-            folder = text / "held"
+            step("held", hold_out, tests, langs, self.every, valid)
         if self.words:
-            once(text / "words", lambda part: first_words(folder, part, names(self.splits), self.words, langs[0]))
-            folder = text / "words"
-        units = text / ("bpe" if words else "bpe.all")
-        if self.segmentation == "none":
-            once(units, lambda part: shutil.copytree(folder, part, dirs_exist_ok=True))
-        else:
-            files, model = [folder / name for name in names([train])], text / SEGMENTATIONS[self.segmentation].model
-            size = self.size or next(size for most, size in SIZES if count_lines(files[0]) <= most)
-            if not model.exists():
-                learn(self.segmentation, files, size, model, self.workers)
-            work = partial(segmented, segmentation=self.segmentation, model=model)
-            process_files(f"segment by {self.segmentation}", folder, units, names(self.splits), work, self.workers)
-        if self.segmentation == "sentencepiece":  # words with subword-nmt's marks are split instead
-            for name in names(self.splits):
-                faults = Faults("lines")
-                for number, line in enumerate(read_lines(folder / name), 1):
-                    if "\u2581" in line:
-                        faults.add("hold \u2581, with which SentencePiece marks the beginnings of words", number)
-                faults.report(folder / name, "kept, but in translations it becomes a blank")
-        if not words:
-            drop = (train, valid) if self.every else (train,)
-            once(text / "bpe", lambda part: clean(units, part, self.splits, langs, self.limits, drop))
+            step("words", first_words, names_of(self.splits, langs), self.words, langs[0])
+        step("bpe" if in_tokens else "bpe.all", self._segment)
+        if not in_tokens:
+            step("bpe", clean, self.splits, langs, self.limits, (train, valid) if self.every else (train,))
         if self.test_units:
-            first_words(text / "bpe", text / "bpe", names_of(tests, langs[1:]), self.test_units)
+            first_words(folder, folder, names_of(tests, langs[1:]), self.test_units)
+
+    def _tokenise(self, folder: Path, output: Path, splits: Sequence[str]) -> None:
+        """Tokenize the text of some splits."""
+        for split, lang in itertools.product(splits, self.langs):
+            chosen = self.tokenise_train if self.tokenise_train and split == self.splits[0] else self.tokenise
+            name, tokeniser = f"{split}.{lang}", Tokeniser(self.language or lang, **chosen)
+            lines = read_lines(folder / name, bar=f"tokenise {name}")
+            self._write(output / name, tokeniser.tokenise, lines)
+
+    def _segment(self, folder: Path, output: Path) -> None:
+        """Learn subword units, unless that is done, and segment the text of all splits."""
+        if self.segmentation == "none":
+            shutil.copytree(folder, output, dirs_exist_ok=True)
+            return
+        model = self.text / SEGMENTATIONS[self.segmentation].model
+        if not model.exists():
+            training = [folder / name for name in names_of(self.splits[:1], self.langs)]
+            size = self.size or next(size for most, size in SIZES if count_lines(training[0]) <= most)
+            learn(self.segmentation, training, size, model, self.workers)
+        work = partial(segmented, segmentation=self.segmentation, model=model)
+        for name in names_of(self.splits, self.langs):
+            lines = read_lines(folder / name, bar=f"segment {name}")
+            if self.segmentation == "sentencepiece":  # words with subword-nmt's marks are split instead
+                fault = f"lines hold {MARK}, with which SentencePiece marks the beginnings of words"
+                fate = "kept, but in translations it becomes a blank"
+                lines = watched(lines, lambda line: MARK in line, folder / name, fault, fate)
+            self._write(output / name, work, lines)
+
+    def _write(self, file: Path, work: Callable[[list[str]], list[str]], lines: Iterable[str]) -> None:
+        """Write the lines that ``work`` makes of lines, by several processes."""
+        write_lines(file, itertools.chain.from_iterable(in_parallel(work, lines, self.workers)))
 
     def binarise(self) -> None:
         """Make the folder of the data from the segmented text."""

@@ -19,7 +19,7 @@ from ...errors import OdeTransformerError
 from ...files import atomic_file, regular, sha256
 from .joining import SPECIAL
 from .lines import TextError, read_lines
-from .parallel import in_chunks, in_parallel
+from .parallel import in_parallel
 
 OWN = ("sentencepiece.model",)
 GPT2 = ("encoder.json", "vocab.bpe")
@@ -122,8 +122,8 @@ def _learn_bpe(files: Sequence[Path], size: int, model: Path, workers: int) -> N
     library.tqdm = partial(tqdm, disable=None)  # no bar unless standard error is a terminal
     words: Counter[str] = Counter()
     for path in files:
-        chunks = in_chunks(read_lines(path, bar=f"count words of {path.name}"))
-        for found in in_parallel(_count_words, chunks, workers):
+        lines = read_lines(path, bar=f"count words of {path.name}")
+        for found in in_parallel(_count_words, lines, workers):
             words.update(found)
     with atomic_file(model) as file:
         library.learn_bpe(_taken(words), file, size, is_dict=True)
