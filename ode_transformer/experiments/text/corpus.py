@@ -13,7 +13,6 @@ never occurs in training, and every validation and test sentence holds at least 
 validation and test sentences, in both languages, occurs at least three times in training.
 """
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -331,9 +330,7 @@ def generate_sentences(
     return splits
 
 
-def write(
-    directory: str | os.PathLike[str], seed: int = 1, train: int = 9000, valid: int = 500, test: int = 500
-) -> list[Path]:
+def write(directory: Path, seed: int = 1, train: int = 9000, valid: int = 500, test: int = 500) -> list[Path]:
     """Write ``train.de``, ``train.en``, ``valid.de`` ... ``test.en``, one sentence per line, and return their paths.
 
     Each file is written whole or not at all. A second call with the same arguments leaves the same bytes.
@@ -350,6 +347,6 @@ def write(
     splits, paths = generate_sentences(seed, train, valid, test), []
     for name, sentences in splits.items():
         for side, language in enumerate(LANGUAGES):
-            paths.append(Path(directory) / f"{name}.{language}")
+            paths.append(directory / f"{name}.{language}")
             write_lines(paths[-1], (sentence[side] for sentence in sentences))
     return paths
