@@ -572,6 +572,8 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, t
         ("multi30k-full/macaron-tiny --cpu", "would share runs/multi30k-full/macaron-tiny with another run", 0, {}),
         ("--until prepare -- --clip-norm 1", "-- --clip-norm 1: are flags of fairseq-train, and this", 0, {}),
         ("--dry-run --torchrun", "--torchrun: needs GPUs", 0, {}),
+        ("--seeds 1 2 --devices 2 --jobs 3", "--jobs 3: needs 3 x 2 GPUs; this machine has 4", 4, {}),
+        ("--seeds 1 2 --jobs 2 --torchrun", "--jobs 2: must be 1 in a job of several tasks or nodes, and with", 4, {}),
         ("--dry-run", "NNODES=two: must be a whole number, 1 or more", 4, {"NNODES": "two"}),
         ("--dry-run", "NODE_RANK=-1: must be a whole number, 0 or more", 4, {"NODE_RANK": "-1"}),
         ("--dry-run --devices 1", "1: cannot be divided evenly among 2 nodes", 4, {"NNODES": "2"}),
@@ -678,9 +680,9 @@ def test_the_gpu_suite_rehearsed_on_a_cpu(recipe, tmp_path, capsys):
         assert "all done" in capsys.readouterr().out
     contest, record = sorted((tmp_path / "out").glob("*.json"))
     assert json.loads(record.read_text())["scores"]["tiny"]["sentences"] == 12
-    one, other, *_ = rounds = json.loads(contest.read_text())["rounds"]
-    assert [each["mode"] for each in rounds] == ["eager", "graphs", "eager"]
-    assert all(found["milliseconds"] > 0 for each in (one, other) for found in each["systems"].values())
+    rounds = json.loads(contest.read_text())["rounds"]
+    assert [each["mode"] for each in rounds] == ["eager", "graphs"]
+    assert all(found["milliseconds"] > 0 for each in rounds for found in each["systems"].values())
     assert cli.main([*words, str(broken)]) == 1
     shown = capsys.readouterr()
     assert "done: " in shown.out and "left: " in shown.out
@@ -733,12 +735,6 @@ def test_several_runs_at_a_time_have_gpus_of_their_own(monkeypatch, tmp_path, ca
     assert run(*words) == 1
     assert "runs/quickstart/macaron-tiny: prepare: no text" in capsys.readouterr().err
     assert [gpus for _, gpus in started] == ["4,5"]  # the other run, whose data are there, is done
-    for more, message in (
-        (["--devices", "2", "--jobs", "3"], "--jobs 3: needs 3 x 2 GPUs; this machine has 4"),
-        (["--jobs", "2", "--torchrun"], "--jobs 2: must be 1 in a job of several tasks or nodes, and with --torchrun"),
-    ):
-        assert run("multi30k-full/macaron-tiny", "--seeds", "1", "2", *more) == 1
-        assert message in capsys.readouterr().err
 
 
 def test_runs_on_a_cpu_share_the_cores_and_a_run_of_another_is_not_begun(monkeypatch, tmp_path, capsys):

@@ -89,7 +89,7 @@ def test_batches_of_data_take_the_place_of_random_sentences(tmp_path):
 def test_evaluations_are_counted(quick):
     for arch, encoder, decoder in (("macaron_tiny", 4, 8), ("rk4_tiny", 16, 8), ("transevolve_fullff_2_tiny", 6, 12)):
         model, _ = systems.prepare(Contestant(arch), DECODING)
-        found = systems.evaluations(model, systems.random_batch(3, 5, 2, 60))
+        found = systems.evaluations(model, systems.random_batch(TINY))
         assert found == {"encoder": encoder, "decoder": decoder}, arch
 
 
@@ -224,70 +224,94 @@ def test_quick_holds_a_part_of_two_contests_and_writes_nothing(tmp_path, held, m
 
 def test_rounds_are_of_every_mode_and_their_titles_say_what_is_measured():
     rounds = gpu.rounds("data-bin/mine")
-    titles = ["4,570 tokens, fp16", "batches of 4,096 tokens, fp16", "18,381 tokens, bf16", "decoding, beam 4, fp16"]
+    titles = ["4,570 tokens, fp16", "batches of 4,096 tokens, fp16", "18,381 tokens, bf16"]
     assert list(dict.fromkeys(one.title for one in rounds)) == titles
     assert {one.mode for one in rounds if one.title == titles[0]} == set(gpu.MODES)
     assert len({(one.title, one.mode) for one in rounds}) == len(rounds), "by which the record keeps them"
     (few,) = (one for one in rounds if one.archs)
     assert list(few.of({"stock": 1, "rk2": 2, "rk4": 3})) == ["stock", "rk4"]
     assert titles[1] not in {one.title for one in gpu.rounds()}
-    assert {one.title for one in gpu.rehearsal()} == {"55 tokens, fp32", "decoding, beam 4, fp32"}
-    assert {one.setting.device for one in gpu.rehearsal()} == {"cpu"}
+    assert {(one.title, one.setting.device) for one in gpu.rehearsal()} == {("55 tokens, fp32", "cpu")}
     assert gpu.in_mode(Contestant("rk2"), "layers, graphs").flags == ("--compile-layers", "--cuda-graphs")
     assert gpu.in_mode(Contestant("transformer"), "graphs").flags == ()
 
 
-def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(tmp_path, monkeypatch):
-    ended, turns = [], []
+@pytest.fixture
+def contest(monkeypatch, tmp_path):
+    """A contest in which nothing is measured; what happened in it; and what systems do instead of their steps."""
+    happened, does = [], {}
 
-    class Process(contextlib.ExitStack):
-        lost, fails = False, True
+    class Process:
+        closed = False
 
         def __init__(self, name, anew):
-            super().__init__()
-            self.name, self.times = name, itertools.cycle((9.0, 4.0, 5.0))
+            self.name, self.kept = name, SimpleNamespace(times=[])
 
         def begin(self, function, *args):
             self.asked = function
 
         def answer(self, seconds_left):
-            self.lost = self.name == "rk4_tiny"
-            if self.fails and self.name != "stock" and (self.lost or self.asked is gpu._warm_up):
-                raise OdeTransformerError(f"{self.name}: out of memory")
+            if self.name in does:
+                does[self.name](self)
             if self.asked is gpu._time:
-                turns.append(self.name)
-                return {"milliseconds": next(self.times)}
+                happened.append(self.name)
+                return gpu._time(self.kept, TINY)
             return {"warm_up_seconds": 1.0} if self.asked is gpu._warm_up else {}
 
-        def end(self):
-            ended.append(self.name)
+        def close(self):
+            pass
 
     @contextlib.contextmanager
     def alone():
-        ended.append("alone")
+        happened.append("alone")
         yield
-        ended.append("together")
+        happened.append("together")
 
+    times = itertools.cycle((0.009, 1, 1, 1, 1, 0.004, 0.005, 1, 1))  # of stock, whose turns are the first and the last
+    monkeypatch.setattr(gpu, "seconds", lambda *_: next(times))
     monkeypatch.setattr(gpu, "Process", Process)
-    record = gpu.measure(["rk2_tiny", "rk4_tiny"], gpu.rehearsal(), tmp_path / "x.json", lambda: 1, alone)
-    assert ended == ["alone", "rk4_tiny", "together", "alone", "together", "alone", "together"]
-    first, second, _ = (list(one["systems"]) for one in record["rounds"])
-    assert first == ["stock", "rk2_tiny", "rk4_tiny"] and second == ["stock", "rk2_tiny"]
-    assert record["rounds"][1]["systems"]["rk2_tiny"] == {"error": "rk2_tiny: out of memory"}
-    assert read_json(tmp_path / "x.json") == record
-    monkeypatch.setattr(Process, "fails", False)
-    again = [
-        gpu.measure(["rk2_tiny"], gpu.rehearsal(), tmp_path / "x.json", lambda: 1, alone)["rounds"] for _ in range(2)
-    ]
-    assert turns[-6:] == ["stock", "rk2_tiny", "rk2_tiny", "stock", "stock", "rk2_tiny"]
-    assert ended.count("alone") == 3 + 3, "what was measured of all is not measured again"
-    assert again[0] == again[1] and [gpu._measured(one) for one in again[0]] == [2, 2, 2]
+
+    def held(name):
+        return gpu.measure(tmp_path / name, lambda: 1, device="cpu", alone=alone)
+
+    return held, happened, does
+
+
+def fails(process):
+    raise OdeTransformerError(f"{process.name}: out of memory")
+
+
+def is_late(process):
+    process.closed = True
+    fails(process)
+
+
+def test_systems_take_turns_alone_and_a_record_that_is_whole_is_kept(contest, tmp_path):
+    held, happened, _ = contest
+    record = held("x.json")
+    turn = ["stock", "macaron_tiny", "rk2_tiny"]
+    assert happened == 2 * ["alone", *turn, *turn[::-1], *turn, "together"]
+    assert read_json(tmp_path / "x.json") == record == held("x.json") and len(happened) == 2 * 11
+    assert "| stock | 5.0 ms (1.00) |" in gpu.table(record), "the median of three turns"
     (tmp_path / "z.json").write_text("{}")
     with pytest.raises(OdeTransformerError, match="not a record of this device and version"):
-        gpu.measure(["rk2_tiny"], gpu.rehearsal(), tmp_path / "z.json", lambda: 1)
-    assert "| rk4_tiny |  |  |" in gpu.table(record) and "| stock | 5.0 ms (1.00) |" in gpu.table(record)
-    alone_there = {**record["rounds"][0], "systems": {"rk2_tiny": {"milliseconds": 5.0}}}
-    assert "| rk2_tiny |  |" in gpu.table({"rounds": [alone_there]}), "without stock fairseq there is no speed"
-    monkeypatch.setattr(gpu, "_answer", lambda *_: {"error": "late"})
-    assert not gpu.measure(["rk2_tiny"], gpu.rehearsal(), tmp_path / "y.json", lambda: 1)["rounds"]
-    assert not (tmp_path / "y.json").exists(), "so that the contest is held another time"
+        held("z.json")
+
+
+def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(contest, tmp_path):
+    """They are measured another time, by the same command."""
+    held, happened, does = contest
+    does.update(macaron_tiny=fails, rk2_tiny=is_late)
+    record = held("x.json")
+    assert [list(one["systems"]) for one in record["rounds"]] == [["stock", "macaron_tiny", "rk2_tiny"],
+                                                                  ["stock", "macaron_tiny"]]  # fmt: skip
+    assert record["rounds"][1]["systems"]["macaron_tiny"] == {"error": "macaron_tiny: out of memory"}
+    assert "| rk2_tiny |  |  |" in gpu.table(record) and {*happened} == {"alone", "stock", "together"}
+    without_stock = {**record["rounds"][0], "systems": {"rk2_tiny": {"milliseconds": 5.0}}}
+    assert "| rk2_tiny |  |" in gpu.table({"rounds": [without_stock]}), "there is no speed"
+    del does["macaron_tiny"]
+    assert [gpu._measured(one) for one in held("x.json")["rounds"]] == [2, 2]
+    does.clear()
+    assert [gpu._measured(one) for one in held("x.json")["rounds"]] == [3, 3]
+    does.update(dict.fromkeys(("stock", "macaron_tiny", "rk2_tiny"), is_late))
+    assert not held("y.json")["rounds"] and not (tmp_path / "y.json").exists(), "so that it is held another time"

@@ -1,6 +1,7 @@
 """``ode-transformer bench``: its arguments, records and tables."""
 
 import argparse
+import inspect
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -16,9 +17,10 @@ from ...files import read_json, write_json
 from ...paths import ROOT
 from .. import recipes
 from ..arguments import add_parameters, at_least, output_file
-from ..text.lines import read_lines
 from . import gpu, lengths, serving, suite, systems
 from .systems import STOCK, Contestant, Setting, stock_like
+
+_KINDS = {"gpu": gpu, "lengths": lengths, "serving": serving}  # besides contests: each with measure() and table()
 
 
 def record_of(what: str, measured: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,8 +48,8 @@ def rendered(name: str, record: Mapping[str, Any]) -> str:
     what = record["what"]
     if what in ("training", "decoding"):
         return suite.table(name, record)
-    if kind := {"gpu": gpu, "lengths": lengths, "serving": serving}.get(what):
-        return kind.table(record)
+    if what in _KINDS:
+        return _KINDS[what].table(record)
     raise OdeTransformerError(f"{name}: is a record of {what}, which has no table")
 
 
@@ -82,8 +84,7 @@ def _suite(args: argparse.Namespace) -> None:
             print(f"{output}: already exists; remove it to repeat the contest")
             continue
         setting = replace(setting, precision=args.precision, rounds=args.rounds or setting.rounds)
-        memory = args.memory and setting.what == "training"
-        _show(name, _contest(suite.SUITE[name].systems(), setting, memory), output)
+        _show(name, _contest(suite.SUITE[name].systems(), setting, setting.what == "training"), output)
 
 
 def _compare(args: argparse.Namespace) -> None:
@@ -97,21 +98,16 @@ def _compare(args: argparse.Namespace) -> None:
     _show("-", _contest(compared, setting, args.memory), args.output)
 
 
-def _lengths(args: argparse.Namespace) -> None:
-    record = record_of("lengths", lengths.measure(args.lengths, args.rounds, args.device))
-    _show("lengths", record, args.output)
-
-
-def _serving(args: argparse.Namespace) -> None:
-    text, reference = (path and list(read_lines(path)) for path in (args.text, args.reference))
-    options = {name: getattr(args, name) for name in ("batch", "rounds", "beam", "lenpen")}
-    _show("serving", record_of("serving", serving.measure(args.models, text, reference, **options)), args.output)
+def _measure(args: argparse.Namespace) -> None:
+    """Run ``lengths`` or ``serving``."""
+    function = _KINDS[args.what].measure
+    options = {name: vars(args)[name] for name in inspect.signature(function).parameters}
+    _show(args.what, record_of(args.what, function(**options)), args.output)
 
 
 def _gpu(args: argparse.Namespace) -> int:
-    archs, rounds = gpu.contestants(args.data, args.device)
     end = time.monotonic() + 60 * args.minutes
-    record = gpu.measure(archs, rounds, Path(args.output), lambda: end - time.monotonic())
+    record = gpu.measure(args.output, lambda: end - time.monotonic(), args.data, args.device)
     print(gpu.table(record))
     return 0 if record["rounds"] else 1
 
@@ -143,12 +139,15 @@ def main(args: argparse.Namespace) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer bench``."""
     kinds = parser.add_subparsers(dest="what", required=True)
-    output, several = {"type": output_file, "metavar": "FILE"}, {"type": at_least(1), "metavar": "N"}
-    record, devices = "JSON file for the record", {"choices": ["cpu", "cuda"]}
+    devices = {"choices": ["cpu", "cuda"]}
 
-    def add(name: str, go: Callable, help_: str, usage: str = "[options]") -> argparse.ArgumentParser:
+    def add(
+        name: str, go: Callable, help_: str, usage: str = "[options]", record: bool = False
+    ) -> argparse.ArgumentParser:
         kind = kinds.add_parser(name, help=help_, description=help_, usage=f"%(prog)s {usage}")
         kind.set_defaults(go=go)
+        if record:
+            kind.add_argument("--output", type=output_file, metavar="FILE", help="JSON file for the record")
         return kind
 
     add("quick", _quick, "measure a few tiny systems in two to three minutes on a CPU, without a record")
@@ -158,14 +157,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("contests", nargs="*", metavar="CONTEST", help=help_)
     help_ = "precision of the arithmetic (default: %(default)s)"
     kind.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help=help_)
-    kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
-    kind.add_argument("--rounds", **several, help="timed rounds (default: the contest's)")
+    kind.add_argument("--rounds", type=at_least(1), metavar="N", help="timed rounds (default: the contest's)")
     where, help_ = ROOT / "results" / "bench", "folder for the records (default: results/bench of the clone)"
     kind.add_argument("--directory", type=Path, default=where, metavar="DIR", help=help_)
 
     for name, step, others in (("training", "training step", ["beam"]), ("decoding", "beam search", ["data"])):
         help_ = f"compare an architecture's {step} with that of fairseq's Transformer of the same shape"
-        kind = add(name, _compare, help_, "--arch ARCH [options] [-- model flags of fairseq-train]")
+        kind = add(name, _compare, help_, "--arch ARCH [options] [-- model flags of fairseq-train]", True)
         kind.add_argument("--arch", required=True, metavar="ARCH", help="an architecture of this package")
         more: dict[str, Any] = {
             "device": devices,
@@ -175,35 +173,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         more |= {name: {"type": at_least(least)} for name, least in (("shortest", 0), ("symbols", 5))}
         add_parameters(kind, Setting, **more | dict.fromkeys(["what", "batches", *others]))
         kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
-        kind.add_argument("--output", **output, help=record)
 
-    kind = add("lengths", _lengths, "measure training steps of TransEvolve's encoder at several sentence lengths")
-    lengths_, help_ = [512, 1024, 2048, 4096, 8192, 16384], "tokens per sentence (default: 512 1024 ... 16384)"
-    kind.add_argument("--lengths", **several, nargs="+", default=lengths_, help=help_)
-    wanted = ("rounds", "device")
-    add_parameters(kind, Setting, device=devices, **{f.name: None for f in fields(Setting) if f.name not in wanted})
-    kind.add_argument("--output", **output, help=record)
+    help_ = "measure training steps of TransEvolve's encoder at several sentence lengths"
+    kind = add("lengths", _measure, help_, record=True)
+    add_parameters(kind, lengths.measure, lengths={"nargs": "+"}, device=devices)
 
     help_ = "compare speed, translations and BLEU of trained models on raw text, on a CPU; the first is the baseline"
-    kind = add("serving", _serving, help_, "MODEL... --text FILE [options]")
-    help_ = "a run, a checkpoint, a bundle or an exported model"
-    kind.add_argument("models", nargs="+", metavar="MODEL", help=help_)
-    kind.add_argument("--text", type=Path, required=True, metavar="FILE", help="raw text, one sentence per line")
-    kind.add_argument("--reference", type=Path, metavar="FILE", help="reference translations of --text, to print BLEU")
-    kind.add_argument("--batch", **several, default=64, help="sentences per batch (default: %(default)s)")
-    kind.add_argument("--beam", **several, help="beam size (default: the recipe's)")
-    kind.add_argument("--rounds", **several, default=3, help="timed rounds (default: %(default)s)")
-    kind.add_argument("--lenpen", type=float, metavar="P", help="length penalty (default: the recipe's)")
-    kind.add_argument("--output", **output, help=record)
+    kind = add("serving", _measure, help_, "MODEL... --text FILE [options]", True)
+    add_parameters(kind, serving.measure, "models", models={"nargs": "+", "metavar": "MODEL"})
 
     help_ = "compare training speed with stock fairseq's, in eager mode, with compiled layers and with CUDA graphs"
     kind = add("gpu", _gpu, help_, "--output FILE [options]")
-    kind.add_argument("--device", **devices, default="cuda", help="where to measure (default: %(default)s)")
-    help_ = "folder of binarized data, whose batches are measured as well (default: random ones only)"
-    kind.add_argument("--data", default="", metavar="DIR", help=help_)
+    add_parameters(kind, gpu.measure, device=devices, data={"metavar": "DIR"}, seconds_left=None, alone=None)
     help_ = "begin no round after N minutes (default: %(default)s)"
     kind.add_argument("--minutes", type=at_least(0, float), default=4, metavar="N", help=help_)
-    kind.add_argument("--output", **output, required=True, help=record)
 
     kind = add("table", _table, "print records as tables", "RECORD...")
     kind.add_argument("records", nargs="+", metavar="RECORD", help="a JSON file that `bench` wrote")

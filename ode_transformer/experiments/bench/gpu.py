@@ -6,12 +6,10 @@ to it in the same round. The record is written after every round.
 """
 
 import contextlib
-import gc
-import math
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +23,7 @@ from ... import files, machine, markdown
 from ...errors import OdeTransformerError
 from ...schema import lacks, one_of
 from .systems import MAX_TOKENS, Contestant, Setting, prepare, random_batch, stock_like
-from .turns import Process, seconds
+from .turns import Process, back_and_forth, forget, seconds
 
 ARCHITECTURES = (
     "macaron_wmt_en_de",
@@ -70,11 +68,9 @@ class Round(NamedTuple):
     def title(self) -> str:
         """The setting in words."""
         it = self.setting
-        if it.what == "decoding":
-            return f"decoding, beam {it.beam}, {it.precision}"
         if it.data:
             return f"batches of {MAX_TOKENS:,} tokens, {it.precision}"
-        return f"{random_batch(it.sentences, it.tokens, it.shortest, it.symbols)['ntokens']:,} tokens, {it.precision}"
+        return f"{random_batch(it)['ntokens']:,} tokens, {it.precision}"
 
 
 def rounds(data: str = "") -> list[Round]:
@@ -82,13 +78,11 @@ def rounds(data: str = "") -> list[Round]:
     usual = Setting(sentences=192, tokens=32, shortest=16, symbols=34_040, device="cuda", precision="fp16")
     large = replace(usual, sentences=768, precision="bf16")
     settings = [usual, *([replace(usual, data=data, batches=16)] if data else []), large]
-    decoding = replace(usual, what="decoding", sentences=64, tokens=24, shortest=12)
     return [
         *(Round(setting, "graphs", setting is usual) for setting in settings),
         # All systems compiled at once, in the large setting, would hardly fit into the memory of one GPU.
         Round(large, "layers, graphs", archs=("macaron_wmt_en_de", "ode_residual", "rk4")),
         *(Round(setting, "eager", setting is usual) for setting in settings),
-        Round(decoding, "eager"),
         *(Round(setting, "layers, graphs", setting is usual) for setting in settings[:-1]),  # minutes to compile
         Round(usual, "layers", profiled=True),
     ]
@@ -97,14 +91,7 @@ def rounds(data: str = "") -> list[Round]:
 def rehearsal() -> list[Round]:
     """Return rounds with small batches for a CPU, which runs the mode of graphs eagerly."""
     small = Setting(sentences=8, tokens=8, shortest=4, symbols=500)
-    return [Round(small, "eager"), Round(small, "graphs"), Round(replace(small, what="decoding"), "eager")]
-
-
-def contestants(data: str, device: str) -> tuple[Sequence[str], list[Round]]:
-    """Return the architectures and rounds of a contest, or on a CPU those of a rehearsal."""
-    if device == "cpu":
-        return ("macaron_tiny", "rk2_tiny"), rehearsal()
-    return ARCHITECTURES, rounds(data)
+    return [Round(small, "eager"), Round(small, "graphs")]
 
 
 def in_mode(system: Contestant, mode: str) -> Contestant:
@@ -115,20 +102,16 @@ def in_mode(system: Contestant, mode: str) -> Contestant:
 def _warm_up(kept: SimpleNamespace, system: Contestant, setting: Setting) -> dict[str, float]:
     torch.set_num_threads(1)
     start = time.perf_counter()
-    try:
-        kept.model, kept.run = prepare(system, setting)
-        for _ in range(3 if setting.data else 6):
-            kept.run()
-        if setting.device == "cuda":
-            torch.cuda.synchronize()
-    except Exception:
-        _forget(kept)
-        raise
+    kept.times, (kept.model, kept.run) = [], prepare(system, setting)
+    for _ in range(3 if setting.data else 6):
+        kept.run()
+    if setting.device == "cuda":
+        torch.cuda.synchronize()
     return {"warm_up_seconds": round(time.perf_counter() - start, 1)}
 
 
 def _time(kept: SimpleNamespace, setting: Setting) -> dict[str, float]:
-    """Return the milliseconds of a step, of several that follow each other as in training."""
+    """Return the milliseconds of a step, of several that follow each other as in training: the median so far."""
     steps = setting.batches if setting.data else 1
     again = max(1, 6 // steps) if setting.device == "cuda" else 1
 
@@ -136,35 +119,28 @@ def _time(kept: SimpleNamespace, setting: Setting) -> dict[str, float]:
         for _ in range(again):
             kept.run()
 
-    try:
-        return {"milliseconds": 1000 * seconds(back_to_back, setting.device) / (again * steps)}
-    except Exception:
-        _forget(kept)
-        raise
+    kept.times.append(1000 * seconds(back_to_back, setting.device) / (again * steps))
+    return {"milliseconds": round(statistics.median(kept.times), 2)}
 
 
 def _finish(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str, Any]:
-    """Return the memory of a step on a GPU and, if profiled, its launches and kernels; then free the model."""
+    """Return the facts about a system, and free its model."""
+    found = _facts(kept, setting, profiled)
+    forget(kept)
+    return found
+
+
+def _facts(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str, Any]:
+    """Return the memory of a step on a GPU, its launches and kernels if profiled, and how many graphs were recorded."""
     found = {}
-    try:
-        if setting.device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-            kept.run()
-            found["peak_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
-            found["reserved_mib"] = round(torch.cuda.max_memory_reserved() / 2**20)  # includes the memory of graphs
-            found |= _launches(kept.run) if profiled else {}
-        graphs = getattr(kept.model, "graphs", None)
-        return found | ({} if graphs is None else {"shapes": len(graphs.seen), "recorded": len(graphs.recorded)})
-    finally:
-        _forget(kept)
-
-
-def _forget(kept: SimpleNamespace) -> None:
-    """Free the memory of a model for the next one, and for the other systems."""
-    vars(kept).clear()
-    gc.collect()
-    if torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
+    if setting.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        kept.run()
+        found["peak_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
+        found["reserved_mib"] = round(torch.cuda.max_memory_reserved() / 2**20)  # includes the memory of graphs
+        found |= _launches(kept.run) if profiled else {}
+    graphs = getattr(kept.model, "graphs", None)
+    return found | ({} if graphs is None else {"shapes": len(graphs.seen), "recorded": len(graphs.recorded)})
 
 
 def _launches(run: Any) -> dict[str, Any]:
@@ -184,23 +160,23 @@ def _launches(run: Any) -> dict[str, Any]:
 
 
 def measure(
-    archs: Iterable[str],
-    each: Iterable[Round],
-    out: Path,
+    output: Path,
     seconds_left: Callable[[], float],
+    data: str = "",
+    device: str = "cuda",
     alone: Callable[[], AbstractContextManager] = contextlib.nullcontext,
 ) -> dict[str, Any]:
-    """Measure architectures beside stock fairseq in the shape of the first.
+    """Measure architectures beside stock fairseq in the shape of the first; on a CPU, rehearse that.
 
     The record is written after every round in which a system was measured. One that is there already is continued:
     rounds in which some system was not measured are repeated, and replaced if that measures as many or more.
 
     Args:
-        archs: the architectures.
-        each: the rounds.
-        out: the file of the record.
+        output: JSON file for the record.
         seconds_left: a function that returns the remaining time; when it is over, the round that has begun ends without
             the systems that are not ready.
+        data: folder of binarized data, whose batches are measured as well (default: random ones only).
+        device: where to measure.
         alone: a function whose context makes everything else on the GPU wait while systems are timed.
 
     Returns:
@@ -209,28 +185,33 @@ def measure(
     Raises:
         OdeTransformerError: the file is a record of another device or version, or no record.
     """
-    systems = {arch: Contestant(arch) for arch in archs}
-    systems = {"stock": stock_like(next(iter(systems))), **systems}
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU (a rehearsal)"
-    about: dict[str, Any] = {"what": "gpu", "device": device, "torch": torch.__version__, "commit": machine.commit()}
-    record = files.read_json(out) if out.is_file() else {**about, "rounds": []}
+    rehearsed = device == "cpu"
+    archs, each = (("macaron_tiny", "rk2_tiny"), rehearsal()) if rehearsed else (ARCHITECTURES, rounds(data))
+    systems = {"stock": stock_like(archs[0]), **{arch: Contestant(arch) for arch in archs}}
+    where = "CPU (a rehearsal)" if rehearsed else torch.cuda.get_device_name()
+    about: dict[str, Any] = {"what": "gpu", "device": where, "torch": torch.__version__, "commit": machine.commit()}
+    record = files.read_json(output) if output.is_file() else {**about, "rounds": []}
     form = {key: one_of(value) for key, value in about.items()}
     if lacks(record, form | {"rounds": [{"title": str, "mode": str, "systems": {str: dict}}]}):
-        raise OdeTransformerError(f"{out}: is not a record of this device and version; remove it, or name another file")
+        raise OdeTransformerError(
+            f"{output}: is not a record of this device and version; remove it, or name another file"
+        )
     held = {(one["title"], one["mode"]): one for one in record["rounds"]}
     each = [one for one in each if _measured(held.get((one.title, one.mode))) < len(one.of(systems))]
+    if not each:
+        return record
     with contextlib.ExitStack() as stack:
-        processes = {name: stack.enter_context(Process(name, anew=True)) for name in systems} if each else {}
+        processes = {name: stack.enter_context(contextlib.closing(Process(name, anew=True))) for name in systems}
         for one in each:
             if seconds_left() <= 0 or not processes:
                 break
             found = _round(one, systems, one.of(processes), seconds_left, alone)
-            processes = {name: process for name, process in processes.items() if not process.lost}
+            processes = {name: process for name, process in processes.items() if not process.closed}
             new = {"title": one.title, "mode": one.mode, "setting": one.setting.noted(), "systems": found}
             if _measured(new) >= max(1, _measured(held.get((one.title, one.mode)))):
                 held[one.title, one.mode] = new
                 record["rounds"] = list(held.values())
-                files.write_json(out, record)
+                files.write_json(output, record)
             print(f"== {one.title}; {one.mode}")
             for name, of_system in found.items():
                 print(name, {key: value for key, value in of_system.items() if key != "longest"}, flush=True)
@@ -245,36 +226,25 @@ def _measured(one: Optional[Mapping[str, Any]]) -> int:
 def _round(
     one: Round,
     systems: Mapping[str, Contestant],
-    processes: dict[str, Process],
+    processes: Mapping[str, Process],
     seconds_left: Callable[[], float],
     alone: Callable[[], AbstractContextManager],
 ) -> dict[str, dict[str, Any]]:
-    """Return the measurements of a round by system; one that is not ready in time is dropped from ``processes``."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return the measurements of a round by system."""
     for name, process in processes.items():
         process.begin(_warm_up, in_mode(systems[name], one.mode), one.setting)
-    for name, process in list(processes.items()):
-        found[name] = _answer(process, seconds_left)
+    found = {name: _answer(process, seconds_left) for name, process in processes.items()}
 
-    def ask(name: str, function: Callable, *args: Any) -> dict[str, Any]:
-        processes[name].begin(function, *args)
-        return _answer(processes[name], lambda: seconds_left() + _TO_MEASURE)
+    def ask(name: str, function: Callable, *args: Any) -> None:
+        if "error" not in found[name]:
+            processes[name].begin(function, *args)
+            found[name] |= _answer(processes[name], lambda: seconds_left() + _TO_MEASURE)
 
-    times: dict[str, list[float]] = {name: [] for name in processes}
     with alone():
-        for turn in range(_TURNS):  # back and forth, so that a drift of the machine's speed concerns all alike
-            for name in [*processes][:: (-1) ** turn]:
-                if "error" not in found[name]:
-                    answer = ask(name, _time, one.setting)
-                    times[name].append(answer.pop("milliseconds", math.nan))
-                    found[name] |= answer  # an error, or nothing
-        for name, process in list(processes.items()):
-            if "error" not in found[name]:
-                found[name]["milliseconds"] = round(statistics.median(times[name]), 2)
-                found[name] |= ask(name, _finish, one.setting, one.profiled)
-            if process.lost:
-                process.end()
-                del processes[name]
+        for name in back_and_forth(processes, _TURNS):
+            ask(name, _time, one.setting)
+        for name in processes:
+            ask(name, _finish, one.setting, one.profiled)
     return found
 
 
@@ -294,17 +264,13 @@ def table(record: Mapping[str, Any]) -> str:
     parts, disturbed = [], {tuple(each) for each in record.get("disturbed", ())}
     for title in dict.fromkeys(one["title"] for one in record["rounds"]):
         of_mode = {one["mode"]: one["systems"] for one in record["rounds"] if one["title"] == title}
-        rows = []
-        for name in dict.fromkeys(name for systems in of_mode.values() for name in systems):
-            cells = []
+        rows = {name: [name] for systems in of_mode.values() for name in systems}
+        for name, cells in rows.items():
             for mode, systems in of_mode.items():
-                own, stock = systems.get(name, {}), systems.get("stock", {})
-                if "milliseconds" not in own or "milliseconds" not in stock or (title, mode, name) in disturbed:
-                    cells.append("")
-                    continue
-                cells.append(f"{own['milliseconds']:.1f} ms ({stock['milliseconds'] / own['milliseconds']:.2f})")
-            rows.append((name, *cells))
-        parts.append(f"**{title}**\n\n{markdown.table(('system', *of_mode), rows)}")
+                own, stock = (systems.get(one, {}).get("milliseconds") for one in (name, "stock"))
+                measured = own and stock and (title, mode, name) not in disturbed
+                cells.append(f"{own:.1f} ms ({stock / own:.2f})" if measured else "")
+        parts.append(f"**{title}**\n\n{markdown.table(('system', *of_mode), rows.values())}")
     return "\n\n".join(parts)
 
 

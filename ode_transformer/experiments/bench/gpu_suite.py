@@ -20,7 +20,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product, zip_longest
 from pathlib import Path
 from typing import Optional
@@ -92,9 +92,6 @@ class Suite:
     cpu: bool = False
     dry_run: bool = False
     flags: Sequence[str] = ()
-    begun: list[subprocess.Popen] = field(default_factory=list, init=False)  # the trainings
-    turn: threading.Lock = field(default_factory=threading.Lock, init=False)  # to begin or stop trainings
-    waits: bool = field(default=False, init=False)  # whether trainings are stopped
 
     def __post_init__(self):
         """Start the clock and load all recipes, so that an unknown one is refused before anything else is done."""
@@ -102,6 +99,8 @@ class Suite:
         self.jobs = self.jobs or min(MOST_JOBS, max(1, processors.usable() // 2))
         self.results = (self.out or ROOT / "results" / "gpu").absolute()
         self.trainings = self._trainings()
+        self.begun: list[subprocess.Popen] = []  # of the trainings
+        self.turn, self.waits = threading.Lock(), False  # to begin or stop them, and whether they are stopped
 
     def _trainings(self) -> list[Run]:
         """Return the runs of all systems, with a folder and a record each.
@@ -175,9 +174,9 @@ class Suite:
 
         record, data = self.results / "contest.json", ROOT / "data-bin" / "multi30k-own.en-de"
         processes.say("== contest")
-        archs, rounds = gpu.contestants(str(data) if data.is_dir() else "", "cpu" if self.cpu else "cuda")
-        ends = time.monotonic() + 60 * CONTEST * self.minutes
-        gpu.measure(archs, rounds, record, lambda: min(self.left(), ends - time.monotonic()), self.alone)
+        ends, device = time.monotonic() + 60 * CONTEST * self.minutes, "cpu" if self.cpu else "cuda"
+        found = str(data) if data.is_dir() else ""
+        gpu.measure(record, lambda: min(self.left(), ends - time.monotonic()), found, device, self.alone)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:

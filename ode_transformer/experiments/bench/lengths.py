@@ -10,7 +10,7 @@ Times are medians over rounds in which all systems take turns.
 
 import json
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -111,8 +111,16 @@ def build(system: str, length: int, device: str) -> tuple[Callable[[], None], di
     return step, {}
 
 
-def measure(lengths: Iterable[int], rounds: int, device: str) -> dict[str, Any]:
-    """Measure time and memory of all systems at every length, and print each row at once."""
+def measure(
+    lengths: Sequence[int] = (512, 1024, 2048, 4096, 8192, 16384), rounds: int = 3, device: str = "cpu"
+) -> dict[str, Any]:
+    """Measure time and memory of all systems at every length, and print each row at once.
+
+    Args:
+        lengths: tokens per sentence (default: 512 1024 ... 16384).
+        rounds: timed rounds.
+        device: where to measure.
+    """
     rows = []
     for length in lengths:
         systems = [s for s in SYSTEMS if s not in QUADRATIC or length <= LONGEST_QUADRATIC]

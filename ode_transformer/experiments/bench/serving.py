@@ -6,6 +6,8 @@ slows all of them. The first is the baseline.
 
 import statistics
 from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, Optional
 
 import torch
@@ -14,27 +16,30 @@ from sacrebleu.metrics import BLEU
 from ... import markdown
 from ...errors import OdeTransformerError
 from ..serving.opening import load
-from .turns import median_and_quartiles, seconds, speed
+from ..text.lines import read_lines
+from .turns import back_and_forth, median_and_quartiles, seconds, speed
 
 
 def measure(
     models: Sequence[str],
-    sentences: Sequence[str],
-    references: Optional[Sequence[str]] = None,
+    text: Path,
+    reference: Optional[Path] = None,
     *,
     batch: int = 64,
+    beam: Optional[int] = None,
     rounds: int = 3,
-    **search: Any,
+    lenpen: Optional[float] = None,
 ) -> dict[str, Any]:
     """Time translators on a CPU.
 
     Args:
         models: runs, checkpoints, bundles or exported models.
-        sentences: raw text.
-        references: the reference translations, for BLEU.
-        batch: the number of sentences per batch.
-        rounds: the number of timed rounds, after one of warm-up.
-        search: options of ``fairseq-generate``, such as ``beam``.
+        text: raw text, one sentence per line.
+        reference: reference translations of ``--text``, to print BLEU.
+        batch: sentences per batch.
+        beam: beam size (default: the recipe's).
+        rounds: timed rounds, after one of warm-up.
+        lenpen: length penalty (default: the recipe's).
 
     Returns:
         The measurements, for a record: ``setting``, and ``systems``, a mapping by the first model and then by model to
@@ -45,6 +50,7 @@ def measure(
         OdeTransformerError: a model cannot be loaded, there are no sentences, or references and sentences differ in
             number.
     """
+    sentences, references = (path and list(read_lines(path)) for path in (text, reference))
     if not sentences:
         raise OdeTransformerError("--text: has no sentences")
     if references is not None and len(references) != len(sentences):
@@ -56,15 +62,13 @@ def measure(
     translations: dict[str, list[str]] = {}
 
     def run(model: str) -> None:
-        translations[model] = translators[model].translate(sentences, **search)
+        translations[model] = translators[model].translate(sentences, beam=beam, lenpen=lenpen)
 
-    for translator in translators.values():
+    for model, translator in translators.items():
         translator.batch_size = batch
-    for round_ in range(-1, rounds):
-        for model in list(translators)[:: -1 if round_ % 2 else 1]:
-            elapsed = seconds(lambda model=model: run(model), "cpu")
-            if round_ >= 0:
-                times[model].append(elapsed)
+        run(model)
+    for model in back_and_forth(translators, rounds):
+        times[model].append(seconds(partial(run, model), "cpu"))
     first, found = models[0], {}
     for model, elapsed in times.items():
         found[model] = {
@@ -75,18 +79,16 @@ def measure(
         if references is not None:
             bleu = BLEU(trg_lang=translators[model].pipeline.target)
             found[model]["sacrebleu"] = round(bleu.corpus_score(translations[model], [references]).score, 2)
-    given = {name: value for name, value in search.items() if value is not None}
-    setting = {"sentences": len(sentences), "batch": batch, "rounds": rounds, **given}
-    return {"setting": setting, "systems": {first: found}}
+    setting = {"sentences": len(sentences), "batch": batch, "rounds": rounds, "beam": beam, "lenpen": lenpen}
+    return {"setting": {k: v for k, v in setting.items() if v is not None}, "systems": {first: found}}
 
 
 def table(record: Mapping[str, Any]) -> str:
     """Return the record as Markdown; in records of earlier versions, each model's baseline is fairseq's generator."""
     setting, hardware = record["setting"], record["hardware"]
-    of = f" of subset {setting['subset']}" if setting.get("subset") else ""
     beam = f"beam {setting['beam']}, " if "beam" in setting else ""
     title = (
-        f"**serving**: {setting['sentences']} sentences{of}, batches of {setting['batch']}, {beam}"
+        f"**serving**: {setting['sentences']} sentences, batches of {setting['batch']}, {beam}"
         f"{setting['rounds']} rounds in turns, {hardware['threads']} CPU threads ({hardware['processor']})"
     )
     rows, baseline, kind = [], "", "tokenized BLEU"
@@ -96,10 +98,7 @@ def table(record: Mapping[str, Any]) -> str:
             if "refused" in found:
                 rows.append((model, name, found["refused"], "", "", ""))
                 continue
-            same, sentences = (
-                found.get("same", found.get("same_as_fairseq")),
-                found.get("sentences", setting["sentences"]),
-            )
+            same, sentences = found.get("same", found.get("same_as_fairseq")), setting["sentences"]
             bleu = found.get("sacrebleu", found.get("bleu"))
             kind = "sacreBLEU" if "sacrebleu" in found else kind
             cells = (

@@ -6,7 +6,6 @@ also the stock criterion. The baseline is stock fairseq or one of our systems.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, NamedTuple, Optional
 
 from ... import markdown
@@ -32,10 +31,20 @@ class Contest:
     computed from another architecture.
     """
 
-    title: str
     systems: Callable[[], dict[str, Contestant]]
     setting: Setting
     bars: dict[str, Bar] = field(default_factory=dict)
+
+
+def _stock(like: str) -> dict[str, Contestant]:
+    """Return the stock Transformer in the shape of an architecture, with its own criterion and with ours."""
+    stock = stock_like(like)
+    return {"stock": stock, "stock, our criterion": replace(stock, criterion=Contestant.criterion)}
+
+
+def _ours(*archs: str) -> dict[str, Contestant]:
+    """Return architectures with our criterion."""
+    return {arch: Contestant(arch) for arch in archs}
 
 
 def _both(*archs: str) -> dict[str, Contestant]:
@@ -44,42 +53,6 @@ def _both(*archs: str) -> dict[str, Contestant]:
     for arch in archs:
         found |= {arch: Contestant(arch), f"{arch}, stock criterion": Contestant(arch, criterion=STOCK)}
     return found
-
-
-def _beside_stock(*archs: str, like: str = "", more: Optional[dict[str, Contestant]] = None) -> Callable[[], dict]:
-    """Return ``systems`` of a contest: architectures and the stock Transformer like one of them, with both criteria."""
-
-    def systems() -> dict[str, Contestant]:
-        stock = stock_like(like or archs[0])
-        ours = replace(stock, criterion=Contestant.criterion)
-        return {"stock": stock, "stock, our criterion": ours, **(more or {}), **_both(*archs)}
-
-    return systems
-
-
-def _ours(*archs: str, more: Optional[dict[str, Contestant]] = None) -> Callable[[], dict[str, Contestant]]:
-    """Return ``systems`` of a decoding contest: architectures, and the stock Transformer in the shape of the first."""
-    return lambda: {"stock": stock_like(archs[0]), **{arch: Contestant(arch) for arch in archs}, **(more or {})}
-
-
-def _deep() -> dict[str, Contestant]:
-    stock = stock_like("rk2", ("--encoder-layers", "12"))
-    return {
-        "stock 12-6": stock,
-        "rk2 6-6": Contestant("rk2"),
-        "rk2 6-6, stock criterion": Contestant("rk2", criterion=STOCK),
-    }
-
-
-def _recomputing() -> dict[str, Contestant]:
-    again = ("--checkpoint-activations",)
-    recomputing = {f"{arch}, recomputing": Contestant(arch, again) for arch in ("rk2", "rk4")}
-    return {
-        "ode_residual": Contestant("ode_residual"),
-        "rk2": Contestant("rk2"),
-        "rk4": Contestant("rk4"),
-        **recomputing,
-    }
 
 
 def _depths() -> dict[str, Contestant]:
@@ -115,25 +88,21 @@ _BASE = Setting(sentences=48, tokens=32, shortest=16, symbols=34_040, rounds=3)
 _TINY_DECODING = Setting("decoding", sentences=64, tokens=16, shortest=8, symbols=9_712, rounds=7)
 _BASE_DECODING = Setting("decoding", sentences=8, tokens=32, shortest=16, symbols=34_040, rounds=7)
 
-_ODE_TINY = ("ode_residual_tiny", "rk2_tiny", "rk2_learnable_tiny", "rk4_tiny", "macaron_rk2_tiny")
 _TRANSEVOLVE = tuple(arch for arch in transevolve.ARCHITECTURES if arch.endswith("_tiny"))
 # With four layers, as the other tiny systems have, instead of six.
 _FOUR_LAYERS = {"transevolve_fullff_1_tiny 4-4": Contestant("transevolve_fullff_1_tiny", ("--evolution-depth", "4"))}
 
+_DROPOUT_AS_STOCK = Contestant("rk2_tiny", ("--attention-dropout", "0", "--activation-dropout", "0"))
+_RECOMPUTING = {f"{arch}, recomputing": Contestant(arch, ("--checkpoint-activations",)) for arch in ("rk2", "rk4")}
+
 SUITE = {
     "tiny": Contest(
-        "training, tiny",
-        _beside_stock(
-            *("macaron_tiny", "floater_tiny", "rk2_tiny", "rk4_tiny"),
-            like="floater_tiny",
-            # A post-norm Transformer with our layers.
-            more={
-                "transformer": Contestant("floater_tiny", ("--position-encoder", "none")),
-                "rk2_tiny, dropout as stock": Contestant(
-                    "rk2_tiny", ("--attention-dropout", "0", "--activation-dropout", "0")
-                ),
-            },
-        ),
+        lambda: {
+            **_stock("floater_tiny"),
+            "transformer": Contestant("floater_tiny", ("--position-encoder", "none")),  # post-norm, with our layers
+            "rk2_tiny, dropout as stock": _DROPOUT_AS_STOCK,
+            **_both("macaron_tiny", "floater_tiny", "rk2_tiny", "rk4_tiny"),
+        },
         _TINY,
         {
             **dict.fromkeys(("stock, our criterion", "rk2_tiny"), Bar(1.0)),
@@ -141,14 +110,12 @@ SUITE = {
         },
     ),
     "tiny-transevolve": Contest(
-        "training, tiny",
-        _beside_stock(*_TRANSEVOLVE, like="floater_tiny", more=_FOUR_LAYERS),
+        lambda: _stock("floater_tiny") | _FOUR_LAYERS | _both(*_TRANSEVOLVE),
         _TINY,
         dict.fromkeys(_FOUR_LAYERS, Bar(1.0)),
     ),
     "base-macaron": Contest(
-        "training, base",
-        _beside_stock("macaron_wmt_en_de"),
+        lambda: _stock("macaron_wmt_en_de") | _both("macaron_wmt_en_de"),
         _BASE,
         {
             "stock, our criterion": Bar(1.0),
@@ -156,60 +123,69 @@ SUITE = {
             "macaron_wmt_en_de, stock criterion": Bar(0.97),
         },
     ),
-    "base-deep": Contest("training, RK2 6-6 beside a Transformer of 12-6", _deep, _BASE, {"rk2 6-6": Bar(0.95, 0.95)}),
-    "base-recomputing": Contest(
-        "training, base, activations recomputed",
-        _recomputing,
+    "base-deep": Contest(
+        lambda: {
+            "stock 12-6": stock_like("rk2", ("--encoder-layers", "12")),
+            "rk2 6-6": Contestant("rk2"),
+            "rk2 6-6, stock criterion": Contestant("rk2", criterion=STOCK),
+        },
         _BASE,
-        {"rk2, recomputing": Bar(memory=1.0), "rk4, recomputing": Bar(memory=1.0)},
+        {"rk2 6-6": Bar(0.95, 0.95)},
+    ),
+    "base-recomputing": Contest(
+        lambda: _ours("ode_residual", "rk2", "rk4") | _RECOMPUTING,
+        _BASE,
+        dict.fromkeys(_RECOMPUTING, Bar(memory=1.0)),
     ),
     "base-transevolve": Contest(
-        "training, base",
-        _beside_stock("transevolve_fullff_2", "transevolve_fullff_1"),
+        lambda: _stock("transevolve_fullff_2") | _both("transevolve_fullff_2", "transevolve_fullff_1"),
         _BASE,
         {"transevolve_fullff_2": Bar(1.05)},
     ),
     "base-floater": Contest(
-        "training, base", _beside_stock("floater_base"), _BASE, {"floater_base, stock criterion": Bar(1 / 1.05)}
+        lambda: _stock("floater_base") | _both("floater_base"),
+        _BASE,
+        {"floater_base, stock criterion": Bar(1 / 1.05)},
     ),
     "decoding-tiny": Contest(
-        "decoding, tiny, beam 4",
-        _ours("floater_tiny", "macaron_tiny", *_ODE_TINY, *_TRANSEVOLVE, more=_FOUR_LAYERS),
+        lambda: {
+            "stock": stock_like("floater_tiny"),
+            **_ours("floater_tiny", "macaron_tiny", "ode_residual_tiny", "rk2_tiny", "rk2_learnable_tiny", "rk4_tiny"),
+            **_ours("macaron_rk2_tiny", *_TRANSEVOLVE),
+            **_FOUR_LAYERS,
+        },
         _TINY_DECODING,
         dict.fromkeys(_FOUR_LAYERS, Bar(0.9)),
     ),
     "decoding-base": Contest(
-        "decoding, base, beam 4",
-        lambda: {arch: Contestant(arch) for arch in ("ode_residual", "rk2", "rk4")},
+        lambda: _ours("ode_residual", "rk2", "rk4"),
         _BASE_DECODING,
         {"rk2": Bar(0.93), "rk4": Bar(0.80)},
     ),
     "decoding-base-floater": Contest(
-        "decoding, base, beam 4", _ours("floater_base"), _BASE_DECODING, {"floater_base": Bar(1 / 1.01)}
+        lambda: {"stock": stock_like("floater_base")} | _ours("floater_base"),
+        _BASE_DECODING,
+        {"floater_base": Bar(1 / 1.01)},
     ),
-    "base-ode": Contest("training, base", _beside_stock("ode_residual", "rk2", more={"rk4": Contestant("rk4")}), _BASE),
-    # The systems with the baseline's dense connections of layers, or PCformer's corrector; then all others. Together
-    # they do not fit into a desktop's memory.
+    "base-ode": Contest(lambda: _stock("ode_residual") | _ours("rk4") | _both("ode_residual", "rk2"), _BASE),
+    # What came after the four papers: the systems with the baseline's dense connections of layers, or PCformer's
+    # corrector; then all others. Together they do not fit into a desktop's memory.
     "tiny-beyond": Contest(
-        "training, tiny, what came after the four papers",
-        partial(
-            _rows,
+        lambda: _rows(
             *("ode-residual", "rk2", "rk2-learnable", "rk2-second-order", "residual-8", "residual-12", "residual-16"),
             *("residual-20", "rk2-ema", "pcformer", "pcformer-rk4", "pcformer-released", "parallel"),
         ),
         _TINY,
     ),
     "tiny-beyond-plain": Contest(
-        "training, tiny, what came after the four papers, without the baseline's connections",
-        partial(
-            _rows,
+        lambda: _rows(
             *("ode-residual", "residual-plain", "nesterov", "nesterov-embedding", "residual-unshared", "strang-plain"),
             *("nesterov-strang", "denseformer", "attention-history"),
         ),
         _TINY,
     ),
-    "depth": Contest("training, against the encoder's depth", _depths, replace(_TINY, rounds=3)),
-    "vocabulary": Contest("training, against the dictionary's size", _vocabularies, replace(_TINY, rounds=3)),
+    "depth": Contest(_depths, replace(_TINY, rounds=3)),
+    "vocabulary": Contest(_vocabularies, replace(_TINY, rounds=3)),
 }
 """The contests by name; contests with thresholds come first, in case time is short."""
 
@@ -240,6 +216,8 @@ def described(record: Mapping[str, Any]) -> str:
     else:
         lengths = f"{setting['shortest'] or setting['tokens']} to {setting['tokens']} tokens"
         read = f"{setting['sentences']} sentences of {lengths}, {setting['symbols']:,} symbols"
+    if setting["what"] == "decoding":
+        read += f", beam {setting['beam']}"
     of_each = any(found.get("precision") for found in record["systems"].values())  # in records of earlier versions
     precision = "" if of_each else f"{setting['precision']}, "
     version = record["versions"]["torch"].split("+")[0]
@@ -254,7 +232,7 @@ def table(name: str, record: Mapping[str, Any]) -> str:
     """
     setting, systems = record["setting"], record["systems"]
     baseline = systems[record["baseline"]]
-    decoding, contest = setting["what"] == "decoding", SUITE.get(name) or Contest(setting["what"], dict, Setting())
+    decoding, bars = setting["what"] == "decoding", SUITE[name].bars if name in SUITE else {}
     amount = setting["sentences"] if decoding else record["tokens"]
     head = ["system", "parameters", "evaluations", "sentences/s" if decoding else "tokens/s"]
     counted = ["by arithmetic alone"] if "operations" in baseline else []
@@ -272,7 +250,7 @@ def table(name: str, record: Mapping[str, Any]) -> str:
             "1" if found is baseline else median_and_quartiles(found["speed"]),
             *(f"{baseline['operations'] / found['operations']:.2f}" for _ in counted),
             *memory,
-            _verdict(contest.bars.get(system, Bar()), found["speed"], ratios.get("peak_mib")),
+            _verdict(bars.get(system, Bar()), found["speed"], ratios.get("peak_mib")),
         ]
         rows.append(cells)
-    return f"**{name}**: {contest.title}; {described(record)}\n\n{markdown.table(head, rows)}"
+    return f"**{name}**: {setting['what']}; {described(record)}\n\n{markdown.table(head, rows)}"

@@ -5,8 +5,9 @@ All systems read the same random sentences, or the same batches of binarized dat
 
 import itertools
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Optional
@@ -142,12 +143,12 @@ def stock_like(arch: str, flags: tuple[str, ...] = ()) -> Contestant:
     return Contestant("transformer", tuple(words), STOCK, "adam")
 
 
-def random_batch(count: int, tokens: int, shortest: int, symbols: int) -> dict[str, Any]:
-    """Return a batch of random pairs of ``shortest`` (0: ``tokens``) to ``tokens`` tokens, collated by fairseq."""
+def random_batch(of: Setting) -> dict[str, Any]:
+    """Return a batch of random pairs of the setting's lengths and symbols, collated by fairseq."""
     g = torch.Generator().manual_seed(1)
-    lengths = torch.randint(shortest or tokens, tokens + 1, (count,), generator=g)
-    lengths[0] = tokens
-    source, target = torch.randint(4, symbols, (2, count, tokens), generator=g)
+    lengths = torch.randint(of.shortest or of.tokens, of.tokens + 1, (of.sentences,), generator=g)
+    lengths[0] = of.tokens
+    source, target = torch.randint(4, of.symbols, (2, of.sentences, of.tokens), generator=g)
     source[:, -1] = 2
     pairs = enumerate(zip(source, target, lengths.tolist(), strict=True))
     rows = [{"id": i, "source": ours[-n:], "target": theirs[:n]} for i, (ours, theirs, n) in pairs]
@@ -162,7 +163,7 @@ def samples(system: Contestant, setting: Setting) -> tuple[FairseqTask, list[dic
     """
     if not setting.data:
         size = system.symbols or setting.symbols
-        return task(size), [random_batch(setting.sentences, setting.tokens, setting.shortest, size)]
+        return task(size), [random_batch(replace(setting, symbols=size))]
     check_data(Path(setting.data), "train")
     try:
         its_task = tasks.setup_task(configure(system, setting).task)
@@ -209,21 +210,17 @@ def prepare(system: Contestant, setting: Setting) -> tuple[nn.Module, Callable[[
 
 def evaluations(model: nn.Module, sample: dict[str, Any]) -> dict[str, int]:
     """Return the numbers of evaluations of attention sub-layers in a forward pass, of encoder and decoder."""
-    counts, hooks = {"encoder": 0, "decoder": 0}, []
+    counts, hooks = Counter(encoder=0, decoder=0), []
     for name, module in model.named_modules():
         if isinstance(module, (MultiheadAttention, EvolvingAttention)):
             side = name.split(".")[0]
-
-            def count(*_: Any, side: str = side) -> None:
-                counts[side] += 1
-
-            hooks.append(module.register_forward_hook(count))
+            hooks.append(module.register_forward_hook(lambda *_, side=side: counts.update([side])))
     device = next(model.parameters()).device
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
         model(**{k: v[:1].to(device) for k, v in sample["net_input"].items()})
     for hook in hooks:
         hook.remove()
-    return counts
+    return dict(counts)
 
 
 # Operators of the chunked criterion, and of attention on a CPU, that PyTorch's counter does not know. It calls each

@@ -6,6 +6,7 @@ baseline's time divided by its own in the same round, with the median and quarti
 
 import contextlib
 import ctypes
+import gc
 import logging
 import math
 import multiprocessing
@@ -13,7 +14,7 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,13 +35,13 @@ _ENVIRONMENT = {**KEEP_FREED_MEMORY, "KINETO_LOG_LEVEL": "99", "TORCHINDUCTOR_CO
 class Process:
     """A process that calls functions, one after the other.
 
-    The first argument of each function is the process's namespace, in which it keeps objects for later calls. A process
-    is forked from a server that has imported fairseq, or spawned (``anew``), as a GPU requires. ``lost`` is true once
-    it has died or was too late, and is of no more use.
+    The first argument of each function is the process's namespace, in which it keeps objects for later calls, until one
+    fails. A process is forked from a server that has imported fairseq, or spawned (``anew``), as a GPU requires. It is
+    ``closed`` once it has died or was too late.
     """
 
     def __init__(self, name: str, anew: bool = False):
-        self.name, self.lost = name, False
+        self.name, self.closed = name, False
         os.environ.update({key: value for key, value in _ENVIRONMENT.items() if key not in os.environ})
         context = multiprocessing.get_context("spawn" if anew else "forkserver")
         if not anew:  # imported before there are threads; the first module keeps the import of fairseq quiet
@@ -67,11 +68,11 @@ class Process:
         try:
             while not self._connection.poll(0.5):
                 if seconds_left() <= 0:
-                    self.lost = True
+                    self.close()
                     raise OdeTransformerError(f"{self.name}: was not ready in time")
             found, error = self._connection.recv()
         except (EOFError, OSError) as died:
-            self.lost = True
+            self.close()
             raise OdeTransformerError(
                 f"{self.name}: its process has died; is there enough memory for all at once?"
             ) from died
@@ -84,17 +85,12 @@ class Process:
         self.begin(function, *args)
         return self.answer()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End the process."""
+        self.closed = True
         self._connection.close()
         self._process.kill()
         self._process.join()
-
-    def __enter__(self) -> "Process":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.end()
 
 
 def _serve(connection: Any, threads: int) -> None:
@@ -112,7 +108,25 @@ def _serve(connection: Any, threads: int) -> None:
         except Exception as error:  # the messages of torch and fairseq suffice
             name = "" if isinstance(error, (ValueError, RuntimeError)) else f"{type(error).__name__}: "
             answer = None, f"{name}{error}"[-2000:]
+        if answer[1]:  # here, because the error kept what its frames refer to
+            with contextlib.suppress(RuntimeError):  # a GPU that has failed fails again
+                forget(kept)
         connection.send(answer)
+
+
+def forget(kept: SimpleNamespace) -> None:
+    """Free the memory of what a process keeps, for its next system, and for those of other processes."""
+    vars(kept).clear()
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def back_and_forth(names: Iterable[str], rounds: int) -> Iterator[str]:
+    """Yield the names in each round, every other time in reverse, so that a drift of the machine's speed concerns all
+    alike."""
+    for round_ in range(rounds):
+        yield from [*names][:: (-1) ** round_]
 
 
 def seconds(run: Callable[[], Any], device: str) -> float:
@@ -147,13 +161,12 @@ def in_turns(
     """
     times: dict[str, list[float]] = {name: [] for name in builds}
     with contextlib.ExitStack() as stack:
-        processes = {name: stack.enter_context(Process(name, device == "cuda")) for name in builds}
+        processes = {name: stack.enter_context(contextlib.closing(Process(name, device == "cuda"))) for name in builds}
         about = {name: processes[name](_begin, build) for name, build in builds.items()}
-        for round_ in range(-warm_up, rounds):
-            for name in list(builds)[:: -1 if round_ % 2 else 1]:
-                elapsed = processes[name](_turn, device)
-                if round_ >= 0:
-                    times[name].append(elapsed)
+        for name in back_and_forth(builds, warm_up):
+            processes[name](_turn, device)
+        for name in back_and_forth(builds, rounds):
+            times[name].append(processes[name](_turn, device))
     return about, times
 
 
@@ -194,7 +207,7 @@ def peak(name: str, build: Build, device: str = "cpu") -> tuple[float, float]:
 
     On a CPU it is the growth of a process that does nothing else; on a GPU, the memory that PyTorch allocates.
     """
-    with Process(name, device == "cuda") as process:
+    with contextlib.closing(Process(name, device == "cuda")) as process:
         total, of_the_run = (max(round(bytes_ / 2**20, 1), 0.1) for bytes_ in process(_peak, build, device))
     return total, of_the_run
 
