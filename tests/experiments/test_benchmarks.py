@@ -2,16 +2,18 @@
 
 import contextlib
 import itertools
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
 
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
-from ode_transformer.experiments.bench import gpu, lengths, suite, systems
+from ode_transformer.experiments.bench import gpu, lengths, suite, systems, turns
 from ode_transformer.experiments.bench.systems import STOCK, Contestant, Setting
 from ode_transformer.files import read_json
 from ode_transformer.training.losses import projected_cross_entropy
@@ -147,6 +149,24 @@ def test_speed_is_the_baselines_time_over_its_own(monkeypatch):
     assert found["ours"]["speed"] == {"median": 2, "quartiles": [1.5, 2.5], "all": [1, 2, 3]}
     assert found["stock"]["seconds"] == 4 and found["ours"]["seconds"] == 2
     assert (found["stock"]["peak_mib"], found["stock"]["step_mib"], found["ours"]["step_mib"]) == (6, 2, 1)
+
+
+def test_what_a_failed_system_held_is_free_when_its_error_is_told(monkeypatch):
+    """Also what the frames of the error held, so that there is memory for the others."""
+    held, told = [], []
+
+    def keep(kept):
+        kept.model = torch.nn.Identity()
+        held.append(weakref.ref(kept.model))
+
+    def fail(kept):
+        model = kept.model  # noqa: F841
+        raise ValueError("out of memory")
+
+    monkeypatch.setattr(turns.logging, "disable", lambda level: None)
+    calls = mock.Mock(side_effect=[(keep, ()), (fail, ()), EOFError])
+    turns._serve(SimpleNamespace(recv=calls, send=lambda answer: told.append((answer[1], held[0]() is None))), 1)
+    assert told == [("", False), ("out of memory", True)]
 
 
 @pytest.mark.parametrize(

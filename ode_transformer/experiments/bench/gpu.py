@@ -8,7 +8,6 @@ to it in the same round. The record is written after every round.
 import contextlib
 import statistics
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -147,16 +146,10 @@ def _launches(run: Any) -> dict[str, Any]:
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         run()
         torch.cuda.synchronize()
-    kernels, launches = Counter(), 0
-    for event in profiler.events():
-        if event.device_type == torch.autograd.DeviceType.CUDA:
-            kernels[event.name[:240]] += event.self_device_time_total  # the names of templates are very long
-        launches += event.name.startswith(_LAUNCHES)
-    return {
-        "launches": launches,
-        "kernels_milliseconds": round(sum(kernels.values()) / 1000, 2),
-        "longest": {name: round(t / 1000, 3) for name, t in kernels.most_common(16)},
-    }
+    events, on_gpu = profiler.events(), torch.autograd.DeviceType.CUDA
+    microseconds = sum(event.self_device_time_total for event in events if event.device_type == on_gpu)
+    launches = sum(event.name.startswith(_LAUNCHES) for event in events)
+    return {"launches": launches, "kernels_milliseconds": round(microseconds / 1000, 2)}
 
 
 def measure(
@@ -214,7 +207,7 @@ def measure(
                 files.write_json(output, record)
             print(f"== {one.title}; {one.mode}")
             for name, of_system in found.items():
-                print(name, {key: value for key, value in of_system.items() if key != "longest"}, flush=True)
+                print(name, of_system, flush=True)
     return record
 
 

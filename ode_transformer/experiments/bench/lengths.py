@@ -126,14 +126,10 @@ def measure(
         systems = [s for s in SYSTEMS if s not in QUADRATIC or length <= LONGEST_QUADRATIC]
         builds = {system: partial(build, system, length, device) for system in systems}
         _, times = in_turns(builds, rounds, device, warm_up=1)
-        medians = {system: statistics.median(values) for system, values in times.items()}
         row = {
             "length": length,
-            "seconds": {system: round(value, 4) for system, value in medians.items()},
+            "seconds": {system: round(statistics.median(values), 6) for system, values in times.items()},
             "peak_mib": {system: peak(system, builds[system], device)[1] for system in systems},
-            "speed_of_evolving_over": {
-                system: round(medians[system] / medians["evolving"], 3) for system in systems if system != "evolving"
-            },
         }
         rows.append(row)
         print(json.dumps(row), flush=True)
@@ -143,12 +139,10 @@ def measure(
 
 def table(record: Mapping[str, Any]) -> str:
     """Return the record as Markdown."""
-    rows = []
+    rows, compared = [], [*((other, "evolving") for other in (*QUADRATIC, "fused")), QUADRATIC]
     for row in record["rows"]:
-        speed, memory = row["speed_of_evolving_over"], row["peak_mib"]
-        ratios = [f"{speed[k]:.2f}" if k in speed else "" for k in ("materialised", "equation-9", "fused")]
-        alike = [row["seconds"].get(k) for k in QUADRATIC]
-        ratios.append(f"{alike[0] / alike[1]:.2f}" if all(alike) else "")
+        seconds, memory = row["seconds"], row["peak_mib"]
+        ratios = [f"{seconds[theirs] / seconds[its]:.2f}" if theirs in seconds else "" for theirs, its in compared]
         sizes = (f"{memory[k]:,.0f}" if k in memory else "" for k in ("evolving", "fused", *QUADRATIC))
         rows.append((f"{row['length']:,}", *ratios, *sizes))
     setting, hardware = record["setting"], record["hardware"]
