@@ -258,8 +258,8 @@ def test_rounds_are_of_every_mode_and_their_titles_say_what_is_measured():
 
 @pytest.fixture
 def contest(monkeypatch, tmp_path):
-    """A contest in which nothing is measured; what happened in it; and what systems do instead of their steps."""
-    happened, does = [], {}
+    """A contest in which nothing is measured; what happened in it; and which systems fail, or are late."""
+    happened, wrong = [], {}
 
     class Process:
         closed = False
@@ -271,8 +271,9 @@ def contest(monkeypatch, tmp_path):
             self.asked = function
 
         def answer(self, seconds_left):
-            if self.name in does:
-                does[self.name](self)
+            if self.name in wrong:
+                self.closed = wrong[self.name] == "is late"
+                raise OdeTransformerError(f"{self.name}: out of memory")
             if self.asked is gpu._time:
                 happened.append(self.name)
                 return gpu._time(self.kept, TINY)
@@ -294,16 +295,7 @@ def contest(monkeypatch, tmp_path):
     def held(name):
         return gpu.measure(tmp_path / name, lambda: 1, device="cpu", alone=alone)
 
-    return held, happened, does
-
-
-def fails(process):
-    raise OdeTransformerError(f"{process.name}: out of memory")
-
-
-def is_late(process):
-    process.closed = True
-    fails(process)
+    return held, happened, wrong
 
 
 def test_systems_take_turns_alone_and_a_record_that_is_whole_is_kept(contest, tmp_path):
@@ -320,8 +312,8 @@ def test_systems_take_turns_alone_and_a_record_that_is_whole_is_kept(contest, tm
 
 def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(contest, tmp_path):
     """They are measured another time, by the same command."""
-    held, happened, does = contest
-    does.update(macaron_tiny=fails, rk2_tiny=is_late)
+    held, happened, wrong = contest
+    wrong.update(macaron_tiny="fails", rk2_tiny="is late")
     record = held("x.json")
     assert [list(one["systems"]) for one in record["rounds"]] == [["stock", "macaron_tiny", "rk2_tiny"],
                                                                   ["stock", "macaron_tiny"]]  # fmt: skip
@@ -329,9 +321,9 @@ def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(contest, 
     assert "| rk2_tiny |  |  |" in gpu.table(record) and {*happened} == {"alone", "stock", "together"}
     without_stock = {**record["rounds"][0], "systems": {"rk2_tiny": {"milliseconds": 5.0}}}
     assert "| rk2_tiny |  |" in gpu.table({"rounds": [without_stock]}), "there is no speed"
-    del does["macaron_tiny"]
+    del wrong["macaron_tiny"]
     assert [gpu._measured(one) for one in held("x.json")["rounds"]] == [2, 2]
-    does.clear()
+    wrong.clear()
     assert [gpu._measured(one) for one in held("x.json")["rounds"]] == [3, 3]
-    does.update(dict.fromkeys(("stock", "macaron_tiny", "rk2_tiny"), is_late))
+    wrong.update(dict.fromkeys(("stock", "macaron_tiny", "rk2_tiny"), "is late"))
     assert not held("y.json")["rounds"] and not (tmp_path / "y.json").exists(), "so that it is held another time"
