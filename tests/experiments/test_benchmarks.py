@@ -244,14 +244,15 @@ def test_quick_holds_a_part_of_two_contests_and_writes_nothing(tmp_path, held, m
 
 def test_rounds_are_of_every_mode_and_their_titles_say_what_is_measured():
     rounds = gpu.rounds("data-bin/mine")
-    titles = ["4,570 tokens, fp16", "batches of 4,096 tokens, fp16", "18,381 tokens, bf16"]
+    titles = ["4,570 tokens, fp16", "batches of 4,096 tokens, fp16", "18,381 tokens, bf16", "decoding, beam 4, fp16"]
     assert list(dict.fromkeys(one.title for one in rounds)) == titles
     assert {one.mode for one in rounds if one.title == titles[0]} == set(gpu.MODES)
     assert len({(one.title, one.mode) for one in rounds}) == len(rounds), "by which the record keeps them"
     (few,) = (one for one in rounds if one.archs)
     assert list(few.of({"stock": 1, "rk2": 2, "rk4": 3})) == ["stock", "rk4"]
     assert titles[1] not in {one.title for one in gpu.rounds()}
-    assert {(one.title, one.setting.device) for one in gpu.rehearsal()} == {("55 tokens, fp32", "cpu")}
+    assert {one.title for one in gpu.rehearsal()} == {"55 tokens, fp32", "decoding, beam 4, fp32"}
+    assert {one.setting.device for one in gpu.rehearsal()} == {"cpu"}
     assert gpu.in_mode(Contestant("rk2"), "layers, graphs").flags == ("--compile-layers", "--cuda-graphs")
     assert gpu.in_mode(Contestant("transformer"), "graphs").flags == ()
 
@@ -302,8 +303,8 @@ def test_systems_take_turns_alone_and_a_record_that_is_whole_is_kept(contest, tm
     held, happened, _ = contest
     record = held("x.json")
     turn = ["stock", "macaron_tiny", "rk2_tiny"]
-    assert happened == 2 * ["alone", *turn, *turn[::-1], *turn, "together"]
-    assert read_json(tmp_path / "x.json") == record == held("x.json") and len(happened) == 2 * 11
+    assert happened == 3 * ["alone", *turn, *turn[::-1], *turn, "together"]
+    assert read_json(tmp_path / "x.json") == record == held("x.json") and len(happened) == 3 * 11
     assert "| stock | 5.0 ms (1.00) |" in gpu.table(record), "the median of three turns"
     (tmp_path / "z.json").write_text("{}")
     with pytest.raises(OdeTransformerError, match="not a record of this device and version"):
@@ -316,14 +317,14 @@ def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(contest, 
     wrong.update(macaron_tiny="fails", rk2_tiny="is late")
     record = held("x.json")
     assert [list(one["systems"]) for one in record["rounds"]] == [["stock", "macaron_tiny", "rk2_tiny"],
-                                                                  ["stock", "macaron_tiny"]]  # fmt: skip
+                                                                  *2 * [["stock", "macaron_tiny"]]]  # fmt: skip
     assert record["rounds"][1]["systems"]["macaron_tiny"] == {"error": "macaron_tiny: out of memory"}
     assert "| rk2_tiny |  |  |" in gpu.table(record) and {*happened} == {"alone", "stock", "together"}
     without_stock = {**record["rounds"][0], "systems": {"rk2_tiny": {"milliseconds": 5.0}}}
     assert "| rk2_tiny |  |" in gpu.table({"rounds": [without_stock]}), "there is no speed"
     del wrong["macaron_tiny"]
-    assert [gpu._measured(one) for one in held("x.json")["rounds"]] == [2, 2]
+    assert [gpu._measured(one) for one in held("x.json")["rounds"]] == [2, 2, 2]
     wrong.clear()
-    assert [gpu._measured(one) for one in held("x.json")["rounds"]] == [3, 3]
+    assert [gpu._measured(one) for one in held("x.json")["rounds"]] == [3, 3, 3]
     wrong.update(dict.fromkeys(("stock", "macaron_tiny", "rk2_tiny"), "is late"))
     assert not held("y.json")["rounds"] and not (tmp_path / "y.json").exists(), "so that it is held another time"

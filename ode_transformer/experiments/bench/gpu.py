@@ -67,6 +67,8 @@ class Round(NamedTuple):
     def title(self) -> str:
         """The setting in words."""
         it = self.setting
+        if it.what == "decoding":
+            return f"decoding, beam {it.beam}, {it.precision}"
         if it.data:
             return f"batches of {MAX_TOKENS:,} tokens, {it.precision}"
         return f"{random_batch(it)['ntokens']:,} tokens, {it.precision}"
@@ -77,11 +79,13 @@ def rounds(data: str = "") -> list[Round]:
     usual = Setting(sentences=192, tokens=32, shortest=16, symbols=34_040, device="cuda", precision="fp16")
     large = replace(usual, sentences=768, precision="bf16")
     settings = [usual, *([replace(usual, data=data, batches=16)] if data else []), large]
+    decoding = replace(usual, what="decoding", sentences=64, tokens=24, shortest=12)
     return [
         *(Round(setting, "graphs", setting is usual) for setting in settings),
         # All systems compiled at once, in the large setting, would hardly fit into the memory of one GPU.
         Round(large, "layers, graphs", archs=("macaron_wmt_en_de", "ode_residual", "rk4")),
         *(Round(setting, "eager", setting is usual) for setting in settings),
+        Round(decoding, "eager"),
         *(Round(setting, "layers, graphs", setting is usual) for setting in settings[:-1]),  # minutes to compile
         Round(usual, "layers", profiled=True),
     ]
@@ -90,7 +94,7 @@ def rounds(data: str = "") -> list[Round]:
 def rehearsal() -> list[Round]:
     """Return rounds with small batches for a CPU, which runs the mode of graphs eagerly."""
     small = Setting(sentences=8, tokens=8, shortest=4, symbols=500)
-    return [Round(small, "eager"), Round(small, "graphs")]
+    return [Round(small, "eager"), Round(small, "graphs"), Round(replace(small, what="decoding"), "eager")]
 
 
 def in_mode(system: Contestant, mode: str) -> Contestant:
