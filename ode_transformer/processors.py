@@ -2,9 +2,8 @@
 
 PyTorch's threads synchronize after every operation. If one of them shares its core with another process, all of them
 wait for it: on two cores of which one is busy, two threads train at about half the speed of one. A training therefore
-begins with as many threads as there are free cores, and counts again after each validation, unless the user sets
-``OMP_NUM_THREADS``. Where the load of processors is unknown, as outside Linux and in some containers, PyTorch chooses
-the number.
+begins with as many threads as there are free cores, unless the user sets ``OMP_NUM_THREADS``. Where the load of
+processors is unknown, as outside Linux and in some containers, PyTorch chooses the number.
 
 Trainings that begin in the same second do not see each other; several at once need ``OMP_NUM_THREADS``.
 """
@@ -26,7 +25,6 @@ KEEP_FREED_MEMORY = {
 }
 _CACHES = 8  # an upper bound; Linux lists data and instruction caches separately
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
-LOOK_AGAIN = {"ODE_TRANSFORMER_THREADS": "free"}  # environment of a process that may change its number of threads later
 _SECONDS = 0.3  # of observation; Linux counts in hundredths
 _NOISE = 0.15  # the load of a machine without other work, in cores
 
@@ -108,21 +106,9 @@ def threads(environment: Mapping[str, str]) -> tuple[dict[str, str], str]:
         return {}, f"no count of free cores: PyTorch chooses the number of threads; {VARIABLE} sets another"
     idle, count = found
     if idle >= count:
-        return LOOK_AGAIN, f"all {count} cores are free: PyTorch chooses the number of threads; {VARIABLE} sets another"
+        return {}, f"all {count} cores are free: PyTorch chooses the number of threads; {VARIABLE} sets another"
     plural = "s" * (idle > 1)
-    return {VARIABLE: str(idle), **LOOK_AGAIN}, (
+    return {VARIABLE: str(idle)}, (
         f"{idle} of {count} cores {'are' if plural else 'is'} free: {idle} thread{plural}; set {VARIABLE} for another "
         "number"
     )
-
-
-def threads_now(environment: Mapping[str, str]) -> Optional[int]:
-    """Return the number of threads with which a process begun by :func:`threads` continues; None if fixed or unknown.
-
-    Call this while the process does not compute, because its own work would count as that of others.
-
-    Args:
-        environment: the variables of this process.
-    """
-    found = free() if environment.items() >= LOOK_AGAIN.items() else None
-    return found[0] if found else None

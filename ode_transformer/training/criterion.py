@@ -6,7 +6,6 @@ are those of ``label_smoothed_cross_entropy``.
 """
 
 import logging
-import os
 from typing import Any, Optional
 
 import torch
@@ -34,18 +33,6 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
     """As fairseq's; for models whose decoder ends with a projection without bias."""
 
     _logged = False
-
-    def train(self, mode: bool = True) -> "ChunkedLabelSmoothedCrossEntropy":
-        """As in ``nn.Module``; after a validation, training on a CPU continues on the cores that are free now.
-
-        fairseq calls nothing else of a plugin between two epochs.
-        """
-        if mode and not self.training and not torch.distributed.is_initialized():
-            threads = processors.threads_now(os.environ)
-            if threads and threads != torch.get_num_threads():
-                logger.info(f"from here on as many threads as cores are free: {threads}")
-                torch.set_num_threads(threads)
-        return super().train(mode)
 
     def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict]:
         """Return the loss of a sample, its divisor, and the values to log, as fairseq's criterion does."""

@@ -102,37 +102,6 @@ def test_what_it_cannot_do_is_named(make, options, message):
     assert criterion(NAME)(Distributed(small("macaron")), sample())[0].isfinite(), "its projection is the embedding"
 
 
-def test_training_goes_on_after_a_validation_with_as_many_threads_as_cores_are_free(monkeypatch, caplog):
-    """Between updates nobody looks, and nobody looks at all unless the variable says so."""
-    looks = []
-    monkeypatch.setattr(processors, "free", lambda: looks.append(1) or (3, 4))
-    found = criterion(NAME)
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
-        found.eval()
-        found.train()
-        assert torch.get_num_threads() == 2 and not looks
-        for name, value in processors.LOOK_AGAIN.items():
-            monkeypatch.setenv(name, value)
-        found.train()
-        with monkeypatch.context() as patch:  # each of several processes keeps its threads
-            patch.setattr(torch.distributed, "is_initialized", lambda: True)
-            found.eval()
-            found.train()
-        assert torch.get_num_threads() == 2 and not looks
-        with caplog.at_level("INFO"):
-            for _ in range(2):
-                found.eval()
-                found.train()
-        assert found.training and torch.get_num_threads() == 3 and len(looks) == 2
-        assert [record.getMessage() for record in caplog.records] == [
-            "from here on as many threads as cores are free: 3"
-        ]
-    finally:
-        torch.set_num_threads(before)
-
-
 def test_in_autocast_the_loss_is_that_of_halves():
     m, its = small("macaron"), sample()
     with torch.autocast("cpu", torch.bfloat16):
