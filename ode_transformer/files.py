@@ -39,22 +39,12 @@ def atomic_file(path: str | Path, mode: str = "w") -> Iterator[IO]:
         with _naming(path, path), path.open(mode, **text) as file:
             yield file
         return
-    target = Path(os.path.realpath(path))
-    temporary = _beside(target)
-    try:
-        with _naming(path, temporary):
-            make_folder(target.parent)
-            with _alone_with(target, temporary, lambda: temporary.touch(exist_ok=False)):
-                with temporary.open(mode, **text) as file:
-                    if target.exists():
-                        os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
-                    yield file
-                    file.flush()
-                    os.fsync(file.fileno())
-                temporary.replace(target)
-    finally:
-        with contextlib.suppress(OSError):  # it has been renamed, or the error above says what is wrong
-            temporary.unlink()
+    with _replacing(path, Path.touch) as temporary, temporary.open(mode, **text) as file:
+        if path.exists():
+            os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @contextlib.contextmanager
@@ -82,15 +72,8 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     Raises:
         OSError: the folder cannot be written.
     """
-    path = Path(path)
-    temporary = _beside(path)
-    make_folder(path.parent)
-    try:
-        with _alone_with(path, temporary, temporary.mkdir):
-            yield temporary
-            temporary.replace(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with _replacing(Path(path), Path.mkdir) as temporary:
+        yield temporary
 
 
 def make_folder(path: Path) -> None:
@@ -106,30 +89,43 @@ def make_folder(path: Path) -> None:
         raise OSError(errno.ENOTDIR, "is a file, or a link to a folder that does not exist", there) from error
 
 
-def _beside(path: Path) -> Path:
-    """Return a unique hidden path beside a path, with a name of at most 255 bytes."""
-    return path.with_name(f".{os.fsdecode(os.fsencode(path.name)[:237])}.{secrets.token_hex(8)}")
-
-
 _BEGINNING = 1  # seconds within which a writer locks the file that it has made
 
 
 @contextlib.contextmanager
-def _alone_with(target: Path, temporary: Path, make: Callable[[], Any]) -> Iterator[None]:
-    """Make and lock the temporary form of a target, after removing those that killed writers left.
+def _replacing(path: Path, make: Callable[[Path], Any]) -> Iterator[Path]:
+    """Make a file or folder under a unique hidden name beside a path, whose name it takes in the end.
 
-    A killed writer leaves its temporary file without a lock, by which the next writer of the same target recognizes it.
+    If something goes wrong, it is removed. A writer that is killed leaves it without a lock, by which the next writer
+    of the path recognizes it.
     """
-    for left in target.parent.iterdir():
-        if re.fullmatch(re.escape(temporary.name[:-16]) + "[0-9a-f]{16}", left.name):
-            with contextlib.suppress(OSError), _locked(left):
-                if time.time() - left.stat().st_mtime > _BEGINNING:
-                    shutil.rmtree(left) if left.is_dir() else left.unlink()
-    make()
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # a file system without locks, where nothing is removed either
-            stack.enter_context(_locked(temporary))
-        yield
+    target = Path(os.path.realpath(path))
+    stem = f".{os.fsdecode(os.fsencode(target.name)[:237])}."  # a name has at most 255 bytes
+    temporary = target.with_name(stem + secrets.token_hex(8))
+    try:
+        with _naming(path, temporary), contextlib.ExitStack() as stack:
+            make_folder(target.parent)
+            for left in target.parent.iterdir():
+                if re.fullmatch(re.escape(stem) + "[0-9a-f]{16}", left.name):
+                    with contextlib.suppress(OSError), _locked(left):
+                        if time.time() - left.stat().st_mtime > _BEGINNING:
+                            _remove(left)
+            make(temporary)
+            with contextlib.suppress(OSError):  # a file system without locks, where nothing is removed either
+                stack.enter_context(_locked(temporary))
+            yield temporary
+            temporary.replace(target)
+    finally:
+        _remove(temporary)  # unless it has been renamed
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder, as far as that is possible."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 @contextlib.contextmanager
