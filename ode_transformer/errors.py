@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
+from .paths import INSTALLED
+
 
 class OdeTransformerError(ValueError):
     """An error that the user can correct: the message names the option or file, its value, and what is valid.
@@ -32,6 +34,6 @@ def print_sentence(kind: type[BaseException], error: BaseException, trace: Trace
 
 def install_command(extra: str) -> str:
     """Return the command that installs an extra of this package, for a clone or for a wheel."""
-    if (Path(__file__).parent / "_share").is_dir():
+    if INSTALLED:
         return f"pip install 'ode-transformer[{extra}]'"
     return f"in the clone, pip install -c constraints.txt --no-build-isolation -e '.[{extra}]'"

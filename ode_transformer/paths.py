@@ -1,5 +1,6 @@
 """Paths of the package, of the recipes and scripts that come with it, and of the user's files."""
 
+import os
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
@@ -15,9 +16,14 @@ ROOT = Path.cwd() if INSTALLED else PACKAGE.parent
 """The folder in which commands of recipes run, with ``runs``, ``data-bin`` and ``results``: the top of the clone or,
 when installed, the current folder."""
 
-
 USER_DIR = str(PACKAGE) if INSTALLED else PACKAGE.name
 """The value of fairseq's ``--user-dir`` in commands that are run in ``ROOT``."""
+
+
+def folder_of(path: str | Path) -> str:
+    """Return a path as commands that are run in ``ROOT`` name it: relative to it if inside, else absolute."""
+    absolute = Path(os.path.abspath(path))  # without .., which would depend on further folders
+    return str(absolute.relative_to(ROOT) if absolute.is_relative_to(ROOT) else absolute)
 
 
 def shipped(program: str) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import OdeTransformerError
-from .paths import PACKAGE, ROOT
+from .paths import PACKAGE, folder_of
 
 GROUP = "ode_transformer.plugins"
 
@@ -71,8 +71,7 @@ def using(folder: str | Path | None) -> Iterator[None]:
     before = _current
     if folder:
         load(folder)
-        path = Path(os.path.abspath(folder))
-        _current = str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
+        _current = folder_of(folder)
     try:
         yield
     finally:

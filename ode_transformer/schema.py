@@ -6,7 +6,7 @@ alternatives, among which ``...`` makes the key optional; or a function that ret
 empty string. Additional keys are allowed, so that a file of a later version can be read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 MOST = 2**63
@@ -33,31 +33,20 @@ def lacks(value: Any, form: Any, at: str = "") -> str:
     return next(_lacks(value, form, at), "")
 
 
-def one_of(*values: Any) -> Any:
+def _must_be(fits: Callable[[Any], bool], what: str) -> Callable[[Any], str]:
+    """Return the form of the values that fit a condition, with its description."""
+    return lambda value: "" if fits(value) else f"must be {what}"
+
+
+def one_of(*values: Any) -> Callable[[Any], str]:
     """Return the form of a choice among values."""
-    must = f"must be {'one of ' * (len(values) > 1)}{', '.join(map(str, values))}"
-    return lambda value: "" if value in values else must
+    return _must_be(lambda value: value in values, f"{'one of ' * (len(values) > 1)}{', '.join(map(str, values))}")
 
 
-def count(value: Any) -> str:
-    """The form of a count, which may be 0."""
-    return "" if type(value) is int and 0 <= value < MOST else "must be a whole number, 0 or more"
-
-
-def at_least_one(value: Any) -> str:
-    """The form of a count of 1 or more."""
-    return "" if type(value) is int and 1 <= value < MOST else "must be a whole number, 1 or more"
-
-
-def share(value: Any) -> str:
-    """The form of a fraction or a probability."""
-    return "" if type(value) in (int, float) and 0 <= value <= 1 else "must be a number from 0 to 1"
-
-
-def positive(value: Any) -> str:
-    """The form of a size or a duration."""
-    fits = type(value) in (int, float) and 0 < value < MOST
-    return "" if fits else "must be a number above 0"
+count = _must_be(lambda value: type(value) is int and 0 <= value < MOST, "a whole number, 0 or more")
+at_least_one = _must_be(lambda value: type(value) is int and 1 <= value < MOST, "a whole number, 1 or more")
+share = _must_be(lambda value: type(value) in (int, float) and 0 <= value <= 1, "a number from 0 to 1")
+positive = _must_be(lambda value: type(value) in (int, float) and 0 < value < MOST, "a number above 0")
 
 
 def _lacks(value: Any, form: Any, at: str) -> Iterator[str]:

@@ -1,20 +1,12 @@
-"""Recipes: YAML files that define how a result is produced.
+"""Recipes: YAML files that define how a result is produced. ``docs/recipes.md`` describes their keys.
 
-A recipe defines its task, data, training, averaging and evaluation, and the numbers of the paper. A file holds one
-recipe or, with ``rows``, one per row, like a table of a paper: the settings of the row are merged key by key into those
-of the file. ``extends``, in a file or a row, names one or more base files, relative to the file or among this package's
-recipes; later settings win, and replace a mapping of ``ALTERNATIVES`` as a whole. Files whose name begins with an
-underscore are only bases for others, not recipes. ``small`` has the settings of the recipe's rehearsal, in addition to
-those of all rehearsals of its task. ``quoted`` lists rows of the paper's tables that the paper took from others.
-``user_dir`` is the folder of a plugin, relative to the file or to the top of the repository. ``search`` is the space
-from which the settings of a row were chosen.
+A file holds one recipe or, with ``rows``, one per row, like a table of a paper: the settings of the row are merged key
+by key into those of the file, and these into those of the files that it extends. Files whose name begins with an
+underscore are only bases for others, not recipes.
 
 The dataclasses of :mod:`..recipe` define the form of a recipe; :mod:`..tasks` evaluate it, and :mod:`..runs.runner`
-makes its steps.
-
-A recipe is code, like a Makefile: ``data.prepare`` is a command, flags name files to read and folders to write, and
-``ode-transformer run`` executes them all. Read a stranger's recipe before you run it. Listing, checking and showing
-recipes executes nothing.
+makes its steps. A recipe is code, like a Makefile, which ``ode-transformer run`` executes; listing, checking and
+showing recipes executes nothing.
 
 Imports neither torch nor fairseq.
 """

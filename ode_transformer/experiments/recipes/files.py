@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from ...files import regular
-from ...paths import ROOT, SHARE
+from ...paths import ROOT, SHARE, folder_of
 from ..recipe import RecipeError
 
 CONFIGS = SHARE / "configs"
@@ -228,8 +228,7 @@ def _extended(tree: dict, path: Path, before: tuple[Path, ...]) -> dict:
     own = {key: value for key, value in tree.items() if key != "extends"}
     if isinstance(own.get("user_dir"), str):
         beside = (path.parent / own["user_dir"]).resolve()
-        folder = beside if beside.is_dir() else (ROOT / own["user_dir"]).resolve()
-        own["user_dir"] = str(folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder)
+        own["user_dir"] = folder_of(beside if beside.is_dir() else (ROOT / own["user_dir"]).resolve())
     return merge(merged, own)
 
 

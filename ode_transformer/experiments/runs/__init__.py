@@ -9,7 +9,6 @@ torch and fairseq are imported by the functions that need them.
 """
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from ... import machine, plugins
 from ...errors import OdeTransformerError
 from ...files import sha256, write_json
+from ...paths import folder_of
 from .. import recipes, records
 from ..records import OtherRunError, RunError
 
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 _HASHED = {"dictionaries": "dict*.txt", "training_text": "train*.bin"}  # files of the data whose hashes a run keeps
-
-
-def folder_of(path: str | Path) -> str:
-    """Return a folder as commands of a run name it: relative to the top of the repository if inside, else absolute."""
-    absolute = Path(os.path.abspath(path))  # without .., which would depend on further folders
-    return str(absolute.relative_to(recipes.ROOT)) if absolute.is_relative_to(recipes.ROOT) else str(absolute)
 
 
 def run_dir_of(recipe: "recipes.Recipe", given: Optional[str | Path]) -> str:
