@@ -7,7 +7,6 @@ import sys
 import warnings
 
 import pytest
-import torch
 
 from ode_transformer import quiet
 from ode_transformer.experiments.bench import systems
@@ -75,23 +74,19 @@ def test_results_of_fairseq_validate_are_of_their_set(monkeypatch):
 AMP = "AMP: Minimum loss scale reached (0.0001). Your loss is probably exploding."
 
 
-def test_the_traceback_of_a_training_that_diverged_is_left_to_the_log(monkeypatch, tmp_path):
-    """fairseq raises it, saves a checkpoint, and then fails in its search for the first NaN with another."""
+def test_that_a_training_diverged_is_told_from_its_log(tmp_path):
+    """fairseq raises it, saves a checkpoint, and then fails in its search for the first NaN with another error."""
     diverged = TRACEBACK.replace("RuntimeError: why", "FloatingPointError: gradients are Nan/Inf")
     both = [diverged, "\nDuring handling of the above exception, another exception occurred:\n", TRACEBACK]
-    assert "Traceback" not in shown(monkeypatch, [*INNER, *both])
-    assert "Traceback" not in shown(monkeypatch, [diverged.replace("gradients are Nan/Inf", AMP)])
-    assert shown(monkeypatch, [TRACEBACK, INNER[0]]).startswith(TRACEBACK)
     log = tmp_path / "train.log"
     log.write_text("\n".join([CONFIGURATION, *both, CONFIGURATION, *INNER]))
     assert logs.divergence(log) == "", "the training that resumed it has not"
     inner = record("train_inner", epoch=1, loss="9.1", gnorm="35.2", lr="0.02", num_updates="50")
+    log.write_text(f"{CONFIGURATION}\n{diverged.replace('gradients are Nan/Inf', AMP)}")
+    assert "no longer finite numbers (before the first report)" in logs.divergence(log)
     log.write_text("\n".join([CONFIGURATION, inner, *both]))
-    numbers = "updates 50, learning rate 0.02, gradient norm of the last report 35.2"
-    assert f"the training diverged, its gradients are no longer finite numbers ({numbers})" in logs.divergence(log)
-    crash = {"optimizer_history": [{"num_updates": 77}], "last_optimizer_state": {"param_groups": [{"lr": 0.5}]}}
-    torch.save({"model": {}, **crash}, tmp_path / "crash.pt")
-    assert "(updates 77, learning rate 0.5, gradient norm of the last report 35.2)" in logs.divergence(log)
+    numbers = "updates 50, learning rate 0.02, gradient norm 35.2"
+    assert f"no longer finite numbers (after the report of {numbers}); take a lower --lr" in logs.divergence(log)
     step = runner.Step("train", ["sh", "-c", f"cat {log}; exit 1"], log=str(tmp_path / "again.log"))
     with pytest.raises(runner.RunError, match=r"^train: the training diverged.*Its output is in .*again\.log$"):
         runner.execute(step)

@@ -1,6 +1,5 @@
 """Logs of ``fairseq-train``: curves, the time that was spent, and divergence."""
 
-import contextlib
 import re
 from datetime import datetime
 from itertools import pairwise
@@ -85,24 +84,16 @@ def read_log(path: Path) -> dict[str, Any]:
 
 
 def divergence(path: Path) -> str:
-    """Return a description of how a training diverged, with its last numbers; empty if it did not.
-
-    The update and the learning rate are those of ``crash.pt``, which fairseq leaves beside the log, if it can be read.
-    """
-    from ... import checkpoints
-
+    """Return a description of how a training diverged, with the numbers of its last report; empty if it did not."""
     text = processes(path.read_text(encoding="utf-8", errors="replace"))[-1] if path.is_file() else ""
     if not DIVERGED.search(text):
         return ""
     reported = [values for _, values in entries(text, "train_inner", "train")]
     found = reported[-1] if reported else {}
-    with contextlib.suppress(OdeTransformerError, LookupError, TypeError):
-        state = checkpoints.load(path.with_name("crash.pt"))
-        found |= {"num_updates": state["optimizer_history"][-1]["num_updates"]}
-        found |= {"lr": state["last_optimizer_state"]["param_groups"][0]["lr"]}
-    names = {"num_updates": "updates", "lr": "learning rate", "gnorm": "gradient norm of the last report"}
+    names = {"num_updates": "updates", "lr": "learning rate", "gnorm": "gradient norm"}
     numbers = ", ".join(f"{name} {found[key]}" for key, name in names.items() if key in found)
+    when = f"after the report of {numbers}" if numbers else "before the first report"
     return (
-        f"the training diverged, its gradients are no longer finite numbers ({numbers or 'before the first report'}); "
-        "take a lower --lr, more --warmup-updates or a lower --clip-norm"
+        f"the training diverged, its gradients are no longer finite numbers ({when}); take a lower --lr, more "
+        "--warmup-updates or a lower --clip-norm"
     )

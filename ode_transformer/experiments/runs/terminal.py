@@ -8,8 +8,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..records import logs
-
 RECORD = re.compile(
     r"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| )?(DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \| |:)([\w.]+)(?: \| |:)(.*)"
 )
@@ -40,8 +38,7 @@ class LogView:
     """A view of the growing log of a program of fairseq on standard error.
 
     Log records below a warning are left out, except progress: on a terminal a bar, and a line for every validation;
-    elsewhere a line each time. Everything else, such as a traceback, is shown, but the same warning only once, and not
-    the traceback of a training that diverged, for which :func:`.logs.divergence` has a message.
+    elsewhere a line each time. Everything else, such as a traceback, is shown, but the same warning only once.
 
     Args:
         words: the command, whose flags determine the length of training.
@@ -58,7 +55,6 @@ class LogView:
         self.bar = tqdm(total=total, unit=f" {self.unit}s", disable=None, leave=False, dynamic_ncols=True)
         self.rest, self.showing = b"", True
         self.warned: set[str] = set()
-        self.traceback: list[str] = []
 
     def __enter__(self) -> "LogView":
         return self
@@ -66,8 +62,6 @@ class LogView:
     def __exit__(self, *_: Any) -> None:
         if self.rest:
             self._line(self.rest.decode(errors="replace"))
-        if not any(map(logs.DIVERGED.match, self.traceback)):
-            self._release()
         self.bar.close()
 
     def feed(self, more: bytes) -> None:
@@ -82,7 +76,6 @@ class LogView:
             # The further lines of a log record, such as a printed model, are indented, or close a parenthesis.
             self.showing = not REINIT.match(line) and (self.showing or (line != "" and line[0] not in " \t)"))
         else:
-            self._release()
             level, of, message = found.groups()
             self.showing = level not in ("DEBUG", "INFO") or message.startswith("early stop")
             if not self.showing:
@@ -90,16 +83,8 @@ class LogView:
             elif level == "WARNING":
                 self.showing = message not in self.warned
                 self.warned.add(message)
-        if self.showing and (self.traceback or line.startswith("Traceback (")):
-            self.traceback.append(line)  # until it is known how it ends
-        elif self.showing:
+        if self.showing:
             self._write(line)
-
-    def _release(self) -> None:
-        """Show the traceback that was held back."""
-        for line in self.traceback:
-            self._write(line)
-        self.traceback = []
 
     def _progress(self, of: str, message: str) -> None:
         if batches := BATCHES.match(message):
