@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from fairseq.dataclass.configs import CheckpointConfig, DatasetConfig, OptimizationConfig
+from fairseq.dataclass.configs import CheckpointConfig, DatasetConfig
 from omegaconf import OmegaConf
 
 from ode_transformer import checkpoints, paths, plugins, processors
@@ -333,28 +333,26 @@ def test_of_several_processes_the_first_writes(recipe, programs, tmp_path, monke
 
 
 def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_path, capsys):
-    three = changed(recipe, tmp_path / "x", lambda tree: tree.update(average={"last_epochs": 3}))
-    assert run(three, "--run-dir", tmp_path / "run", "--cpu", "--until", "average") == 1
-    assert "average.last_epochs 3: training would leave 2" in capsys.readouterr().err
+    words = (recipe, "--run-dir", tmp_path / "run", "--cpu", "--until")
+    said = "average.last_epochs 2: training would keep fewer of these checkpoints, by --keep-last-epochs"
+    assert run(*words, "average", "--", "--keep-last-epochs", 1) == 1
+    assert f"error: {said}" in capsys.readouterr().err
     assert not programs, "the data are not prepared, either"
-    assert run(three, "--run-dir", tmp_path / "run", "--cpu", "--until", "train") == 0
-    assert "warning: average.last_epochs 3: training would leave 2" in capsys.readouterr().err
+    assert run(*words, "train", "--", "--keep-last-epochs", 1) == 0
+    assert f"warning: {said}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("average", "flags", "found"),
     [
-        ({"last_epochs": 2}, {"keep_last_epochs": 1}, "1 of these checkpoints, by --keep-last-epochs"),
-        ({"last_epochs": 1}, {"no_epoch_checkpoints": True}, "0 of these checkpoints, by --no-epoch-checkpoints"),
-        ({"last_epochs": 2}, {"save_interval": 2}, "1 of these checkpoints, by --max-epoch"),
-        ({"last_epochs": 3, "fewer": True}, {}, ""),
-        ({"last_updates": 1}, {}, "0 of these checkpoints, by --save-interval-updates"),
+        ({"last_epochs": 2}, {"keep_last_epochs": 1}, "by --keep-last-epochs"),
+        ({"last_epochs": 2, "fewer": True}, {"keep_last_epochs": 1}, ""),
+        ({"last_epochs": 1}, {"no_epoch_checkpoints": True}, "by --no-epoch-checkpoints"),
+        ({"last_updates": 1}, {}, "by --save-interval-updates"),
         ({"last_updates": 2}, {"save_interval_updates": 1, "keep_interval_updates": 1}, "by --keep-interval-updates"),
-        ({"last_updates": 3}, {"save_interval_updates": 4, "max_update": 11}, "2 of these .*, by --max-update"),
-        ({"best": 2}, {}, "0 of these checkpoints, by --keep-best-checkpoints"),
-        ({"best": 3}, {"keep_best_checkpoints": 3}, "2 of these checkpoints, by --max-epoch"),
-        ({"best": 3}, {"keep_best_checkpoints": 3, "save_interval_updates": 1}, ""),
-        ({"best": 1}, {"validate_interval": 3}, "0 of these checkpoints, by --max-epoch"),
+        ({"last_updates": 2}, {"save_interval_updates": 1}, ""),
+        ({"best": 2}, {}, "by --keep-best-checkpoints"),
+        ({"best": 3}, {"keep_best_checkpoints": 3}, ""),
         ({"best": 1}, {"disable_validation": True}, "by --disable-validation"),
         ({"best": 1}, {"no_save": True}, "by --no-save"),
         ({"best": 1}, {}, ""),
@@ -363,9 +361,8 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
 def test_what_flags_leave_for_the_average(recipe, tmp_path, average, flags, found):
     its = recipes.load(str(changed(recipe, tmp_path / "x", lambda tree: tree.update(average=average))))
     one = runner.Run(its, TrainingPlace(cpu=True), str(tmp_path))
-    sections = {"checkpoint": CheckpointConfig(), "dataset": DatasetConfig(), "optimization": OptimizationConfig()}
+    sections = {"checkpoint": CheckpointConfig(), "dataset": DatasetConfig()}
     config = OmegaConf.create({name: vars(section) for name, section in sections.items()})
-    config.optimization.max_epoch = 2
     for section in config.values():
         section.update({name: value for name, value in flags.items() if name in section})
     with pytest.raises(RunError, match=found) if found else contextlib.nullcontext():
@@ -709,7 +706,7 @@ def test_several_runs_at_a_time_have_gpus_of_their_own(monkeypatch, tmp_path, ca
     monkeypatch.setattr(training, "gpu_count", lambda: 4)
     monkeypatch.setattr(processes, "start", start)
     executed = []
-    monkeypatch.setattr(runner, "execute", lambda step: executed.append(step.key) or 0)
+    monkeypatch.setattr(runner, "execute", lambda step, lock: executed.append(step.key) or 0)
     words = ["multi30k-full/macaron-tiny", "--seeds", "1", "2", "3", "4", "--devices", "2", "--until", "train"]
     assert run(*words, "--jobs", "2", "--", "--clip-norm", "1") == 1
     said = capsys.readouterr().err
@@ -727,9 +724,10 @@ def test_several_runs_at_a_time_have_gpus_of_their_own(monkeypatch, tmp_path, ca
     assert [(words[words.index("--devices") + 1], gpus) for words, gpus in started] == [("2", "4,5"), ("1", "6")]
     started.clear()
 
-    def execute(step):
+    def execute(step, lock):
         if "quickstart" in step.outputs[0]:
             raise RunError("prepare: no text")
+        return 0
 
     monkeypatch.setattr(runner, "execute", execute)
     assert run(*words) == 1

@@ -22,7 +22,7 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
         monkeypatch.setattr(place, "ROOT", tmp_path)
     done = {}
 
-    def go(run):
+    def go(run, prepared):
         given = dict(zip(run.place.flags[::2], run.place.flags[1::2], strict=True))
         seed, rate, batch = run.recipe.trained_seed, given["--lr"], int(given["--batch-size"])
         done[rate, batch, seed] = (given.get("--total-num-update"), given.get("--warmup-updates"))

@@ -9,7 +9,6 @@ import errno
 import fcntl
 import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -66,12 +65,14 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in found.items() if name not in ("RANK", "WORLD_SIZE")}
 
 
-def start(words: Sequence[str], environment: Mapping[str, str], log: Path, **more: Any) -> subprocess.Popen:
-    """Start a program from the top of the repository, and append its output to the log."""
+def start(words: Sequence[str], environment: Mapping[str, str], log: Optional[Path], **more: Any) -> subprocess.Popen:
+    """Start a program from the top of the repository, and append its output to the log, if there is one."""
+    options = {"cwd": recipes.ROOT, "env": environment, "stdin": subprocess.DEVNULL, **more}
+    if log is None:
+        return subprocess.Popen(words, **options)
     make_folder(log.parent)
-    options = {"cwd": recipes.ROOT, "env": environment, "stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
     with open(log, "ab") as file:
-        return subprocess.Popen(words, stdout=file, **options, **more)
+        return subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT, **options)
 
 
 def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[Path], lock: int) -> int:
@@ -83,38 +84,29 @@ def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[P
     Raises:
         RunError: the program cannot be started.
     """
-    fds = (lock,) if lock >= 0 else ()
-    options: dict[str, Any] = {"cwd": recipes.ROOT, "env": environment, "pass_fds": fds, "stdin": subprocess.DEVNULL}
-    # A path is relative to the top of the repository; which() would look from the current folder.
-    program = words[0] if "/" in words[0] else shutil.which(words[0], path=environment["PATH"]) or words[0]
-    with contextlib.ExitStack() as stack:
-        shown = None
-        if log is not None:
-            make_folder(log.parent)
-            options["stdout"] = stack.enter_context(open(log, "ab"))
-            options["stderr"] = subprocess.STDOUT
-            shown = stack.enter_context(open(log, "rb"))
-            shown.seek(0, os.SEEK_END)
-            view = stack.enter_context(LogView(words))
-        process = None
-        try:
-            with signals_wait():  # until it is known which process to end
-                process = subprocess.Popen([program, *words[1:]], **options)
-            while True:
+    before = log.stat().st_size if log and log.is_file() else 0
+    process = None
+    try:
+        with signals_wait():  # until it is known which process to end
+            process = start(words, environment, log, pass_fds=(lock,) if lock >= 0 else ())
+        if log is None:
+            return process.wait()
+        with open(log, "rb") as shown, LogView(words) as view:
+            shown.seek(before)
+            ended = False
+            while not ended:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(timeout=0.2)
                 ended = process.returncode is not None
-                if shown is not None:
-                    view.feed(shown.read())
-                if ended:
-                    return process.returncode
-        except BaseException as error:  # an interrupt, or the end of the time that a scheduler gave
-            if process is None and isinstance(error, OSError):
-                raise RunError(f"{words[0]}: {error.strerror}") from error
-            if process is not None:
-                _tell_to_end(process)
-                process.wait()
-            raise
+                view.feed(shown.read())
+        return process.returncode
+    except BaseException as error:  # an interrupt, or the end of the time that a scheduler gave
+        if process is None and isinstance(error, OSError):
+            raise RunError(f"{error.filename or words[0]}: {error.strerror}") from error
+        if process is not None:
+            _tell_to_end(process)
+            process.wait()
+        raise
 
 
 def ending(status: int) -> str:

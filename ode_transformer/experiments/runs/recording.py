@@ -40,12 +40,10 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     """
     from ... import checkpoints
 
-    run = records.read_run(run_dir)
-    if run is not None:
-        records.check_recipe(run, run_dir, recipe)
-    check_scores(recipe, run_dir)
-    if run is None:
+    if (run := records.read_run(run_dir)) is None:
         raise RecordError(f"{run_dir / 'run.json'}: no such file; ode-transformer run writes it when training begins")
+    records.check_recipe(run, run_dir, recipe)
+    check_scores(recipe, run_dir)
     scores = {
         test_set: read_scores(run_dir / "scores" / f"{subset}.json") for subset, test_set in recipe.subsets.items()
     }

@@ -98,15 +98,17 @@ def _start_steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str) -> 
     words = [*OURS, "run", start.recipe, *recipes.run_options(other), "--until", "train"]
     words += ["--user-dir", plugins.current()] if plugins.current() else []
     seeds = [seed for seed in [recipes.seed_option(other)] if seed is not None]
-    call = partial(run, [start.recipe], scale=other.scale, seeds=seeds, last="train", **place.asked)
+    its = {"cpu": place.cpu, "devices": None if place.cpu else place.devices}
+    its |= {"precision": place.precision, "torchrun": place.torchrun}
+    call = partial(run, [start.recipe], scale=other.scale, seeds=seeds, last="train", **its)
     found = [Step("start", words, outputs=[source], part="train", where=place.options, call=call)]
     if start.warm_start:
         more = [*TASKS[recipe.task].flags(recipe), *flags(recipe.train.flags)]
-        words = [*OURS, "warm-start", source, "--arch", recipe.train.arch, *["--approximate"] * start.approximate]
-        words += ["--output", output, "--data", recipe.data.directory, "--", *more]
-        about = {"data": recipe.data.directory, "approximate": start.approximate}
-        call = partial(checkpoints.warm_start, source, output, recipe.train.arch, more, **about)
-        found.append(Step("start", words, [source], [output], part="warm-start", call=call))
+        about = {"": source, "arch": recipe.train.arch, "approximate": start.approximate, "output": output}
+        about["data"] = recipe.data.directory
+        function = partial(checkpoints.warm_start, flags=more)
+        step = step_of_ours("start", "warm-start", ["warm-start"], function, about, inputs=[source], outputs=[output])
+        found.append(replace(step, command=[*step.command, "--", *more]))
     return found
 
 
@@ -177,8 +179,12 @@ class Run:
             raise RunError(f"--from {self.first} --until {self.last}: the first step must not come after the last")
         return found
 
-    def go(self) -> None:
+    def go(self, prepared: Optional[dict[tuple[str, ...], float]] = None) -> None:
         """Do the chosen steps that are not done yet.
+
+        Args:
+            prepared: the commands that have prepared data for other runs of this call, and are not repeated, with the
+                seconds that they took; that of this run is added.
 
         Raises:
             RunError: a step failed, or the folder holds another run.
@@ -191,13 +197,13 @@ class Run:
             make_folder(self.folder)
             # Among the tasks of one job, the first holds the lock.
             with processes.alone_in(self.folder) if self.place.rank == 0 else contextlib.nullcontext(-1) as lock:
-                self._go(lock)
+                self._go(lock, {} if prepared is None else prepared)
         except BrokenPipeError:  # an error of the output, not of the folder
             raise
         except OSError as error:  # a full disk, a folder of another user
             raise RunError(f"{error.filename or self.run_dir}: {error.strerror or error}") from error
 
-    def _go(self, lock: int) -> None:
+    def _go(self, lock: int, prepared: dict[tuple[str, ...], float]) -> None:
         self.check_own()
         stamps = records.read_stamps(self.folder)
         wanted = [step for step in self.steps() if step.name in self.chosen]
@@ -213,10 +219,13 @@ class Run:
             elif self.place.alone and not self._is_done(step, stamps):
                 if step.name in EVALUATION and (self.folder / "average.pt").is_file():
                     check([self.folder / "average.pt"], self.recipe, step.part)
-                processes.say(f"\n== {self.title}: {step.key}")
-                do = {"average": self._average, **dict.fromkeys(EVALUATION, self._compute)}.get(step.name, execute)
-                seconds = do(step, lock)
-                if step.name == "generate":  # later translations with this model decode as its scores did
+                seconds = prepared.get(tuple(step.command))
+                if seconds is None:
+                    processes.say(f"\n== {self.title}: {step.key}")
+                    seconds = self._average(step, lock) if step.name == "average" else execute(step, lock)
+                if step.name == "prepare":
+                    prepared[tuple(step.command)] = seconds
+                elif step.name == "generate":  # later translations with this model decode as its scores did
                     runs.note_decoding(self.folder, self.recipe)
                 self._stamp(step, stamps, seconds)
 
@@ -338,49 +347,34 @@ class Run:
                 run = runs.describe(self.recipe, step.command, config, start, more)
             runs.begin(self.folder, run, self.place.devices, step.where, self.recipe.user_dir)
         processes.say(f"\n== {self.title}: train")
-        self._stamp(step, stamps, self._compute(step, lock))
+        self._stamp(step, stamps, execute(step, lock))
 
     def check_average(self, config: "DictConfig") -> None:
-        """Check that training, by its flags, keeps the checkpoints to be averaged; patience may still end it early.
+        """Check that training, however long, keeps the checkpoints to be averaged.
 
         Raises:
-            RunError: training keeps fewer; the message names the flag.
+            RunError: a flag keeps fewer; the message names it.
         """
         ((kind, count),) = self.recipe.average.wanted
-        needed = 1 if self.recipe.average.fewer else count
-        its, end, validated = config.checkpoint, config.optimization, config.dataset.validate_interval
-
-        def within(last: int, interval: int) -> float:
-            return last // interval if last > 0 and interval > 0 else math.inf
-
-        # Checkpoints within epochs are validated, and so is that of the last update.
-        best = within(end.max_epoch, math.lcm(its.save_interval, validated)) + (end.max_update > 0)
-        kept = its.keep_interval_updates if its.keep_interval_updates_pattern == -1 else 0
-        limits = {
+        needed, its = 1 if self.recipe.average.fewer else count, config.checkpoint
+        too_few = {
             "last_epochs": {
-                "--no-epoch-checkpoints": 0 if its.no_epoch_checkpoints else math.inf,
-                "--keep-last-epochs": its.keep_last_epochs if its.keep_last_epochs > 0 else math.inf,
-                "--max-epoch": within(end.max_epoch, its.save_interval),
+                "--no-epoch-checkpoints": its.no_epoch_checkpoints,
+                "--keep-last-epochs": 0 < its.keep_last_epochs < needed,
             },
             "last_updates": {
-                "--save-interval-updates": math.inf if its.save_interval_updates > 0 else 0,
-                "--keep-interval-updates": kept if kept > 0 else math.inf,
-                "--max-update": within(end.max_update, its.save_interval_updates),
+                "--save-interval-updates": its.save_interval_updates <= 0,
+                "--keep-interval-updates": 0 < its.keep_interval_updates < needed
+                and its.keep_interval_updates_pattern == -1,
             },
             "best": {  # a single one is checkpoint_best.pt
-                "--disable-validation": 0 if config.dataset.disable_validation else math.inf,
-                "--keep-best-checkpoints": max(its.keep_best_checkpoints, 0) if count > 1 else math.inf,
-                "--max-epoch": math.inf if its.save_interval_updates > 0 else best,
+                "--disable-validation": config.dataset.disable_validation,
+                "--keep-best-checkpoints": count > 1 and its.keep_best_checkpoints < needed,
             },
-        }[kind] | {"--no-save": 0 if its.no_save else math.inf}
-        for flag, most in limits.items():
-            if most < needed:
-                raise RunError(f"average.{kind} {count}: training would leave {most} of these checkpoints, by {flag}")
-
-    def _compute(self, step: Step, lock: int) -> float:
-        """Execute a step that trains, translates or validates; on a CPU, a program gets a thread per free core."""
-        alone = self.place.cpu and step.call is None  # a function runs in this process
-        return execute(on_free_cores(step) if alone else step, lock)
+        }[kind] | {"--no-save": its.no_save}
+        for flag, refused in too_few.items():
+            if refused:
+                raise RunError(f"average.{kind} {count}: training would keep fewer of these checkpoints, by {flag}")
 
     def _average(self, step: Step, lock: int) -> float:
         """Average checkpoints; if training left too few of them, tell the user what to change in the recipe."""
@@ -397,15 +391,10 @@ class Run:
             ) from error
 
 
-def on_free_cores(step: Step) -> Step:
-    """Return a step that computes on a CPU with a thread per free core, and tell the user how many."""
-    variables, chosen = processors.threads(os.environ)
-    processes.say(chosen)
-    return replace(step, environment={**step.environment, **variables})
-
-
 def execute(step: Step, lock: int = -1) -> float:
     """Print the line of a step, run it, and return the seconds that it took.
+
+    A program that computes on a CPU gets a thread per free core, and the user is told how many.
 
     Raises:
         RunError: an input does not exist, or the step failed.
@@ -413,6 +402,10 @@ def execute(step: Step, lock: int = -1) -> float:
     for path in step.inputs:
         if not (recipes.ROOT / path).exists():
             raise RunError(f"{step.key}: needs {path}, which does not exist")
+    if "--cpu" in step.where and not step.call:  # a function computes in this process
+        variables, chosen = processors.threads(os.environ)
+        processes.say(chosen)
+        step = replace(step, environment={**step.environment, **variables})
     processes.say(f"+ {step.line()}")
     for path in step.outputs:
         make_folder((recipes.ROOT / path).parent)
@@ -537,7 +530,7 @@ def _wanted(names: Sequence[str], scale: str, seeds: Sequence[int]) -> list[reci
 
 def _go_together(found: Sequence[Run], jobs: int, after: Callable[[list[Run]], Any]) -> None:
     """Do several runs, then what comes after them; the arguments and errors are those of :func:`run`."""
-    processes.say(plan.line([one.recipe for one in found], jobs))
+    processes.say(plan.line([one.recipe for one in found]))
     failed = run_all(found, jobs)
     after([one for one in found if "record" in one.chosen and one.run_dir not in failed])
     if failed:
@@ -577,33 +570,20 @@ def run_all(
         the error of each run that failed, by its folder.
     """
     failed: dict[str, OdeTransformerError] = {}
-    here, preparations = jobs == 1 and seconds_left is None, {}
+    here, prepared, able = jobs == 1 and seconds_left is None, {}, []
     for one in found:
         try:
             if here:
-                one.go()
+                one.go(prepared)
                 continue
             one.check_own()
-            step, again = one.steps()[0], one.first == "prepare"
-            if "prepare" in one.chosen and (again or not one._is_done(step, records.read_stamps(one.folder))):
-                preparations.setdefault(tuple(step.command), (step, []))[1].append(one)
+            if "prepare" in one.chosen:  # here, because their processes could not share it
+                replace(one, last="prepare").go(prepared)
+            able.append(_after_preparation(one))
         except OdeTransformerError as error:
             failed[one.run_dir] = error
     if here:
         return failed
-    for step, its in preparations.values():  # once for all runs that need it
-        try:
-            seconds = execute(step)
-        except OdeTransformerError as error:
-            failed |= dict.fromkeys((one.run_dir for one in its), error)
-            continue
-        for one in its:
-            try:
-                with processes.alone_in(one.folder):
-                    one._stamp(step, records.read_stamps(one.folder), seconds)
-            except (OdeTransformerError, OSError) as error:  # such as a folder of another user
-                failed[one.run_dir] = RunError(str(error))
-    able = [_after_preparation(one) for one in found if one.run_dir not in failed]
     share, gpus = max((one.place.devices for one in able), default=1), training.visible_gpus()
 
     begins: dict[str, int] = {}  # where the part of a log begins that this call adds to it
@@ -697,15 +677,15 @@ def generate(
             raise RunError(f"--checkpoint {checkpoint}: no file {path}" if paths else f"{path}: no such file")
     check(read, recipe)
     more = ["--path", ":".join(map(str, paths))] if paths else []
-    cpu, output = cpu or not training.gpu_count(), Path(output).absolute()
+    place, output = TrainingPlace(cpu=cpu or not training.gpu_count()), Path(output).absolute()
     with processes.terminable(), atomic_folder(output) as part:  # fairseq writes as it goes
-        for step in steps(recipe, TrainingPlace(cpu=cpu), folder):
+        for step in steps(recipe, place, folder):
             if step.name == "generate":
                 where = [*step.where, *more, "--results-path", str(part), *flags]
                 log = part / "generate.log"
                 step = replace(step, where=where, inputs=[], outputs=[], moves=[], log=str(log))
                 try:
-                    execute(on_free_cores(step) if cpu else step)
+                    execute(step)
                 except RunError as error:  # the folder is removed, and the log with it
                     said = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
                     raise RunError(f"fairseq-generate failed: {said[-1]}" if said else str(error)) from error

@@ -6,7 +6,7 @@ Words about the place are kept apart from those that say what is trained, since 
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Optional
 
 from ... import processors
 from ...paths import USER_DIR
@@ -48,12 +48,6 @@ class TrainingPlace:
         """The options of ``ode-transformer run`` that put another run in the same place."""
         device = ["--cpu"] if self.cpu else ["--devices", str(self.devices)]
         return [*device, f"--{self.precision}", *["--torchrun"] * self.torchrun]
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        """The same options as arguments of :func:`.runner.run`."""
-        device = {"cpu": True} if self.cpu else {"devices": self.devices}
-        return {**device, "precision": self.precision, "torchrun": self.torchrun}
 
 
 def gpu_count() -> int:
