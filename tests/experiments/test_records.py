@@ -15,7 +15,7 @@ from ode_transformer.experiments.runs import command_lines, recording
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.text.lines import read_all
 from ode_transformer.files import read_json, sha256, write_json
-from tests.helpers import ROOT, own_quickstart, write_generated
+from tests.helpers import ROOT, own_quickstart, write_generated, write_run
 
 HEAD = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | task: TranslationTask\n"
 # The first line of a process.
@@ -84,6 +84,7 @@ def test_what_is_no_log_is_named(tmp_path):
 def test_a_score_that_is_older_than_the_model_is_not_recorded(tmp_path):
     recipe = recipes.load("quickstart/macaron-tiny")
     done = {"command": [], "line": "", "seconds": 1}
+    write_run(tmp_path, recipe=recipe.name, scale="full")
     write_json(tmp_path / "steps.json", {"average": done, "score x": done})
     message = r"the score of test is missing, or older .*with ode-transformer run quickstart/macaron-tiny"
     with pytest.raises(RecordError, match=message):
