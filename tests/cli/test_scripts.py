@@ -507,6 +507,7 @@ def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, c
     assert run(two, tmp_path / "y" / "other.yaml", "--cpu") == 0
     seeds = [words[words.index("--seed") + 1] for words, _ in programs if words[0] == "fairseq-train"]
     assert seeds == ["4", "5", "4", "5"]
+    assert names(programs).count("python") == 1, "their data are prepared once"
     shown, headings = capsys.readouterr()
     assert all(f"== {name}, seed {seed}: train" in headings for name in ("tiny", "other") for seed in (4, 5))
     folders = [f"{tmp_path}/{arch}.{seed}" for arch in ("macaron_tiny", "macaron_rk2_tiny") for seed in (4, 5)]
