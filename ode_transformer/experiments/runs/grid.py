@@ -220,7 +220,7 @@ def search(
     space = replace(space, seeds=space.seeds or [recipe.own_seed])
     count = f"{space.trainings // len(space.seeds)} points, {len(space.seeds)} seeds: {space.trainings} trainings"
     processes.say(f"{recipe.name}: {count}, less those that are done")
-    processes.say(plan.line([recipe] * space.trainings))
+    processes.say(plan.line([recipe] * space.trainings, jobs))
     points = train(recipe, space, training.place_here(recipe, jobs=jobs, flags=flags, **place), jobs)
     if output:
         write_json(output, points)

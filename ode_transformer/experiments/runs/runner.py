@@ -530,7 +530,7 @@ def _wanted(names: Sequence[str], scale: str, seeds: Sequence[int]) -> list[reci
 
 def _go_together(found: Sequence[Run], jobs: int, after: Callable[[list[Run]], Any]) -> None:
     """Do several runs, then what comes after them; the arguments and errors are those of :func:`run`."""
-    processes.say(plan.line([one.recipe for one in found]))
+    processes.say(plan.line([one.recipe for one in found], jobs))
     failed = run_all(found, jobs)
     after([one for one in found if "record" in one.chosen and one.run_dir not in failed])
     if failed:
