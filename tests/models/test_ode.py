@@ -9,7 +9,7 @@ from ode_transformer.modules import dropout
 from tests import helpers
 from tests.helpers import SMALL, batch, model, perturbed, saved_bytes, small
 from tests.models.released import built, load
-from tests.modules.test_ode_layers import sub_layers
+from tests.modules.test_layers import sub_layers
 
 SHARED = {"share-all-embeddings": True}
 PRE_NORM = {"encoder-normalize-before": True, "decoder-normalize-before": True}
