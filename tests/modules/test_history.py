@@ -46,44 +46,29 @@ def residual(fields):
 
 
 @pytest.mark.parametrize("pre_norm", [True, False])
-@pytest.mark.parametrize("kind", ["residual", "dense", "learnable_dense"])
+@pytest.mark.parametrize("kind", ["residual", "dense", "learnable_dense", "denseformer", "attention"])
 def test_histories_are_their_equations(kind, pre_norm, fields):
+    """The last two have no norms."""
     h, layers = history(kind, pre_norm), residual(fields)
+    norms = getattr(h, "layer_norms", [nn.Identity()] * DEPTH)
     x = torch.randn(5, 2, SIZE, dtype=torch.float64)
-    ours = run(h, layers, x)
-
-    z, inputs = [x], []
-    for l in range(DEPTH + 1):  # noqa: E741
-        if kind == "learnable_dense":
-            mixed = sum(h.weight[l, k] * z[k] for k in range(l + 1))
+    z, mixed = [x], h.weight[0, 0] * x if kind == "learnable_dense" else x
+    for l in range(DEPTH):  # noqa: E741
+        out = layers[l](mixed)
+        z.append(norms[l](out) if pre_norm else out)
+        past = torch.stack(z)  # (l + 2, T, B, C)
+        if kind == "residual":
+            mixed = mixed + z[-1]
         elif kind == "dense":
-            mixed = sum(z) / (l + 1)
-        else:
-            mixed = inputs[-1] + z[-1] if inputs else x
-        if not pre_norm and l > 0:
-            mixed = h.layer_norms[l - 1](mixed)
-        inputs.append(mixed)
-        if l < DEPTH:
-            out = layers[l](mixed)
-            z.append(h.layer_norms[l](out) if pre_norm else out)
-    torch.testing.assert_close(ours, inputs[-1])
-
-
-@pytest.mark.parametrize("kind", ["denseformer", "attention"])
-def test_histories_without_norms_are_their_equations(kind, fields):
-    h, layers = history(kind), residual(fields)
-    x = torch.randn(5, 2, SIZE, dtype=torch.float64)
-    y = [x]
-    mixed = x
-    for l in range(1, DEPTH + 1):  # noqa: E741
-        y.append(layers[l - 1](mixed))
-        past = torch.stack(y)  # (l + 1, T, B, C)
-        if kind == "denseformer":
-            weights = h.weight[l - 1, : l + 1, None, None, None]
-        else:
+            mixed = past.mean(0)
+        elif kind == "attention":
             normed = past / (past.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt()
-            weights = (normed @ h.weight[l - 1]).softmax(0).unsqueeze(-1)
-        mixed = (weights * past).sum(0)
+            mixed = ((normed @ h.weight[l]).softmax(0).unsqueeze(-1) * past).sum(0)
+        else:
+            row = h.weight[l + 1] if kind == "learnable_dense" else h.weight[l]
+            mixed = torch.einsum("k,k...->...", row[: l + 2], past)
+        if not pre_norm:
+            mixed = norms[l](mixed)
     torch.testing.assert_close(run(h, layers, x), mixed)
 
 
