@@ -1,4 +1,4 @@
-"""Macaron Net: counts, the released code's checkpoint, decoding, gradients, and stock flags that keep working."""
+"""Macaron Net: the released code's checkpoint, decoding, gradients, and stock flags that keep working."""
 
 from dataclasses import fields
 
@@ -7,61 +7,16 @@ import torch
 from torch.nn import functional
 
 from ode_transformer.experiments import recipes
-from ode_transformer.models.macaron import ARCHITECTURES, MacaronConfig
+from ode_transformer.models.macaron import MacaronConfig
 from ode_transformer.modules import dropout
-from tests.helpers import POST_NORM, SMALL, VARIANTS, batch, count, model, small
+from tests.helpers import POST_NORM, SMALL, batch, model, small
 from tests.models.released import assert_logits, load, sizes
+from tests.models.test_counts import STOCK_TINY
 
 SHARED = {"share-all-embeddings": True}
-STOCK_TINY = {
-    **SHARED,
-    **{f"{side}-{k}": v for side in ("encoder", "decoder") for k, v in {
-        "embed-dim": 128, "ffn-embed-dim": 256, "layers": 4, "attention-heads": 4}.items()},
-}  # fmt: skip
-
-
-# Parameter counts (counted on the released code)
-
-
-def test_tiny_counts():
-    stock = count("transformer", STOCK_TINY, 9712)
-    assert stock == 2_568_192
-    assert count("macaron_tiny", SHARED | POST_NORM, 9712) == stock + 3_072
-    assert count("macaron_tiny", SHARED, 9712) == stock + 3_072 + 512
-
-
-@pytest.mark.parametrize(
-    ("arch", "stock", "symbols", "millions"),
-    [
-        ("macaron_iwslt_de_en", "transformer_iwslt_de_en", 10_000, 36.68),
-        ("macaron_wmt_en_de", "transformer", 37_000, 63.10),
-        ("macaron_wmt_en_de_big", "transformer_wmt_en_de_big_t2t", 37_000, 214.29),
-    ],
-)
-def test_counts(arch, stock, symbols, millions):
-    macaron = count(arch, SHARED, symbols)
-    assert round(macaron / 1e6, 2) == millions
-    pre_norm = {"encoder-normalize-before": True, "decoder-normalize-before": True}
-    # A norm and one more bias a layer, in twelve layers.
-    width = ARCHITECTURES[arch]["encoder_embed_dim"]
-    assert macaron == count(stock, SHARED | pre_norm, symbols) + 12 * 3 * width
-
-
-@pytest.mark.parametrize("ablation", ["attention-twice", "two-hidden-layers"])
-def test_the_ablations_of_table_3_have_as_many_parameters(ablation):
-    """At big size 213 M; they differ from Macaron by norms and biases alone."""
-    macaron = count("macaron_wmt_en_de_big", SHARED, 36_000)
-    other = count("macaron_wmt_en_de_big", SHARED | VARIANTS[ablation], 36_000)
-    assert abs(macaron - other) < 1e-3 * macaron
-    assert macaron // 10**6 == other // 10**6 == 213
 
 
 # The released code's checkpoint
-
-
-@pytest.fixture
-def released():
-    return load("macaron_prenorm")
 
 
 def released_model(fixture, **more):
@@ -83,7 +38,7 @@ def test_the_stock_row_of_four_systems_is_fairseqs_transformer(monkeypatch):
     row = recipes.load("aeslc/transformer-tiny").train
     known = {field.name.replace("_", "-") for field in fields(MacaronConfig)}
     ours = model(row.arch, {k: v for k, v in row.flags.items() if k.removeprefix("no-") in known})
-    stock = model("transformer", STOCK_TINY | {"dropout": 0.3})
+    stock = model("transformer", {**SHARED, **STOCK_TINY, "dropout": 0.3})
     stock.load_state_dict(ours.state_dict())
     src, lengths, prev = batch()
     logits = []
@@ -93,8 +48,9 @@ def test_the_stock_row_of_four_systems_is_fairseqs_transformer(monkeypatch):
     torch.testing.assert_close(*logits)
 
 
-def test_a_post_norm_model_refuses_a_pre_norm_checkpoint_and_the_reverse(released):
+def test_a_post_norm_model_refuses_a_pre_norm_checkpoint_and_the_reverse():
     """Stock fairseq silently drops the decoder's final norm, and decodes wrongly."""
+    released = load("macaron_prenorm")
     with pytest.raises(RuntimeError, match="layer_norm"):
         released_model(released, **POST_NORM).load_state_dict(dict(released["model"]))
     headless = {k: v for k, v in released["model"].items() if not k.startswith("decoder.layer_norm")}

@@ -1,102 +1,16 @@
-"""ODE Transformer: counts, the released code's checkpoints, memory, half precision, and what is refused."""
+"""ODE Transformer: its limits, momentum, what layers share, memory, half precision, and what is refused."""
 
 import pytest
 import torch
 from torch.nn import functional
 
-from ode_transformer.models.ode import SYSTEMS
 from ode_transformer.modules import dropout
-from tests import helpers
 from tests.helpers import SMALL, batch, model, perturbed, saved_bytes, small
-from tests.models.released import built, load
 from tests.modules.test_layers import sub_layers
 
 SHARED = {"share-all-embeddings": True}
 PRE_NORM = {"encoder-normalize-before": True, "decoder-normalize-before": True}
 PLAIN = {"relative-positions": "none", "encoder-history": "none", "decoder-history": "none"}
-
-
-def count(arch, symbols=34_040, **more):
-    return helpers.count(arch, SHARED | more, symbols)
-
-
-# Sizes (counted on the released code)
-
-
-@pytest.mark.parametrize(
-    ("suffix", "parameters"),
-    [
-        ("", 61_595_491),
-        ("_deep", 118_376_995),
-        ("_big", 211_258_211),
-        ("_big_deep", 286_854_491),
-        ("_h256_l28", 37_204_987),
-        ("_h256_l18", 29_290_907),
-    ],
-)
-def test_counts(suffix, parameters):
-    assert count(f"rk2_learnable{suffix}") == parameters
-
-
-def test_the_systems_differ_by_what_they_learn():
-    residual = count("ode_residual")
-    history = 49 + 2 * 512 * 6
-    learned = {
-        "rk2_learnable": 1025, "rk2_two_sigmoids": 2050, "rk2_two_tanh": 2050,
-        "rk2_second_order": 513, "rk2_scalars": 2,
-        "ode_leapfrog": -history, "ode_multistep": 5 - history, "ode_dlcl": 36 - history,
-        "pcformer": 1 + history - 6 * 17 * 64,  # and no relative positions in the decoder
-    }  # fmt: skip
-    for name in SYSTEMS:
-        if name != "macaron_rk2":
-            assert count(name) - residual == learned.get(name, 0), name
-    assert count("rk2_learnable", **{"gate-sharing": "per-layer"}) == count("rk2_learnable") + 5 * 1025
-    assert SYSTEMS["ode_weight_sharing"] == SYSTEMS["rk2_unit"] == {**SYSTEMS["rk2"], "coefficients": "ones"}
-
-
-def test_tiny_is_as_large_as_macaron():
-    assert count("macaron_rk2_tiny", 9712) == count("macaron_tiny", 9712) == 2_571_776
-    with_history = 2 * (25 + 2 * 128 * 4) + 8 * 17 * 32  # and a table of relative positions a self-attention
-    norms_and_biases = 8 * 3 * 128  # an FFN less in each of Macaron's layers
-    assert count("ode_residual_tiny", 9712) == 2_571_776 - norms_and_biases + with_history
-
-
-# The released code's checkpoints
-
-
-def test_learned_scalars_of_the_released_code_are_loaded():
-    m = built("ode_rk2_standard", rk_type="initialization")
-    m.load_state_dict(load("ode_rk2_standard")["model"] | {"encoder.alpha": torch.tensor([0.25, 0.75])})
-    assert m.encoder.coefficients.weight.tolist() == [0.25, 0.75]
-
-
-@pytest.mark.parametrize(
-    ("stored", "expected"),
-    [
-        ({"max_relative_length": 8}, {"relative_positions": "keys", "max_relative_length": 8}),
-        ({"max_relative_length": -1}, {"relative_positions": "none"}),
-        ({"rk_type": "initialization"}, {"coefficients": "scalars", "integrator": "heun"}),
-        ({"rk_type": "standard", "enc_calculate_num": 4}, {"coefficients": "fixed", "integrator": "rk4"}),
-        ({"encoder_history_type": None}, {"encoder_history": "none", "decoder_history": "learnable_dense"}),
-        ({"use_word_dropout": True, "word_dropout": 0.8}, {"word_dropout": pytest.approx(0.2)}),
-        ({"word_dropout": 0.8}, {"word_dropout": 0.0}),
-        ({"encoder_history_type": "dense", "decoder_integration_type": "sum"}, {"encoder_history": "dense"}),
-    ],
-)
-def test_options_of_the_released_code_are_translated(stored, expected):
-    m = built("ode_rk2_learnable", **stored)
-    assert {k: getattr(m.cfg, k) for k in expected} == expected
-    assert str(m.cfg.ode_residual) == "released"
-
-
-def test_models_of_the_released_code_without_a_counterpart_are_refused():
-    """It trains none of three stages; a sum of layers it reads for the dense history alone."""
-    with pytest.raises(ValueError, match=r"enc_calculate_num 3.*1, 2, 4"):
-        built("ode_rk2_learnable", enc_calculate_num=3)
-    for side in ("encoder", "decoder"):
-        message = f"{side}_integration_type 'sum': must be 'avg' with {side}_history_type 'dense'"
-        with pytest.raises(ValueError, match=message):
-            built("ode_rk2_learnable", **{f"{side}_history_type": "dense", f"{side}_integration_type": "sum"})
 
 
 # The whole model

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from ode_transformer.config import PRESETS, resolve
 from ode_transformer.models import floater, macaron, ode
-from tests.helpers import task
+from tests.helpers import perturbed, task
 from tests.models.released import as_written, assert_logits, built, load
 
 MODELS = {
@@ -91,3 +91,123 @@ def test_our_architectures_choose_the_methods_of_the_released_code(name, arch):
     theirs, (_, config_class, preset) = built(name).cfg, PRESETS[arch]
     ours = resolve(preset, config_class)
     assert {choice: getattr(theirs, choice) for choice in CHOICES} == {choice: ours[choice] for choice in CHOICES}
+
+
+ODE, PCFORMER = "ode_rk2_learnable", "pcformer_rk2_ema"
+TRANSLATED = {
+    ODE: [
+        ({"max_relative_length": 8}, {"relative_positions": "keys", "max_relative_length": 8}),
+        ({"max_relative_length": -1}, {"relative_positions": "none"}),
+        ({"rk_type": "initialization"}, {"coefficients": "scalars", "integrator": "heun"}),
+        ({"rk_type": "standard", "enc_calculate_num": 4}, {"coefficients": "fixed", "integrator": "rk4"}),
+        ({"encoder_history_type": None}, {"encoder_history": "none", "decoder_history": "learnable_dense"}),
+        ({"use_word_dropout": True, "word_dropout": 0.8}, {"word_dropout": pytest.approx(0.2)}),
+        ({"word_dropout": 0.8}, {"word_dropout": 0.0}),
+        ({"encoder_history_type": "dense", "decoder_integration_type": "sum"}, {"encoder_history": "dense"}),
+    ],
+    PCFORMER: [
+        ({}, {"integrator": "heun", "coefficients": "ema", "gate_sharing": "shared", "relative_positions": "none"}),
+        ({"alpha_type": "vector"}, {"coefficients": "ema-channels"}),
+        ({"layer_wise": True}, {"gate_sharing": "per-layer"}),
+        ({"enc_learnable_type": "gated"}, {"coefficients": "sigmoid"}),
+        ({"enc_learnable_type": "gated", "alpha_type": "vector"}, {"coefficients": "sigmoid"}),
+        ({"enc_learnable_type": "gated", "layer_wise": True}, {"coefficients": "sigmoid", "gate_sharing": "shared"}),
+        *(
+            ({"enc_learnable_type": kind, "enc_calculate_num": stages}, {"coefficients": "fixed", "integrator": name})
+            for kind, stages, name in (("gated", 4, "rk4"), ("RK", 4, "rk4"), ("RK", 2, "heun"))
+        ),
+        *(
+            (
+                {"enc_calculate_num": 3, **ignored},
+                {"integrator": "kutta3", "coefficients": "ema", "gate_sharing": "shared"},
+            )
+            for ignored in ({}, {"alpha_type": "vector"}, {"layer_wise": True}, {"enc_learnable_type": "gated"})
+        ),
+        ({"max_relative_length": 8}, {"relative_positions": "keys-values", "max_relative_length": 8}),
+        ({"max_relative_length": 8, "k_only": True}, {"relative_positions": "keys"}),
+        ({"max_relative_length": 0, "k_only": True}, {"relative_positions": "none"}),
+        ({"decoder_history_type": None}, {"decoder_history": "none", "encoder_history": "corrector"}),
+        ({"decoder_history_type": "dense"}, {"decoder_history": "dense"}),
+        (
+            {"encoder_integration_type": "sum", "decoder_integration_type": "sum"},  # of no dense history
+            {"decoder_history": "learnable_dense", "encoder_history": "corrector"},
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"), [(name, *row) for name, rows in TRANSLATED.items() for row in rows]
+)
+def test_options_of_the_released_code_are_translated(name, options, expected):
+    m = built(name, **options)
+    assert {k: getattr(m.cfg, k) for k in expected} == expected
+    assert str(m.cfg.ode_residual) == "released"
+
+
+REFUSED = {
+    ODE: [
+        ({"enc_calculate_num": 3}, r"enc_calculate_num 3.*1, 2, 4"),  # it trains none of three stages
+        *(
+            (
+                {f"{side}_history_type": "dense", f"{side}_integration_type": "sum"},  # read for this history alone
+                f"{side}_integration_type 'sum': must be 'avg' with {side}_history_type 'dense'",
+            )
+            for side in ("encoder", "decoder")
+        ),
+    ],
+    PCFORMER: [
+        ({"enc_calculate_num": 1}, r"enc_calculate_num 1.*2, 3, 4"),
+        ({"enc_learnable_type": "learnable"}, r"enc_learnable_type 'learnable'.*ema, gated, RK"),
+        ({"alpha_type": "matrix"}, r"alpha_type 'matrix'.*scalar, vector"),
+        ({"alpha_type": "vector", "layer_wise": True}, r"alpha_type 'vector': must be scalar with layer_wise"),
+        ({"enc_calculate_num": 3, "rk_norm": True}, r"enc_calculate_num 3: must be 2 or 4"),
+        ({"encoder_history_type": "learnable_dense"}, r"encoder_history_type 'learnable_dense': must be"),
+        ({"gate_sharing": "per-layer"}, "--gate-sharing per-layer: must be left at shared"),
+        ({"decoder_history": "none"}, "--decoder-history none: must be left at"),
+        ({"decoder_relative_positions": "keys"}, "--decoder-relative-positions keys: must be left at same"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"), [(name, *row) for name, rows in REFUSED.items() for row in rows]
+)
+def test_options_of_the_released_code_without_a_counterpart_are_refused(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        built(name, **options)
+
+
+def test_learned_scalars_of_the_released_code_are_loaded():
+    m = built("ode_rk2_standard", rk_type="initialization")
+    m.load_state_dict(load("ode_rk2_standard")["model"] | {"encoder.alpha": torch.tensor([0.25, 0.75])})
+    assert m.encoder.coefficients.weight.tolist() == [0.25, 0.75]
+
+
+def released_layout(state):
+    """The parameters of a PCformer of ours under the released names of its encoder's."""
+    renamed = {f"stage_norms.{i + 1}.": f"RK_norm.{i}." for i in range(4)} | {"stage_norms.0.": "residual_norm."}
+    renamed |= {"history.prediction_norms.": "history.rouge_predictions_norm.", "coefficients.gate.": "gate_linear."}
+    found = {name: x for name, x in state.items() if not name.endswith("coefficients.weight")}
+    for ours, theirs in renamed.items():
+        found = {name.replace(f"encoder.{ours}", f"encoder.{theirs}"): x for name, x in found.items()}
+    if alphas := [x.reshape(-1) for name, x in state.items() if name.endswith("coefficients.weight")]:
+        found["encoder.alpha"] = torch.stack(alphas) if len(alphas) > 1 else alphas[0]  # a row for each layer
+    return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rk_norm": True, "alpha_type": "vector"},
+        {"layer_wise": True, "enc_calculate_num": 4},
+        {"enc_calculate_num": 3, "layer_wise": True, "enc_learnable_type": "gated"},
+        {"enc_learnable_type": "gated"},
+    ],
+)
+def test_the_released_layout_of_other_options_is_loaded(options):
+    expected, m = perturbed(built(PCFORMER, **options)).state_dict(), built(PCFORMER, **options)
+    layout = released_layout(expected)
+    assert any(name.startswith(("encoder.alpha", "encoder.gate_linear")) for name in layout)
+    m.load_state_dict(layout)
+    assert all(torch.equal(m.state_dict()[name], x) for name, x in expected.items())
