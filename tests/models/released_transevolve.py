@@ -1,27 +1,21 @@
 """The released TransEvolve code's weights, in the order in which it created them, as our modules' state dicts."""
 
-import re
-
 import numpy as np
 import torch
 
 from tests.helpers import FIXTURES
 
 
-def load(name="transevolve_fullff", prefix="full"):
-    """The fixture's arrays as tensors; weights under "enc" and "dec" as [(name, tensor)] in their order."""
-    arrays = {k: torch.from_numpy(v) for k, v in np.load(FIXTURES / f"{name}.npz").items()}
-    weights = {side: [] for side in ("enc", "dec")}
-    for key, value in arrays.items():
-        if match := re.fullmatch(rf"{prefix}/(enc|dec)/\d+:(.*)", key):
-            weights[match[1]].append((match[2], value))
-    rest = {k.removeprefix(f"{prefix}/"): v for k, v in arrays.items() if "/enc/" not in k and "/dec/" not in k}
-    return rest, weights
+def load():
+    """The fixture's inputs and outputs by name; under "enc" and "dec" their weights in their order."""
+    stored = np.load(FIXTURES / "transevolve_fullff.npz")
+    arrays = {name.removeprefix("full/"): torch.from_numpy(x) for name, x in stored.items()}
+    return arrays | {side: [x for k, x in arrays.items() if k.startswith(f"{side}/")] for side in ("enc", "dec")}
 
 
 def state_dict(weights, blocks, depth, decoder):
     """Our names for the weights of a stack."""
-    values = iter(value for _, value in weights)
+    values = iter(weights)
     state = {}
 
     def initial(name):

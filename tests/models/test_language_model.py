@@ -11,7 +11,6 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import FairseqLanguageModel, build_model
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 from fairseq_cli import eval_lm as eval_lm_cli
-from fairseq_cli import train as train_cli
 
 from ode_transformer import checkpoints
 from ode_transformer.experiments import cli
@@ -27,6 +26,7 @@ from tests.helpers import (
     parse,
     perturbed,
     stepwise,
+    train,
     typed,
 )
 
@@ -131,21 +131,26 @@ def data(tmp_path_factory):
     return folder / "bin"
 
 
-def test_evaluation_has_the_loss_of_training(data, tmp_path):
-    def configuration(parser, values):
-        return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, [str(data), *flags(values)]))
+def evaluated(data, path, subset, tokens_per_sample):
+    """What fairseq-eval-lm finds of a checkpoint."""
+    values = {"user-dir": USER_DIR, "task": "language_modeling", "tokens-per-sample": tokens_per_sample, "path": path,
+              "sample-break-mode": "none", "max-tokens": 600, "cpu": True, "num-workers": 0, "gen-subset": subset,
+              "required-batch-size-multiple": 1}  # fmt: skip
+    parser = options.get_eval_lm_parser("language_modeling")
+    args = options.parse_args_and_arch(parser, [str(data), *flags(values)])
+    return eval_lm_cli.main(convert_namespace_to_omegaconf(args))
 
-    common = {"user-dir": USER_DIR, "task": "language_modeling", "tokens-per-sample": 32, "sample-break-mode": "none",
-              "max-tokens": 600, "cpu": True, "num-workers": 0, "required-batch-size-multiple": 1}  # fmt: skip
-    training = {"arch": "ode_transformer_lm_ptb_1l", **TINY, **VARIANTS["rk2-learnable"], "optimizer": "fused_adam",
-                "criterion": "chunked_label_smoothed_cross_entropy", "label-smoothing": 0.0, "lr": 0.01,
-                "max-epoch": 3, "save-dir": tmp_path}  # fmt: skip
-    train_cli.main(configuration(options.get_training_parser("language_modeling"), common | training))
+
+def test_evaluation_has_the_loss_of_training(data, tmp_path):
+    values = {"task": "language_modeling", "arch": "ode_transformer_lm_ptb_1l", **TINY, **VARIANTS["rk2-learnable"],
+              "optimizer": "fused_adam", "criterion": "chunked_label_smoothed_cross_entropy", "label-smoothing": 0.0,
+              "lr": 0.01, "max-epoch": 3, "save-dir": tmp_path, "tokens-per-sample": 32, "sample-break-mode": "none",
+              "max-tokens": 600, "batch-size": None}  # fmt: skip
+    train(data, **values)
     states = [checkpoints.load(tmp_path / f"checkpoint{epoch}.pt") for epoch in (1, 3)]
     first, last = (state["extra_state"]["val_loss"] for state in states)
     assert last < first
-    evaluation = common | {"path": tmp_path / "checkpoint3.pt", "gen-subset": "valid"}
-    found = eval_lm_cli.main(configuration(options.get_eval_lm_parser("language_modeling"), evaluation))
+    found = evaluated(data, tmp_path / "checkpoint3.pt", "valid", 32)
     assert found["loss"] == pytest.approx(last, rel=1e-3)  # three digits are logged
     assert found["perplexity"] == pytest.approx(2**last, rel=1e-2)
 
@@ -167,11 +172,6 @@ def test_a_recipe_trains_and_its_perplexity_is_that_of_training(data, tmp_path, 
     assert len(losses) == 3 and losses[-1] < losses[0]
     test, valid = (record["scores"][f"ptb_{split}"]["perplexity"]["value"] for split in ("test", "valid"))
     assert valid == pytest.approx(2 ** min(losses), rel=1e-3)  # three digits are logged
-    values = {"user-dir": USER_DIR, "task": "language_modeling", "tokens-per-sample": 512, "sample-break-mode": "none",
-              "max-tokens": 600, "cpu": True, "num-workers": 0, "gen-subset": "test",
-              "path": run_dir / "average.pt"}  # fmt: skip
-    parser = options.get_eval_lm_parser("language_modeling")
-    words = [str(data), *flags(values)]
-    of_fairseq = eval_lm_cli.main(convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words)))
+    of_fairseq = evaluated(data, run_dir / "average.pt", "test", 512)
     assert test == pytest.approx(float(of_fairseq["perplexity"]), rel=1e-3) and abs(test - valid) > 2e-3 * valid
     assert record["averaged"] == ["checkpoint_best.pt"]

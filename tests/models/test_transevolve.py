@@ -76,10 +76,10 @@ def test_options_without_an_effect_are_named(caplog):
 def released():
     values = {"encoder-embed-dim": 32, "encoder-ffn-embed-dim": 128, "encoder-attention-heads": 4,
               "decoder-attention-heads": 4, "transevolve-form": "released"}  # fmt: skip
-    arrays, weights = load()
+    arrays = load()
     m = model("transevolve_fullff_2", values).eval()
     for side, stack in (("enc", m.encoder), ("dec", m.decoder)):
-        missing = stack.load_state_dict(state_dict(weights[side], 2, 3, side == "dec"), strict=False).missing_keys
+        missing = stack.load_state_dict(state_dict(arrays[side], 2, 3, side == "dec"), strict=False).missing_keys
         assert not [key for key in missing if key.startswith("layers")]
     return m, arrays
 
