@@ -4,6 +4,7 @@ import ast
 import functools
 import re
 from graphlib import CycleError, TopologicalSorter
+from importlib.util import resolve_name
 
 import pytest
 
@@ -40,11 +41,11 @@ def imports() -> dict[str, set[str]]:
             node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
         ]
         types = {node for guard in guards for node in ast.walk(guard)}
+        package = name if name in packages else name.rpartition(".")[0]
         found[name] = set()
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.level and node not in types:
-                above = name.split(".")[: len(name.split(".")) - node.level + (name in packages)]
-                base = ".".join([*above, *([node.module] if node.module else [])])
+                base = resolve_name("." * node.level + (node.module or ""), package)
                 found[name] |= {
                     full if (full := f"{base}.{alias.name}") in trees else base for alias in node.names
                 } - {name}  # fmt: skip
