@@ -33,9 +33,8 @@ endif
 demo: install
 	$(BIN)/ode-transformer quickstart
 
-# Some forty processes; how many depends a little on what each worker has cached.
 test: install
-	$(PYTEST) -m 'not full and not slow' --most-processes 48
+	$(PYTEST) -m 'not full and not slow'
 
 # test-all     every variant, every script in a separate process, and training to a score (half an hour)
 test-all: install
