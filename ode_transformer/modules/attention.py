@@ -89,10 +89,12 @@ class StagedAttention(MultiheadAttention):
 
         Args:
             query: (T, B, C).
-            key, value: (S, B, C); with ``static_kv`` the same tensor, whose projections are kept from step to step.
+            key: (S, B, C).
+            value: the same tensor; it is not read, but fairseq's attention has this argument.
             key_padding_mask: (B, S), true where a key is padding.
             incremental_state: the cache of incremental decoding.
             need_weights, need_head_weights: return the weights, averaged over heads or of each head.
+            static_kv: whether the cache keeps the projections of this key; otherwise those of new keys are appended.
             attn_mask: (T, S) or (B, 1, T or 1, S), minus infinity where attention is forbidden.
             biases: the biases of queries, keys and values by position.
             distances: with relative positions, the one-hot distances of ``relative_distances``, (T, S, 2m + 1);
@@ -104,9 +106,13 @@ class StagedAttention(MultiheadAttention):
             The output (T, B, C); the weights (B, T, S), or (H, B, T, S) for separate heads, or None.
         """
         length = query.size(0)
-        q, k, v, mask = self._queries_keys_values(
-            query, key, value, attn_mask, key_padding_mask, incremental_state, static_kv, biases, joint, stage
-        )
+        if incremental_state is not None and static_kv:
+            q, k, v, mask = self._meet_source(query, key, attn_mask, key_padding_mask, incremental_state, biases, stage)
+        else:
+            q, k, v = self._project(query, key, biases, joint)
+            if incremental_state is not None:
+                k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask, stage)
+            mask = merged_mask(attn_mask, key_padding_mask, q.dtype)
         q = as_queries(q, k.size(0))
         if distances is None and self.max_relative_length is not None:
             distances = relative_distances(length, k.size(2), self.max_relative_length, q)
@@ -125,13 +131,7 @@ class StagedAttention(MultiheadAttention):
         return self.out_proj(out), weights
 
     def _fused(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Optional[Tensor],
-        distances: Optional[Tensor],
-        dropout: float,
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], distances: Optional[Tensor], dropout: float
     ) -> Tensor:
         """softmax(q k^T / sqrt(d) + mask) v by PyTorch's kernel: (B, H, T, d)."""
         if distances is not None:
@@ -140,12 +140,7 @@ class StagedAttention(MultiheadAttention):
         return fused_kernel(q, k, v, mask, dropout_p=dropout)
 
     def _by_two_products(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Optional[Tensor],
-        distances: Optional[Tensor],
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], distances: Optional[Tensor]
     ) -> tuple[Tensor, Tensor]:
         """As ``_fused``, but in the order of fairseq's attention, bitwise equal; and the weights (B, H, n T, S)."""
         bias = None if distances is None else self.score_bias(q, distances).flatten(0, 1)  # (N, T, S)
@@ -164,57 +159,42 @@ class StagedAttention(MultiheadAttention):
             out = out + self.value_bias(p, distances)
         return out.unflatten(0, (-1, self.num_heads)), weights
 
-    def _queries_keys_values(
+    def _meet_source(
         self,
         query: Tensor,
-        key: Tensor,
-        value: Tensor,
+        source: Tensor,
         mask: Optional[Tensor],
         padding: Optional[Tensor],
-        incremental_state: Optional[dict],
-        static_kv: bool,
+        incremental_state: dict,
         biases: Optional[Biases],
-        joint: Optional[Joint],
         stage: int,
     ) -> tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
-        """Return queries, keys and values, projected or from the cache, and what is added to scores, if anything."""
-        if incremental_state is None or not static_kv:
-            q, k, v = self._project(query, key, value, biases, joint)
-            if incremental_state is not None:
-                k, v, padding = self._remember(incremental_state, k, v, padding, stage)
-            return q, k, v, merged_mask(mask, padding, q.dtype)
-        if source := self._get_input_buffer(incremental_state, stage):
+        """Return queries, and the keys, values and mask of the source, which are computed once."""
+        if kept := self._get_input_buffer(incremental_state, stage):
             q = self.q_proj(query)
             q = in_heads(q if biases is None else _add(q, biases.query()), self.num_heads)
-            return q, source["prev_key"], source["prev_value"], source["mask"]
+            return q, kept["prev_key"], kept["prev_value"], kept["mask"]
         hypotheses = 1
         # A search has one query at a time; a Runge-Kutta layer keeps keys from stage to stage in training too.
         if query.size(0) == 1:
-            key, padding, hypotheses = once_a_sentence(key, padding, self.beam_size)
-        q, k, v = self._project(query, key, key, biases, None, hypotheses)
+            source, padding, hypotheses = once_a_sentence(source, padding, self.beam_size)
+        q, k, v = self._project(query, source, biases, hypotheses=hypotheses)
         mask = merged_mask(mask, padding, q.dtype)
-        source = {"prev_key": k, "prev_value": v, "mask": mask, "hypotheses": hypotheses}
-        self._set_input_buffer(incremental_state, source, stage)
+        kept = {"prev_key": k, "prev_value": v, "mask": mask, "hypotheses": hypotheses}
+        self._set_input_buffer(incremental_state, kept, stage)
         return q, k, v, mask
 
     def _project(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        biases: Optional[Biases],
-        joint: Optional[Joint] = None,
-        hypotheses: int = 1,
+        self, query: Tensor, key: Tensor, biases: Optional[Biases], joint: Optional[Joint] = None, hypotheses: int = 1
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, H, T, d), keys and values (B, H, S, d); projections of the same input take one product.
 
         With several hypotheses per sentence, keys and values are one per sentence, while ``biases`` has one per
         hypothesis.
         """
-        if joint is None and key is value:
-            joint = self.joint_projection(own=query is key)
+        joint = joint or self.joint_projection(own=query is key)
         if joint is None:
-            projected = self.q_proj(query), self.k_proj(key), self.v_proj(value)
+            projected = self.q_proj(query), self.k_proj(key), self.v_proj(key)
         elif query is key:
             projected = F.linear(key, *joint).chunk(3, dim=-1)
         else:

@@ -106,6 +106,17 @@ class Sublayer(NamedTuple):
     fraction: float
 
 
+SUBLAYERS = {
+    ("F", False): (("macaron_attn",), "macaron_attn_layer_norm"),
+    ("F", True): (("self_attn",), "self_attn_layer_norm"),
+    ("C", True): (("encoder_attn",), "encoder_attn_layer_norm"),
+    ("G", False): (("macaron_fc1", "macaron_fc2"), "macaron_layer_norm"),
+    ("G", True): (("fc1", "fc_hidden", "fc2"), "final_layer_norm"),
+}
+"""A flow, and whether it is the last of its kind in a layer -> the names of its modules, of which a layer may lack
+some, and of its norm."""
+
+
 class SplitLayer(nn.Module):
     """The common part of encoder and decoder layers: the sub-layers that the splitting asks for, and the step."""
 
@@ -151,22 +162,18 @@ class SplitLayer(nn.Module):
 
     def sublayers(self) -> list[Sublayer]:
         """Return the sub-layers in the order of the splitting, with the modules that the layer has now."""
-        hidden = (self.fc_hidden,) if self.options.ffn_hidden_layers == 2 else ()
         flows, found = self.options.splitting.flows, []
         for i, (flow, fraction) in enumerate(self.options.splitting):
-            earlier = flow in flows[i + 1 :]
-            if flow == "F" and earlier:
-                row = "macaron_attn", (self.macaron_attn,), self.macaron_attn_layer_norm
-            elif flow == "F":
-                row = "self_attn", (self.self_attn,), self.self_attn_layer_norm
-            elif earlier:
-                row = "macaron_fc1", (self.macaron_fc1, self.macaron_fc2), self.macaron_layer_norm
-            else:
-                row = "fc1", (self.fc1, *hidden, self.fc2), self.final_layer_norm
-            found.append(Sublayer(flow, *row, fraction))
-            if flow == "F" and not earlier and getattr(self, "encoder_attn", None) is not None:
-                found.append(Sublayer("C", "encoder_attn", (self.encoder_attn,), self.encoder_attn_layer_norm, 1.0))
+            last = flow not in flows[i + 1 :]
+            found.append(self._sublayer(flow, last, fraction))
+            if flow == "F" and last and getattr(self, "encoder_attn", None) is not None:
+                found.append(self._sublayer("C", True, 1.0))
         return found
+
+    def _sublayer(self, flow: str, last: bool, fraction: float) -> Sublayer:
+        names, norm = SUBLAYERS[flow, last]
+        modules = tuple(getattr(self, name) for name in names if hasattr(self, name))
+        return Sublayer(flow, names[0], modules, getattr(self, norm), fraction)
 
     def forward(
         self, x: Tensor, context: Context, carried: Any = None, h: float = 1.0

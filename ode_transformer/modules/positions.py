@@ -26,8 +26,8 @@ from ..numerics.registry import Registry
 POSITION_BLOCKS = ("all", "input")
 FLOW_SHARING = ("all", "stack")
 
-Solution = Mapping[str, Sequence[Tensor]]
-"""b(t) - b(0) at the positions 0 to N - 1: for each solver its pieces, each (N, 1 or 2, C)."""
+Solution = Sequence[Tensor]
+"""b(t) - b(0) of every piece of ``BiasPositions`` at the positions 0 to N - 1, each (N, 1 or 2, C)."""
 
 Index = Union[slice, Tensor]
 """The positions of the tokens: a slice, if all sentences have the same; one per token, (T, B); or ``_as_factor``."""
@@ -188,6 +188,21 @@ class BlockPositions(PositionEncoder):
         return [Place(), *places][: self.depths[side]]
 
 
+class Piece(NamedTuple):
+    """The projections of an attention that move together: that of its queries, or those of its keys and values."""
+
+    solver: str
+    side: str
+    layer: int
+    name: str  # of the attention in its layer
+    attention: nn.Module
+    projections: Sequence[str]
+
+    def biases(self) -> list[nn.Parameter]:
+        """Return b(0) of the projections, each (C,): the biases that they have anyway."""
+        return [getattr(self.attention, projection).bias for projection in self.projections]
+
+
 class _Kept(NamedTuple):
     solution: Solution
     reach: int  # how many positions can be read
@@ -201,9 +216,8 @@ class BiasPositions(PositionEncoder):
     are those of a FLOATER, and with zero dynamics the two compute the same. Queries, keys and values move with their
     own positions; in cross-attention those of keys and values are the source's.
 
-    A *piece* is the projections of an attention that move together: that of its queries, or those of its keys and
-    values. All rows, three per attention, are solved at once. With gradients that is done in every pass; without, a
-    solution is kept for later passes. It is dropped where weights may have changed: when a tensor's version has, in a
+    All rows, three per attention, are solved at once. With gradients that is done in every pass; without, a solution is
+    kept for later passes. It is dropped where weights may have changed: when a tensor's version has, in a
     pass with gradients, between training and evaluation, and when weights are loaded or cast. Code that writes to
     ``parameter.data`` otherwise must call ``forget``. It is not saved in checkpoints.
 
@@ -223,28 +237,23 @@ class BiasPositions(PositionEncoder):
     ):
         super().__init__()
         self._kept: Optional[_Kept] = None
-        # Plain dictionaries: the attentions are the stacks' sub-modules. For each solver its pieces, each the attention
-        # and the names of its projections; for each side and layer two (solver, piece) per attention.
-        self.pieces: dict[str, list[tuple[nn.Module, Sequence[str]]]] = {}
-        self.layers: dict[str, list[dict[str, list[tuple[str, int]]]]] = {}
+        self.depths = {side: len(stack.layers) for side, stack in sides.items()}
+        self.pieces: list[Piece] = []  # two per attention; a plain list, because the attentions belong to the stacks
         for side, stack in sides.items():
-            self.layers[side] = []
             for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers)):
-                self.layers[side].append({})
                 for name in ("macaron_attn", "self_attn", "encoder_attn"):
                     if (attention := getattr(layer, name, None)) is None:
                         continue
-                    parts = [(side, ["q_proj"]), ("source" if name == "encoder_attn" else side, ["k_proj", "v_proj"])]
-                    for memory, projections in parts:
-                        _reset_biases(attention, projections, _KINDS[memory] + len(stack.layers))
+                    memory = "source" if name == "encoder_attn" else side
+                    for where, projections in ((side, ("q_proj",)), (memory, ("k_proj", "v_proj"))):
+                        piece = Piece(where if sharing == "stack" else "all", side, i, name, attention, projections)
+                        _reset_biases(piece, _KINDS[where] + self.depths[side])
                         if blocks == "all" or i == 0:
-                            solver = memory if sharing == "stack" else "all"
-                            pieces = self.pieces.setdefault(solver, [])
-                            self.layers[side][i].setdefault(name, []).append((solver, len(pieces)))
-                            pieces.append((attention, projections))
+                            self.pieces.append(piece)
         if not self.pieces:
             raise OdeTransformerError("--position-encoder: must be none in a model without layers, which has no biases")
-        widths = {name: sorted({bias.numel() for bias in self.initial(name)}) for name in self.pieces}
+        names = dict.fromkeys(piece.solver for piece in self.pieces)
+        widths = {name: sorted({bias.numel() for bias in self.initial(name)}) for name in names}
         for several in widths.values():
             if len(several) > 1:
                 raise OdeTransformerError(
@@ -255,8 +264,8 @@ class BiasPositions(PositionEncoder):
             p.param_group = "flow"  # for an optimizer that treats the flow separately
 
     def initial(self, solver: str) -> list[nn.Parameter]:
-        """Return b(0) of every row that a solver moves, each (C,): the biases that the projections have anyway."""
-        return [getattr(attention, name).bias for attention, names in self.pieces[solver] for name in names]
+        """Return b(0) of every row that a solver moves, each (C,)."""
+        return [bias for piece in self.pieces if piece.solver == solver for bias in piece.biases()]
 
     def places(
         self,
@@ -273,17 +282,13 @@ class BiasPositions(PositionEncoder):
             source = token_positions(source_padding, slice(0, source_length))
         solution = solution or self.solve(max(length, source_length))
         own = token_positions(padding, slice(0 if incremental_state is None else length - 1, length))
-        table = next(iter(solution.values()))[0]
-        own, source = (None if index is None else _as_factor(index, table) for index in (own, source))
-        places = []
-        for layer in self.layers[side]:
-            biases = {}
-            for name, ((q_solver, q), (kv_solver, kv)) in layer.items():
-                memory = source if name == "encoder_attn" else own
-                if memory is not None:
-                    biases[name] = Biases(solution[q_solver][q], solution[kv_solver][kv], own, memory)
-            places.append(Place(biases=biases))
-        return places
+        own, source = (None if index is None else _as_factor(index, solution[0]) for index in (own, source))
+        biases: list[dict[str, Biases]] = [{} for _ in range(self.depths[side])]
+        for piece, queries, keys_values in zip(self.pieces[::2], solution[::2], solution[1::2], strict=True):
+            memory = source if piece.name == "encoder_attn" else own
+            if piece.side == side and memory is not None:
+                biases[piece.layer][piece.name] = Biases(queries, keys_values, own, memory)
+        return [Place(biases=of_layer) for of_layer in biases]
 
     def solve(self, length: int) -> Solution:
         """Return the solution for ``length`` positions or more.
@@ -317,8 +322,7 @@ class BiasPositions(PositionEncoder):
 
     def _versions(self) -> list[Any]:
         """Return the address and the version of every tensor that a solution depends on, and the type of scores."""
-        biases = [bias for name in self.solvers for bias in self.initial(name)]
-        parameters = (*self.solvers.parameters(), *biases)
+        parameters = (*self.solvers.parameters(), *(bias for piece in self.pieces for bias in piece.biases()))
         return [self._kind(), *((p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters)]
 
     @torch.no_grad()
@@ -329,32 +333,24 @@ class BiasPositions(PositionEncoder):
         """Return the number of positions of a solution, from the first on, at which attention is finite."""
         # A score contains the product of two biases. Where it overflows, attention is NaN although the biases are not.
         most = torch.finfo(self._kind()).max
-        fits = torch.stack(
-            [
-                (_largest_score(moved, attention.num_heads) < most).flatten(1).all(1)
-                for name, rows in solution.items()
-                for moved, (attention, _) in zip(rows, self.pieces[name], strict=True)
-            ]
-        ).all(0)
+        scores = [_largest_score(b, piece.attention.num_heads) for piece, b in zip(self.pieces, solution, strict=True)]
+        fits = torch.stack([(score < most).flatten(1).all(1) for score in scores]).all(0)
         return len(fits) if fits.all() else int(fits.long().argmin())
 
     def _solve(self, length: int) -> Solution:
-        solution = {}
+        moved = {}
         for name, solver in self.solvers.items():
-            initial, sizes = torch.stack(self.initial(name)), [len(names) for _, names in self.pieces[name]]
-            solution[name] = solver(initial, length).to(initial.dtype).split(sizes, dim=1)
-        return solution
+            initial = torch.stack(self.initial(name))
+            sizes = [len(piece.projections) for piece in self.pieces if piece.solver == name]
+            moved[name] = iter(solver(initial, length).to(initial.dtype).split(sizes, dim=1))
+        return [next(moved[piece.solver]) for piece in self.pieces]
 
     def biases(self, length: int) -> dict[str, Tensor]:
         """Return b(t) of every projection at positions 0 to ``length`` - 1: ``encoder.0.self_attn.q`` -> (N, C)."""
-        solution, found = self._solve(length), {}
-        for side, layers in self.layers.items():
-            for i, layer in enumerate(layers):
-                for name, pieces in layer.items():
-                    for solver, piece in pieces:
-                        attention, projections = self.pieces[solver][piece]
-                        for projection, moved in zip(projections, solution[solver][piece].unbind(1), strict=True):
-                            found[f"{side}.{i}.{name}.{projection[0]}"] = moved + getattr(attention, projection).bias
+        found = {}
+        for piece, moved in zip(self.pieces, self._solve(length), strict=True):
+            for projection, b, initial in zip(piece.projections, moved.unbind(1), piece.biases(), strict=True):
+                found[f"{piece.side}.{piece.layer}.{piece.name}.{projection[0]}"] = b + initial
         return found
 
     def forget(self) -> None:
@@ -385,10 +381,9 @@ _KINDS = {"encoder": 3, "decoder": 4, "source": 2}
 """The number of kinds of projections in each tensor of b(0) in the released code, (kinds, L, C)."""
 
 
-def _reset_biases(attention: nn.Module, projections: Sequence[str], rows: int) -> None:
+def _reset_biases(piece: Piece, rows: int) -> None:
     """As in the released code: Xavier's bound for one tensor of all b(0), whose first two sizes add up to ``rows``."""
-    for name in projections:
-        bias = getattr(attention, name).bias
+    for bias in piece.biases():
         bound = math.sqrt(6 / (rows * bias.numel()))
         nn.init.uniform_(bias, -bound, bound)
 

@@ -188,25 +188,9 @@ class TrainingGraphs:
             for (name, t), length in zip(tokens.items(), columns, strict=True)
         ]
         if key not in self.recorded:
-            # Parameters by themselves, in the same memory. DistributedDataParallel keeps the nodes that accumulate the
-            # model's gradients; those run on the stream on which they were made, which a recording must not touch.
-            own = {name: nn.Parameter(p.detach()) for name, p in model.named_parameters() if p.requires_grad}
-
-            def run_by_itself(*inputs: Tensor) -> Tensor:
-                with _reparametrize_module(model, own, tie_weights=True, stack_weights=True):
-                    return run(**dict(zip(tokens, inputs, strict=True)), **more)[0]
-
-            try:
-                self.recorded[key] = self._record(run_by_itself, inputs, list(own.values()))
-            except torch.cuda.OutOfMemoryError:
-                self.eager.add(key)
-                shape = " x ".join(map(str, (rows, *columns)))
-                logger.warning(
-                    f"--cuda-graphs: too little memory to record batches of {shape}; they stay in eager mode"
-                )
-            if key in self.eager:  # behind the handler, whose traceback holds the memory of the recording
-                return run(**tokens, **more)
-            self._report()
+            self._record(key, model, lambda *its: run(**dict(zip(tokens, its, strict=True)), **more)[0], inputs)
+        if key in self.eager:
+            return run(**tokens, **more)
         recorded = self.recorded[key]
         torch._foreach_copy_(recorded.inputs, inputs)
         output = _Replay.apply(self, recorded, *self.parameters)
@@ -239,25 +223,36 @@ class TrainingGraphs:
         )
         self.gradients = _unflatten_dense_tensors(self.flat, parameters)
 
-    def _record(
-        self, run: Callable[..., Tensor], inputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]
-    ) -> RecordedPass:
-        # A pool lives as long as one of its graphs.
-        pool = next((one.forward.pool() for one in self.recorded.values()), None)
-        return RecordedPass(run, inputs, parameters, self.gradients, self._place, pool)
+    def _record(self, key: tuple, model: nn.Module, run: Callable[..., Tensor], inputs: Sequence[Tensor]) -> None:
+        """Record a pass of a shape, or note that there is too little memory for it."""
+        # Parameters by themselves, in the same memory. DistributedDataParallel keeps the nodes that accumulate the
+        # model's gradients; those run on the stream on which they were made, which a recording must not touch.
+        own = {name: nn.Parameter(p.detach()) for name, p in model.named_parameters() if p.requires_grad}
+
+        def run_by_itself(*inputs: Tensor) -> Tensor:
+            with _reparametrize_module(model, own, tie_weights=True, stack_weights=True):
+                return run(*inputs)
+
+        pool = next((one.forward.pool() for one in self.recorded.values()), None)  # lives as long as one of its graphs
+        parameters = list(own.values())
+        try:
+            self.recorded[key] = RecordedPass(run_by_itself, inputs, parameters, self.gradients, self._place, pool)
+        except torch.cuda.OutOfMemoryError:  # its traceback holds the memory of the recording until this returns
+            self.eager.add(key)
+            shape = " x ".join(str(size) for size in key[: 1 + len(inputs)])
+            logger.warning(f"--cuda-graphs: too little memory to record batches of {shape}; they stay in eager mode")
+            return
+        # After the first recording, at every power of two, and at the last one.
+        count = len(self.recorded)
+        if count & (count - 1) == 0 or count == MOST_SHAPES:
+            passes = sum(self.seen.values())
+            logger.info(f"--cuda-graphs: recorded {count} of {len(self.seen)} shapes in {passes} passes")
 
     def _place(self, output: Tensor) -> Tensor:
         """Return memory for an output and its gradient, in the output's shape, which all recorded passes share."""
         if self.output.numel() < output.numel() or self.output.dtype != output.dtype:
             self.output = output.new_empty(2 ** (output.numel() - 1).bit_length())
         return self.output[: output.numel()].view(output.shape)
-
-    def _report(self) -> None:
-        """Log how many shapes are recorded, after the first one, at every power of two, and at the last one."""
-        count = len(self.recorded)
-        if count & (count - 1) == 0 or count == MOST_SHAPES:
-            passes = sum(self.seen.values())
-            logger.info(f"--cuda-graphs: recorded {count} of {len(self.seen)} shapes in {passes} passes")
 
     def _can_record(self, tokens: Tensor) -> bool:
         if tokens.device.type != "cuda" and not self._said:
