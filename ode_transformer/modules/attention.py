@@ -7,7 +7,7 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .incremental import append, append_padding, as_hypotheses, as_queries, once_a_sentence, reorder
+from .incremental import as_hypotheses, as_queries, grown, once_a_sentence, reorder
 from .positions import Biases
 
 RELATIVE_POSITIONS = ("none", "keys", "keys-values")
@@ -38,11 +38,9 @@ class StagedAttention(MultiheadAttention):
     summed in half precision, and on a GPU in an order that varies.
 
     Args:
-        embed_dim: C, the width.
-        num_heads: H.
+        embed_dim, num_heads, more: as in fairseq's attention.
         max_relative_length: m; positions farther away count as m away. None without relative positions.
         values: whether values have relative positions too, or keys alone.
-        more: further arguments of fairseq's attention.
     """
 
     def __init__(
@@ -111,7 +109,10 @@ class StagedAttention(MultiheadAttention):
         else:
             q, k, v = self._project(query, key, biases, joint)
             if incremental_state is not None:
-                k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask, stage)
+                before = self._get_input_buffer(incremental_state, stage)
+                cache = grown(before, key_padding_mask, prev_key=k, prev_value=v)
+                self._set_input_buffer(incremental_state, cache, stage)
+                k, v, key_padding_mask = cache["prev_key"], cache["prev_value"], cache["padding"]
             mask = merged_mask(attn_mask, key_padding_mask, q.dtype)
         q = as_queries(q, k.size(0))
         if distances is None and self.max_relative_length is not None:
@@ -218,19 +219,6 @@ class StagedAttention(MultiheadAttention):
             return None
         return torch.cat([m.weight for m in linears]), torch.cat([m.bias for m in linears])
 
-    def _remember(
-        self, incremental_state: dict, k: Tensor, v: Tensor, mask: Optional[Tensor], stage: int
-    ) -> tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Append to the cache -> keys and values of all positions (B, H, S, d), and their padding mask."""
-        buffer = self._get_input_buffer(incremental_state, stage)
-        if buffer:
-            order, before = buffer["order"], buffer["prev_key"].size(2)
-            k, v = append(buffer["prev_key"], order, k), append(buffer["prev_value"], order, v)
-            mask = append_padding(buffer["prev_key_padding_mask"], order, mask, k, before)
-        buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": mask, "order": None}
-        self._set_input_buffer(incremental_state, buffer, stage)
-        return k, v, mask
-
     def reorder_incremental_state(self, incremental_state: Optional[dict], new_order: Tensor) -> Optional[dict]:
         """Reorder the cache of every stage with the hypotheses of a beam."""
         stage = 0
@@ -288,11 +276,7 @@ def merged_mask(attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor],
 def relative_distances(length: int, keys: int, m: int, like: Tensor) -> Tensor:
     """One-hot distances r(i, j) = clip(j - (i + S - T), -m, m), (T, S, 2m + 1): 1 at m + r(i, j), 0 elsewhere.
 
-    Args:
-        length: T, the number of queries; the last query and the last key are the same position.
-        keys: S.
-        m: the largest distance that is told apart.
-        like: a tensor with the type and the device of the result.
+    T queries, ``length``, are at the last positions of S keys, ``keys``. Type and device are those of ``like``.
     """
     i = torch.arange(keys - length, keys, device=like.device)
     j = torch.arange(keys, device=like.device)

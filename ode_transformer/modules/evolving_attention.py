@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from .attention import fused_kernel, in_heads
 from .dropout import Dropout
-from .incremental import append, append_padding, as_hypotheses, as_queries, once_a_sentence, reorder
+from .incremental import as_hypotheses, as_queries, grown, once_a_sentence, reorder
 
 FORMS = ("paper", "released")
 
@@ -72,8 +72,7 @@ def waves(size: int, depth_index: int, depth: int, form: str) -> Tensor:
     """T_l / w (d',), the waves of the learned Fourier map of depth (equation 7), in double precision.
 
     Args:
-        size: d'.
-        depth_index, depth: i and L.
+        size, depth_index, depth: d', i and L.
         form: ``paper``: ``sin(2 pi j l / (d' L))``, then cosines, with j from 1 and l = i + 1, from 1 to L; or that of
             the released code, ``sin(p i pi / 64)`` with p from 0 and i = 0 to L - 1, so that all sines are 0 in the
             first layer of a block.
@@ -94,7 +93,7 @@ class _Cached(nn.Module):
         """The cache; None before the first step, and outside of decoding."""
         return None if incremental_state is None else self.get_incremental_state(incremental_state, "cache")
 
-    def keep(self, incremental_state: Optional[dict], **cache: Any) -> None:
+    def keep(self, incremental_state: Optional[dict], cache: dict[str, Any]) -> None:
         """Set the cache, in decoding."""
         if incremental_state is not None:
             self.set_incremental_state(incremental_state, "cache", cache)
@@ -102,7 +101,7 @@ class _Cached(nn.Module):
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
         """Reorder the cache with the hypotheses of a beam."""
         if (cache := self.cached(incremental_state)) is not None:
-            self.keep(incremental_state, **reorder(cache, new_order))
+            self.keep(incremental_state, reorder(cache, new_order))
 
 
 class State(NamedTuple):
@@ -186,21 +185,18 @@ class InitialState(_Cached):
         """
         q = in_heads(self.dropout_module(self.query(x)), self.heads)
         cache = self.cached(incremental_state)
-        if source is not None and cache is not None:
-            return State(q, cache["keys"], cache["padding"], self.time_query, cache["values"])
-        hypotheses, values, kept = 1, None, {"order": None}
-        if source is not None and incremental_state is not None:
-            source, padding_mask, hypotheses = once_a_sentence(source, padding_mask, self.beam_size)
-        k = in_heads(self.dropout_module(self.key(x if source is None else source)), self.heads)
-        if source is not None:
+        if source is None:
+            k = in_heads(self.dropout_module(self.key(x)), self.heads)
+            cache = grown(cache, padding_mask, keys=k)
+        elif cache is None:
+            hypotheses = 1
+            if incremental_state is not None:
+                source, padding_mask, hypotheses = once_a_sentence(source, padding_mask, self.beam_size)
+            k = in_heads(self.dropout_module(self.key(source)), self.heads)
             values = in_heads(F.layer_norm(source, source.shape[-1:], eps=_EPS), self.heads)
-            kept = {"hypotheses": hypotheses, "values": values}
-        if cache is not None:
-            order, before = cache["order"], cache["keys"].size(2)
-            k = append(cache["keys"], order, k)
-            padding_mask = append_padding(cache["padding"], order, padding_mask, k, before)
-        self.keep(incremental_state, keys=k, padding=padding_mask, **kept)
-        return State(q, k, padding_mask, self.time_query, values)
+            cache = {"keys": k, "values": values, "padding": padding_mask, "hypotheses": hypotheses}
+        self.keep(incremental_state, cache)
+        return State(q, cache["keys"], cache["padding"], self.time_query, cache.get("values"))
 
     def set_beam_size(self, beam_size: int) -> None:
         """Set the number of hypotheses per sentence."""
@@ -210,11 +206,7 @@ class InitialState(_Cached):
 class EvolvingAttention(_Cached):
     """Attention at depth l of a block, with the block's queries and keys (equation 9).
 
-    Args:
-        embed_dim: d, the width.
-        heads: m.
-        depth_index, depth, form: as in ``waves``.
-        dropout: the dropout of the output.
+    ``depth_index``, ``depth`` and ``form`` are as in ``waves``.
     """
 
     def __init__(self, embed_dim: int, heads: int, depth_index: int, depth: int, form: str, dropout: float):
@@ -232,6 +224,19 @@ class EvolvingAttention(_Cached):
     def time_signal(self) -> Tensor:
         """T_l (d',), the learned map of this depth."""
         return self.time_weights * self.waves.type_as(self.time_weights)
+
+    def evolved(self, q: Tensor, k: Tensor, time_query: Tensor) -> tuple[Tensor, float, Optional[Tensor]]:
+        """Return queries (B, m, T, e), a scale and a bias of keys (B, m, S) or None, such that q k^T scale + bias are
+        the scores at this depth, A0 + T_l A2 (equation 9).
+        """
+        t = self.time_signal()
+        if self.form == "paper":
+            c = time_query @ t  # W~q T_l, split in heads
+            c = self.head_dim**0.5 * c.view(self.heads, 1, -1)
+            return q + _widened(c, q.size(-1)), self.head_dim**-0.5, None
+        c = torch.einsum("Dmt,mt->mD", time_query.unflatten(1, (self.heads, -1)), t.view(self.heads, -1))
+        key_bias = torch.einsum("mhe,bhse->bms", c.unflatten(1, (self.heads, -1)), k)  # against whole keys
+        return q, k.size(-1) ** -0.5, key_bias
 
     def forward(
         self, values: Tensor, state: State, causal: bool = False, incremental_state: Optional[dict] = None
@@ -254,21 +259,12 @@ class EvolvingAttention(_Cached):
         q, k, v, length = state.queries, state.keys, state.values, state.queries.size(2)
         if v is None:
             v = in_heads(self.layer_norm(values), self.heads)  # no projection of values
-            if (cache := self.cached(incremental_state)) is not None:
-                v, causal = append(cache["values"], cache["order"], v), False  # no key is ahead of the newest query
-            self.keep(incremental_state, values=v, order=None)
-        q = as_queries(q, k.size(0))
-        t = self.time_signal()
-        key_bias = None
-        if self.form == "paper":
-            scale = self.head_dim**-0.5
-            c = state.time_query @ t  # W~q T_l, split in heads
-            c = self.head_dim**0.5 * c.view(self.heads, 1, -1)
-            q = q + _widened(c, q.size(-1))
-        else:
-            scale = k.size(-1) ** -0.5
-            c = torch.einsum("Dmt,mt->mD", state.time_query.unflatten(1, (self.heads, -1)), t.view(self.heads, -1))
-            key_bias = torch.einsum("mhe,bhse->bms", c.unflatten(1, (self.heads, -1)), k)  # against whole keys
+            before = self.cached(incremental_state)
+            causal = causal and before is None  # in decoding, no key is ahead of the newest query
+            cache = grown(before, None, values=v)
+            self.keep(incremental_state, cache)
+            v = cache["values"]
+        q, scale, key_bias = self.evolved(as_queries(q, k.size(0)), k, state.time_query)
         if state.padding is not None:
             hidden = state.padding[:, None].type_as(k) * _HIDDEN  # (B, 1, S)
             key_bias = hidden.expand(-1, self.heads, -1) if key_bias is None else key_bias + hidden

@@ -43,13 +43,9 @@ def rotation(w: Tensor, depth_index: int, depth: int, form: str, out_features: i
 
 
 class RandomProjection(nn.Module):
-    """h -> h U S V + b with random U and V.
+    """h -> h U S V + b with random U and V, which are drawn from ``seed`` and saved in checkpoints as buffers.
 
-    Args:
-        in_features: the size of U.
-        out_features: the size of V.
-        depth_index, depth, form: as in ``rotation``.
-        seed: the seed of the random matrices, which are buffers and saved in checkpoints.
+    ``depth_index``, ``depth`` and ``form`` are as in ``rotation``.
     """
 
     def __init__(self, in_features: int, out_features: int, depth_index: int, depth: int, form: str, seed: int):

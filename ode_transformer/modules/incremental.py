@@ -61,21 +61,30 @@ def append(old: Tensor, order: Optional[Tensor], new: Tensor) -> Tensor:
     return whole
 
 
-def append_padding(
-    old: Optional[Tensor], order: Optional[Tensor], new: Optional[Tensor], keys: Tensor, before: int
-) -> Optional[Tensor]:
-    """Concatenate the padding masks ``old`` (B, S) and ``new`` (B, T) of a cache; None where no key is padding.
+def grown(cache: Optional[dict[str, Any]], padding: Optional[Tensor], **new: Tensor) -> dict[str, Any]:
+    """Return a cache with new positions appended, after its hypotheses are brought into their new order.
 
-    ``order`` is as in ``append``, ``keys`` (B, H, S + T, d) are all keys, and ``before`` is S.
+    Args:
+        cache: the cache of the positions before; None or empty before the first.
+        padding: (B, T), true where a new position is padding; None if none is.
+        new: the keys and values of the new positions by name, (B, H, T, d).
+
+    Returns:
+        The keys and values of all positions by name, (B, H, S, d), their ``padding`` (B, S) or None, and ``order``.
     """
-    if old is None and new is None:
-        return None
-    none = keys.new_zeros(keys.size(0), keys.size(2), dtype=torch.bool)
-    if old is None:
-        old = none[:, :before]
-    elif order is not None:
-        old = old[order]
-    return torch.cat((old, none[:, before:] if new is None else new), dim=1)
+    if not cache:
+        return {**new, "padding": padding, "order": None}
+    old, order = cache["padding"], cache["order"]
+    whole = {name: append(cache[name], order, x) for name, x in new.items()}
+    if old is not None or padding is not None:
+        name, x = next(iter(whole.items()))
+        before, none = cache[name].size(2), x.new_zeros(x.size(0), x.size(2), dtype=torch.bool)
+        if old is None:
+            old = none[:, :before]
+        elif order is not None:
+            old = old[order]
+        padding = torch.cat((old, none[:, before:] if padding is None else padding), dim=1)
+    return {**whole, "padding": padding, "order": None}
 
 
 def reorder(cache: dict[str, Any], new_order: Tensor) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from .positions import Biases
 
 @dataclass
 class StepMemory:
-    """The tensors that the evaluations of one step share.
+    """What the evaluations of one step share.
 
     Args:
         joint: by the name of a self-attention, its ``joint_projection``.

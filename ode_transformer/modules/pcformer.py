@@ -26,11 +26,7 @@ from .history import mixture
 
 @dataclass(frozen=True)
 class PredictorCorrector(Integrator):
-    """A method whose result is corrected.
-
-    Args:
-        predictor: the method, which carries nothing from step to step.
-    """
+    """A method, the predictor, whose result is corrected. It carries nothing from step to step by itself."""
 
     predictor: Integrator
 

@@ -47,12 +47,7 @@ def padding_or_none(padding: Tensor) -> Optional[Tensor]:
 
 
 def token_positions(padding: Tensor, columns: slice) -> Index:
-    """Return the positions of the tokens of some columns: their indices, not counting padding.
-
-    Args:
-        padding: (B, T), true where there is no token.
-        columns: the columns.
-    """
+    """Return the positions of the tokens of some columns of (B, T): their indices, not counting padding."""
     if can_ask(padding) and not (padding[:, :-1] & ~padding[:, 1:]).any():
         return columns  # without padding before a token, columns are positions
     return ((~padding).cumsum(1) - 1).clamp(min=0)[:, columns].t()
@@ -158,10 +153,6 @@ class BlockPositions(PositionEncoder):
     blocks, or one learned table per block. The addition becomes part of the state, as in the Universal Transformer;
     with histories or multistep schemes between layers, only the layer itself sees it.
 
-    Args:
-        cfg: the configuration.
-        learned: whether the encoding is a learned table; otherwise it is sinusoidal.
-        sides: the stacks by name, encoder and decoder.
     """
 
     def __init__(self, cfg: TransformerConfig, learned: bool, sides: Mapping[str, Any]):
@@ -217,8 +208,8 @@ class BiasPositions(PositionEncoder):
     own positions; in cross-attention those of keys and values are the source's.
 
     All rows, three per attention, are solved at once. With gradients that is done in every pass; without, a solution is
-    kept for later passes. It is dropped where weights may have changed: when a tensor's version has, in a
-    pass with gradients, between training and evaluation, and when weights are loaded or cast. Code that writes to
+    kept for later passes. It is dropped where weights may have changed: when a tensor's version has, in a pass with
+    gradients, between training and evaluation, and when weights are loaded or cast. Code that writes to
     ``parameter.data`` otherwise must call ``forget``. It is not saved in checkpoints.
 
     Args:

@@ -20,10 +20,7 @@ def weighted_sum(
 ) -> Tensor:
     """``total`` + sum_i weights[i] terms[i], in one pass over memory per term; the plain number 0 as a weight is free.
 
-    Args:
-        weights: numbers, or tensors that broadcast to the terms.
-        terms: one tensor per weight, all of the same shape.
-        total: the initial value of the sum; 0 if None.
+    Weights are numbers, or tensors that broadcast to the terms, which have one shape. A total of None is 0.
 
     Raises:
         ValueError: no total is given, and all weights are 0.
@@ -44,11 +41,8 @@ class Coefficients(nn.Module):
     """The weights of the stages of a step, in place of the method's own weights b."""
 
     def before(self, row: Sequence[float], stages: Sequence[Tensor]) -> Sequence[Union[float, Tensor]]:
-        """Return the weights of the stages so far in the argument of the next one; by default the method's own.
-
-        Args:
-            row: the method's weights a_ij, one for each of ``stages``.
-            stages: F_1, ..., F_(i - 1).
+        """Return the weights of the stages F_1, ..., F_(i - 1) in the argument of stage i; by default the method's own
+        a_ij, ``row``.
         """
         return row
 
@@ -85,8 +79,7 @@ class Scalars(Coefficients):
 class MovingAverage(Coefficients):
     """gamma_i = a (1 - a)^(n - i) for stage i of n, where a is learned and starts at 1/2: later stages count more.
 
-    Args:
-        shape: of a: () for one number, (C,) for one number per channel.
+    The shape of a is () for one number, (C,) for one number per channel.
     """
 
     def __init__(self, *shape: int):
@@ -108,10 +101,7 @@ def _linear(width: int, gates: int) -> nn.Linear:
 class Gates(Coefficients):
     """gamma_i is computed from the two stages, one number per token (equations 25 and 26; Table 10).
 
-    Args:
-        embed_dim: C, the width of a stage.
-        gates: 1 for gamma = (g, 1 - g), 2 for two independent gates.
-        activation: the activation function of a gate.
+    ``gates`` is 1 for gamma = (g, 1 - g), and 2 for two independent gates.
     """
 
     def __init__(self, embed_dim: int, gates: int, activation: Callable[[Tensor], Tensor]):

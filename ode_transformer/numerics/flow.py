@@ -56,11 +56,9 @@ FINEST_STEP = 0.125
 
 
 class Flow(nn.Module):
-    """The dynamics h, and its solution.
+    """The dynamics h of vectors of width ``dim``, and its solution by one of ``FLOW_METHODS``.
 
     Args:
-        dim: C, the width.
-        method: one of ``FLOW_METHODS``.
         step: the number of tokens, whole or not, that one step of the solver spans; in evaluation, its upper limit.
         horizon: the position, in tokens, up to which the equation is solved; beyond it b continues along its tangent.
 
@@ -189,11 +187,6 @@ class Recurrence(nn.Module):
     z_i is the time i / 100 (``scalar``) or the sinusoidal encoding of i (``vector``). The numbers of parameters are the
     paper's (Table 6), except that its "1-layer RNN + vector" has those of two layers here. The released code has a GRU
     of two layers with scalar input.
-
-    Args:
-        dim: C, the width, even.
-        layers: 1 or 2.
-        input: ``scalar`` or ``vector``.
 
     Raises:
         ValueError: the width is odd.

@@ -23,10 +23,6 @@ class Velocity(nn.Module):
 
     In the first field of a stack that starts at rest, beta and mu multiply a velocity of 0, so that their gradient
     is 0. There the norm also removes the size of gamma f(y), so that the gradient of gamma is 0 up to the norm's eps.
-
-    Args:
-        embed_dim: C, the width of a velocity.
-        learns_nu: whether nu is learned; otherwise it is 1.
     """
 
     def __init__(self, embed_dim: int, learns_nu: bool):

@@ -56,17 +56,10 @@ class Integrator:
     def step(
         self, f: Field, y: Tensor, carried: Any = None, h: float = 1.0, learned: Learned = NOTHING
     ) -> tuple[Tensor, Any]:
-        """Take one step.
-
-        Args:
-            f: the field.
-            y: the state.
-            carried: the second result of the previous step; None in the first step.
-            h: the size of the step.
-            learned: the learned parameters.
+        """Take a step of size h from the state y in the field f.
 
         Returns:
-            The state after the step, and ``carried`` of the next step.
+            The state after the step, and what the next step receives as ``carried``, which is None in the first step.
         """
         raise NotImplementedError
 

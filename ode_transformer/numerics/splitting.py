@@ -111,13 +111,9 @@ SPLITTINGS: Registry[Splitting] = Registry(
 
 
 def split_step(substeps: Iterable[Substep], y: Any, carried: Any = None, h: float = 1.0) -> tuple[Any, Any]:
-    """Solve the sub-flows one after the other, each from where the last one ended.
+    """Take a step of size h from y: solve the sub-flows one after the other, each from where the last one ended.
 
-    Args:
-        substeps: the sub-steps in turn; in a network each has its own field.
-        y: the state at the beginning of the step.
-        carried: the value that each solver passes on to the next, besides the state.
-        h: the size of the step.
+    ``carried`` is what each solver passes on to the next, besides the state.
     """
     for solve, f, fraction in substeps:
         y, carried = solve(f, y, carried, fraction * h)
@@ -127,13 +123,8 @@ def split_step(substeps: Iterable[Substep], y: Any, carried: Any = None, h: floa
 def increment(flows: Sequence[tuple[Field, float]], together: bool, y: Tensor, stage: int = 0) -> Tensor:
     """Return what Euler steps of several flows add to y: the field of a whole layer.
 
-    It is never computed as a difference of states, which loses bits in half precision.
-
-    Args:
-        flows: pairs (f, fraction of the step).
-        together: whether all are evaluated at y; otherwise each is evaluated where the previous step ended.
-        y: the state.
-        stage: the stage in which the field is evaluated.
+    It is never computed as a difference of states, which loses bits in half precision. ``flows`` are pairs (f, fraction
+    of the step); together, all are evaluated at y, otherwise each where the previous step ended.
     """
     total = None
     for f, h in flows:

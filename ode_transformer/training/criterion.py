@@ -32,8 +32,6 @@ _FEWEST = 512  # tokens; with fewer, a product is slow
 class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
     """As fairseq's; for models whose decoder ends with a projection without bias."""
 
-    _logged = False
-
     def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict]:
         """Return the loss of a sample, its divisor, and the values to log, as fairseq's criterion does."""
         # No layer is the one whose attention weights are returned: it could not take the fused kernel.
@@ -57,12 +55,6 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
         rows, weight = features.reshape(-1, features.size(-1)), _projection(model)
         device = rows.device.type
         tokens = _tokens(*weight.shape, _CACHE if device == "cpu" else None)
-        if not self._logged:
-            self._logged = True
-            logger.info(
-                f"the loss projects up to {tokens:,} tokens at a time onto {len(weight):,} symbols; a batch of up to "
-                "one and a half times as many is not divided"
-            )
         if torch.is_autocast_enabled(device):
             rows, weight = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (rows, weight))
         with torch.autocast(device, enabled=False):
