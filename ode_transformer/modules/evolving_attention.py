@@ -249,9 +249,7 @@ class EvolvingAttention(_Cached):
         Args:
             values: (S, B, d), normalized here; in incremental decoding those of the new position, (1, B, d). Not
                 read if the state has values.
-            state: the state of the block.
             causal: whether a query sees no key after its own position.
-            incremental_state: the cache of incremental decoding.
 
         Returns:
             (T, B, d), to be added to the state.

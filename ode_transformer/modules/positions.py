@@ -133,8 +133,7 @@ class PositionEncoder(nn.Module):
 
         Args:
             side: ``encoder`` or ``decoder``.
-            tokens: (B, T), all tokens so far.
-            padding: (B, T), true where there is no token.
+            tokens, padding: (B, T), all tokens so far, and true where there is none.
             source_padding: (B, S), true where a decoder's source has no token; None without a source.
             incremental_state: the cache of incremental decoding; with it only the last token is processed.
             solution: the result of ``solve``; None to solve here.

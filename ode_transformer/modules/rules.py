@@ -28,7 +28,12 @@ def refuse(broken: Iterable[str]) -> None:
 
 # All models, TransEvolve included
 
-_SIZES = [f"{side}_{size}" for side in ("encoder", "decoder") for size in ("embed_dim", "ffn_embed_dim")]
+_COUNTS = (
+    *(f"{side}_{of}" for side in ("encoder", "decoder") for of in ("embed_dim", "ffn_embed_dim", "attention_heads")),
+    *(f"max_{of}positions" for of in ("source_", "target_", "")),
+    "evolution_blocks",
+    "evolution_depth",
+)
 LIMITS: tuple[tuple[Sequence[str], Callable[[Any], bool], str], ...] = (
     (
         ("dropout", "attention_dropout", "activation_dropout", "adaptive_softmax_dropout", "pooler_dropout"),
@@ -37,14 +42,7 @@ LIMITS: tuple[tuple[Sequence[str], Callable[[Any], bool], str], ...] = (
     ),
     (("word_dropout",), lambda x: 0 <= x < 1, "a probability, 0 or more and below 1"),
     (("encoder_layers", "decoder_layers"), lambda x: x >= 0, "0 or more"),
-    (
-        (
-            *(*_SIZES, "encoder_attention_heads", "decoder_attention_heads", "max_source_positions"),
-            *("max_target_positions", "max_positions", "evolution_blocks", "evolution_depth"),
-        ),
-        lambda x: x >= 1,
-        "1 or more",
-    ),
+    (_COUNTS, lambda x: x >= 1, "1 or more"),
     (("adaptive_softmax_factor",), lambda x: x > 0, "above 0"),
     (
         ("adaptive_softmax_cutoff",),
