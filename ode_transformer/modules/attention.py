@@ -179,7 +179,7 @@ class StagedAttention(MultiheadAttention):
         # A search has one query at a time; a Runge-Kutta layer keeps keys from stage to stage in training too.
         if query.size(0) == 1:
             source, padding, hypotheses = once_a_sentence(source, padding, self.beam_size)
-        q, k, v = self._project(query, source, biases, hypotheses=hypotheses)
+        q, k, v = self._project(query, source, biases, None, hypotheses)
         mask = merged_mask(mask, padding, q.dtype)
         kept = {"prev_key": k, "prev_value": v, "mask": mask, "hypotheses": hypotheses}
         self._set_input_buffer(incremental_state, kept, stage)
