@@ -273,7 +273,7 @@ prepare() {
         --workers "$workers" "$@"
 }
 
-# binarise FOLDER OPTION...: make $out of text of one language: of the parts of examples in a folder, and what else it holds.
+# binarise FOLDER OPTION...: make $out of a folder of examples in one language; its other files are copied.
 binarise() { run python -m ode_transformer text binarise "$out" "$@" --workers "${workers:-1}"; }
 
 # corpus_options NAME=KIND... -- "$@": read the options of the script, and those of corpora that Moses' rules tokenize.

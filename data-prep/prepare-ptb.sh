@@ -18,5 +18,5 @@ find_set ptb
 folder=${folder:-RAW_DIR}
 known_text ptb.sha256 "$folder"/ptb.{train,valid,test}.txt
 run mkdir -p "$text/words"
-for split in train valid test; do run cp "$folder/ptb.$split.txt" "$text/words/$split"; done
+for split in train valid test; do run cp --force "$folder/ptb.$split.txt" "$text/words/$split"; done
 binarise "$text/words"

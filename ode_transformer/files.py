@@ -121,7 +121,7 @@ def _replacing(path: Path, make: Callable[[Path], Any]) -> Iterator[Path]:
 
 def _remove(path: Path) -> None:
     """Remove a file or a folder, as far as that is possible."""
-    if path.is_dir():
+    if os.path.isdir(path):
         shutil.rmtree(path, ignore_errors=True)
     else:
         with contextlib.suppress(OSError):
@@ -226,6 +226,6 @@ def check_hashes(folder: Path, hashes: Mapping[str, str], kind: type[OdeTransfor
     """
     for name, digest in hashes.items():
         if Path(name).name != name or not (folder / name).is_file():
-            raise kind(f"{folder / name}: is missing, must be a file of its folder")
+            raise kind(f"{folder / name}: is missing, or not a file of its folder")
         if sha256(folder / name) != digest:
             raise kind(f"{folder / name}: has changed since its folder was made")

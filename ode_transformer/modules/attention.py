@@ -88,7 +88,7 @@ class StagedAttention(MultiheadAttention):
         Args:
             query: (T, B, C).
             key: (S, B, C).
-            value: the same tensor; it is not read, but fairseq's attention has this argument.
+            value: the same tensor, because fairseq's attention has this argument.
             key_padding_mask: (B, S), true where a key is padding.
             incremental_state: the cache of incremental decoding.
             need_weights, need_head_weights: return the weights, averaged over heads or of each head.
@@ -103,6 +103,8 @@ class StagedAttention(MultiheadAttention):
         Returns:
             The output (T, B, C); the weights (B, T, S), or (H, B, T, S) for separate heads, or None.
         """
+        if value is not key:
+            raise ValueError("value: must be the tensor of the keys")
         length = query.size(0)
         if incremental_state is not None and static_kv:
             q, k, v, mask = self._meet_source(query, key, attn_mask, key_padding_mask, incremental_state, biases, stage)
@@ -176,8 +178,9 @@ class StagedAttention(MultiheadAttention):
             q = in_heads(q if biases is None else _add(q, biases.query()), self.num_heads)
             return q, kept["prev_key"], kept["prev_value"], kept["mask"]
         hypotheses = 1
-        # A search has one query at a time; a Runge-Kutta layer keeps keys from stage to stage in training too.
-        if query.size(0) == 1:
+        # A search has one query at a time, and no mask but the padding; a Runge-Kutta layer keeps keys from stage to
+        # stage in training too.
+        if query.size(0) == 1 and mask is None:
             source, padding, hypotheses = once_a_sentence(source, padding, self.beam_size)
         q, k, v = self._project(query, source, biases, None, hypotheses)
         mask = merged_mask(mask, padding, q.dtype)

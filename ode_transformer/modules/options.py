@@ -16,7 +16,7 @@ from torch import nn
 from ..config import FlatTransformerConfig, option
 from ..numerics.coefficients import COEFFICIENTS, Coefficients
 from ..numerics.flow import FLOW_METHODS
-from ..numerics.integrators import EULER, INTEGRATORS, ButcherTableau, Released, initial_scalars
+from ..numerics.integrators import EULER, INTEGRATORS, Released, initial_scalars
 from ..numerics.momentum import Momentum
 from ..numerics.protocol import Integrator
 from ..numerics.splitting import SPLITTINGS
@@ -216,7 +216,7 @@ class Options:
         own = cfg.decoder_relative_positions if side == "decoder" else "same"
         self.relative_positions: str = cfg.relative_positions if own == "same" else own
         self.max_relative_length: int = cfg.max_relative_length
-        self.rk_norm = cfg.rk_norm and isinstance(integrator, ButcherTableau) and integrator.stages > 1
+        self.rk_norm = cfg.rk_norm and integrator.takes_norms
         self.velocity_embedding = cfg.velocity_embedding and isinstance(integrator, Momentum)
 
     @property

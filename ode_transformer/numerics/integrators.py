@@ -66,6 +66,10 @@ class ButcherTableau(Integrator):
         return self.b
 
     @property
+    def takes_norms(self) -> bool:
+        return self.stages > 1
+
+    @property
     def nodes(self) -> list[float]:
         """The time of each stage, as a fraction of the step."""
         return [math.fsum(row) for row in self.a]

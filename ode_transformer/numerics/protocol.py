@@ -46,6 +46,9 @@ class Integrator:
     spans_layers: bool = False
     """Whether a step reads earlier steps (in a network, earlier layers)."""
 
+    takes_norms: bool = False
+    """Whether its stages can be normalized."""
+
     order: Optional[float] = None
     """The order of convergence, for ``ode-transformer lab orders``, which leaves out methods that do not name it."""
 

@@ -5,7 +5,6 @@ that no tensor of tokens x symbols is held, unless all tokens fit into one chunk
 are those of ``label_smoothed_cross_entropy``.
 """
 
-import logging
 from typing import Any, Optional
 
 import torch
@@ -19,8 +18,6 @@ from torch import Tensor, nn
 from .. import processors
 from ..errors import OdeTransformerError
 from .losses import projected_cross_entropy
-
-logger = logging.getLogger(__name__)
 
 NAME = "chunked_label_smoothed_cross_entropy"
 

@@ -334,7 +334,7 @@ def test_of_several_processes_the_first_writes(recipe, programs, tmp_path, monke
 
 def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_path, capsys):
     words = (recipe, "--run-dir", tmp_path / "run", "--cpu", "--until")
-    said = "average.last_epochs 2: training would keep fewer of these checkpoints, by --keep-last-epochs"
+    said = "average.last_epochs 2: training would keep fewer of these checkpoints; change --keep-last-epochs"
     assert run(*words, "average", "--", "--keep-last-epochs", 1) == 1
     assert f"error: {said}" in capsys.readouterr().err
     assert not programs, "the data are not prepared, either"
@@ -345,16 +345,20 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
 @pytest.mark.parametrize(
     ("average", "flags", "found"),
     [
-        ({"last_epochs": 2}, {"keep_last_epochs": 1}, "by --keep-last-epochs"),
+        ({"last_epochs": 2}, {"keep_last_epochs": 1}, "change --keep-last-epochs"),
         ({"last_epochs": 2, "fewer": True}, {"keep_last_epochs": 1}, ""),
-        ({"last_epochs": 1}, {"no_epoch_checkpoints": True}, "by --no-epoch-checkpoints"),
-        ({"last_updates": 1}, {}, "by --save-interval-updates"),
-        ({"last_updates": 2}, {"save_interval_updates": 1, "keep_interval_updates": 1}, "by --keep-interval-updates"),
+        ({"last_epochs": 1}, {"no_epoch_checkpoints": True}, "change --no-epoch-checkpoints"),
+        ({"last_updates": 1}, {}, "change --save-interval-updates"),
+        (
+            {"last_updates": 2},
+            {"save_interval_updates": 1, "keep_interval_updates": 1},
+            "change --keep-interval-updates",
+        ),
         ({"last_updates": 2}, {"save_interval_updates": 1}, ""),
-        ({"best": 2}, {}, "by --keep-best-checkpoints"),
+        ({"best": 2}, {}, "change --keep-best-checkpoints"),
         ({"best": 3}, {"keep_best_checkpoints": 3}, ""),
-        ({"best": 1}, {"disable_validation": True}, "by --disable-validation"),
-        ({"best": 1}, {"no_save": True}, "by --no-save"),
+        ({"best": 1}, {"disable_validation": True}, "change --disable-validation"),
+        ({"best": 1}, {"no_save": True}, "change --no-save"),
         ({"best": 1}, {}, ""),
     ],
 )
@@ -734,6 +738,11 @@ def test_several_runs_at_a_time_have_gpus_of_their_own(monkeypatch, tmp_path, ca
     assert run(*words) == 1
     assert "runs/quickstart/macaron-tiny: prepare: no text" in capsys.readouterr().err
     assert [gpus for _, gpus in started] == ["4,5"]  # the other run, whose data are there, is done
+    with processes.alone_in(tmp_path / "runs" / "multi30k-full" / "macaron-tiny.seed-3"):
+        assert run(words[0], "--seeds", "3", "4", *words[4:]) == 0, "who has data does not wait for the folder here"
+    tried = []
+    monkeypatch.setattr(runner, "execute", lambda step, lock: tried.append(step.key) or execute(step, lock))
+    assert run("quickstart/macaron-tiny", "--seeds", "4", "5", *words[4:]) == 1 and tried == ["prepare"]
 
 
 def test_runs_on_a_cpu_share_the_cores_and_a_run_of_another_is_not_begun(monkeypatch, tmp_path, capsys):

@@ -68,7 +68,7 @@ def test_colas_own_archive_and_lines_of_qqp_that_are_broken(tmp_path, like):
 def test_from_tables_to_scores_and_server_files(tmp_path, like, capsys, name, more, metrics):
     generated.write(f"glue-{name}", tmp_path / "raw", 80, 1)
     assert glue.prepare(name, tmp_path / "raw", like, tmp_path / "symbols") == {"train": 80, "valid": 10, "test": 10}
-    words = ["text", "binarise", str(data := tmp_path / "bin"), "--folder", str(tmp_path / "symbols")]
+    words = ["text", "binarise", str(data := tmp_path / "bin"), str(tmp_path / "symbols")]
     words += ["--dictionary", str(like / "dict.txt")]
     assert cli.main([*words, *["--copy-labels"] * (name == "sts-b")]) == 0  # as data-prep/prepare-glue.sh does
     values = {"task": "sentence_prediction", "criterion": "sentence_prediction", "save-dir": tmp_path / "run"}

@@ -187,6 +187,8 @@ def test_names_may_have_combining_characters_and_leave_room_for_endings():
         prepare.OwnText(["my/train"], LANGS, "ä" * 101)
     own = prepare.OwnText(["my/train"], LANGS, "a" * 200, test=["x/news", "y/news", "a:b", "talks"])
     assert list(own.test_sets().values()) == ["test", "test1", "test2", "talks"], "of files, if they are different"
+    own = prepare.OwnText(["my/train"], LANGS, "a", test=["d/test1", "x/news", "y/news"])
+    assert list(own.test_sets().values()) == ["test", "test1", "test2"], "no name is that of another set"
 
 
 def divided(out: Path, train: Path, **options) -> Path:
@@ -303,11 +305,13 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
         patch.setattr(prepare, "sha256", unreadable)  # the text is of someone who shares the data alone
         assert cli.main(words) == 0 and "is complete" in capsys.readouterr().err
     assert cli.main([*words, "--workers", "2"]) == 0 and "x.yaml already exists, and is left" in capsys.readouterr().err
-    assert "(tokenise: not given then, --lowercase first now);" in refused(capsys, *words, "--lowercase")
+    assert "(how text is treated (--normalize, --lowercase): not given then, --lowercase first now);" in refused(
+        capsys, *words, "--lowercase"
+    )
     with raw.with_suffix(".de").open("a") as file:
         file.write("Noch ein Satz.\n")
     said = refused(capsys, *words, "--size", 60, "--valid", raw)
-    assert "(size: 50 then, 60 now; valid: not given then, my now; train 0 de: another file than then);" in said
+    assert "(--size: 50 then, 60 now; --valid: not given then, my now; --train de: another file than then);" in said
     for path in raw.parent.iterdir():
         path.unlink()
     assert cli.main(words) == 0, "the text is not needed any more"
@@ -946,7 +950,7 @@ def test_a_bundle_may_hold_a_license_and_what_is_missing_changed_or_odd_is_named
         (folder / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         assert f"{folder / name}: has changed since its folder was made" in refused(capsys, "translate", folder)
         (folder / name).unlink()
-        assert f"{folder / name}: is missing, must be a file of its folder" in refused(capsys, "translate", folder)
+        assert f"{folder / name}: is missing, or not a file of its folder" in refused(capsys, "translate", folder)
         (folder / name).write_bytes(content)
     index = json.loads((folder / "bundle.json").read_text())
     for kind, size in (("F4", 1), ("C64", 16), ("F8_E4M3", 2)):
@@ -976,7 +980,7 @@ def test_a_bundle_of_a_stranger_runs_no_code_and_reaches_no_other_file(bundle, t
     assert "adaptive_softmax_cutoff" in forged("a", lambda _, c: c["options"].update(adaptive_softmax_cutoff=code))
     assert not marker.exists()
     assert "architectures 'fconv'" in forged("b", lambda _, c: c.update(model="fconv"))
-    assert "x: is missing, must be a file of its folder" in forged("c", lambda i, _: i["sha256"].update({"../x": "0"}))
+    assert "x: is missing, or not a file of its folder" in forged("c", lambda i, _: i["sha256"].update({"../x": "0"}))
     assert "is damaged, or not of this version: format must be 1" in forged("d", lambda i, _: i.update(format=2))
     assert "tied.y must be a text" in forged("i", lambda _, c: c["tied"].update(y=[]))
     assert "codes: is not a file of the bundle" in forged("j", lambda i, _: i["sha256"].pop("codes"))

@@ -126,7 +126,7 @@ def test_windows_cover_a_paragraph(length, room, stride):
 
 
 def binarised(symbols, like):
-    words = ["text", "binarise", str(data := symbols.with_name("data")), "--folder", str(symbols)]
+    words = ["text", "binarise", str(data := symbols.with_name("data")), str(symbols)]
     assert cli.main([*words, "--copy-labels", "--dictionary", str(like / "dict.txt")]) == 0
     return data
 

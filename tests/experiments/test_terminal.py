@@ -83,10 +83,10 @@ def test_that_a_training_diverged_is_told_from_its_log(tmp_path):
     assert logs.divergence(log) == "", "the training that resumed it has not"
     inner = record("train_inner", epoch=1, loss="9.1", gnorm="35.2", lr="0.02", num_updates="50")
     log.write_text(f"{CONFIGURATION}\n{diverged.replace('gradients are Nan/Inf', AMP)}")
-    assert "no longer finite numbers (before the first report)" in logs.divergence(log)
+    assert "no longer finite numbers (no report yet)" in logs.divergence(log)
     log.write_text("\n".join([CONFIGURATION, inner, *both]))
     numbers = "updates 50, learning rate 0.02, gradient norm 35.2"
-    assert f"no longer finite numbers (after the report of {numbers}); take a lower --lr" in logs.divergence(log)
+    assert f"no longer finite numbers (last report: {numbers}); take a lower --lr" in logs.divergence(log)
     step = runner.Step("train", ["sh", "-c", f"cat {log}; exit 1"], log=str(tmp_path / "again.log"))
     with pytest.raises(runner.RunError, match=r"^train: the training diverged.*Its output is in .*again\.log$"):
         runner.execute(step)

@@ -134,7 +134,7 @@ def test_every_stage_has_its_cache_and_follows_the_beam(attention):
                 rows = rows[order]
         for stage in range(2):
             y = x[stage][: step + 1, rows]
-            found, _ = attention(y[-1:], y[-1:], y[-1:], incremental_state=state, stage=stage)
+            found, _ = attention(new := y[-1:], new, new, incremental_state=state, stage=stage)
             at_once, _ = attention(y, y, y, attn_mask=future(step + 1).float())
             torch.testing.assert_close(found, at_once[-1:])
 

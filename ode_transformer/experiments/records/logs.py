@@ -92,8 +92,8 @@ def divergence(path: Path) -> str:
     found = reported[-1] if reported else {}
     names = {"num_updates": "updates", "lr": "learning rate", "gnorm": "gradient norm"}
     numbers = ", ".join(f"{name} {found[key]}" for key, name in names.items() if key in found)
-    when = f"after the report of {numbers}" if numbers else "before the first report"
+    last = f"last report: {numbers}" if numbers else "no report yet"
     return (
-        f"the training diverged, its gradients are no longer finite numbers ({when}); take a lower --lr, more "
+        f"the training diverged, its gradients are no longer finite numbers ({last}); take a lower --lr, more "
         "--warmup-updates or a lower --clip-norm"
     )

@@ -14,7 +14,8 @@ from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ...files import write_json
-from .. import recipes, records, runs
+from ...paths import folder_of
+from .. import recipes, records
 from ..metrics import METRICS
 from ..records import OtherRunError, logs
 from ..tasks.glue import TASK
@@ -116,7 +117,7 @@ def train(
         its = replace(place, flags=(*place.flags, *more))
         folders = [where / f"seed-{seed}" for seed in space.seeds]
         for of_seed, folder in zip(of_seeds, folders, strict=True):
-            found.append(runner.Run(of_seed, its, runs.folder_of(folder), last="score"))
+            found.append(runner.Run(of_seed, its, folder_of(folder), last="score"))
         points.append({"flags": flags, "schedule": follows, "seeds": list(space.seeds), "folders": folders})
     with contextlib.chdir(recipes.ROOT), processes.terminable(resumable=True):
         for run_dir, error in runner.run_all(found, jobs).items():

@@ -60,6 +60,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+NAMED_AS = ("train", "valid", "test", "langs", "bpe", "size", "max_tokens", "max_ratio", "hold_out")
+OPTIONS = {name: f"--{name.replace('_', '-')}" for name in NAMED_AS} | {
+    "tokeniser": "--tokenizer",
+    "tokenise": "how text is treated (--normalize, --lowercase)",
+    "dictionaries": "--separate-dictionaries",
+}
+"""The options of ``ode-transformer prepare`` by the settings that they give."""
+
+
 @dataclass
 class OwnText:
     """A user's parallel text, to be prepared by ``ode-transformer prepare``.
@@ -227,7 +236,7 @@ class OwnText:
     def _prepare(self) -> None:
         complete, manifest = self.data.exists(), self.data / "manifest.json"
         if complete:
-            check_settings(manifest, self.settings(held_settings(manifest)))
+            check_settings(manifest, self.settings(held_settings(manifest)), options=OPTIONS)
             say(f"{self.data} is complete")
         self.check_recipe()  # before hours of work
         if not complete:
@@ -359,7 +368,10 @@ class OwnText:
             return {"test": "held-out"}
         names = [Path(prefix).name for prefix in self.test]
         found = zip(self.splits[2:], names, strict=True)
-        return {split: name if is_name(name) and names.count(name) == 1 else split for split, name in found}
+        return {
+            split: name if is_name(name) and names.count(name) == 1 and name not in self.splits else split
+            for split, name in found
+        }
 
     def command(self) -> str:
         """Return the command that makes the data again, from the top of the repository."""

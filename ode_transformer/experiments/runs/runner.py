@@ -112,6 +112,10 @@ def _start_steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str) -> 
     return found
 
 
+Preparations = dict[tuple[str, ...], float | RunError]
+"""The commands that have prepared data -> the seconds that they took, or their error."""
+
+
 @dataclass(frozen=True)
 class Run:
     """A run of a recipe in a folder, and which of its steps are to be done.
@@ -179,12 +183,11 @@ class Run:
             raise RunError(f"--from {self.first} --until {self.last}: the first step must not come after the last")
         return found
 
-    def go(self, prepared: Optional[dict[tuple[str, ...], float]] = None) -> None:
+    def go(self, prepared: Optional[Preparations] = None) -> None:
         """Do the chosen steps that are not done yet.
 
         Args:
-            prepared: the commands that have prepared data for other runs of this call, and are not repeated, with the
-                seconds that they took; that of this run is added.
+            prepared: the preparations of other runs of this call, which are not repeated; that of this run is added.
 
         Raises:
             RunError: a step failed, or the folder holds another run.
@@ -203,7 +206,7 @@ class Run:
         except OSError as error:  # a full disk, a folder of another user
             raise RunError(f"{error.filename or self.run_dir}: {error.strerror or error}") from error
 
-    def _go(self, lock: int, prepared: dict[tuple[str, ...], float]) -> None:
+    def _go(self, lock: int, prepared: Preparations) -> None:
         self.check_own()
         stamps = records.read_stamps(self.folder)
         wanted = [step for step in self.steps() if step.name in self.chosen]
@@ -219,15 +222,26 @@ class Run:
             elif self.place.alone and not self._is_done(step, stamps):
                 if step.name in EVALUATION and (self.folder / "average.pt").is_file():
                     check([self.folder / "average.pt"], self.recipe, step.part)
-                seconds = prepared.get(tuple(step.command))
-                if seconds is None:
+                if step.name == "prepare":
+                    seconds = self._prepare(step, lock, prepared)
+                else:
                     processes.say(f"\n== {self.title}: {step.key}")
                     seconds = self._average(step, lock) if step.name == "average" else execute(step, lock)
-                if step.name == "prepare":
-                    prepared[tuple(step.command)] = seconds
-                elif step.name == "generate":  # later translations with this model decode as its scores did
+                if step.name == "generate":  # later translations with this model decode as its scores did
                     runs.note_decoding(self.folder, self.recipe)
                 self._stamp(step, stamps, seconds)
+
+    def _prepare(self, step: Step, lock: int, prepared: Preparations) -> float:
+        command = tuple(step.command)
+        if command not in prepared:
+            processes.say(f"\n== {self.title}: {step.key}")
+            try:
+                prepared[command] = execute(step, lock)
+            except RunError as error:
+                prepared[command] = error
+        if isinstance(how := prepared[command], RunError):
+            raise how
+        return how
 
     def _is_done(self, step: Step, stamps: Mapping[str, Any]) -> bool:
         if step.name == "start" and self.begun:
@@ -374,7 +388,7 @@ class Run:
         }[kind] | {"--no-save": its.no_save}
         for flag, refused in too_few.items():
             if refused:
-                raise RunError(f"average.{kind} {count}: training would keep fewer of these checkpoints, by {flag}")
+                raise RunError(f"average.{kind} {count}: training would keep fewer of these checkpoints; change {flag}")
 
     def _average(self, step: Step, lock: int) -> float:
         """Average checkpoints; if training left too few of them, tell the user what to change in the recipe."""
@@ -577,8 +591,9 @@ def run_all(
                 one.go(prepared)
                 continue
             one.check_own()
-            if "prepare" in one.chosen:  # here, because their processes could not share it
-                replace(one, last="prepare").go(prepared)
+            its, again = one.steps()[0], one.first == "prepare"
+            if "prepare" in one.chosen and (again or not one._is_done(its, records.read_stamps(one.folder))):
+                replace(one, last="prepare").go(prepared)  # here, because their processes could not share it
             able.append(_after_preparation(one))
         except OdeTransformerError as error:
             failed[one.run_dir] = error

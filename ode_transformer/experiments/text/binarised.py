@@ -21,6 +21,7 @@ CONTROL = frozenset(SPECIAL[:3])  # symbols that stand for no word
 MOST_UNKNOWN = 0.01  # the largest share of unknown units in a text without a warning
 INDEX = struct.Struct("<9sQBQ")  # the header of fairseq's index: magic number, version, type code, number of sentences
 MAGIC = b"MMIDIDX\0\0"
+PART = 2**20  # sentences of an index that are checked at a time
 
 
 def numbered(names: Sequence[str]) -> dict[str, str]:
@@ -86,16 +87,14 @@ def binarise_files(texts: Mapping[str, Path], data: Path, dictionary: Path | Non
         dictionary: an existing dictionary; by default a new one is made of the training text.
 
     Raises:
-        TextError: there is neither a dictionary nor training text, a text cannot be read, or the dictionary is damaged.
+        TextError: a text cannot be read, or the dictionary is damaged.
     """
     its = data / "dict.txt"
     if dictionary:
         copy_file(dictionary, its)
-    elif "train" in texts:
+    else:
         # A model knows classes by their indices alone, which must be the same if the data are prepared again.
         write_dictionary(its, [texts["train"]], alphabetical=data.name == "label", workers=workers)
-    else:
-        raise TextError(f"{data}: there is no text train, whose symbols make the dictionary; or give --dictionary FILE")
     for split, file in texts.items():
         binarise_file(file, its, data / split, workers)
 
@@ -180,24 +179,25 @@ def _numbers_of(dictionary: Path, code: int, lines: list[str]) -> tuple[bytes, n
 
 def _write_binarised(prefix: Path, code: int, chunks: Iterable[tuple[bytes, np.ndarray]]) -> None:
     """Write ``PREFIX.bin``, and ``PREFIX.idx``: the sizes of all sentences, then their byte offsets."""
-    parts = [np.empty(0, np.int32)]
+    parts = []
     with atomic_file(f"{prefix}.bin", "wb") as data:
         for numbers, sizes in chunks:
             data.write(numbers)
             parts.append(sizes)
-    sizes = np.concatenate(parts)
     with atomic_file(f"{prefix}.idx", "wb") as index:
-        index.write(INDEX.pack(MAGIC, 1, code, len(sizes)))
-        index.write(sizes)
-        index.write(_offsets(sizes, code))
+        index.write(INDEX.pack(MAGIC, 1, code, sum(map(len, parts))))
+        for sizes in parts:
+            index.write(sizes)
+        for offsets in _offsets(parts, code):
+            index.write(offsets)
 
 
-def _offsets(sizes: np.ndarray, code: int) -> np.ndarray:
-    """Return the byte offsets of sentences, in the memory of one array: there may be millions."""
-    found = sizes.cumsum(dtype=np.int64)
-    found -= sizes
-    found *= np.dtype(NUMBERS[code]).itemsize
-    return found
+def _offsets(parts: Iterable[np.ndarray], code: int) -> Iterator[np.ndarray]:
+    """Yield the byte offsets of sentences in parts: all at once would take several times the memory."""
+    begin = 0
+    for sizes in parts:
+        yield (begin + sizes.cumsum(dtype=np.int64) - sizes) * np.dtype(NUMBERS[code]).itemsize
+        begin += int(sizes.sum(dtype=np.int64))
 
 
 def check_data(folder: Path, subset: str = "") -> None:
@@ -320,9 +320,11 @@ def _read_index(prefix: Path) -> tuple[int, np.ndarray]:
             _, version, code, count = INDEX.unpack(head.ljust(INDEX.size))
             if version != 1 or code not in NUMBERS or index.stat().st_size != INDEX.size + 12 * count:
                 raise TextError(f"{index}: is cut off or damaged; binarize the text again")
-            sizes, offsets = np.fromfile(file, np.int32, count), np.fromfile(file, np.int64, count)
+            sizes = np.fromfile(file, np.int32, count)
+            parts = [sizes[i : i + PART] for i in range(0, count, PART)]
+            for part, offsets in zip(parts, _offsets(parts, code), strict=True):
+                if (part < 1).any() or (np.fromfile(file, np.int64, len(part)) != offsets).any():
+                    raise TextError(f"{index}: is cut off or damaged; binarize the text again")
+            return code, sizes
     except OSError as error:
         raise TextError(f"{index}: {error.strerror}") from error
-    if (sizes < 1).any() or (offsets != _offsets(sizes, code)).any():
-        raise TextError(f"{index}: is cut off or damaged; binarize the text again")
-    return code, sizes

@@ -122,7 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub = commands.add_parser(name, help=about, description=about)
         add_function(sub, function, *first, **langs, **more, output_dir={"type": Path})
 
-    calling("binarise", prepare_examples, "out", "folder")
+    calling("binarise", prepare_examples, "out", "folder", folder={"metavar": "FOLDER"})
     calling("unbinarise", binarised.unbinarise, "data", **splits)
     bins = {"type": int, "nargs": "+"}
     calling("short-to-long", pairs.short_to_long, "prepared", limit={"type": int}, bins=bins)

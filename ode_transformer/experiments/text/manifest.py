@@ -43,16 +43,20 @@ def held_settings(file: Path) -> dict[str, str]:
     Raises:
         TextError: the file is missing, or holds no settings.
     """
-    held = read_mapping(file) if file.exists() else {}
-    settings = held.get("settings", held)
-    if not settings or lacks(settings, {str: str}):
+    if not file.exists():
         raise TextError(
             f"{file.parent} was not made, or not finished, by this command; remove it, or choose another --out"
         )
+    held = read_mapping(file)
+    settings = held.get("settings", held)
+    if not settings or lacks(settings, {str: str}):
+        raise TextError(f"{file.parent} was not made by this command; choose another --out")
     return settings
 
 
-def check_settings(file: Path, settings: Mapping[str, str], required: bool = False) -> None:
+def check_settings(
+    file: Path, settings: Mapping[str, str], required: bool = False, options: Mapping[str, str] = {}
+) -> None:
     """Compare settings with those in a ``settings.json`` or ``manifest.json``.
 
     The settings are written if there is no file, or if its settings differ and nothing was made with them.
@@ -61,6 +65,7 @@ def check_settings(file: Path, settings: Mapping[str, str], required: bool = Fal
         file: the file of earlier settings.
         settings: the current settings, as text; the setting of a file is its SHA-256.
         required: whether the file must exist.
+        options: the names of settings in messages, by the first word of their keys.
 
     Raises:
         TextError: the file is required and missing, or settings differ; the message names them.
@@ -70,25 +75,27 @@ def check_settings(file: Path, settings: Mapping[str, str], required: bool = Fal
         write_json(file, wanted)
         return
     held = held_settings(file)
-    different = [name for name in {**held, **wanted} if held.get(name) != wanted.get(name)]
+    different = {name: name.split() for name in {**held, **wanted} if held.get(name) != wanted.get(name)}
     if different and {path.name for path in file.parent.iterdir()} <= {"settings.json", "download"}:
         write_json(file, wanted)  # nothing was made with the earlier settings
     elif different:
-        # If the files of "train" have other names, "train 0 de" says nothing more.
-        shown = [name for name in different if " " not in name or name.split()[0] not in different]
-        differ = "; ".join(_difference(name, held.get(name), wanted.get(name)) for name in shown)
+        differ = [
+            _difference(options.get(word.rstrip("0123456789"), word), which, held.get(name), wanted.get(name))
+            for name, (word, *which) in different.items()  # test1 is a second test set
+            if not which or word not in different  # whose files differ, too
+        ]
         raise TextError(
-            f"{file.parent} was made with other settings ({differ}); choose another --out, or remove it (all but its "
-            "folder download, if there is one)"
+            f"{file.parent} was made with other settings ({'; '.join(differ)}); choose another --out, or remove it "
+            "(all but its folder download, if there is one)"
         )
 
 
-def _difference(name: str, *values: str | None) -> str:
+def _difference(option: str, which: Sequence[str], *values: str | None) -> str:
     """Describe how a setting differs, but do not show the hash of a file."""
     if any(value and re.fullmatch("[0-9a-f]{64}", value) for value in values):
-        return f"{name}: another file than then"
+        return f"{' '.join([option, *which[-1:]])}: another file than then"
     was, is_ = ("not given" if value in ("", "None", None) else value for value in values)
-    return f"{name}: {was} then, {is_} now"
+    return f"{option}: {was} then, {is_} now"
 
 
 def versioned(settings: Mapping[str, str]) -> dict[str, str]:

@@ -65,6 +65,13 @@ def prepare_examples(
             others.append(path)
     if not parts:
         raise TextError(f"{folder}: holds no parts of examples, such as train or train.input0")
+    for part, texts in parts.items():
+        given = copy_labels if part == "label" else dictionary
+        if not given and "train" not in texts:
+            remedy = "" if part == "label" else "; or give --dictionary FILE"
+            raise TextError(
+                f"{folder / 'train'}{part and '.'}{part}: no such file, whose symbols make the dictionary{remedy}"
+            )
     with atomic_folder(out) as data:
         for part, texts in parts.items():
             if part == "label" and copy_labels:

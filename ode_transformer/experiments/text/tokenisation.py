@@ -60,7 +60,7 @@ class Tokeniser:
 
             if self.lang not in languages():
                 known = ", ".join(sorted(languages()))
-                raise TextError(f"language {self.lang}: sacremoses does not know it, only {known}; --plain takes any")
+                raise TextError(f"language {self.lang}: must be one that sacremoses knows, {known}; --plain takes any")
             normaliser, tokeniser = Normalizer(self.lang), Tokenizer(self.lang, old_full_stop=self.old_full_stop)
         found = []
         for line in lines:
