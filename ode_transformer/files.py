@@ -218,14 +218,15 @@ def sha256(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def check_hashes(folder: Path, hashes: Mapping[str, str], kind: type[OdeTransformerError]) -> None:
+def check_hashes(folder: Path, hashes: Mapping[str, str], kind: type[OdeTransformerError], remedy: str) -> None:
     """Compare files of a folder with their SHA-256, by their names in it.
 
     Raises:
-        OdeTransformerError: a file is missing, is in another folder or has changed; of class ``kind``.
+        OdeTransformerError: a file is missing, is named by a path or has changed. It is a ``kind``, and its message
+            ends with the remedy.
     """
     for name, digest in hashes.items():
         if Path(name).name != name or not (folder / name).is_file():
-            raise kind(f"{folder / name}: is missing, or not a file of its folder")
+            raise kind(f"{folder / name}: is missing, or not a file of its folder; {remedy}")
         if sha256(folder / name) != digest:
-            raise kind(f"{folder / name}: has changed since its folder was made")
+            raise kind(f"{folder / name}: has changed since its SHA-256 was noted; {remedy}")

@@ -33,20 +33,20 @@ def lacks(value: Any, form: Any, at: str = "") -> str:
     return next(_lacks(value, form, at), "")
 
 
-def _must_be(fits: Callable[[Any], bool], what: str) -> Callable[[Any], str]:
+def must_be(fits: Callable[[Any], bool], what: str) -> Callable[[Any], str]:
     """Return the form of the values that fit a condition, with its description."""
     return lambda value: "" if fits(value) else f"must be {what}"
 
 
 def one_of(*values: Any) -> Callable[[Any], str]:
     """Return the form of a choice among values."""
-    return _must_be(lambda value: value in values, f"{'one of ' * (len(values) > 1)}{', '.join(map(str, values))}")
+    return must_be(lambda value: value in values, f"{'one of ' * (len(values) > 1)}{', '.join(map(str, values))}")
 
 
-count = _must_be(lambda value: type(value) is int and 0 <= value < MOST, "a whole number, 0 or more")
-at_least_one = _must_be(lambda value: type(value) is int and 1 <= value < MOST, "a whole number, 1 or more")
-share = _must_be(lambda value: type(value) in (int, float) and 0 <= value <= 1, "a number from 0 to 1")
-positive = _must_be(lambda value: type(value) in (int, float) and 0 < value < MOST, "a number above 0")
+count = must_be(lambda value: type(value) is int and 0 <= value < MOST, "a whole number, 0 or more")
+at_least_one = must_be(lambda value: type(value) is int and 1 <= value < MOST, "a whole number, 1 or more")
+share = must_be(lambda value: type(value) in (int, float) and 0 <= value <= 1, "a number from 0 to 1")
+positive = must_be(lambda value: type(value) in (int, float) and 0 < value < MOST, "a number above 0")
 
 
 def _lacks(value: Any, form: Any, at: str) -> Iterator[str]:

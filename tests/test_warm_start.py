@@ -235,6 +235,9 @@ def test_what_does_not_fit_is_named(tmp_path, write, arch, change, words_):
 
 def test_another_dictionary(tmp_path):
     stock(tmp_path / "stock.pt")
+    state = torch.load(tmp_path / "stock.pt", weights_only=False)
+    state["cfg"]["task"] = {"_name": "translation", "source_lang": "xx", "target_lang": "yy"}
+    torch.save(state, tmp_path / "stock.pt")
     data = tmp_path / "data"
     data.mkdir()
 
@@ -248,6 +251,9 @@ def test_another_dictionary(tmp_path):
     with pytest.raises(CheckpointError, match=r"dict.yy.txt: has 44 symbols, .* trained with 50"):
         run()
     assert not (tmp_path / "out.pt").exists()
+    (data / "dict.yy.txt").rename(data / "dict.zz.txt")
+    with pytest.raises(CheckpointError, match=r"has no dict.yy.txt, of a language of .*stock.pt; it has dict.xx.txt"):
+        run()
     (data / "dict.yy.txt").write_text((data / "dict.xx.txt").read_text())
     run()
 
@@ -447,8 +453,8 @@ def added(name, shape, begin=None, content=b""):
         (bytes, {"tie_word_embeddings": False}, "has no lm_head.decoder.weight, but tie_word"),
         (bytes, {"model_type": "bert"}, "config.json: model_type must be roberta"),
         (bytes, {"is_decoder": True}, "config.json: is_decoder must be False"),
-        (bytes, {"layer_norm_eps": None}, "config.json: layer_norm_eps is missing"),
-        (bytes, {"hidden_dropout_prob": 1.5}, "hidden_dropout_prob must be a number from 0 to 1"),
+        (bytes, {"layer_norm_eps": None}, "config.json: layer_norm_eps must be 1e-05"),
+        (bytes, {"hidden_dropout_prob": 1.5}, "hidden_dropout_prob must be a number from 0 to below 1"),
         (bytes, {"hidden_act": "__import__('os')"}, "cannot be built as a RoBERTa"),
     ],
 )

@@ -51,10 +51,11 @@ def check(path: str | Path) -> None:
     """
     folder = Path(path)
     files = _read(folder / INDEX, _INDEX_FORM)["sha256"]
-    there = {file.name for file in folder.iterdir() if not file.name.startswith(".")}  # but the operating system's
+    # The operating system's files begin with a dot.
+    there = {file.name for file in folder.iterdir() if not file.name.startswith(".")}
     if unknown := sorted(name for name in there - set(files) - {INDEX, CARD} if _READ.fullmatch(name)):
         raise BundleError(f"{folder / unknown[0]}: is not a file of the bundle, must be named in {INDEX}")
-    check_hashes(folder, files, BundleError)
+    check_hashes(folder, files, BundleError, "make or copy the bundle again")
 
 
 def _read(path: Path, form: dict[str, Any]) -> dict[str, Any]:

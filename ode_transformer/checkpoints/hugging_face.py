@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..files import read_json
-from ..schema import at_least_one, lacks, one_of, share
+from ..schema import at_least_one, lacks, must_be, one_of
 from . import CheckpointError, load_tensors
 
 _TOP = {
@@ -47,13 +47,16 @@ _OPTIONS = {
 
 _FORM = {
     **dict.fromkeys(list(_OPTIONS)[:4], (..., at_least_one)),
-    **dict.fromkeys(list(_OPTIONS)[4:6], (..., share)),
+    **dict.fromkeys(
+        list(_OPTIONS)[4:6],
+        (..., must_be(lambda p: type(p) in (int, float) and 0 <= p < 1, "a number from 0 to below 1")),
+    ),
     "hidden_act": (..., str),
     "tie_word_embeddings": (..., bool),
     # Settings that are not options here, and the only value of each that is read.
     "model_type": (..., one_of("roberta")),
     "pad_token_id": (..., one_of(1)),
-    "layer_norm_eps": one_of(1e-5),  # if it is absent, 1e-12 is meant
+    "layer_norm_eps": one_of(1e-5),
     "position_embedding_type": (..., one_of("absolute")),
     "is_decoder": (..., one_of(False)),
     "add_cross_attention": (..., one_of(False)),
@@ -105,6 +108,8 @@ def _head(path: Path, tensors: dict[str, Tensor], embeddings: Tensor, untied: bo
 
 def _options(path: Path) -> dict[str, Any]:
     config = read_json(path, CheckpointError)
+    if isinstance(config, dict):
+        config = {"layer_norm_eps": 1e-12, **config}  # Hugging Face's default
     if wrong := lacks(config, _FORM):
         raise CheckpointError(f"{path}: {wrong}")
     options = {ours: config[theirs] for theirs, ours in _OPTIONS.items() if theirs in config}

@@ -28,6 +28,7 @@ import torch
 from fairseq import options as fairseq_options
 from fairseq.checkpoint_utils import _upgrade_state_dict
 from fairseq.data import Dictionary
+from fairseq.data.data_utils import infer_language_pair
 from fairseq.models import MODEL_REGISTRY
 from omegaconf import OmegaConf
 from torch import nn
@@ -110,7 +111,7 @@ def warm_start(
     stock, options = STOCK[model], standalone.stock_options(model, options)
     sizes = standalone.dictionary_sizes(state, source)
     if data is not None:
-        _check_dictionaries(Path(str(data).split(":")[0]), sizes, source)
+        _check_dictionaries(Path(str(data).split(":")[0]), state, sizes, source)
     with torch.random.fork_rng(devices=[]):
         task_, before = standalone.task(*sizes), standalone.open_state(state, source)
         model_name, values, explicit = _target(arch, flags, stock, options, source)
@@ -149,18 +150,34 @@ def needed(arch: str, values: Mapping[str, Any]) -> list[str]:
     return flags
 
 
-def _check_dictionaries(data: Path, sizes: tuple[int, int], source: Any) -> None:
+def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source: Any) -> None:
     """Refuse data with other dictionaries than those of the checkpoint."""
-    files = sorted([*data.glob("dict*.txt"), *data.glob("input0/dict.txt")])
-    if not files:
+    texts = [path for path in (data / "dict.txt", data / "input0" / "dict.txt") if path.is_file()]
+    if not texts and not any(data.glob("dict.*.txt")):
         raise CheckpointError(f"{data}: has no dictionary, dict.LANGUAGE.txt")
     standalone.check_dictionaries(source, data)
-    for file in files:
-        masked = file.name == "dict.txt"  # of one text, to whose dictionary the task adds <mask>
-        if (found := len(Dictionary.load(str(file))) + masked) not in sizes:
-            trained = " and ".join(map(str, dict.fromkeys(sizes)))
-            what = " with <mask>" * masked
-            raise CheckpointError(f"{file}: has {found} symbols{what}, {source} was trained with {trained}")
+    if texts:  # of one text, to whose dictionary the task adds <mask>
+        _check_size(texts[0], sizes[0], source, " with <mask>")
+        return
+    trained = checkpoints.options(state, "task")
+    languages = [trained.get("source_lang"), trained.get("target_lang")]
+    if not all(languages):  # trained without -s and -t: fairseq takes what the data are called, and so it does here
+        languages = infer_language_pair(str(data))
+    if not all(isinstance(language, str) for language in languages):
+        raise CheckpointError(
+            f"{data}: has no files that are called after two languages, such as train.de-en.de.idx, and {source} does "
+            "not say its languages, so that --data cannot be checked"
+        )
+    for language, size in zip(languages, sizes, strict=True):
+        if not (path := data / f"dict.{language}.txt").is_file():
+            there = ", ".join(sorted(other.name for other in data.glob("dict.*.txt")))
+            raise CheckpointError(f"{data}: has no {path.name}, of a language of {source}; it has {there}")
+        _check_size(path, size, source)
+
+
+def _check_size(path: Path, size: int, source: Any, what: str = "") -> None:
+    if (found := len(Dictionary.load(str(path))) + bool(what)) != size:
+        raise CheckpointError(f"{path}: has {found} symbols{what}, {source} was trained with {size}")
 
 
 def _target(

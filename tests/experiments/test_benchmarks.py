@@ -272,11 +272,13 @@ def contest(monkeypatch, tmp_path):
             self.asked = function
 
         def answer(self, seconds_left):
-            if self.name in wrong:
+            if wrong.get(self.name) in ("fails", "is late"):
                 self.closed = wrong[self.name] == "is late"
                 raise OdeTransformerError(f"{self.name}: out of memory")
             if self.asked is gpu._time:
                 happened.append(self.name)
+                if wrong.get(self.name) == "fails late" and happened.count(self.name) == 2:
+                    raise OdeTransformerError(f"{self.name}: out of memory")
                 return gpu._time(self.kept, TINY)
             return {"warm_up_seconds": 1.0} if self.asked is gpu._warm_up else {}
 
@@ -322,6 +324,10 @@ def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(contest, 
     assert "| rk2_tiny |  |  |" in gpu.table(record) and {*happened} == {"alone", "stock", "together"}
     without_stock = {**record["rounds"][0], "systems": {"rk2_tiny": {"milliseconds": 5.0}}}
     assert "| rk2_tiny |  |" in gpu.table({"rounds": [without_stock]}), "there is no speed"
+    happened.clear()
+    wrong["macaron_tiny"] = "fails late"
+    late = held("late.json")["rounds"][0]["systems"]["macaron_tiny"]
+    assert late == {"warm_up_seconds": 1.0, "error": "macaron_tiny: out of memory"}
     del wrong["macaron_tiny"]
     assert [gpu._measured(one) for one in held("x.json")["rounds"]] == [2, 2, 2]
     wrong.clear()

@@ -262,7 +262,7 @@ def test_onnx_computes_and_searches_the_same(tmp_path, variant, files, to_onnx):
     with pytest.raises(OdeTransformerError, match=message):
         translator.translate([["w5"] * 70], Search())
     to_onnx.quantize(model, tmp_path / "out")
-    with pytest.raises(ExportError, match=r"decoder\.onnx: has changed since its folder was made"):
+    with pytest.raises(ExportError, match=r"decoder\.onnx: has changed since its SHA-256 was noted"):
         open_exported(tmp_path / "out")
     assert sorted(p.suffix for p in (tmp_path / "out").iterdir()) == [".json", ".onnx", ".onnx", ".txt", ".txt"]
     near = writing.compare(model, export.load_module("from", "onnx").Reader(tmp_path / "out", found, 1, "cpu"), 1.0)
@@ -388,7 +388,7 @@ def described(format, **values):
         (described("onnx", longest={"source": 0, "target": 9}), "longest.source must be a whole number, 2 or more"),
         (described("onnx", sha256={"x": "0"}), "is missing, or not a file of its folder"),
         (described("onnx", sha256={"./export.json": "0"}), "is missing, or not a file of its folder"),
-        (described("onnx", sha256={"export.json": "0"}), "has changed since its folder was made"),
+        (described("onnx", sha256={"export.json": "0"}), "has changed since its SHA-256 was noted"),
         *((described(format), "is damaged, or not of this version") for format in export.FORMATS),
     ],
 )

@@ -648,7 +648,7 @@ def test_data_of_fairseq_preprocess_are_described_and_translated_with(
     shutil.copy(run / "average.pt", data / "model.pt")
     assert "`ode-transformer text describe` writes it" in refused(capsys, "translate", data / "model.pt", file, "--cpu")
     words = ["text", "describe", str(data), "--langs", *LANGS]
-    assert "sacremoses does not know it" in refused(capsys, *words[:-1], "xx")
+    assert "must be one that sacremoses knows" in refused(capsys, *words[:-1], "xx")
     shutil.copy(data / "codes", data / "sentencepiece.model")
     assert "holds codes and sentencepiece.model, must hold one of them" in refused(capsys, *words)
     (data / "sentencepiece.model").unlink()
@@ -948,7 +948,9 @@ def test_a_bundle_may_hold_a_license_and_what_is_missing_changed_or_odd_is_named
     for name in ("codes", bundles.WEIGHTS):
         content = (folder / name).read_bytes()
         (folder / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        assert f"{folder / name}: has changed since its folder was made" in refused(capsys, "translate", folder)
+        assert f"{folder / name}: has changed since its SHA-256 was noted; make or copy the bundle again" in refused(
+            capsys, "translate", folder
+        )
         (folder / name).unlink()
         assert f"{folder / name}: is missing, or not a file of its folder" in refused(capsys, "translate", folder)
         (folder / name).write_bytes(content)

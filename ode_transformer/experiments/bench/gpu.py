@@ -114,7 +114,7 @@ def _warm_up(kept: SimpleNamespace, system: Contestant, setting: Setting) -> dic
 
 
 def _time(kept: SimpleNamespace, setting: Setting) -> dict[str, float]:
-    """Return the milliseconds of a step, of several that follow each other as in training: the median so far."""
+    """Return, after the last turn, the milliseconds of a step, of several that follow each other as in training."""
     steps = setting.batches if setting.data else 1
     again = max(1, 6 // steps) if setting.device == "cuda" else 1
 
@@ -123,7 +123,7 @@ def _time(kept: SimpleNamespace, setting: Setting) -> dict[str, float]:
             kept.run()
 
     kept.times.append(1000 * seconds(back_to_back, setting.device) / (again * steps))
-    return {"milliseconds": round(statistics.median(kept.times), 2)}
+    return {"milliseconds": round(statistics.median(kept.times), 2)} if len(kept.times) >= _TURNS else {}
 
 
 def _finish(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def measure(
     Args:
         models: runs, checkpoints, bundles or exported models.
         text: raw text, one sentence per line.
-        reference: reference translations of ``--text``, to print BLEU.
+        reference: reference translations of --text, to print BLEU.
         batch: sentences per batch.
         beam: beam size (default: the recipe's).
         rounds: timed rounds, after one of warm-up.
@@ -98,7 +98,10 @@ def table(record: Mapping[str, Any]) -> str:
             if "refused" in found:
                 rows.append((model, name, found["refused"], "", "", ""))
                 continue
-            same, sentences = found.get("same", found.get("same_as_fairseq")), setting["sentences"]
+            same, sentences = (
+                found.get("same", found.get("same_as_fairseq")),
+                found.get("sentences", setting["sentences"]),
+            )
             bleu = found.get("sacrebleu", found.get("bleu"))
             kind = "sacreBLEU" if "sacrebleu" in found else kind
             cells = (

@@ -35,9 +35,9 @@ _ENVIRONMENT = {**KEEP_FREED_MEMORY, "KINETO_LOG_LEVEL": "99", "TORCHINDUCTOR_CO
 class Process:
     """A process that calls functions, one after the other.
 
-    The first argument of each function is the process's namespace, in which it keeps objects for later calls, until one
-    fails. A process is forked from a server that has imported fairseq, or spawned (``anew``), as a GPU requires. It is
-    ``closed`` once it has died or was too late.
+    The first argument of each function is the process's namespace, in which it keeps objects for later calls; a call
+    that fails empties it. A process is forked from a server that has imported fairseq, or spawned (``anew``), as a GPU
+    requires. It is ``closed`` once it has died or was too late.
     """
 
     def __init__(self, name: str, anew: bool = False):

@@ -32,7 +32,7 @@ class Origin:
     run: Optional[Path] = None  # the folder of the run, if the model is of one
 
     def dictionaries(self, languages: Sequence[str]) -> list[Path]:
-        """Return the files of the dictionaries of some languages; raise ``OdeTransformerError`` if there is none."""
+        """Return the files of the dictionaries of some languages; raise ``OdeTransformerError`` if one is missing."""
         files = [self.data / f"dict.{language}.txt" for language in languages]
         for file in files:
             if not file.is_file():

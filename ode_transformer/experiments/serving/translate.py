@@ -109,7 +109,8 @@ def _translate(
     json: bool,
     search: Mapping[str, Any],
 ) -> None:
-    """Translate all files, which are checked before; of a stream, the lines before an invalid one are translated."""
+    """Translate files, all of which are checked before the first line is translated; of a stream, the lines before an
+    invalid one are translated."""
     from tqdm import tqdm
 
     if STANDARD_INPUT in files and sys.stdin is None:

@@ -143,7 +143,8 @@ def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, 
         output_dir: the folder for the files SPLIT.input0, SPLIT.label and so on.
 
     Raises:
-        OdeTransformerError: as :func:`examples`, or a label of a task of numbers is not a number.
+        OdeTransformerError: as :func:`examples`, or there are no examples with labels, or a label of a task of numbers
+            is not a number.
         SegmentationError: as :func:`.subwords.segmenter`.
     """
     about, cut, counts = GLUE[task], subwords.segmenter(like), {}
@@ -156,7 +157,9 @@ def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, 
                 rows = [[*pair, f"{float(label) / about.divide:g}"] for *pair, label in rows]
             except ValueError as error:
                 raise OdeTransformerError(f"{folder}: a label of {split} is not a number: {error}") from error
-        if rows:
+        if not rows and its.label is not None:
+            raise OdeTransformerError(f"{folder}: holds no examples for {split}")
+        if rows:  # a test set may be missing
             counts |= write_splits({split: rows}, list(its.columns), output_dir)
     return counts
 

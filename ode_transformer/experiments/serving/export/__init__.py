@@ -56,7 +56,10 @@ _FORM = {
 
 
 class Exported(Backend):
-    """An exported model, with the content of its ``export.json``; the others as in :func:`open_exported`."""
+    """An exported model.
+
+    ``description`` is the content of its ``export.json``; ``threads`` and ``device`` are as in :func:`open_exported`.
+    """
 
     options = ("beam", "lenpen", "nbest", "max_len_a", "max_len_b", "min_len")
 
@@ -133,5 +136,6 @@ def open_exported(folder: str | Path, threads: int = 0, device: Optional[str] = 
     description = read_json(folder / DESCRIPTION, ExportError)
     if wrong := lacks(description, _FORM):
         raise ExportError(f"{folder / DESCRIPTION}: is damaged, or not of this version: {wrong}")
-    check_hashes(folder, description["sha256"], ExportError)  # a damaged model could crash this process
+    # A damaged model could crash this process.
+    check_hashes(folder, description["sha256"], ExportError, "export the model again")
     return load_module("from", description["format"]).Reader(folder, description, threads, device)

@@ -39,7 +39,7 @@ def export(
     quantization: Optional[str] = None,
     data: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Export a run, a checkpoint or a bundle, of :func:`.opening.find_model`, by :func:`write`.
+    """Export a run, a checkpoint or a bundle, as :func:`.opening.find_model` finds it, by :func:`write`.
 
     Raises:
         OdeTransformerError: the model cannot be found or opened, its data have other languages, or as :func:`write`.
