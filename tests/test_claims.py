@@ -181,7 +181,7 @@ def the_splitting_makes_no_difference():
 
 def old_protocol():
     runs = [r for name, its in g._records().items() if name.startswith((f"{EN_DE}/", f"{EN_FR}/")) for r in its]
-    systems = "transevolve-randomff-1", "transevolve-randomff-2", "macaron-rk2", "rk2-learnable-released"
+    systems = "transevolve-randomff-2", "macaron-rk2", "rk2-learnable-released"
     return {(r["recipe"], r["precision"]) for r in runs if "--optimizer adam " in r["command"]} == {
         (f"{EN_DE}/{name}-tiny", "fp32") for name in systems
     }
@@ -382,7 +382,7 @@ CLAIMS = {
             runge_kutta_methods_lead_with_one_seed,
         "gains nothing here.** Its control `lie-trotter-tiny`, which differs in the splitting alone, does not differ "
         "significantly from `macaron-tiny` of the same seed": the_splitting_makes_no_difference,
-        "In English-German and fp32, TransEvolve's randomFF systems, `macaron-rk2-tiny` and "
+        "In English-German and fp32, `transevolve-randomff-2-tiny`, `macaron-rk2-tiny` and "
         "`rk2-learnable-released-tiny` were trained with fairseq's `adam`": old_protocol,
         "`deen-mix` has {:,} training pairs": lambda:
             (g._records()["deen-mix/rk2-tiny"][0]["data"]["counts"]["train"]["lines"],),
