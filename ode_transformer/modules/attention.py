@@ -87,8 +87,7 @@ class StagedAttention(MultiheadAttention):
 
         Args:
             query: (T, B, C).
-            key: (S, B, C).
-            value: the same tensor, because fairseq's attention has this argument.
+            key, value: (S, B, C); with ``static_kv`` the same tensor, whose projections are kept from step to step.
             key_padding_mask: (B, S), true where a key is padding.
             incremental_state: the cache of incremental decoding.
             need_weights, need_head_weights: return the weights, averaged over heads or of each head.
@@ -103,13 +102,11 @@ class StagedAttention(MultiheadAttention):
         Returns:
             The output (T, B, C); the weights (B, T, S), or (H, B, T, S) for separate heads, or None.
         """
-        if value is not key:
-            raise ValueError("value: must be the tensor of the keys")
         length = query.size(0)
         if incremental_state is not None and static_kv:
             q, k, v, mask = self._meet_source(query, key, attn_mask, key_padding_mask, incremental_state, biases, stage)
         else:
-            q, k, v = self._project(query, key, biases, joint)
+            q, k, v = self._project(query, key, value, biases, joint)
             if incremental_state is not None:
                 before = self._get_input_buffer(incremental_state, stage)
                 cache = grown(before, key_padding_mask, prev_key=k, prev_value=v)
@@ -182,23 +179,30 @@ class StagedAttention(MultiheadAttention):
         # stage in training too.
         if query.size(0) == 1 and mask is None:
             source, padding, hypotheses = once_a_sentence(source, padding, self.beam_size)
-        q, k, v = self._project(query, source, biases, None, hypotheses)
+        q, k, v = self._project(query, source, source, biases, None, hypotheses)
         mask = merged_mask(mask, padding, q.dtype)
         kept = {"prev_key": k, "prev_value": v, "mask": mask, "hypotheses": hypotheses}
         self._set_input_buffer(incremental_state, kept, stage)
         return q, k, v, mask
 
     def _project(
-        self, query: Tensor, key: Tensor, biases: Optional[Biases], joint: Optional[Joint] = None, hypotheses: int = 1
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        biases: Optional[Biases],
+        joint: Optional[Joint] = None,
+        hypotheses: int = 1,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, H, T, d), keys and values (B, H, S, d); projections of the same input take one product.
 
         With several hypotheses per sentence, keys and values are one per sentence, while ``biases`` has one per
         hypothesis.
         """
-        joint = joint or self.joint_projection(own=query is key)
+        # With hooks on the backward pass of this module, each argument is another tensor.
+        joint = (joint or self.joint_projection(own=query is key)) if value is key else None
         if joint is None:
-            projected = self.q_proj(query), self.k_proj(key), self.v_proj(key)
+            projected = self.q_proj(query), self.k_proj(key), self.v_proj(value)
         elif query is key:
             projected = F.linear(key, *joint).chunk(3, dim=-1)
         else:
@@ -214,7 +218,7 @@ class StagedAttention(MultiheadAttention):
 
         None where separate maps are better: without gradients, concatenating the weights costs more than it saves;
         quantized maps cannot be concatenated; hooks would not be called. The concatenated weight is kept for the
-        backward pass, 3 C^2 numbers.
+        backward pass, 3 C^2 numbers; under autocast once per evaluation, in half precision.
         """
         linears = [self.q_proj, self.k_proj, self.v_proj][not own :]
         hooked = any(type(m) is not nn.Linear or m._forward_pre_hooks or m._forward_hooks for m in linears)

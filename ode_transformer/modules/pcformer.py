@@ -26,7 +26,7 @@ from .history import mixture
 
 @dataclass(frozen=True)
 class PredictorCorrector(Integrator):
-    """A method, the predictor, whose result is corrected. It carries nothing from step to step by itself."""
+    """A method whose result is corrected: the predictor, which by itself carries nothing from step to step."""
 
     predictor: Integrator
 

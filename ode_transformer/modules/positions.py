@@ -151,7 +151,6 @@ class BlockPositions(PositionEncoder):
     These are FLOATER's equation 7 and the baselines "at all blocks" of its Table 2: one sinusoidal encoding for all
     blocks, or one learned table per block. The addition becomes part of the state, as in the Universal Transformer;
     with histories or multistep schemes between layers, only the layer itself sees it.
-
     """
 
     def __init__(self, cfg: TransformerConfig, learned: bool, sides: Mapping[str, Any]):
@@ -188,7 +187,7 @@ class Piece(NamedTuple):
     attention: nn.Module
     projections: Sequence[str]
 
-    def biases(self) -> list[nn.Parameter]:
+    def initial(self) -> list[nn.Parameter]:
         """Return b(0) of the projections, each (C,): the biases that they have anyway."""
         return [getattr(self.attention, projection).bias for projection in self.projections]
 
@@ -255,7 +254,7 @@ class BiasPositions(PositionEncoder):
 
     def initial(self, solver: str) -> list[nn.Parameter]:
         """Return b(0) of every row that a solver moves, each (C,)."""
-        return [bias for piece in self.pieces if piece.solver == solver for bias in piece.biases()]
+        return [bias for piece in self.pieces if piece.solver == solver for bias in piece.initial()]
 
     def places(
         self,
@@ -312,7 +311,7 @@ class BiasPositions(PositionEncoder):
 
     def _versions(self) -> list[Any]:
         """Return the address and the version of every tensor that a solution depends on, and the type of scores."""
-        parameters = (*self.solvers.parameters(), *(bias for piece in self.pieces for bias in piece.biases()))
+        parameters = (*self.solvers.parameters(), *(bias for piece in self.pieces for bias in piece.initial()))
         return [self._kind(), *((p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters)]
 
     @torch.no_grad()
@@ -339,7 +338,7 @@ class BiasPositions(PositionEncoder):
         """Return b(t) of every projection at positions 0 to ``length`` - 1: ``encoder.0.self_attn.q`` -> (N, C)."""
         found = {}
         for piece, moved in zip(self.pieces, self._solve(length), strict=True):
-            for projection, b, initial in zip(piece.projections, moved.unbind(1), piece.biases(), strict=True):
+            for projection, b, initial in zip(piece.projections, moved.unbind(1), piece.initial(), strict=True):
                 found[f"{piece.side}.{piece.layer}.{piece.name}.{projection[0]}"] = b + initial
         return found
 
@@ -373,7 +372,7 @@ _KINDS = {"encoder": 3, "decoder": 4, "source": 2}
 
 def _reset_biases(piece: Piece, rows: int) -> None:
     """As in the released code: Xavier's bound for one tensor of all b(0), whose first two sizes add up to ``rows``."""
-    for bias in piece.biases():
+    for bias in piece.initial():
         bound = math.sqrt(6 / (rows * bias.numel()))
         nn.init.uniform_(bias, -bound, bound)
 

@@ -69,3 +69,7 @@ RECURRENT = {"rnn-scalar-1": 263_168, "rnn-scalar-2": 526_336, "rnn-vector-2": 1
 )
 def test_what_a_method_adds(arch, values, plain, added):
     assert count(arch, SHARED | values, 34_040) == count(plain, SHARED, 34_040) + added
+
+
+def test_a_layer_that_is_applied_twice_has_two_names():
+    assert SYSTEMS["ode_weight_sharing"] == SYSTEMS["rk2_unit"] == {**SYSTEMS["rk2"], "coefficients": "ones"}

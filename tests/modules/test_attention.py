@@ -151,6 +151,17 @@ def test_hooks_of_projections_are_called(kind):
     assert called == list(PROJECTIONS)
 
 
+def test_hooks_on_the_backward_pass_are_called():
+    """With them each argument arrives as another tensor."""
+    attention, x, called = StagedAttention(16, 4, self_attention=True), torch.randn(3, 2, 16, requires_grad=True), []
+    expected = attention(x, x, x)[0]
+    attention.register_full_backward_hook(lambda *_: called.append(1))
+    found = attention(x, x, x, joint=attention.joint_projection())[0]
+    torch.testing.assert_close(found, expected)
+    found.sum().backward()
+    assert called == [1]
+
+
 class Twice(nn.Linear):
     def forward(self, x):
         return 2 * super().forward(x)

@@ -324,12 +324,14 @@ def test_every_sublayer_drops_its_output_and_every_hidden_layer_too(cls, splitti
 
 def test_masks_are_merged_once_a_pass_and_projections_joined_once_a_step():
     made = {}
-    for integrator in ("euler", "rk4"):
-        m = small("rk4_tiny", integrator=integrator).train()
+    fills = ["masked_fill", "masked_fill_"]
+    for integrator, depth in (("euler", 2), ("rk4", 2), ("rk4", 3)):
+        flags = {"integrator": integrator, "decoder-integrator": integrator, "decoder-layers": depth}
+        m = small("rk4_tiny", **flags).train()
         with Kernels() as kernels:
             m(*batch())
-        made[integrator] = [kernels.calls[name] for name in ("cat", "masked_fill", "masked_fill_")]
-    assert made["euler"] == made["rk4"]
+        made[integrator, depth] = [kernels.calls[name] for name in ("cat", *fills)]
+    assert made["euler", 2] == made["rk4", 2] and made["rk4", 2][1:] == made["rk4", 3][1:]
     src, lengths, prev = batch()
     state = {}
     with torch.no_grad():
