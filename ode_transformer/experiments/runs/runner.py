@@ -213,7 +213,7 @@ class Run:
         if self.first:
             again = [step.key for step in wanted if step.name != "train"]
             stamps = {key: stamp for key, stamp in stamps.items() if key not in again}
-            write_json(self.folder / "steps.json", stamps)
+            self._write(stamps)
         if not self.begun:  # otherwise they are those that it began with
             self.check_flags()
         for step in wanted:
@@ -269,7 +269,10 @@ class Run:
         for key in stale:
             stamps.pop(key, None)
         stamps[step.key] = {**self._identity(step), "line": step.line(), "seconds": round(seconds, 1)}
-        if self.place.rank == 0:
+        self._write(stamps)
+
+    def _write(self, stamps: Mapping[str, Any]) -> None:
+        if self.place.rank == 0:  # the one that holds the lock
             write_json(self.folder / "steps.json", stamps)
 
     def check_flags(self) -> None:
