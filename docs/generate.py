@@ -782,17 +782,23 @@ def significant(group: str, *which: str) -> str:
 def endless(*groups: str) -> str:
     """Sentences on what endless translations do to the differences of systems, in all comparisons that measured it."""
     tested = [
-        (one.value - one.baseline_value, one.values["difference_without"], one.differs(), one.values["endless"] > 0)
+        (one, one.value - one.baseline_value, one.values["difference_without"])
         for one in _comparisons()
         if one.family[0] in groups and "difference_without" in one.values
     ]
-    moved = max(abs(difference - without) for difference, without, *_ in tested)
-    turned = [starred for difference, without, starred, _ in tested if difference * without < 0]
+    having = sum(one.values["endless"] > 0 for one, *_ in tested)
+    moved = max(abs(difference - without) for _, difference, without in tested)
+    turned = [one for one, difference, without in tested if difference * without < 0]
+    named = "; ".join(
+        f"`{one.system}` over `{one.baseline.rpartition('/')[2]}`, {one.precisions[1]}, seed {one.seed}, {one.test_set}"
+        for one in turned
+    )
+    starred = sum(one.differs() for one in turned)
     return (
-        f"Of {len(tested)} comparisons of two systems on a test set, {sum(one[-1] for one in tested)} have sentences "
-        f"that one of the two translates without end. Without these, the difference moves by up to {moved:.2f} "
-        f"sacreBLEU and changes its sign in {len(turned)} comparisons, of which {sum(turned)} have a star. "
-        f"{sum(one[2] for one in tested)} comparisons have a star."
+        f"Of {len(tested)} comparisons of two systems on a test set, {having} have sentences that one of the two "
+        f"translates without end. Without these, the difference moves by up to {moved:.2f} sacreBLEU, and changes its "
+        f"sign in {len(turned)} comparisons, {f'{starred} of which have' if starred else 'none of which has'} a star "
+        f"({named}). {sum(one.differs() for one, *_ in tested)} comparisons have a star."
     )
 
 

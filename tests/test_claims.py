@@ -56,25 +56,35 @@ def scores(group, test_set):
     return [r["scores"][test_set] for name, its in g._records().items() if name.startswith(f"{group}/") for r in its]
 
 
+def seconds(group, which):
+    its = [record for name, its in g._records().items() if name.startswith(f"{group}/") for record in its]
+    return which(record["training"]["seconds"] for record in its)
+
+
 def outputs(path):
     return (ROOT / f"results/{path}.txt").read_text(encoding="utf-8").splitlines()
 
 
-def runge_kutta_methods_lead_with_one_seed():
-    """By how much the residual baseline is lower with the only seed with which they exceed it significantly."""
+def significant_differences_of_runge_kutta_methods():
+    """How many comparisons they have with the residual baseline, and by how much its second seed is lower."""
     names = {f"{group}/{name}-tiny" for group in (EN_DE, EN_FR) for name in (*RK2, "rk4")}
     found = [one for group in (EN_DE, EN_FR) for one in g._chosen(group, ["ode-residual"]) if one.system in names]
     above, below = (
         {(one.system, one.seed, one.precisions[1], one.test_set) for one in found if one.differs() and sign(one)}
         for sign in (lambda one: one.value > one.baseline_value, lambda one: one.value < one.baseline_value)
     )
-    wanted = ("rk4", "test_2016_flickr"), ("rk2", "test_2017_flickr")
-    assert above == {(f"{EN_DE}/{name}-tiny", 2, "fp32", test) for name, test in wanted}
-    assert {its for its in below if its[0].startswith(f"{EN_DE}/") and its[2] == "fp32"} == {
-        (f"{EN_DE}/rk2-{name}-tiny", 1, "fp32", "test_2016_flickr") for name in ("learnable", "second-order")
+    assert above == {
+        (f"{EN_DE}/rk4-tiny", 2, "fp32", "test_2016_flickr"),
+        (f"{EN_DE}/rk2-tiny", 2, "fp32", "test_2017_flickr"),
+    }
+    assert below == {
+        (f"{EN_DE}/rk2-learnable-tiny", 1, "fp32", "test_2016_flickr"),
+        (f"{EN_DE}/rk2-second-order-tiny", 1, "fp32", "test_2016_flickr"),
+        (f"{EN_DE}/rk2-ema-tiny", 1, "bf16", "test_2017_flickr"),
+        (f"{EN_FR}/rk2-tiny", 1, "bf16", "test_2017_flickr"),
     }
     by_seed = g._by_seed(g._rows(EN_DE)["ode-residual-tiny"], "test_2016_flickr")
-    return (by_seed[1] - by_seed[2],)
+    return len(found), by_seed[1] - by_seed[2]
 
 
 def updates_of_the_headline():
@@ -120,6 +130,14 @@ def transevolve_reaches_the_paper():
     return all(score(f"imdb-short/{name}", *of) >= published(f"imdb/{name}", *of) for name in names)
 
 
+def bag_of_subwords():
+    """By how much it is lower than TransEvolve's two systems on the validation set."""
+    its = {subset: one["value"] for subset, one in g._results("baselines/imdb-short")["scores"].items()}
+    names = [f"imdb-short/{name}" for name in ("fullff-1", "randomff-1")]
+    assert its["test"] > max(score(name, "imdb_test", "accuracy") for name in names)
+    return tuple(score(name, "imdb_valid", "accuracy") - its["valid"] for name in names)
+
+
 def perplexities(group, layers):
     names = [name for name in g._records() if name.startswith(f"{group}/") and name.endswith(f"-{layers}")]
     names = [name for name in names if "euler-4" not in name]  # a control, which is not of the paper
@@ -160,6 +178,13 @@ def the_released_gate_is_better():
     return gate == least < its["rk2-learnable"] and its["residual"] - gate < 13.85 / 2
 
 
+def the_released_form_is_farther_in_seven_rows():
+    one, two = perplexities("ptb", "1-released"), perplexities("ptb", "2-released")
+    assert len(one) + len(two) == 7
+    with_two_layers = all(value > perplexities("ptb", 2)[name] for name, value in two.items())
+    return released_lies_between() and the_released_gate_is_better() and with_two_layers
+
+
 def best_epochs(name):
     curves = (record["training"]["curve"] for record in g._records()[name])
     return {min(curve, key=lambda entry: entry["valid_loss"])["epoch"] for curve in curves}
@@ -181,10 +206,10 @@ def the_splitting_makes_no_difference():
 
 def old_protocol():
     runs = [r for name, its in g._records().items() if name.startswith((f"{EN_DE}/", f"{EN_FR}/")) for r in its]
-    systems = "transevolve-randomff-2", "macaron-rk2", "rk2-learnable-released"
-    return {(r["recipe"], r["precision"]) for r in runs if "--optimizer adam " in r["command"]} == {
-        (f"{EN_DE}/{name}-tiny", "fp32") for name in systems
-    }
+    stock = {(r["recipe"], r["precision"]) for r in runs if "--optimizer adam " in r["command"]}
+    once = {(r["recipe"], r["precision"]) for r in runs if "--update-epoch-batch-itr True" not in r["command"]}
+    both = {(f"{EN_DE}/{name}-tiny", "fp32") for name in ("macaron-rk2", "rk2-learnable-released")}
+    return once == both and stock == both | {(f"{EN_DE}/transevolve-randomff-2-tiny", "fp32")}
 
 
 def shortcut():
@@ -296,23 +321,22 @@ CLAIMS = {
     "README": {
         "trained on Multi30k for 1,000 updates (the last two for ten epochs more)": updates_of_the_headline,
         "In English-German, its second seed scores {:.2f} BLEU less on test 2016 than its first; with that seed, RK2 "
-        "and RK4 exceed it significantly on one test set each. No other lead is significant":
-            runge_kutta_methods_lead_with_one_seed,
+        "and RK4 exceed it significantly on one test set each. No other lead is significant; four differences in the "
+        "baseline's favor are.": lambda: significant_differences_of_runge_kutta_methods()[1:],
         "the last two rows with each other only: FLOATER is significantly ahead on one of six test sets": lambda:
             (leads := stars(EN_DE, "transformer-longer") + stars(EN_FR, "transformer-longer")).count(0) == 5
             and len(leads) == 6 and max(leads) > 0,
         "seems not to come from [its splitting](docs/results.md#remarks)": the_splitting_makes_no_difference,
         "and at full length it is gone": macaron_net_is_not_ahead_at_full_length,
         "less than half of it remains at full length": less_than_half_of_the_lead_is_left,
-        "RK4 and RK2 have lower perplexities at full length only": lambda:
+        "RK4 and RK2 have lower perplexities than the residual model at full length only": lambda:
             max(ptb("rk2-1"), ptb("rk4-1")) < ptb("residual-1")
             and min(ptb("rk2-1", "ptb-short"), ptb("rk4-1", "ptb-short")) > ptb("residual-1", "ptb-short"),
         "there RK2's learned gate gains nothing in the paper's form and {:.1f} points in the released one": lambda:
             abs(ptb("residual-1") - ptb("rk2-learnable-1")) < seeds_of_the_residual_model()[2]
             and (ptb("residual-1") - ptb("rk2-learnable-1-released"),),
-        "the paper's form comes nearer to the published gains, except with the learned gate in one layer": lambda:
-            released_lies_between() and the_released_gate_is_better()
-            and all(value > perplexities("ptb", 2)[name] for name, value in perplexities("ptb", "2-released").items()),
+        "In the seven rows of Table 5 that we trained in both forms, the paper's form comes nearer to the published "
+        "gains, except with the learned gate in one layer": the_released_form_is_farther_in_seven_rows,
         "and four Euler steps are nearly as good as RK4": lambda: euler_at_the_cost_of_rk4()[2] > 95,
     },
     "results": {
@@ -326,10 +350,12 @@ CLAIMS = {
         "model and of their counterparts in the paper's form": released_lies_between,
         "RK4 is best and the learned gate second": lambda:
             sorted(its := perplexities("ptb", "1-released"), key=its.get)[:2] == ["rk4", "rk2-learnable"],
-        "there it is the best RK2, with less than half of the paper's gain":
-            the_released_gate_is_better,
-        "One published BLEU is reproduced": lambda:
-            score(f"{FULL}/transformer-tiny", "test_2016_flickr", "tokenised", "bleu") >= 41.02,
+        "Only the learned gate is better in the released form than in the paper's: there it is the best RK2, with less "
+        "than half of the paper's gain": the_released_gate_is_better,
+        "One published BLEU is reached, Wu et al.'s (2021) for [fairseq's "
+        "Transformer](#multi30k-the-published-protocol) ({:.2f} where they have {:.2f})": lambda:
+            (score(f"{FULL}/transformer-tiny", *(of := ("test_2016_flickr", "tokenised")), "bleu"),
+             published(f"{FULL}/transformer-tiny", *of)),
         "two of TransEvolve's accuracies on [IMDB](#imdb) are reached with shorter training":
             transevolve_reaches_the_paper,
         "TransEvolve reaches the paper's numbers": transevolve_reaches_the_paper,
@@ -337,9 +363,8 @@ CLAIMS = {
             all(one.differs() and one.value < one.baseline_value
                 for one in g._chosen("imdb-short", ["transformer"]) if one.test_set == "imdb_test"),
         "and a linear model of the bag of the same 512 subwords, which knows nothing of their order, is as good as "
-        "TransEvolve": lambda:
-            g._results("baselines/imdb-short")["scores"]["test"]["value"]
-            > max(score(f"imdb-short/{name}", "imdb_test", "accuracy") for name in ("randomff-1", "fullff-1")),
+        "TransEvolve on the test set (on the validation set, which chose the models, it is {:.2f} and {:.2f} points "
+        "lower)": bag_of_subwords,
         "That rule is as accurate, and the paper's Transformer is no better.": shortcut,
         "is with one layer as good as RK4 at half the evaluations (a difference of {:.2f})": lambda:
             (ptb("rk2-unit-1") - ptb("rk4-1"),),
@@ -354,12 +379,12 @@ CLAIMS = {
             ptb("residual-2") > ptb("rk4-1") and round(published("ptb/residual-2") - published("ptb/rk4-1")) == 9
             and (ptb("residual-2"), more_millions("residual-2", "rk4-1"), ptb("rk4-1")),
         "RK2's learned gate has become 1 with one layer": lambda: round(min(gates("ptb-rk2-learnable-1", "")), 3) == 1,
-        "the systems have the paper's order, except that gamma = 1 is second and not fourth; they have a third to two "
-        "thirds of the gains, in percent": the_papers_order_but_for_unit,
-        "RK4 is best, with a perplexity of {:.2f}, {:.2f} below that of gamma = 1 and {:.2f} below that of the four "
-        "residual layers, which take half as many evaluations and {:.1f} million more parameters": lambda:
-            (ptb("rk4-2"), ptb("rk2-unit-2") - ptb("rk4-2"), ptb("residual-4") - ptb("rk4-2"),
-             more_millions("residual-4", "rk4-2")),
+        "the systems have, in the paper's form, the paper's order, except that gamma = 1 is second and not fourth; "
+        "they have a third to two thirds of the gains, in percent": the_papers_order_but_for_unit,
+        "RK4 has the lowest perplexity, {:.2f}, but that of four residual layers ({:.2f} above, with half as many "
+        "evaluations and {:.1f} million more parameters) and that of gamma = 1 ({:.2f} above) are too near to call":
+            lambda: (ptb("rk4-2"), ptb("residual-4") - ptb("rk4-2"), more_millions("residual-4", "rk4-2"),
+                     ptb("rk2-unit-2") - ptb("rk4-2")),
         "its perplexity of {:.2f} is {:.2f} below that of RK2's fixed weights": lambda:
             (ptb("rk2-learnable-2"), ptb("rk2-2") - ptb("rk2-learnable-2")),
         "All perplexities are lower than the paper's": lambda:
@@ -368,31 +393,37 @@ CLAIMS = {
         "the systems that add both increments (gamma = 1) learn fastest, and RK4 comes last": lambda:
             all((min(its, key=its.get), max(its, key=its.get)) == ("rk2-unit", "rk4")
                 for its in (perplexities("ptb-short", layers) for layers in (1, 2))),
-        "a difference of a point between single runs means nothing": lambda:
+        "`ptb-short` takes from four minutes to half an hour a row on a CPU": lambda:
+            [round(seconds("ptb-short", which) / 60) for which in (min, max)] == [4, 28],
+        "a difference of a point between single runs may be chance": lambda:
             all(float(most) > 1 for most in re.findall(r"up to (\S+) sacreBLEU", g.spread(EN_DE, EN_FR))),
         "Of {} comparisons of two systems that were made with both seeds, {} change their sign with the second, one of "
         "them from significantly lower to significantly higher": seeds_that_change_the_sign,
         "at full length less than half of it remains": less_than_half_of_the_lead_is_left,
         "and at width 512, without dense connections, nothing": lambda:
             max(without_positions("multi30k-base", "macaron:residual-plain")) < 0,
-        "With seed 2 in fp32, `rk4-tiny` exceeds the English-German baseline significantly on test_2016_flickr, and "
-        "`rk2-tiny` on test_2017_flickr; the baseline of seed 2 scores {:.2f} BLEU less on test_2016_flickr than that "
-        "of seed 1. With seed 1, `rk2-learnable-tiny` and `rk2-second-order-tiny` are significantly lower than the "
-        "baseline on test_2016_flickr. No other lead is significant, with any seed":
-            runge_kutta_methods_lead_with_one_seed,
-        "gains nothing here.** Its control `lie-trotter-tiny`, which differs in the splitting alone, does not differ "
-        "significantly from `macaron-tiny` of the same seed": the_splitting_makes_no_difference,
+        "Of {} comparisons of these systems with the baseline, seed by seed, six are significant. Two are leads, both "
+        "with seed 2 in fp32: of `rk4-tiny` on English-German test_2016_flickr and of `rk2-tiny` on test_2017_flickr; "
+        "the baseline of seed 2 scores {:.2f} BLEU less on test_2016_flickr than that of seed 1. Four are the reverse, "
+        "all with seed 1: `rk2-learnable-tiny` and `rk2-second-order-tiny` on English-German test_2016_flickr (fp32), "
+        "`rk2-ema-tiny` on English-German and `rk2-tiny` on English-French test_2017_flickr (bf16).":
+            significant_differences_of_runge_kutta_methods,
+        "gains nothing here.** Its control `lie-trotter-tiny`, which differs only in the splitting, with one "
+        "feed-forward network of twice the size, does not differ significantly from `macaron-tiny` of the same seed":
+            the_splitting_makes_no_difference,
         "In English-German and fp32, `transevolve-randomff-2-tiny`, `macaron-rk2-tiny` and "
-        "`rk2-learnable-released-tiny` were trained with fairseq's `adam`": old_protocol,
+        "`rk2-learnable-released-tiny` were trained with fairseq's `adam` and criterion, the last two also with batches "
+        "built once": old_protocol,
         "`deen-mix` has {:,} training pairs": lambda:
             (g._records()["deen-mix/rk2-tiny"][0]["data"]["counts"]["train"]["lines"],),
     },
-    "transevolve": {"a shortened training reaches the paper's numbers": transevolve_reaches_the_paper},
+    "transevolve": {
+        "a shortened training reaches the paper's numbers of randomFF-1 and fullFF-1": transevolve_reaches_the_paper,
+    },
     "ode": {
-        "there the released form is farther from the published gains, except with the learned gate in one "
-        "layer": lambda:
-            released_lies_between() and the_released_gate_is_better()
-            and all(value > perplexities("ptb", 2)[name] for name, value in perplexities("ptb", "2-released").items()),
+        "We trained seven rows of the paper in both forms": the_released_form_is_farther_in_seven_rows,
+        "there the released form is farther from the published gains, except with the learned gate in one layer":
+            the_released_form_is_farther_in_seven_rows,
         "all ten rows of the paper's form, in the released form the four of one layer and three of two layers, and "
         "controls; shortened: the ten of the paper's form": lambda:
             [len(perplexities(group, n)) for group in ("ptb", "ptb-short") for n in (1, 2)] == [5, 5, 5, 5]
@@ -401,8 +432,9 @@ CLAIMS = {
             and list(perplexities("ptb", 4)) == ["residual"],
     },
     "scoring": {
-        "A few of them can [move a difference by a point](results.md#results)": lambda:
-            float(re.search(r"moves by up to (\S+)", g.endless(EN_DE, EN_FR, FULL))[1]) > 1,
+        "Up to six of them on a test set [move differences](results.md#results) by up to {:.2f} BLEU": lambda:
+            (max(abs(one.value - one.baseline_value - one.values["difference_without"]) for one in g._comparisons()
+                 if one.values.get("endless", 7) <= 6),),
         "of translations that are kept have 10,000 trials": lambda:
             {one.samples for one in g._comparisons() if one.test == "randomisation"} == {10_000},
     },
@@ -412,18 +444,22 @@ CLAIMS = {
         "at its speed": lambda: min(speed("tiny-beyond.cpu-bf16", "parallel", [EPYC]),
                                     speed("tiny-beyond-plain.cpu-bf16", "denseformer", [EPYC])) > 0.98,
         "RK2 and depth gain nothing significant": lambda: not any(ahead(name) for name in RK2 + DEEPER),
-        "and momentum no more than its additional embeddings": lambda:
+        "and momentum gains no more than its additional embeddings alone": lambda:
             ahead("nesterov-embedding", "residual-unshared") == 0,
         "At full length, parallel layers lose their lead.": lambda: higher("parallel", "ode-residual", [FULL]) == 0,
         "**DenseFormer's connections are ahead of the baseline's** in both languages.": lambda:
             all(ahead("denseformer", "ode-residual", [group]) for group in (EN_DE, EN_FR)),
         "Over the baseline without any connections they are higher everywhere, but ahead only once.": lambda:
             (higher("denseformer", "residual-plain"), ahead("denseformer", "residual-plain")) == (6, 1),
-        "they are higher everywhere, but ahead in English-French only": lambda:
+        "**Parallel layers seem to help**, at the baseline's size and speed: they are higher everywhere, but ahead in "
+        "English-French only": lambda:
             higher("parallel") == 6 and [ahead("parallel", "ode-residual", [its]) for its in (EN_DE, EN_FR)] == [0, 2],
-        "it is higher than its control everywhere, and ahead once.": lambda:
+        "**The Strang splitting seems to help** with relative positions: it is higher than its control everywhere, and "
+        "ahead once.": lambda:
             (higher("strang-plain", "residual-plain"), ahead("strang-plain", "residual-plain")) == (6, 1),
-        "is nowhere ahead of the baseline or of the residual model that evaluates as often": lambda:
+        "Without them [Macaron Net gains nothing here](results.md#remarks)": the_splitting_makes_no_difference,
+        "**More evaluations per layer do not help.** RK2, with any of its weights, is nowhere ahead of the baseline or "
+        "of the residual model that evaluates as often": lambda:
             not any(ahead(name, control) for name in RK2 for control in ("ode-residual", "residual-8")),
         "models of 8 to 20 layers are nowhere ahead of 4, or behind": lambda:
             not any(apart(name) for name in (*DEEPER, "residual-16")),
@@ -440,7 +476,7 @@ CLAIMS = {
             and higher("nesterov-embedding", "residual-plain") == 6 and ahead("nesterov-embedding", "residual-plain"),
         "and no momentum, gains as much.": lambda:
             mean(d.mean for d in differences("nesterov-embedding", "residual-unshared")) < 0.2,
-        "without them it is nowhere ahead or behind.": lambda: not apart("residual-plain"),
+        "**The baseline hardly gains from its dense connections**: without them it is nowhere ahead or behind.": lambda: not apart("residual-plain"),
         "is higher than the baseline on English-German and lower on English-French.": lambda:
             [higher("attention-history", "ode-residual", [group]) for group in (EN_DE, EN_FR)] == [3, 0],
         "the two systems of the baseline's size and number of evaluations that are higher on all six test sets": lambda:
@@ -458,6 +494,7 @@ CLAIMS = {
         "layer it has nearly all": lambda:
             max(gates("ptb-rk2-learnable-2", "")) < 0.5 and max(gates("ptb-rk2-learnable-1-released", "")) < 0.001,
         "The new gate became 1 as well": lambda: all(abs(2 * w - 1) < 0.001 for w in gates(EN_FR, "second-order")),
+        "and keeping the order gains nothing in the table above": lambda: ahead("rk2-second-order") == 0,
     },
     "tasks": {
         "are behind the first two sentences of the e-mail": lambda:
@@ -494,7 +531,8 @@ CLAIMS = {
                 speed("base-floater", "floater_base")) > 0.99,
         "RK2 at {:.1f} of its speed and RK4 at {:.1f}": lambda:
             (speed("base-ode", "rk2", [EPYC]), speed("base-rk4", "rk4", [EPYC])),
-        "a tiny RK2 keeps pace": lambda: speed("tiny", "rk2_tiny") > 0.95,
+        "a tiny RK2 nearly keeps pace ({:.2f} to {:.2f})": lambda:
+            (speed("tiny", "rk2_tiny"), max(speed("tiny", "rk2_tiny", [its]) for its in ("", "amd-epyc/", EPYC))),
         "At base size RK2 and RK4 are at least as fast as their operations let them be.": as_fast_as_operations,
         "saves {:.0f} percent of a tiny model's memory per step and {:.0f} percent of its time": lambda:
             (100 - 100 * (its := systems(f"{EPYC}tiny"))["stock, our criterion"]["step_mib"] / its["stock"]["step_mib"],
@@ -524,10 +562,10 @@ CLAIMS = {
         "{:.1f} to {:.1f} times as fast, and {} of {:,} translations are not fairseq's.": base_exports,
     },
     "gpus": {
-        "all models that were measured, RK4 included, are then faster than stock fairseq on real batches": lambda:
+        "all models that were measured, RK4 included, are then faster than stock fairseq on real batches of 4,096 tokens": lambda:
             (its := gpu(REAL, "graphs")).keys() == (eager := gpu(REAL, "eager")).keys() >= {"rk4"}
             and max(value for name, value in its.items() if name != "stock") < min(its["stock"], eager["stock"]),
-        "for which a GPU waits more than half of the time": lambda:
+        "for which a GPU waits more than half of the time (base size, 4,570 tokens)": lambda:
             all(kernels < gpu(TEXT, "eager")[name] / 2 for name, kernels in gpu(TEXT, "eager", KERNELS).items()),
         "In eager mode most of our systems are slower than stock fairseq.": lambda:
             all(sum(value > its["stock"] for value in its.values()) > len(its) / 2
@@ -558,18 +596,27 @@ CLAIMS = {
 
 TELLS = (
     r"\bnowhere\b|(?<!\*)\b(?:ahead|behind)\b|(?:higher|lower|faster|slower) than|times as fast|times its time"
-    r"|significantly|keeps? pace|comes? last"
+    r"|significantly|keeps? pace|(?:and|but) .{1,30} comes? last|(?:seems?|not) to help|not help"
+    r"|gains? (?:nothing|hardly)|hardly gains?|outperforms?|\bbeats?\b(?! ?\|)|\bbetter in\b"
     r"|at most \d[\d.]* BLEU|\bp [=<≥>]=? ?[01]?\.\d+|\d\.\d+ (?:BLEU|points)|\bby (?:up to )?\d\.\d+"
 )
 """Words in which pages compare results."""
 
 
-@pytest.mark.parametrize("page", CLAIMS)
+ADVICE = {
+    "getting-started": "scores are far higher than on real text",
+    "troubleshooting": "**BLEU is lower than the paper's**",
+}
+"""What says nothing about a record."""
+
+
+@pytest.mark.parametrize("page", PAGE)
 def test_sentences_are_true_of_the_records(page):
     """And every sentence that compares results is there: scores and p-values by hand are wrong after the next run."""
     text = re.sub(r"<!-- results: .+? -->\n.*?<!-- end of results -->", "", PAGE[page], flags=re.S)
     text = " ".join(re.sub(r"^```.*?^```", "", text, flags=re.S | re.M).split())
-    for words, found in CLAIMS[page].items():
+    text = text.replace(ADVICE.get(page, ""), "")
+    for words, found in CLAIMS.get(page, {}).items():
         said = found()
         assert said, f"the records say otherwise: {words}"
         said = words.format(*said) if isinstance(said, tuple) else words
