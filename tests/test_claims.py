@@ -412,8 +412,8 @@ CLAIMS = {
         "feed-forward network of twice the size, does not differ significantly from `macaron-tiny` of the same seed":
             the_splitting_makes_no_difference,
         "In English-German and fp32, `transevolve-randomff-2-tiny`, `macaron-rk2-tiny` and "
-        "`rk2-learnable-released-tiny` were trained with fairseq's `adam` and criterion, the last two also with batches "
-        "built once": old_protocol,
+        "`rk2-learnable-released-tiny` were trained with fairseq's `adam` and criterion, the last two also with "
+        "batches built once": old_protocol,
         "`deen-mix` has {:,} training pairs": lambda:
             (g._records()["deen-mix/rk2-tiny"][0]["data"]["counts"]["train"]["lines"],),
     },
@@ -476,7 +476,8 @@ CLAIMS = {
             and higher("nesterov-embedding", "residual-plain") == 6 and ahead("nesterov-embedding", "residual-plain"),
         "and no momentum, gains as much.": lambda:
             mean(d.mean for d in differences("nesterov-embedding", "residual-unshared")) < 0.2,
-        "**The baseline hardly gains from its dense connections**: without them it is nowhere ahead or behind.": lambda: not apart("residual-plain"),
+        "**The baseline hardly gains from its dense connections**: without them it is nowhere ahead or behind.":
+            lambda: not apart("residual-plain"),
         "is higher than the baseline on English-German and lower on English-French.": lambda:
             [higher("attention-history", "ode-residual", [group]) for group in (EN_DE, EN_FR)] == [3, 0],
         "the two systems of the baseline's size and number of evaluations that are higher on all six test sets": lambda:
@@ -562,7 +563,8 @@ CLAIMS = {
         "{:.1f} to {:.1f} times as fast, and {} of {:,} translations are not fairseq's.": base_exports,
     },
     "gpus": {
-        "all models that were measured, RK4 included, are then faster than stock fairseq on real batches of 4,096 tokens": lambda:
+        "all models that were measured, RK4 included, are then faster than stock fairseq on real batches of 4,096 "
+        "tokens": lambda:
             (its := gpu(REAL, "graphs")).keys() == (eager := gpu(REAL, "eager")).keys() >= {"rk4"}
             and max(value for name, value in its.items() if name != "stock") < min(its["stock"], eager["stock"]),
         "for which a GPU waits more than half of the time (base size, 4,570 tokens)": lambda:
