@@ -11,6 +11,7 @@ of it. In a training step the backward pass comes before the next forward pass; 
 """
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -20,7 +21,6 @@ import torch
 from torch import Tensor, nn
 from torch._utils import _unflatten_dense_tensors
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 from torch.nn.utils.stateless import _reparametrize_module
 
 from ..errors import OdeTransformerError
@@ -45,13 +45,12 @@ def padded_shape(sentences: int, *lengths: int) -> tuple[int, ...]:
     return padded_size(sentences, least), *(padded_size(length, 2) for length in lengths)
 
 
-def padded(tokens: Tensor, rows: int, columns: int, pad: int, eos: int, left: bool) -> Tensor:
-    """Pad tokens (B, T) to (rows, columns), with padding on one side, and with empty sentences."""
+def fill(place: Tensor, tokens: Tensor, pad: int, eos: int, left: bool) -> None:
+    """Copy tokens (B, T) into a larger batch, with padding on one side, and empty sentences after them."""
     batch, length = tokens.shape
-    wide = F.pad(tokens, (columns - length, 0) if left else (0, columns - length), value=pad)
-    empty = wide.new_full((rows - batch, columns), pad)
-    empty[:, -1 if left else 0] = eos
-    return torch.cat((wide, empty))
+    place.fill_(pad)
+    place[batch:, -1 if left else 0] = eos
+    place[:batch, place.size(1) - length if left else 0 :][:, :length] = tokens
 
 
 class RecordedPass:
@@ -59,7 +58,7 @@ class RecordedPass:
 
     Args:
         run: tokens, (B, S) or (B, T) each -> the output, a tensor.
-        inputs: the tokens of the first pass; every later one brings its own into the same memory.
+        inputs: memory with the tokens of the first pass, into which every later one brings its own.
         parameters: the parameters that receive gradients, of one type.
         gradients: one tensor per parameter, into which every backward pass copies its gradient.
         place: an output -> a tensor of its shape, into which every forward pass copies its output, and from which every
@@ -87,6 +86,7 @@ class RecordedPass:
         recording = torch.cuda.graph(self.forward, pool, **mode)
         stream = recording.capture_stream  # always the same, because cuBLAS keeps memory for every stream
         stream.wait_stream(torch.cuda.current_stream())
+        torch.cuda.empty_cache()  # memory that eager passes have left on their stream is of no use to this one
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UPS):
                 with cast:
@@ -150,7 +150,10 @@ class TrainingGraphs:
         self.parameters: list[nn.Parameter] = []
         self.owned: list[dict[str, Optional[Tensor]]] = []  # the parameters and buffers of every module, by name
         self.places: Optional[list[tuple]] = None  # of these, when passes were recorded
+        self.hooks: list[dict] = []  # of every module
+        self.waited = 0  # the number of passes in eager mode
         self.eager: set[tuple] = set()  # shapes for whose recording there was too little memory
+        self.seconds = 0.0  # that recordings have taken
         self.flat = self.output = torch.empty(0)  # memory of the gradients, and of outputs
         self.gradients: Sequence[Tensor] = ()
         self._said = False
@@ -169,11 +172,13 @@ class TrainingGraphs:
                 parameters or buffers have moved.
             run: the model's pass in eager mode, which receives the tokens and further arguments by name.
             tokens: by name, (B, S) or (B, T); the output has the positions of the last.
-            more: further arguments of the model; if any is not a number, a string or None, the pass is in eager mode.
+            more: further arguments of the model; if any is not a number, a string or None, the pass is in eager mode,
+                as it is while a module has hooks.
         """
         first = next(iter(tokens.values()))
         fixed = all(value is None or isinstance(value, (int, float, str)) for value in more.values())
-        if not (model.training and torch.is_grad_enabled() and fixed and self._can_record(first)):
+        trains = model.training and torch.is_grad_enabled()
+        if not (trains and fixed and self._can_record(first)) or self._has_hooks(model):
             return run(**tokens, **more)
         batch = len(first)
         rows, *columns = padded_shape(batch, *(t.size(1) for t in tokens.values()))
@@ -182,18 +187,15 @@ class TrainingGraphs:
         self._forget_if_moved(model)
         if self.waits(key):
             return run(**tokens, **more)
-        last = list(tokens)[-1]
-        inputs = [
-            padded(t, rows, length, self.pad, self.eos, left=name != last)
-            for (name, t), length in zip(tokens.items(), columns, strict=True)
-        ]
-        if key not in self.recorded:
+        last, recorded = list(tokens)[-1], self.recorded.get(key)
+        inputs = recorded.inputs if recorded else [first.new_empty(rows, length) for length in columns]
+        for place, (name, its) in zip(inputs, tokens.items(), strict=True):
+            fill(place, its, self.pad, self.eos, left=name != last)
+        if not recorded:
             self._record(key, model, lambda *its: run(**dict(zip(tokens, its, strict=True)), **more)[0], inputs)
         if key in self.eager:
             return run(**tokens, **more)
-        recorded = self.recorded[key]
-        torch._foreach_copy_(recorded.inputs, inputs)
-        output = _Replay.apply(self, recorded, *self.parameters)
+        output = _Replay.apply(self, self.recorded[key], *self.parameters)
         return output[:batch, : tokens[last].size(1)], _OutputAlone()
 
     def waits(self, key: tuple) -> bool:
@@ -202,7 +204,9 @@ class TrainingGraphs:
         """
         self.seen[key] += 1
         too_much = key in self.eager or len(self.recorded) == MOST_SHAPES
-        return key not in self.recorded and (self.seen[key] == 1 or too_much)
+        waits = key not in self.recorded and (self.seen[key] == 1 or too_much)
+        self.waited += waits
+        return waits
 
     def _forget_if_moved(self, model: nn.Module) -> None:
         # A table of sinusoids moves when it grows, and gradients may be turned off after some updates.
@@ -234,19 +238,33 @@ class TrainingGraphs:
                 return run(*inputs)
 
         pool = next((one.forward.pool() for one in self.recorded.values()), None)  # lives as long as one of its graphs
-        parameters = list(own.values())
+        parameters, began = list(own.values()), time.monotonic()
         try:
-            self.recorded[key] = RecordedPass(run_by_itself, inputs, parameters, self.gradients, self._place, pool)
-        except torch.cuda.OutOfMemoryError:  # its traceback holds the memory of the recording until this returns
+            with torch.cuda.stream(torch.cuda.current_stream()):  # to which a recording that fails may not return
+                its = RecordedPass(run_by_itself, inputs, parameters, self.gradients, self._place, pool)
+        except RuntimeError as error:  # its traceback holds the memory of the recording until this returns
+            if not any(isinstance(one, torch.cuda.OutOfMemoryError) for one in (error, error.__context__)):
+                raise
             self.eager.add(key)
             shape = " x ".join(str(size) for size in key[: 1 + len(inputs)])
             logger.warning(f"--cuda-graphs: too little memory to record batches of {shape}; they stay in eager mode")
             return
+        self.recorded[key] = its
+        self.seconds += time.monotonic() - began
         # After the first recording, at every power of two, and at the last one.
         count = len(self.recorded)
         if count & (count - 1) == 0 or count == MOST_SHAPES:
             passes = sum(self.seen.values())
-            logger.info(f"--cuda-graphs: recorded {count} of {len(self.seen)} shapes in {passes} passes")
+            logger.info(
+                f"--cuda-graphs: recorded {count} of {len(self.seen)} shapes, in {self.seconds:.1f} s; of {passes} "
+                f"passes, {self.waited} were in eager mode"
+            )
+
+    def _has_hooks(self, model: nn.Module) -> bool:
+        if not self.hooks:
+            names = "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"
+            self.hooks = [getattr(module, name) for module in model.modules() for name in names]
+        return any(self.hooks)
 
     def _place(self, output: Tensor) -> Tensor:
         """Return memory for an output and its gradient, in the output's shape, which all recorded passes share."""

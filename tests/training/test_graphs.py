@@ -6,6 +6,7 @@ in ``tests/gpu``.
 
 import copy
 import weakref
+from contextlib import nullcontext
 from typing import ClassVar
 from unittest.mock import MagicMock
 
@@ -79,8 +80,9 @@ def place(tensor):
 @pytest.fixture(autouse=True)
 def on_a_cpu(monkeypatch):
     monkeypatch.setattr(graphs.TrainingGraphs, "_can_record", lambda self, tokens: True)
-    for name in ("Stream", "stream", "current_stream"):
+    for name in ("Stream", "current_stream"):
         monkeypatch.setattr(torch.cuda, name, MagicMock())
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "graph", lambda graph, pool, capture_error_mode: graph)
     monkeypatch.setattr(Graph, "recorded", [])
@@ -111,13 +113,18 @@ def test_sizes_are_few_and_near():
     assert [graphs.padded_shape(n, 7) for n in (1, 3, 5, 9)] == [(1, 8), (4, 8), (8, 8), (16, 8)]
 
 
-def test_padding_goes_to_one_side_and_new_sentences_are_empty():
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [
+        (True, [[1, 1, 5, 6, 2], [1, 1, 1, 7, 2], [1, 1, 1, 1, 2]]),
+        (False, [[5, 6, 2, 1, 1], [1, 7, 2, 1, 1], [2, 1, 1, 1, 1]]),
+    ],
+)
+def test_padding_goes_to_one_side_and_new_sentences_are_empty(left, expected):
     tokens = torch.tensor([[5, 6, 2], [1, 7, 2]])
-    left = graphs.padded(tokens, 3, 5, pad=1, eos=2, left=True)
-    assert left.tolist() == [[1, 1, 5, 6, 2], [1, 1, 1, 7, 2], [1, 1, 1, 1, 2]]
-    right = graphs.padded(tokens, 3, 5, pad=1, eos=2, left=False)
-    assert right.tolist() == [[5, 6, 2, 1, 1], [1, 7, 2, 1, 1], [2, 1, 1, 1, 1]]
-    assert graphs.padded(tokens, 2, 3, pad=1, eos=2, left=True).tolist() == tokens.tolist()
+    for place, filled in ((torch.full((3, 5), 9), expected), (torch.full((2, 3), 9), tokens.tolist())):
+        graphs.fill(place, tokens, pad=1, eos=2, left=left)
+        assert place.tolist() == filled
 
 
 @pytest.mark.parametrize("variant", sample(VARIANTS))
@@ -223,10 +230,24 @@ def test_a_shape_for_which_memory_does_not_suffice_stays_eager(monkeypatch):
 
     monkeypatch.setattr(graphs, "RecordedPass", fails)
     m, inputs = model(), batch(sizes=(4, 6, 5))
-    m.encoder.register_forward_pre_hook(lambda *_: held.append("free") if held and held[0]() is None else None)
+    note, forward = (lambda: held.append("free") if held and held[0]() is None else None), m.encoder.forward
+    m.encoder.forward = lambda *args, **more: (note(), forward(*args, **more))[1]
     first, *others = (step(m, *inputs)[0] for _ in range(4))
     assert all(torch.equal(first, other) for other in others)
     assert held[1:] == ["free"] * 3, "it is tried once, and its memory is free for the pass itself"
+
+
+def test_hooks_are_called():
+    """fairseq looks for the module whose output is not finite by hooks."""
+    m, inputs = model(), batch(sizes=(4, 6, 5))
+    for _ in range(2):
+        step(m, *inputs)
+    called = []
+    hook = m.encoder.layers[0].register_forward_hook(lambda *_: called.append(1))
+    step(m, *inputs)
+    hook.remove()
+    step(m, *inputs)
+    assert called == [1] and m.graphs.passes == 4
 
 
 def test_evaluation_and_passes_without_gradients_are_not_recorded():
