@@ -313,6 +313,28 @@ def test_systems_take_turns_alone_and_a_record_that_is_whole_is_kept(contest, tm
         held("z.json")
 
 
+def test_few_systems_are_in_memory_at_the_same_time(contest, monkeypatch):
+    held, happened, _ = contest
+    monkeypatch.setattr(gpu, "rehearsal", lambda: [gpu.Round(TINY, "graphs", at_once=1)])
+    (found,) = held("x.json")["rounds"]
+    turns = [
+        ["alone", "stock", name, name, "stock", "stock", name, "together"] for name in ("macaron_tiny", "rk2_tiny")
+    ]
+    assert happened == sum(turns, []) and all("milliseconds" in its for its in found["systems"].values())
+
+
+def test_eager_passes_are_not_taken_for_graphs():
+    graphs = SimpleNamespace(seen={1: 2, 2: 2}, recorded={1: None}, seconds=3.0)
+    kept = SimpleNamespace(model=SimpleNamespace(graphs=graphs))
+    with pytest.raises(OdeTransformerError, match="1 of 2 shapes were recorded"):
+        gpu._facts(kept, TINY, False)
+    graphs.recorded[2] = None
+    assert gpu._facts(kept, TINY, False) == {"shapes": 2, "recorded": 2, "recording_seconds": 3.0}
+    failed = {"milliseconds": 5.0, "error": "1 of 2 shapes"}
+    one = {"title": "t", "mode": "graphs", "systems": {"stock": {"milliseconds": 9.0}, "rk2": failed}}
+    assert "| rk2 |  |" in gpu.table({"rounds": [one]})
+
+
 def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(contest, tmp_path):
     """They are measured another time, by the same command."""
     held, happened, wrong = contest

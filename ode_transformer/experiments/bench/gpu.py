@@ -1,8 +1,8 @@
 """Training and decoding on a GPU, in eager mode, with compiled layers and with CUDA graphs, beside stock fairseq.
 
-Every system has a process of its own. In each round all systems warm up at the same time, and then they are timed in
-turns, each alone while the others wait. Stock fairseq, in eager mode, takes part in every round, and speeds are ratios
-to it in the same round. The record is written after every round.
+Every system has a process of its own. In each round the systems warm up at the same time, or a few at a time where
+memory is short, and then they are timed in turns, each alone while the others wait. Stock fairseq, in eager mode, takes
+part in every round, and speeds are ratios to it in the same round. The record is written after every round.
 """
 
 import contextlib
@@ -51,13 +51,21 @@ _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cudaMemcpyAsync", "cu
 
 
 class Round(NamedTuple):
-    """A round of measurements: the setting, the mode, whether a step is profiled, and the systems besides stock
-    fairseq, by default all."""
+    """A round of measurements.
+
+    Args:
+        setting: the setting.
+        mode: one of ``MODES``.
+        profiled: whether a step is profiled.
+        archs: the systems besides stock fairseq; by default all.
+        at_once: how many of them are in memory at the same time; by default all.
+    """
 
     setting: Setting
     mode: str
     profiled: bool = False
     archs: tuple[str, ...] = ()
+    at_once: int = len(ARCHITECTURES)
 
     def of(self, systems: Mapping[str, Any]) -> dict[str, Any]:
         """Return those of all systems that take part."""
@@ -78,15 +86,19 @@ def rounds(data: str = "") -> list[Round]:
     """Return the rounds, the most informative first; a folder of binarized data adds rounds on real batches."""
     usual = Setting(sentences=192, tokens=32, shortest=16, symbols=34_040, device="cuda", precision="fp16")
     large = replace(usual, sentences=768, precision="bf16")
-    settings = [usual, *([replace(usual, data=data, batches=16)] if data else []), large]
+    settings = [usual, *([replace(usual, data=data, batches=16)] if data else [])]
     decoding = replace(usual, what="decoding", sentences=64, tokens=24, shortest=12)
     return [
-        *(Round(setting, "graphs", setting is usual) for setting in settings),
-        # All systems compiled at once, in the large setting, would hardly fit into the memory of one GPU.
-        Round(large, "layers, graphs", archs=("macaron_wmt_en_de", "ode_residual", "rk4")),
-        *(Round(setting, "eager", setting is usual) for setting in settings),
+        *(
+            each
+            for mode in ("graphs", "eager")
+            # All systems with large batches, beside trainings, would not fit into the memory of one GPU.
+            for each in (*(Round(its, mode, its is usual) for its in settings), Round(large, mode, at_once=2))
+        ),
         Round(decoding, "eager"),
-        *(Round(setting, "layers, graphs", setting is usual) for setting in settings[:-1]),  # minutes to compile
+        # What follows is compiled, which takes minutes.
+        Round(large, "layers, graphs", archs=("macaron_wmt_en_de", "ode_residual", "rk4")),
+        *(Round(its, "layers, graphs", its is usual) for its in settings),
         Round(usual, "layers", profiled=True),
     ]
 
@@ -134,7 +146,11 @@ def _finish(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str
 
 
 def _facts(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str, Any]:
-    """Return the memory of a step on a GPU, its launches and kernels if profiled, and how many graphs were recorded."""
+    """Return the memory of a step on a GPU, its launches and kernels if profiled, and the recording of graphs.
+
+    Raises:
+        OdeTransformerError: not every shape was recorded, so that eager passes were timed, too.
+    """
     found = {}
     if setting.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -142,8 +158,12 @@ def _facts(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str,
         found["peak_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
         found["reserved_mib"] = round(torch.cuda.max_memory_reserved() / 2**20)  # includes the memory of graphs
         found |= _launches(kept.run) if profiled else {}
-    graphs = getattr(kept.model, "graphs", None)
-    return found | ({} if graphs is None else {"shapes": len(graphs.seen), "recorded": len(graphs.recorded)})
+    if (graphs := getattr(kept.model, "graphs", None)) is not None:
+        seen, recorded = len(graphs.seen), len(graphs.recorded)
+        if recorded < seen:
+            raise OdeTransformerError(f"{recorded} of {seen} shapes were recorded, for lack of memory")
+        found |= {"shapes": seen, "recorded": recorded, "recording_seconds": round(graphs.seconds, 1)}
+    return found
 
 
 def _launches(run: Any) -> dict[str, Any]:
@@ -228,20 +248,25 @@ def _round(
     alone: Callable[[], AbstractContextManager],
 ) -> dict[str, dict[str, Any]]:
     """Return the measurements of a round by system."""
-    for name, process in processes.items():
-        process.begin(_warm_up, in_mode(systems[name], one.mode), one.setting)
-    found = {name: _answer(process, seconds_left) for name, process in processes.items()}
+    found: dict[str, dict[str, Any]] = {}
 
     def ask(name: str, function: Callable, *args: Any) -> None:
         if "error" not in found[name]:
             processes[name].begin(function, *args)
             found[name] |= _answer(processes[name], lambda: seconds_left() + _TO_MEASURE)
 
-    with alone():
-        for name in back_and_forth(processes, _TURNS):
-            ask(name, _time, one.setting)
-        for name in processes:
-            ask(name, _finish, one.setting, one.profiled)
+    names = [name for name in processes if name != "stock"]
+    for few in (names[i : i + one.at_once] for i in range(0, len(names), one.at_once)):
+        timed = [*(["stock"] if "stock" in processes else []), *few]
+        new = [name for name in timed if name not in found]
+        for name in new:
+            processes[name].begin(_warm_up, in_mode(systems[name], one.mode), one.setting)
+        found |= {name: _answer(processes[name], seconds_left) for name in new}
+        with alone():
+            for name in back_and_forth(timed, _TURNS):
+                ask(name, _time, one.setting)
+            for name in few if few[-1] != names[-1] else timed:
+                ask(name, _finish, one.setting, one.profiled)
     return found
 
 
@@ -256,7 +281,7 @@ def table(record: Mapping[str, Any]) -> str:
     """Return the record as Markdown: one table per setting, one row per system.
 
     A cell has the milliseconds of a step, and the speed: stock fairseq's time in the same round divided by its own. The
-    cells listed under ``disturbed`` in the record are blank.
+    cells of systems that failed, and those listed under ``disturbed`` in the record, are blank.
     """
     parts, disturbed = [], {tuple(each) for each in record.get("disturbed", ())}
     for title in dict.fromkeys(one["title"] for one in record["rounds"]):
@@ -265,7 +290,8 @@ def table(record: Mapping[str, Any]) -> str:
         for name, cells in rows.items():
             for mode, systems in of_mode.items():
                 own, stock = (systems.get(one, {}).get("milliseconds") for one in (name, "stock"))
-                measured = own and stock and (title, mode, name) not in disturbed
+                failed = "error" in systems.get(name, {})
+                measured = own and stock and not failed and (title, mode, name) not in disturbed
                 cells.append(f"{own:.1f} ms ({stock / own:.2f})" if measured else "")
         parts.append(f"**{title}**\n\n{markdown.table(('system', *of_mode), rows.values())}")
     return "\n\n".join(parts)
