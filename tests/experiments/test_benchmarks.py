@@ -317,10 +317,8 @@ def test_few_systems_are_in_memory_at_the_same_time(contest, monkeypatch):
     held, happened, _ = contest
     monkeypatch.setattr(gpu, "rehearsal", lambda: [gpu.Round(TINY, "graphs", at_once=1)])
     (found,) = held("x.json")["rounds"]
-    turns = [
-        ["alone", "stock", name, name, "stock", "stock", name, "together"] for name in ("macaron_tiny", "rk2_tiny")
-    ]
-    assert happened == sum(turns, []) and all("milliseconds" in its for its in found["systems"].values())
+    first, second = (["alone", "stock", x, x, "stock", "stock", x, "together"] for x in ("macaron_tiny", "rk2_tiny"))
+    assert happened == first + second and all("milliseconds" in its for its in found["systems"].values())
 
 
 def test_eager_passes_are_not_taken_for_graphs():
