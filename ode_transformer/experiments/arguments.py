@@ -134,15 +134,16 @@ def short_message(message: str, parser: argparse.ArgumentParser) -> str:
     if found := re.match(r"argument (\S+?)(?:/\S+)?: invalid choice: '(.*?)'", message):
         option, value = found.groups()
         of_option = (a for a in parser._actions if option in (*a.option_strings, a.metavar, a.dest))
-        return f"{option} {value}: {_nearest(value, [str(v) for a in of_option for v in a.choices or ()])}"
+        return f"{option} {value}: {nearest(value, [str(v) for a in of_option for v in a.choices or ()])}"
     if found := re.match("unrecognized arguments: (.*)", message):
         unknown = [word.partition("=")[0] for word in found[1].split() if word.startswith("-")]
         known = [option for a in parser._actions for option in a.option_strings if option not in unknown]
-        return "; ".join(f"{flag}: {_nearest(flag, known)}" for flag in unknown) or message
+        return "; ".join(f"{flag}: {nearest(flag, known)}" for flag in unknown) or message
     return message
 
 
-def _nearest(value: str, valid: Sequence[str]) -> str:
+def nearest(value: str, valid: Sequence[str]) -> str:
+    """Return the end of an error message about an unknown value: the nearest valid ones, or all if they are few."""
     near = list(dict.fromkeys(difflib.get_close_matches(value, valid, 6)))[:3]
     if near:
         return f"is unknown; the nearest {'is' if len(near) == 1 else 'are'} {', '.join(near)}"

@@ -91,14 +91,15 @@ def test_names_that_are_taken_or_unknown(tmp_path, files, capsys):
     words = [files["first"], files["other"], "--ref", files["ref"]]
     (tmp_path / "generated").write_text("S-0\ta\nH-0\t-0.1\tb\n")
     for compared, message in (
-        ([*words, "--metric", "lenght"], "--metric lenght: must be one of sacrebleu, .*length_ratio"),
+        ([*words, "--metric", "lengthratio"], "--metric lengthratio: is unknown; the nearest is length_ratio"),
         ([*words, "--metric", "comet"], "--metric comet: needs references and sources"),
         ([*words, "--seed", "3"], "--seed go with recipes; not with --ref FILE"),
         ([*words[:2], "--lowercase"], "go with --ref FILE"),
-        ([str(tmp_path / "nope"), words[1]], "nope: is no run and no recipe"),
+        ([str(tmp_path / "nope"), words[1]], "nope': must be a name below configs/ or a file that ends in .yaml; files of text need --ref FILE"),
         ([str(tmp_path), words[1]], "holds no run.json"),
         ([str(tmp_path / "generated"), *words[1:]], "generated: is an output of fairseq-generate"),
     ):
         refused(["compare", *compared], message, capsys)
-    own = own_quickstart(tmp_path / "own.yaml", "score: {metrics: [lenght]}\n")
-    refused(["recipe", "show", f"{own}/rk2-tiny"], "score.metrics 'lenght'", capsys)
+    for metric in ("lenght", "accuracy", "perplexity"):  # unknown, of labels, of a log
+        own = own_quickstart(tmp_path / "own.yaml", f"score: {{metrics: [{metric}]}}\n")
+        refused(["recipe", "show", f"{own}/rk2-tiny"], f"score.metrics '{metric}'", capsys)

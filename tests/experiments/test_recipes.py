@@ -281,6 +281,8 @@ def test_files_of_ones_own_are_checked_row_by_row(tmp_path, capsys):
          r"--dropot: is unknown; the nearest are .*; --max-updates: is unknown; the nearest are --max-u"),
         (lambda t: t["train"]["flags"].update(criterion="cross_entropi"), r"--criterion cross_entropi: .*ss_entropy"),
         (lambda t: t["generate"].update(flags={"max-len-c": 1}), r"fairseq-generate .* --max-len-c: is .* --max-len-a"),
+        (lambda t: t["train"]["flags"].pop("optimizer"), r"fairseq-train needs --optimizer, such as fused_adam"),
+        (lambda t: t["train"]["flags"].pop("max-tokens"), r"needs the size of a batch: --max-tokens or --batch-size"),
     ],
 )  # fmt: skip
 def test_flags_that_a_program_does_not_know_are_named_with_the_nearest(change, message, tmp_path):
@@ -339,10 +341,11 @@ def test_the_update_frequency_follows_from_the_devices():
 
 
 def sound() -> dict:
+    flags = {"optimizer": "adam", "max-tokens": 9, "lr": 0.1, "fp16": True, "amp": False}
     return {
         "description": "x",
         "data": {"prepare": "true", "directory": "d", "source": "en", "target": "de"},
-        "train": {"arch": "macaron_tiny", "batches": 1, "flags": {"lr": 0.1, "fp16": True, "amp": False}},
+        "train": {"arch": "macaron_tiny", "batches": 1, "flags": flags},
         "average": {"last_epochs": 2},
         "generate": {"subsets": {"test": "t"}, "beam": 4, "lenpen": 1},
     }
@@ -566,9 +569,9 @@ def test_a_row_is_the_file_and_what_the_row_says(tmp_path, monkeypatch):
     assert (one.name, one.description, one.train.arch) == ("r/one", "a system: a corpus", "macaron_tiny")
     assert two.description == "a corpus"
     # The file, then what the row extends, then the row.
-    assert two.train.arch == "rk2_tiny" and two.train.flags == {"lr": 0.2, "fp16": True, "amp": False, "seed": 5}
+    assert two.train.arch == "rk2_tiny" and two.train.flags == one.train.flags | {"lr": 0.2, "seed": 5}
     assert two.train.start.recipe == f"{tmp_path}/r.yaml/one"
-    with pytest.raises(RecipeError, match="no row 'three'; there are: one, two"):
+    with pytest.raises(RecipeError, match="row three must be one of one, two"):
         recipes.load(f"{tmp_path}/r.yaml/three")
     child = "extends: r.yaml\naverage: {best: 1}\nrows: {one: {train: {arch: rk4_tiny}}}\n"
     (tmp_path / "child.yaml").write_text(child)

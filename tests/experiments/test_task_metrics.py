@@ -580,7 +580,7 @@ def test_corrections_are_compared_by_gleu_or_by_errant(tmp_path, monkeypatch):
     assert first["f"] == pytest.approx(125 * 100 / (1.25 * 100 + 0.25 * 200)) and second["f"] > first["f"]
     assert first["p_value"] is None and second["p_value"] < 0.05
     for metric, message in (
-        ("m2", "--metric m2: must be one of sacrebleu, "),
+        ("m2", "--metric m2: has no statistics of each output"),
         ("accuracy", "--metric accuracy: needs labels, which no test set has: conll14"),
     ):
         with pytest.raises(OdeTransformerError, match=message):

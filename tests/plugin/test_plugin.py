@@ -1,5 +1,6 @@
 """Plugins: methods that are registered outside this package, and work in all of it."""
 
+import contextlib
 import importlib.metadata
 import json
 import shutil
@@ -13,6 +14,7 @@ import yaml
 
 from ode_transformer import config, machine, plugins
 from ode_transformer.experiments import cli
+from ode_transformer.experiments.bench import turns
 from ode_transformer.models.ode import OdeConfig
 from tests.helpers import ROOT, SMALL, environment, write_parallel
 
@@ -101,6 +103,22 @@ def test_every_command_loads_the_plugin_that_it_is_given(tmp_path, monkeypatch):
         assert cli.main(words) == 0
     assert sys.modules.pop("some_plugin").ANSWER == 42
     assert plugins.current() == ""
+
+
+def test_an_installed_plugin_may_be_named_too(tmp_path, monkeypatch):
+    folder = write_package(tmp_path / "installed_plugin")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("installed_plugin")
+    plugins.load(folder)
+    assert not plugins.missing(str(folder))
+
+
+def test_processes_of_benchmarks_load_the_plugin(tmp_path):
+    code = "import os, pathlib\npathlib.Path(__file__).with_name(f'{os.getpid()}.pid').touch()\n"
+    folder = write_package(tmp_path / "counted_plugin", code)
+    with plugins.using(folder), contextlib.closing(turns.Process("rk2")) as process:
+        process(print)
+        assert len(list(folder.glob("*.pid"))) == 2
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from ... import plugins
 from ...errors import OdeTransformerError
+from ...paths import ROOT
 from ...processors import KEEP_FREED_MEMORY
 
 Build = Callable[[], tuple[Callable[[], Any], dict[str, Any]]]
@@ -37,17 +39,19 @@ class Process:
 
     The first argument of each function is the process's namespace, in which it keeps objects for later calls; a call
     that fails empties it. A process is forked from a server that has imported fairseq, or spawned (``anew``), as a GPU
-    requires. It is ``closed`` once it has died or was too late.
+    requires, and a plugin, which is loaded before the models. It is ``closed`` once it has died or was too late.
     """
 
     def __init__(self, name: str, anew: bool = False):
         self.name, self.closed = name, False
         os.environ.update({key: value for key, value in _ENVIRONMENT.items() if key not in os.environ})
+        anew = anew or bool(plugins.current())
         context = multiprocessing.get_context("spawn" if anew else "forkserver")
         if not anew:  # imported before there are threads; the first module keeps the import of fairseq quiet
             context.set_forkserver_preload([f"{__package__}.hushed", f"{__package__}.systems"])
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, torch.get_num_threads()), daemon=True)
+        args = theirs, torch.get_num_threads(), plugins.current()
+        self._process = context.Process(target=_serve, args=args, daemon=True)
         self._process.start()
         theirs.close()
 
@@ -93,8 +97,10 @@ class Process:
         self._process.join()
 
 
-def _serve(connection: Any, threads: int) -> None:
+def _serve(connection: Any, threads: int, user_dir: str) -> None:
     torch.set_num_threads(threads)
+    if user_dir:
+        plugins.load(ROOT / user_dir)
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     kept = SimpleNamespace()

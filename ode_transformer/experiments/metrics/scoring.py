@@ -15,6 +15,7 @@ from typing import Any, Optional
 from ... import markdown
 from ...errors import OdeTransformerError
 from ...files import write_json
+from ..arguments import nearest
 from ..text.detokenisation import detokenise
 from ..text.fairseq_output import read_generate_output
 from ..text.joining import joined_words
@@ -112,8 +113,8 @@ def compute_metrics(metrics: Sequence[str], outputs: Sequence[str], examples: Ex
     found = {}
     for name in metrics:
         if name not in METRICS:
-            known = ", ".join(metric.name for metric in METRICS.values() if metric.fits(examples))
-            raise OdeTransformerError(f"--metric {name}: must be one of {known}")
+            known = [metric.name for metric in METRICS.values() if metric.fits(examples)]
+            raise OdeTransformerError(f"--metric {name}: {nearest(name, known)}")
         found[METRICS[name].entry or name] = METRICS[name].compute(outputs, examples)
     return found
 

@@ -20,7 +20,8 @@ from typing import Any, Optional
 from ... import plugins
 from ...paths import ROOT  # noqa: F401  imported by others as recipes.ROOT
 from ...schema import lacks
-from ..metrics import METRICS, Examples
+from ..arguments import nearest
+from ..metrics import METRICS
 from ..recipe import (  # noqa: F401
     PRECISIONS,
     SCALES,
@@ -100,8 +101,9 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
     rows = tree.pop("rows", {"": {}})
     tree.pop("quoted", None)
     if row not in rows:
-        which = f"no row {row!r}; there are" if row else f"name one of its rows, as {name.rstrip('/')}/ROW"
-        raise RecipeError(f"{path}: {which}: {', '.join(rows)}")
+        if row:
+            raise RecipeError(f"{path}: row {row} {nearest(row, list(rows))}")
+        raise RecipeError(f"{path}: name one of its rows, as {name.rstrip('/')}/ROW: {', '.join(rows)}")
     described = files.described(rows[row], tree)
     tree = files.merge(tree, rows[row] | ({"description": described} if described else {}))
     if tree.get("task", "translation") not in tuple(TASKS):  # determines the file of the rehearsal
@@ -218,11 +220,11 @@ def _score_errors(recipe: Recipe) -> Iterator[str]:
     for subset in recipe.subsets if recipe.task == "correction" and score.references < 1 else ():
         if subset not in score.edits:
             yield f"score.references must be at least 1 for {subset}, which has no edits, got {score.references}"
-    if recipe.validate and score != Score(metrics=score.metrics if task.predicts_labels else []):
+    if recipe.validate and score != Score(metrics=score.metrics if task.provides.labels else []):
         yield f"score: is for tasks that generate text, score.metrics also for those of labels; not for {recipe.task}"
-    fitting = [name for name, its in METRICS.items() if not task.predicts_labels or its.fits(Examples(labels=[""]))]
+    fitting = [name for name, its in METRICS.items() if its.fits(task.provides)]
     yield from _invalid_values("score.metrics", score.metrics, fitting)
-    for name in score.metrics if task.predicts_labels else ():
+    for name in score.metrics if task.provides.labels else ():
         if METRICS[name].label_kind == "binary" and (classes := flags.get("num-classes")) != 2:
             yield f"score.metrics {name!r}: is of two classes, 0 and 1, and train.flags.num-classes is {classes}"
         if METRICS[name].label_kind == "numbers" and not flags.get("regression-target"):

@@ -134,7 +134,8 @@ def find(name: str) -> tuple[Path, str, str]:
     for path, row in ((CONFIGS / f"{name}.yaml", ""), (CONFIGS / f"{group}.yaml", last)):
         if path.is_file() and not path.name.startswith("_"):
             return path, name, row
-    near = [other for other in groups() if other.startswith(name)] or difflib.get_close_matches(name, names(), 5, 0.4)
+    known = [*groups(), *names()]
+    near = [other for other in groups() if other.startswith(name)] or difflib.get_close_matches(name, known, 5, 0.4)
     nearest = f"; the nearest are: {', '.join(near)}" if near else ""
     raise RecipeError(
         f"no recipe {name!r} in {CONFIGS.name}/{nearest}. `ode-transformer recipe list` prints all; a recipe of your "

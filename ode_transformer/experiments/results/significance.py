@@ -14,7 +14,7 @@ from ... import machine, markdown
 from ...errors import OdeTransformerError
 from ...files import sha256, write_json
 from .. import recipes, records
-from ..arguments import add_parameters, output_file
+from ..arguments import add_parameters, nearest, output_file
 from ..metrics import METRICS, Examples, Metric
 from ..metrics.resampling import TESTS, bootstrap, interval, p_value
 from ..metrics.scoring import is_endless
@@ -258,9 +258,11 @@ def _metric(name: str, test: str, systems: Sequence[str]) -> Metric:
     """Return a metric by name; check it, the test and the systems before anything is read or scored."""
     if test not in TESTS:
         raise OdeTransformerError(f"--test {test}: must be one of {', '.join(TESTS)}")
-    if name not in METRICS or METRICS[name].statistics is None:
-        known = ", ".join(one.name for one in METRICS.values() if one.statistics)
-        raise OdeTransformerError(f"--metric {name}: must be one of {known}")
+    if name not in METRICS:
+        known = [one.name for one in METRICS.values() if one.statistics]
+        raise OdeTransformerError(f"--metric {name}: {nearest(name, known)}")
+    if METRICS[name].statistics is None:
+        raise OdeTransformerError(f"--metric {name}: has no statistics of each output, so no test of significance")
     if twice := [system for system in systems if systems.count(system) > 1]:
         raise OdeTransformerError(f"{twice[0]}: must be given once")
     return METRICS[name]
@@ -375,10 +377,9 @@ def _named(name: str, scale: str, seed: Optional[int], precision: Optional[str])
     except recipes.RecipeError as error:
         if recipes.is_there(name) or "/" not in name:
             raise
-        kind = "holds no run.json, so it is no run" if Path(name).is_dir() else "is no run and no recipe"
-        raise OdeTransformerError(
-            f"{name}: {kind}; give the folder of a run, a recipe, or files of text with --ref FILE"
-        ) from error
+        if Path(name).is_dir():
+            raise OdeTransformerError(f"{name}: holds no run.json, so it is no run") from error
+        raise OdeTransformerError(f"{error}; files of text need --ref FILE") from error
 
 
 def report(comparison: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from ... import markdown
 from ...errors import OdeTransformerError
 from .. import recipes
+from ..arguments import nearest
 from ..metrics import METRICS
 from ..metrics.resampling import TESTS
 from ..records import read_record
@@ -120,8 +121,10 @@ def tables(group: str, records: Mapping[str, list[dict]], compared: Sequence[Com
         RecipeError: a recipe is invalid.
     """
     if group not in recipes.groups() and not group.endswith(".yaml"):
-        known = ", ".join(recipes.groups())
-        raise OdeTransformerError(f"no group of recipes {group!r}; it must be a FILE.yaml, or one of {known}")
+        raise OdeTransformerError(
+            f"the group of recipes {group!r} {nearest(group, recipes.groups())}; `ode-transformer recipe list` prints "
+            "the recipes, and a file of your own is FILE.yaml"
+        )
     tree = recipes.group(group)
     its = group_comparison(group, compared)
     current = {(row.system, row.precisions[1], row.test_set): row for row in comparisons.up_to_date(its, records)}

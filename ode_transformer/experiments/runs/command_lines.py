@@ -75,9 +75,14 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
         raise
     except (ValueError, SyntaxError) as fault:  # --fp16 with --bf16; --lr 0,001
         raise FlagError(f"{words[0]} refuses its flags: {fault}") from fault
-    for name in ("fp16", "amp"):  # the former fails at the first gradient that overflows, the latter does nothing
-        if words[0] == "fairseq-train" and args.cpu and getattr(args, name):
-            raise FlagError(f"--{name} with --cpu: fairseq can train in {name} on a GPU only; take fp32 or bf16")
+    if words[0] == "fairseq-train":
+        for name in ("fp16", "amp"):  # the former fails at the first gradient that overflows, the latter does nothing
+            if args.cpu and getattr(args, name):
+                raise FlagError(f"--{name} with --cpu: fairseq can train in {name} on a GPU only; take fp32 or bf16")
+        if not args.optimizer:
+            raise FlagError("fairseq-train needs --optimizer, such as fused_adam")
+        if args.max_tokens is None and args.batch_size is None:
+            raise FlagError("fairseq-train needs the size of a batch: --max-tokens or --batch-size")
     return args
 
 

@@ -68,6 +68,10 @@ class Step:
         return " ".join([*begin, *variables, shlex.join(self.words)]) + end + moves
 
 
+OF_TEXT = Examples(references=[[""]], sources=[""])
+"""The fields of the examples of tasks that generate text."""
+
+
 @dataclass(frozen=True)
 class Task:
     """The properties of a task.
@@ -86,7 +90,7 @@ class Task:
         section: the section of recipes that defines the evaluation, ``generate`` for text, otherwise ``validate``.
         options: the form of ``validate.flags``, as in :mod:`ode_transformer.schema`; None if ``fairseq-validate``
             evaluates the task, which checks its flags itself.
-        predicts_labels: whether the outputs are labels, so that recipes can ask for further metrics of labels.
+        provides: the fields that the task's examples have, by which the metrics fit that recipes can ask for.
     """
 
     name: str
@@ -98,7 +102,7 @@ class Task:
     examples: Optional[Callable[[Recipe, Sequence[str], str, Optional[Path]], tuple[Sequence[str], Examples]]] = None
     section: str = "validate"
     options: Optional[Mapping[str, Any]] = None
-    predicts_labels: bool = False
+    provides: Examples = OF_TEXT
 
     def evaluation(self, recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
         """Return the steps after averaging: the evaluation of every subset, then the scoring of every subset."""
@@ -215,7 +219,8 @@ def by_predictions(
         golds, taken, *_ = map(list, zip(*(line.split("\t") for line in lines), strict=True))
         return taken, Examples(labels=golds)
 
-    return Task(name, flags, evaluates, scores, metrics, outputs, examples, options=PREDICTION, predicts_labels=True)
+    provides = Examples(labels=[""])
+    return Task(name, flags, evaluates, scores, metrics, outputs, examples, options=PREDICTION, provides=provides)
 
 
 def by_perplexity(name: str, fairseq_task: str) -> Task:

@@ -5,13 +5,14 @@ corrections, ``raw/SUBSET.ref0`` and so on, for GLEU, or human edits, ``raw/SUBS
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
 from .... import paths
 from ...metrics import Examples
 from ...text.lines import read_all
-from ..task import Recipe, Step, Task
+from ..task import OF_TEXT, Recipe, Step, Task
 from ..translation import best_hypotheses, decoding_step, scoring_step, task_flags, translations
 
 
@@ -45,4 +46,5 @@ TASK = Task(
     outputs=best_hypotheses,
     examples=_examples,
     section="generate",
+    provides=replace(OF_TEXT, edits="M2"),
 )
