@@ -12,8 +12,10 @@ _ode_transformer() {
         if [[ $COMP_CWORD -gt 2 && ${COMP_WORDS[2]} == [a-z]* ]]; then action=${COMP_WORDS[2]}; fi
         words=$(ode-transformer "${COMP_WORDS[1]}" ${action:+"$action"} --help 2>/dev/null |
             grep -E "^  -|^    [a-z]" | grep -oE -- "^    [a-z][a-z0-9-]*| --[a-z][a-z0-9-]*" | sort -u)
-        case "${COMP_WORDS[1]}" in
-        run | grid | generate | record | recipe) words+=" $(ode-transformer recipe list | cut -d' ' -f1)" ;;
+        case "${COMP_WORDS[1]}${action:+ $action}" in
+        help) words="@COMMANDS@" ;;
+        run* | grid* | generate* | record* | compare* | "recipe "*)
+            words+=" $(ode-transformer recipe list | cut -d' ' -f1)" ;;
         esac
     fi
     COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))
