@@ -553,9 +553,9 @@ def speed(path: str) -> str:
     contests = (_results(f"bench/{next(iter(PROCESSORS))}/{contest}") for contest in ("base-rk4", "base-macaron"))
     cpu = (its["systems"][name]["speed"]["median"] for its, name in zip(contests, names, strict=True))
     return textwrap.fill(
-        f"- With `--cuda-graphs` an ODE Transformer with RK4 trains {rk4:.1f} times as fast as fairseq's own "
-        f"Transformer at its fastest, and Macaron Net {macaron:.1f} times ({record['device']}, base size, {title}; "
-        "[larger batches gain less](docs/gpus.md#what-was-measured)); on a CPU "
+        f"- With `--cuda-graphs`, once its graphs are recorded, an ODE Transformer with RK4 trains {rk4:.1f} times as "
+        f"fast as fairseq's own Transformer at its fastest, and Macaron Net {macaron:.1f} times ({record['device']}, "
+        f"base size, {title}; [larger batches gain less](docs/gpus.md#what-was-measured)); on a CPU "
         f"{' and '.join(f'{x:.1f}' for x in cpu)} times ([Benchmarks](docs/benchmarks.md)).",
         120,
         subsequent_indent="  ",

@@ -680,7 +680,8 @@ def test_the_gpu_suite_rehearsed_on_a_cpu(recipe, tmp_path, capsys):
     for _ in range(2):
         assert cli.main(words) == 0
         assert "all done" in capsys.readouterr().out
-    contest, record = sorted((tmp_path / "out").glob("*.json"))
+    contest, record, unfinished = sorted((tmp_path / "out").glob("*.json"))
+    assert json.loads(unfinished.read_text()) == {}
     assert json.loads(record.read_text())["scores"]["tiny"]["sentences"] == 12
     rounds = json.loads(contest.read_text())["rounds"]
     assert [each["mode"] for each in rounds] == ["eager", "graphs", "eager"]
@@ -794,6 +795,18 @@ def test_what_has_no_record_is_trained_first(monkeypatch, tmp_path):
     ptb, others = ([n for n in found if n.startswith("ptb/") == of_ptb] for of_ptb in (True, False))
     assert ptb[-1] == "ptb/rk2-1" and others[-1] == "multi30k-full/macaron-tiny"
     assert found[:4] == [others[0], ptb[0], others[1], ptb[1]]
+
+
+def test_the_curves_of_unfinished_trainings_are_kept(tmp_path):
+    suite = gpu_suite.Suite(out=tmp_path, runs=tmp_path, systems=["ptb/rk2-1", "ptb/rk4-1"])
+    log = tmp_path / "ptb.rk2-1.bf16" / "train.log"
+    log.parent.mkdir()
+    entry = {"epoch": 1, "train_loss": "5.0", "train_num_updates": "9"}
+    log.write_text(f"2026-01-01 00:00:00 | INFO | train | {json.dumps(entry)}\n")
+    suite.note_unfinished(suite.waiting())
+    found = json.loads((tmp_path / "unfinished.json").read_text())
+    assert list(found) == ["ptb/rk2-1, seed 1, bf16"]
+    assert found["ptb/rk2-1, seed 1, bf16"]["curve"] == [{"epoch": 1, "num_updates": 9, "train_loss": 5.0}]
 
 
 def test_checks_that_cannot_be_run_are_told_and_the_contest_is_held(tmp_path, monkeypatch, capsys):

@@ -95,7 +95,7 @@ def test_names_that_are_taken_or_unknown(tmp_path, files, capsys):
         ([*words, "--metric", "comet"], "--metric comet: needs references and sources"),
         ([*words, "--seed", "3"], "--seed go with recipes; not with --ref FILE"),
         ([*words[:2], "--lowercase"], "go with --ref FILE"),
-        ([str(tmp_path / "nope"), words[1]], "nope': must be a name below configs/ or a file that ends in .yaml; files of text need --ref FILE"),
+        ([str(tmp_path / "nope"), words[1]], "nope': must be a name below configs/ .*; files of text need --ref FILE"),
         ([str(tmp_path), words[1]], "holds no run.json"),
         ([str(tmp_path / "generated"), *words[1:]], "generated: is an output of fairseq-generate"),
     ):

@@ -1,9 +1,10 @@
 """``ode-transformer gpu-suite``: the checks, the contest with stock fairseq and the trainings that need a GPU.
 
 Trainings begin at once, several at a time, and go on until the time is over; they pause only while the contest times a
-step. Each part writes its results at once. Checks that have passed are listed in a file and not repeated. By default
-the suite trains the tiny systems at full budget on Multi30k and Table 5 of the ODE Transformer on the Penn Treebank. It
-needs no network, but the data: prepared in ``data-bin``, or in the folder that ``ODE_TRANSFORMER_DATA`` names.
+step. Each part writes its results at once, and in the end there are the curves of unfinished trainings. Checks that
+have passed are listed in a file and not repeated. By default the suite trains the tiny systems at full budget on
+Multi30k and Table 5 of the ODE Transformer on the Penn Treebank. It needs no network, but the data: prepared in
+``data-bin``, or in the folder that ``ODE_TRANSFORMER_DATA`` names.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from ...errors import OdeTransformerError
 from ...paths import ROOT
 from .. import recipes
 from ..arguments import add_function
-from ..records import RunError
+from ..records import RunError, logs
 from ..runs import processes, runner, training
 from ..runs.runner import Run
 from ..runs.training import TrainingPlace
@@ -224,6 +225,15 @@ class Suite:
                 self.failed = True
                 traceback.print_exc()
 
+    def note_unfinished(self, left: Sequence[Run]) -> None:
+        """Write the losses so far of trainings that are not done, of those with a finished epoch."""
+        found = {}
+        for one in left:
+            with contextlib.suppress(logs.LogError):
+                log = logs.read_log(one.folder / "train.log")
+                found[f"{one.title}, {one.place.precision}"] = {"curve": log["curve"], "seconds": log["seconds"]}
+        files.write_json(self.results / "unfinished.json", found)
+
     def run(self) -> int:
         """Run all parts, print the trainings that are done or left, and return the exit status, 1 if a part failed.
 
@@ -248,6 +258,7 @@ class Suite:
                 self.ends = 0  # which ends the thread, too
                 raise
         left = self.waiting()
+        self.note_unfinished(left)
         for one in self.trainings:
             name = f"{one.title}, {one.place.precision}"
             print(f"left: {name} (log: {one.folder / 'run.log'})" if one in left else f"done: {name}")
@@ -265,6 +276,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_function(parser, Suite, show=lambda args, suite: suite.run(), seeds=several, flags=None, **more)
     parser.epilog = (
         "Words after -- are passed on to fairseq-train, such as `-- --max-update 20`; they and --cpu need --runs and "
-        "--out, because such a run is a rehearsal. --out gets gpu-checks.txt, contest.json and a record of every "
-        "finished training; what is there is not done again."
+        "--out, because such a run is a rehearsal. --out gets gpu-checks.txt, contest.json, a record of every finished "
+        "training, and the curves of the others in unfinished.json; what is done is not done again."
     )

@@ -36,15 +36,20 @@ def check(steps: Iterable[Step]) -> None:
     """Check the command lines of steps, the first of each name only, since the others differ in the subset alone.
 
     Raises:
-        FlagError: a program refuses its flags, or a plugin is not loaded.
+        FlagError: a program refuses its flags, a training lacks what fairseq asserts later, or a plugin is not loaded.
     """
     first: dict[str, Step] = {}
     for step in steps:
         first.setdefault(step.name, step)
     with contextlib.chdir(recipes.ROOT):
         for step in first.values():
-            if step.command[0] in PARSERS:
-                parsed([*step.command, *step.where])
+            if step.command[0] not in PARSERS:
+                continue
+            args = parsed([*step.command, *step.where])
+            if step.command[0] == "fairseq-train" and not args.optimizer:
+                raise FlagError("fairseq-train needs --optimizer, such as fused_adam")
+            if step.command[0] == "fairseq-train" and args.max_tokens is None and args.batch_size is None:
+                raise FlagError("fairseq-train needs the size of a batch: --max-tokens or --batch-size")
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
@@ -75,14 +80,9 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
         raise
     except (ValueError, SyntaxError) as fault:  # --fp16 with --bf16; --lr 0,001
         raise FlagError(f"{words[0]} refuses its flags: {fault}") from fault
-    if words[0] == "fairseq-train":
-        for name in ("fp16", "amp"):  # the former fails at the first gradient that overflows, the latter does nothing
-            if args.cpu and getattr(args, name):
-                raise FlagError(f"--{name} with --cpu: fairseq can train in {name} on a GPU only; take fp32 or bf16")
-        if not args.optimizer:
-            raise FlagError("fairseq-train needs --optimizer, such as fused_adam")
-        if args.max_tokens is None and args.batch_size is None:
-            raise FlagError("fairseq-train needs the size of a batch: --max-tokens or --batch-size")
+    for name in ("fp16", "amp"):  # the former fails at the first gradient that overflows, the latter does nothing
+        if words[0] == "fairseq-train" and args.cpu and getattr(args, name):
+            raise FlagError(f"--{name} with --cpu: fairseq can train in {name} on a GPU only; take fp32 or bf16")
     return args
 
 
