@@ -1,13 +1,17 @@
 """What only a GPU can show; skipped where there is none. `scripts/gpu-suite.sh` runs it."""
 
 import json
+import logging
 import re
 import subprocess
 
 import pytest
 import torch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.sequence_generator import SequenceGenerator
+from fairseq_cli import train as train_cli
 
 from ode_transformer.config import PRESETS
 from ode_transformer.numerics.flow import Flow
@@ -61,14 +65,45 @@ def data(tmp_path_factory):
     return binarise_pairs(raw, raw / "bin")
 
 
-def train(data, save_dir, *more, launcher=(), sizes=SMALL):
+class Reports(logging.Handler):
+    """What fairseq reports of a training, in its process."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def emit(self, record):
+        if record.name == "train_inner":
+            self.found.append(json.loads(record.getMessage()))
+
+
+def train_here(words):
+    """Train in this process, because fairseq's import takes longer than most trainings."""
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    logger, reports = logging.getLogger("fairseq.logging.progress_bar"), Reports()
+    logger.addHandler(reports)
+    logger.setLevel(logging.INFO)
+    try:
+        train_cli.main(convert_namespace_to_omegaconf(args))
+    finally:
+        logger.removeHandler(reports)
+        torch.compiler.reset()
+    return reports.found
+
+
+def train(data, save_dir, *more, launcher=(), devices=1, sizes=SMALL):
+    """Return fairseq's reports of a training."""
     values = {
         **sizes, "user-dir": "ode_transformer", "arch": "macaron_tiny", "source-lang": "xx", "target-lang": "yy",
         "share-all-embeddings": True, "optimizer": "adam", "lr": 0.003, "criterion": "label_smoothed_cross_entropy",
         "label-smoothing": 0.1, "max-tokens": 2000, "log-format": "json", "log-interval": 10, "no-progress-bar": True,
         "save-dir": save_dir, "max-update": 100, "encoder-embed-dim": 64, "clip-norm": 1.0,
+        "distributed-world-size": devices,
     }  # fmt: skip
-    words = [*launcher, "fairseq-train", str(data), *flags(values), *more]
+    words = [str(data), *flags(values), *more]
+    if not launcher and devices == 1:
+        return train_here(words)
+    words = [*launcher, "fairseq-train", *words]
     done = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return [json.loads(line) for line in re.findall(r"train_inner \| (\{.*\})", done.stdout)]
@@ -167,7 +202,7 @@ def test_deep_models_train_in_half_precision(data, tmp_path, form, layers):
 @pytest.mark.parametrize("more", [[], ["--fp16", "--cuda-graphs"]], ids=" ".join)
 @pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
 def test_two_gpus(data, tmp_path, backend, more):
-    curve = train(data, tmp_path, "--distributed-world-size", "2", "--ddp-backend", backend, *more)
+    curve = train(data, tmp_path, "--ddp-backend", backend, *more, devices=2)
     assert float(curve[-1]["loss"]) < float(curve[0]["loss"])
 
 

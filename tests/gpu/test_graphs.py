@@ -18,6 +18,9 @@ PRECISIONS = {
 }
 
 
+COMPILED = ("macaron", "ode_residual_tiny", "rk4_tiny", "floater_tiny", "transevolve_fullff_2_tiny")
+
+
 def step(m, src, lengths, prev, amp):
     """The features of a pass, and the gradients of a loss that ignores padding."""
     m.zero_grad()
@@ -27,28 +30,32 @@ def step(m, src, lengths, prev, amp):
     return x.detach().float().clone(), {name: p.grad.float() for name, p in m.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("variant", sample(VARIANTS))
-def test_a_replay_has_the_features_and_gradients_of_eager_mode(variant, precision):
+def check_against_eager_mode(variant, precision, **more):
+    """Compare features and gradients, and return the model with further options."""
     dtype, tolerance = PRECISIONS[precision]
     torch.manual_seed(0)
-    eager, recorded = (
-        small(variant, **more).cuda().to(dtype or torch.float32).train() for more in ({}, {"cuda-graphs": True})
-    )
-    recorded.load_state_dict(eager.state_dict())
+    eager, ours = (small(variant, **its).cuda().to(dtype or torch.float32).train() for its in ({}, more))
+    ours.load_state_dict(eager.state_dict())
     # Two shapes, in turns, so that one overwrites the memory of the other; each is recorded when it comes again.
     batches = [
         [t.cuda() for t in batch(sizes=sizes, seed=seed)] for seed in range(3) for sizes in ((4, 6, 5), (9, 3, 2, 4))
     ]
     for src, lengths, prev in batches:
         expected, gradients = step(eager, src, lengths, prev, dtype is None)
-        found, own = step(recorded, src, lengths, prev, dtype is None)
+        found, own = step(ours, src, lengths, prev, dtype is None)
         real = prev != 1
         torch.testing.assert_close(found[real], expected[real], atol=tolerance, rtol=tolerance)
         norm = torch.stack([g.norm() for g in gradients.values()]).norm()
         for name, gradient in gradients.items():
             apart = (own[name] - gradient).norm() if name in own else gradient.norm()
             assert apart <= 5 * tolerance * norm, name
+    return ours
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("variant", sample(VARIANTS))
+def test_a_replay_has_the_features_and_gradients_of_eager_mode(variant, precision):
+    recorded = check_against_eager_mode(variant, precision, **{"cuda-graphs": True})
     assert len(recorded.graphs.recorded) == 2
 
 
@@ -103,3 +110,12 @@ def test_a_further_shape_takes_no_memory_of_its_own():
         held.append(torch.cuda.memory_allocated())
     assert len(m.graphs.recorded) == len(held)
     assert held[-1] - held[0] < 2**25
+
+
+@pytest.mark.parametrize("more", [{}, {"cuda-graphs": True}], ids=["eager", "graphs"])
+@pytest.mark.parametrize(
+    ("variant", "precision"),
+    [*((variant, "fp16") for variant in COMPILED), *(("macaron", its) for its in PRECISIONS if its != "fp16")],
+)
+def test_compiled_layers_have_the_features_and_gradients_of_eager_ones(variant, precision, more, fresh_compiler):
+    check_against_eager_mode(variant, precision, **{"compile-layers": True}, **more)
