@@ -16,7 +16,7 @@ from ...errors import OdeTransformerError
 from ...files import read_json, write_json
 from ...paths import ROOT
 from .. import recipes
-from ..arguments import add_parameters, at_least, output_file
+from ..arguments import add_function, add_parameters, at_least, output_file
 from . import gpu, lengths, serving, suite, systems
 from .systems import STOCK, Contestant, Setting, stock_like
 
@@ -190,3 +190,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     kind = add("table", _table, "print records as tables", "RECORD...")
     kind.add_argument("records", nargs="+", metavar="RECORD", help="a JSON file that `bench` wrote")
+
+
+def add_gpu_suite(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``ode-transformer gpu-suite``."""
+    from .gpu_suite import Suite
+
+    several = {"nargs": "+"}
+    more = {"systems": several | {"metavar": "RECIPE"}, "precisions": several | {"choices": recipes.PRECISIONS}}
+    add_function(parser, Suite, show=lambda args, suite: suite.run(), seeds=several, flags=None, **more)
+    parser.epilog = (
+        "Words after -- are passed on to fairseq-train, such as `-- --max-update 20`; they and --cpu need --runs and "
+        "--out, because such a run is a rehearsal. --out gets gpu-checks.txt, contest.json, a record of every finished "
+        "training, and the curves of the others in unfinished.json; what is done is not done again."
+    )

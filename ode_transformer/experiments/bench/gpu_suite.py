@@ -7,7 +7,6 @@ Multi30k and Table 5 of the ODE Transformer on the Penn Treebank. It needs no ne
 ``data-bin``, or in the folder that ``ODE_TRANSFORMER_DATA`` names.
 """
 
-import argparse
 import contextlib
 import importlib.util
 import os
@@ -30,7 +29,6 @@ from ... import files, processors
 from ...errors import OdeTransformerError
 from ...paths import ROOT
 from .. import recipes
-from ..arguments import add_function
 from ..records import RunError, logs
 from ..runs import processes, runner, training
 from ..runs.runner import Run
@@ -267,15 +265,3 @@ class Suite:
         elif not self.failed:
             print(f"{len(left)} left; call again")
         return int(self.failed)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``ode-transformer gpu-suite``."""
-    several = {"nargs": "+"}
-    more = {"systems": several | {"metavar": "RECIPE"}, "precisions": several | {"choices": recipes.PRECISIONS}}
-    add_function(parser, Suite, show=lambda args, suite: suite.run(), seeds=several, flags=None, **more)
-    parser.epilog = (
-        "Words after -- are passed on to fairseq-train, such as `-- --max-update 20`; they and --cpu need --runs and "
-        "--out, because such a run is a rehearsal. --out gets gpu-checks.txt, contest.json, a record of every finished "
-        "training, and the curves of the others in unfinished.json; what is done is not done again."
-    )

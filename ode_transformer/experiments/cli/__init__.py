@@ -37,16 +37,18 @@ def _of_runs(name: str, help_: str, takes_flags: bool = False, after: str = "") 
     return Command(".runs.command", help_, f"add_{name}", takes_flags=takes_flags, after=after)
 
 
+def _of_results(name: str, help_: str) -> Command:
+    return Command(".results.command", help_, f"add_{name}")
+
+
 def _of_tasks(name: str, help_: str) -> Command:
     return Command(".tasks.command", help_, f"add_{name}_arguments")
 
 
 GROUPS = {
     "use: train on your own text, translate, serve": {
-        "quickstart": Command(
-            ".runs.quickstart", "train a small system on a generated corpus and show what it translates"
-        ),
-        "prepare": Command(".runs.prepare", "make data and a recipe from your own parallel text"),
+        "quickstart": _of_runs("quickstart", "train a small system on a generated corpus and show what it translates"),
+        "prepare": _of_runs("prepare", "make data and a recipe from your own parallel text"),
         "translate": _of_serving("translate", "translate raw text with a trained model"),
         "bundle": _of_serving("bundle", "pack a trained model and all that translating needs into one folder"),
         "export": _of_serving("export", "write a trained model for serving with CTranslate2 or ONNX"),
@@ -61,9 +63,9 @@ GROUPS = {
         "generate": _of_runs("generate", "translate a recipe's test sets with another checkpoint or other flags", True),
         "predict": _of_tasks("predict", "predict the label of each example of a test set: a class, number or option"),
         "score": Command(".metrics.command", "score translations, summaries, corrections or predictions"),
-        "table": Command(".results.tables", "print tables of measured results beside the papers' numbers"),
-        "compare": Command(".results.significance", "test whether systems differ from a baseline"),
-        "report": Command(".results.report", "write a report on finished runs, in HTML or Markdown"),
+        "table": _of_results("table", "print tables of measured results beside the papers' numbers"),
+        "compare": _of_results("compare", "test whether systems differ from a baseline"),
+        "report": _of_results("report", "write a report on finished runs, in HTML or Markdown"),
     },
     "data: text and published data sets": {
         "dataset": _of_tasks("dataset", "write published and generated data sets as text files, for data-prep"),
@@ -74,7 +76,7 @@ GROUPS = {
         "lab": Command(
             ".lab.command", "measure orders of convergence, and the steps of trained models as numerical solutions"
         ),
-        "plot": Command(".results.plot_command", "draw figures from records, logs and models"),
+        "plot": _of_results("plot", "draw figures from records, logs and models"),
     },
     "develop: checkpoints, shell": {
         "average": _of_runs("average", "average the weights of checkpoints"),
@@ -97,7 +99,7 @@ GROUPS = {
         "glue": _of_tasks("glue", "write the files for GLUE's evaluation server"),
         "squad": _of_tasks("squad", "answer SQuAD's questions with a trained model, and score answers"),
         "gpu-suite": Command(
-            ".bench.gpu_suite", "run the GPU checks, the GPU benchmark and trainings", takes_flags=True
+            ".bench.command", "run the GPU checks, the GPU benchmark and trainings", "add_gpu_suite", takes_flags=True
         ),
     },
 }

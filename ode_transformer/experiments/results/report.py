@@ -6,7 +6,6 @@ and the translations beside them; it loads nothing from elsewhere and runs no sc
 curves.
 """
 
-import argparse
 import base64
 import difflib
 import itertools
@@ -22,7 +21,6 @@ from typing import Any, NamedTuple, Optional
 from ... import markdown
 from ...errors import OdeTransformerError
 from ...files import write_text
-from ..arguments import add_function, at_least
 from ..metrics import METRICS
 from ..records import curve_points
 from . import comparisons, pictures, significance, tables
@@ -351,10 +349,3 @@ def write(
         raise OdeTransformerError(f"--output {output}: was not written by ode-transformer report; must be another file")
     write_text(output, page(directory, baseline, sentences, "md" if output.suffix == ".md" else "html"))
     print(output)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``ode-transformer report``."""
-    numbers = {"nargs": "+", "type": at_least(0), "metavar": "N", "default": []}
-    more = {"directory": {"metavar": "DIR"}, "baseline": {"metavar": "RECIPE"}, "sentences": numbers}
-    add_function(parser, write, "directory", **more)

@@ -4,7 +4,6 @@ Systems are runs, given by recipes or folders, or plain files. The tests are tho
 any metric that has statistics per example.
 """
 
-import argparse
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Any, NamedTuple, Optional
 
 from ... import machine, markdown
 from ...errors import OdeTransformerError
-from ...files import sha256, write_json
+from ...files import sha256
 from .. import recipes, records
-from ..arguments import add_parameters, nearest, output_file
+from ..arguments import nearest
 from ..metrics import METRICS, Examples, Metric
 from ..metrics.resampling import TESTS, bootstrap, interval, p_value
 from ..metrics.scoring import is_endless
@@ -328,48 +327,12 @@ def _right(examples: Examples) -> tuple:
     return examples.references, examples.labels, examples.questions, examples.edits and read_all(examples.edits)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``ode-transformer compare``."""
-    parser.add_argument(
-        "baseline", metavar="BASELINE", help="a recipe, the folder of a finished run or, with --ref, a file of outputs"
-    )
-    parser.add_argument(
-        "system", metavar="SYSTEM", nargs="+", help="what to test against BASELINE: likewise, with the same test sets"
-    )
-    ref = {"action": "append", "required": False, "metavar": "FILE"}
-    more = {"test": {"choices": TESTS}, "source": {"metavar": "FILE"}, "target_lang": {"metavar": "LANG"}}
-    add_parameters(parser, compare_files, files=None, ref=ref, **more)
-    parser.add_argument(
-        "--output", metavar="FILE", type=output_file, help="JSON file to write, such as results/significance/GROUP.json"
-    )
-    parser.add_argument(
-        "--precision",
-        choices=recipes.PRECISIONS,
-        help="compare trainings in this precision (default: the run's or record's own)",
-    )
-    recipes.add_run_options(parser)
+def named(name: str, scale: str = "full", seed: Optional[int] = None, precision: Optional[str] = None) -> System:
+    """Return the system of a recipe, or of the folder of a finished run.
 
-
-def main(args: argparse.Namespace) -> None:
-    """Run ``ode-transformer compare``."""
-    names, how = (args.baseline, *args.system), (args.test, args.samples, args.metric)
-    of_files = args.source, args.target_lang, args.lowercase
-    if args.ref:
-        if args.precision or args.scale != "full" or args.seed is not None:
-            raise OdeTransformerError("--precision, --scale and --seed go with recipes; not with --ref FILE")
-        content = compare_files(names, args.ref, *how, *of_files)
-    elif any(of_files):
-        raise OdeTransformerError("--source, --target-lang and --lowercase go with --ref FILE; a recipe says them")
-    else:
-        baseline, *others = (_named(name, args.scale, args.seed, args.precision) for name in names)
-        content = compare(baseline, others, *how)
-    print(report(content))
-    if args.output:
-        write_json(args.output, content)
-        print(args.output)
-
-
-def _named(name: str, scale: str, seed: Optional[int], precision: Optional[str]) -> System:
+    Raises:
+        OdeTransformerError: the name is neither's, or there are no outputs to compare.
+    """
     if Path(name, "run.json").is_file():
         return of_folder(name)
     try:

@@ -5,12 +5,8 @@ Numbers that were not measured are blank. Measured numbers are means over seeds,
 are several.
 """
 
-import argparse
-import csv
-import io
 import math
 import statistics
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +23,7 @@ from ..tasks import TASKS
 from ..tasks.task import further_metrics
 from . import comparisons, significance
 from .comparisons import LEVEL, Compared
-from .files import different_flags, read_records, variant, variant_label
+from .files import different_flags, variant, variant_label
 
 if TYPE_CHECKING:
     from ..runs.runner import Run
@@ -293,36 +289,3 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
     if len(found) > 1:
         lines.append("(adjusted for all comparisons of a group by one metric, by Benjamini and Hochberg)")
     return "\n".join(lines)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``ode-transformer table``."""
-    parser.add_argument("group", metavar="GROUP", nargs="*", help="recipe files, such as ode/wmt14-en-de, or your own "
-        "FILE.yaml (default: all of this package)")  # fmt: skip
-    parser.add_argument("--csv", action="store_true", help="print CSV, one line per number")
-    parser.add_argument(
-        "--results", metavar="DIR", type=Path, default=RESULTS, help="folder of records or of runs (default: results)"
-    )
-    parser.add_argument("--measured", action="store_true", help="only tables with measured results")
-
-
-def main(args: argparse.Namespace) -> None:
-    """Run ``ode-transformer table``."""
-    write = csv.writer(sys.stdout or io.StringIO(), lineterminator="\n")  # standard output may be closed
-    if args.csv:
-        write.writerow(COLUMNS)
-    records, compared, measured = read_records(args.results), comparisons.read(args.results), False
-    for group in args.group or recipes.groups():
-        found = tables(group, records, compared)
-        if args.measured:
-            found = {title: rows for title, rows in found.items() if any(row.records for row in rows)}
-        measured = measured or any(row.records for rows in found.values() for row in rows)
-        for title, rows in found.items():
-            if args.csv:
-                write.writerows((group, title, *values) for values in for_programs(rows))
-            else:
-                print(section(title, rows, baseline(group, compared)))
-    if not measured and (args.measured or args.results != RESULTS):
-        others = f"its records are of {', '.join(records)}" if records else "rehearsals do not count"
-        group = ", ".join(args.group) or "any recipe"
-        print(f"nothing of {group} is measured in {args.results}; {others}", file=sys.stderr)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import recipes
-from ..arguments import Once, add_function, add_parameters, output_file, set_function
+from ..arguments import Once, add_function, add_parameters, at_least, output_file, set_function
 from . import checkpoints, recording, training
 
 RUN_DIR = {"type": str}  # not Path, for which an empty one, the default, would be the current folder
@@ -36,6 +36,34 @@ def _add_runs_function(parser: argparse.ArgumentParser, function: Callable, firs
         }.get(name, f"train in {name}")
         precisions.add_argument(f"--{name}", dest="precision", action="store_const", const=name, help=help_)
     set_function(parser, function, lambda args, found: None, "devices", "cpu", "precision", "torchrun")
+
+
+def add_quickstart(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``ode-transformer quickstart``."""
+    from .quickstart import quickstart
+
+    add_function(parser, quickstart, run_dir=RUN_DIR | {"metavar": "DIR"}, seed={"type": int})
+
+
+def add_prepare(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``ode-transformer prepare``."""
+    from ..text.dividing import HELD_OUT, PART
+    from ..text.joining import SEGMENTATIONS
+    from ..text.preparation import SIZES
+    from .prepare import TOKENISERS, OwnText
+
+    several = {"nargs": "+", "action": Once, "metavar": "PREFIX"}
+    held = f"pairs to hold out for each set that is not given (default: 1 in {PART}, at most {HELD_OUT:,})"
+    most = ", ".join(f"{size:,}" for _, size in SIZES)
+    add_function(
+        parser, OwnText, show=lambda args, text: text.prepare(), train=several, test=several | {"default": []},
+        valid={"metavar": "PREFIX"}, langs={"nargs": 2, "metavar": ("SOURCE", "TARGET")}, out={"metavar": "DIR"},
+        recipe={"metavar": "FILE"}, hold_out={"help": held},
+        tokeniser={"option": ["--tokenizer", "--tokeniser"], "choices": TOKENISERS},
+        normalise={"option": ["--normalize", "--normalise"]}, bpe={"choices": SEGMENTATIONS},
+        size={"help": f"merges of BPE, or vocabulary size of SentencePiece (default: {most}, by the size of the text)"},
+        max_ratio={"type": at_least(1, float), "metavar": "R"},
+    )  # fmt: skip
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,6 @@ Validation and test sets are held out of the text before it goes through the pip
 :class:`..text.preparation.Preparation`. ``ode-transformer translate`` treats raw text as the data's manifest says.
 """
 
-import argparse
 import contextlib
 import itertools
 import math
@@ -22,42 +21,25 @@ import yaml
 from ... import processors
 from ...errors import OdeTransformerError
 from ...files import sha256, write_json, write_text
-from ..arguments import Once, add_function, at_least
 from ..metrics import METRICS, Examples
 from ..metrics.bleu import check_language
 from ..recipes import RecipeError, is_name
 from ..recipes.files import read_yaml
 from ..tasks.task import OURS
 from ..text.binarised import test_names
-from ..text.dividing import HELD_OUT, LONGEST, PART, Reading, divide
+from ..text.dividing import LONGEST, Reading, divide
 from ..text.joining import SEGMENTATIONS
 from ..text.lines import TextError, read_lines
 from ..text.manifest import check_settings, held_settings, read_mapping, text_beside, versioned
 from ..text.pairs import Limits, gather
 from ..text.pipeline import Pipeline
-from ..text.preparation import SIZES, Preparation, once
+from ..text.preparation import Preparation, once
 from ..text.tokenisation import is_unspaced, languages, options
 from . import folder_of
 from .processes import alone_in, say
 
 TOKENISERS = ("sacremoses", "none")
 CEILING = 99  # sacreBLEU of prepared and detokenized references, below which there is a warning
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``ode-transformer prepare``."""
-    several = {"nargs": "+", "action": Once, "metavar": "PREFIX"}
-    held = f"pairs to hold out for each set that is not given (default: 1 in {PART}, at most {HELD_OUT:,})"
-    most = ", ".join(f"{size:,}" for _, size in SIZES)
-    add_function(
-        parser, OwnText, show=lambda args, text: text.prepare(), train=several, test=several | {"default": []},
-        valid={"metavar": "PREFIX"}, langs={"nargs": 2, "metavar": ("SOURCE", "TARGET")}, out={"metavar": "DIR"},
-        recipe={"metavar": "FILE"}, hold_out={"help": held},
-        tokeniser={"option": ["--tokenizer", "--tokeniser"], "choices": TOKENISERS},
-        normalise={"option": ["--normalize", "--normalise"]}, bpe={"choices": SEGMENTATIONS},
-        size={"help": f"merges of BPE, or vocabulary size of SentencePiece (default: {most}, by the size of the text)"},
-        max_ratio={"type": at_least(1, float), "metavar": "R"},
-    )  # fmt: skip
 
 
 NAMED_AS = ("train", "valid", "test", "langs", "bpe", "size", "max_tokens", "max_ratio", "hold_out")

@@ -1,7 +1,7 @@
 """The quickstart: a recipe from data to BLEU, and ten of its translations."""
 
-import argparse
 import time
+from typing import Optional
 
 from ...files import read_json
 from ..metrics.scoring import report
@@ -12,17 +12,16 @@ from . import runner, training
 RECIPE = "quickstart/macaron-tiny"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of ``ode-transformer quickstart``."""
-    parser.add_argument("--run-dir", metavar="DIR", help=f"where the files go (default: runs/{RECIPE})")
-    parser.add_argument("--seed", metavar="N", type=int, help="seed of training (default: 1)")
+def quickstart(run_dir: Optional[str] = None, seed: Optional[int] = None) -> None:
+    """Run the recipe, and print its score and some translations.
 
-
-def main(args: argparse.Namespace) -> None:
-    """Run ``ode-transformer quickstart``."""
+    Args:
+        run_dir: where the files go (default: runs/quickstart/macaron-tiny).
+        seed: seed of training (default: 1).
+    """
     began = time.monotonic()
-    seeds, cpu = [] if args.seed is None else [args.seed], not training.gpu_count()  # it is meant for CPUs, too
-    (done,) = runner.run([RECIPE], seeds=seeds, run_dir=args.run_dir, cpu=cpu)
+    seeds, cpu = [] if seed is None else [seed], not training.gpu_count()  # it is meant for CPUs, too
+    (done,) = runner.run([RECIPE], seeds=seeds, run_dir=run_dir, cpu=cpu)
     ours, right, sources = read_generate_output(translations(str(done.folder), "test"))
     print("\nTen held-out sentences, their translations, and what is right:")
     for i in range(10):

@@ -1,0 +1,157 @@
+"""The arguments of the commands that show results: tables, comparisons, the report and plots."""
+
+import argparse
+import csv
+import inspect
+import io
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from ...errors import OdeTransformerError
+from ...files import write_json
+from .. import recipes
+from ..arguments import add_function, add_parameters, add_text_arguments, at_least, output_file, texts_of
+from ..metrics.resampling import TESTS
+
+
+def add_table(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``ode-transformer table``."""
+    from .tables import RESULTS
+
+    parser.add_argument("group", metavar="GROUP", nargs="*", help="recipe files, such as ode/wmt14-en-de, or your own "
+        "FILE.yaml (default: all of this package)")  # fmt: skip
+    parser.add_argument("--csv", action="store_true", help="print CSV, one line per number")
+    parser.add_argument(
+        "--results", metavar="DIR", type=Path, default=RESULTS, help="folder of records or of runs (default: results)"
+    )
+    parser.add_argument("--measured", action="store_true", help="only tables with measured results")
+    parser.set_defaults(run=_table)
+
+
+def _table(args: argparse.Namespace) -> None:
+    from . import comparisons, tables
+    from .files import read_records
+
+    write = csv.writer(sys.stdout or io.StringIO(), lineterminator="\n")  # standard output may be closed
+    if args.csv:
+        write.writerow(tables.COLUMNS)
+    records, compared, measured = read_records(args.results), comparisons.read(args.results), False
+    for group in args.group or recipes.groups():
+        found = tables.tables(group, records, compared)
+        if args.measured:
+            found = {title: rows for title, rows in found.items() if any(row.records for row in rows)}
+        measured = measured or any(row.records for rows in found.values() for row in rows)
+        for title, rows in found.items():
+            if args.csv:
+                write.writerows((group, title, *values) for values in tables.for_programs(rows))
+            else:
+                print(tables.section(title, rows, tables.baseline(group, compared)))
+    if not measured and (args.measured or args.results != tables.RESULTS):
+        others = f"its records are of {', '.join(records)}" if records else "rehearsals do not count"
+        group = ", ".join(args.group) or "any recipe"
+        print(f"nothing of {group} is measured in {args.results}; {others}", file=sys.stderr)
+
+
+def add_compare(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``ode-transformer compare``."""
+    from .significance import compare_files
+
+    parser.add_argument(
+        "baseline", metavar="BASELINE", help="a recipe, the folder of a finished run or, with --ref, a file of outputs"
+    )
+    parser.add_argument(
+        "system", metavar="SYSTEM", nargs="+", help="what to test against BASELINE: likewise, with the same test sets"
+    )
+    ref = {"action": "append", "required": False, "metavar": "FILE"}
+    more = {"test": {"choices": TESTS}, "source": {"metavar": "FILE"}, "target_lang": {"metavar": "LANG"}}
+    add_parameters(parser, compare_files, files=None, ref=ref, **more)
+    parser.add_argument(
+        "--output", metavar="FILE", type=output_file, help="JSON file to write, such as results/significance/GROUP.json"
+    )
+    parser.add_argument(
+        "--precision",
+        choices=recipes.PRECISIONS,
+        help="compare trainings in this precision (default: the run's or record's own)",
+    )
+    recipes.add_run_options(parser)
+    parser.set_defaults(run=_compare)
+
+
+def _compare(args: argparse.Namespace) -> None:
+    from . import significance
+
+    names, how = (args.baseline, *args.system), (args.test, args.samples, args.metric)
+    of_files = args.source, args.target_lang, args.lowercase
+    if args.ref:
+        if args.precision or args.scale != "full" or args.seed is not None:
+            raise OdeTransformerError("--precision, --scale and --seed go with recipes; not with --ref FILE")
+        content = significance.compare_files(names, args.ref, *how, *of_files)
+    elif any(of_files):
+        raise OdeTransformerError("--source, --target-lang and --lowercase go with --ref FILE; a recipe says them")
+    else:
+        which = args.scale, args.seed, args.precision
+        baseline, *others = (significance.named(name, *which) for name in names)
+        content = significance.compare(baseline, others, *how)
+    print(significance.report(content))
+    if args.output:
+        write_json(args.output, content)
+        print(args.output)
+
+
+def add_report(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``ode-transformer report``."""
+    from .report import write
+
+    numbers = {"nargs": "+", "type": at_least(0), "metavar": "N", "default": []}
+    more = {"directory": {"metavar": "DIR"}, "baseline": {"metavar": "RECIPE"}, "sentences": numbers}
+    add_function(parser, write, "directory", **more)
+
+
+def add_plot(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``ode-transformer plot``."""
+    from .pictures import FORMATS
+
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    drawn = kinds.add_parser("positions", help="heat map of a model's position vectors, position by dimension")
+    drawn.add_argument("files", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
+    drawn.add_argument(
+        "--length", metavar="N", type=at_least(2), default=100, help="number of positions (default: %(default)s)"
+    )
+    drawn.add_argument(
+        "--of", metavar="NAME",
+        help="which vectors: encoder.input, encoder.0.self_attn.q, decoder.2.encoder_attn.k and the like (default: the "
+        "queries of the first block if they depend on the position, else the input; of the encoder if there is one)",
+    )  # fmt: skip
+    drawn = kinds.add_parser("training", help="perplexity and gradient norm against updates")
+    drawn.add_argument(
+        "files", nargs="+", metavar="LOG", help="a log of fairseq-train --log-format json, or a run's record"
+    )
+    drawn = kinds.add_parser("coefficients", help="weights of the stages of each layer, from learned coefficients")
+    drawn.add_argument("files", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
+    add_text_arguments(drawn)
+    drawn.add_argument("--record", type=output_file, metavar="FILE", help="JSON file for the numbers")
+    drawn = kinds.add_parser("costs", help="time and memory against sentence length, depth or vocabulary size")
+    drawn.add_argument("files", nargs="+", metavar="RECORD", help="records of `ode-transformer bench`, one row each")
+    drawn = kinds.add_parser(
+        "orders", help="local errors against the step size, and errors of the steps of trained models"
+    )
+    drawn.add_argument("file", metavar="RECORD", help="a record of `ode-transformer lab orders`")
+    drawn = kinds.add_parser("confusion", help="the confusion matrix of a classifier")
+    drawn.add_argument("file", metavar="RECORD", help="the record of a classification run")
+    drawn.add_argument("--of", metavar="TEST", help="test set (default: the record's first)")
+    drawn = kinds.add_parser("edits", help="corrections by type, of annotators and systems")
+    drawn.add_argument("files", nargs="+", metavar="M2", help="M2 files: the human edits, then one file per system")
+    help_ = f"picture to write: {', '.join(FORMATS)}"
+    for drawn in kinds.choices.values():
+        drawn.add_argument("--output", type=output_file, metavar="FILE", required=True, help=help_)
+    parser.set_defaults(run=_plot)
+
+
+def _plot(args: argparse.Namespace) -> None:
+    of_models = args.kind in ("positions", "coefficients")  # which need torch and fairseq
+    draw = getattr(import_module(".model_plots" if of_models else ".plots", __package__), args.kind)
+    if args.kind == "coefficients":
+        args.read = texts_of(args)
+    draw(**{name: getattr(args, name) for name in inspect.signature(draw).parameters})
+    print(args.output)
