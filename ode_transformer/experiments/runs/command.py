@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import recipes
 from ..arguments import Once, add_function, add_parameters, at_least, output_file, set_function
-from . import checkpoints, recording, training
+from . import checkpoint_commands, recording, training
 
 RUN_DIR = {"type": str}  # not Path, for which an empty one, the default, would be the current folder
 SEEDS = {"type": int, "nargs": "+", "default": [], "action": Once, "metavar": "N"}
@@ -113,26 +113,26 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
 def add_average(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer average``."""
     which = dict.fromkeys(("last_epochs", "last_updates", "best"))
-    others = dict.fromkeys(inspect.signature(checkpoints.average).parameters.keys() - which.keys())
-    add_parameters(parser.add_mutually_exclusive_group(required=True), checkpoints.average, **others)
-    add_function(parser, checkpoints.average, "folder", **which)
+    others = dict.fromkeys(inspect.signature(checkpoint_commands.average).parameters.keys() - which.keys())
+    add_parameters(parser.add_mutually_exclusive_group(required=True), checkpoint_commands.average, **others)
+    add_function(parser, checkpoint_commands.average, "folder", **which)
 
 
 def add_resume(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer resume``."""
-    add_function(parser, checkpoints.resume, "folder")
+    add_function(parser, checkpoint_commands.resume, "folder")
 
 
 def add_check(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer check``."""
-    add_function(parser, checkpoints.check, "paths", paths={"nargs": "+", "metavar": "CHECKPOINT"})
+    add_function(parser, checkpoint_commands.check, "paths", paths={"nargs": "+", "metavar": "CHECKPOINT"})
 
 
 def add_warm_start(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer warm-start``; the words after ``--`` are ``flags``."""
     parser.usage = "%(prog)s CHECKPOINT --arch ARCH --output FILE [options] [-- flags of fairseq-train]"
     more = {"checkpoint": {"metavar": "CHECKPOINT"}, "arch": {"metavar": "ARCH"}, "flags": None}
-    add_function(parser, checkpoints.warm_start, "checkpoint", **more)
+    add_function(parser, checkpoint_commands.warm_start, "checkpoint", **more)
 
 
 def add_record(parser: argparse.ArgumentParser) -> None:

@@ -32,7 +32,7 @@ from ..tasks.task import OURS, Step, flags, step_of_ours
 from ..tasks.translation import check_units
 from ..text import binarised
 from ..text.manifest import read_manifest
-from . import checkpoints, command_lines, plan, processes, recording, training
+from . import checkpoint_commands, command_lines, plan, processes, recording, training
 from .training import TrainingPlace
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str = "", recor
         Step("prepare", [shipped(program), *words], outputs=[recipe.data.directory]),
         *starts,
         training.step(recipe, place, run_dir, starts[-1].outputs[0] if starts else ""),
-        step_of_ours("average", "", ["average"], checkpoints.average, average,
+        step_of_ours("average", "", ["average"], checkpoint_commands.average, average,
                      inputs=[f"{run_dir}/checkpoint_last.pt"], outputs=[model]),
         *(replace(step, environment=environment if step.where else {}) for step in evaluation),
         step_of_ours("record", "", ["record"], recording.write_record, recorded,
@@ -106,7 +106,7 @@ def _start_steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str) -> 
         more = [*TASKS[recipe.task].flags(recipe), *flags(recipe.train.flags)]
         about = {"": source, "arch": recipe.train.arch, "approximate": start.approximate, "output": output}
         about["data"] = recipe.data.directory
-        function = partial(checkpoints.warm_start, flags=more)
+        function = partial(checkpoint_commands.warm_start, flags=more)
         step = step_of_ours("start", "warm-start", ["warm-start"], function, about, inputs=[source], outputs=[output])
         found.append(replace(step, command=[*step.command, "--", *more]))
     return found
@@ -444,9 +444,9 @@ def execute(step: Step, lock: int = -1) -> float:
 
 
 def check(models: Sequence[Path], recipe: recipes.Recipe, subset: str = "") -> None:
-    """Check models by :func:`.checkpoints.check`, and that the recipe's data, or one subset of them, are intact."""
+    """Check models as ``ode-transformer check``, and that the recipe's data, or one subset of them, are intact."""
     data = recipes.ROOT / recipe.data.directory
-    checkpoints.check(models, data)
+    checkpoint_commands.check(models, data)
     binarised.check_data(data, subset)
 
 

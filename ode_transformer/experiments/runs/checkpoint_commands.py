@@ -1,4 +1,4 @@
-"""The checkpoints of runs: averaging, resuming, checks and warm starts.
+"""What the commands do that average, check and warm-start the checkpoints of runs, or prepare them for resuming.
 
 torch and fairseq are imported by the functions that need them.
 """
