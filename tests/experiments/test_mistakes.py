@@ -81,7 +81,7 @@ def test_data_that_are_not_there_or_damaged_are_not_read(recipe, tmp_path, monke
     refused(["run", *words], "train.xx-yy.xx.idx: is not an index of fairseq", capsys)
     assert not (tmp_path / "run" / "run.json").exists()
     (tmp_path / "run" / "average.pt").touch()
-    monkeypatch.setattr(runner.checkpoints, "check", lambda *_: None)
+    monkeypatch.setattr(runner.checkpoint_commands, "check", lambda *_: None)
     words += ["--output", str(tmp_path / "out")]
     refused(["generate", *words], "train.xx-yy.xx.idx: is not an index of fairseq", capsys)
 
