@@ -17,7 +17,7 @@ from ode_transformer.experiments import cli
 from ode_transformer.experiments.serving import export
 from ode_transformer.experiments.serving.export import ExportError, Search, open_exported, writing
 from ode_transformer.experiments.serving.pytorch import Opened, PyTorch
-from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, perturbed, sample, small, task, typed
+from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, perturbed, small, task, typed
 
 DICTIONARY = dictionary(50)
 
@@ -223,10 +223,19 @@ def by_torch(to_onnx, monkeypatch, files):
     return build
 
 
-@pytest.mark.parametrize("variant", sample(VARIANTS))
+# Of each kind of step, history, position and attention one: of a decoder, whose modules keep something.
+FEW = {
+    *("macaron", "heun-ralston", "kutta3-dlcl", "midpoint-leapfrog", "nesterov", "corrector-of-euler-steps"),
+    *("denseformer", "attention-history", "triple-strang-learned-positions", "leapfrog-midpoint"),
+    *("transevolve_randomff_2_tiny", "evolution-released"),
+}
+LENGTHS = {"max-source-positions": 64, "max-target-positions": 64}
+
+
+@pytest.mark.parametrize("variant", [v if v in FEW else pytest.param(v, marks=pytest.mark.full) for v in VARIANTS])
 def test_the_graphs_compute_and_search_the_same(variant, by_torch):
     """Of every variant: whatever its modules keep goes through the graphs as tensors."""
-    model = trained(small(variant))
+    model = trained(small(variant, **LENGTHS))
     ends_early(model.models[0])
     translator = by_torch(model.models[0])
     found = writing.compare(model, translator, 1e-5)
@@ -236,17 +245,62 @@ def test_the_graphs_compute_and_search_the_same(variant, by_torch):
     assert_same(translator.translate(sources(), search), expected)
 
 
-ONNX = [
-    "two-hidden-layers",  # of the fewest sub-layers: to trace one takes seconds
-    *("macaron", "decoder-rk2-learnable", "decoder-rk4-floater", "transevolve_randomff_1_tiny"),
-    *("denseformer", "attention-history", "pcformer-decoder", "nesterov"),
-]
+def sums(network, dictionary, longest):
+    """Graphs of a few operations, in the place of a model's: to trace a layer takes half a minute."""
+    from ode_transformer.experiments.serving.export.to_onnx import Graph, _free
+
+    embed = network.encoder.embed_tokens
+
+    def step(tokens, order, of_source, growing):
+        grown = torch.cat((growing[0].index_select(0, order.flatten()), embed(tokens.flatten(0, 1)[:, -1:])), 1)
+        state = of_source[0].sum(1)[:, None] + grown.sum(1).unflatten(0, tokens.shape[:2])
+        return [network.decoder.output_layer(state).log_softmax(-1), grown]
+
+    source, tokens, order = torch.full((3, 6), 5), torch.full((3, 4, 5), 5), torch.arange(12).view(3, 4) % 7
+    given, names = (tokens, order, [embed(source)], [torch.zeros(7, 4, 16)]), ["tokens", "order", "read", "grown"]
+    axes = (_free(0, 1, 2), _free(0, 1), [_free(0, 1)], [_free(0, 1)])
+    return {
+        "encoder": Graph(network, lambda source: [embed(source)], (source,), (_free(0, 1),), (["source"], ["read"])),
+        "decoder": Graph(network, step, given, axes, (names, ["log_probs", "grown.next"])),
+    }, None
 
 
-@pytest.mark.parametrize("variant", [ONNX[0], *(pytest.param(name, marks=pytest.mark.full) for name in ONNX[1:])])
+def test_graphs_are_written_as_onnx(tmp_path, files, to_onnx, monkeypatch):
+    model = trained(small("macaron"))
+    monkeypatch.setattr(to_onnx, "graphs", sums)
+    to_onnx.write(model, tmp_path)
+    for file in files:
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    given = json.loads(described("onnx"))
+    reader = export.load_module("from", "onnx").Reader(tmp_path, given, 1, "cpu")
+    embed, project = model.models[0].encoder.embed_tokens, model.models[0].decoder.output_layer
+
+    def log_probs(source, target):
+        read, written = (torch.tensor([*map(DICTIONARY.index, words), DICTIONARY.eos()]) for words in (source, target))
+        found = project(embed(read).sum(0) + embed(written.roll(1)).cumsum(0)).log_softmax(-1).detach()
+        return found, found.gather(1, written[:, None]).flatten().tolist()
+
+    targets = writing.random_sentences(DICTIONARY.symbols, (3, 5, 1, 2), seed=4)
+    expected = [pytest.approx(log_probs(*pair)[1], abs=1e-5) for pair in zip(sources(), targets, strict=True)]
+    assert reader.score(sources(), targets) == expected
+    first = log_probs(sources()[0], [])[0][0, 4:].argmax() + 4  # but for the special symbols
+    assert reader.translate(sources()[:1], Search(1, max_len_b=1))[0][0][0] == [DICTIONARY[first]]
+    with pytest.raises(OdeTransformerError, match="a sentence of 11 subword units, its end included: must have 9 at"):
+        reader.translate([["w5"] * 10], Search())
+    to_onnx.quantize(model, tmp_path)
+    near = export.load_module("from", "onnx").Reader(tmp_path, given, 1, "cpu").score(sources(), targets)
+    assert near != expected and sum(map(sum, near)) == pytest.approx(sum(sum(e.expected) for e in expected), rel=0.1)
+
+
+ONNX = ["two-hidden-layers", "macaron", "decoder-rk2-learnable", "decoder-rk4-floater", "transevolve_randomff_1_tiny"]
+ONNX += ["denseformer", "attention-history", "pcformer-decoder", "nesterov"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("variant", ONNX)
 def test_onnx_computes_and_searches_the_same(tmp_path, variant, files, to_onnx):
     few = {"evolution-depth": 1} if "transevolve" in variant else {"encoder-layers": 1, "decoder-layers": 1}
-    few |= {"max-source-positions": 64, "max-target-positions": 64}
+    few |= LENGTHS
     model = trained(small(variant, **few))
     ends_early(model.models[0])
     found = writing.write(model, "onnx", tmp_path / "out", files=files)
@@ -258,13 +312,7 @@ def test_onnx_computes_and_searches_the_same(tmp_path, variant, files, to_onnx):
         expected = model.translate(sources(), search)
         for translator in translators:
             assert_same(translator.translate(sources(), search), expected)
-    message = "a sentence of 71 subword units, its end included: must have 64 at most"
-    with pytest.raises(OdeTransformerError, match=message):
-        translator.translate([["w5"] * 70], Search())
     to_onnx.quantize(model, tmp_path / "out")
-    with pytest.raises(ExportError, match=r"decoder\.onnx: has changed since its SHA-256 was noted"):
-        open_exported(tmp_path / "out")
-    assert sorted(p.suffix for p in (tmp_path / "out").iterdir()) == [".json", ".onnx", ".onnx", ".txt", ".txt"]
     near = writing.compare(model, export.load_module("from", "onnx").Reader(tmp_path / "out", found, 1, "cpu"), 1.0)
     assert near["largest"] > found["check"]["largest"]
 
