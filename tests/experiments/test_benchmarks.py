@@ -1,6 +1,7 @@
 """The benchmark's systems compute what they are said to; its numbers are whole. Timings are no test."""
 
 import contextlib
+import functools
 import itertools
 import weakref
 from dataclasses import replace
@@ -74,7 +75,8 @@ def test_the_stock_system_has_the_size_of_ours(quick, arch, flags, feed_forwards
         assert getattr(configured[0].model, name) == getattr(configured[1].model, name)
 
 
-def test_batches_of_data_take_the_place_of_random_sentences(tmp_path):
+def test_batches_of_data_take_the_place_of_random_sentences(tmp_path, monkeypatch):
+    monkeypatch.setattr(systems, "configure", functools.cache(systems.configure))  # which takes a second
     raw = write_parallel(tmp_path / "raw", splits=[("train", 304), ("valid", 1), ("test", 1)])
     setting = replace(TINY, data=str(binarise_pairs(raw, tmp_path / "bin")), batches=9)
     _, found = systems.samples(Contestant("macaron_tiny"), setting)
@@ -179,7 +181,7 @@ def test_what_a_failed_system_held_is_free_when_its_error_is_told(monkeypatch):
         (["table", str(ROOT / "results/bench/preparation.json")], "preparation: is a record of preparation, which has"),
     ],
 )
-def test_bad_contests_are_named(words, message, capsys):
+def test_bad_contests_are_named(quick, words, message, capsys):
     refused(["bench", *words], message, capsys)
 
 
@@ -197,7 +199,7 @@ def test_every_contest_can_be_held(quick, name):
 
 
 @pytest.fixture
-def held(monkeypatch):
+def held(quick, monkeypatch):
     """The contests that are held, in which nothing is measured: systems, setting, memory."""
     found = []
     even = {"median": 1.0, "quartiles": [1.0, 1.0], "all": [1.0]}
@@ -242,7 +244,7 @@ def test_quick_holds_a_part_of_two_contests_and_writes_nothing(tmp_path, held, m
 # On a GPU
 
 
-def test_rounds_are_of_every_mode_and_their_titles_say_what_is_measured():
+def test_rounds_are_of_every_mode_and_their_titles_say_what_is_measured(quick):
     rounds = gpu.rounds("data-bin/mine")
     titles = ["4,570 tokens, fp16", "batches of 4,096 tokens, fp16", "18,381 tokens, bf16", "decoding, beam 4, fp16"]
     assert list(dict.fromkeys(one.title for one in rounds)) == titles
@@ -258,7 +260,7 @@ def test_rounds_are_of_every_mode_and_their_titles_say_what_is_measured():
 
 
 @pytest.fixture
-def contest(monkeypatch, tmp_path):
+def contest(quick, monkeypatch, tmp_path):
     """A contest in which nothing is measured; what happened in it; and which systems fail, or are late."""
     happened, wrong = [], {}
 
