@@ -11,21 +11,6 @@ from tests.helpers import refused
 
 
 @pytest.mark.parametrize(
-    ("words", "option", "value", "least"),
-    [
-        (["run", "quickstart/rk2-tiny"], "--devices", "0", 1),
-        (["run", "quickstart/rk2-tiny"], "--jobs", "two", 1),
-        (["report", "x"], "--sentences", "-1", 0),
-        (["lab", "flow"], "--positions", "1", 2),
-        (["squad", "predict", "x"], "--batch-size", "0", 1),
-        (["dataset", "corpus", "x"], "--seed", "-1", 0),
-    ],
-)
-def test_numbers_that_are_too_small_or_no_numbers_are_named(words, option, value, least, capsys):
-    refused([*words, option, value], f"{option}.*: {value}: must be a whole number, {least} or more", capsys)
-
-
-@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["tabel"], "COMMAND tabel: is unknown; the nearest is table$"),
@@ -42,9 +27,19 @@ def test_numbers_that_are_too_small_or_no_numbers_are_named(words, option, value
         (["glue", "prepare", "cola", "x", "--like", "y", "--output-dir", "z", "--licke"], "--licke: .* --like"),
         (["glue", "score", "--metrics", "f1"], "--metrics: is unknown; the nearest .*--metric"),
         (["glue", "grid", "x", "--seedz", "1"], "--seedz: is unknown; the nearest is --seeds; flags"),
+        # Numbers that are too small, or none, and arguments that need others.
+        (["run", "quickstart/rk2-tiny", "--devices", "0"], "--devices.*: 0: must be a whole number, 1 or more"),
+        (["run", "quickstart/rk2-tiny", "--jobs", "two"], "--jobs.*: two: must be a whole number, 1 or more"),
+        (["report", "x", "--sentences", "-1"], "--sentences.*: -1: must be a whole number, 0 or more"),
+        (["lab", "flow", "--positions", "1"], "--positions.*: 1: must be a whole number, 2 or more"),
+        (["squad", "predict", "x", "--batch-size", "0"], "--batch-size.*: 0: must be a whole number, 1 or more"),
+        (["dataset", "corpus", "x", "--seed", "-1"], "--seed.*: -1: must be a whole number, 0 or more"),
+        (["lab", "orders", "x.pt"], "checkpoints need --text and --dictionary"),
+        (["lab", "orders", "--text", "x"], "--text: is what models read; a checkpoint must be named, too"),
+        (["lab", "orders", "--target", "x", "y"], "--target: is what models read; a checkpoint must be named, too"),
     ],
 )
-def test_a_typing_error_is_answered_with_what_is_nearest(words, message, capsys):
+def test_wrong_arguments_are_named_with_what_is_nearest_or_must_be(words, message, capsys):
     refused(words, message, capsys)
 
 

@@ -161,15 +161,3 @@ def test_the_command(tmp_path, record, monkeypatch, capsys):
     refused(["plot", "orders", output, "--output", str(picture)], "methods.*is missing", capsys)
     write_json(output, {"methods": [], "layers": {}})
     refused(["plot", "orders", output, "--output", str(picture)], "one or more methods", capsys)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["x.pt"], "checkpoints need --text and --dictionary"),
-        (["--text", "x"], "--text: is what models read; a checkpoint must be named, too"),
-        (["--target", "x", "y"], "--target: is what models read; a checkpoint must be named, too"),
-    ],
-)
-def test_bad_arguments_are_named(words, message, capsys):
-    refused(["lab", "orders", *words], message, capsys)

@@ -51,6 +51,12 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "runs"
 
 
+@pytest.fixture()
+def unpictured(monkeypatch):
+    """Pages without pictures, most of whose time those take."""
+    monkeypatch.setattr(report.pictures, "CURVES", {})
+
+
 def written(folder, capsys) -> str:
     assert cli.main(["report", str(folder)]) == 0
     assert capsys.readouterr().out.strip() == str(folder / "report.html")
@@ -97,7 +103,7 @@ def test_the_same_as_markdown(folder, tmp_path):
     assert output.read_text().count("p = ") == 1 and "p = 0.123 |" in output.read_text()
 
 
-def test_chosen_sentences_are_shown_of_every_system(folder):
+def test_chosen_sentences_are_shown_of_every_system(unpictured, folder):
     """As in a case study: source, reference and what each system made of it, detokenized."""
     for path in folder.rglob("generate-test.txt"):
         path.write_text(path.read_text().replace("T-7\t", "T-7\tit &apos;s "))
@@ -162,7 +168,7 @@ def test_a_damaged_record_is_named(damage, lacking):
         check_record(record | damage, Path("x.json"))
 
 
-def test_odd_files_among_the_runs_are_named_and_left_out(folder, capsys):
+def test_odd_files_among_the_runs_are_named_and_left_out(unpictured, folder, capsys):
     """A bundle has a record without the commands; the rest was damaged."""
     path = next(folder.rglob("record.json"))
     (folder / "bundle").mkdir()
@@ -182,7 +188,7 @@ def test_odd_files_among_the_runs_are_named_and_left_out(folder, capsys):
     assert "<h1>3 runs of 2 recipes in " in (folder / "report.html").read_text()
 
 
-def test_runs_that_cannot_be_compared_are_reported_all_the_same(folder, capsys):
+def test_runs_that_cannot_be_compared_are_reported_all_the_same(unpictured, folder, capsys):
     output = folder / "quickstart" / "transformer-tiny" / "generate" / "generate-test.txt"
     whole = output.read_text()
     output.write_text(whole.replace("T-7\t", "T-7\tother "))
@@ -196,6 +202,7 @@ def test_runs_that_cannot_be_compared_are_reported_all_the_same(folder, capsys):
     assert "was not compared: " in written(folder, capsys)
 
 
+@pytest.mark.usefixtures("unpictured")
 def test_runs_of_the_users_own_recipe_are_compared_but_not_with_those_in_another_precision(folder, capsys, tmp_path):
     own = own_quickstart(tmp_path / "own.yaml")
     for path in folder.rglob("run.json"):

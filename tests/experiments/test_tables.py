@@ -194,6 +194,9 @@ def test_what_the_source_scores_is_a_row_of_tables_and_reports(folder, tmp_path,
 # Comparisons
 
 
+COUNT = 200
+
+
 @pytest.fixture()
 def runs(tmp_path, monkeypatch):
     """Runs of three systems on one test set: a baseline, one as good, one better."""
@@ -201,7 +204,7 @@ def runs(tmp_path, monkeypatch):
         monkeypatch.setattr(place, "ROOT", tmp_path)
     for name, errors, seed in (("transformer", 0.3, 1), ("rk2", 0.3, 5), ("rk4", 0.1, 3)):
         recipe = recipes.load(f"quickstart/{name}-tiny")
-        write_translated(tmp_path / "runs" / recipe.name, recipe, errors, seed, sentences(400))
+        write_translated(tmp_path / "runs" / recipe.name, recipe, errors, seed, sentences(COUNT))
     return tmp_path
 
 
@@ -222,7 +225,7 @@ def test_folders_of_runs_are_compared_and_intervals_are_printed(runs, capsys):
 
 def test_what_is_compared_are_the_scores(runs):
     """Raw references where they are, and no case where the recipe takes none."""
-    raw = [line.capitalize() + "." for line in sentences(400)]
+    raw = [line.capitalize() + "." for line in sentences(COUNT)]
     data = runs / "data-bin/quickstart.de-en"
     write_lines(data / "raw/test.en", raw)
     write_lines(data / "tok/test.en", ["x"] * len(raw))
@@ -396,7 +399,7 @@ def test_endless_translations_are_counted_and_their_weight_is_measured(runs):
     found = significance.compare(baseline, [system], samples=10)["test_sets"]["generated"]
     after, ours = found[system.recipe.name], found[baseline.recipe.name]
     assert before["endless"] == 0 and after["endless"] == 1 and "endless" not in ours
-    assert before["difference_without"] == pytest.approx(after["difference_without"], abs=0.2)
+    assert before["difference_without"] == pytest.approx(after["difference_without"], abs=0.4)
     assert after["bleu"] - ours["bleu"] > after["difference_without"] + 0.2
     hyps, refs, _ = read_generate_output(path)
     assert scoring.score(hyps, refs, "en")["endless"] == {"sentences": 1}
@@ -415,7 +418,7 @@ def test_systems_of_other_training_data_are_compared_on_the_same_references(runs
     output.rename(output.with_name("generate-test1.txt"))
     found = significance.compare(baseline, [elsewhere], "bootstrap", 100)["test_sets"]["generated"]
     assert found[other.name]["p_value"] < 0.05
-    write_lines(runs / "data-bin/other/raw/test1.en", ["other"] * 400)
+    write_lines(runs / "data-bin/other/raw/test1.en", ["other"] * COUNT)
     message = "rk4-tiny: must have the references of quickstart/transformer-tiny for generated"
     with pytest.raises(OdeTransformerError, match=message):
         significance.compare(baseline, [elsewhere])
