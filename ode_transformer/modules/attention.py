@@ -1,5 +1,6 @@
 """Attention for layers that are evaluated more than once, with relative positions, or with biases by position."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Optional
 
 import torch
@@ -77,7 +78,7 @@ class StagedAttention(MultiheadAttention):
         static_kv: bool = False,
         attn_mask: Optional[Tensor] = None,
         need_head_weights: bool = False,
-        biases: Optional[Biases] = None,
+        biases: Optional[Sequence[Biases]] = None,
         distances: Optional[Tensor] = None,
         joint: Optional[Joint] = None,
         stage: int = 0,
@@ -93,7 +94,8 @@ class StagedAttention(MultiheadAttention):
             need_weights, need_head_weights: return the weights, averaged over heads or of each head.
             static_kv: whether the cache keeps the projections of this key; otherwise those of new keys are appended.
             attn_mask: (T, S) or (B, 1, T or 1, S), minus infinity where attention is forbidden.
-            biases: the biases of queries, keys and values by position.
+            biases: by position, those of queries, keys and values together; in cross-attention those of queries, and
+                those of keys and values.
             distances: with relative positions, the one-hot distances of ``relative_distances``, (T, S, 2m + 1);
                 computed here if None.
             joint: the weights of ``joint_projection`` for self-attention, which stages share; computed here if None.
@@ -166,20 +168,22 @@ class StagedAttention(MultiheadAttention):
         mask: Optional[Tensor],
         padding: Optional[Tensor],
         incremental_state: dict,
-        biases: Optional[Biases],
+        biases: Optional[Sequence[Biases]],
         stage: int,
     ) -> tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
         """Return queries, and the keys, values and mask of the source, which are computed once."""
         if kept := self._get_input_buffer(incremental_state, stage):
             q = self.q_proj(query)
-            q = in_heads(q if biases is None else _add(q, biases.query()), self.num_heads)
+            q = in_heads(q if biases is None else _add(q, biases[0].look_up()), self.num_heads)
             return q, kept["prev_key"], kept["prev_value"], kept["mask"]
         hypotheses = 1
         # A search has one query at a time, and no mask but the padding; a Runge-Kutta layer keeps keys from stage to
         # stage in training too.
         if query.size(0) == 1 and mask is None:
             source, padding, hypotheses = once_a_sentence(source, padding, self.beam_size)
-        q, k, v = self._project(query, source, source, biases, None, hypotheses)
+        if biases is not None:
+            biases = biases[0], biases[1].every(hypotheses)
+        q, k, v = self._project(query, source, source, biases)
         mask = merged_mask(mask, padding, q.dtype)
         kept = {"prev_key": k, "prev_value": v, "mask": mask, "hypotheses": hypotheses}
         self._set_input_buffer(incremental_state, kept, stage)
@@ -190,28 +194,30 @@ class StagedAttention(MultiheadAttention):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        biases: Optional[Biases],
+        biases: Optional[Sequence[Biases]],
         joint: Optional[Joint] = None,
-        hypotheses: int = 1,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries (B, H, T, d), keys and values (B, H, S, d); projections of the same input take one product.
-
-        With several hypotheses per sentence, keys and values are one per sentence, while ``biases`` has one per
-        hypothesis.
-        """
+        """Queries (B, H, T, d), keys and values (B, H, S, d); projections of the same input take one product."""
         # With hooks on the backward pass of this module, each argument is another tensor.
         joint = (joint or self.joint_projection(own=query is key)) if value is key else None
         if joint is None:
-            projected = self.q_proj(query), self.k_proj(key), self.v_proj(value)
+            projected = [self.q_proj(query), self.k_proj(key), self.v_proj(value)]
         elif query is key:
-            projected = F.linear(key, *joint).chunk(3, dim=-1)
+            projected = [F.linear(key, *joint)]
         else:
-            projected = self.q_proj(query), *F.linear(key, *joint).chunk(2, dim=-1)
+            projected = [self.q_proj(query), F.linear(key, *joint)]
         if biases is not None:
-            moved = [x if x.size(1) == 1 else x[:, ::hypotheses] for x in biases.key_value()]
-            projected = map(_add, projected, (biases.query(), *moved))
-        q, k, v = (in_heads(x, self.num_heads) for x in projected)
+            moved = [of_tokens.look_up() for of_tokens in biases]
+            projected = map(_add, projected, self._separate(moved) if joint is None else moved)
+        q, k, v = (in_heads(x, self.num_heads) for x in self._separate(projected))
         return q, k, v
+
+    def _separate(self, projected: Iterable[Tensor]) -> list[Tensor]:
+        """Return projections that are side by side, (T, B, n C) each, one by one, (T, B, C)."""
+        size, parts = self.embed_dim, []
+        for x in projected:  # of one part, a split would copy the gradient
+            parts.extend([x] if x.size(-1) == size else x.split(size, dim=-1))
+        return parts
 
     def joint_projection(self, own: bool = True) -> Optional[Joint]:
         """Return the projections of keys, values and, if they are of the same input (``own``), queries as one map.

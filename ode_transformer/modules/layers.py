@@ -12,7 +12,7 @@ self-attention; cross-attention (C) follows the last F and takes a whole step.
 Legend: T positions, S positions of the source, B sentences, C the width, H heads.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Optional
@@ -70,7 +70,7 @@ class Context:
 
     padding_mask: Optional[Tensor] = None
     learned: Optional[Learned] = None
-    biases: Optional[Mapping[str, Biases]] = None
+    biases: Optional[Mapping[str, Sequence[Biases]]] = None
     distances: Optional[Tensor] = None
     source: Optional[Tensor] = None
     source_padding_mask: Optional[Tensor] = None

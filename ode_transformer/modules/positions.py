@@ -27,7 +27,7 @@ POSITION_BLOCKS = ("all", "input")
 FLOW_SHARING = ("all", "stack")
 
 Solution = Sequence[Tensor]
-"""b(t) - b(0) of every piece of ``BiasPositions`` at the positions 0 to N - 1, each (N, 1 or 2, C)."""
+"""b(t) - b(0) of every piece of ``BiasPositions`` at the positions 0 to N - 1, each (N, 1 to 3, C)."""
 
 Index = Union[slice, Tensor]
 """The positions of the tokens: a slice, if all sentences have the same; one per token, (T, B); or ``_as_factor``."""
@@ -50,7 +50,7 @@ def token_positions(padding: Tensor, columns: slice) -> Index:
     """Return the positions of the tokens of some columns of (B, T): their indices, not counting padding."""
     if can_ask(padding) and not (padding[:, :-1] & ~padding[:, 1:]).any():
         return columns  # without padding before a token, columns are positions
-    return ((~padding).cumsum(1) - 1).clamp(min=0)[:, columns].t()
+    return ((~padding).cumsum(1) - 1).clamp(min=0)[:, columns].t().contiguous()  # as a view, products would copy it
 
 
 class SinusoidalPositions(SinusoidalPositionalEmbedding):
@@ -77,36 +77,32 @@ def _as_factor(index: Index, table: Tensor) -> Index:
     return (index.unsqueeze(-1) == torch.arange(table.size(0), device=table.device)).type_as(table)
 
 
-def _look_up(table: Tensor, index: Index) -> Tensor:
-    """(N, C) and an index -> (T, B, C), or (T, 1, C) if all sentences have the same rows."""
-    if isinstance(index, slice):
-        return table[index].unsqueeze(1)
-    return index @ table if index.is_floating_point() else F.embedding(index, table)
-
-
 class Biases(NamedTuple):
-    """The biases of an attention's projections, as tables by position, which are looked up when they are needed."""
+    """The biases of n projections of the same tokens by position, as a table that is looked up when it is needed."""
 
-    queries: Tensor  # (N, 1, C)
-    keys_values: Tensor  # (N, 2, C)
-    query_index: Index
-    key_index: Index
+    table: Tensor  # (N, n, C)
+    index: Index
 
-    def query(self) -> Tensor:
-        """The biases of queries, (T, B, C) or (T, 1, C)."""
-        return _look_up(self.queries.flatten(1), self.query_index)
+    def look_up(self) -> Tensor:
+        """The biases side by side, (T, B, n C), or (T, 1, n C) if all sentences have the same."""
+        table = self.table.flatten(1)
+        if isinstance(self.index, slice):
+            return table[self.index].unsqueeze(1)
+        return self.index @ table if self.index.is_floating_point() else F.embedding(self.index, table)
 
-    def key_value(self) -> Sequence[Tensor]:
-        """The biases of keys and of values, each (S, B, C) or (S, 1, C)."""
-        return _look_up(self.keys_values.flatten(1), self.key_index).chunk(2, dim=-1)
+    def every(self, n: int) -> "Biases":
+        """The biases of every n-th sentence."""
+        return self if isinstance(self.index, slice) else Biases(self.table, self.index[:, ::n])
 
 
 @dataclass(frozen=True)
 class Place:
-    """The positions of a layer: an addition to its input (T, B, C), and the biases of its attentions by name."""
+    """The positions of a layer: an addition to its input (T, B, C), and the biases of its attentions by name: those of
+    self-attention together, those of cross-attention for its queries, and for its keys and values.
+    """
 
     addition: Optional[Tensor] = None
-    biases: Mapping[str, Biases] = field(default_factory=dict)
+    biases: Mapping[str, Sequence[Biases]] = field(default_factory=dict)
 
     def add(self, x: Tensor) -> Tensor:
         """The layer's input with the addition, (T, B, C)."""
@@ -178,9 +174,12 @@ class BlockPositions(PositionEncoder):
 
 
 class Piece(NamedTuple):
-    """The projections of an attention that move together: that of its queries, or those of its keys and values."""
+    """The projections of an attention whose biases move with the same tokens, the encoder's or the decoder's own, or
+    those of the source: all of self-attention; in cross-attention that of queries, or those of keys and values.
+    """
 
     solver: str
+    tokens: str
     side: str
     layer: int
     name: str  # of the attention in its layer
@@ -227,16 +226,19 @@ class BiasPositions(PositionEncoder):
         super().__init__()
         self._kept: Optional[_Kept] = None
         self.depths = {side: len(stack.layers) for side, stack in sides.items()}
-        self.pieces: list[Piece] = []  # two per attention; a plain list, because the attentions belong to the stacks
+        self.pieces: list[Piece] = []  # a plain list, because the attentions belong to the stacks
         for side, stack in sides.items():
             for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers)):
                 for name in ("macaron_attn", "self_attn", "encoder_attn"):
                     if (attention := getattr(layer, name, None)) is None:
                         continue
-                    memory = "source" if name == "encoder_attn" else side
-                    for where, projections in ((side, ("q_proj",)), (memory, ("k_proj", "v_proj"))):
-                        piece = Piece(where if sharing == "stack" else "all", side, i, name, attention, projections)
-                        _reset_biases(piece, _KINDS[where] + self.depths[side])
+                    parts = {side: ("q_proj", "k_proj", "v_proj")}
+                    if name == "encoder_attn":
+                        parts = {side: ("q_proj",), "source": ("k_proj", "v_proj")}
+                    for tokens, projections in parts.items():
+                        solver = tokens if sharing == "stack" else "all"
+                        piece = Piece(solver, tokens, side, i, name, attention, projections)
+                        _reset_biases(piece, _KINDS[tokens] + self.depths[side])
                         if blocks == "all" or i == 0:
                             self.pieces.append(piece)
         if not self.pieces:
@@ -272,11 +274,11 @@ class BiasPositions(PositionEncoder):
         solution = solution or self.solve(max(length, source_length))
         own = token_positions(padding, slice(0 if incremental_state is None else length - 1, length))
         own, source = (None if index is None else _as_factor(index, solution[0]) for index in (own, source))
-        biases: list[dict[str, Biases]] = [{} for _ in range(self.depths[side])]
-        for piece, queries, keys_values in zip(self.pieces[::2], solution[::2], solution[1::2], strict=True):
-            memory = source if piece.name == "encoder_attn" else own
-            if piece.side == side and memory is not None:
-                biases[piece.layer][piece.name] = Biases(queries, keys_values, own, memory)
+        biases: list[dict[str, list[Biases]]] = [{} for _ in range(self.depths[side])]
+        for piece, table in zip(self.pieces, solution, strict=True):
+            index = source if piece.tokens == "source" else own
+            if piece.side == side and index is not None:
+                biases[piece.layer].setdefault(piece.name, []).append(Biases(table, index))
         return [Place(biases=of_layer) for of_layer in biases]
 
     def solve(self, length: int) -> Solution:
@@ -361,7 +363,7 @@ class BiasPositions(PositionEncoder):
 
 
 def _largest_score(biases: Tensor, heads: int) -> Tensor:
-    """Return the score of a query and a key equal to these biases, (N, 1 or 2, C) -> (N, 1 or 2, heads), in fp32."""
+    """Return the score of a query and a key equal to these biases, (N, n, C) -> (N, n, heads), in fp32."""
     squares = biases.float().unflatten(-1, (heads, -1)).square()
     return squares.sum(-1) * squares.size(-1) ** -0.5
 

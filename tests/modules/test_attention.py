@@ -76,10 +76,9 @@ def test_relative_attention_is_the_papers(t, m, values, causal, padded):
 
 def test_relative_positions_and_biases_of_positions_add_up():
     attention, x = relative(), torch.randn(5, 2, 16, dtype=torch.float64)
-    query, key_value = torch.randn(8, 1, 16, dtype=torch.float64), torch.randn(8, 2, 16, dtype=torch.float64)
-    where = slice(3, 8)
-    found = attention(x, x, x, biases=Biases(query, key_value, where, where))
-    rows = (query[where], key_value[where, :1], key_value[where, 1:])
+    table, where = torch.randn(8, 3, 16, dtype=torch.float64), slice(3, 8)
+    found = attention(x, x, x, biases=[Biases(table, where)])
+    rows = table[where].split(1, dim=1)
     torch.testing.assert_close(found, oracle(attention, x, biases=rows))
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ode_transformer.modules import positions
-from ode_transformer.modules.positions import BiasPositions, token_positions
+from ode_transformer.modules.positions import Biases, BiasPositions, token_positions
 from tests.helpers import Kernels, batch, configure, model, perturbed, small, stepwise
 
 
@@ -276,6 +276,23 @@ def test_self_attention_stays_fused(m):
         with Kernels() as kernels:
             m.encoder(*batch(sizes=(90, 80))[:2])["encoder_out"][0].sum().backward()
         assert any("flash" in name for name in kernels.names), kernels.names
+
+
+def test_projections_of_the_same_tokens_look_up_their_biases_together(monkeypatch):
+    """As on a GPU: encoder, then self-attention and cross-attention of the decoder; no product copies its factor."""
+    monkeypatch.setattr(positions, "can_ask", lambda x: False)
+    taken, clones, look_up = [], [], Biases.look_up
+
+    def counted(biases):
+        taken.append(biases.table.size(1))
+        with Kernels() as kernels:
+            found = look_up(biases)
+        clones.append(kernels.calls["clone"])
+        return found
+
+    monkeypatch.setattr(Biases, "look_up", counted)
+    small("floater_tiny").train()(*batch())
+    assert taken == [3] * 2 + [3, 1, 2] * 2 and not any(clones)
 
 
 # The others
