@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, Optional, Union
 import torch
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules import PositionalEmbedding, SinusoidalPositionalEmbedding
-from fairseq.utils import make_positions
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -64,7 +63,8 @@ class SinusoidalPositions(SinusoidalPositionalEmbedding):
             self.weights = longer.to(self.weights)
         if incremental_state is not None:
             return self.weights[self.padding_idx + length].expand(sentences, 1, -1)
-        return F.embedding(make_positions(input, self.padding_idx), self.weights)
+        real = input.ne(self.padding_idx)
+        return F.embedding(real.cumsum(1) * real + self.padding_idx, self.weights)
 
 
 def _as_factor(index: Index, table: Tensor) -> Index:
