@@ -83,7 +83,7 @@ class DenseFormer(History):
         self.weight = nn.Parameter(torch.eye(depth + 1)[1:])
 
     def mix(self, kept: Sequence[Tensor]) -> Tensor:
-        return kept[0] if len(kept) == 1 else mixture(self.weight[len(kept) - 2], kept)
+        return kept[0] if len(kept) == 1 else mixture(self.weight, len(kept) - 2, kept)
 
 
 class AttentionOverLayers(History):
@@ -103,31 +103,37 @@ class AttentionOverLayers(History):
 
 
 class _Mixture(torch.autograd.Function):
-    """sum_k w_k y_k as one contraction; the stacked tensor is not kept for the backward pass, but stacked again."""
+    """sum_k W[l, k] y_k as one contraction; the stacked tensor is not kept for the backward pass, but stacked again.
+
+    It takes all of W, not its row: the gradients of indexing would be several more operations.
+    """
 
     @staticmethod
-    def forward(ctx, weights: Tensor, *states: Tensor) -> Tensor:
-        ctx.save_for_backward(weights, *states)
-        with torch.autocast(weights.device.type, enabled=False):
+    def forward(ctx, weight: Tensor, row: int, *states: Tensor) -> Tensor:
+        ctx.save_for_backward(weight, *states)
+        ctx.row = row
+        with torch.autocast(weight.device.type, enabled=False):
             rows = torch.stack(states).flatten(1)  # an embedding may be in half precision, and the others not
-            return (weights.type_as(rows) @ rows).view_as(states[0])
+            return (weight[row, : len(states)].type_as(rows) @ rows).view_as(states[0])
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor) -> tuple[Optional[Tensor], ...]:
-        weights, *states = ctx.saved_tensors
+        weight, *states = ctx.saved_tensors
+        used = ctx.row, slice(len(states))
         flat = gradient.flatten()
         rows = torch.stack(states).flatten(1)
         # On a CPU PyTorch's product with a vector is slow in half precision.
-        slow = flat.device.type == "cpu" and flat.element_size() == 2
-        of_weights = (torch.linalg.vecdot(rows, flat) if slow else rows @ flat).type_as(weights)
-        of_states = torch.outer(weights.type_as(flat), flat).unflatten(1, gradient.shape)
-        return of_weights, *of_states
+        slow = weight.device.type == "cpu" and weight.element_size() == 2
+        product, of_weight = torch.linalg.vecdot if slow else torch.mv, torch.zeros_like(weight)
+        product(rows.type_as(weight), flat.type_as(weight), out=of_weight[used])
+        of_states = torch.outer(weight[used].type_as(flat), flat).unflatten(1, gradient.shape)
+        return of_weight, None, *of_states
 
 
-def mixture(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
-    """sum_k weights[k] states[k] over states (T, B, C); further weights are ignored."""
-    return _Mixture.apply(weights[: len(states)], *states)
+def mixture(weight: Tensor, row: int, states: Sequence[Tensor]) -> Tensor:
+    """sum_k weight[row, k] states[k] over states (T, B, C); further weights of the row are ignored."""
+    return _Mixture.apply(weight, row, *states)
 
 
 def means(depth: int) -> Tensor:
@@ -185,7 +191,7 @@ class LearnableDense(NormedHistory):
         self.weight = nn.Parameter(means(depth))
 
     def mean(self, kept: Sequence[Tensor]) -> Tensor:
-        return mixture(self.weight[len(kept) - 1], kept)
+        return mixture(self.weight, len(kept) - 1, kept)
 
 
 HISTORIES: Registry[Callable[[int, int, bool], History]] = Registry(

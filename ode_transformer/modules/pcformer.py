@@ -50,7 +50,7 @@ class PredictorCorrector(Integrator):
         before = len(states)
         prediction, _ = self.predictor.step(f, y, None, h, learned)
         guess = corrector.prediction_norms[before - 1](prediction)
-        c = mixture(corrector.weight[before], (*states, guess))
+        c = mixture(corrector.weight, before, (*states, guess))
         z, _ = EULER.step(lambda c, _: f(c, self.predictor.stages), c, None, h)
         states = (*states, corrector.layer_norms[before - 1](z))
-        return mixture(corrector.weight_c[before], states), states
+        return mixture(corrector.weight_c, before, states), states
