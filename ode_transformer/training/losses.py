@@ -44,7 +44,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         whole, wanted = rows is not None and x.dtype == precise, ctx.needs_input_grad[:2]
         grad_x = torch.empty_like(x) if wanted[0] else None
         grad_weight = torch.zeros_like(weight, dtype=precise) if wanted[1] else None
-        nll, log_z = (torch.zeros((), dtype=precise, device=x.device) for _ in range(2))
+        score, log_p_target = x.new_empty(count, 1), x.new_empty(count, 1, dtype=precise)
         chunks = math.ceil(count / most) if count > 1.5 * most else 1  # two small products are slower than one
         tokens = math.ceil(count / chunks) or 1
         # One buffer for all chunks; gradients are written into it, on a CPU in single precision log-probabilities too.
@@ -53,11 +53,9 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             part = slice(start, start + tokens)
             goal = target[part].unsqueeze(-1)
             scores = torch.mm(x[part], weight.t(), out=held[: len(goal)])
-            score = scores.gather(-1, goal).squeeze(-1).to(precise)
+            torch.gather(scores, -1, goal, out=score[part])
             log_p = torch.log_softmax(scores, -1, dtype=precise, out=scores if whole else None)
-            of_target = log_p.gather(-1, goal)
-            nll -= of_target.squeeze(-1).dot(seen[part])
-            log_z += (score - of_target.squeeze(-1)).dot(seen[part])
+            of_target = torch.gather(log_p, -1, goal, out=log_p_target[part])
             if any(wanted):
                 grad = log_p.exp_().scatter_(-1, goal, of_target.exp() - (1 - smoothing - share))
                 if not whole:  # one traversal subtracts, scales and rounds; rounded first, p would lose e'
@@ -66,8 +64,10 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                     torch.mm(grad, weight, out=grad_x[part])
                 if wanted[1]:
                     _add_product(grad_weight, grad, inputs[part])
+        nll = -log_p_target.squeeze(-1).dot(seen)
         loss = (1 - smoothing - share) * nll
         if share:
+            log_z = (score - log_p_target).squeeze(-1).dot(seen)
             of_tokens, of_symbols = seen @ x.to(precise), weight.sum(dim=0, dtype=precise)
             loss = loss - share * (of_tokens.dot(of_symbols) - size * log_z)
             if whole and wanted[0]:
