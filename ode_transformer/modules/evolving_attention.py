@@ -111,7 +111,7 @@ class State(NamedTuple):
         queries: (B, m, T, e).
         keys: (B, m, S, e).
         padding: (B, S), true where a key is padding; None if there is none.
-        time_query: W~q (D, d').
+        time_query: W~q (D, d'), with as many rows per head as queries have columns.
         values: of the source, (B, m, S, d/m), normalized without a norm's weights; None if each layer attends to its
             own input.
     """
@@ -125,18 +125,22 @@ class State(NamedTuple):
     def fitted(self) -> "State":
         """Return a state of the ``paper`` form, prepared once as ``fused_attention`` would at every depth.
 
-        Padding becomes a column of the keys, and values are padded to the width of the keys.
+        Padding becomes a column of the keys. Queries, their shifts W~q T_l, and values are padded to the width of the
+        keys.
         """
-        queries, keys, values, width = self.queries, self.keys, self.values, self.keys.size(-1)
+        queries, keys, _, time_query, values = self
+        width = keys.size(-1)
         if self.padding is not None:
             hidden = self.padding[:, None, :, None].type_as(keys) * _HIDDEN  # (B, 1, S, 1)
             keys = torch.cat((keys, hidden.expand(-1, keys.size(1), -1, -1)), dim=-1)
             keys = _widened(keys, keys.size(-1) + (-keys.size(-1) % 8 if keys.is_cuda else 0))
             # Over the scale, which is (d/m)^-1/2 = (e/2)^-1/2.
             queries = _widened(queries, keys.size(-1), value=(width / 2) ** 0.5)
+            of_heads = time_query.unflatten(0, (-1, width))  # (m, e, d')
+            time_query = F.pad(of_heads, (0, 0, 0, keys.size(-1) - width)).flatten(0, 1)
         if values is not None:
             values = _widened(values, keys.size(-1))
-        return State(queries, keys, None, self.time_query, values)
+        return State(queries, keys, None, time_query, values)
 
 
 class InitialState(_Cached):
@@ -231,9 +235,8 @@ class EvolvingAttention(_Cached):
         """
         t = self.time_signal()
         if self.form == "paper":
-            c = time_query @ t  # W~q T_l, split in heads
-            c = self.head_dim**0.5 * c.view(self.heads, 1, -1)
-            return q + _widened(c, q.size(-1)), self.head_dim**-0.5, None
+            c = self.head_dim**0.5 * (time_query @ t)  # W~q T_l
+            return q + c.view(self.heads, 1, -1), self.head_dim**-0.5, None
         c = torch.einsum("Dmt,mt->mD", time_query.unflatten(1, (self.heads, -1)), t.view(self.heads, -1))
         key_bias = torch.einsum("mhe,bhse->bms", c.unflatten(1, (self.heads, -1)), k)  # against whole keys
         return q, k.size(-1) ** -0.5, key_bias

@@ -132,6 +132,16 @@ def test_no_matrix_of_all_pairs_is_held_by_the_whole_model():
     assert kernels.numel < n * n
 
 
+def test_only_the_values_of_a_depth_are_padded_there():
+    """Of self-attention, in encoder and decoder, forwards and backwards; queries, keys, their shifts once a block."""
+    pads = []
+    for depth in (2, 3):
+        with Kernels() as kernels:
+            small("transevolve_fullff_1_tiny", **{"evolution-depth": depth}).train()(*batch())[0].sum().backward()
+        pads.append(kernels.calls["constant_pad_nd"])
+    assert pads[1] - pads[0] == 4
+
+
 def test_recomputation_keeps_less():
     """Within a block too: one block is all that some architectures have."""
     plain, lean = (small("transevolve_fullff_1_tiny", **{"evolution-depth": 6}, **more).train() for more in (
