@@ -1,6 +1,8 @@
-"""What a run of the tests may cost: threads and minutes. And a fixture that several files share."""
+"""What a run of the tests may cost: threads, minutes, configurations. And fixtures that several files share."""
 
 import contextlib
+import copy
+import functools
 import os
 import sys
 import time
@@ -53,9 +55,40 @@ def pytest_terminal_summary(terminalreporter):
             terminalreporter.write_line(f"{left:6}  {file}", yellow=True)
 
 
+def pytest_collection_finish(session):
+    """Let hydra, which takes a second for each of fairseq's configurations, do once what is the same in most of them.
+
+    It parses 340 words, and copies all that is registered; a run asks for the same configuration twice.
+    """
+    if "fairseq.dataclass.utils" not in sys.modules:
+        return
+    from fairseq.dataclass import utils
+    from hydra.core.config_store import ConfigStore
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    parse, compose = functools.cache(OverridesParser.create().parse_rule), utils.compose
+    OverridesParser.parse_rule = lambda self, text, rule: copy.copy(parse(text, rule))
+    ConfigStore.__deepcopy__ = lambda self, memo: self  # what is loaded from it is copied, too
+    composed = functools.lru_cache(8)(lambda name, words: compose(name, overrides=list(words), strict=False))
+    utils.compose = lambda name, overrides, strict: copy.deepcopy(composed(name, tuple(overrides)))
+
+
 @pytest.fixture
 def fresh_compiler():
     """Nothing compiled before this test, nor left by it."""
     torch.compiler.reset()
     yield
     torch.compiler.reset()
+
+
+@pytest.fixture
+def fails(capsys):
+    """What a command of ours that ends with status 1 says."""
+    from ode_transformer.experiments import cli
+
+    def call(*words) -> str:
+        capsys.readouterr()
+        assert cli.main(list(map(str, words))) == 1
+        return capsys.readouterr().err
+
+    return call

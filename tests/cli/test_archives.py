@@ -189,19 +189,6 @@ def test_romanian(kind, text):
     assert pairs.romanian("Câinele poartă ţoale", kind) == text
 
 
-@pytest.mark.full
-def test_a_download_that_was_cut_off_goes_on(archives, tmp_path):
-    out, whole = tmp_path / "out", (archives / "de-en.tgz").read_bytes()
-    done = run(command("iwslt14-de-en", "--out", out))
-    assert done.returncode == 1 and "the download from file:///nonexistent failed" in done.stderr
-    assert "URL_IWSLT14 names another address" in done.stderr and not out.exists()
-    part = tmp_path / "out.text" / "download" / "de-en.tgz.part"
-    part.write_bytes(whole[:100])
-    done = run(command("iwslt14-de-en", "--out", out, URL_IWSLT14=f"file://{archives / 'de-en.tgz'}"))
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out.text" / "download" / "de-en.tgz").read_bytes() == whole
-
-
 def test_what_is_missing_or_wrong_is_said(tmp_path):
     for name in ("empty", "mine"):
         (tmp_path / name).mkdir()
@@ -231,7 +218,7 @@ def test_what_is_missing_or_wrong_is_said(tmp_path):
 
 
 def test_the_steps_of_scripts(tmp_path):
-    """What is missing is downloaded, anew if it cannot be resumed; the last known sum counts; half is not done."""
+    """What is missing is downloaded; what was cut off goes on, or begins anew if that cannot be; half is not done."""
     x = tmp_path / "x"
     x.write_text("a\nb\nc\n")
     (tmp_path / "here").write_text("of the folder\n")
@@ -244,16 +231,21 @@ def test_the_steps_of_scripts(tmp_path):
         ARCHIVES_SHA256={tmp_path}/sums known_archive {x}
         known_archive() {{ :; }}
         for file in here there; do fetch URL_X $file file://{x} 2>&1; cat $archive; done
+        (fetch URL_X gone file:///nonexistent 2>&1) || true
         cat {x} {x} >{tmp_path}/more.part
-        download file://{x} {tmp_path}/more 2>/dev/null
+        printf A >{tmp_path}/less.part
+        for file in more less; do download file://{x} {tmp_path}/$file 2>/dev/null; done
         f() {{ mkdir $1; false; }}
         once {tmp_path}/words f {tmp_path}/words.part || echo stopped
     """
     done = subprocess.run(["bash", "-c", script], env=clean(), capture_output=True, text=True)
     assert re.search(r"\Ax: 3 lines, as published\nwarning: x: 3 lines, published 4\n\+ f ", done.stderr), done.stderr
-    assert done.stdout.startswith("of the folder\nRAW_DIR=") and done.stdout.endswith("\na\nb\nc\nstopped\n")
-    assert "holds no there, so it is downloaded" in done.stdout and not (tmp_path / "words").exists()
-    assert (tmp_path / "more").read_bytes() == x.read_bytes()
+    assert done.stdout.startswith("of the folder\nRAW_DIR=") and done.stdout.endswith("\nstopped\n")
+    assert "\na\nb\nc\n" in done.stdout and "holds no there, so it is downloaded" in done.stdout
+    assert not (tmp_path / "words").exists()
+    assert "gone: the download from file:///nonexistent failed" in done.stdout
+    assert "URL_X names another address" in done.stdout
+    assert (tmp_path / "more").read_bytes() == x.read_bytes() and (tmp_path / "less").read_text() == "A\nb\nc\n"
 
 
 def data(name: str, tmp_path: Path) -> Path:

@@ -27,6 +27,7 @@ from ode_transformer.experiments.runs import processes, runner, training
 from ode_transformer.experiments.runs.training import TrainingPlace
 from ode_transformer.experiments.tasks import task
 from ode_transformer.files import sha256, write_text
+from tests.experiments.test_own_text import in_process
 from tests.helpers import ROOT, SMALL, ask, binarise_pairs, environment, write_parallel
 
 
@@ -70,8 +71,15 @@ def changed(recipe, folder, change):
 
 @pytest.fixture(scope="module")
 def finished(recipe):
-    """The recipe run for real, once."""
-    assert run(recipe, "--run-dir", recipe.parent / "run", "--cpu") == 0
+    """The recipe run for real, once; a process for fairseq-generate would be another like that of fairseq-train."""
+    real = processes.launch
+
+    def launch(words, *more):
+        return (in_process if words[0] == "fairseq-generate" else real)(words, *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "launch", launch)
+        assert run(recipe, "--run-dir", recipe.parent / "run", "--cpu") == 0
     return recipe.parent / "run"
 
 
@@ -179,7 +187,7 @@ def test_what_was_made_of_another_test_set_is_made_anew(finished, recipe, progra
     assert run(*words) == 0 and names(programs) == ["fairseq-generate"]
 
 
-def test_generating_with_an_ensemble(finished, recipe, programs, tmp_path, capsys):
+def test_generating_with_an_ensemble(finished, recipe, programs, tmp_path, fails):
     two = f"{finished}/checkpoint1.pt:{finished}/checkpoint2.pt"
     words = ["generate", str(recipe), "--run-dir", str(finished), "--output", str(tmp_path / "two")]
     (tmp_path / "two.part").mkdir()  # the user's own
@@ -189,14 +197,13 @@ def test_generating_with_an_ensemble(finished, recipe, programs, tmp_path, capsy
     assert "--cpu" in words_ and "OMP_NUM_THREADS" in environment, "as many threads as there are free cores"
     assert "H-0" in (tmp_path / "two" / "generate-test.txt").read_text()
     assert {path.name for path in tmp_path.iterdir()} == {"two", "two.part"}
-    assert cli.main(words) == 1 and "already exists" in capsys.readouterr().err
-    absent = [*words[:-1], str(tmp_path / "x"), "--checkpoint", "/absent.pt"]
-    assert cli.main(absent) == 1 and "no file /absent.pt" in capsys.readouterr().err
+    assert "already exists" in fails(*words)
+    assert "no file /absent.pt" in fails(*words[:-1], tmp_path / "x", "--checkpoint", "/absent.pt")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a GPU")
 def test_without_a_gpu_the_cpu_is_taken_loudly_and_half_precision_is_refused(
-    recipe, programs, tmp_path, monkeypatch, capsys
+    recipe, programs, tmp_path, monkeypatch, capsys, fails
 ):
     """With as many threads as cores are free."""
     monkeypatch.setattr(processors, "threads", lambda _: ({"OMP_NUM_THREADS": "3"}, "3 of 8 are free"))
@@ -208,8 +215,7 @@ def test_without_a_gpu_the_cpu_is_taken_loudly_and_half_precision_is_refused(
     assert variables.items() >= processors.KEEP_FREED_MEMORY.items()
     half = changed(recipe, tmp_path / "half", lambda tree: tree["train"].update(precision="fp16"))
     for words in ([half], [recipe, "--amp"]):
-        assert run(*words, "--run-dir", tmp_path / "half-run") == 1
-        assert "no GPU is here; give --cpu" in capsys.readouterr().err
+        assert "no GPU is here; give --cpu" in fails("run", *words, "--run-dir", tmp_path / "half-run")
     assert run(half, "--run-dir", tmp_path / "half-run", "--cpu", "--until", "train") == 0
     assert records.read_run(tmp_path / "half-run")["precision"] == "fp32"
 
@@ -242,24 +248,22 @@ def test_a_job_says_where_it_runs(variables, devices, nodes, rank, alone, monkey
     assert (place.devices, place.nodes, place.rank, place.alone) == (devices, nodes, rank, alone)
 
 
-def test_a_run_with_other_options_is_not_mixed_with_this_one(finished, recipe, programs, capsys):
+def test_a_run_with_other_options_is_not_mixed_with_this_one(finished, recipe, programs, fails):
     for words, differ in (
         (["--bf16"], "with no --bf16 in place of --bf16"),
         (["--seed", "9"], "with no --seed in place of --seed 9"),
         (["--", "--clip-norm", "0.5"], "with --clip-norm 1.0 in place of --clip-norm 0.5"),
     ):
-        assert run(recipe, "--run-dir", finished, "--cpu", *words) == 1
         said = f"holds another run, {differ}; choose another --run-dir. It was made by:\nfairseq-train"
-        assert said in capsys.readouterr().err
+        assert said in fails("run", recipe, "--run-dir", finished, "--cpu", *words)
     assert not programs
 
 
-def test_in_the_folder_of_another_recipe_nothing_is_done(finished, recipe, programs, tmp_path, capsys):
+def test_in_the_folder_of_another_recipe_nothing_is_done(finished, recipe, programs, tmp_path, fails):
     folder, other = shutil.copytree(finished, tmp_path / "run"), shutil.copy(recipe, tmp_path / "other.yaml")
     before = {path: sha256(path) for path in folder.rglob("*") if path.is_file()}
     for words in ([], ["--from", "average", "--until", "average"]):
-        assert run(other, "--run-dir", folder, "--cpu", *words) == 1
-        assert "holds a run of tiny, not of other" in capsys.readouterr().err
+        assert "holds a run of tiny, not of other" in fails("run", other, "--run-dir", folder, "--cpu", *words)
     assert not programs and before == {path: sha256(path) for path in folder.rglob("*") if path.is_file()}
 
 
@@ -274,18 +278,18 @@ def test_a_plugin_that_changes_during_a_training_is_named_with_both_states(tmp_p
     assert capsys.readouterr().err.count("mine has changed since this training began") == 1
 
 
-def test_checkpoints_of_another_run_are_never_averaged_with_those_of_this(finished, recipe, programs, tmp_path, capsys):
+def test_checkpoints_of_another_run_are_never_averaged_with_those_of_this(finished, recipe, programs, tmp_path, fails):
     """Their last one may be gone: of the others fairseq would delete, and we average, the wrong ones."""
     folder = shutil.copytree(finished, tmp_path / "run")
     for name in ("checkpoint_last.pt", "steps.json"):
         (folder / name).unlink()
     words = (recipe, "--run-dir", folder, "--cpu", "--", "--lr", "0.02")
-    assert run(*words) == 1 and "holds another run" in capsys.readouterr().err
+    assert "holds another run" in fails("run", *words)
     (folder / "run.json").unlink()
-    assert run(*words) == 1 and "holds checkpoints and no run.json" in capsys.readouterr().err
+    assert "holds checkpoints and no run.json" in fails("run", *words)
     for path in folder.glob("checkpoint*.pt"):
         path.unlink()
-    assert run(*words) == 1 and "another run's train.log" in capsys.readouterr().err
+    assert "another run's train.log" in fails("run", *words)
     (folder / "train.log").unlink()
     assert run(*words) == 0
     assert "0.02" in records.read_run(folder)["command"]
@@ -332,11 +336,10 @@ def test_of_several_processes_the_first_writes(recipe, programs, tmp_path, monke
         runner.Run(recipes.load(str(recipe)), place, str(tmp_path)).go()
 
 
-def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_path, capsys):
+def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_path, capsys, fails):
     words = (recipe, "--run-dir", tmp_path / "run", "--cpu", "--until")
     said = "average.last_epochs 2: training would keep fewer of these checkpoints; change --keep-last-epochs"
-    assert run(*words, "average", "--", "--keep-last-epochs", 1) == 1
-    assert f"error: {said}" in capsys.readouterr().err
+    assert f"error: {said}" in fails("run", *words, "average", "--", "--keep-last-epochs", 1)
     assert not programs, "the data are not prepared, either"
     assert run(*words, "train", "--", "--keep-last-epochs", 1) == 0
     assert f"warning: {said}" in capsys.readouterr().err
@@ -413,13 +416,15 @@ with processes.alone_in(folder) as lock:
         assert log.read_text() == "begun\nended\n"
 
 
-def test_a_program_that_fails_is_named(tmp_path, capsys):
+def test_a_program_that_fails_and_what_a_step_needs_are_named(tmp_path, capsys):
     step = runner.Step("train", ["sh", "-c", "echo why; exit 3"], log=str(tmp_path / "train.log"))
     with pytest.raises(RunError, match=r"train: sh failed with status 3; what it said is in .*train\.log"):
         runner.execute(step)
     assert "why" in capsys.readouterr().err
     with pytest.raises(RunError, match="nosuchprogram: No such file"):
         runner.execute(runner.Step("train", ["nosuchprogram"]))
+    with pytest.raises(RunError, match="generate test: needs absent, which does not exist"):
+        runner.execute(runner.Step("generate", ["true"], part="test", inputs=["absent"]))
 
 
 def test_a_signal_that_comes_while_a_program_is_started_ends_it_too(monkeypatch):
@@ -445,7 +450,7 @@ def test_that_the_same_command_goes_on_is_said_only_where_it_does(finished, reci
         assert ("the same command does the rest" in capsys.readouterr().err) == said, (name, more)
 
 
-def test_data_that_changed_since_is_refused(recipe, programs, tmp_path, capsys):
+def test_data_that_changed_since_is_refused(recipe, programs, tmp_path, fails):
     """The dictionary that a run was trained with, and the one that the data were binarized with."""
     data = shutil.copytree(recipe.parent / "bin", tmp_path / "bin")
     other = changed(recipe, tmp_path / "x", lambda tree: tree["data"].update(directory=str(data)))
@@ -455,26 +460,23 @@ def test_data_that_changed_since_is_refused(recipe, programs, tmp_path, capsys):
     assert run(*words) == 0
     lines = (data / "dict.en.txt").read_text().splitlines(keepends=True)
     (data / "dict.en.txt").write_text("".join([lines[1], lines[0], *lines[2:]]))
-    assert run(*words) == 1
-    assert "dict.en.txt has changed since the data were binarized" in capsys.readouterr().err
+    assert "dict.en.txt has changed since the data were binarized" in fails("run", *words)
     (data / "manifest.json").unlink()
-    assert run(*words) == 1
-    assert "was trained with other dictionaries than" in capsys.readouterr().err
+    assert "was trained with other dictionaries than" in fails("run", *words)
     (data / "dict.en.txt").write_text("".join(lines))
     (tmp_path / "run" / "steps.json").unlink()  # as if it had been stopped
     numbers = np.memmap(next(data.glob("train.*.bin")), np.uint16, "r+")
     numbers[0] = 5 if numbers[0] == 4 else 4
     numbers.flush()
-    assert run(*words) == 1
-    assert "was trained with other training text than" in capsys.readouterr().err
+    assert "was trained with other training text than" in fails("run", *words)
 
 
-def test_a_record_is_of_the_data_that_the_run_was_trained_with(finished, recipe, tmp_path, capsys):
+def test_a_record_is_of_the_data_that_the_run_was_trained_with(finished, recipe, tmp_path, fails):
     folder = shutil.copytree(finished, tmp_path / "run")
     held = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**held, "dictionaries": {"dict.en.txt": "0"}}))
     words = ["record", str(recipe), "--run-dir", str(folder), "--output", str(tmp_path / "record.json")]
-    assert cli.main(words) == 1 and "was trained with other dictionaries" in capsys.readouterr().err
+    assert "was trained with other dictionaries" in fails(*words)
     assert not (tmp_path / "record.json").exists()
     # A run that went on with two GPUs, on the same machine, and that was validated within an epoch.
     again = {**held["places"][0], "where": ["--distributed-world-size", "2"]}
@@ -493,16 +495,16 @@ def test_a_record_is_of_the_data_that_the_run_was_trained_with(finished, recipe,
     assert average["command"] == f"average runs/tiny runs/tiny/x {folder}.old /y{folder}"
 
 
-def test_a_training_elsewhere_is_gone_on_from(recipe, programs, tmp_path, capsys):
+def test_a_training_elsewhere_is_gone_on_from(recipe, programs, tmp_path, fails):
     """As a Slurm job does: training on many machines, with flags of its own, the rest on one."""
     words = (recipe, "--run-dir", tmp_path / "run", "--cpu")
-    assert run(*words, "--trained") == 1 and "holds no finished training" in capsys.readouterr().err
+    assert "holds no finished training" in fails("run", *words, "--trained")
     assert run(*words, "--until", "train", "--", "--lr", "0.02") == 0
     assert run(*words, "--trained") == 0
     assert "--lr 0.02" in json.loads((tmp_path / "run" / "record.json").read_text())["command"]
 
 
-def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, capsys):
+def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, capsys, fails):
     monkeypatch.setattr(recipes, "default_run_dir", lambda r: f"{tmp_path}/{r.train.arch}.{r.seed}")
     prepared = {"prepare": "python -m ode_transformer prepare "}  # so that raw text can be translated
     two = changed(recipe, tmp_path / "x", lambda t: t.update(seeds=[4, 5]) or t["data"].update(prepared))
@@ -516,10 +518,9 @@ def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, c
     assert all(f"== {name}, seed {seed}: train" in headings for name in ("tiny", "other") for seed in (4, 5))
     folders = [f"{tmp_path}/{arch}.{seed}" for arch in ("macaron_tiny", "macaron_rk2_tiny") for seed in (4, 5)]
     assert headings.endswith("\n".join(["Next:", *(f"ode-transformer translate {one} FILE" for one in folders), ""]))
-    assert run(two, "--cpu", "--seed", 4, "--dry-run", "--", "--dropot", "1") == 1, "in a folder with a training, too"
-    assert "--dropot: is unknown; the nearest" in capsys.readouterr().err
-    assert run(two, "--cpu", "--seed", 4, "--dry-run", "--", "--dropout", "0.5") == 1
-    assert "holds another run" in capsys.readouterr().err
+    words = ("run", two, "--cpu", "--seed", 4, "--dry-run", "--")  # in a folder with a training, too
+    assert "--dropot: is unknown; the nearest" in fails(*words, "--dropot", "1")
+    assert "holds another run" in fails(*words, "--dropout", "0.5")
     (line,) = [line for line in shown.splitlines() if line.startswith("| tiny |")]
     assert "± 0.00" in line and "| 2 |" in line
     compared = (
@@ -530,7 +531,7 @@ def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, c
     assert run(two, "--cpu", "--seeds", 4, 6) == 1
     shown, said = capsys.readouterr()
     assert "| tiny |" in shown and "1 of 2 runs failed:" in said, "the table of those that are done"
-    assert run(two, "--run-dir", tmp_path / "z") == 1 and "--run-dir and --record" in capsys.readouterr().err
+    assert "--run-dir and --record" in fails("run", two, "--run-dir", tmp_path / "z")
 
 
 def test_a_dry_run_prints_what_would_be_run(monkeypatch, capsys):
@@ -553,11 +554,10 @@ def test_a_dry_run_prints_what_would_be_run(monkeypatch, capsys):
     assert "--fp16" in shown
 
 
-def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, tmp_path):
+def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, fails, tmp_path):
     monkeypatch.setenv("NNODES", "2")
     words = ("--devices", "16", "--fp32", "--until", "train", "--run-dir", tmp_path)
-    assert run("floater/wmt14-en-de/floater-base", *words) == 1
-    error = capsys.readouterr().err
+    error = fails("run", "floater/wmt14-en-de/floater-base", *words)
     assert "start.pt: no such file; on several nodes, make it first" in error
     assert "ode_transformer run floater/wmt14-en-de/transformer-base" in error
 
@@ -582,26 +582,25 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, t
         ("--dry-run --devices 4 -- --distributed-port 20001", "4: the job has 2 x 4 GPUs, and all", 4, {"NNODES": "2"}),
     ],
 )
-def test_what_cannot_be_run_is_named(words, message, gpus, variables, monkeypatch, capsys):
+def test_what_cannot_be_run_is_named(words, message, gpus, variables, monkeypatch, fails):
     monkeypatch.setattr(training, "gpu_count", lambda: gpus)
     set_job(monkeypatch, variables)
-    assert run("multi30k-full/macaron-tiny", *words.split()) == 1
-    assert message in capsys.readouterr().err
+    assert message in fails("run", "multi30k-full/macaron-tiny", *words.split())
 
 
-def test_what_translates_nothing_is_named(finished, recipe, tmp_path, monkeypatch, capsys):
+def test_what_translates_nothing_is_named(finished, recipe, tmp_path, monkeypatch, fails):
     """A model of another task, and a generation that fails: the last line of its log is said, since that goes."""
     words = ["--output", str(tmp_path / "out")]
-    assert cli.main(["generate", "ptb/rk2-1", *words]) == 1
-    assert "ptb/rk2-1: is of task language_modeling, and has nothing to translate" in capsys.readouterr().err
+    said = fails("generate", "ptb/rk2-1", *words)
+    assert "ptb/rk2-1: is of task language_modeling, and has nothing to translate" in said
 
     def launch(words, environment, log, lock):
         log.write_text("one\nwhy\n")
         return 1
 
     monkeypatch.setattr(processes, "launch", launch)
-    assert cli.main(["generate", str(recipe), "--run-dir", str(finished), *words]) == 1
-    assert "fairseq-generate failed: why" in capsys.readouterr().err and not list(tmp_path.iterdir())
+    assert "fairseq-generate failed: why" in fails("generate", recipe, "--run-dir", finished, *words)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -612,19 +611,10 @@ def test_what_translates_nothing_is_named(finished, recipe, tmp_path, monkeypatc
         (("--encoder-attention-heads", 3), "error: --encoder-attention-heads 3: must divide the width 16"),
     ],
 )
-def test_flags_that_cannot_be_trained_with_are_named_before_it(flags, message, recipe, programs, tmp_path, capsys):
-    assert run(recipe, "--run-dir", tmp_path, "--cpu", "--", *flags) == 1
-    error = capsys.readouterr().err
+def test_flags_that_cannot_be_trained_with_are_named_before_it(flags, message, recipe, programs, tmp_path, fails):
+    error = fails("run", recipe, "--run-dir", tmp_path, "--cpu", "--", *flags)
     assert message in error and "usage: " not in error and "fairseq-train" not in names(programs)
     assert "must divide" in error or not programs, "nor are the data prepared"
-
-
-def test_a_preparation_that_fails_and_what_a_step_needs_are_named(recipe, tmp_path, capsys):
-    other = changed(recipe, tmp_path / "x", lambda tree: tree["data"].update(prepare="false"))
-    assert run(other, "--run-dir", tmp_path / "run", "--cpu") == 1
-    assert "error: prepare: false failed with status 1" in capsys.readouterr().err
-    assert run(recipe, "--run-dir", tmp_path / "run", "--cpu", "--from", "generate") == 1
-    assert "generate test: needs" in capsys.readouterr().err
 
 
 def test_scripts_hand_on_their_words_or_name_what_is_wrong(tmp_path):
@@ -650,13 +640,13 @@ def test_scripts_hand_on_their_words_or_name_what_is_wrong(tmp_path):
     ]
 
 
-def test_the_gpu_suite_reads_recipes_and_says_what_it_would_run(tmp_path, monkeypatch, capsys):
+def test_the_gpu_suite_reads_recipes_and_says_what_it_would_run(tmp_path, monkeypatch, capsys, fails):
     """Before it measures; paths are from the user's folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(gpu_suite.Suite, "timed", lambda *_: pytest.fail("something was timed"))
     words = ["gpu-suite", "--precisions", "bf16", "fp16", "--systems", "multi30k-full/transformer-tiny"]
-    assert cli.main([*words, "nothing/tiny", "--cpu", "--runs", "a", "--out", "b"]) == 1
-    assert "no recipe 'nothing/tiny'" in capsys.readouterr().err and not list(tmp_path.iterdir())
+    assert "no recipe 'nothing/tiny'" in fails(*words, "nothing/tiny", "--cpu", "--runs", "a", "--out", "b")
+    assert not list(tmp_path.iterdir())
     words += ["ptb/rk2-unit-2-released", "--dry-run"]
     assert cli.main(words) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -697,7 +687,7 @@ def ended(status):
     return mock.Mock(returncode=status, poll=lambda: status)
 
 
-def test_several_runs_at_a_time_have_gpus_of_their_own(monkeypatch, tmp_path, capsys):
+def test_several_runs_at_a_time_have_gpus_of_their_own(monkeypatch, tmp_path, fails):
     """Four runs on four GPUs, two at a time with two each; one fails, and the others are done."""
     started = []
 
@@ -714,8 +704,7 @@ def test_several_runs_at_a_time_have_gpus_of_their_own(monkeypatch, tmp_path, ca
     executed = []
     monkeypatch.setattr(runner, "execute", lambda step, lock: executed.append(step.key) or 0)
     words = ["multi30k-full/macaron-tiny", "--seeds", "1", "2", "3", "4", "--devices", "2", "--until", "train"]
-    assert run(*words, "--jobs", "2", "--", "--clip-norm", "1") == 1
-    said = capsys.readouterr().err
+    said = fails("run", *words, "--jobs", "2", "--", "--clip-norm", "1")
     assert "4 runs, 32,000 updates" in said and "1 of 4 runs failed:" in said
     assert "runs/multi30k-full/macaron-tiny.seed-2: a reason\n" in said and said.count("seed-2/run.log") == 2
     assert [gpus for _, gpus in started] == ["4,5", "6,7", "4,5", "6,7"]
@@ -736,8 +725,7 @@ def test_several_runs_at_a_time_have_gpus_of_their_own(monkeypatch, tmp_path, ca
         return 0
 
     monkeypatch.setattr(runner, "execute", execute)
-    assert run(*words) == 1
-    assert "runs/quickstart/macaron-tiny: prepare: no text" in capsys.readouterr().err
+    assert "runs/quickstart/macaron-tiny: prepare: no text" in fails("run", *words)
     assert [gpus for _, gpus in started] == ["4,5"]  # the other run, whose data are there, is done
     with processes.alone_in(tmp_path / "runs" / "multi30k-full" / "macaron-tiny.seed-3"):
         assert run(words[0], "--seeds", "3", "4", *words[4:]) == 0, "who has data does not wait for the folder here"

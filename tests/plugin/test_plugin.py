@@ -34,14 +34,8 @@ print("order", INTEGRATORS["ssp3"].order)
 """
 
 
-def refused(capsys, *words) -> str:
-    capsys.readouterr()
-    assert cli.main(list(map(str, words))) == 1
-    return capsys.readouterr().err
-
-
 @pytest.mark.full
-def test_an_integrator_goes_from_a_recipe_to_a_bundle(tmp_path, capsys):
+def test_an_integrator_goes_from_a_recipe_to_a_bundle(tmp_path, fails):
     """What docs/extending.md shows. No file loads the plugin that it was made with: in this process, nothing does."""
     raw = write_parallel(tmp_path / "raw")
     shutil.copytree(PLUGIN, tmp_path / "my_methods")
@@ -57,7 +51,7 @@ def test_an_integrator_goes_from_a_recipe_to_a_bundle(tmp_path, capsys):
     name, run, bundle = f"{tmp_path}/methods.yaml/ssp3", str(tmp_path / "run"), str(tmp_path / "bundle")
     (tmp_path / "new.xx").write_text("a b c\n")
 
-    said = refused(capsys, "recipe", "check", f"{tmp_path}/methods.yaml")
+    said = fails("recipe", "check", f"{tmp_path}/methods.yaml")
     assert "/methods.yaml: its user_dir is" in said and "needs the plugin my_methods: give --user-dir" in said
     commands = [
         ["run", name, "--run-dir", run, "--cpu"],
@@ -83,10 +77,10 @@ def test_an_integrator_goes_from_a_recipe_to_a_bundle(tmp_path, capsys):
     assert "translate --user-dir my_methods FOLDER" in card and 'load("FOLDER", user_dir="my_methods")' in card
 
     for model in (run, f"{run}/average.pt", bundle):
-        error = refused(capsys, "translate", model, tmp_path / "new.xx", "--cpu")
+        error = fails("translate", model, tmp_path / "new.xx", "--cpu")
         assert "needs the plugin my_methods: give --user-dir, its folder" in error, model
-    assert "must be added before ode_transformer.models is imported" in refused(
-        capsys, "--user-dir", tmp_path / "my_methods", "translate", bundle
+    assert "must be added before ode_transformer.models is imported" in fails(
+        "--user-dir", tmp_path / "my_methods", "translate", bundle
     )
 
 
@@ -130,10 +124,10 @@ def test_processes_of_benchmarks_load_the_plugin(tmp_path):
         ("needs_more", "import no_such_module\n", "cannot be loaded: No module named 'no_such_module'"),
     ],
 )
-def test_what_is_no_plugin_is_named(tmp_path, capsys, name, code, message):
+def test_what_is_no_plugin_is_named(tmp_path, fails, name, code, message):
     if code is not None:
         write_package(tmp_path / name, code)
-    assert f"--user-dir {tmp_path}/{name}: {message}" in refused(capsys, "--user-dir", tmp_path / name, "path")
+    assert f"--user-dir {tmp_path}/{name}: {message}" in fails("--user-dir", tmp_path / name, "path")
 
 
 def test_what_a_plugin_prints_is_no_output_of_a_command(tmp_path, capsys):
