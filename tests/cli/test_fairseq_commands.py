@@ -132,9 +132,9 @@ def test_a_learning_rate_for_the_flow(data, tmp_path):
 def test_resuming_equals_not_stopping(data, tmp_path):
     """With batches anew for each epoch; else fairseq makes others in a process that begins in the middle."""
     batches = {"max-tokens": 60, "update-epoch-batch-itr": "True", "dropout": 0.1, "optimizer": "fused_adam"}
-    whole = train(data, tmp_path / "whole", **batches, **{"max-epoch": 4})
-    train(data, tmp_path / "parts", **batches)
-    parts = train(data, tmp_path / "parts", **batches, **{"max-epoch": 4})
+    whole = train(data, tmp_path / "whole", **batches)
+    for epochs in (1, 2):
+        parts = train(data, tmp_path / "parts", **batches, **{"max-epoch": epochs})
     models = [checkpoints.load(d / "checkpoint_last.pt")["model"] for d in (whole, parts)]
     for name, tensor in models[0].items():
         # Softmax cancels a bias of the keys: its gradient is rounding alone, which Adam blows up to full steps.
@@ -212,8 +212,24 @@ def test_hydra(data, tmp_path, hydra_train, capsys):
     assert "encoder_leyers" in capsys.readouterr().err
 
 
+RANKS = """
+import os, sys
+import ode_transformer.models  # in place of --user-dir
+from fairseq_cli.train import cli_main
+
+other = os.fork()
+sys.argv += ["--distributed-rank", str(int(not other))]
+cli_main()
+assert not other or os.waitpid(other, 0)[1] == 0
+"""
+"""Two ranks of one training; they share what is imported, which takes seconds."""
+
+
 def test_two_processes_learn_as_one_with_twice_the_batches(data, tmp_path, caplog):
-    """The one way of data-parallel training that works on a CPU: gloo, one process per rank, legacy_ddp."""
+    """The one way of data-parallel training that works on a CPU: gloo, one process per rank, legacy_ddp.
+
+    The models come by import alone, which prints nothing.
+    """
     updates, both, one = 4, tmp_path / "both", tmp_path / "one"
     values = TRAINING | SMALL | {"arch": "floater_tiny", "max-update": updates, "max-tokens": 50}
     values |= {"optimizer": "fused_adam", "criterion": "chunked_label_smoothed_cross_entropy"}  # as in our recipes
@@ -222,17 +238,11 @@ def test_two_processes_learn_as_one_with_twice_the_batches(data, tmp_path, caplo
         port = s.getsockname()[1]
     ranked = {"distributed-world-size": 2, "distributed-no-spawn": True, "distributed-backend": "gloo",
               "distributed-init-method": f"tcp://127.0.0.1:{port}", "ddp-backend": "legacy_ddp"}  # fmt: skip
-    processes = [
-        subprocess.Popen(
-            ["fairseq-train", data, *flags(values | ranked | {"distributed-rank": rank, "save-dir": both})],
-            cwd=ROOT, env=environment(), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        for rank in (0, 1)
-    ]  # fmt: skip
-    outputs = [p.communicate(timeout=600)[0] for p in processes]
-    assert all(p.returncode == 0 for p in processes), outputs
-    together = [float(json.loads(line)["loss"]) for line in re.findall(r"train_inner \| (\{.*\})", outputs[0])]
+    by_import = {k: v for k, v in (values | ranked | {"save-dir": both}).items() if k != "user-dir"}
+    words = [sys.executable, "-c", RANKS, data, *flags(by_import)]
+    done = subprocess.run(words, cwd=ROOT, env=environment(), text=True, capture_output=True, timeout=600)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    together = [float(json.loads(line)["loss"]) for line in re.findall(r"train_inner:(\{.*\})", done.stderr)]
 
     caplog.set_level(logging.INFO)
     words = [str(data), *flags(values | {"update-freq": 2, "save-dir": one})]
