@@ -53,7 +53,8 @@ def recipe(tmp_path_factory):
                       "num-workers": 0},
         },
         "average": {"last_epochs": 2},
-        "generate": {"subsets": {"test": "tiny"}, "beam": 2, "lenpen": 1.0},
+        # A worker that outlived generation in this process would keep the run's folder locked.
+        "generate": {"subsets": {"test": "tiny"}, "beam": 2, "lenpen": 1.0, "flags": {"num-workers": 0}},
     }  # fmt: skip
     path = home / "tiny.yaml"
     path.write_text(yaml.safe_dump(tree))
