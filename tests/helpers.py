@@ -12,7 +12,7 @@ import sys
 import tarfile
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from torch.utils._pytree import tree_leaves
 
 import ode_transformer.models  # noqa: F401  registers the architectures
 from ode_transformer import config
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, records
 from ode_transformer.experiments.recipe import Recipe
 from ode_transformer.experiments.text import subwords
@@ -293,6 +294,18 @@ def refused(words: Sequence[str], message: str, capsys: pytest.CaptureFixture) -
         assert usage.code == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if re.match(r"(ode-transformer.*: )?error: ", line)]
     assert len(errors) == 1 and re.search(message, errors[0]), errors
+
+
+def fails(message: str, function: Callable, *args: Any, **keywords: Any) -> None:
+    """Check that a function refuses these arguments with an error of ours, which matches."""
+    with pytest.raises(OdeTransformerError, match=message):
+        function(*args, **keywords)
+
+
+def output_of(words: Sequence, capsys: pytest.CaptureFixture) -> Any:
+    """What a command of ours that succeeds has printed, as ``out`` and ``err``."""
+    assert cli.main([str(word) for word in words]) == 0
+    return capsys.readouterr()
 
 
 def run_record(**content: Any) -> dict[str, Any]:
