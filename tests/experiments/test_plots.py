@@ -12,7 +12,7 @@ from ode_transformer.experiments import cli, records
 from ode_transformer.experiments.results import model_plots, plots
 from ode_transformer.experiments.results.model_plots import position_vectors
 from ode_transformer.files import write_json
-from tests.helpers import ROOT, SMALL, VARIANTS, batch, configure, dictionary, refused, small, task
+from tests.helpers import ROOT, SMALL, VARIANTS, batch, configure, dictionary, output_of, refused, small, task
 
 LANGUAGE_MODEL = {
     "arch": "ode_transformer_lm_ptb_1l", "task": "language_modeling", "tokens-per-sample": 5, "decoder-embed-dim": 16,
@@ -62,22 +62,18 @@ def test_a_picture(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("model", "more", "message"),
     [
-        (["--of", "encoder.9.self_attn.q"], "--of encoder.9.self_attn.q: must be one of encoder.input, "),
-        (["--output", "x.jpeg"], "x.jpeg: must end in one of .png"),
+        ({}, ["--of", "encoder.9.self_attn.q"], "--of encoder.9.self_attn.q: must be one of encoder.input, "),
+        ({}, ["--output", "x.jpeg"], "x.jpeg: must end in one of .png"),
+        (VARIANTS["relative-values"] | {"no-token-positional-embeddings": True}, [], "a.pt: has no position vectors"),
     ],
 )
-def test_bad_input(tmp_path, more, message, capsys, monkeypatch):
+def test_bad_input(tmp_path, model, more, message, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["plot", "positions", write(tmp_path / "a.pt"), "--output", "x.png", *more]
-    refused(words, message, capsys)
+    path = write(tmp_path / "a.pt", **(SMALL | model if model else {}))
+    refused(["plot", "positions", path, "--output", "x.png", *more], message, capsys)
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
-
-
-def test_a_model_without_position_vectors_is_refused(tmp_path, capsys):
-    path = write(tmp_path / "a.pt", **SMALL, **VARIANTS["relative-values"], **{"no-token-positional-embeddings": True})
-    refused(["plot", "positions", path, "--output", str(tmp_path / "x.png")], "a.pt: has no position vectors", capsys)
 
 
 # Costs
@@ -174,8 +170,7 @@ def test_the_gate_of_a_language_model_is_the_one_that_it_reads_its_text_with(tmp
     state["model"]["decoder.coefficients.gate.weight"].mul_(3)
     torch.save(state, path)
     words = ["plot", "coefficients", path, *text, "--output", str(tmp_path / "x.png"), "--record", str(record)]
-    assert cli.main(words) == 0
-    shown, content = capsys.readouterr().out, json.loads(record.read_text())
+    shown, content = output_of(words, capsys).out, json.loads(record.read_text())
     m, gates = standalone.open_model(path), []
     m.decoder.coefficients.gate.register_forward_hook(lambda *found: gates.append(found[-1].sigmoid().flatten()))
     stream = dictionary(50).encode_line("</s> w4 w5 w6 </s> w7 </s> w1 w2 w3 w9", append_eos=False).long()
@@ -221,8 +216,7 @@ def test_pictures_of_coefficients(tmp_path, text, capsys):
     assert all(f"{path}: the weight of each stage" in shown for path in paths) and shown.endswith(f"{output}\n")
     target = ["--target", text[1], text[3]]
     both = write(tmp_path / "both.pt", "decoder-rk2-learnable")
-    assert cli.main(["plot", "coefficients", both, *words, *target]) == 0
-    assert "| decoder 2 | " in capsys.readouterr().out
+    assert "| decoder 2 | " in output_of(["plot", "coefficients", both, *words, *target], capsys).out
     macaron = write(tmp_path / "macaron.pt", "macaron")
     message = "macaron.pt: has no learned coefficients in its encoder"
     refused(["plot", "coefficients", macaron, *words], f"{message}; --target has its decoder read, too", capsys)
