@@ -11,7 +11,6 @@ import torch
 from fairseq.data import Dictionary
 
 from ode_transformer import paths
-from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.checkpoints.standalone import open_model
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, records
@@ -24,7 +23,7 @@ from ode_transformer.experiments.tasks.question_answering import published as sq
 from ode_transformer.experiments.tasks.task import OURS
 from ode_transformer.experiments.text import subwords
 from ode_transformer.training.span_prediction import SpanPredictionConfig, SpanPredictionCriterion, SpanPredictionTask
-from tests.helpers import own_subwords, refused
+from tests.helpers import fails, output_of, own_subwords, refused
 from tests.models.test_masked_lm import train
 
 
@@ -33,8 +32,7 @@ def published(tmp_path_factory):
     """Generated files in the layouts of SQuAD 1.1 and 2.0 and of RACE."""
     folder = tmp_path_factory.mktemp("published")
     for like in ("squad-1.1", "squad-2.0", "race"):
-        words = ["dataset", "reading", like, "--articles", "8", "--output-dir", str(folder / like)]
-        assert cli.main(words) == 0
+        assert cli.main(["dataset", "reading", like, "--articles", "8", "--output-dir", str(folder / like)]) == 0
         shutil.copytree(folder / like, folder, dirs_exist_ok=True)
     return folder
 
@@ -82,20 +80,16 @@ def test_files_are_read_and_what_is_wrong_with_one_is_named(tmp_path, published)
 
     right = squad_data.read(published / "train-v1.1.json")
     assert changed(moved(2)) == changed(moved(-1)) == right  # off by a character or two
-    for change, message in (
-        *((moved(by), "x.json: question train-0-0: answer .* is not at character") for by in (3, -3)),
-        (lambda tree, qas: qas[1].update(id=qas[0]["id"]), "question train-0-0 is there twice"),
-        (lambda tree, qas: qas[1].update(answers=[]), "train-0-1 has no answer, which only version 2.0 allows"),
-        (lambda tree, qas: qas[1].update(question="\ud800"), "surrogates not allowed"),
-        (lambda tree, qas: tree.update(data=[[]]), r"data\[0\] must be a mapping"),
-        (lambda tree, qas: tree.update(version="3"), "must be a file of SQuAD, whose version is one of 1.1, 2.0, v2.0"),
-    ):
-        with pytest.raises(OdeTransformerError, match=message):
-            changed(change)
+    for by in (3, -3):
+        fails("x.json: question train-0-0: answer .* is not at character", changed, moved(by))
+    fails("question train-0-0 is there twice", changed, lambda tree, qas: qas[1].update(id=qas[0]["id"]))
+    fails("train-0-1 has no answer, which only version 2.0 allows", changed, lambda _, qas: qas[1].update(answers=[]))
+    fails("surrogates not allowed", changed, lambda tree, qas: qas[1].update(question="\ud800"))
+    fails(r"data\[0\] must be a mapping", changed, lambda tree, qas: tree.update(data=[[]]))
+    fails("SQuAD, whose version is one of 1.1, 2.0, v2.0", changed, lambda tree, qas: tree.update(version="3"))
     (tmp_path / "x.json").write_text((published / "train-v1.1.json").read_text()[:99])
     for name in ("x.json", "absent.json"):
-        with pytest.raises(OdeTransformerError, match=f"{name}: cannot be read"):
-            squad_data.read(tmp_path / name)
+        fails(f"{name}: cannot be read", squad_data.read, tmp_path / name)
 
 
 TEXT = "Ünïcode “quotes” — they live\nhere.  We live; 20€ or ½ of it, 東京 too… naïve"
@@ -178,29 +172,22 @@ def test_samples_hold_the_question_and_a_window_and_where_the_answer_is(data):
 
 
 def test_samples_that_do_not_fit_are_named(data, tmp_path, published, own):
-    with pytest.raises(OdeTransformerError, match="--max-positions 47: a sample of valid has 48 symbols"):
-        dataset(data, max_positions=47)
+    fails("--max-positions 47: a sample of valid has 48 symbols", dataset, data, max_positions=47)
     with pytest.raises(FileNotFoundError, match="other"):
         dataset(data, "other")
-    kept = (data / "valid.spans").read_text()
+    folder = shutil.copytree(data, tmp_path / "data")
+    kept = (folder / "valid.spans").read_text()
     for text, message in (
         (kept + "1 2\n", "must be equally many"),
         (kept.replace("-1 -1", "3 2", 1), "a span that is not in its window"),
         (kept.replace("-1 -1", "3 x", 1), "two numbers in every line"),
         (kept.replace("\n", " 0\n"), "two numbers in every line"),
     ):
-        try:
-            (data / "valid.spans").write_text(text)
-            with pytest.raises(OdeTransformerError, match=message):
-                dataset(data)
-        finally:
-            (data / "valid.spans").write_text(kept)
+        (folder / "valid.spans").write_text(text)
+        fails(message, dataset, folder)
     files = published / "train-v1.1.json", published / "dev-v2.0.json"
-    with pytest.raises(OdeTransformerError, match="are of two versions"):
-        squad_data.write(*files, own, tmp_path / "x", 48, 16, 20)
-    message = "--stride 25: must be at most 24, the room that --max-symbols 48 leaves"
-    with pytest.raises(OdeTransformerError, match=message):
-        squad_data.write(*files, own, tmp_path / "x", 48, 25, 20)
+    fails("are of two versions", squad_data.write, *files, own, tmp_path / "x", 48, 16, 20)
+    fails("--stride 25: must be at most 24, the room that", squad_data.write, *files, own, tmp_path / "x", 48, 25, 20)
 
 
 # SQuAD: answers and scores
@@ -253,10 +240,8 @@ def test_no_answer_is_the_empty_one():
     assert metric.entry(golds, {"a": "", "b": "", "c": ""}, "2.0")["f1"]["value"] == pytest.approx(200 / 3)
     # What is only an article counts as none in 2.0, and nobody can match it in 1.1's F1.
     assert metric.compare({"b": ["the"]}, {"b": "a"}, "1.1")["b"] == (1.0, 0.0, True)
-    with pytest.raises(OdeTransformerError, match="question c: has no answer"):
-        metric.entry(golds, {"a": "", "b": ""}, "2.0")
-    with pytest.raises(OdeTransformerError, match="question c: has no no-answer score"):
-        metric.entry(golds, dict.fromkeys("abc", ""), "2.0", {"a": 1, "b": 2})
+    fails("question c: has no answer", metric.entry, golds, {"a": "", "b": ""}, "2.0")
+    fails("question c: has no no-answer score", metric.entry, golds, dict.fromkeys("abc", ""), "2.0", {"a": 1, "b": 2})
 
 
 def test_the_best_threshold_is_the_best_of_all():
@@ -346,10 +331,8 @@ def test_a_trained_model_answers(trained, data, tmp_path, monkeypatch, capsys):
         assert no_answer[question["id"]] == pytest.approx(null - best[0], abs=1e-4)
 
     words = ["squad", "score", str(tmp_path / "a"), "--data", str(data), "--output", str(tmp_path / "scores.json")]
-    assert cli.main(words) == 0
-    assert re.search(
-        r"best_f1 +[\d.]+   \(percent; SQuAD 2.0, 8 questions, best threshold -?\d", capsys.readouterr().out
-    )
+    said = output_of(words, capsys).out
+    assert re.search(r"best_f1 +[\d.]+   \(percent; SQuAD 2.0, 8 questions, best threshold -?\d", said)
     scores = json.loads((tmp_path / "scores.json").read_text())
     assert scores == metric.entry(squad.golds(tree), predictions, "2.0", no_answer)
 
@@ -366,11 +349,9 @@ def test_a_trained_model_answers(trained, data, tmp_path, monkeypatch, capsys):
 
 def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
     _, _, checkpoint = trained
-    for words, message in (
-        ([f"{data}.start.pt", "--data", str(data)], "start.pt: has no span_head"),
-        ([checkpoint, "--data", str(tmp_path)], "valid.questions.json: "),
-    ):
-        refused(["squad", "predict", *words, "--output-dir", str(tmp_path / "x")], message, capsys)
+    words = ["squad", "predict", "--output-dir", str(tmp_path / "x")]
+    refused([*words, f"{data}.start.pt", "--data", str(data)], "start.pt: has no span_head", capsys)
+    refused([*words, checkpoint, "--data", str(tmp_path)], "valid.questions.json: ", capsys)
     shutil.copytree(data, tmp_path / "data")
     tree = squad.questions(data, "valid")
     for changed, message in (
@@ -381,11 +362,9 @@ def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
         ({"windows": tree["windows"][1:]}, "valid has .* windows, its questions"),
     ):
         (tmp_path / "data" / "valid.questions.json").write_text(json.dumps({**tree, **changed}))
-        with pytest.raises(OdeTransformerError, match=message):
-            squad.predict(checkpoint, tmp_path / "data", "valid", 32, True)
+        fails(message, squad.predict, checkpoint, tmp_path / "data", "valid", 32, True)
     asked = [{**one, "answers": ["x"]} for one in tree["questions"]]
-    changed = json.dumps({**tree, "version": "1.1", "questions": asked})
-    (tmp_path / "data" / "valid.questions.json").write_text(changed)
+    (tmp_path / "data" / "valid.questions.json").write_text(json.dumps({**tree, "version": "1.1", "questions": asked}))
     with pytest.raises(OdeTransformerError, match=r"--threshold 0.5: .*data is SQuAD 1\.1, whose questions all have"):
         squad.write_answers(checkpoint, tmp_path / "data", "valid", tmp_path / "x", threshold=0.5)
     state = torch.load(checkpoint, weights_only=True)
@@ -394,13 +373,11 @@ def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
     with pytest.raises(OdeTransformerError, match=r"nan.pt: its logits of question dev-0-\d are not numbers"):
         squad.predict(tmp_path / "nan.pt", data, "valid", 32, True)
     (tmp_path / "predictions.json").write_text('{"a": 1}')
-    with pytest.raises(OdeTransformerError, match=r"predictions\.json: a must be a text"):
-        squad.read_answers(tmp_path)
+    fails(r"predictions\.json: a must be a text", squad.read_answers, tmp_path)
     (tmp_path / "predictions.json").write_text('{"a": "x"}')
     for text in ('{"a": NaN}', '{"a": true}', '{"a": "1"}'):
         (tmp_path / "no_answer.json").write_text(text)
-        with pytest.raises(OdeTransformerError, match=r"no_answer.json: a must be a number"):
-            squad.read_answers(tmp_path)
+        fails(r"no_answer.json: a must be a number", squad.read_answers, tmp_path)
     with pytest.raises(OdeTransformerError, match="--task span_prediction: needs a masked language model"):
         train(data, arch="transformer_tiny", task="span_prediction", criterion="span_prediction")
 
@@ -425,12 +402,9 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
         no_answer = {name: -1 if gold else score for name, gold in golds.items()}
         (folder / "predictions.json").write_text(json.dumps(answers))
         (folder / "no_answer.json").write_text(json.dumps(no_answer))
-        lines = task.outputs(recipe, tmp_path / "run", "valid")
-        outputs, examples = task.examples(recipe, lines, "valid", None)
-        assert its.score(its.statistics_of_each(outputs, examples).sum(0)) == expected and examples.questions == (
-            "2.0",
-            golds,
-        )
+        outputs, examples = task.examples(recipe, task.outputs(recipe, tmp_path / "run", "valid"), "valid", None)
+        assert its.score(its.statistics_of_each(outputs, examples).sum(0)) == expected
+        assert examples.questions == ("2.0", golds)
         scores = metric.entry(golds, answers, "2.0", no_answer)
         assert scores["best_f1"]["value"] == expected
     # Where an earlier version had called these as the plain ones.
@@ -459,13 +433,10 @@ def test_race_is_read_as_roberta_reads_it(tmp_path):
         ({"options": [["a"], ["a", "b", "c", "d"]]}, r"options\[0\] must have 4 values"),
     ):
         (tmp_path / "high" / "7.txt").write_text(json.dumps(tree | change))
-        with pytest.raises(OdeTransformerError, match=message):
-            race.read(tmp_path, race.LEVELS)
+        fails(message, race.read, tmp_path, race.LEVELS)
     (tmp_path / "high" / "7.txt").write_text("{")
-    with pytest.raises(OdeTransformerError, match=r"high/7.txt: cannot be read"):
-        race.read(tmp_path, race.LEVELS)
-    with pytest.raises(OdeTransformerError, match="no such folder, or no articles"):
-        race.read(tmp_path / "none", race.LEVELS)
+    fails(r"high/7.txt: cannot be read", race.read, tmp_path, race.LEVELS)
+    fails("no such folder, or no articles", race.read, tmp_path / "none", race.LEVELS)
 
 
 @pytest.fixture(scope="module")
@@ -473,8 +444,7 @@ def ranked(published, own, tmp_path_factory):
     """RACE as symbols and as binarised data, as data-prep/prepare-race.sh makes them, and a model of a few updates."""
     folder = tmp_path_factory.mktemp("race")
     symbols = folder / "symbols"
-    words = ["dataset", "race", str(published / "RACE"), "--like", str(own), "--output-dir", str(symbols)]
-    assert cli.main(words) == 0
+    assert cli.main(["dataset", "race", str(published / "RACE"), "--like", str(own), "--output-dir", str(symbols)]) == 0
     data = binarised(symbols, own)
     values = {"task": "sentence_ranking", "criterion": "sentence_ranking", "num-classes": 4, "init-token": 0}
     values |= {"separator-token": 2, "max-option-length": 20, "max-positions": 60, "shorten-method": "truncate"}
@@ -517,14 +487,11 @@ def test_what_cannot_choose_is_named(ranked, tmp_path):
         state = torch.load(checkpoint, weights_only=True)
         for part in ("weight", "bias"):
             name = f"classification_heads.sentence_classification_head.out_proj.{part}"
-            shape = (len(biases), *state["model"][name].shape[1:])
-            state["model"][name] = torch.full(shape, biases[0])
+            state["model"][name] = torch.full((len(biases), *state["model"][name].shape[1:]), biases[0])
         torch.save(state, tmp_path / "changed.pt")
         return {taken for _, taken in race.choose(tmp_path / "changed.pt", data, "test", 2, True)}
 
-    with pytest.raises(CheckpointError, match="has 2 classes, must have one score"):
-        chosen(0.0, 0.0)
+    fails("has 2 classes, must have one score", chosen, 0.0, 0.0)
     assert chosen(float("nan")) == {"not a number"}
     (data / "label" / "test.label").unlink()
-    with pytest.raises(OdeTransformerError, match="data: subset test has no labels; try --subset valid"):
-        race.choose(checkpoint, data, "test", 2, True)
+    fails("data: subset test has no labels; try --subset valid", race.choose, checkpoint, data, "test", 2, True)
