@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ode_transformer.experiments import cli
-from tests.helpers import refused
+from tests.helpers import output_of, refused
 
 
 @pytest.mark.parametrize(
@@ -78,17 +78,14 @@ def test_every_command_is_in_the_help_and_in_the_completion(capsys):
     last = shown.partition("called by recipes and scripts")[2].replace(",", "").split()
     assert [*described, *last] == list(cli.COMMANDS) and last == list(cli.GROUPS["called by recipes and scripts"])
     assert {"record", "gpu-suite"} < set(last)
-    assert cli.main(["completion"]) == 0
-    script = capsys.readouterr().out
+    script = output_of(["completion"], capsys).out
     assert f'words="{" ".join(cli.COMMANDS)}"' in script
     helped = """ode-transformer() {
         echo "  --fp16        half"; echo "                as with --flags"; echo "    facts       an action"
         if [[ $2 == facts ]]; then echo "  -f, --from    its option"; fi
     }"""
-    shell, given = (
-        [script, helped],
-        {"ta": "table", "grid --f": "--fp16", "text fa": "facts", "text facts --fr": "--from"},
-    )
+    shell = [script, helped]
+    given = {"ta": "table", "grid --f": "--fp16", "text fa": "facts", "text facts --fr": "--from"}
     for words in given:
         shell.append(f"COMP_WORDS=(ode-transformer {words}); COMP_CWORD={len(words.split())}; _ode_transformer")
         shell.append("echo ${COMPREPLY[@]}")
