@@ -8,13 +8,13 @@ from collections import Counter
 
 import pytest
 
-from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.tasks import classification, summarisation
 from ode_transformer.experiments.tasks.correction import corpora, errors
 from ode_transformer.experiments.text import m2, subwords
 from ode_transformer.files import write_text
 from tests.cli.data_scripts import lines
+from tests.helpers import fails, output_of
 
 
 def sizes(splits):
@@ -23,15 +23,11 @@ def sizes(splits):
 
 def write_reviews(folder, train=6, aside=0):
     """IMDB's layout, training reviews of each class, of which the last ``aside`` are in ``val``, and four to test."""
-    for label in classification.SENTIMENTS:
-        for part, numbers in (
-            ("train", range(train - aside)),
-            ("val", range(train - aside, train)),
-            ("test", range(4)),
-        ):
-            for i in numbers:
-                name = f"{i}_{9 if label == 'pos' else 2}.txt"
-                write_text(folder / part / label / name, f"A {label} film,<br /><br />number {i}\u2026")
+    parts = {"train": range(train - aside), "val": range(train - aside, train), "test": range(4)}
+    for label, (part, numbers) in itertools.product(classification.SENTIMENTS, parts.items()):
+        for i in numbers:
+            name = f"{i}_{9 if label == 'pos' else 2}.txt"
+            write_text(folder / part / label / name, f"A {label} film,<br /><br />number {i}\u2026")
     return folder
 
 
@@ -58,8 +54,7 @@ def test_imdb_is_the_same_whatever_a_copy_has_put_aside(tmp_path):
 def test_what_is_wrong_with_imdb_is_named(tmp_path, damage, message):
     (write_reviews(tmp_path) / "val").mkdir(exist_ok=True)
     damage(tmp_path)
-    with pytest.raises(OdeTransformerError, match=message):
-        classification.read_imdb(tmp_path, 12 if "--valid" in message else 2)
+    fails(message, classification.read_imdb, tmp_path, 12 if "--valid" in message else 2)
 
 
 def test_agnews(tmp_path):
@@ -71,15 +66,13 @@ def test_agnews(tmp_path):
     assert found["train"][0] == ('Title, 0 He said "no". Then 0', "world")
     assert [example.text[7:9].strip() for example in found["valid"]] == ["3", "7", "11"]
     for valid in (7, 0):
-        with pytest.raises(OdeTransformerError, match=f"--valid {valid}: must be from 1 to half of the 12"):
-            classification.read_agnews(tmp_path, valid)
+        fails(f"--valid {valid}: must be from 1 to half of the 12", classification.read_agnews, tmp_path, valid)
     # A copy with a byte order mark, a row of titles and blank rows
     text = (tmp_path / "train.csv").read_text(encoding="utf-8")
     (tmp_path / "train.csv").write_text(f"\ufeffClass Index,Title,Description\n\n{text}\n", encoding="utf-8")
     assert classification.read_agnews(tmp_path, 3) == found
     (tmp_path / "test.csv").write_text('"5","x","y"\n')
-    with pytest.raises(OdeTransformerError, match=r"test\.csv: article 1: must be a class of 1, 2, 3, 4"):
-        classification.read_agnews(tmp_path, 3)
+    fails(r"test\.csv: article 1: must be a class of 1, 2, 3, 4", classification.read_agnews, tmp_path, 3)
 
 
 def test_labelled_text_as_symbols(tmp_path):
@@ -97,12 +90,9 @@ def test_labelled_text_as_symbols(tmp_path):
     assert units == "a neg film, number 0..."  # NFKC
     assert subwords.segmenter(tmp_path / "subword")("\u200b") == "", "SentencePiece leaves nothing of it"
     film, nothing = classification.Example("a film", "x"), classification.Example("\u200b", "x")
-    for splits, level, message in (
-        ({"test": [classification.Example("", "x")]}, "characters", "test: a text is empty"),
-        ({"train": [film] * 20 + [nothing]}, "subword", "train: a text is empty"),
-    ):
-        with pytest.raises(OdeTransformerError, match=message):
-            classification.write(splits, tmp_path / "none", level, 10)
+    splits, none = {"test": [classification.Example("", "x")]}, tmp_path / "none"
+    fails("test: a text is empty", classification.write, splits, none, "characters", 10)
+    fails("train: a text is empty", classification.write, {"train": [film] * 20 + [nothing]}, none, "subword", 10)
 
 
 def email(body, subject, more=""):
@@ -117,10 +107,8 @@ def test_aeslc(tmp_path):
     assert found["test"] == [("Hello.", "Hi there"), ("Dear all, please come.", "Lunch")]
     for text, message in (("Hello.", "must have a line @subject"), ("x\n@subject\n@ann0\ny", "a body and a subject")):
         (tmp_path / "dev" / "a.subject").write_text(text)
-        with pytest.raises(OdeTransformerError, match=rf"a\.subject: .*{message}"):
-            list(summarisation.read_aeslc(tmp_path)["valid"])
-    with pytest.raises(OdeTransformerError, match="no such folder, or no e-mail"):
-        list(summarisation.read_aeslc(tmp_path / "none")["test"])
+        fails(rf"a\.subject: .*{message}", list, summarisation.read_aeslc(tmp_path)["valid"])
+    fails("no such folder, or no e-mail", list, summarisation.read_aeslc(tmp_path / "none")["test"])
 
 
 def write_stories(folder):
@@ -138,11 +126,9 @@ def test_cnndm_as_see_et_al_made_it(tmp_path):
     found = {name: list(pairs) for name, pairs in summarisation.read_cnndm(folders, tmp_path).items()}
     assert found["train"] == [("(CNN) -- It rained . It did.", 'Rain at http://cnn/1 .\t"Wet"')]
     assert found["test"][0].target.startswith("Rain at http://dm/1")
-    with pytest.raises(OdeTransformerError, match="the story of http://dm/1: not in"):
-        list(summarisation.read_cnndm(folders[:1], tmp_path)["test"])
+    fails("the story of http://dm/1: not in", list, summarisation.read_cnndm(folders[:1], tmp_path)["test"])
     (tmp_path / "all_val.txt").write_text("")
-    with pytest.raises(OdeTransformerError, match=r"all_val\.txt: holds no addresses"):
-        list(summarisation.read_cnndm(folders, tmp_path)["valid"])
+    fails(r"all_val\.txt: holds no addresses", list, summarisation.read_cnndm(folders, tmp_path)["valid"])
 
 
 M2 = """S This are a test .
@@ -183,8 +169,7 @@ def test_what_is_wrong_with_an_m2_file_is_named(tmp_path):
         ("S a\nA 0 1|||X|||b|||R|||-|||0\nSome\n", "line 3: must be a line S"),
     ):
         (tmp_path / "x.m2").write_text(text)
-        with pytest.raises(OdeTransformerError, match=rf"x\.m2: {message}"):
-            list(m2.read(tmp_path / "x.m2"))
+        fails(rf"x\.m2: {message}", list, m2.read(tmp_path / "x.m2"))
 
 
 def test_learners_corpora(tmp_path, capsys):
@@ -208,13 +193,11 @@ def test_learners_corpora(tmp_path, capsys):
         (["official-preprocessed.m2"], r"official-preprocessed\.m2 is of a development or test set"),
     ):
         more = [shutil.copyfile(tmp_path / "lang8.m2", tmp_path / name) for name in names]
-        with pytest.raises(OdeTransformerError, match=message):
-            corpora.published(tmp_path)
+        fails(message, corpora.published, tmp_path)
         for path in more:
             path.unlink()
     release.unlink()
-    with pytest.raises(OdeTransformerError, match=r"one M2 file of NUCLE, .* contains nucle, conll14st-.* holds none"):
-        corpora.published(tmp_path)
+    fails(r"one M2 file of NUCLE, .* contains nucle, conll14st-.* holds none", corpora.published, tmp_path)
 
 
 # Generated errors
@@ -225,9 +208,8 @@ def test_tokens_are_those_of_the_treebank():
     assert " ".join(errors.tokenise(text)) == (
         "I do n't think it 's \" good \" or \" fine \" at 5 o'clock , e.g. to 1,000 of Mr. Smith 's so-called kin ..."
     )
-    assert " ".join(errors.tokenise("He/she is on call 24/7 ('either/or').")) == (
-        "He/she is on call 24/7 ( ' either/or ' ) ."
-    )
+    tokens = errors.tokenise("He/she is on call 24/7 ('either/or').")
+    assert " ".join(tokens) == "He/she is on call 24/7 ( ' either/or ' ) ."
 
 
 @pytest.fixture(scope="module")
@@ -285,8 +267,7 @@ def test_pairs_of_generated_errors(tmp_path, capsys):
     (tmp_path / "gold.m2").write_text(M2)
     words = ["dataset", "gec", "--jfleg", str(tmp_path), "--conll14", str(tmp_path / "gold.m2")]
     out = tmp_path / "out"
-    assert cli.main([*words, "--clean", str(tmp_path / "clean"), "--sentences", "31", "--output-dir", str(out)]) == 0
-    said = capsys.readouterr().err
+    said = output_of([*words, "--clean", tmp_path / "clean", "--sentences", "31", "--output-dir", out], capsys).err
     assert "31 sentences, errors: " in said and "train: 1 pairs left out, whose sentence is in CoNLL-2014" in said
     sources, targets = lines(out / "train.source"), lines(out / "train.target")
     assert "Two ." not in sources
@@ -296,5 +277,4 @@ def test_pairs_of_generated_errors(tmp_path, capsys):
     assert cli.main([*words, "--output-dir", str(tmp_path / "x")]) == 1
     assert "one of --m2 DIR and --clean FILE" in capsys.readouterr().err
     (tmp_path / "test" / "test.ref2").write_text("One .\n")
-    with pytest.raises(OdeTransformerError, match="2 sentences, 1 corrections of ref2"):
-        corpora.read_jfleg(tmp_path, "test")
+    fails("2 sentences, 1 corrections of ref2", corpora.read_jfleg, tmp_path, "test")
