@@ -5,6 +5,7 @@ import json
 import math
 import re
 import sys
+from collections import namedtuple
 from dataclasses import fields
 from functools import partial
 
@@ -12,12 +13,11 @@ import pytest
 import torch
 from fairseq.dataclass.configs import GenerationConfig
 
-from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.serving import export
 from ode_transformer.experiments.serving.export import ExportError, Search, open_exported, writing
 from ode_transformer.experiments.serving.pytorch import Opened, PyTorch
-from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, perturbed, small, task, typed
+from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, fails, perturbed, small, task, typed
 
 DICTIONARY = dictionary(50)
 
@@ -160,11 +160,8 @@ def to_onnx():
     return to_onnx
 
 
-class Given:
-    """An input or output of a session."""
-
-    def __init__(self, name, shape=(), type="tensor(float)"):
-        self.name, self.shape, self.type = name, shape, type
+# An input or output of a session.
+Given = namedtuple("Given", "name shape type", defaults=((), "tensor(float)"))
 
 
 class Session:
@@ -238,11 +235,9 @@ def test_the_graphs_compute_and_search_the_same(variant, by_torch):
     model = trained(small(variant, **LENGTHS))
     ends_early(model.models[0])
     translator = by_torch(model.models[0])
-    found = writing.compare(model, translator, 1e-5)
-    assert found["symbols"] == 45
+    assert writing.compare(model, translator, 1e-5)["symbols"] == 45
     search = SEARCHES[len(variant) % len(SEARCHES)]
-    expected = model.translate(sources(), search)
-    assert_same(translator.translate(sources(), search), expected)
+    assert_same(translator.translate(sources(), search), model.translate(sources(), search))
 
 
 def sums(network, dictionary, longest):
@@ -285,8 +280,7 @@ def test_graphs_are_written_as_onnx(tmp_path, files, to_onnx, monkeypatch):
     assert reader.score(sources(), targets) == expected
     first = log_probs(sources()[0], [])[0][0, 4:].argmax() + 4  # but for the special symbols
     assert reader.translate(sources()[:1], Search(1, max_len_b=1))[0][0][0] == [DICTIONARY[first]]
-    with pytest.raises(OdeTransformerError, match="a sentence of 11 subword units, its end included: must have 9 at"):
-        reader.translate([["w5"] * 10], Search())
+    fails("a sentence of 11 subword units, its end included: must have 9 at", reader.translate, [["w5"] * 10], Search())
     to_onnx.quantize(model, tmp_path)
     near = export.load_module("from", "onnx").Reader(tmp_path, given, 1, "cpu").score(sources(), targets)
     assert near != expected and sum(map(sum, near)) == pytest.approx(sum(sum(e.expected) for e in expected), rel=0.1)
@@ -333,13 +327,11 @@ def test_a_model_is_as_long_as_its_attention_is_finite(tmp_path, ctranslate2):
     reach = model.finite["source"]
     assert 8 < reach < 128 and model.finite["target"] == reach
     assert all(map(math.isfinite, model.score([["w5"] * (reach - 1)], [["w6"]])[0]))
-    with pytest.raises(OdeTransformerError, match=f"from position {reach} on"):
-        model.score([["w5"] * reach], [["w6"]])
+    fails(f"from position {reach} on", model.score, [["w5"] * reach], [["w6"]])
     with torch.no_grad():
         solver.weight1.mul_(1e30)
     del model.finite
-    with pytest.raises(ExportError, match="too large for attention from position 0 on"):
-        writing.write(model, "ctranslate2", tmp_path / "out")
+    fails("too large for attention from position 0 on", writing.write, model, "ctranslate2", tmp_path / "out")
 
 
 # The command
@@ -448,14 +440,12 @@ def test_folders_that_are_no_exports_are_named(tmp_path, description, message, f
         (tmp_path / name).write_bytes(b"damaged")
     if description is not None:
         (tmp_path / "export.json").write_text(description)
-    with pytest.raises(ExportError, match=message):
-        open_exported(tmp_path)
+    fails(message, open_exported, tmp_path)
 
 
 def test_the_options_of_a_search_are_fairseqs_and_have_limits():
     for name, value in (("sampling_topp", 1.5), ("sampling_topp", -3.0), ("sampling_topk", -7)):
-        with pytest.raises(OdeTransformerError, match=f"--{name.replace('_', '-')} {value}: must be "):
-            Search().but(sampling=True, **{name: value})
+        fails(f"--{name.replace('_', '-')} {value}: must be ", Search().but, sampling=True, **{name: value})
     assert Search(sampling=True, sampling_topk=-1, sampling_topp=1.0)
     theirs = {field.name: (field.type, field.default) for field in fields(GenerationConfig)}
     assert all(theirs[field.name] == (field.type, field.default) for field in fields(Search))
@@ -465,5 +455,4 @@ def test_the_options_of_a_search_are_fairseqs_and_have_limits():
 
 def test_a_translation_has_room_for_its_least_length():
     assert Search(max_len_a=0.5, max_len_b=3, min_len=2).most(9, 100) == 7 and Search(max_len_b=300).most(9, 100) == 99
-    with pytest.raises(OdeTransformerError, match=r"--max-len-b 5, --min-len 9: the longest .* have 5 units"):
-        Search(min_len=9, max_len_b=5).most(4, 100)
+    fails(r"--max-len-b 5, --min-len 9: the longest .* have 5 units", Search(min_len=9, max_len_b=5).most, 4, 100)
