@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import f1_score, matthews_corrcoef
 
-from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.checkpoints.standalone import pair_form
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
@@ -19,7 +18,7 @@ from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.metrics.scoring import score_labels
 from ode_transformer.experiments.tasks import TASKS, classification, generated, glue
 from ode_transformer.experiments.tasks.classification import Outputs
-from tests.helpers import own_subwords, refused
+from tests.helpers import fails, output_of, own_subwords, refused
 from tests.models.test_masked_lm import train
 
 
@@ -46,11 +45,9 @@ def test_colas_own_archive_and_lines_of_qqp_that_are_broken(tmp_path, like):
     with (tmp_path / "QQP" / "train.tsv").open("a") as file:
         file.write("a\tb\n")
     assert glue.prepare("qqp", tmp_path, like, tmp_path / "qqp")["train"] == 12
-    with pytest.raises(OdeTransformerError, match=r"train: .*RTE/train.tsv must be there"):
-        glue.prepare("rte", tmp_path, like, tmp_path / "rte")
+    fails(r"train: .*RTE/train.tsv must be there", glue.prepare, "rte", tmp_path, like, tmp_path / "rte")
     table(tmp_path / "RTE" / "train.tsv", [["0", "x"]])
-    with pytest.raises(OdeTransformerError, match=r"train.tsv: line 2 has 2 columns, too few"):
-        glue.prepare("rte", tmp_path, like, tmp_path / "rte")
+    fails(r"train.tsv: line 2 has 2 columns, too few", glue.prepare, "rte", tmp_path, like, tmp_path / "rte")
 
 
 @pytest.mark.parametrize(
@@ -93,14 +90,11 @@ def test_from_tables_to_scores_and_server_files(tmp_path, like, capsys, name, mo
     if name == "sts-b":  # the server's are not divided, and clamped
         predicted = pytest.approx([min(max(5 * one, 0), 5) for one in predicted], abs=1e-5)
     assert sent == predicted
-    with pytest.raises(OdeTransformerError, match="subset test has no labels; try --subset valid"):
-        classification.classify(checkpoint, data, "test", 7, True)
+    fails("subset test has no labels; try --subset valid", classification.classify, checkpoint, data, "test", 7, True)
     wrong = "is of another task: its labels must be contradiction, neutral, entailment, are (0, 1|numbers)$"
-    with pytest.raises(OdeTransformerError, match=wrong):
-        glue.predict(checkpoint, data, "mnli", "test", 7, True)
+    fails(wrong, glue.predict, checkpoint, data, "mnli", "test", 7, True)
     (data / "manifest.json").write_text('{"task": "rte"}')
-    with pytest.raises(OdeTransformerError, match=f"--task {name}: .* is of another task, rte$"):
-        glue.predict(checkpoint, data, name, "test", 7, True)
+    fails(f"--task {name}: .* is of another task, rte$", glue.predict, checkpoint, data, name, "test", 7, True)
     for foreign in ("[]", "no JSON", '{"task": "classification"}', '{"task": ["rte"]}', '{"settings": 1}'):
         (data / "manifest.json").write_text(foreign)
         assert len(glue.predict(checkpoint, data, name, "test", 7, True)) == 11
@@ -171,12 +165,9 @@ def test_a_checkpoint_says_the_form_of_its_pairs():
 
     assert form(_name="other") == form()
     assert form() == {"init_token": 0, "separator_token": None} and form(separator_token=4)["separator_token"] == 4
-    message = "was trained with --task 'masked_lm', must be sentence_prediction or other"
-    with pytest.raises(CheckpointError, match=message):
-        form(_name="masked_lm")
+    fails("was trained with --task 'masked_lm', must be sentence_prediction or other", form, _name="masked_lm")
     for value in ("2", 5, -1, True, [2]):
-        with pytest.raises(CheckpointError, match=r"its option separator_token is .*, must be the number of a symbol"):
-            form(separator_token=value)
+        fails(r"its option separator_token is .*, must be the number of a symbol", form, separator_token=value)
 
 
 def test_the_server_gets_a_file_of_every_test_set_that_is_there(tmp_path, monkeypatch, capsys):
@@ -198,8 +189,7 @@ def test_predictions_of_a_development_set_are_scored_and_taken_for_nothing_else(
     file, golds = tmp_path / "rte.tsv", tmp_path / "golds"
     file.write_text("1\t1\n0\t1\n")
     golds.write_text("1\n0\n")
-    assert cli.main(["score", "--predictions", str(file)]) == 0
-    assert "accuracy = 50.00 [0.00, 100.00]" in capsys.readouterr().out
+    assert "accuracy = 50.00 [0.00, 100.00]" in output_of(["score", "--predictions", file], capsys).out
     refused(["score", "--predictions", str(golds)], "line 1: must be a label, the predicted label", capsys)
     words = ["compare", str(golds), str(file), "--metric", "accuracy"]
     refused([*words, "--ref", str(golds)], "rte.tsv: line 1 has a tab, must be a label alone", capsys)
