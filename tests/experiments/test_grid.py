@@ -7,13 +7,12 @@ from unittest import mock
 import pytest
 
 from ode_transformer import paths
-from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.records import OtherRunError, RunError
 from ode_transformer.experiments.runs import grid, runner
 from ode_transformer.experiments.runs.training import TrainingPlace
 from ode_transformer.files import write_json, write_text
-from tests.helpers import refused
+from tests.helpers import fails, output_of, refused
 
 
 def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, capsys, tmp_path):
@@ -26,12 +25,8 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
         given = dict(zip(run.place.flags[::2], run.place.flags[1::2], strict=True))
         seed, rate, batch = run.recipe.trained_seed, given["--lr"], int(given["--batch-size"])
         done[rate, batch, seed] = (given.get("--total-num-update"), given.get("--warmup-updates"))
-        assert (
-            run.place.cpu
-            and given["--dropout"] == "0.2"
-            and run.last == "score"
-            and run.recipe.given == "macaron/glue/macaron-cola"
-        )
+        its = (run.place.cpu, given["--dropout"], run.last, run.recipe.given)
+        assert its == (True, "0.2", "score", "macaron/glue/macaron-cola")
         value = 50 + 1e6 * float(rate) + batch / 16 + seed
         if (rate, seed) == ("5e-05", 2):
             write_text(run.folder / "train.log", "FloatingPointError: Minimum loss scale reached")
@@ -44,8 +39,7 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
     words = ["grid", "macaron/glue/macaron-cola", "--cpu", "--values", "lr", "3e-5", "5e-5"]
     words += ["--values", "batch-size", "16", "32", "--seeds", "1", "2", "9", "--output", str(tmp_path / "all.json")]
     words += ["--", "--dropout", "0.2"]
-    assert cli.main(words) == 0
-    out = capsys.readouterr().out
+    out = output_of(words, capsys).out
     assert len(done) == 12
     # The row's schedule is of batches of 32; a half makes twice as many updates.
     assert {batch: schedule for (_, batch, _), schedule in done.items()} == {16: ("2680", "268"), 32: (None, None)}
@@ -77,8 +71,7 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
     for cause, log in ((RunError("another cause"), ""), (OtherRunError("it holds another run"), began + minimum)):
         write_text(diverged, log)
         monkeypatch.setattr(runner.Run, "go", mock.Mock(side_effect=cause))
-        with pytest.raises(OdeTransformerError, match=f"seed-7: {cause}"):
-            grid.train(*search)
+        fails(f"seed-7: {cause}", grid.train, *search)
 
 
 def test_without_words_a_grid_is_the_search_of_the_recipe(monkeypatch, capsys):
@@ -88,8 +81,8 @@ def test_without_words_a_grid_is_the_search_of_the_recipe(monkeypatch, capsys):
     monkeypatch.setattr(grid, "summary", lambda points, metrics: "")
 
     def searched(row, *words):
-        assert cli.main(["glue", "grid", row, "--cpu", *words]) == 0
-        return spaces[-1], capsys.readouterr().err
+        said = output_of(["glue", "grid", row, "--cpu", *words], capsys).err
+        return spaces[-1], said
 
     space, said = searched("macaron/glue/macaron-mrpc")
     assert space.values == {
@@ -141,8 +134,7 @@ def test_a_recipe_without_a_search_has_to_be_given_one(tmp_path, capsys, monkeyp
     assert cli.main(["grid", str(path), "--cpu", "--values", "lr", "1"]) == 0
     assert spaces == [recipes.SearchSpace({"lr": ["1"]}, [7])], "the seed of its flags"
     path.write_text(f"extends: {base}\ndescription: x\n{rest}search: {{values: {{lr: [1, 2]}}}}\nseeds: [3, 4]\n")
-    assert cli.main(["recipe", "show", str(path)]) == 0
-    shown = capsys.readouterr().out.replace("\n#   ", " ")
+    shown = output_of(["recipe", "show", path], capsys).out.replace("\n#   ", " ")
     assert f"# search: lr 1, 2; seeds 3, 4 (4 trainings, `ode-transformer grid {path}`)" in shown
 
 
@@ -174,6 +166,5 @@ def test_the_schedule_follows_the_batch_and_the_epochs(chosen, expected):
     row = {"batch-size": 32, "max-epoch": 5, "total-num-update": 1000, "warmup-updates": 100}
     assert grid.schedule(row, chosen) == expected
     assert grid.schedule(row | {"max-epoch": None}, {"batch-size": "64"}) == {}  # so many updates, whatever the batch
-    with pytest.raises(OdeTransformerError, match="--values batch-size x: must be a positive number"):
-        grid.schedule(row, {"batch-size": "x"})
+    fails("--values batch-size x: must be a positive number", grid.schedule, row, {"batch-size": "x"})
     assert grid.schedule(row, {"batch-size": "x", "total-num-update": "1000"}) == {}, "nothing depends on it"
