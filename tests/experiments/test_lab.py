@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.lab import flow, orders, steps
 from ode_transformer.files import read_json, write_json, write_lines
@@ -13,7 +12,7 @@ from ode_transformer.numerics.flow import TOLERANCE, Flow
 from ode_transformer.numerics.integrators import INTEGRATORS, RK4
 from ode_transformer.numerics.protocol import Integrator
 from tests.experiments.test_plots import LANGUAGE_MODEL, write
-from tests.helpers import ROOT, batch, perturbed, refused, small
+from tests.helpers import ROOT, batch, fails, output_of, perturbed, refused, small
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +50,7 @@ def test_the_grid_of_a_flow_is_measured(monkeypatch):
     model = small("floater_tiny")
     ((name, (found, rows)),) = flow.flows_of(model, "x").items()
     assert (name, rows.shape) == ("all", (18, 16)) and found is model.position_encoder.solvers["all"]
-    with pytest.raises(CheckpointError, match="x: has no flow; a model with --position-encoder floater has"):
-        flow.flows_of(small("macaron"), "x")
+    fails("x: has no flow; a model with --position-encoder floater has", flow.flows_of, small("macaron"), "x")
 
 
 @pytest.mark.parametrize("name", ["flow", "flow-255"])
@@ -128,8 +126,7 @@ def test_a_linear_layer_has_the_difference_that_theory_has():
     ],
 )
 def test_what_cannot_be_measured_is_named(variant, message):
-    with pytest.raises(CheckpointError, match=message):
-        steps.errors(small(variant), net_input())
+    fails(message, steps.errors, small(variant), net_input())
 
 
 def test_the_command(tmp_path, record, monkeypatch, capsys):
@@ -141,8 +138,7 @@ def test_the_command(tmp_path, record, monkeypatch, capsys):
     sentences, target = ["--text", text, "--dictionary", dictionary], ["--target", text, dictionary]
     paths = [write(tmp_path / "translates.pt", "decoder-rk2-learnable"), write(tmp_path / "lm.pt", **LANGUAGE_MODEL)]
     paths.append(write(tmp_path / "masked.pt", arch="ode_roberta_tiny"))
-    assert cli.main(["lab", "orders", *paths, *sentences, "--output", output]) == 0
-    shown, content = capsys.readouterr().out, read_json(output)
+    shown, content = output_of(["lab", "orders", *paths, *sentences, "--output", output], capsys).out, read_json(output)
     assert "| rk4 | 5 | 5.0" in shown and "encoder 2" in shown and "These have no order:" in shown
     assert content["methods"] == record["methods"] and list(content["layers"]) == [tmp_path.name, *paths[1:]]
     names = [[row["layer"] for row in rows] for rows in content["layers"].values()]
