@@ -11,7 +11,7 @@ import yaml
 
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.tasks import baselines, listops
-from tests.helpers import ROOT, environment, refused
+from tests.helpers import ROOT, environment, output_of, refused
 
 FUNCTIONS = {"MIN": np.min, "MAX": np.max, "MED": lambda v: int(np.median(v)), "SM": lambda v: sum(v) % 10}
 
@@ -90,8 +90,7 @@ def test_expressions_that_cannot_be_are_named(tmp_path, capsys):
 def test_a_rule_by_the_first_symbol_shows_what_a_model_has_not_learned(tmp_path, capsys):
     """A model that answers by the outermost operator is found out; it need not answer what is most frequent."""
     words = ["--train", "400", "--valid", "20", "--test", "200", "--shortest", "9"]
-    assert cli.main(["dataset", "listops", str(tmp_path), *words]) == 0
-    assert "valid: 20 examples\n" in capsys.readouterr().err
+    assert "valid: 20 examples\n" in output_of(["dataset", "listops", tmp_path, *words], capsys).err
     read = {name: (tmp_path / name).read_text().splitlines() for name in ("test.input0", "test.label", "train.label")}
     firsts, golds = [line.split()[0] for line in read["test.input0"]], read["test.label"]
     answers = {"[MIN": "0", "[SM": "3", "[MED": "4", "[MAX": "9"}
@@ -115,8 +114,7 @@ def test_a_bag_of_symbols_knows_words_but_not_their_order(tmp_path, capsys):
     for split in ("train", "test"):
         (tmp_path / f"{split}.input0").write_text("\n".join([*good, *bad]) + "\n")
         (tmp_path / f"{split}.label").write_text("pos\n" * 3 + "neg\n" * 3)
-    assert cli.main(["baseline", "bag-of-symbols", str(tmp_path)]) == 0
-    assert "test: accuracy 100.00 (6 examples)" in capsys.readouterr().out
+    assert "test: accuracy 100.00 (6 examples)" in output_of(["baseline", "bag-of-symbols", tmp_path], capsys).out
     assert baselines.bag_of_symbols([*good, *bad], [1] * 3 + [0] * 3, [["end fine a"], ["end a fine"]]) == [[1], [1]]
     assert cli.main(["baseline", "bag-of-symbols", str(tmp_path), "--positions", "1"]) == 0
     assert "accuracy 66.67" in capsys.readouterr().out, "'a' and 'what' alone say nothing"
