@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import METRICS, Metric, register
 from ode_transformer.experiments.results import comparisons, significance
 from ode_transformer.experiments.serving import bundle
 from ode_transformer.experiments.tasks import TASKS
-from tests.helpers import ROOT, own_quickstart, refused
+from tests.helpers import ROOT, fails, output_of, own_quickstart, refused
 
 
 @pytest.fixture(autouse=True)
@@ -38,8 +37,7 @@ def files(tmp_path):
 def test_it_is_scored_and_compared_in_files(files, tmp_path, capsys):
     words = ["score", "--hyp", files["longer"], "--ref", files["ref"], "--target-lang", "en"]
     words += ["--metric", "length_ratio"]
-    assert cli.main(words) == 0
-    assert "length ratio                 length ratio = 1.25\n  signature    " in capsys.readouterr().out
+    assert "length ratio                 length ratio = 1.25\n  signature    " in output_of(words, capsys).out
     words = ["compare", *list(files.values())[1:], "--ref", files["ref"], "--metric", "length_ratio"]
     assert cli.main([*words, "--output", str(tmp_path / "significance" / "files.json")]) == 0
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| /")]
@@ -56,8 +54,7 @@ def test_it_is_scored_and_compared_in_files(files, tmp_path, capsys):
 def test_digits_are_those_of_the_metric_wherever_a_value_is_printed(files, capsys):
     METRICS["length_ratio"] = replace(METRICS["length_ratio"], digits=4)
     ref = ["--ref", files["ref"], "--metric", "length_ratio"]
-    assert cli.main(["score", "--hyp", files["longer"], "--target-lang", "xx", "--plain", *ref]) == 0
-    shown = capsys.readouterr().out
+    shown = output_of(["score", "--hyp", files["longer"], "--target-lang", "xx", "--plain", *ref], capsys).out
     assert "length ratio = 1.2500" in shown and "their reference            the raw references" in shown
     assert cli.main(["compare", files["first"], files["longer"], *ref]) == 0
     assert "| 1.2500 | [1.2500, 1.2500] | +0.2500 [+0.2500, +0.2500] |" in capsys.readouterr().out
@@ -76,30 +73,24 @@ def test_it_is_a_column_of_tables_and_reports(tmp_path, capsys):
     record["scores"]["generated"]["length_ratio"] = {"value": 1.125, "signature": "words"}
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "record.json").write_text(json.dumps(record))
-    assert cli.main(["table", str(own), "--measured", "--results", str(tmp_path / "runs")]) == 0
-    shown = capsys.readouterr().out
+    shown = output_of(["table", own, "--measured", "--results", tmp_path / "runs"], capsys).out
     assert "measured: generated, length ratio" in shown and "| 1.12 |" in shown and "length ratio: `words`" in shown
     assert cli.main(["report", str(tmp_path / "runs")]) == 0
     assert "generated, length ratio" in (tmp_path / "runs" / "report.html").read_text()
 
 
 def test_names_that_are_taken_or_unknown(tmp_path, files, capsys):
-    with pytest.raises(OdeTransformerError, match="metric rouge: there is one of that name already"):
-        register(Metric("rouge", "mine"))
-    with pytest.raises(OdeTransformerError, match="label_kind 'number': must be one of"):
-        register(Metric("mine", "mine", label_kind="number"))
-    words = [files["first"], files["other"], "--ref", files["ref"]]
+    fails("metric rouge: there is one of that name already", register, Metric("rouge", "mine"))
+    fails("label_kind 'number': must be one of", register, Metric("mine", "mine", label_kind="number"))
+    two, ref = ["compare", files["first"], files["other"]], ["--ref", files["ref"]]
     (tmp_path / "generated").write_text("S-0\ta\nH-0\t-0.1\tb\n")
-    for compared, message in (
-        ([*words, "--metric", "lengthratio"], "--metric lengthratio: is unknown; the nearest is length_ratio"),
-        ([*words, "--metric", "comet"], "--metric comet: needs references and sources"),
-        ([*words, "--seed", "3"], "--seed go with recipes; not with --ref FILE"),
-        ([*words[:2], "--lowercase"], "go with --ref FILE"),
-        ([str(tmp_path / "nope"), words[1]], "nope': must be a name below configs/ .*; files of text need --ref FILE"),
-        ([str(tmp_path), words[1]], "holds no run.json"),
-        ([str(tmp_path / "generated"), *words[1:]], "generated: is an output of fairseq-generate"),
-    ):
-        refused(["compare", *compared], message, capsys)
+    refused([*two, *ref, "--metric", "lengthratio"], "lengthratio: is unknown; the nearest is length_ratio", capsys)
+    refused([*two, *ref, "--metric", "comet"], "--metric comet: needs references and sources", capsys)
+    refused([*two, *ref, "--seed", "3"], "--seed go with recipes; not with --ref FILE", capsys)
+    refused([*two, "--lowercase"], "go with --ref FILE", capsys)
+    refused(["compare", str(tmp_path / "nope"), two[-1]], "nope': .*configs/ .*; files of text need --ref FILE", capsys)
+    refused(["compare", str(tmp_path), two[-1]], "holds no run.json", capsys)
+    refused(["compare", str(tmp_path / "generated"), two[-1], *ref], "ed: is an output of fairseq-generate", capsys)
     for metric in ("lenght", "accuracy", "perplexity"):  # unknown, of labels, of a log
         own = own_quickstart(tmp_path / "own.yaml", f"score: {{metrics: [{metric}]}}\n")
         refused(["recipe", "show", f"{own}/rk2-tiny"], f"score.metrics '{metric}'", capsys)
