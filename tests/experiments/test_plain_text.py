@@ -6,7 +6,7 @@ import pytest
 
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.text import documents, subwords
-from tests.helpers import own_subwords, refused
+from tests.helpers import fails, own_subwords, refused
 from tests.models.test_masked_lm import write
 
 WORDS = ["good", "bad", "film", "plot", "dull", "great"]
@@ -73,13 +73,10 @@ def test_the_bpe_of_gpt2(tmp_path):
     (tmp_path / "encoder.json").write_text(json.dumps({s: i for i, s in enumerate(symbols)}))
     (tmp_path / "vocab.bpe").write_text("#version: 0.2\nl o\n")
     assert subwords.files(tmp_path) == subwords.GPT2
-    numbers = subwords.segmenter(tmp_path)("low")
-    assert numbers.split() == [str(symbols.index("lo")), str(symbols.index("w"))]
+    assert subwords.segmenter(tmp_path)("low").split() == [str(symbols.index("lo")), str(symbols.index("w"))]
     for damaged in ("{", "[]", '{"a": []}', '{"a": 1}'):
         (tmp_path / "encoder.json").write_text(damaged)
-        with pytest.raises(subwords.SegmentationError, match=r"vocab\.bpe cannot be read: "):
-            subwords.segmenter(tmp_path)
+        fails(r"vocab\.bpe cannot be read: ", subwords.segmenter, tmp_path)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / subwords.OWN[0]).write_text("x")
-    with pytest.raises(subwords.SegmentationError, match=r"sentencepiece\.model: is not a SentencePiece model"):
-        subwords.segmenter(tmp_path / "own")
+    fails(r"sentencepiece\.model: is not a SentencePiece model", subwords.segmenter, tmp_path / "own")
