@@ -19,7 +19,7 @@ from ode_transformer.experiments.results import report
 from ode_transformer.experiments.results.report import _chosen, _first
 from ode_transformer.experiments.serving import bundle
 from ode_transformer.files import write_json
-from tests.helpers import ROOT, own_quickstart, refused, sentences, write_translated
+from tests.helpers import ROOT, output_of, own_quickstart, refused, sentences, write_translated
 
 
 def tags(page: str) -> Counter:
@@ -58,8 +58,7 @@ def unpictured(monkeypatch):
 
 
 def written(folder, capsys) -> str:
-    assert cli.main(["report", str(folder)]) == 0
-    assert capsys.readouterr().out.strip() == str(folder / "report.html")
+    assert output_of(["report", folder], capsys).out.strip() == str(folder / "report.html")
     return (folder / "report.html").read_text()
 
 
@@ -180,8 +179,7 @@ def test_odd_files_among_the_runs_are_named_and_left_out(unpictured, folder, cap
     generated.write_text(generated.read_text()[:200])
     (folder / "odd").mkdir()
     (folder / "odd" / "record.json").write_text(json.dumps(json.loads(path.read_text()) | {"seeds": []}))
-    assert cli.main(["report", str(folder)]) == 0
-    said = capsys.readouterr().err
+    said = output_of(["report", folder], capsys).err
     assert said.count(f"left out: {folder}/odd/record.json") == 1
     named = ("bundle/record.json: is not what", "significance/x.json: cannot be read", generated.relative_to(folder))
     assert all(f"left out: {folder}/{name}" in said for name in named)
