@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.metrics import bleu, perplexity, scoring
 from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
-from tests.helpers import refused
+from tests.helpers import fails, output_of, refused
 
 # All that Python takes for a blank and multi-bleu.perl, which reads bytes, does not.
 OTHER_BLANKS = "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2003\u2028\u2029\u202f\u205f\u3000"
@@ -114,11 +113,9 @@ def test_the_scores_of_a_validation(tmp_path, capsys):
     head = "2026-01-01 00:00:00 | INFO | test | "
     log.write_text(head + json.dumps({"test_loss": "6.1", "test_ppl": "68.59"}) + "\n")
     words = ["score", "--validation-log", str(log)]
-    assert cli.main([*words, "--output", str(output)]) == 0
-    assert "68.59" in capsys.readouterr().out
+    assert "68.59" in output_of([*words, "--output", output], capsys).out
     assert json.loads(output.read_text())["perplexity"]["value"] == 68.59
-    with pytest.raises(OdeTransformerError, match="no entry of subset valid"):
-        perplexity.score(log, "valid")
+    fails("no entry of subset valid", perplexity.score, log, "valid")
     log.write_text(head + json.dumps({"test_loss": "6.1"}) + "\n")
     assert cli.main(words) == 1 and "no perplexity of subset test" in capsys.readouterr().err
     entries = ({"test_loss": loss, "test_ppl": ppl} for loss, ppl in (("6.1", "68.59"), ("5.0", "32.00")))
@@ -174,8 +171,7 @@ def test_generate_output_is_reordered(tmp_path):
 )
 def test_generate_output_that_is_not_whole(tmp_path, text, message):
     (tmp_path / "o").write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(OdeTransformerError, match=message):
-        read_generate_output(tmp_path / "o")
+    fails(message, read_generate_output, tmp_path / "o")
 
 
 def test_command_prints_all_scores(tmp_path, capsys):
@@ -230,8 +226,7 @@ def test_command_errors(tmp_path, capsys, arguments, message):
 
 def test_references_beside_binarised_data_win_over_those_with_unknown_words(tmp_path, capsys):
     """As far as they are there; a file that is given wins over them."""
-    text = generated(refs=("ein <<unk>> .", "", "drei katzen"))
-    output, data = write(tmp_path / "o", text), tmp_path / "data"
+    output, data = write(tmp_path / "o", generated(refs=("ein <<unk>> .", "", "drei katzen"))), tmp_path / "data"
     command = ["--generate-output", output, "--data", str(data), "--target-lang", "de", "--json"]
 
     def found(*more):
@@ -271,8 +266,7 @@ def test_marks_are_removed_from_what_is_segmented_alone(tmp_path, capsys):
     refs = [f"das ist der satz {i}" for i in range(9)] + ["ein \u2581 allein"]
     hyps = [f"\u2581das \u2581is t \u2581der \u2581satz \u2581{i}" for i in range(9)] + ["\u2581ein \u2581all ein"]
     hyp, ref = write(tmp_path / "h", "\n".join(hyps)), write(tmp_path / "r", "\n".join(refs))
-    words = ["--hyp", hyp, "--ref", ref, "--target-lang", "de", "--json", "--remove-bpe", "sentencepiece"]
-    assert main(*words) == 0
+    assert main("--hyp", hyp, "--ref", ref, "--target-lang", "de", "--json", "--remove-bpe", "sentencepiece") == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out)["tokenised"]["precisions"][0] == 100
     assert f"{ref}: 1 of 10 lines hold \u2581, and are taken for words" in shown.err
