@@ -15,7 +15,7 @@ from ode_transformer.experiments.results import comparisons, significance, table
 from ode_transformer.experiments.results.files import different_flags, read_records
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.files import read_json, write_json, write_lines
-from tests.helpers import ROOT, own_quickstart, refused, sentences, write_translated
+from tests.helpers import ROOT, fails, output_of, own_quickstart, refused, sentences, write_translated
 
 
 @pytest.fixture()
@@ -73,8 +73,7 @@ def test_measured_numbers_are_means_over_seeds(folder):
 
 def test_the_papers_rows_are_all_there(folder, capsys):
     """Also those it took from others, and those nobody ran."""
-    assert cli.main(["table", "macaron/wmt14-en-de", "multi30k-full", "ptb", "--results", str(folder)]) == 0
-    shown = capsys.readouterr().out
+    shown = output_of(["table", "macaron/wmt14-en-de", "multi30k-full", "ptb", "--results", folder], capsys).out
     for words in ("Universal Transformer | 28.9", "Macaron Net | 30.2", "Transformer-tiny, text only | 41.02"):
         assert words in shown
     assert "355M" in shown and "measured" not in shown
@@ -115,8 +114,7 @@ def test_a_table_of_recipes_of_ones_own(folder, tmp_path, capsys):
     scores = {"generated": scores_of(folder)}
     again(folder, "rk2-tiny", tmp_path / "runs" / "record.json", recipe="own/rk2-tiny", scores=scores)
     words = ["table", str(own_quickstart(tmp_path / "own.yaml")), "--measured", "--results"]
-    assert cli.main([*words, str(tmp_path / "runs")]) == 0
-    shown = capsys.readouterr().out
+    shown = output_of([*words, tmp_path / "runs"], capsys).out
     assert "| rk2-tiny | " in shown and "generated, sacreBLEU" in shown
     assert cli.main([*words, str(folder)]) == 0  # of other recipes
     shown = capsys.readouterr()
@@ -149,8 +147,7 @@ def test_means_say_which_seeds_have_no_number(folder, capsys):
     assert cells["test_2017_flickr", "sacrebleu"].text().endswith("(1 of 2 seeds)")
     assert (tables.mean([3], 1, 0), tables.mean([1, 2], 2, 0)) == ("3", "1.5 ± 0.7"), "a mean of counts is not whole"
     assert "seeds" not in cells["test_2016_flickr", "sacrebleu"].text()
-    assert cli.main(["table", "multi30k-short", "--csv", "--results", str(folder)]) == 0
-    assert ",nan,nan,2," in capsys.readouterr().out
+    assert ",nan,nan,2," in output_of(["table", "multi30k-short", "--csv", "--results", folder], capsys).out
 
 
 def test_a_rehearsal_does_not_stand_beside_the_papers_number(folder, tmp_path):
@@ -178,8 +175,7 @@ def test_what_the_source_scores_is_a_row_of_tables_and_reports(folder, tmp_path,
     for group, scores in written.items():
         for name in ("transformer-tiny", "rk2-tiny"):
             again(folder, "rk2-tiny", f"{group}/{name}.json", recipe=f"{group}/{name}", scores=scores, seeds=[1])
-    assert cli.main(["table", *written, "--results", str(folder)]) == 0
-    shown = capsys.readouterr().out.splitlines()
+    shown = output_of(["table", *written, "--results", folder], capsys).out.splitlines()
     assert "| first 2 sentences | 7.25 | 10.00 | 25.00 |  |  |  |" in shown
     assert "| uncorrected | 40.50 |  |  |  |" in shown and shown.count("GLEU: `of gleu`") == 1
     assert cli.main(["table", *written, "--csv", "--results", str(folder)]) == 0
@@ -214,13 +210,11 @@ def load(*names):
 
 def test_folders_of_runs_are_compared_and_intervals_are_printed(runs, capsys):
     folders = [str(runs / f"runs/quickstart/{name}-tiny") for name in ("transformer", "rk4")]
-    assert cli.main(["compare", *folders, "--samples", "100", "--metric", "chrf"]) == 0
-    shown = capsys.readouterr().out
+    shown = output_of(["compare", *folders, "--samples", "100", "--metric", "chrf"], capsys).out
     (line,) = (line for line in shown.splitlines() if line.startswith(f"| {folders[1]} | "))
     value, low, high, difference, *_ = map(float, re.findall(r"[-+]?\d+\.\d+", line.replace(folders[1], "")))
     assert low < value < high and difference > 10 and "chrF2" in shown and "nrefs:1|case:mixed|eff:yes" in shown
-    with pytest.raises(OdeTransformerError, match="elsewhere: must hold a run"):
-        significance.of_folder(str(runs / "elsewhere"))
+    fails("elsewhere: must hold a run", significance.of_folder, str(runs / "elsewhere"))
 
 
 def test_what_is_compared_are_the_scores(runs):
@@ -271,8 +265,7 @@ def test_the_table_of_runs_made_together_survives_what_cannot_be_compared(runs, 
 def test_a_comparison_marks_the_table(runs, folder, capsys):
     output = folder / comparisons.SIGNIFICANCE / "quickstart.json"
     names = [f"quickstart/{name}-tiny" for name in ("transformer", "rk2", "rk4")]
-    assert cli.main(["compare", *names, "--samples", "300", "--output", str(output)]) == 0
-    assert "baseline" in capsys.readouterr().out
+    assert "baseline" in output_of(["compare", *names, "--samples", "300", "--output", output], capsys).out
     compared, scores = read_json(output)["test_sets"]["generated"], scores_of(folder)
 
     def write(name, bleu, **changes):
@@ -282,8 +275,7 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
 
     for name in ("transformer-tiny", "rk2-tiny", "rk4-tiny", "macaron-tiny"):
         write(name, compared.get(f"quickstart/{name}", {}).get("bleu", 50.0))
-    assert cli.main(["table", "quickstart", "--results", str(folder)]) == 0
-    shown = capsys.readouterr().out
+    shown = output_of(["table", "quickstart", "--results", folder], capsys).out
     line = {x.split(" | ")[0].strip("| "): x for x in shown.splitlines() if x.startswith("| ")}
     assert "*" in line["rk4-tiny"] and "*" not in line["rk2-tiny"]
     assert [name for name in line if "†" in line[name]] == ["macaron-tiny"] and "† not compared" in shown
@@ -295,8 +287,7 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     write("rk4-tiny", rk4, precision="fp16")
 
     def starred(label):
-        found = row(tables_of("quickstart", folder), label)
-        return any(cell.differs() for cell in found.cells.values())
+        return any(cell.differs() for cell in row(tables_of("quickstart", folder), label).cells.values())
 
     assert starred("rk4-tiny") and not starred("rk4-tiny, fp16")
     write("rk4-tiny", rk4 + 0.5)
@@ -333,8 +324,7 @@ def test_a_damaged_comparison_is_named_and_left_out(folder, capsys, change, mess
     content |= {"samples": 9, "precisions": {"a": "fp32", "b": "fp32"}, **compared(bleu=1, p_value=0.5), **change}
     path = folder / comparisons.SIGNIFICANCE / "quickstart.json"
     write_json(path, content)
-    with pytest.raises(OdeTransformerError, match=rf"quickstart\.json: {message}.*; ode-transformer compare"):
-        comparisons.read_comparison(path)
+    fails(rf"quickstart\.json: {message}.*; ode-transformer compare", comparisons.read_comparison, path)
     assert tables_of("quickstart", folder) and "left out: " in capsys.readouterr().err
 
 
@@ -356,8 +346,7 @@ def test_stars_are_of_p_values_adjusted_for_all_comparisons_of_a_group(folder):
     p_values += [0.6528, 0.7590, 1.0]
     names = [f"multi30k-short/{name}" for name in ("transformer-tiny", "rk2-tiny")]
     about = {"baseline": names[0], "seed": 1, "metric": "sacrebleu", "test": "randomisation", "signature": ""}
-    about["samples"] = 1000
-    about |= {"precisions": dict.fromkeys(names, "fp32")}
+    about |= {"samples": 1000, "precisions": dict.fromkeys(names, "fp32")}
 
     def write(name, test_sets, **more):
         write_json(folder / "significance" / name, about | {"test_sets": test_sets, **more})
@@ -420,8 +409,7 @@ def test_systems_of_other_training_data_are_compared_on_the_same_references(runs
     assert found[other.name]["p_value"] < 0.05
     write_lines(runs / "data-bin/other/raw/test1.en", ["other"] * COUNT)
     message = "rk4-tiny: must have the references of quickstart/transformer-tiny for generated"
-    with pytest.raises(OdeTransformerError, match=message):
-        significance.compare(baseline, [elsewhere])
+    fails(message, significance.compare, baseline, [elsewhere])
 
 
 def test_what_cannot_be_compared_is_named(runs, capsys):
@@ -431,15 +419,11 @@ def test_what_cannot_be_compared_is_named(runs, capsys):
     message = "must have the task, metric, test sets and letter case of quickstart/transformer-tiny"
     refused([*words, "multi30k-short/rk2-tiny"], message, capsys)
     baseline, other = load("transformer", "rk2")
-    with pytest.raises(OdeTransformerError, match="--test t: must be one of randomisation, bootstrap"):
-        significance.compare(baseline, [other], "t")
-    with pytest.raises(OdeTransformerError, match="quickstart/transformer-tiny: must be given once"):
-        significance.compare(baseline, [baseline])
+    fails("--test t: must be one of randomisation, bootstrap", significance.compare, baseline, [other], "t")
+    fails("quickstart/transformer-tiny: must be given once", significance.compare, baseline, [baseline])
     path = other.folder / "run.json"
     run = read_json(path)
     write_json(path, run | {"generate": run["generate"] | {"lenpen": 9.0}})
-    with pytest.raises(OdeTransformerError, match=r"rk2-tiny: was decoded with other settings than quick"):
-        significance.compare(baseline, [other])
+    fails(r"rk2-tiny: was decoded with other settings than quick", significance.compare, baseline, [other])
     write_json(path, run | {"given": "quickstart/rk4-tiny"})
-    with pytest.raises(OdeTransformerError, match="rk2-tiny holds a run of quickstart/rk4-tiny, not of quickstart/rk2"):
-        significance.compare(baseline, [other])
+    fails("rk2-tiny holds a run of quickstart/rk4-tiny, not of quickstart/rk2", significance.compare, baseline, [other])
