@@ -296,7 +296,7 @@ def refused(words: Sequence[str], message: str, capsys: pytest.CaptureFixture) -
     assert len(errors) == 1 and re.search(message, errors[0]), errors
 
 
-def fails(message: str, function: Callable, *args: Any, **keywords: Any) -> None:
+def raises(message: str, function: Callable, *args: Any, **keywords: Any) -> None:
     """Check that a function refuses these arguments with an error of ours, which matches."""
     with pytest.raises(OdeTransformerError, match=message):
         function(*args, **keywords)

@@ -14,7 +14,7 @@ from ode_transformer.experiments.tasks.correction import corpora, errors
 from ode_transformer.experiments.text import m2, subwords
 from ode_transformer.files import write_text
 from tests.cli.data_scripts import lines
-from tests.helpers import fails, output_of
+from tests.helpers import output_of, raises
 
 
 def sizes(splits):
@@ -54,7 +54,7 @@ def test_imdb_is_the_same_whatever_a_copy_has_put_aside(tmp_path):
 def test_what_is_wrong_with_imdb_is_named(tmp_path, damage, message):
     (write_reviews(tmp_path) / "val").mkdir(exist_ok=True)
     damage(tmp_path)
-    fails(message, classification.read_imdb, tmp_path, 12 if "--valid" in message else 2)
+    raises(message, classification.read_imdb, tmp_path, 12 if "--valid" in message else 2)
 
 
 def test_agnews(tmp_path):
@@ -66,13 +66,13 @@ def test_agnews(tmp_path):
     assert found["train"][0] == ('Title, 0 He said "no". Then 0', "world")
     assert [example.text[7:9].strip() for example in found["valid"]] == ["3", "7", "11"]
     for valid in (7, 0):
-        fails(f"--valid {valid}: must be from 1 to half of the 12", classification.read_agnews, tmp_path, valid)
+        raises(f"--valid {valid}: must be from 1 to half of the 12", classification.read_agnews, tmp_path, valid)
     # A copy with a byte order mark, a row of titles and blank rows
     text = (tmp_path / "train.csv").read_text(encoding="utf-8")
     (tmp_path / "train.csv").write_text(f"\ufeffClass Index,Title,Description\n\n{text}\n", encoding="utf-8")
     assert classification.read_agnews(tmp_path, 3) == found
     (tmp_path / "test.csv").write_text('"5","x","y"\n')
-    fails(r"test\.csv: article 1: must be a class of 1, 2, 3, 4", classification.read_agnews, tmp_path, 3)
+    raises(r"test\.csv: article 1: must be a class of 1, 2, 3, 4", classification.read_agnews, tmp_path, 3)
 
 
 def test_labelled_text_as_symbols(tmp_path):
@@ -91,8 +91,8 @@ def test_labelled_text_as_symbols(tmp_path):
     assert subwords.segmenter(tmp_path / "subword")("\u200b") == "", "SentencePiece leaves nothing of it"
     film, nothing = classification.Example("a film", "x"), classification.Example("\u200b", "x")
     splits, none = {"test": [classification.Example("", "x")]}, tmp_path / "none"
-    fails("test: a text is empty", classification.write, splits, none, "characters", 10)
-    fails("train: a text is empty", classification.write, {"train": [film] * 20 + [nothing]}, none, "subword", 10)
+    raises("test: a text is empty", classification.write, splits, none, "characters", 10)
+    raises("train: a text is empty", classification.write, {"train": [film] * 20 + [nothing]}, none, "subword", 10)
 
 
 def email(body, subject, more=""):
@@ -107,8 +107,8 @@ def test_aeslc(tmp_path):
     assert found["test"] == [("Hello.", "Hi there"), ("Dear all, please come.", "Lunch")]
     for text, message in (("Hello.", "must have a line @subject"), ("x\n@subject\n@ann0\ny", "a body and a subject")):
         (tmp_path / "dev" / "a.subject").write_text(text)
-        fails(rf"a\.subject: .*{message}", list, summarisation.read_aeslc(tmp_path)["valid"])
-    fails("no such folder, or no e-mail", list, summarisation.read_aeslc(tmp_path / "none")["test"])
+        raises(rf"a\.subject: .*{message}", list, summarisation.read_aeslc(tmp_path)["valid"])
+    raises("no such folder, or no e-mail", list, summarisation.read_aeslc(tmp_path / "none")["test"])
 
 
 def write_stories(folder):
@@ -126,9 +126,9 @@ def test_cnndm_as_see_et_al_made_it(tmp_path):
     found = {name: list(pairs) for name, pairs in summarisation.read_cnndm(folders, tmp_path).items()}
     assert found["train"] == [("(CNN) -- It rained . It did.", 'Rain at http://cnn/1 .\t"Wet"')]
     assert found["test"][0].target.startswith("Rain at http://dm/1")
-    fails("the story of http://dm/1: not in", list, summarisation.read_cnndm(folders[:1], tmp_path)["test"])
+    raises("the story of http://dm/1: not in", list, summarisation.read_cnndm(folders[:1], tmp_path)["test"])
     (tmp_path / "all_val.txt").write_text("")
-    fails(r"all_val\.txt: holds no addresses", list, summarisation.read_cnndm(folders, tmp_path)["valid"])
+    raises(r"all_val\.txt: holds no addresses", list, summarisation.read_cnndm(folders, tmp_path)["valid"])
 
 
 M2 = """S This are a test .
@@ -169,7 +169,7 @@ def test_what_is_wrong_with_an_m2_file_is_named(tmp_path):
         ("S a\nA 0 1|||X|||b|||R|||-|||0\nSome\n", "line 3: must be a line S"),
     ):
         (tmp_path / "x.m2").write_text(text)
-        fails(rf"x\.m2: {message}", list, m2.read(tmp_path / "x.m2"))
+        raises(rf"x\.m2: {message}", list, m2.read(tmp_path / "x.m2"))
 
 
 def test_learners_corpora(tmp_path, capsys):
@@ -193,11 +193,11 @@ def test_learners_corpora(tmp_path, capsys):
         (["official-preprocessed.m2"], r"official-preprocessed\.m2 is of a development or test set"),
     ):
         more = [shutil.copyfile(tmp_path / "lang8.m2", tmp_path / name) for name in names]
-        fails(message, corpora.published, tmp_path)
+        raises(message, corpora.published, tmp_path)
         for path in more:
             path.unlink()
     release.unlink()
-    fails(r"one M2 file of NUCLE, .* contains nucle, conll14st-.* holds none", corpora.published, tmp_path)
+    raises(r"one M2 file of NUCLE, .* contains nucle, conll14st-.* holds none", corpora.published, tmp_path)
 
 
 # Generated errors
@@ -277,4 +277,4 @@ def test_pairs_of_generated_errors(tmp_path, capsys):
     assert cli.main([*words, "--output-dir", str(tmp_path / "x")]) == 1
     assert "one of --m2 DIR and --clean FILE" in capsys.readouterr().err
     (tmp_path / "test" / "test.ref2").write_text("One .\n")
-    fails("2 sentences, 1 corrections of ref2", corpora.read_jfleg, tmp_path, "test")
+    raises("2 sentences, 1 corrections of ref2", corpora.read_jfleg, tmp_path, "test")

@@ -17,7 +17,7 @@ from ode_transformer.experiments import cli
 from ode_transformer.experiments.serving import export
 from ode_transformer.experiments.serving.export import ExportError, Search, open_exported, writing
 from ode_transformer.experiments.serving.pytorch import Opened, PyTorch
-from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, fails, perturbed, small, task, typed
+from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, perturbed, raises, small, task, typed
 
 DICTIONARY = dictionary(50)
 
@@ -280,7 +280,9 @@ def test_graphs_are_written_as_onnx(tmp_path, files, to_onnx, monkeypatch):
     assert reader.score(sources(), targets) == expected
     first = log_probs(sources()[0], [])[0][0, 4:].argmax() + 4  # but for the special symbols
     assert reader.translate(sources()[:1], Search(1, max_len_b=1))[0][0][0] == [DICTIONARY[first]]
-    fails("a sentence of 11 subword units, its end included: must have 9 at", reader.translate, [["w5"] * 10], Search())
+    raises(
+        "a sentence of 11 subword units, its end included: must have 9 at", reader.translate, [["w5"] * 10], Search()
+    )
     to_onnx.quantize(model, tmp_path)
     near = export.load_module("from", "onnx").Reader(tmp_path, given, 1, "cpu").score(sources(), targets)
     assert near != expected and sum(map(sum, near)) == pytest.approx(sum(sum(e.expected) for e in expected), rel=0.1)
@@ -327,11 +329,11 @@ def test_a_model_is_as_long_as_its_attention_is_finite(tmp_path, ctranslate2):
     reach = model.finite["source"]
     assert 8 < reach < 128 and model.finite["target"] == reach
     assert all(map(math.isfinite, model.score([["w5"] * (reach - 1)], [["w6"]])[0]))
-    fails(f"from position {reach} on", model.score, [["w5"] * reach], [["w6"]])
+    raises(f"from position {reach} on", model.score, [["w5"] * reach], [["w6"]])
     with torch.no_grad():
         solver.weight1.mul_(1e30)
     del model.finite
-    fails("too large for attention from position 0 on", writing.write, model, "ctranslate2", tmp_path / "out")
+    raises("too large for attention from position 0 on", writing.write, model, "ctranslate2", tmp_path / "out")
 
 
 # The command
@@ -440,12 +442,12 @@ def test_folders_that_are_no_exports_are_named(tmp_path, description, message, f
         (tmp_path / name).write_bytes(b"damaged")
     if description is not None:
         (tmp_path / "export.json").write_text(description)
-    fails(message, open_exported, tmp_path)
+    raises(message, open_exported, tmp_path)
 
 
 def test_the_options_of_a_search_are_fairseqs_and_have_limits():
     for name, value in (("sampling_topp", 1.5), ("sampling_topp", -3.0), ("sampling_topk", -7)):
-        fails(f"--{name.replace('_', '-')} {value}: must be ", Search().but, sampling=True, **{name: value})
+        raises(f"--{name.replace('_', '-')} {value}: must be ", Search().but, sampling=True, **{name: value})
     assert Search(sampling=True, sampling_topk=-1, sampling_topp=1.0)
     theirs = {field.name: (field.type, field.default) for field in fields(GenerationConfig)}
     assert all(theirs[field.name] == (field.type, field.default) for field in fields(Search))
@@ -455,4 +457,4 @@ def test_the_options_of_a_search_are_fairseqs_and_have_limits():
 
 def test_a_translation_has_room_for_its_least_length():
     assert Search(max_len_a=0.5, max_len_b=3, min_len=2).most(9, 100) == 7 and Search(max_len_b=300).most(9, 100) == 99
-    fails(r"--max-len-b 5, --min-len 9: the longest .* have 5 units", Search(min_len=9, max_len_b=5).most, 4, 100)
+    raises(r"--max-len-b 5, --min-len 9: the longest .* have 5 units", Search(min_len=9, max_len_b=5).most, 4, 100)

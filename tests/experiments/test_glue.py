@@ -18,7 +18,7 @@ from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.metrics.scoring import score_labels
 from ode_transformer.experiments.tasks import TASKS, classification, generated, glue
 from ode_transformer.experiments.tasks.classification import Outputs
-from tests.helpers import fails, output_of, own_subwords, refused
+from tests.helpers import output_of, own_subwords, raises, refused
 from tests.models.test_masked_lm import train
 
 
@@ -45,9 +45,9 @@ def test_colas_own_archive_and_lines_of_qqp_that_are_broken(tmp_path, like):
     with (tmp_path / "QQP" / "train.tsv").open("a") as file:
         file.write("a\tb\n")
     assert glue.prepare("qqp", tmp_path, like, tmp_path / "qqp")["train"] == 12
-    fails(r"train: .*RTE/train.tsv must be there", glue.prepare, "rte", tmp_path, like, tmp_path / "rte")
+    raises(r"train: .*RTE/train.tsv must be there", glue.prepare, "rte", tmp_path, like, tmp_path / "rte")
     table(tmp_path / "RTE" / "train.tsv", [["0", "x"]])
-    fails(r"train.tsv: line 2 has 2 columns, too few", glue.prepare, "rte", tmp_path, like, tmp_path / "rte")
+    raises(r"train.tsv: line 2 has 2 columns, too few", glue.prepare, "rte", tmp_path, like, tmp_path / "rte")
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_from_tables_to_scores_and_server_files(tmp_path, like, capsys, name, mo
     if name == "sts-b":  # the server's are not divided, and clamped
         predicted = pytest.approx([min(max(5 * one, 0), 5) for one in predicted], abs=1e-5)
     assert sent == predicted
-    fails("subset test has no labels; try --subset valid", classification.classify, checkpoint, data, "test", 7, True)
+    raises("subset test has no labels; try --subset valid", classification.classify, checkpoint, data, "test", 7, True)
     wrong = "is of another task: its labels must be contradiction, neutral, entailment, are (0, 1|numbers)$"
-    fails(wrong, glue.predict, checkpoint, data, "mnli", "test", 7, True)
+    raises(wrong, glue.predict, checkpoint, data, "mnli", "test", 7, True)
     (data / "manifest.json").write_text('{"task": "rte"}')
-    fails(f"--task {name}: .* is of another task, rte$", glue.predict, checkpoint, data, name, "test", 7, True)
+    raises(f"--task {name}: .* is of another task, rte$", glue.predict, checkpoint, data, name, "test", 7, True)
     for foreign in ("[]", "no JSON", '{"task": "classification"}', '{"task": ["rte"]}', '{"settings": 1}'):
         (data / "manifest.json").write_text(foreign)
         assert len(glue.predict(checkpoint, data, name, "test", 7, True)) == 11
@@ -165,9 +165,9 @@ def test_a_checkpoint_says_the_form_of_its_pairs():
 
     assert form(_name="other") == form()
     assert form() == {"init_token": 0, "separator_token": None} and form(separator_token=4)["separator_token"] == 4
-    fails("was trained with --task 'masked_lm', must be sentence_prediction or other", form, _name="masked_lm")
+    raises("was trained with --task 'masked_lm', must be sentence_prediction or other", form, _name="masked_lm")
     for value in ("2", 5, -1, True, [2]):
-        fails(r"its option separator_token is .*, must be the number of a symbol", form, separator_token=value)
+        raises(r"its option separator_token is .*, must be the number of a symbol", form, separator_token=value)
 
 
 def test_the_server_gets_a_file_of_every_test_set_that_is_there(tmp_path, monkeypatch, capsys):

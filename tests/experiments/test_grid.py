@@ -12,7 +12,7 @@ from ode_transformer.experiments.records import OtherRunError, RunError
 from ode_transformer.experiments.runs import grid, runner
 from ode_transformer.experiments.runs.training import TrainingPlace
 from ode_transformer.files import write_json, write_text
-from tests.helpers import fails, output_of, refused
+from tests.helpers import output_of, raises, refused
 
 
 def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, capsys, tmp_path):
@@ -71,7 +71,7 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
     for cause, log in ((RunError("another cause"), ""), (OtherRunError("it holds another run"), began + minimum)):
         write_text(diverged, log)
         monkeypatch.setattr(runner.Run, "go", mock.Mock(side_effect=cause))
-        fails(f"seed-7: {cause}", grid.train, *search)
+        raises(f"seed-7: {cause}", grid.train, *search)
 
 
 def test_without_words_a_grid_is_the_search_of_the_recipe(monkeypatch, capsys):
@@ -166,5 +166,5 @@ def test_the_schedule_follows_the_batch_and_the_epochs(chosen, expected):
     row = {"batch-size": 32, "max-epoch": 5, "total-num-update": 1000, "warmup-updates": 100}
     assert grid.schedule(row, chosen) == expected
     assert grid.schedule(row | {"max-epoch": None}, {"batch-size": "64"}) == {}  # so many updates, whatever the batch
-    fails("--values batch-size x: must be a positive number", grid.schedule, row, {"batch-size": "x"})
+    raises("--values batch-size x: must be a positive number", grid.schedule, row, {"batch-size": "x"})
     assert grid.schedule(row, {"batch-size": "x", "total-num-update": "1000"}) == {}, "nothing depends on it"

@@ -12,7 +12,7 @@ from ode_transformer.numerics.flow import TOLERANCE, Flow
 from ode_transformer.numerics.integrators import INTEGRATORS, RK4
 from ode_transformer.numerics.protocol import Integrator
 from tests.experiments.test_plots import LANGUAGE_MODEL, write
-from tests.helpers import ROOT, batch, fails, output_of, perturbed, refused, small
+from tests.helpers import ROOT, batch, output_of, perturbed, raises, refused, small
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_the_grid_of_a_flow_is_measured(monkeypatch):
     model = small("floater_tiny")
     ((name, (found, rows)),) = flow.flows_of(model, "x").items()
     assert (name, rows.shape) == ("all", (18, 16)) and found is model.position_encoder.solvers["all"]
-    fails("x: has no flow; a model with --position-encoder floater has", flow.flows_of, small("macaron"), "x")
+    raises("x: has no flow; a model with --position-encoder floater has", flow.flows_of, small("macaron"), "x")
 
 
 @pytest.mark.parametrize("name", ["flow", "flow-255"])
@@ -126,7 +126,7 @@ def test_a_linear_layer_has_the_difference_that_theory_has():
     ],
 )
 def test_what_cannot_be_measured_is_named(variant, message):
-    fails(message, steps.errors, small(variant), net_input())
+    raises(message, steps.errors, small(variant), net_input())
 
 
 def test_the_command(tmp_path, record, monkeypatch, capsys):

@@ -11,7 +11,7 @@ from ode_transformer.experiments.metrics import METRICS, Metric, register
 from ode_transformer.experiments.results import comparisons, significance
 from ode_transformer.experiments.serving import bundle
 from ode_transformer.experiments.tasks import TASKS
-from tests.helpers import ROOT, fails, output_of, own_quickstart, refused
+from tests.helpers import ROOT, output_of, own_quickstart, raises, refused
 
 
 @pytest.fixture(autouse=True)
@@ -80,8 +80,8 @@ def test_it_is_a_column_of_tables_and_reports(tmp_path, capsys):
 
 
 def test_names_that_are_taken_or_unknown(tmp_path, files, capsys):
-    fails("metric rouge: there is one of that name already", register, Metric("rouge", "mine"))
-    fails("label_kind 'number': must be one of", register, Metric("mine", "mine", label_kind="number"))
+    raises("metric rouge: there is one of that name already", register, Metric("rouge", "mine"))
+    raises("label_kind 'number': must be one of", register, Metric("mine", "mine", label_kind="number"))
     two, ref = ["compare", files["first"], files["other"]], ["--ref", files["ref"]]
     (tmp_path / "generated").write_text("S-0\ta\nH-0\t-0.1\tb\n")
     refused([*two, *ref, "--metric", "lengthratio"], "lengthratio: is unknown; the nearest is length_ratio", capsys)

@@ -46,7 +46,7 @@ from ode_transformer.experiments.text.pipeline import Pipeline
 from ode_transformer.experiments.text.tokenisation import Tokeniser, is_unspaced
 from ode_transformer.files import sha256, write_json, write_lines
 from tests.cli.data_scripts import lines, times
-from tests.helpers import EVOLUTION, ROOT, SMALL, configure, fails, model, output_of
+from tests.helpers import EVOLUTION, ROOT, SMALL, configure, model, output_of, raises
 
 LANGS = ("de", "en")
 HELD_OUT = 12
@@ -263,7 +263,7 @@ def test_text_that_a_new_preparation_would_clear_is_refused(tmp_path):
 
 def test_text_without_pairs_that_can_be_held_out_is_refused(tmp_path):
     train = write_pairs(tmp_path / "x", [("wort " * 300, f"word {i}") for i in range(50)])
-    fails("--train: too few of its pairs can be held out for valid and test, since", divided, tmp_path / "y", train)
+    raises("--train: too few of its pairs can be held out for valid and test, since", divided, tmp_path / "y", train)
 
 
 def interrupt(*_):
@@ -419,7 +419,7 @@ def test_order_and_empty_lines_are_kept(translator, sentences):
     translator.batch_size = 128
     assert translator.translate([]) == [] and translator.translate(iter([sentences[0]])) == [each[sentences[0]]]
     for bad, message in (("Gut.", "got one string"), (None, "got NoneType"), ([b"x"], "sentence 1: must be text")):
-        fails(message, translator.translate, bad)
+        raises(message, translator.translate, bad)
 
 
 def test_standard_input_line_by_line(run, translator, sentences, capsys, monkeypatch):
@@ -511,8 +511,8 @@ def test_a_prefix_begins_every_translation(run, file, translator, exported, caps
     assert begun[0][0].units == free[0][0].units and begun[0][0].score == pytest.approx(free[0][0].score, abs=1e-4)
     out = translated(capsys, run, file, "--prefix", word)
     assert out[:4] == translator.translate(sentences, prefix=word)
-    fails(r"prefix .*: has .*, which the model does not know", translator.translate, sentences, prefix="\u2603")
-    fails("takes no prefix", ode_transformer.load(exported).translate, sentences, prefix=word)
+    raises(r"prefix .*: has .*, which the model does not know", translator.translate, sentences, prefix="\u2603")
+    raises("takes no prefix", ode_transformer.load(exported).translate, sentences, prefix=word)
 
 
 def test_samples_are_those_of_their_seed(run, file, sentences, translator, exported, capsys):
@@ -574,7 +574,7 @@ def test_what_cannot_be_translated(run, tmp_path, capsys):
     said = refused(capsys, "translate", tmp_path / "labels")
     assert "labels: is of a run of the task glue, whose models write no text" in said
     for device in ("gpu", "cpu:9"):
-        fails(f"device '{device}': must be cpu", ode_transformer.load, run, device=device)
+        raises(f"device '{device}': must be cpu", ode_transformer.load, run, device=device)
 
 
 def change(data, to, **values):
@@ -806,7 +806,7 @@ def saved(data: Path, to: Path, arch: str, **sizes) -> Path:
     ],
 )
 def test_searches_that_there_are_not(translator, search, message):
-    fails(message, translator.translate, ["Gut."], **search)
+    raises(message, translator.translate, ["Gut."], **search)
 
 
 def test_a_translation_that_is_cut_is_named(translator, sentences, capsys):
@@ -841,10 +841,10 @@ def test_the_same_weights_with_another_integrator(home, sentences, tmp_path):
     gated = ode_transformer.load(saved(home / "mine", tmp_path / "gated", "rk2_learnable_tiny"))
     assert "integrator midpoint" in repr(gated.with_integrator("midpoint")), "two stages, too"
     for name in ("euler", "rk4"):
-        fails(rf"{name}.*sigmoid.*lost: encoder\.coefficients\.gate\.weight", gated.with_integrator, name)
-    fails("'rk5': must be one of euler", gated.with_integrator, "rk5")
+        raises(rf"{name}.*sigmoid.*lost: encoder\.coefficients\.gate\.weight", gated.with_integrator, name)
+    raises("'rk5': must be one of euler", gated.with_integrator, "rk5")
     evolved = ode_transformer.load(saved(home / "mine", tmp_path / "evolved", "transevolve_fullff_1_tiny", **EVOLUTION))
-    fails("transevolve model, whose blocks have no integrator", evolved.with_integrator, "euler")
+    raises("transevolve model, whose blocks have no integrator", evolved.with_integrator, "euler")
 
 
 def test_layer_states_are_those_that_the_translation_came_from(translator, sentences, monkeypatch):
@@ -940,7 +940,7 @@ def test_a_bundle_may_hold_a_license_and_what_is_missing_changed_or_odd_is_named
         write_json(folder / "bundle.json", index)
         assert f"{folder / bundles.WEIGHTS}: " in refused(capsys, "translate", folder)
     write(folder / "sentencepiece.model", ["x"])
-    fails(r"sentencepiece\.model: is not a file of the bundle", bundles.check, folder)
+    raises(r"sentencepiece\.model: is not a file of the bundle", bundles.check, folder)
 
 
 def test_a_bundle_of_a_stranger_runs_no_code_and_reaches_no_other_file(bundle, tmp_path, capsys):
@@ -1035,7 +1035,7 @@ def test_an_exported_model_translates_raw_text_as_its_run_does(
 def test_what_an_exported_model_cannot_do_is_named(exported, run, home, tmp_path, capsys):
     loaded = ode_transformer.load(exported)
     for ask in (lambda: loaded.with_integrator("heun"), lambda: loaded.layer_states("Gut.")):
-        fails("is an exported model, whose layers are fixed", ask)
+        raises("is an exported model, whose layers are fixed", ask)
     good = write(tmp_path / "good", ["Gut."])
     assert "of which there are no ensembles" in refused(capsys, "translate", run, good, "--with", exported)
     assert "which holds what it needs" in refused(capsys, "translate", exported, good, "--data", home / "mine")

@@ -6,7 +6,7 @@ import pytest
 
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.text import documents, subwords
-from tests.helpers import fails, own_subwords, refused
+from tests.helpers import own_subwords, raises, refused
 from tests.models.test_masked_lm import write
 
 WORDS = ["good", "bad", "film", "plot", "dull", "great"]
@@ -76,7 +76,7 @@ def test_the_bpe_of_gpt2(tmp_path):
     assert subwords.segmenter(tmp_path)("low").split() == [str(symbols.index("lo")), str(symbols.index("w"))]
     for damaged in ("{", "[]", '{"a": []}', '{"a": 1}'):
         (tmp_path / "encoder.json").write_text(damaged)
-        fails(r"vocab\.bpe cannot be read: ", subwords.segmenter, tmp_path)
+        raises(r"vocab\.bpe cannot be read: ", subwords.segmenter, tmp_path)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / subwords.OWN[0]).write_text("x")
-    fails(r"sentencepiece\.model: is not a SentencePiece model", subwords.segmenter, tmp_path / "own")
+    raises(r"sentencepiece\.model: is not a SentencePiece model", subwords.segmenter, tmp_path / "own")

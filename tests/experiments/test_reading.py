@@ -23,7 +23,7 @@ from ode_transformer.experiments.tasks.question_answering import published as sq
 from ode_transformer.experiments.tasks.task import OURS
 from ode_transformer.experiments.text import subwords
 from ode_transformer.training.span_prediction import SpanPredictionConfig, SpanPredictionCriterion, SpanPredictionTask
-from tests.helpers import fails, output_of, own_subwords, refused
+from tests.helpers import output_of, own_subwords, raises, refused
 from tests.models.test_masked_lm import train
 
 
@@ -81,15 +81,15 @@ def test_files_are_read_and_what_is_wrong_with_one_is_named(tmp_path, published)
     right = squad_data.read(published / "train-v1.1.json")
     assert changed(moved(2)) == changed(moved(-1)) == right  # off by a character or two
     for by in (3, -3):
-        fails("x.json: question train-0-0: answer .* is not at character", changed, moved(by))
-    fails("question train-0-0 is there twice", changed, lambda tree, qas: qas[1].update(id=qas[0]["id"]))
-    fails("train-0-1 has no answer, which only version 2.0 allows", changed, lambda _, qas: qas[1].update(answers=[]))
-    fails("surrogates not allowed", changed, lambda tree, qas: qas[1].update(question="\ud800"))
-    fails(r"data\[0\] must be a mapping", changed, lambda tree, qas: tree.update(data=[[]]))
-    fails("SQuAD, whose version is one of 1.1, 2.0, v2.0", changed, lambda tree, qas: tree.update(version="3"))
+        raises("x.json: question train-0-0: answer .* is not at character", changed, moved(by))
+    raises("question train-0-0 is there twice", changed, lambda tree, qas: qas[1].update(id=qas[0]["id"]))
+    raises("train-0-1 has no answer, which only version 2.0 allows", changed, lambda _, qas: qas[1].update(answers=[]))
+    raises("surrogates not allowed", changed, lambda tree, qas: qas[1].update(question="\ud800"))
+    raises(r"data\[0\] must be a mapping", changed, lambda tree, qas: tree.update(data=[[]]))
+    raises("SQuAD, whose version is one of 1.1, 2.0, v2.0", changed, lambda tree, qas: tree.update(version="3"))
     (tmp_path / "x.json").write_text((published / "train-v1.1.json").read_text()[:99])
     for name in ("x.json", "absent.json"):
-        fails(f"{name}: cannot be read", squad_data.read, tmp_path / name)
+        raises(f"{name}: cannot be read", squad_data.read, tmp_path / name)
 
 
 TEXT = "Ünïcode “quotes” — they live\nhere.  We live; 20€ or ½ of it, 東京 too… naïve"
@@ -172,7 +172,7 @@ def test_samples_hold_the_question_and_a_window_and_where_the_answer_is(data):
 
 
 def test_samples_that_do_not_fit_are_named(data, tmp_path, published, own):
-    fails("--max-positions 47: a sample of valid has 48 symbols", dataset, data, max_positions=47)
+    raises("--max-positions 47: a sample of valid has 48 symbols", dataset, data, max_positions=47)
     with pytest.raises(FileNotFoundError, match="other"):
         dataset(data, "other")
     folder = shutil.copytree(data, tmp_path / "data")
@@ -184,10 +184,10 @@ def test_samples_that_do_not_fit_are_named(data, tmp_path, published, own):
         (kept.replace("\n", " 0\n"), "two numbers in every line"),
     ):
         (folder / "valid.spans").write_text(text)
-        fails(message, dataset, folder)
+        raises(message, dataset, folder)
     files = published / "train-v1.1.json", published / "dev-v2.0.json"
-    fails("are of two versions", squad_data.write, *files, own, tmp_path / "x", 48, 16, 20)
-    fails("--stride 25: must be at most 24, the room that", squad_data.write, *files, own, tmp_path / "x", 48, 25, 20)
+    raises("are of two versions", squad_data.write, *files, own, tmp_path / "x", 48, 16, 20)
+    raises("--stride 25: must be at most 24, the room that", squad_data.write, *files, own, tmp_path / "x", 48, 25, 20)
 
 
 # SQuAD: answers and scores
@@ -240,8 +240,8 @@ def test_no_answer_is_the_empty_one():
     assert metric.entry(golds, {"a": "", "b": "", "c": ""}, "2.0")["f1"]["value"] == pytest.approx(200 / 3)
     # What is only an article counts as none in 2.0, and nobody can match it in 1.1's F1.
     assert metric.compare({"b": ["the"]}, {"b": "a"}, "1.1")["b"] == (1.0, 0.0, True)
-    fails("question c: has no answer", metric.entry, golds, {"a": "", "b": ""}, "2.0")
-    fails("question c: has no no-answer score", metric.entry, golds, dict.fromkeys("abc", ""), "2.0", {"a": 1, "b": 2})
+    raises("question c: has no answer", metric.entry, golds, {"a": "", "b": ""}, "2.0")
+    raises("question c: has no no-answer score", metric.entry, golds, dict.fromkeys("abc", ""), "2.0", {"a": 1, "b": 2})
 
 
 def test_the_best_threshold_is_the_best_of_all():
@@ -362,7 +362,7 @@ def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
         ({"windows": tree["windows"][1:]}, "valid has .* windows, its questions"),
     ):
         (tmp_path / "data" / "valid.questions.json").write_text(json.dumps({**tree, **changed}))
-        fails(message, squad.predict, checkpoint, tmp_path / "data", "valid", 32, True)
+        raises(message, squad.predict, checkpoint, tmp_path / "data", "valid", 32, True)
     asked = [{**one, "answers": ["x"]} for one in tree["questions"]]
     (tmp_path / "data" / "valid.questions.json").write_text(json.dumps({**tree, "version": "1.1", "questions": asked}))
     with pytest.raises(OdeTransformerError, match=r"--threshold 0.5: .*data is SQuAD 1\.1, whose questions all have"):
@@ -373,11 +373,11 @@ def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
     with pytest.raises(OdeTransformerError, match=r"nan.pt: its logits of question dev-0-\d are not numbers"):
         squad.predict(tmp_path / "nan.pt", data, "valid", 32, True)
     (tmp_path / "predictions.json").write_text('{"a": 1}')
-    fails(r"predictions\.json: a must be a text", squad.read_answers, tmp_path)
+    raises(r"predictions\.json: a must be a text", squad.read_answers, tmp_path)
     (tmp_path / "predictions.json").write_text('{"a": "x"}')
     for text in ('{"a": NaN}', '{"a": true}', '{"a": "1"}'):
         (tmp_path / "no_answer.json").write_text(text)
-        fails(r"no_answer.json: a must be a number", squad.read_answers, tmp_path)
+        raises(r"no_answer.json: a must be a number", squad.read_answers, tmp_path)
     with pytest.raises(OdeTransformerError, match="--task span_prediction: needs a masked language model"):
         train(data, arch="transformer_tiny", task="span_prediction", criterion="span_prediction")
 
@@ -433,10 +433,10 @@ def test_race_is_read_as_roberta_reads_it(tmp_path):
         ({"options": [["a"], ["a", "b", "c", "d"]]}, r"options\[0\] must have 4 values"),
     ):
         (tmp_path / "high" / "7.txt").write_text(json.dumps(tree | change))
-        fails(message, race.read, tmp_path, race.LEVELS)
+        raises(message, race.read, tmp_path, race.LEVELS)
     (tmp_path / "high" / "7.txt").write_text("{")
-    fails(r"high/7.txt: cannot be read", race.read, tmp_path, race.LEVELS)
-    fails("no such folder, or no articles", race.read, tmp_path / "none", race.LEVELS)
+    raises(r"high/7.txt: cannot be read", race.read, tmp_path, race.LEVELS)
+    raises("no such folder, or no articles", race.read, tmp_path / "none", race.LEVELS)
 
 
 @pytest.fixture(scope="module")
@@ -491,7 +491,7 @@ def test_what_cannot_choose_is_named(ranked, tmp_path):
         torch.save(state, tmp_path / "changed.pt")
         return {taken for _, taken in race.choose(tmp_path / "changed.pt", data, "test", 2, True)}
 
-    fails("has 2 classes, must have one score", chosen, 0.0, 0.0)
+    raises("has 2 classes, must have one score", chosen, 0.0, 0.0)
     assert chosen(float("nan")) == {"not a number"}
     (data / "label" / "test.label").unlink()
-    fails("data: subset test has no labels; try --subset valid", race.choose, checkpoint, data, "test", 2, True)
+    raises("data: subset test has no labels; try --subset valid", race.choose, checkpoint, data, "test", 2, True)

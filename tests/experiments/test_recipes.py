@@ -21,7 +21,7 @@ from ode_transformer.experiments.runs import command_lines, runner, training
 from ode_transformer.experiments.runs.training import TrainingPlace
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
-from tests.helpers import ROOT, dictionary, fails, output_of, own_quickstart, parse, refused, without_hydra
+from tests.helpers import ROOT, dictionary, output_of, own_quickstart, parse, raises, refused, without_hydra
 
 MODEL_FLAGS = ("splitting", "ffn-hidden-layers", "position-encoder", "position-blocks", "encoder-ffn-embed-dim")
 
@@ -332,7 +332,7 @@ def test_the_update_frequency_follows_from_the_devices():
         return [int(words[words.index(flag) + 1]) for flag in ("--distributed-world-size", "--update-freq")]
 
     assert (numbers(1), numbers(2)) == ([1, 2], [2, 1])
-    fails(r"3 devices.*\[1, 2\]", numbers, 3)
+    raises(r"3 devices.*\[1, 2\]", numbers, 3)
 
 
 def sound() -> dict:
@@ -400,7 +400,7 @@ def load(tmp_path, tree, **which):
 def test_a_broken_recipe_is_named(tmp_path, change, message):
     tree = sound()
     change(tree)
-    fails(message, load, tmp_path, tree)
+    raises(message, load, tmp_path, tree)
 
 
 @pytest.mark.parametrize(
@@ -432,7 +432,7 @@ def test_a_task_of_a_plugin_is_described_once(tmp_path, monkeypatch):
     exec(re.search(r"```python\n(.*?)```", section, re.S)[1], {})
     monkeypatch.setitem(TASKS, "topics", TASKS.pop("topics"))  # for this test only
     tree = sound() | {"task": "topics"}
-    fails("generate is of another task than topics", load, tmp_path, tree)
+    raises("generate is of another task than topics", load, tmp_path, tree)
     validated(score={"metrics": ["matthews"]})(tree)
     tree["train"]["flags"]["num-classes"] = 2
     *_, validate, score, _ = runner.steps(load(tmp_path, tree), TrainingPlace())
@@ -462,8 +462,8 @@ def test_a_row_that_is_added_to_another_says_so(tmp_path, capsys):
 
 def test_a_file_that_is_no_recipe_is_named(tmp_path):
     for text in ("", "data: 5"):
-        fails(r"r\.yaml", load, tmp_path, text, scale="small")
-    fails("must be a name below configs/", recipes.load, "../setup")
+        raises(r"r\.yaml", load, tmp_path, text, scale="small")
+    raises("must be a name below configs/", recipes.load, "../setup")
 
 
 def test_a_path_into_the_recipes_is_the_recipe_of_that_name(monkeypatch):
@@ -473,7 +473,7 @@ def test_a_path_into_the_recipes_is_the_recipe_of_that_name(monkeypatch):
 
 
 def test_bf16_is_refused_where_fairseq_takes_it_for_a_tpu():
-    fails("bf16", commands, recipes.load("multi30k-full/transformer-tiny"), "train", precision="bf16")
+    raises("bf16", commands, recipes.load("multi30k-full/transformer-tiny"), "train", precision="bf16")
     (words,) = commands(recipes.load("imdb/transformer"), "train", precision="bf16")
     assert "--bf16" in words
     ours = {arch for arch, model in ARCH_MODEL_REGISTRY.items() if model.__module__.startswith("ode_transformer.")}
@@ -552,7 +552,7 @@ def test_a_row_is_the_file_and_what_the_row_says(tmp_path, monkeypatch):
     # The file, then what the row extends, then the row.
     assert two.train.arch == "rk2_tiny" and two.train.flags == one.train.flags | {"lr": 0.2, "seed": 5}
     assert two.train.start.recipe == f"{tmp_path}/r.yaml/one"
-    fails("row three must be one of one, two", recipes.load, f"{tmp_path}/r.yaml/three")
+    raises("row three must be one of one, two", recipes.load, f"{tmp_path}/r.yaml/three")
     child = "extends: r.yaml\naverage: {best: 1}\nrows: {one: {train: {arch: rk4_tiny}}}\n"
     (tmp_path / "child.yaml").write_text(child)
     one = recipes.load(f"{tmp_path}/child.yaml/one")
@@ -568,7 +568,7 @@ def test_a_recipe_cannot_start_from_itself(tmp_path, monkeypatch, start):
     tree["rows"] |= {name: {"train": {"start": {"recipe": other}}} for name, other in start.items()}
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(tree))
     for name in ("r/two", str(tmp_path / "r.yaml/two")):
-        fails(r"train\.start: recipes must not start from each other in a circle: .*two -> .*two$", recipes.load, name)
+        raises(r"train\.start: recipes must not start from each other in a circle: .*two -> .*two$", recipes.load, name)
 
 
 # Symbols of the papers' vocabularies, source and target; none where a table counts something else.

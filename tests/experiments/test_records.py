@@ -15,7 +15,7 @@ from ode_transformer.experiments.runs import command_lines, recording
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.text.lines import read_all
 from ode_transformer.files import read_json, sha256, write_json
-from tests.helpers import ROOT, fails, own_quickstart, write_generated, write_run
+from tests.helpers import ROOT, own_quickstart, raises, write_generated, write_run
 
 HEAD = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | task: TranslationTask\n"
 # The first line of a process.
@@ -74,8 +74,8 @@ def test_what_is_no_log_is_named(tmp_path):
     dated = (HEAD + line("train", epoch=1, loss=1, num_updates=3)).replace("-01-", "-31-")
     for text in ("", "a poem", HEAD, *numbers, dated, line("train", epoch=1)):
         (tmp_path / "x.log").write_text(text)
-        fails(r"x\.log", logs.read_log, tmp_path / "x.log")
-    fails(r"absent\.log", logs.read_log, tmp_path / "absent.log")
+        raises(r"x\.log", logs.read_log, tmp_path / "x.log")
+    raises(r"absent\.log", logs.read_log, tmp_path / "absent.log")
 
 
 def test_a_score_that_is_older_than_the_model_is_not_recorded(tmp_path):
@@ -84,7 +84,7 @@ def test_a_score_that_is_older_than_the_model_is_not_recorded(tmp_path):
     write_run(tmp_path, recipe=recipe.name, scale="full")
     write_json(tmp_path / "steps.json", {"average": done, "score x": done})
     message = r"the score of test is missing, or older .*with ode-transformer run quickstart/macaron-tiny"
-    fails(message, recording.record, recipe, tmp_path)
+    raises(message, recording.record, recipe, tmp_path)
     one = significance.System(recipe, tmp_path)
     with pytest.raises(RecordError, match=message):
         significance.compare(one, [significance.System(recipes.load("quickstart/transformer-tiny"), tmp_path)])
@@ -101,14 +101,14 @@ def test_a_run_of_another_file_of_the_same_name_is_not_taken_for_this_one(tmp_pa
 
 def test_a_run_that_was_not_begun_or_is_of_another_recipe_is_not_recorded(tmp_path, monkeypatch):
     recipe = recipes.load("quickstart/macaron-tiny")
-    fails(r"run\.json: no such file; ode-transformer run writes it", recording.record, recipe, tmp_path)
-    fails(r"scores/test\.json: cannot be read", records.read_scores, tmp_path / "scores" / "test.json")
+    raises(r"run\.json: no such file; ode-transformer run writes it", recording.record, recipe, tmp_path)
+    raises(r"scores/test\.json: cannot be read", records.read_scores, tmp_path / "scores" / "test.json")
     for name, scale, message in (
         ("quickstart/rk2-tiny", "full", "a run of quickstart/rk2-tiny, not of quickstart/mac"),
         ("quickstart/macaron-tiny", "small", "quickstart/macaron-tiny --scale small, not of "),
     ):
         monkeypatch.setattr(records, "read_run", lambda folder, its={"recipe": name, "scale": scale}: its)
-        fails(message, recording.record, recipe, tmp_path)
+        raises(message, recording.record, recipe, tmp_path)
 
 
 OTHERS = {"lab", "bench", "baselines", comparisons.SIGNIFICANCE, "rehearsal.json"}

@@ -13,7 +13,7 @@ from ode_transformer.experiments import cli
 from ode_transformer.experiments.metrics import bleu, perplexity, scoring
 from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
-from tests.helpers import fails, output_of, refused
+from tests.helpers import output_of, raises, refused
 
 # All that Python takes for a blank and multi-bleu.perl, which reads bytes, does not.
 OTHER_BLANKS = "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2003\u2028\u2029\u202f\u205f\u3000"
@@ -115,7 +115,7 @@ def test_the_scores_of_a_validation(tmp_path, capsys):
     words = ["score", "--validation-log", str(log)]
     assert "68.59" in output_of([*words, "--output", output], capsys).out
     assert json.loads(output.read_text())["perplexity"]["value"] == 68.59
-    fails("no entry of subset valid", perplexity.score, log, "valid")
+    raises("no entry of subset valid", perplexity.score, log, "valid")
     log.write_text(head + json.dumps({"test_loss": "6.1"}) + "\n")
     assert cli.main(words) == 1 and "no perplexity of subset test" in capsys.readouterr().err
     entries = ({"test_loss": loss, "test_ppl": ppl} for loss, ppl in (("6.1", "68.59"), ("5.0", "32.00")))
@@ -171,7 +171,7 @@ def test_generate_output_is_reordered(tmp_path):
 )
 def test_generate_output_that_is_not_whole(tmp_path, text, message):
     (tmp_path / "o").write_bytes(text.encode("utf-8", "surrogateescape"))
-    fails(message, read_generate_output, tmp_path / "o")
+    raises(message, read_generate_output, tmp_path / "o")
 
 
 def test_command_prints_all_scores(tmp_path, capsys):

@@ -15,7 +15,7 @@ from ode_transformer.experiments.results import comparisons, significance, table
 from ode_transformer.experiments.results.files import different_flags, read_records
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.files import read_json, write_json, write_lines
-from tests.helpers import ROOT, fails, output_of, own_quickstart, refused, sentences, write_translated
+from tests.helpers import ROOT, output_of, own_quickstart, raises, refused, sentences, write_translated
 
 
 @pytest.fixture()
@@ -214,7 +214,7 @@ def test_folders_of_runs_are_compared_and_intervals_are_printed(runs, capsys):
     (line,) = (line for line in shown.splitlines() if line.startswith(f"| {folders[1]} | "))
     value, low, high, difference, *_ = map(float, re.findall(r"[-+]?\d+\.\d+", line.replace(folders[1], "")))
     assert low < value < high and difference > 10 and "chrF2" in shown and "nrefs:1|case:mixed|eff:yes" in shown
-    fails("elsewhere: must hold a run", significance.of_folder, str(runs / "elsewhere"))
+    raises("elsewhere: must hold a run", significance.of_folder, str(runs / "elsewhere"))
 
 
 def test_what_is_compared_are_the_scores(runs):
@@ -324,7 +324,7 @@ def test_a_damaged_comparison_is_named_and_left_out(folder, capsys, change, mess
     content |= {"samples": 9, "precisions": {"a": "fp32", "b": "fp32"}, **compared(bleu=1, p_value=0.5), **change}
     path = folder / comparisons.SIGNIFICANCE / "quickstart.json"
     write_json(path, content)
-    fails(rf"quickstart\.json: {message}.*; ode-transformer compare", comparisons.read_comparison, path)
+    raises(rf"quickstart\.json: {message}.*; ode-transformer compare", comparisons.read_comparison, path)
     assert tables_of("quickstart", folder) and "left out: " in capsys.readouterr().err
 
 
@@ -409,7 +409,7 @@ def test_systems_of_other_training_data_are_compared_on_the_same_references(runs
     assert found[other.name]["p_value"] < 0.05
     write_lines(runs / "data-bin/other/raw/test1.en", ["other"] * COUNT)
     message = "rk4-tiny: must have the references of quickstart/transformer-tiny for generated"
-    fails(message, significance.compare, baseline, [elsewhere])
+    raises(message, significance.compare, baseline, [elsewhere])
 
 
 def test_what_cannot_be_compared_is_named(runs, capsys):
@@ -419,11 +419,13 @@ def test_what_cannot_be_compared_is_named(runs, capsys):
     message = "must have the task, metric, test sets and letter case of quickstart/transformer-tiny"
     refused([*words, "multi30k-short/rk2-tiny"], message, capsys)
     baseline, other = load("transformer", "rk2")
-    fails("--test t: must be one of randomisation, bootstrap", significance.compare, baseline, [other], "t")
-    fails("quickstart/transformer-tiny: must be given once", significance.compare, baseline, [baseline])
+    raises("--test t: must be one of randomisation, bootstrap", significance.compare, baseline, [other], "t")
+    raises("quickstart/transformer-tiny: must be given once", significance.compare, baseline, [baseline])
     path = other.folder / "run.json"
     run = read_json(path)
     write_json(path, run | {"generate": run["generate"] | {"lenpen": 9.0}})
-    fails(r"rk2-tiny: was decoded with other settings than quick", significance.compare, baseline, [other])
+    raises(r"rk2-tiny: was decoded with other settings than quick", significance.compare, baseline, [other])
     write_json(path, run | {"given": "quickstart/rk4-tiny"})
-    fails("rk2-tiny holds a run of quickstart/rk4-tiny, not of quickstart/rk2", significance.compare, baseline, [other])
+    raises(
+        "rk2-tiny holds a run of quickstart/rk4-tiny, not of quickstart/rk2", significance.compare, baseline, [other]
+    )

@@ -32,7 +32,7 @@ from ode_transformer.experiments.runs import recording
 from ode_transformer.experiments.tasks.classification import classify, read_numbers
 from ode_transformer.experiments.text.binarised import check_data
 from ode_transformer.files import sha256, write_lines, write_text
-from tests.helpers import FIXTURES, configure, fails, output_of, refused, run_record, write_generated, write_run
+from tests.helpers import FIXTURES, configure, output_of, raises, refused, run_record, write_generated, write_run
 
 SOURCES = ["He go to school .", "They has a dog", "It is fine .", "a b c d e f"]
 REFERENCES = [
@@ -77,12 +77,12 @@ def test_comet_reads_a_model_that_is_there(tmp_path, monkeypatch):
     path = tmp_path / "wmt22-comet-da" / "checkpoints" / "model.ckpt"
     write_text(path, "weights")
     metric, examples = METRICS["comet"], Examples([["a b c d"] * 2, ["a b x x"] * 2], ["ein", "zwei"])
-    fails("cannot be computed; it needs references and sources", metric.compute, ["a", "b"], Examples([["a", "b"]]))
+    raises("cannot be computed; it needs references and sources", metric.compute, ["a", "b"], Examples([["a", "b"]]))
     monkeypatch.setenv("COMET_MODEL", str(tmp_path / "none"))
-    fails(r"COMET_MODEL=.*none: must be the checkpoint", metric.compute, ["a", "b"], examples)
+    raises(r"COMET_MODEL=.*none: must be the checkpoint", metric.compute, ["a", "b"], examples)
     monkeypatch.setenv("COMET_MODEL", str(path))
     monkeypatch.setitem(sys.modules, "comet", None)
-    fails("COMET needs the package unbabel-comet", metric.compute, ["a", "b"], examples)
+    raises("COMET needs the package unbabel-comet", metric.compute, ["a", "b"], examples)
     module = types.SimpleNamespace(load_from_checkpoint=lambda path, local_files_only: Model())
     monkeypatch.setitem(sys.modules, "comet", module)
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.2.7")
@@ -107,8 +107,8 @@ def test_what_the_programs_print_is_read():
     assert m2.parse(M2_SAYS) == pytest.approx({"precision": 66.67, "recall": 40.0, "f": 58.82})
     assert errant.parse(ERRANT_SAYS) == pytest.approx({"precision": 51.22, "recall": 34.43, "f": 46.67})
     for text in ("Traceback", f"warning\n{M2_SAYS}", M2_SAYS.replace("0.5 ", "1.0 "), M2_SAYS.replace("0.4000", "nan")):
-        fails("must print Precision", m2.parse, text)
-    fails("printed no", errant.parse, "Traceback")
+        raises("must print Precision", m2.parse, text)
+    raises("printed no", errant.parse, "Traceback")
 
 
 ERRANT_SAYS_OF_EACH = """----------------------------------------
@@ -156,9 +156,9 @@ def test_the_scorer_is_a_command(monkeypatch):
         monkeypatch.setenv("M2SCORER", command)
         assert m2.scorer() == words
     monkeypatch.setenv("M2SCORER", "a 'b")
-    fails("M2SCORER=a 'b: ", m2.scorer)
+    raises("M2SCORER=a 'b: ", m2.scorer)
     monkeypatch.delenv("M2SCORER")
-    fails("needs M2SCORER", m2.entry, ["fine"], Examples(edits="gold.m2"))
+    raises("needs M2SCORER", m2.entry, ["fine"], Examples(edits="gold.m2"))
 
 
 @pytest.mark.full
@@ -176,7 +176,7 @@ def test_the_official_scorer_is_called(tmp_path, monkeypatch):
     assert f"m2scorer of SHA-256 {sha256(scorer)[:8]}," in found["signature"]
     write_text(tmp_path / "scripts" / "levenshtein.py", "another version")
     assert m2.entry(["fine"], examples)["signature"] != found["signature"]
-    fails("ended with status 1", m2.entry, ["wrong"], examples)
+    raises("ended with status 1", m2.entry, ["wrong"], examples)
 
 
 LEARNER = ["He go to school .", "They has a dog .", "It is fine .", "She like apple ."]
@@ -236,7 +236,7 @@ def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkey
     assert names(said[2], "-hyp", "-ref") == ["edits.m2", "gold.m2"]
     examples = Examples(sources=["a", "b"], edits="conll14.m2")
     assert errant.counts(["a", "b"], examples).tolist() == [[1, 0, 1], [0, 0, 0]]
-    fails("printed counts of 2 of 3 sentences", errant.counts, ["a", "b", "c"], examples)
+    raises("printed counts of 2 of 3 sentences", errant.counts, ["a", "b", "c"], examples)
 
 
 def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
@@ -431,8 +431,8 @@ def test_a_translator_is_no_classifier(trained, tmp_path):
     state = checkpoints.load(path)
     state["model"] = {name: tensor for name, tensor in state["model"].items() if "heads" not in name}
     checkpoints.save(state, tmp_path / "x.pt")
-    fails("has no sentence_classification_head, which --task", classify, tmp_path / "x.pt", data, "test", 1, True)
-    fails("holds no encoder-decoder: it has no decoder", standalone.open_model, path)
+    raises("has no sentence_classification_head, which --task", classify, tmp_path / "x.pt", data, "test", 1, True)
+    raises("holds no encoder-decoder: it has no decoder", standalone.open_model, path)
 
 
 def test_data_of_another_model_are_not_classified(trained, tmp_path):
@@ -442,15 +442,15 @@ def test_data_of_another_model_are_not_classified(trained, tmp_path):
     labels.write_text("neg 1\npos 1\nmadeupword0000 0\n")
     assert classify(path, tmp_path / "data", "test", 2, True) == classify(path, data, "test", 2, True)
     write_index(tmp_path / "data" / "label" / "test", [[label] for label in (4, 5, 6, 4, 5, 4)])
-    fails("class madeupword0000 of test: must be one of neg, pos", classify, path, tmp_path / "data", "test", 1, True)
+    raises("class madeupword0000 of test: must be one of neg, pos", classify, path, tmp_path / "data", "test", 1, True)
     labels.write_text("neg 1\n")
     write_index(tmp_path / "data" / "label" / "test", [[4]] * len(LENGTHS))
-    fails(r"has 2 classes, .*dict.txt 1", classify, path, tmp_path / "data", "test", 1, True)
+    raises(r"has 2 classes, .*dict.txt 1", classify, path, tmp_path / "data", "test", 1, True)
     with open(symbols, "a") as file:
         file.write("more 1\n")
-    fails("its dictionary has 18 symbols, the model 17", classify, path, tmp_path / "data", "test", 1, True)
+    raises("its dictionary has 18 symbols, the model 17", classify, path, tmp_path / "data", "test", 1, True)
     symbols.write_text("w0 1\n" * 12)
-    fails(r"data: its dictionaries cannot be read: ", classify, path, tmp_path / "data", "test", 1, True)
+    raises(r"data: its dictionaries cannot be read: ", classify, path, tmp_path / "data", "test", 1, True)
 
 
 def put(file, at, form, *values):
@@ -486,7 +486,7 @@ def test_damaged_data_are_named(trained, tmp_path, name, damage, message):
     shutil.copytree(data, tmp_path / "data")
     check_data(tmp_path / "data", "another"), check_data(tmp_path / "data")
     damage(tmp_path / "data" / name)
-    fails(message, classify, path, tmp_path / "data", "test", 2, True)
+    raises(message, classify, path, tmp_path / "data", "test", 2, True)
 
 
 def test_numbers_to_predict_are_one_for_each_example(tmp_path):
@@ -500,7 +500,7 @@ def test_numbers_to_predict_are_one_for_each_example(tmp_path):
         ("0 1\n" * 6, "line 1: must be a number"),
     ):
         labels.write_text(text)
-        fails(message, read_numbers, labels, prefix)
+        raises(message, read_numbers, labels, prefix)
 
 
 def test_edits_by_type_as_a_picture(tmp_path, capsys):
@@ -544,8 +544,8 @@ def test_corrections_are_compared_by_gleu_or_by_errant(tmp_path, monkeypatch):
     first, second = (found["errant"]["test_sets"]["conll14"][row.name] for row in rows)
     assert first["f"] == pytest.approx(125 * 100 / (1.25 * 100 + 0.25 * 200)) and second["f"] > first["f"]
     assert first["p_value"] is None and second["p_value"] < 0.05
-    fails("--metric m2: has no statistics of each output", significance.compare, *both, metric="m2")
-    fails("accuracy: needs labels, which no test set has: conll14", significance.compare, *both, metric="accuracy")
+    raises("--metric m2: has no statistics of each output", significance.compare, *both, metric="m2")
+    raises("accuracy: needs labels, which no test set has: conll14", significance.compare, *both, metric="accuracy")
     turned = (Examples(references, SOURCES) for references in (REFERENCES, REFERENCES[::-1]))
     assert np.array_equal(*(METRICS["gleu"].statistics_of_each(REFERENCES[0], one) for one in turned)), "all alike"
 
@@ -648,21 +648,21 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     assert {values[its.key] for by_system in again.values() for values in by_system.values()} == {77.0}
     recipe, name = systems[1].recipe, record.name.removesuffix(".bf16.json")
     record.with_name(f"{name}.amp.json").write_text(json.dumps(run_record(precision="amp")))
-    fails("has records in fp32 and amp; choose one with --precision", significance.system, recipe)
+    raises("has records in fp32 and amp; choose one with --precision", significance.system, recipe)
     plain = record.with_name(f"{name}.json")
     plain.write_text(json.dumps(run_record(precision="fp16")))
     assert significance.system(recipe).record == plain
     assert significance.system(recipe, "fp32") == systems[1]
     write_run(tmp_path / "runs" / recipe.name, precision="fp16")
     assert significance.system(recipe).record is None
-    fails("has no run or record in bf16", significance.system, recipe, "bf16")
+    raises("has no run or record in bf16", significance.system, recipe, "bf16")
     beside = records.translations_beside(systems[1].record, next(iter(found["test_sets"])))
     beside.write_text(beside.read_text() + "one more\n")
-    fails(r"\.txt: must have the SHA-256 in ", significance.compare, systems[0], systems[1:])
+    raises(r"\.txt: must have the SHA-256 in ", significance.compare, systems[0], systems[1:])
     beside.unlink()
-    fails("no such file; ode-transformer run", significance.compare, systems[0], systems[1:])
+    raises("no such file; ode-transformer run", significance.compare, systems[0], systems[1:])
     beside.touch(), systems[1].record.write_text(json.dumps(run_record()))
-    fails(r"\.json: has no SHA-256 of .*\.txt; ode-tr", significance.compare, systems[0], systems[1:])
+    raises(r"\.json: has no SHA-256 of .*\.txt; ode-tr", significance.compare, systems[0], systems[1:])
 
 
 def test_a_value_that_is_not_there_has_no_signature():
