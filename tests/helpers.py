@@ -184,6 +184,12 @@ VARIANTS |= {
     ),
     "rk4-rk4": typed("--arch rk4_tiny --decoder-integrator rk4 --splitting strang-swapped --relative-positions none"),
     "euler-4-euler-4": typed("--arch rk4_tiny --integrator euler-4 --decoder-integrator euler-4"),
+    "heun-nesterov": typed(
+        "--arch rk2_learnable_tiny --decoder-integrator nesterov --ffn-hidden-layers 2 "
+        "--encoder-history attention --decoder-history attention"
+    ),
+    "heun-euler": typed("--arch rk2_second_order_tiny --encoder-history dense --decoder-history residual"),
+    "multistep-euler": typed("--arch ode_multistep_tiny --decoder-history denseformer"),
 }
 
 
@@ -351,6 +357,17 @@ def stepwise(decoder, tokens, *encoder_out):
     """What a decoder gives of one token after the other, with its cache."""
     state, steps = {}, range(1, tokens.size(1) + 1)
     return torch.cat([decoder(tokens[:, :t], *encoder_out, incremental_state=state)[0] for t in steps], 1)
+
+
+def idle(m) -> list[str]:
+    """The trained parameters that a backward pass has left without a gradient, or with one of 0 or not finite.
+
+    Softmax cancels a bias of the keys, in every Transformer: its gradient is rounding alone.
+    """
+    norms = {name: torch.tensor(-1.0) if p.grad is None else p.grad.norm() for name, p in m.named_parameters()}
+    trained = {name for name, p in m.named_parameters() if p.requires_grad}
+    least = {name: -0.5 if name.endswith("k_proj.bias") else 1e-6 for name in trained}
+    return [name for name in trained if not least[name] < norms[name] < float("inf")]
 
 
 class Ends(BeamSearch):

@@ -1,5 +1,7 @@
 """Parameter counts, as counted on the released code or published, and what a method adds to the model without it."""
 
+from functools import cache
+
 import pytest
 
 from ode_transformer.models.ode import SYSTEMS
@@ -11,6 +13,10 @@ STOCK_TINY = typed(
     "--decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-layers 4 --decoder-attention-heads 4"
 )
 STACK = {"flow-sharing": "stack"}
+NO_FLOW = {"position-encoder": "none", "flow-method": "rk4", "flow-step": 4.0}
+BERT = {"splitting": "lie-trotter", "encoder-ffn-embed-dim": 3072}
+GATE = {"decoder-integrator": "heun", "coefficients": "sigmoid"}
+OF_LAYER = 4 * (512 * 512 + 512) + (2 * 512 * 2048 + 2048 + 512) + 2 * 2 * 512 + 17 * 512 // 8 + 2 * 512
 
 
 @pytest.mark.parametrize(
@@ -32,10 +38,22 @@ STACK = {"flow-sharing": "stack"}
         ("rk2_learnable_h256_l28", {}, 34_040, 37_204_987),
         ("rk2_learnable_h256_l18", {}, 34_040, 29_290_907),
         ("transformer", {}, 37_000, 63_082_496),  # FLOATER's Table 6, without its positions
+        # RoBERTa, and one flow of this width
+        ("floater_roberta_base", NO_FLOW, 50_265, 124_696_665),
+        ("floater_roberta_base", {}, 50_265, 124_696_665 + 2 * (768 * 769 + 768)),
+        ("floater_roberta_large", {}, 50_265, 355_411_033 + 2 * (1024 * 1025 + 1024)),
+        # Macaron's code has 110.79 million, without the norms' parameters and the output's bias; BERT 12 * 3 * 768 less
+        ("macaron_bert_base", {}, 32_768, 110_787_073 + (3 * 12 + 1) * 2 * 768 + 32_768),
+        ("macaron_bert_base", BERT, 32_768, 110_876_673 - 12 * 3 * 768),
+        # two embeddings of 10,000 words; layers of attention, feed-forward, two norms, relative positions and the norm
+        # of the history; the gate, and nothing else
+        ("ode_transformer_lm_ptb_1l", GATE, 10_000, 2 * 10_000 * 512 + OF_LAYER + 2 * 512 + 1),
+        ("ode_transformer_lm_ptb_2l", GATE, 10_000, 2 * 10_000 * 512 + 2 * OF_LAYER + 2 * 512 + 1),
     ],
 )
 def test_counts(arch, values, symbols, parameters):
-    assert count(arch, SHARED | values, symbols) == parameters
+    shared = {} if "bert" in arch or "_lm_" in arch else SHARED  # one embedding alone
+    assert count(arch, shared | values, symbols) == parameters
 
 
 HISTORY = 49 + 2 * 512 * 6  # of an encoder of six layers: weights and norms
@@ -46,6 +64,11 @@ LEARNED = {
     "pcformer": 1 + HISTORY - 6 * 17 * 64,  # and no relative positions in the decoder
 }  # fmt: skip
 RECURRENT = {"rnn-scalar-1": 263_168, "rnn-scalar-2": 526_336, "rnn-vector-2": 1_049_600, "sinusoidal": 0}
+
+
+@cache
+def of_plain(arch):
+    return count(arch, SHARED, 50)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +91,7 @@ RECURRENT = {"rnn-scalar-1": 263_168, "rnn-scalar-2": 526_336, "rnn-vector-2": 1
     ],
 )
 def test_what_a_method_adds(arch, values, plain, added):
-    assert count(arch, SHARED | values, 34_040) == count(plain, SHARED, 34_040) + added
+    assert count(arch, SHARED | values, 50) == of_plain(plain) + added
 
 
 def test_a_layer_that_is_applied_twice_has_two_names():

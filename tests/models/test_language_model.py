@@ -15,7 +15,6 @@ from fairseq_cli import eval_lm as eval_lm_cli
 from ode_transformer import checkpoints
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.text.binarised import binarise_files
-from ode_transformer.models.language_model import OdeLanguageModel
 from tests.helpers import (
     ROOT,
     USER_DIR,
@@ -23,6 +22,7 @@ from tests.helpers import (
     configure,
     dictionary,
     flags,
+    idle,
     parse,
     perturbed,
     stepwise,
@@ -48,9 +48,9 @@ VARIANTS = {
 }
 
 
-def language_model(symbols=50, arch="ode_transformer_lm_ptb_2l", **values):
+def language_model(arch="ode_transformer_lm_ptb_2l", **values):
     cfg = configure(arch, {"task": "language_modeling", "tokens-per-sample": 32, **values})
-    d = dictionary(symbols)
+    d = dictionary(50)
     return build_model(cfg, LanguageModelingTask(LanguageModelingConfig(tokens_per_sample=32), d, d))
 
 
@@ -100,22 +100,7 @@ def test_no_token_sees_a_later_one(m):
 
 def test_every_parameter_learns(m):
     m.train()(tokens())[0].log_softmax(-1)[..., 7].sum().backward()
-    norms = {name: float("nan") if p.grad is None else p.grad.norm() for name, p in m.named_parameters()}
-    least = {name: -1 if name.endswith("k_proj.bias") else 1e-6 for name in norms}  # softmax cancels a bias of the keys
-    assert not [name for name, norm in norms.items() if not least[name] < norm < float("inf")]
-
-
-@pytest.mark.parametrize("layers", [1, 2])
-def test_the_papers_sizes(layers):
-    """Two embeddings of 10,000 words; a layer of attention, feed-forward, two norms and relative positions; a norm of
-    the history a layer; the gate, and nothing else.
-    """
-    with torch.device("meta"):
-        m = language_model(10_000, f"ode_transformer_lm_ptb_{layers}l", **VARIANTS["rk2-learnable"])
-    d, inner = 512, 2048
-    layer = 4 * (d * d + d) + (2 * d * inner + inner + d) + 2 * 2 * d + 17 * d // 8 + 2 * d
-    assert sum(p.numel() for p in m.parameters()) == 2 * 10_000 * d + layers * layer + 2 * d + 1
-    assert isinstance(m, OdeLanguageModel) and m.decoder.layer_norm is None
+    assert not idle(m)
 
 
 # fairseq's programs
@@ -124,7 +109,7 @@ def test_the_papers_sizes(layers):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder, rng = tmp_path_factory.mktemp("lm"), random.Random(0)
-    for split, count in (("train", 300), ("valid", 40), ("test", 30)):
+    for split, count in (("train", 150), ("valid", 40), ("test", 30)):
         lines = (" ".join(rng.choice("abcdefgh") * 2 for _ in range(rng.randint(3, 9))) for _ in range(count))
         (folder / split).write_text("".join(f"{line}\n" for line in lines))
     binarise_files({split: folder / split for split in ("train", "valid", "test")}, folder / "bin")

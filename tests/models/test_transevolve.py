@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from fairseq.models import FairseqEncoderModel, build_model
@@ -15,40 +16,37 @@ from ode_transformer.modules.dropout import Dropout
 from ode_transformer.modules.evolving_attention import waves
 from ode_transformer.modules.feed_forward import RandomProjection
 from ode_transformer.modules.layers import Context
-from tests.helpers import Kernels, architectures, batch, configure, model, saved_bytes, small, task, train
-from tests.models.released_transevolve import load, state_dict
+from tests.helpers import FIXTURES, Kernels, architectures, batch, configure, model, saved_bytes, small, task, train
 from tests.models.test_masked_lm import prepare
 
 # Sizes: the paper's parameters, and those of them that nothing depends on
 
 
 @pytest.mark.parametrize(
-    ("arch", "parameters", "frozen"),
+    ("arch", "parameters", "frozen", "of_small"),
     [
-        ("fullff_1", 52_632_576, 1_572_864),
-        ("fullff_2", 58_926_080, 3_145_728),
-        ("randomff_1", 27_497_472, 1_591_296),
-        ("randomff_2", 33_790_976, 3_164_160),
+        ("fullff_1", 52_632_576, 1_572_864, 4.08),
+        ("fullff_2", 58_926_080, 3_145_728, 4.60),
+        ("randomff_1", 27_497_472, 1_591_296, 0.94),
+        ("randomff_2", 33_790_976, 3_164_160, 1.47),
     ],
 )
-def test_counts(arch, parameters, frozen):
+def test_counts(arch, parameters, frozen, of_small):
+    """And those of the small encoder's layers, in millions (spec section 2, without embeddings)."""
     with torch.device("meta"):
-        m = model(f"transevolve_{arch}", symbols=32_000)
+        m, layers = model(f"transevolve_{arch}", symbols=32_000), classifier(f"transevolve_small_{arch}").encoder.layers
     assert sum(p.numel() for p in m.parameters()) == parameters
     assert sum(p.numel() for p in m.parameters() if not p.requires_grad) == frozen
+    assert sum(p.numel() for p in layers.parameters()) / 1e6 == pytest.approx(of_small, abs=0.005)
+
+
+NARROW = {"encoder-embed-dim": 16, "encoder-attention-heads": 2, "encoder-ffn-embed-dim": 32}
 
 
 def classifier(arch="transevolve_small", **values):
     m = build_model(configure(arch, {"max-positions": 4000, **values}), task())
     m.register_classification_head("h", 10)
     return m.eval()
-
-
-def test_the_small_encoder_has_the_papers_size():
-    """Spec section 2, without embeddings: 4.08 M and 4.60 M with full, 0.94 M and 1.47 M with random feed-forward."""
-    for name, expected in (("fullff_1", 4.08), ("fullff_2", 4.60), ("randomff_1", 0.94), ("randomff_2", 1.47)):
-        layers = classifier(f"transevolve_small_{name}").encoder.layers
-        assert sum(p.numel() for p in layers.parameters()) / 1e6 == pytest.approx(expected, abs=0.005)
 
 
 @pytest.mark.parametrize("arch", ["transformer_small", "transevolve_small"])
@@ -60,32 +58,62 @@ def test_an_encoder_starts_from_the_embeddings_in_a_file(arch, tmp_path):
 
 def test_options_without_an_effect_are_named(caplog):
     """They do not keep checkpoints that were trained with them from being opened."""
-    classifier("transformer_small")
-    classifier("transevolve_small_randomff_2")
-    model("transevolve_fullff_1_tiny")
+    classifier("transformer_small", **NARROW)
+    classifier("transevolve_small_randomff_2", **NARROW)
+    small("transevolve_fullff_1_tiny")
     assert "has no meaning" not in caplog.text
-    classifier("transformer_small", **{"decoder-layers": 3, "decoder-embed-dim": 64, "no-decoder-final-norm": True})
-    for said in ("--decoder-layers 3", "--decoder-embed-dim 64", "--no-decoder-final-norm True"):
-        assert f"{said}: has no meaning in a model without a decoder" in caplog.text
+    idle = {"decoder-layers": 3, "decoder-embed-dim": 64, "no-decoder-final-norm": True}
+    classifier("transformer_small", **NARROW, **idle)
+    for flag, value in idle.items():
+        assert f"--{flag} {value}: has no meaning in a model without a decoder" in caplog.text
 
 
 # The released code
 
 
-@pytest.fixture
-def released():
-    values = {"encoder-embed-dim": 32, "encoder-ffn-embed-dim": 128, "encoder-attention-heads": 4,
-              "decoder-attention-heads": 4, "transevolve-form": "released"}  # fmt: skip
-    arrays = load()
-    m = model("transevolve_fullff_2", values).eval()
+def state_dict(weights, blocks, depth, decoder):
+    """Our names for the weights of a stack, which come in the order in which the released code created them."""
+    values = iter(weights)
+    state = {}
+
+    def initial(name):
+        for which, time in (("query", "time_query"), ("key", "time_key")):
+            whole = next(values)
+            d = whole.size(0) // 2
+            state[f"{name}.{which}.weight"], state[f"{name}.{time}"] = whole[:, :d], whole[:, d:]
+
+    def norm(name):
+        state[f"{name}.layer_norm.weight"], state[f"{name}.layer_norm.bias"] = next(values), next(values)
+
+    for b in range(blocks):
+        block = f"layers.{b}"
+        initial(f"{block}.state")
+        if decoder:
+            initial(f"{block}.encoder_state")
+        for i in range(depth):
+            for attention in ("attention", "encoder_attention")[: 1 + decoder]:
+                name = f"{block}.{attention}.{i}"
+                state[f"{name}.time_weights"] = next(values)
+                state[f"{name}.out.weight"] = next(values).t()
+                norm(name)
+            name = f"{block}.feed_forward.{i}"
+            norm(name)
+            for linear in ("fc1", "fc2"):
+                state[f"{name}.{linear}.weight"], state[f"{name}.{linear}.bias"] = next(values).t(), next(values)
+        norm(block)
+    assert next(values, None) is None
+    return {k: v.contiguous() for k, v in state.items()}
+
+
+def test_the_released_weights_give_the_released_outputs():
+    sizes = {"encoder-embed-dim": 32, "encoder-ffn-embed-dim": 128, "encoder-attention-heads": 4}
+    m = model("transevolve_fullff_2", sizes | {"decoder-attention-heads": 4, "transevolve-form": "released"}).eval()
+    stored = np.load(FIXTURES / "transevolve_fullff.npz")
+    arrays = {name.removeprefix("full/"): torch.from_numpy(x) for name, x in stored.items()}
     for side, stack in (("enc", m.encoder), ("dec", m.decoder)):
-        missing = stack.load_state_dict(state_dict(arrays[side], 2, 3, side == "dec"), strict=False).missing_keys
+        weights = [x for name, x in arrays.items() if name.startswith(f"{side}/")]
+        missing = stack.load_state_dict(state_dict(weights, 2, 3, side == "dec"), strict=False).missing_keys
         assert not [key for key in missing if key.startswith("layers")]
-    return m, arrays
-
-
-def test_the_released_weights_give_the_released_outputs(released):
-    m, arrays = released
     src_padding, tgt_padding = arrays["src"] == 0, arrays["tgt"] == 0
     x = arrays["enc_in"].transpose(0, 1)
     for block in m.encoder.layers:
@@ -216,7 +244,7 @@ def test_the_head_reads_the_mean_over_real_tokens():
 
 @pytest.mark.parametrize("arch", architectures(FairseqEncoderModel))
 def test_padding_does_not_change_a_class(arch):
-    m = classifier(arch)
+    m = classifier(arch, **NARROW)
     tokens = torch.randint(4, 50, (2, 9))
     padded = torch.cat((tokens, torch.ones(2, 4, dtype=torch.long)), 1)
     scores, _ = m(tokens, classification_head_name="h")
@@ -237,11 +265,11 @@ def test_the_transformer_beside_it_has_its_width_and_depth():
 def test_the_task_trains_it_at_its_length(tmp_path, arch):
     """fairseq's sentence_prediction, with sentences longer than the default of 512."""
     its = {}
-    for split, count in (("train", 24), ("valid", 6)):
+    for split, count in (("train", 6), ("valid", 2)):
         its[f"{split}_input0"] = ["a b " * 300 + "c" * (i % 2) for i in range(count)]
         its[f"{split}_label"] = [i % 2 for i in range(count)]
-    values = {"encoder-embed-dim": 16, "encoder-attention-heads": 2, "encoder-ffn-embed-dim": 32, "num-classes": 2}
-    values |= {"max-positions": 700, "task": "sentence_prediction", "criterion": "sentence_prediction"}
+    values = {**NARROW, **dict.fromkeys(("task", "criterion"), "sentence_prediction"), "num-classes": 2}
+    values["max-positions"] = 700
     m, _ = train(prepare(tmp_path / "data", **its), arch=arch, **values)
     assert m.max_positions() == 700
     assert "sentence_classification_head" in m.classification_heads
