@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections import OrderedDict
+from functools import cache
 from types import ModuleType
 
 import torch
@@ -21,8 +22,9 @@ for kind in FIELDS:
     setattr(meters, kind, type(kind, (), {"__module__": meters.__name__}))
 
 
+@cache
 def load(name: str) -> dict:
-    """A fixture: configuration, weights, a batch, and what the released code computed from them."""
+    """A fixture: configuration, weights, a batch, and what the released code computed from them; it is not changed."""
     return torch.load(FIXTURES / f"{name}.pt", weights_only=True)
 
 

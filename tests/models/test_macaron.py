@@ -1,17 +1,10 @@
 """Macaron Net: the released code's checkpoint, decoding, gradients, and stock flags that keep working."""
 
-from dataclasses import fields
-
 import pytest
 import torch
-from torch.nn import functional
 
-from ode_transformer.experiments import recipes
-from ode_transformer.models.macaron import MacaronConfig
-from ode_transformer.modules import dropout
 from tests.helpers import POST_NORM, SMALL, batch, model, small
 from tests.models.released import assert_logits, load, sizes
-from tests.models.test_counts import STOCK_TINY
 
 SHARED = {"share-all-embeddings": True}
 
@@ -23,29 +16,19 @@ def released_model(fixture, **more):
     return model(fixture["arch"], SHARED | sizes(fixture) | more).eval()
 
 
-def test_an_old_transformer_is_the_lie_trotter_splitting():
-    """A post-norm Transformer of fairseq 0.6, with fused projections and numbered norms."""
-    old = load("stock_old_layout_postnorm")
-    old["arch"] = "transformer_wmt_en_de_macaron"
-    m = released_model(old, splitting="lie-trotter", **POST_NORM)
-    m.load_state_dict(dict(old["model"]))
-    assert_logits(m, old)
-
-
-def test_the_stock_row_of_four_systems_is_fairseqs_transformer(monkeypatch):
-    """It is trained as a splitting, from the first weights of the fairseq that the papers used."""
-    monkeypatch.setattr(dropout, "dropout", functional.dropout)  # draws as fairseq's does
-    row = recipes.load("aeslc/transformer-tiny").train
-    known = {field.name.replace("_", "-") for field in fields(MacaronConfig)}
-    ours = model(row.arch, {k: v for k, v in row.flags.items() if k.removeprefix("no-") in known})
-    stock = model("transformer", {**SHARED, **STOCK_TINY, "dropout": 0.3})
-    stock.load_state_dict(ours.state_dict())
-    src, lengths, prev = batch()
-    logits = []
-    for m in (ours, stock):
-        torch.manual_seed(1)
-        logits.append((m.train()(src, lengths, prev)[0], m.eval()(src, lengths, prev)[0]))
-    torch.testing.assert_close(*logits)
+@pytest.mark.parametrize(
+    ("name", "arch", "options"),
+    [
+        # a post-norm Transformer of fairseq 0.6, with fused projections and numbered norms
+        ("stock_old_layout_postnorm", "transformer_wmt_en_de_macaron", {"splitting": "lie-trotter", **POST_NORM}),
+        ("floater", "floater_base", {"flow-sharing": "stack"}),
+    ],
+)
+def test_our_options_give_the_numbers_of_a_checkpoint(name, arch, options):
+    fixture = load(name)
+    m = released_model(fixture | {"arch": arch}, **options)
+    m.load_state_dict(dict(fixture["model"]))
+    assert_logits(m, fixture)
 
 
 def test_a_post_norm_model_refuses_a_pre_norm_checkpoint_and_the_reverse():

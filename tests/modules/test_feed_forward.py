@@ -2,12 +2,13 @@
 
 import copy
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from ode_transformer.modules.feed_forward import RandomProjection
-from tests.helpers import batch, parse, small
+from tests.helpers import batch, small
 
 N_IN, N_OUT, L = 6, 24, 3
 
@@ -46,7 +47,7 @@ def test_folded_for_generation_a_model_computes_the_same_and_training_unfolds():
     m, other = (small("transevolve_randomff_2_tiny") for _ in range(2))
     projection, expected = m.encoder.layers[0].feed_forward[0].fc1, m(*batch())[0]
     for each in (m, other):
-        each.prepare_for_inference_(parse("transevolve_randomff_2_tiny"))
+        each.prepare_for_inference_(SimpleNamespace(generation=SimpleNamespace()))
     assert projection.folded is not None
     other.load_state_dict(m.state_dict())
     for each in (m, copy.deepcopy(m), other):

@@ -10,7 +10,7 @@ from torch import nn
 
 from ode_transformer.modules import positions
 from ode_transformer.modules.positions import Biases, BiasPositions, token_positions
-from tests.helpers import Kernels, batch, configure, model, perturbed, small, stepwise
+from tests.helpers import SMALL, Kernels, batch, configure, model, perturbed, small, stepwise
 
 
 def logits(m, seed=0, **more):
@@ -66,20 +66,18 @@ def test_token_positions(rows, expected, monkeypatch):
     assert torch.equal(token_positions(padding, columns).t()[real], torch.tensor(expected)[:, 1:][real])
 
 
+@torch.no_grad()
 def test_sentences_of_any_length():
-    m = model("floater_tiny", {"share-all-embeddings": True, "max-source-positions": 3000}).eval()
-    src, lengths, prev = batch(sizes=(2000,))
-    with torch.no_grad():
-        alone = m(src, lengths, prev[:, :4])[0]
-    assert alone.isfinite().all()
+    src, lengths, prev = batch(sizes=(1100,))  # beyond fairseq's table of positions
+    assert small("floater_tiny", **{"max-source-positions": 3000})(src, lengths, prev[:, :4])[0].isfinite().all()
 
 
+@torch.no_grad()
 def test_step_by_step_far_out():
     m = small("floater_tiny")
-    src, lengths, prev = batch(sizes=(140,))  # beyond two lengths that solutions are kept of
-    with torch.no_grad():
-        encoder_out = m.encoder(src, lengths)
-        steps, at_once = stepwise(m.decoder, prev, encoder_out), m.decoder(prev, encoder_out)[0]
+    src, lengths, prev = batch(sizes=(70,))  # beyond a length that a solution is kept of
+    encoder_out = m.encoder(src, lengths)
+    steps, at_once = stepwise(m.decoder, prev, encoder_out), m.decoder(prev, encoder_out)[0]
     torch.testing.assert_close(steps, at_once, atol=1e-5, rtol=0)
 
 
@@ -219,16 +217,16 @@ def test_gradients_in_evaluation_mode_are_not_those_of_a_cache(m):
 
 def test_half_and_mixed_precision_end_with_an_error_before_attention_does(m):
     """A score is the product of two biases, so that it overflows long before they do."""
-    tokens, words = torch.full((1, 200), 4), r"attention in torch\.float16 from position \d+ on.*float32"
+    tokens, words = torch.full((1, 40), 4), r"attention in torch\.float16 from position \d+ on.*float32"
     with torch.no_grad():
-        m.position_encoder.solvers["all"].weight1.mul_(20)
+        m.position_encoder.solvers["all"].weight1.mul_(60)
         m.eval().position_encoder.places("encoder", tokens, tokens.eq(1))
         with torch.autocast("cpu", torch.float16), pytest.raises(ValueError, match=words):
             m.position_encoder.places("encoder", tokens, tokens.eq(1))
         with pytest.raises(ValueError, match=words) as refused:
             m.half().position_encoder.places("encoder", tokens, tokens.eq(1))
         longest = int(re.search(r"position (\d+)", str(refused.value))[1]) - 1
-        assert m.position_encoder.reach(200) == longest + 1 and m.position_encoder.reach(longest) == longest
+        assert m.position_encoder.reach(40) == longest + 1 and m.position_encoder.reach(longest) == longest
         tokens = torch.full((1, longest + 1), 4)
         assert m(tokens, torch.tensor([longest + 1]), tokens)[0].isfinite().all()
         biases = m.float().position_encoder.biases(longest + 2)
@@ -237,19 +235,19 @@ def test_half_and_mixed_precision_end_with_an_error_before_attention_does(m):
 
 def test_the_reach_is_where_a_score_of_two_biases_leaves_the_range(m):
     with torch.no_grad():
-        m.position_encoder.solvers["all"].weight1.mul_(20)
-        reach = m.half().eval().position_encoder.reach(200)
-        moved = [b - b[0] for b in m.float().position_encoder.biases(200).values()]
+        m.position_encoder.solvers["all"].weight1.mul_(60)
+        reach = m.half().eval().position_encoder.reach(40)
+        moved = [b - b[0] for b in m.float().position_encoder.biases(40).values()]
         scores = torch.stack([b.unflatten(1, (2, 8)).square().sum(-1).amax(1) / 8**0.5 for b in moved]).amax(0)
-    assert reach == int((scores < 65504).sum()) < 200
+    assert reach == int((scores < 65504).sum()) < 40
 
 
-def test_the_reach_is_that_of_every_flow():
-    for name in ("encoder", "decoder", "source"):
-        m = small("floater_tiny", **{"flow-sharing": "stack"})
-        with torch.no_grad():
-            m.position_encoder.solvers[name].weight1.mul_(20)
-        assert m.half().position_encoder.reach(200) < 200, name
+@pytest.mark.parametrize("name", ["encoder", "decoder", "source"])
+def test_the_reach_is_that_of_every_flow(name):
+    m = small("floater_tiny", **{"flow-sharing": "stack"})
+    with torch.no_grad():
+        m.position_encoder.solvers[name].weight1.mul_(60)
+    assert m.half().position_encoder.reach(40) < 40
 
 
 def test_a_side_without_layers_has_no_places_and_a_model_without_layers_no_biases_to_move():
@@ -264,6 +262,37 @@ def test_a_side_without_layers_has_no_places_and_a_model_without_layers_no_biase
 def test_without_its_flow_an_architecture_drops_what_it_says_of_it(arch):
     cfg = configure(arch, {"position-encoder": "none"})
     assert (cfg.flow_method, cfg.flow_step, cfg.position_blocks) == ("rk4", 4, "all")
+
+
+# Whole models
+
+
+@pytest.mark.parametrize("blocks", ["all", "input"])
+@pytest.mark.parametrize("norm", [{}, {"encoder-normalize-before": True, "decoder-normalize-before": True}])
+def test_without_dynamics_a_model_is_the_transformer(norm, blocks):
+    """Its own parameters are the Transformer's; the encoder is bitwise equal, cross-attention up to rounding."""
+    sizes_of_decoder = {"decoder-embed-dim": 16, "decoder-ffn-embed-dim": 24}
+    stock = model("transformer", {"share-all-embeddings": True, **SMALL, **norm, **sizes_of_decoder}).eval()
+    floater = small("floater_tiny", **norm, **{"position-blocks": blocks})
+    missing, unexpected = torch.nn.Module.load_state_dict(floater, stock.state_dict(), strict=False)
+    assert not unexpected
+    assert all(name.startswith("position_encoder.") for name in missing)
+    src, lengths, prev = batch()
+    assert (floater(src, lengths, prev)[0] - stock(src, lengths, prev)[0]).abs().max() > 1e-5
+    with torch.no_grad():
+        flow = floater.position_encoder.solvers["all"]
+        flow.weight2.zero_(), flow.time2.zero_(), flow.bias2.zero_()
+    real = (src != 1).t()
+    states = [m.encoder(src, lengths)["encoder_out"][0][real] for m in (stock, floater)]
+    assert torch.equal(*states)
+    torch.testing.assert_close(floater(src, lengths, prev)[0], stock(src, lengths, prev)[0], atol=1e-6, rtol=0)
+
+
+def test_only_the_input_block_is_told():
+    m = small("floater_input_tiny")
+    src, _, _ = batch()
+    places = m.position_encoder.places("encoder", src, src.eq(1))
+    assert [bool(place.biases) for place in places] == [True, False]
 
 
 # Kernels
@@ -318,6 +347,9 @@ def test_layers_that_are_one_module_have_places_of_their_own():
     torch.testing.assert_close(logits(m.train()), expected, atol=1e-5, rtol=0)
 
 
+TWO_WIDTHS = {"decoder-embed-dim": 8, "decoder-output-dim": 8, "share-all-embeddings": None}
+
+
 def test_learned_tables():
     m = small("learned-blocks", **{"max-source-positions": 40, "max-target-positions": 20})
     for side in ("encoder", "decoder"):
@@ -329,7 +361,7 @@ def test_learned_tables():
     ("flags", "words"),
     [
         ({"flow-step": 0.0}, "--flow-step 0.0"),
-        ({"decoder-embed-dim": 8, "decoder-output-dim": 16}, "--flow-sharing all: needs one width .*; choose stack"),
+        (TWO_WIDTHS, "--flow-sharing all: needs one width .*; choose stack"),
         (
             {"position-encoder": "rnn-scalar-1", "encoder-embed-dim": 15}
             | dict.fromkeys(("encoder-attention-heads", "decoder-attention-heads"), 3),
@@ -338,13 +370,12 @@ def test_learned_tables():
     ],
 )
 def test_what_does_not_go_together(flags, words):
-    """Two widths have a flow each."""
-    more = {"share-all-embeddings": None} if "decoder-embed-dim" in flags else {}
     with pytest.raises(ValueError, match=words):
-        small("floater_tiny", **flags, **more)
-    if more:
-        widths = {"decoder-embed-dim": 8, "decoder-output-dim": 8, "flow-sharing": "stack"}
-        assert logits(small("floater_tiny", **widths, **more)).isfinite().all()
+        small("floater_tiny", **flags)
+
+
+def test_two_widths_have_a_flow_each():
+    assert logits(small("floater_tiny", **TWO_WIDTHS, **{"flow-sharing": "stack"})).isfinite().all()
 
 
 @pytest.mark.parametrize(

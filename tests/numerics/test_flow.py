@@ -142,10 +142,10 @@ def test_a_longer_series_begins_as_a_shorter_one():
     assert built(b, 1).shape == (1, *b.shape)
 
 
-@pytest.mark.parametrize("step", [0.3, 0.5, 1.0, 3.0, 4.0])
+@pytest.mark.parametrize("step", [0.3, 1.0, 3.0, 4.0])
 def test_positions_between_steps_lie_on_the_same_curve(step):
     """Whatever the step, positions take the values that a fine grid gives there."""
-    torch.testing.assert_close(flow(step=step)(rows(), 90), flow(step=0.2)(rows(), 90), atol=5e-5, rtol=0)
+    torch.testing.assert_close(flow(step=step)(rows(), 50), flow(step=0.2)(rows(), 50), atol=5e-5, rtol=0)
 
 
 @pytest.mark.parametrize("method", FLOW_METHODS)
@@ -158,11 +158,11 @@ def test_the_solvers_are_those_of_torchdiffeq(method):
 
 @pytest.mark.parametrize(
     "build",
-    [lambda: flow(6, step=3.0), lambda: flow(6, step=3.0, horizon=5), lambda: Recurrence(6, 2, "vector").double()],
+    [lambda: flow(4, step=3.0), lambda: flow(4, step=3.0, horizon=5), lambda: Recurrence(4, 2, "vector").double()],
 )
 def test_gradients(build):
     built = build()
-    b = rows(2, 6).requires_grad_()
+    b = rows(2, 4).requires_grad_()
     names = [n for n, _ in built.named_parameters()]
 
     def f(b, *values):

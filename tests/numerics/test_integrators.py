@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ode_transformer.models  # noqa: F401  closes the tables of methods
 from ode_transformer.numerics.coefficients import Scalars, weighted_sum
 from ode_transformer.numerics.integrators import (
     DLCL,
@@ -23,6 +24,7 @@ from ode_transformer.numerics.integrators import (
 )
 from ode_transformer.numerics.momentum import NESTEROV, TRIPLE, Momentum, Velocity
 from ode_transformer.numerics.protocol import Learned
+from ode_transformer.numerics.registry import Registry
 from tests.helpers import rk_step
 
 
@@ -143,3 +145,28 @@ def test_a_step_of_size_h_is_a_whole_step_of_h_times_the_field(name):
     found = method.step(lambda x, stage: torch.tanh(x), y, carried, h, learned)
     expected = method.step(lambda x, stage: h * torch.tanh(x), y, carried, 1.0, learned)
     torch.testing.assert_close(found, expected)
+
+
+# Tables of methods
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones():
+    registry = Registry("history", {"none": None, "dense": 1})
+    assert registry.named("none") is None and registry.named("dense") == 1
+    with pytest.raises(ValueError, match=r"^history 'sparse': must be one of none, dense$"):
+        registry.named("sparse")
+
+
+def test_an_entry_is_added_whose_name_is_not_taken():
+    registry = Registry("integrator", {"euler": 1})
+    registry["mine"] = 2
+    with pytest.raises(ValueError, match=r"integrator 'euler': is taken"):
+        registry["euler"] = 2
+    assert dict(registry) == {"euler": 1, "mine": 2} and registry.choices() == ["euler", "mine"]
+
+
+def test_after_the_import_of_the_models_it_is_too_late():
+    with pytest.raises(ValueError, match=r"integrator 'mine': must be added before ode_transformer.models is imported"):
+        INTEGRATORS["mine"] = EULER
+    with pytest.raises(ValueError, match=r"'mine': must be one of"):
+        INTEGRATORS.named("mine")
