@@ -44,8 +44,8 @@ def load(folder: str | Path) -> None:
         raise PluginError(f"--user-dir {folder}: must be the folder of a package, but holds no __init__.py")
     if not re.fullmatch(r"[\w-]+", path.name):  # a dot splits a module's name, and ``name_of`` finds no other
         raise PluginError(f"--user-dir {folder}: its name must be letters, digits, - and _; rename the folder")
-    if other := sys.modules.get(path.name):
-        if Path(other.__file__ or "").parent.resolve() == path.resolve():  # an installed plugin, by its entry point
+    if path.name in sys.modules:
+        if str(path) in getattr(sys.modules[path.name], "__path__", ()):  # an installed plugin, by its entry point
             _folders.append(path)
             return
         raise PluginError(f"--user-dir {folder}: must not have the name of another package; rename the folder")

@@ -142,12 +142,12 @@ def short_message(message: str, parser: argparse.ArgumentParser) -> str:
     return message
 
 
-def nearest(value: str, valid: Sequence[str]) -> str:
+def nearest(value: str, valid: Sequence[str], few: int = 12) -> str:
     """Return the end of an error message about an unknown value: the nearest valid ones, or all if they are few."""
     near = list(dict.fromkeys(difflib.get_close_matches(value, valid, 6)))[:3]
     if near:
         return f"is unknown; the nearest {'is' if len(near) == 1 else 'are'} {', '.join(near)}"
-    return f"must be one of {', '.join(valid)}" if 0 < len(valid) <= 12 else "is unknown"
+    return f"must be one of {', '.join(valid)}" if 0 < len(valid) <= few else "is unknown"
 
 
 def add_parameters(parser: argparse.ArgumentParser, function: Callable[..., Any], *first: str, **more: Any) -> None:

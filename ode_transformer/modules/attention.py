@@ -208,7 +208,8 @@ class StagedAttention(MultiheadAttention):
             projected = [self.q_proj(query), F.linear(key, *joint)]
         if biases is not None:
             moved = [of_tokens.look_up() for of_tokens in biases]
-            projected = map(_add, projected, self._separate(moved) if joint is None else moved)
+            moved = self._separate(moved) if joint is None else moved
+            projected = [_add(x, bias) for x, bias in zip(projected, moved, strict=True)]
         q, k, v = (in_heads(x, self.num_heads) for x in self._separate(projected))
         return q, k, v
 

@@ -156,7 +156,7 @@ class TrainingGraphs:
         self.seconds = 0.0  # that recordings have taken
         self.flat = self.output = torch.empty(0)  # memory of the gradients, and of outputs
         self.gradients: Sequence[Tensor] = ()
-        self._said = False
+        self._said: set[str] = set()
 
     def __reduce__(self) -> tuple:
         """A copy of a model has no recorded passes."""
@@ -178,7 +178,7 @@ class TrainingGraphs:
         first = next(iter(tokens.values()))
         fixed = all(value is None or isinstance(value, (int, float, str)) for value in more.values())
         trains = model.training and torch.is_grad_enabled()
-        if not (trains and fixed and self._can_record(first)) or self._has_hooks(model):
+        if not (trains and fixed and self._can_record(model, first)):
             return run(**tokens, **more)
         batch = len(first)
         rows, *columns = padded_shape(batch, *(t.size(1) for t in tokens.values()))
@@ -246,6 +246,7 @@ class TrainingGraphs:
             if not any(isinstance(one, torch.cuda.OutOfMemoryError) for one in (error, error.__context__)):
                 raise
             self.eager.add(key)
+            self.waited += 1
             shape = " x ".join(str(size) for size in key[: 1 + len(inputs)])
             logger.warning(f"--cuda-graphs: too little memory to record batches of {shape}; they stay in eager mode")
             return
@@ -266,14 +267,23 @@ class TrainingGraphs:
             self.hooks = [getattr(module, name) for module in model.modules() for name in names]
         return any(self.hooks)
 
+    def _warn(self, why: str) -> None:
+        if why not in self._said:
+            self._said.add(why)
+            logger.warning(f"--cuda-graphs: {why}")
+
     def _place(self, output: Tensor) -> Tensor:
         """Return memory for an output and its gradient, in the output's shape, which all recorded passes share."""
         if self.output.numel() < output.numel() or self.output.dtype != output.dtype:
             self.output = output.new_empty(2 ** (output.numel() - 1).bit_length())
         return self.output[: output.numel()].view(output.shape)
 
-    def _can_record(self, tokens: Tensor) -> bool:
-        if tokens.device.type != "cuda" and not self._said:
-            self._said = True
-            logger.warning("--cuda-graphs: has no effect on a CPU")
+    def _can_record(self, model: nn.Module, tokens: Tensor) -> bool:
+        if hooked := self._has_hooks(model):
+            self._warn("modules have hooks, which a replay would not call, so that passes are in eager mode")
+        return not hooked and self._is_on_gpu(tokens)
+
+    def _is_on_gpu(self, tokens: Tensor) -> bool:
+        if tokens.device.type != "cuda":
+            self._warn("has no effect on a CPU")
         return tokens.device.type == "cuda"

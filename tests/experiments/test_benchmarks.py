@@ -305,8 +305,8 @@ def test_systems_take_turns_alone_and_a_record_that_is_whole_is_kept(contest, tm
     held, happened, _ = contest
     record = held("x.json")
     turn = ["stock", "macaron_tiny", "rk2_tiny"]
-    assert happened == 3 * ["alone", *turn, *turn[::-1], *turn, "together"]
-    assert read_json(tmp_path / "x.json") == record == held("x.json") and len(happened) == 3 * 11
+    assert happened == 3 * ["alone", *turn, *turn[::-1], *turn, "together", "alone", "together"]
+    assert read_json(tmp_path / "x.json") == record == held("x.json") and len(happened) == 3 * 13
     assert "| stock | 5.0 ms (1.00) |" in gpu.table(record), "the median of three turns"
     (tmp_path / "z.json").write_text("{}")
     with pytest.raises(OdeTransformerError, match="not a record of this device and version"):
@@ -318,7 +318,9 @@ def test_few_systems_are_in_memory_at_the_same_time(contest, monkeypatch):
     monkeypatch.setattr(gpu, "rehearsal", lambda: [gpu.Round(TINY, "graphs", at_once=1)])
     (found,) = held("x.json")["rounds"]
     first, second = (["alone", "stock", x, x, "stock", "stock", x, "together"] for x in ("macaron_tiny", "rk2_tiny"))
-    assert happened == first + second and all("milliseconds" in its for its in found["systems"].values())
+    assert happened == [*first, *second, "alone", "together"] and all(
+        "milliseconds" in its for its in found["systems"].values()
+    )
 
 
 def test_eager_passes_are_not_taken_for_graphs():
@@ -328,9 +330,6 @@ def test_eager_passes_are_not_taken_for_graphs():
         gpu._facts(kept, TINY, False)
     graphs.recorded[2] = None
     assert gpu._facts(kept, TINY, False) == {"shapes": 2, "recorded": 2, "recording_seconds": 3.0}
-    failed = {"milliseconds": 5.0, "error": "1 of 2 shapes"}
-    one = {"title": "t", "mode": "graphs", "systems": {"stock": {"milliseconds": 9.0}, "rk2": failed}}
-    assert "| rk2 |  |" in gpu.table({"rounds": [one]})
 
 
 def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(contest, tmp_path):
@@ -347,7 +346,7 @@ def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(contest, 
     happened.clear()
     wrong["macaron_tiny"] = "fails late"
     late = held("late.json")["rounds"][0]["systems"]["macaron_tiny"]
-    assert late == {"warm_up_seconds": 1.0, "error": "macaron_tiny: out of memory"}
+    assert late == {"error": "macaron_tiny: out of memory"}
     del wrong["macaron_tiny"]
     assert [gpu._measured(one) for one in held("x.json")["rounds"]] == [2, 2, 2]
     wrong.clear()

@@ -37,7 +37,7 @@ def test_a_log_becomes_a_curve(tmp_path):
         + line("valid", epoch=1, loss=8.0, ppl=100.5, num_updates=7, wps=9)
         + line("train", epoch=1, loss=9.0, ppl=200, gnorm=1.5, wps=1000, num_updates=7)
         + "noise\n"
-        + f"2026-01-01 00:00:15 | WARNING | fairseq.trainer | {logs.SKIPPED}\n"
+        + f"2026-01-01 00:00:15 | WARNING | fairseq.trainer | {logs.OUT_OF_MEMORY}\n"
         + line("train", "00:00:20", epoch=2, loss=7.0, ppl=90, gnorm=1.0, wps=1000, wall=20, num_updates=14)
         # stopped, and resumed within an epoch a minute later: fairseq's clock stands still
         + "2026-01-01 00:01:20 | INFO | fairseq.tasks.text_to_speech | a line before the configuration\n"
@@ -50,7 +50,7 @@ def test_a_log_becomes_a_curve(tmp_path):
         + line("train_inner", "00:00:08", epoch=4, loss=5.25, num_updates=25)
     )
     log = logs.read_log(path)
-    assert log["seconds"] == 20 + 28 and log["skipped_batches"] == 1
+    assert log["seconds"] == 20 + 28 and log["out_of_memory"] == 1
     assert [e["epoch"] for e in log["curve"]] == [1, 2, 3]
     assert log["training"] == [{"num_updates": 5, "loss": 9.5}, {"num_updates": 25, "loss": 5.25}]
     assert [tuple(e.values()) for e in log["validation"]] == [(7, 8.0, 100.5), (24, 5.5, 70.0)], "no wps"

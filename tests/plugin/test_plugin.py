@@ -105,6 +105,9 @@ def test_an_installed_plugin_may_be_named_too(tmp_path, monkeypatch):
     importlib.import_module("installed_plugin")
     plugins.load(folder)
     assert not plugins.missing(str(folder))
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "installed_plugin").symlink_to(folder)
+    plugins.load(tmp_path / "links" / "installed_plugin")  # is loaded already
 
 
 def test_processes_of_benchmarks_load_the_plugin(tmp_path):
@@ -120,6 +123,7 @@ def test_processes_of_benchmarks_load_the_plugin(tmp_path):
     [
         ("absent", None, "must be the folder of a package, but holds no __init__.py"),
         ("json", "", "must not have the name of another package"),
+        ("time", "", "must not have the name of another package"),  # a module without a file
         ("plugin-1.2", "", "its name must be letters, digits, - and _; rename the folder"),
         ("needs_more", "import no_such_module\n", "cannot be loaded: No module named 'no_such_module'"),
     ],

@@ -79,7 +79,7 @@ def place(tensor):
 
 @pytest.fixture(autouse=True)
 def on_a_cpu(monkeypatch):
-    monkeypatch.setattr(graphs.TrainingGraphs, "_can_record", lambda self, tokens: True)
+    monkeypatch.setattr(graphs.TrainingGraphs, "_is_on_gpu", lambda self, tokens: True)
     for name in ("Stream", "current_stream"):
         monkeypatch.setattr(torch.cuda, name, MagicMock())
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
@@ -229,7 +229,9 @@ def test_rare_shapes_stay_eager_and_the_number_of_recordings_is_bounded(monkeypa
     assert len(m.graphs.seen) == 2 and len(m.graphs.recorded) == 1
 
 
-def test_a_shape_for_which_memory_does_not_suffice_stays_eager(monkeypatch):
+@pytest.mark.parametrize("of_capture", [False, True])
+def test_a_shape_for_which_memory_does_not_suffice_stays_eager(of_capture, monkeypatch):
+    """The end of a capture may raise another error than the allocator, after it."""
     held = []
 
     class Memory:
@@ -238,7 +240,11 @@ def test_a_shape_for_which_memory_does_not_suffice_stays_eager(monkeypatch):
     def fails(*_):
         memory = Memory()
         held.append(weakref.ref(memory))
-        raise torch.cuda.OutOfMemoryError
+        try:
+            raise torch.cuda.OutOfMemoryError
+        finally:
+            if of_capture:
+                raise RuntimeError("operation failed due to a previous error during capture")
 
     monkeypatch.setattr(graphs, "RecordedPass", fails)
     m, inputs = model(), batch(sizes=(4, 6, 5))
@@ -247,9 +253,10 @@ def test_a_shape_for_which_memory_does_not_suffice_stays_eager(monkeypatch):
     first, *others = (step(m, *inputs)[0] for _ in range(4))
     assert all(torch.equal(first, other) for other in others)
     assert held[1:] == ["free"] * 3, "it is tried once, and its memory is free for the pass itself"
+    assert m.graphs.waited == 4
 
 
-def test_hooks_are_called():
+def test_hooks_are_called(caplog):
     """fairseq looks for the module whose output is not finite by hooks."""
     m, inputs = model(), batch(sizes=(4, 6, 5))
     for _ in range(2):
@@ -260,6 +267,7 @@ def test_hooks_are_called():
     hook.remove()
     step(m, *inputs)
     assert called == [1] and m.graphs.passes == 4
+    assert caplog.text.count("modules have hooks, which a replay would not call") == 1
 
 
 def test_evaluation_and_passes_without_gradients_are_not_recorded():

@@ -161,7 +161,9 @@ def _facts(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str,
     if (graphs := getattr(kept.model, "graphs", None)) is not None:
         seen, recorded = len(graphs.seen), len(graphs.recorded)
         if recorded < seen:
-            raise OdeTransformerError(f"{recorded} of {seen} shapes were recorded, for lack of memory")
+            raise OdeTransformerError(
+                f"{recorded} of {seen} shapes were recorded, so that eager passes were timed, too"
+            )
         found |= {"shapes": seen, "recorded": recorded, "recording_seconds": round(graphs.seconds, 1)}
     return found
 
@@ -253,10 +255,13 @@ def _round(
     def ask(name: str, function: Callable, *args: Any) -> None:
         if "error" not in found[name]:
             processes[name].begin(function, *args)
-            found[name] |= _answer(processes[name], lambda: seconds_left() + _TO_MEASURE)
+            answer = _answer(processes[name], lambda: seconds_left() + _TO_MEASURE)
+            found[name] = answer if "error" in answer else found[name] | answer
 
     names = [name for name in processes if name != "stock"]
     for few in (names[i : i + one.at_once] for i in range(0, len(names), one.at_once)):
+        if found and seconds_left() <= 0:
+            break
         timed = [*(["stock"] if "stock" in processes else []), *few]
         new = [name for name in timed if name not in found]
         for name in new:
@@ -265,8 +270,11 @@ def _round(
         with alone():
             for name in back_and_forth(timed, _TURNS):
                 ask(name, _time, one.setting)
-            for name in few if few[-1] != names[-1] else timed:
+            for name in few:
                 ask(name, _finish, one.setting, one.profiled)
+    if "stock" in found:
+        with alone():
+            ask("stock", _finish, one.setting, one.profiled)
     return found
 
 
@@ -281,7 +289,7 @@ def table(record: Mapping[str, Any]) -> str:
     """Return the record as Markdown: one table per setting, one row per system.
 
     A cell has the milliseconds of a step, and the speed: stock fairseq's time in the same round divided by its own. The
-    cells of systems that failed, and those listed under ``disturbed`` in the record, are blank.
+    cells listed under ``disturbed`` in the record are blank.
     """
     parts, disturbed = [], {tuple(each) for each in record.get("disturbed", ())}
     for title in dict.fromkeys(one["title"] for one in record["rounds"]):
@@ -290,8 +298,7 @@ def table(record: Mapping[str, Any]) -> str:
         for name, cells in rows.items():
             for mode, systems in of_mode.items():
                 own, stock = (systems.get(one, {}).get("milliseconds") for one in (name, "stock"))
-                failed = "error" in systems.get(name, {})
-                measured = own and stock and not failed and (title, mode, name) not in disturbed
+                measured = own and stock and (title, mode, name) not in disturbed
                 cells.append(f"{own:.1f} ms ({stock / own:.2f})" if measured else "")
         parts.append(f"**{title}**\n\n{markdown.table(('system', *of_mode), rows.values())}")
     return "\n\n".join(parts)

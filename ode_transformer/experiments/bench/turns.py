@@ -93,6 +93,7 @@ class Process:
         """End the process."""
         self.closed = True
         self._connection.close()
+        self._process.join(1)  # one that waits for a call ends by itself, and leaves nothing behind
         self._process.kill()
         self._process.join()
 

@@ -114,7 +114,7 @@ def compute_metrics(metrics: Sequence[str], outputs: Sequence[str], examples: Ex
     for name in metrics:
         if name not in METRICS:
             known = [metric.name for metric in METRICS.values() if metric.fits(examples)]
-            raise OdeTransformerError(f"--metric {name}: {nearest(name, known)}")
+            raise OdeTransformerError(f"--metric {name}: {nearest(name, known, few=40)}")
         found[METRICS[name].entry or name] = METRICS[name].compute(outputs, examples)
     return found
 

@@ -14,8 +14,8 @@ from ..text.fairseq_output import entries
 DIVERGED = re.compile(r"FloatingPointError: (?:gradients are Nan/Inf|(?:AMP: )?Minimum loss scale reached)")
 """The end of the traceback, or of the first one, of a training whose gradients are not finite."""
 
-SKIPPED = "attempting to recover from OOM in forward/backward pass"
-"""What fairseq logs when it leaves out a batch because the memory of the GPU does not suffice."""
+OUT_OF_MEMORY = "attempting to recover from OOM in forward/backward pass"
+"""What fairseq logs when the memory of a GPU does not suffice: it leaves out an update, or a process's part of it."""
 
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # at the beginning of each line that fairseq logs
 
@@ -44,8 +44,8 @@ def read_log(path: Path) -> dict[str, Any]:
     Returns:
         ``curve``, a list with an entry per epoch (training and validation loss, perplexity or accuracy, gradient norm,
         words per second, updates); ``training`` and ``validation``, the same by updates, without words per second, for
-        each time that it was logged; ``seconds``, the time of all processes; ``skipped_batches``, those that were left
-        out for lack of memory.
+        each time that it was logged; ``seconds``, the time of all processes; ``out_of_memory``, how often a
+        GPU's memory did not suffice.
 
     Raises:
         LogError: the file cannot be read or is not such a log, or no epoch was finished.
@@ -84,7 +84,7 @@ def read_log(path: Path) -> dict[str, Any]:
         "validation": [steps["valid"][n] for n in sorted(steps["valid"])],
         # Not by fairseq's own clock, "wall", which stands at 0 in a training that was resumed within an epoch.
         "seconds": seconds,
-        "skipped_batches": text.count(SKIPPED),
+        "out_of_memory": text.count(OUT_OF_MEMORY),
     }
 
 

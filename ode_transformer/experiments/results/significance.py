@@ -259,7 +259,7 @@ def _metric(name: str, test: str, systems: Sequence[str]) -> Metric:
         raise OdeTransformerError(f"--test {test}: must be one of {', '.join(TESTS)}")
     if name not in METRICS:
         known = [one.name for one in METRICS.values() if one.statistics]
-        raise OdeTransformerError(f"--metric {name}: {nearest(name, known)}")
+        raise OdeTransformerError(f"--metric {name}: {nearest(name, known, few=40)}")
     if METRICS[name].statistics is None:
         raise OdeTransformerError(f"--metric {name}: has no statistics of each output, so no test of significance")
     if twice := [system for system in systems if systems.count(system) > 1]:
@@ -341,7 +341,9 @@ def named(name: str, scale: str = "full", seed: Optional[int] = None, precision:
         if recipes.is_there(name) or "/" not in name:
             raise
         if Path(name).is_dir():
-            raise OdeTransformerError(f"{name}: holds no run.json, so it is no run") from error
+            raise OdeTransformerError(
+                f"{name}: holds no run.json; give the folder of a run, a recipe, or files of text with --ref FILE"
+            ) from error
         raise OdeTransformerError(f"{error}; files of text need --ref FILE") from error
 
 

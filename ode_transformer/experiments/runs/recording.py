@@ -91,9 +91,10 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
 
 def _training(run: Mapping[str, Any], log: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entry of a record on the training, from the contents of ``run.json`` and ``train.log``."""
-    several, skipped = len(log["validation"]) > len(log["curve"]), log["skipped_batches"]
-    if skipped:
-        print(f"warning: for lack of memory fairseq left out {skipped} batches; the record notes it", file=sys.stderr)
+    several, lacked = len(log["validation"]) > len(log["curve"]), log["out_of_memory"]
+    if lacked:
+        said = "memory did not suffice, and fairseq left out an update or a part of it; the record notes this"
+        print(f"warning: {lacked} times {said}", file=sys.stderr)
     kept = ("hardware", "versions", "plugin")  # the latter only of places where it had changed
     places = [{key: place[key] for key in kept if key in place} for place in run["places"]]
     return {
@@ -102,7 +103,7 @@ def _training(run: Mapping[str, Any], log: Mapping[str, Any]) -> dict[str, Any]:
         "curve": log["curve"],
         **({"progress": log["training"], "validation": log["validation"]} if several else {}),
         "seconds": log["seconds"],
-        **({"skipped_batches": skipped} if skipped else {}),
+        **({"out_of_memory": lacked} if lacked else {}),
         "trained_on": [place for i, place in enumerate(places) if place not in places[:i]],
     }
 
