@@ -4,7 +4,6 @@ import contextlib
 import copy
 import functools
 import os
-import pickle
 import sys
 import time
 from collections import Counter
@@ -58,19 +57,8 @@ def pytest_terminal_summary(terminalreporter):
 
 def pytest_collection_finish(session):
     """Parse once what every test parses again."""
-    if "ode_transformer.experiments.recipes.files" in sys.modules:
-        remember_our_recipes()
     if "fairseq.dataclass.utils" in sys.modules:
         remember_configurations()
-
-
-def remember_our_recipes():
-    """Let the files in configs/, of which a recipe extends several, be read once."""
-    from ode_transformer.experiments.recipes import files
-
-    ours, read = files.CONFIGS, files.read_yaml
-    kept = functools.cache(lambda path: pickle.dumps(read(path)))
-    files.read_yaml = lambda path: pickle.loads(kept(path)) if ours in path.parents else read(path)
 
 
 def remember_configurations():

@@ -1,6 +1,7 @@
 """The files of recipes: their names, their contents merged with those of the files they extend, and rehearsals."""
 
 import difflib
+import functools
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -35,19 +36,29 @@ class _Plain(_Loader):
 
 
 def read_yaml(path: Path) -> Any:
-    """Return the content of a YAML file.
+    """Return the content of a YAML file, which must not be changed.
 
     Raises:
         RecipeError: there is no such file, or it is not YAML, is not UTF-8, is too long or has duplicate keys.
     """
     try:
-        if (size := regular(path).stat().st_size) > LONGEST:
-            raise RecipeError(f"{path}: has {size} bytes, must be at most {LONGEST}")
-        return yaml.load(path.read_bytes().decode("utf-8-sig"), Loader=_Plain)
+        about = regular(path).stat()
+        if about.st_size > LONGEST:
+            raise RecipeError(f"{path}: has {about.st_size} bytes, must be at most {LONGEST}")
+        return _ours(path, about.st_mtime_ns) if CONFIGS in path.parents else _parsed(path)
     except OSError as error:
         raise RecipeError(f"{path}: {error.strerror or error}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or too many digits
         raise RecipeError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+
+
+def _parsed(path: Path) -> Any:
+    return yaml.load(path.read_bytes().decode("utf-8-sig"), Loader=_Plain)
+
+
+@functools.cache
+def _ours(path: Path, changed: int) -> Any:  # a table reads each file once per row, and those that it extends
+    return _parsed(path)
 
 
 def groups() -> list[str]:
@@ -209,9 +220,8 @@ def read(path: Path, before: tuple[Path, ...] = ()) -> dict:
     rows = tree.get("rows", {})
     if not isinstance(rows, dict) or not all(isinstance(k, str) and isinstance(v, dict) for k, v in rows.items()):
         raise RecipeError(f"{path}: rows must be a mapping of mappings")
-    for row, values in rows.items():
-        tree["rows"][row] = _extended(values, path, before)
-    return _extended(tree, path, before)
+    extended = {row: _extended(values, path, before) for row, values in rows.items()}
+    return _extended(tree | ({"rows": extended} if "rows" in tree else {}), path, before)
 
 
 def _extended(tree: dict, path: Path, before: tuple[Path, ...]) -> dict:
