@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from ..config import HasFlags, option, register_architectures
 from ..modules.options import SplitTransformerConfig
 from ..modules.stacks import Encoder, SplitStack
-from .transformer import add_positions_and_freeze, nested_config
+from .transformer import add_positions_and_freeze, build_graphs, nested_config
 
 LONGEST = "longest sentence in tokens, for the task as well"
 
 
 class ClassificationHead(nn.Module):
-    """The mean over real tokens, layer norm, and a linear map: (T, B, C) -> (B, classes)."""
+    """The mean over real tokens, layer norm, and a linear map: (B, T, C) -> (B, classes)."""
 
     def __init__(self, embed_dim: int, classes: int):
         super().__init__()
@@ -32,9 +32,9 @@ class ClassificationHead(nn.Module):
         nn.init.zeros_(self.out_proj.bias)
 
     def forward(self, x: Tensor, padding_mask: Tensor) -> Tensor:
-        """States (T, B, C) and a padding mask (B, T) -> scores (B, classes)."""
-        real = (~padding_mask).t().unsqueeze(-1).float()  # half precision cannot count the tokens
-        mean = (x.float() * real).sum(0) / real.sum(0)
+        """States (B, T, C) and a padding mask (B, T) -> scores (B, classes)."""
+        real = (~padding_mask).unsqueeze(-1).float()  # half precision cannot count the tokens
+        mean = (x.float() * real).sum(1) / real.sum(1)
         return self.out_proj(self.layer_norm(mean.type_as(x)))
 
 
@@ -56,6 +56,7 @@ class EncoderClassifier(HasFlags, FairseqEncoderModel):
         super().__init__(encoder)
         self.cfg = cfg
         self.classification_heads = nn.ModuleDict()
+        self.graphs = build_graphs(cfg, encoder)
         if isinstance(encoder, SplitStack):
             add_positions_and_freeze(self, cfg, encoder=encoder)
 
@@ -83,11 +84,17 @@ class EncoderClassifier(HasFlags, FairseqEncoderModel):
         """Tokens (B, T) -> the scores (B, classes) of the named head, or the states (B, T, C) if none is named; and the
         encoder's dictionary.
         """
-        out = self.encoder(src_tokens, src_lengths)
-        x = out["encoder_out"][0]
+        if self.graphs is None:
+            x, out = self._states(src_tokens)
+        else:
+            x, out = self.graphs(self, self._states, {"src_tokens": src_tokens})
         if classification_head_name is None:
-            return x.transpose(0, 1), out
-        return self.classification_heads[classification_head_name](x, out["encoder_padding_mask"][0]), out
+            return x, out
+        return self.classification_heads[classification_head_name](x, src_tokens.eq(self.encoder.padding_idx)), out
+
+    def _states(self, src_tokens: Tensor) -> tuple[Tensor, dict]:
+        out = self.encoder(src_tokens, None)  # which counts the padding itself
+        return out["encoder_out"][0].transpose(0, 1), out
 
     def max_positions(self) -> int:
         """Return the maximum length of a sentence in tokens."""

@@ -45,7 +45,7 @@ from ..errors import OdeTransformerError
 from ..modules.options import SplitTransformerConfig
 from ..modules.positions import BlockPositions
 from ..modules.stacks import Encoder
-from .transformer import add_positions_and_freeze, nested_config, row
+from .transformer import add_positions_and_freeze, build_graphs, nested_config, row
 
 logger = logging.getLogger(__name__)
 
@@ -98,16 +98,13 @@ class SentenceEncoder(RobertaEncoder):
     def extract_features(
         self, src_tokens: Tensor, return_all_hiddens: bool = False, **unused: Any
     ) -> tuple[Tensor, dict[str, Any]]:
-        """Tokens (B, T) -> states (B, T, C), and a dictionary with, for pairs, the logit ``next_sentence`` (B,)."""
+        """Tokens (B, T) -> states (B, T, C), and a dictionary with ``inner_states`` if they are wanted."""
         embeddings = None
         if self.segments is not None:
             ends = src_tokens.eq(self.dictionary.eos())
             second = (ends.cumsum(1) - ends.long()).clamp(max=1)  # after the first end of a sentence
             embeddings = self.sentence_encoder.embed_tokens(src_tokens) + self.segments(second)
-        x, more = super().extract_features(src_tokens, return_all_hiddens, token_embeddings=embeddings)
-        if self.next_sentence is not None:
-            more["next_sentence"] = self.next_sentence(x[:, 0]).squeeze(-1)
-        return x, more
+        return super().extract_features(src_tokens, return_all_hiddens, token_embeddings=embeddings)
 
 
 def _draw(module: nn.Module) -> None:
@@ -131,6 +128,7 @@ class MaskedLanguageModel(HasFlags, RobertaModel):
         self.cfg, self.args = cfg, args
         self.classification_heads = nn.ModuleDict()
         self.span_head = None
+        self.graphs = build_graphs(cfg, encoder)
         encoder.apply(_draw)
         add_positions_and_freeze(self, cfg, encoder=encoder.sentence_encoder)
         if isinstance(self.position_encoder, BlockPositions):  # a flow, and its b(0), start as its own paper says
@@ -159,12 +157,33 @@ class MaskedLanguageModel(HasFlags, RobertaModel):
         self.span_head = nn.Linear(self.args.encoder_embed_dim, 2)
         _draw(self.span_head)
 
-    def forward(self, src_tokens: Tensor, *args: Any, spans: bool = False, **kwargs: Any) -> tuple[Tensor, dict]:
-        """As in RoBERTa; with ``spans`` return the logits (B, T, 2) of the span head, for first and last tokens."""
-        if not spans:
-            return super().forward(src_tokens, *args, **kwargs)
-        x, more = super().forward(src_tokens, features_only=True)
-        return self.span_head(x), more
+    def forward(
+        self,
+        src_tokens: Tensor,
+        features_only: bool = False,
+        return_all_hiddens: bool = False,
+        classification_head_name: Optional[str] = None,
+        spans: bool = False,
+        **more: Any,
+    ) -> tuple[Tensor, dict]:
+        """As in RoBERTa: tokens (B, T) -> scores, and a dictionary with, for pairs, the logit ``next_sentence`` (B,).
+
+        The scores are those of tokens, (B, T, vocabulary size), or of the tokens in ``masked_tokens`` alone, (masked,
+        vocabulary size); of the named head, (B, classes); with ``spans`` of the first and the last token of an answer,
+        (B, T, 2). With ``features_only`` they are the states, (B, T, C).
+        """
+        tokens, wanted = {"src_tokens": src_tokens}, {"return_all_hiddens": return_all_hiddens}
+        if self.graphs is None:
+            x, out = self.encoder.extract_features(**tokens, **wanted)
+        else:
+            x, out = self.graphs(self, self.encoder.extract_features, tokens, **wanted)
+        if self.encoder.next_sentence is not None:
+            out["next_sentence"] = self.encoder.next_sentence(x[:, 0]).squeeze(-1)
+        if spans:
+            return self.span_head(x), out
+        if classification_head_name is not None:
+            return self.classification_heads[classification_head_name](x), out
+        return x if features_only else self.encoder.output_layer(x, **more), out
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
         """As in RoBERTa: bring the names of old checkpoints up to date, and handle the heads of classes and spans."""

@@ -105,9 +105,9 @@ def add_positions_and_freeze(model: nn.Module, cfg: TransformerConfig, **sides: 
         named[name].requires_grad_(False)
 
 
-def build_graphs(cfg: TransformerConfig, decoder: nn.Module) -> Optional[TrainingGraphs]:
-    """Return the recorded training passes of a model with this decoder; None without ``--cuda-graphs``."""
-    return TrainingGraphs(decoder.dictionary.pad(), decoder.dictionary.eos()) if cfg.cuda_graphs else None
+def build_graphs(cfg: TransformerConfig, stack: nn.Module) -> Optional[TrainingGraphs]:
+    """Return the recorded training passes of a model with this stack; None without ``--cuda-graphs``."""
+    return TrainingGraphs(stack.dictionary.pad(), stack.dictionary.eos()) if cfg.cuda_graphs else None
 
 
 class EncoderDecoder(HasFlags, TransformerModelBase):

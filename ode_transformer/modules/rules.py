@@ -244,6 +244,6 @@ def check_alone(cfg: TransformerConfig, side: str, flat: Any, config_class: type
         if f"{other}_" in name:
             logger.warning(f"{flag(name)} {value}: {no_meaning}")
     both = ["share_all_embeddings", "merge_src_tgt_embed"]
-    for name in both + ["adaptive_softmax_cutoff", "cuda_graphs"] * (other == "decoder"):
+    for name in both + ["adaptive_softmax_cutoff"] * (other == "decoder"):
         if getattr(cfg, name) and not usual[name]:
             raise OdeTransformerError(f"{flag(name)}: {no_meaning}")

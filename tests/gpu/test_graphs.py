@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from tests.helpers import VARIANTS, batch, sample, small
+from tests.helpers import VARIANTS, batch, model, sample, small
 from tests.models.test_language_model import language_model
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -71,6 +71,22 @@ def test_a_language_models_replay_has_the_features_and_gradients_of_eager_mode()
     assert len(m.graphs.recorded) == 1
     for replayed in found[1:]:
         torch.testing.assert_close(replayed, found[0], atol=1e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("arch", ["macaron_bert_tiny", "floater_roberta_tiny", "transevolve_small"])
+def test_an_encoder_alone_has_the_scores_and_gradients_of_eager_mode(arch):
+    m = model(arch, {"dropout": 0.0, "attention-dropout": 0.0, "cuda-graphs": True})
+    m.register_classification_head("h", num_classes=3)
+    m.cuda().train()
+    tokens, found = batch(sizes=(4, 6, 5))[2].cuda(), []
+    for _ in range(3):
+        m.zero_grad()
+        scores, _ = m(tokens, features_only=True, classification_head_name="h")
+        scores.square().sum().backward()
+        found.append([scores.detach(), *(p.grad for p in m.parameters() if p.grad is not None)])
+    assert len(m.graphs.recorded) == 1
+    for replayed in found[1:]:
+        torch.testing.assert_close(replayed, found[0], atol=1e-4, rtol=1e-3)
 
 
 def test_a_model_is_recorded_anew_when_it_has_changed():

@@ -133,7 +133,7 @@ OF_ONE_SIDE = [
     ),
     *(
         (arch, {flag: value}, f"--{flag}: {WITHOUT} a decoder")
-        for flag, value in (("cuda-graphs", True), ("adaptive-softmax-cutoff", "10,20"), ("merge-src-tgt-embed", True))
+        for flag, value in (("adaptive-softmax-cutoff", "10,20"), ("merge-src-tgt-embed", True))
         for arch in (ROBERTA, "transformer_small", "transevolve_small")
     ),
     # What their one side breaks.

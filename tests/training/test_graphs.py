@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.modules import positions
 from ode_transformer.training import graphs
+from tests import helpers
 from tests.helpers import VARIANTS, batch, sample, small
 from tests.models.test_language_model import language_model
 
@@ -176,6 +177,46 @@ def test_a_language_models_pass_is_padded_on_the_right():
     assert len(m.graphs.recorded) == 1
     for replayed, eager in zip(found[1], found[0], strict=True):
         torch.testing.assert_close(replayed, eager, atol=1e-4, rtol=1e-3)
+
+
+HEAD = {"classification_head_name": "h", "features_only": True}
+
+
+@pytest.mark.parametrize(
+    ("arch", "asked"),
+    [
+        ("macaron_bert_tiny", {}),
+        ("floater_roberta_tiny", HEAD),
+        ("transevolve_small", HEAD),
+        ("transformer_small", HEAD),
+    ],
+)
+def test_an_encoder_alone_is_recorded_without_its_heads(arch, asked):
+    """How many tokens are masked differs between batches."""
+    torch.manual_seed(0)
+    values = {**dict.fromkeys(("dropout", "attention-dropout"), 0.0), "encoder-layers": 1, "cuda-graphs": True}
+    m = helpers.model(arch, {k: v for k, v in values.items() if "layers" not in k or "evolve" not in arch}).train()
+    m.register_classification_head("h", num_classes=3)
+
+    def scored(seed):
+        m.zero_grad()
+        tokens = batch(sizes=(4, 6, 5), seed=seed)[2]  # padded on the right
+        masked = {} if asked else {"masked_tokens": tokens % 3 == 0}
+        scores, more = m(tokens, **asked, **masked)
+        (scores.square().sum() + more.get("next_sentence", torch.zeros(1)).square().sum()).backward()
+        return [scores.detach(), *(p.grad for p in m.parameters() if p.grad is not None)]
+
+    expected, _, found = scored(0), scored(1), scored(0)
+    assert len(m.graphs.recorded) == 1 and m.graphs.passes == 4 and len(found) > 10
+    for ours, eager in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, eager, atol=1e-4, rtol=1e-3)
+
+
+def test_a_pass_with_other_arguments_than_numbers_is_in_eager_mode():
+    m, (src, lengths, prev) = recorded()
+    for _ in range(2):
+        m(src_tokens=src, src_lengths=lengths, prev_output_tokens=prev, alignment_heads=torch.tensor(1))
+    assert m.graphs.passes == 2 and len(m.graphs.seen) == 1
 
 
 def test_gradients_add_up_over_several_batches_and_outlive_the_next_pass():

@@ -78,7 +78,7 @@ class Suite:
         seeds: seeds to train with (default: 1).
         cpu: rehearse the suite without a GPU.
         dry_run: print the commands of the trainings.
-        flags: of fairseq-train, for all trainings, besides --cuda-graphs for models of this package with a decoder.
+        flags: of fairseq-train, for all trainings, besides --cuda-graphs for models of this package.
     """
 
     minutes: int = 9
@@ -116,8 +116,7 @@ class Suite:
                 title = one.name if one.seed is None else f"{one.name}.seed-{one.seed}"
                 run_dir = folder / f"{title.replace('/', '.')}.{precision}"
                 record = self.results / f"{title}{'' if precision == 'fp32' else f'.{precision}'}.json"
-                decodes = recipe.task == "language_modeling" or recipe.generate is not None
-                graphs = ["--cuda-graphs"] if decodes and not training.is_of_fairseq(recipe.train.arch) else []
+                graphs = [] if training.is_of_fairseq(recipe.train.arch) else ["--cuda-graphs"]
                 # No worker processes: fairseq leaves one per epoch, and they would fill the memory.
                 flags = ("--num-workers", "0", *graphs, *self.flags)
                 place = TrainingPlace(precision=precision, cpu=self.cpu, flags=flags)
