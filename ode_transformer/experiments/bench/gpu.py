@@ -88,13 +88,12 @@ def rounds(data: str = "") -> list[Round]:
     large = replace(usual, sentences=768, precision="bf16")
     settings = [usual, *([replace(usual, data=data, batches=16)] if data else [])]
     decoding = replace(usual, what="decoding", sentences=64, tokens=24, shortest=12)
+    # All systems with large batches, beside trainings, would not fit into the memory of one GPU.
     return [
-        *(
-            each
-            for mode in ("graphs", "eager")
-            # All systems with large batches, beside trainings, would not fit into the memory of one GPU.
-            for each in (*(Round(its, mode, its is usual) for its in settings), Round(large, mode, at_once=2))
-        ),
+        *(Round(its, "graphs", its is usual) for its in settings),
+        Round(large, "graphs", at_once=2),
+        *(Round(its, "eager", its is usual) for its in settings),
+        Round(large, "eager", at_once=2),
         Round(decoding, "eager"),
         # What follows is compiled, which takes minutes.
         Round(large, "layers, graphs", archs=("macaron_wmt_en_de", "ode_residual", "rk4")),

@@ -36,7 +36,7 @@ class _Plain(_Loader):
 
 
 def read_yaml(path: Path) -> Any:
-    """Return the content of a YAML file, which must not be changed.
+    """Return the content of a YAML file. Callers must not change it, since it may be kept.
 
     Raises:
         RecipeError: there is no such file, or it is not YAML, is not UTF-8, is too long or has duplicate keys.

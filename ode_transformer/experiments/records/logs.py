@@ -44,8 +44,8 @@ def read_log(path: Path) -> dict[str, Any]:
     Returns:
         ``curve``, a list with an entry per epoch (training and validation loss, perplexity or accuracy, gradient norm,
         words per second, updates); ``training`` and ``validation``, the same by updates, without words per second, for
-        each time that it was logged; ``seconds``, the time of all processes; ``out_of_memory``, how often a
-        GPU's memory did not suffice.
+        each time that it was logged; ``seconds``, the time of all processes; ``out_of_memory``, how often the memory of
+        a GPU did not suffice.
 
     Raises:
         LogError: the file cannot be read or is not such a log, or no epoch was finished.

@@ -1,4 +1,4 @@
-"""What the commands do that average, check and warm-start the checkpoints of runs, or prepare them for resuming.
+"""Functions of the commands that average, check and warm-start the checkpoints of runs, or prepare a resumption.
 
 torch and fairseq are imported by the functions that need them.
 """

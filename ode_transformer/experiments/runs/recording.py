@@ -93,8 +93,8 @@ def _training(run: Mapping[str, Any], log: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entry of a record on the training, from the contents of ``run.json`` and ``train.log``."""
     several, lacked = len(log["validation"]) > len(log["curve"]), log["out_of_memory"]
     if lacked:
-        said = "memory did not suffice, and fairseq left out an update or a part of it; the record notes this"
-        print(f"warning: {lacked} times {said}", file=sys.stderr)
+        said = "each time fairseq left out an update, or a part of it; the record notes this"
+        print(f"warning: out of memory on a GPU, times logged: {lacked}; {said}", file=sys.stderr)
     kept = ("hardware", "versions", "plugin")  # the latter only of places where it had changed
     places = [{key: place[key] for key in kept if key in place} for place in run["places"]]
     return {
