@@ -11,7 +11,6 @@ from fairseq.data.data_utils import collate_tokens
 from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
-from ..files import regular
 from . import CheckpointError
 
 
@@ -31,9 +30,9 @@ def read_texts(files: Sequence[tuple[str | Path, str | Path]], count: int) -> li
     texts = []
     for path, dictionary in files:
         try:
-            with open(regular(path), encoding="utf-8-sig", newline="\n") as file:
+            with open(path, encoding="utf-8-sig", newline="\n") as file:
                 lines = [line.removesuffix("\n") for line in itertools.islice(file, count)]
-            symbols = Dictionary.load(str(regular(dictionary)))
+            symbols = Dictionary.load(str(dictionary))
         except (OSError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{path}, {dictionary}: {error}") from error
         texts.append([symbols.encode_line(line, add_if_not_exist=False).long() for line in lines])

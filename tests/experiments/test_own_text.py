@@ -276,7 +276,6 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     words = [str(word) for word in words]
 
     theirs = write(tmp_path / "x.part" / "novel", ["Call me Ishmael."])
-    write(tmp_path / "x.text" / ".settings.json.0123456789abcdef", [])  # of a kill at the very beginning
     with monkeypatch.context() as patch:
         patch.setattr(binarised, "_write_binarised", interrupt)  # behind the first dictionary
         assert cli.main(words) == 130
