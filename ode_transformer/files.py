@@ -21,12 +21,8 @@ def atomic_file(path: str | Path, mode: str = "w") -> Iterator[IO]:
     included, an older file of that name survives untouched. A symbolic link is followed. A pipe or a device is opened
     in place, because a file must not replace it.
 
-    Args:
-        path: the file.
-        mode: ``w`` for UTF-8 text with line feeds as they are, ``wb`` for bytes.
-
-    Raises:
-        OSError: the file cannot be written; the error names it, and not the temporary file.
+    The mode is ``w`` for UTF-8 text with line feeds as they are, or ``wb``. An error names the file, and not the
+    temporary one.
     """
     path = Path(path)
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
@@ -46,9 +42,6 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
 
     It is filled under a unique name beside its place. Its files are not flushed to the disk, unlike one that
     :func:`atomic_file` makes.
-
-    Raises:
-        OSError: the folder cannot be written.
     """
     with _replacing(Path(path)) as temporary:
         temporary.mkdir()
@@ -82,11 +75,7 @@ def copy_file(source: str | Path, target: str | Path) -> None:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file.
-
-    Raises:
-        OdeTransformerError: the file cannot be read, or is not UTF-8; the message names it.
-    """
+    """Return the text of a UTF-8 file."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -111,15 +100,7 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
 
 
 def read_json(path: str | Path, kind: type[OdeTransformerError] = OdeTransformerError) -> Any:
-    """Return the content of a JSON file.
-
-    Args:
-        path: the file.
-        kind: the class of the error.
-
-    Raises:
-        OdeTransformerError: the file cannot be read, or is not JSON; the message names it.
-    """
+    """Return the content of a JSON file; an error is of class ``kind``."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -133,12 +114,7 @@ def sha256(path: str | Path) -> str:
 
 
 def check_hashes(folder: Path, hashes: Mapping[str, str], kind: type[OdeTransformerError], remedy: str) -> None:
-    """Compare files of a folder with their SHA-256, by their names in it.
-
-    Raises:
-        OdeTransformerError: a file is missing, is named by a path or has changed. It is a ``kind``, and its message
-            ends with the remedy.
-    """
+    """Compare files of a folder with their SHA-256, by their names in it; raise a ``kind`` that ends with a remedy."""
     for name, digest in hashes.items():
         if Path(name).name != name or not (folder / name).is_file():
             raise kind(f"{folder / name}: is missing, or not a file of its folder; {remedy}")

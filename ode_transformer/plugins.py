@@ -55,11 +55,7 @@ def load(folder: str | Path) -> None:
 
 @contextlib.contextmanager
 def using(folder: str | Path | None) -> Iterator[None]:
-    """Load a plugin, if given, and make it the default of recipes within the context.
-
-    Raises:
-        PluginError: as :func:`load`.
-    """
+    """Load a plugin, if given, and make it the default of recipes within the context."""
     global _current
     before = _current
     if folder:
@@ -80,9 +76,6 @@ def load_installed() -> None:
     """Import the modules that installed packages declare as entry points, once.
 
     A module that imports the models calls this again: the other modules then add their methods before the models.
-
-    Raises:
-        PluginError: a module cannot be imported, or registers something invalid.
     """
     global _points
     if _points is None:

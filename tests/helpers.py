@@ -511,19 +511,6 @@ def train(data: Path, **values):
     return m, its_task
 
 
-def as_trained(cfg: Mapping, m) -> dict[str, Any]:
-    """What fairseq's trainer writes of a model after some updates."""
-    history = {"num_updates": 70, "criterion_name": "x", "optimizer_name": "FairseqAdam"}
-    return {
-        "cfg": cfg,
-        "args": None,
-        "model": m.state_dict(),
-        "optimizer_history": [history | {"lr_scheduler_state": {"best": 1.0}}],
-        "extra_state": {"train_iterator": {"epoch": 9, "iterations_in_epoch": 3}, "best": 1.0},
-        "last_optimizer_state": {"state": {}},
-    }
-
-
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack a tar file into a folder; as plain data, where this Python has that filter (3.11.4 and newer)."""
     with tarfile.open(archive) as file:

@@ -7,7 +7,6 @@ import argparse
 import io
 import json
 from functools import cache
-from math import prod
 
 import pytest
 import safetensors.torch
@@ -20,7 +19,7 @@ from omegaconf import OmegaConf
 from ode_transformer.checkpoints import CheckpointError, hugging_face, standalone
 from ode_transformer.checkpoints.warm_start import warm_start
 from ode_transformer.experiments import cli
-from tests.helpers import SMALL, as_trained, batch, configure, parse, perturbed, task
+from tests.helpers import SMALL, batch, configure, parse, perturbed, task
 from tests.helpers import flags as words
 from tests.models import test_masked_lm as masked
 from tests.models.released import as_written, load, sizes
@@ -30,6 +29,19 @@ SIZES = {k: v for k, v in SMALL.items() if "dropout" not in k}
 ROBERTA = {"encoder-embed-dim": 16, "encoder-ffn-embed-dim": 24, "encoder-attention-heads": 2, "encoder-layers": 2}
 LEARNED = {"encoder-learned-pos": True, "decoder-learned-pos": True}
 NO_HISTORY = {"encoder-history": "none", "decoder-history": "none"}
+
+
+def as_trained(cfg, m):
+    """What fairseq's trainer writes of a model after some updates."""
+    history = {"num_updates": 70, "criterion_name": "x", "optimizer_name": "FairseqAdam"}
+    return {
+        "cfg": cfg,
+        "args": None,
+        "model": m.state_dict(),
+        "optimizer_history": [history | {"lr_scheduler_state": {"best": 1.0}}],
+        "extra_state": {"train_iterator": {"epoch": 9, "iterations_in_epoch": 3}, "best": 1.0},
+        "last_optimizer_state": {"state": {}},
+    }
 
 
 @cache
@@ -172,18 +184,12 @@ def test_every_tensor_is_reported(tmp_path, capsys):
     arguments = ["warm-start", str(tmp_path / "stock.pt"), "--output", str(tmp_path / "o.pt"), "--arch"]
     assert cli.main([*arguments, "rk2_tiny", "--approximate", "--", *words(SIZES)]) == 0
     assert capsys.readouterr().err == "not equal to its source\n"
-    assert cli.main([*arguments, "floater_tiny", "--", *words(SIZES)]) == 0
-    short, said = capsys.readouterr()
-    assert cli.main([*arguments, "floater_tiny", "--verbose", "--", *words(SIZES)]) == 0 and not said
+    assert cli.main([*arguments, "floater_tiny", "--verbose", "--", *words(SIZES)]) == 0
     out = capsys.readouterr().out
-    assert out.endswith(short) and short.startswith(f"tensors: {len(m.state_dict())} copied; ")
     copied = [line.split()[1] for line in out.splitlines() if line.startswith("    copied")]
     assert {name for name, _ in m.named_parameters()} <= set(copied)
     assert "new, zero  position_encoder.solvers.all.weight2  (16, 16)" in out
-    assert "; 3 new; 3 new, zero; 0 unused" in out
-    (needed,) = (line for line in out.splitlines() if line.startswith("fairseq-train needs: "))
-    assert "--share-all-embeddings" in needed and "quant" not in needed and "put-dim" not in needed
-    assert "largest difference of a logit" in out
+    assert f"tensors: {len(m.state_dict())} copied; 3 new; 3 new, zero; 0 unused" in out
 
 
 @pytest.mark.parametrize(
@@ -363,9 +369,6 @@ def test_classification_heads_are_left_out_and_named_and_opened_on_request(tmp_p
 # The layout of Hugging Face's library
 
 
-UNREADABLE = "is not a readable safetensors file"
-
-
 def as_safetensors(folder, m, dtype=torch.float32, **config):
     """A model of fairseq's as ``model.safetensors`` and ``config.json``."""
     names = {ours: theirs for theirs, ours in hugging_face._TOP.items()}
@@ -404,29 +407,19 @@ def test_safetensors(tmp_path, dtype, tolerance):
     assert difference(tmp_path / "out.pt", m) < tolerance
 
 
-def added(name, shape, begin=None, content=b""):
-    """A function that adds a tensor of zeros, or of this content, to a file; or one of what begins there already."""
-
-    def add(data):
-        length = int.from_bytes(data[:8], "little")
-        header, body = json.loads(data[8 : 8 + length]), data[8 + length :]
-        new = b"" if begin is not None else content or bytes(4 * prod(shape))
-        offsets = [len(body) if begin is None else begin, len(body) + len(new)]
-        text = json.dumps({**header, name: {"dtype": "F32", "shape": shape, "data_offsets": offsets}}).encode()
-        return len(text).to_bytes(8, "little") + text + body + new
-
-    return add
+def added(name, content):
+    """A function that adds a tensor to a file."""
+    return lambda data: safetensors.torch.save(safetensors.torch.load(data) | {name: content})
 
 
 @pytest.mark.parametrize(
     ("change", "config", "reason"),
     [
-        (lambda data: data[: len(data) // 2], {}, UNREADABLE),
+        (lambda data: data[: len(data) // 2], {}, "is not a readable safetensors file"),
         (lambda data: data.replace(b'"F32"', b'"I32"'), {}, "is of type torch.int32: must be of floating-point"),
         (lambda data: data.replace(b"lm_head.bias", b"lm_tail.bias"), {}, "lm_tail.bias is not a tensor of a RoBERTa"),
-        (added("lm_head.decoder.bias", [50], 0), {}, UNREADABLE),
-        (added("lm_head.decoder.weight", [50, 16]), {}, "is not the embeddings, but tie_word"),
-        (added("lm_head.decoder.bias", [50]), {}, "lm_head.decoder.bias are not equal"),
+        (added("lm_head.decoder.weight", torch.zeros(50, 16)), {}, "is not the embeddings, but tie_word"),
+        (added("lm_head.decoder.bias", torch.zeros(50)), {}, "lm_head.decoder.bias are not equal"),
         (bytes, {"tie_word_embeddings": False}, "has no lm_head.decoder.weight, but tie_word"),
         (bytes, {"model_type": "bert"}, "config.json: model_type must be roberta"),
         (bytes, {"is_decoder": True}, "config.json: is_decoder must be False"),
@@ -447,8 +440,7 @@ def test_a_head_of_its_own_is_kept(tmp_path):
     """A model whose symbols are predicted with another matrix than they are embedded by."""
     m = roberta(tmp_path / "stock.pt", **{"untie-weights-roberta": True})
     path = as_safetensors(tmp_path, m, tie_word_embeddings=False)
-    head = m.encoder.lm_head.weight.detach().numpy().tobytes()
-    path.write_bytes(added("lm_head.decoder.weight", [50, 16], content=head)(path.read_bytes()))
+    path.write_bytes(added("lm_head.decoder.weight", m.encoder.lm_head.weight.detach())(path.read_bytes()))
     warm_start(path, tmp_path / "out.pt", "floater_roberta_tiny", words(ROBERTA))
     assert difference(tmp_path / "out.pt", m) < 1e-6
 

@@ -144,11 +144,7 @@ def load(path: str | Path) -> dict[str, Any]:
 
 
 def load_tensors(path: str | Path, kind: type[CheckpointError] = CheckpointError) -> dict[str, Tensor]:
-    """Load the tensors of a ``.safetensors`` file, by their names.
-
-    Raises:
-        CheckpointError: the file cannot be read or is damaged; of class ``kind``.
-    """
+    """Load the tensors of a ``.safetensors`` file, by their names; errors are of class ``kind``."""
     from safetensors.torch import load_file
 
     try:
@@ -187,11 +183,7 @@ def _check_tensor(path: Path, name: Any, tensor: Any) -> None:
 
 
 def save(state: dict[str, Any], path: str | Path) -> None:
-    """Write a checkpoint beside its place, then rename it: an old file survives whatever goes wrong.
-
-    Raises:
-        CheckpointError: it cannot be written, for instance because the disk is full.
-    """
+    """Write a checkpoint beside its place, then rename it: an old file survives whatever goes wrong."""
     try:
         with atomic_file(path, "wb") as file:
             torch.save(state, file)
@@ -218,7 +210,6 @@ def select(
 
     Raises:
         TooFewError: there are fewer checkpoints of that kind, or with ``fewer`` none.
-        CheckpointError: the folder does not exist, not exactly one number is given, or it is below 1.
     """
     given = {"last-epochs": last_epochs, "last-updates": last_updates, "best": best}
     chosen = [(k, n) for k, n in given.items() if n is not None]
@@ -273,7 +264,6 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
 
     Raises:
         CheckpointError: fairseq cannot resume from a checkpoint though it is intact.
-        OSError: the folder cannot be written.
     """
     last = Path(directory) / "checkpoint_last.pt"
     if last.exists():
@@ -314,9 +304,6 @@ def average(paths: Sequence[str | Path], output: str | Path) -> None:
     mean to what the checkpoints themselves can hold. Others have no mean, and have to be equal. Everything else is
     taken from the last checkpoint, without the optimizer's state and without an exponential moving average
     (``--store-ema``), which is not averaged. Tied parameters stay tied.
-
-    Raises:
-        CheckpointError: a checkpoint cannot be read or has values that are not finite, or they do not match.
     """
     state = load(paths[-1])
     model = state["model"]

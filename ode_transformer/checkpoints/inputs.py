@@ -15,17 +15,9 @@ from . import CheckpointError
 
 
 def read_texts(files: Sequence[tuple[str | Path, str | Path]], count: int) -> list[list[Tensor]]:
-    """Read the first lines of prepared texts, without lines that are blank in one of the texts.
+    """Return the first lines of parallel texts as indices of symbols (T,), the end of the sentence last, for each text.
 
-    Args:
-        files: each text and its dictionary. Several texts are parallel.
-        count: the number of lines to read of each text.
-
-    Returns:
-        For each text its sentences as indices of symbols (T,), the end of the sentence last.
-
-    Raises:
-        CheckpointError: a file cannot be read, or the texts are not parallel or hold no sentences.
+    ``files`` are each text and its dictionary. Lines that are blank in one of the texts are left out.
     """
     texts = []
     for path, dictionary in files:
@@ -67,9 +59,6 @@ def inputs_of(model: nn.Module, texts: Sequence[Sequence[Tensor]]) -> dict[str, 
 
     Returns:
         ``src_tokens`` (B, S); for an encoder-decoder also ``src_lengths`` (B,) and ``prev_output_tokens`` (B, T).
-
-    Raises:
-        OdeTransformerError: a target is given for a model that is not an encoder-decoder.
     """
     (source, *target), found = texts, stacks(model)
     symbols = next(iter(found.values())).dictionary

@@ -97,11 +97,7 @@ def _rows(state: dict[str, Any], name: str, path: str | Path) -> int:
 
 
 def dictionary_sizes(state: dict[str, Any], path: str | Path) -> tuple[int, int]:
-    """Return the sizes of a checkpoint's source and target dictionaries; the size of a masked language model's twice.
-
-    Raises:
-        CheckpointError: it holds neither an encoder-decoder with embeddings nor a masked language model.
-    """
+    """Return the sizes of a checkpoint's source and target dictionaries; a masked language model's own twice."""
     for reader in _READERS:
         if (name := f"{reader}.embed_tokens.weight") in state["model"]:
             rows = _rows(state, name, path)
@@ -295,9 +291,6 @@ def pair_form(state: dict[str, Any], path: str | Path, *task_names: str) -> dict
 
     It is ``init_token``, the symbol before the first text, and ``separator_token``, one more between them; each may be
     None.
-
-    Raises:
-        CheckpointError: the model was trained with another task, or a token is not the number of a symbol.
     """
     trained = checkpoints.options(state, "task")
     name = trained.get("_name") or trained.get("task")
