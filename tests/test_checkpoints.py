@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import resource
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -145,25 +144,6 @@ def test_a_pickle_that_would_run_code_is_refused_and_nothing_runs(tmp_path, zipp
     assert not marker.exists()
     pickle.loads(pickle.dumps(Evil(marker)))
     assert marker.exists(), "the attack itself works"
-
-
-def test_a_full_disk_leaves_the_old_file(tmp_path, capsys):
-    """A limit on the size of files stands for a full disk: the write fails half-way in the same place."""
-    paths = [write(tmp_path / f"checkpoint{i}.pt", {"w": torch.randn(100_000)}) for i in (1, 2)]
-    output = tmp_path / "average.pt"
-    output.write_text("the old one")
-    words = ["average", str(tmp_path), "--last-epochs", str(len(paths)), "--output", str(output)]
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
-    try:
-        status = cli.main(words)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert status == 1
-    error = capsys.readouterr().err
-    assert "cannot be written" in error and "Traceback" not in error
-    assert output.read_text() == "the old one"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["average.pt", "checkpoint1.pt", "checkpoint2.pt"]
 
 
 def test_selection(tmp_path):
