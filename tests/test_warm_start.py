@@ -196,8 +196,7 @@ def test_every_tensor_is_reported(tmp_path, capsys):
     ("write", "arch", "change", "words_"),
     [
         (stock, "floater_tiny", {"encoder-layers": 3, "decoder-embed-dim": 8, "decoder-ffn-embed-dim": 9},
-         "sizes of .*stock.pt: encoder_layers is 3, there 2, decoder_embed_dim is 8, there 16, decoder_ffn_embed_"
-         "dim is 9, there 24; .*add -- --encoder-layers 2 --decoder-embed-dim 16 --decoder-ffn-embed-dim 24$"),
+         "sizes of .*stock.pt; .*add -- --encoder-layers 2 --decoder-embed-dim 16 --decoder-ffn-embed-dim 24$"),
         (stock, "floater_huge", {}, "--arch floater_huge: is none of .*; the nearest are floater_"),
         (stock, "floater_tiny", {"flow-step": 0}, "--flow-step 0"),
         (stock, "floater_tiny", {"no-such-flag": 1}, "--no-such-flag"),

@@ -156,11 +156,11 @@ def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source:
     languages = [trained.get("source_lang"), trained.get("target_lang")]
     if not all(languages):  # trained without -s and -t: fairseq takes what the data are called, and so it does here
         languages = infer_language_pair(str(data))
-    needed = {data / f"dict.{language}.txt": size for language, size in zip(languages, sizes, strict=True)}
+    wanted = {data / f"dict.{language}.txt": size for language, size in zip(languages, sizes, strict=True)}
     for path in (data / "input0" / "dict.txt", data / "dict.txt"):
         if path.is_file():  # of one text: the task adds <mask>
-            needed = {path: sizes[0] - 1}
-    for path, size in needed.items():
+            wanted = {path: sizes[0] - 1}
+    for path, size in wanted.items():
         if not path.is_file():
             raise CheckpointError(f"{path}: no such file; {source} needs a dictionary of that name")
         if (found := len(Dictionary.load(str(path)))) != size:
@@ -192,11 +192,9 @@ def _target(arch: str, flags: Sequence[str], stock: Stock, options: dict, source
     names = [f"{side}_{size}" for side in stock.sides for size in _SHAPE]
     sizes = {name: options.get(name, getattr(FlatTransformerConfig(), name)) for name in names}
     if misfits := {name: theirs for name, theirs in sizes.items() if values[name] != theirs}:
-        wrong = ", ".join(f"{name} is {values[name]}, there {theirs}" for name, theirs in misfits.items())
         fitting = " ".join(f"{flag(name)} {theirs}" for name, theirs in misfits.items())
         raise CheckpointError(
-            f"--arch {arch}: must have the sizes of {source}: {wrong}; take an architecture of that size, or add -- "
-            f"{fitting}"
+            f"--arch {arch}: must have the sizes of {source}; take an architecture of that size, or add -- {fitting}"
         )
     values |= {**{k: v for k, v in options.items() if k not in explicit}, "arch": arch}
     values.pop("_name", None)
