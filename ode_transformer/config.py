@@ -143,16 +143,9 @@ PRESETS: dict[str, tuple[str, type, Mapping[str, Any]]] = {}
 def register_architectures(
     model: str, config_class: type, architectures: Mapping[str, Mapping[str, Any]], released: bool = False
 ) -> None:
-    """Register a table of presets as architectures (``--arch``) of a registered model.
+    """Register a table of presets, by name, as architectures (``--arch``) of a registered model.
 
-    Args:
-        model: the model's name.
-        config_class: the model's configuration class.
-        architectures: the preset fields of each architecture by name.
-        released: whether the names are those of released code, for loading its checkpoints, and not for ``PRESETS``.
-
-    Raises:
-        ValueError: fairseq has an architecture of that name already, or no such model.
+    ``released`` names are those of released code, for loading its checkpoints, and are not in ``PRESETS``.
     """
     for name, preset in architectures.items():
         register_model_architecture(model, name)(partial(_apply_preset, model, config_class, name, preset))
@@ -245,8 +238,7 @@ EVALUATED = {
 def literal(key: str, value: Any) -> Any:
     """Return the value of an option in ``EVALUATED``, parsed as a literal if it is a string.
 
-    Raises:
-        OdeTransformerError: the value is of another type; a string within a string would be evaluated, too.
+    Another type is refused, because a string within a string would be evaluated, too.
     """
     found = value
     with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -267,13 +259,9 @@ def activation_dropout(values: Mapping[str, Any], default: float = 0.0) -> float
 
 
 def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
-    """Convert a flat configuration to the nested one from which fairseq builds its Transformer.
+    """Convert a flat configuration, a dataclass or an OmegaConf object, to the nested one of fairseq's Transformer.
 
-    The input is an instance of the family's class or an OmegaConf object. The family's own fields become plain
-    attributes of the result.
-
-    Raises:
-        OdeTransformerError: a field is unknown, has an invalid value, or lacks a required one.
+    The family's own fields become plain attributes of the result.
     """
     values = as_dict(config)
     values.pop("_name", None)

@@ -11,7 +11,6 @@ import hashlib
 import importlib.metadata
 import os
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,34 +41,21 @@ def load(folder: str | Path) -> None:
         return
     if not (path / "__init__.py").is_file():
         raise PluginError(f"--user-dir {folder}: must be the folder of a package, but holds no __init__.py")
-    if not re.fullmatch(r"[\w-]+", path.name):  # a dot splits a module's name, and ``name_of`` finds no other
-        raise PluginError(f"--user-dir {folder}: its name must be letters, digits, - and _; rename the folder")
-    if path.name in sys.modules:
-        if str(path) in getattr(sys.modules[path.name], "__path__", ()):  # an installed plugin, by its entry point
-            _folders.append(path)
-            return
-        raise PluginError(f"--user-dir {folder}: must not have the name of another package; rename the folder")
     from fairseq import utils
 
-    _folders.append(path)
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # a command's output is not a plugin's
-            utils.import_user_module(argparse.Namespace(user_dir=str(path)))
-    except BaseException as error:
-        _folders.remove(path)  # so that the user can correct it and load it again
-        utils.import_user_module.memo.discard(str(path))
+        utils.import_user_module(argparse.Namespace(user_dir=str(path)))
+    except Exception as error:  # fairseq refuses the name of another package
+        utils.import_user_module.memo.discard(str(path))  # so that the user can correct it and load it again
         if isinstance(error, (ImportError, ValueError)):
             raise PluginError(f"--user-dir {folder}: cannot be loaded: {error}") from error
         raise  # a defect of the plugin, which keeps its traceback
+    _folders.append(path)
 
 
 @contextlib.contextmanager
 def using(folder: str | Path | None) -> Iterator[None]:
-    """Load a plugin, if given, and make it the default of recipes within the context.
-
-    Raises:
-        PluginError: as :func:`load`.
-    """
+    """Load a plugin, if given, and make it the default of recipes within the context."""
     global _current
     before = _current
     if folder:
@@ -90,9 +76,6 @@ def load_installed() -> None:
     """Import the modules that installed packages declare as entry points, once.
 
     A module that imports the models calls this again: the other modules then add their methods before the models.
-
-    Raises:
-        PluginError: a module cannot be imported, or registers something invalid.
     """
     global _points
     if _points is None:
@@ -101,8 +84,7 @@ def load_installed() -> None:
         package = point.dist.name if point.dist else point.module
         _installed[point.module] = package
         try:
-            with contextlib.redirect_stdout(sys.stderr):
-                point.load()
+            point.load()
         except (ImportError, ValueError) as error:
             raise PluginError(f"plugin {point.name} of the package {package}: cannot be loaded: {error}") from error
 

@@ -12,9 +12,9 @@ REMEDY = (
 def check_requirements() -> None:
     """Raise ``ImportError`` if the installed torch or fairseq cannot run this package.
 
-    It detects a torch older than 2.6, whose weights-only loading can run code from a checkpoint (CVE-2025-32434); a
-    missing or too old fairseq; a *folder* called ``fairseq`` on the path that hides the installed fairseq; and fairseq
-    0.12.2 from PyPI, which cannot be imported on Python 3.11 and later.
+    A torch older than 2.6 can run code from a checkpoint in spite of weights-only loading (CVE-2025-32434). fairseq
+    0.12.2 from PyPI cannot be imported on Python 3.11 and later, and a *folder* called ``fairseq`` on the path, such as
+    a clone beside the plugin, hides the installed one.
     """
     torch = importlib.import_module("torch")
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
@@ -25,19 +25,10 @@ def check_requirements() -> None:
         )
     try:
         fairseq = importlib.import_module("fairseq")
-    except ModuleNotFoundError as error:
-        raise ImportError(f"ode_transformer needs fairseq: {error}; {REMEDY}") from error
     except Exception as error:
-        # fairseq 0.12.2 dies here on Python 3.11+: "mutable default <class ...> for field common".
-        raise ImportError(
-            f"the installed fairseq cannot be imported ({type(error).__name__}: {error}); {REMEDY}"
-        ) from error
+        raise ImportError(f"fairseq cannot be imported ({type(error).__name__}: {error}); {REMEDY}") from error
     if getattr(fairseq, "__file__", None) is None:
         raise ImportError(
-            f"'fairseq' resolves to the folder {list(fairseq.__path__)} rather than to an installed package: "
-            "a clone called fairseq/ lies beside the plugin, in the working directory or beside the script, "
-            "and hides the installed fairseq. Move it elsewhere or install it with "
-            "pip install -e . --config-settings editable_mode=compat"
+            f"'fairseq' is the folder {list(fairseq.__path__)}, which hides the installed package: move it elsewhere, "
+            "or install it with pip install -e . --config-settings editable_mode=compat"
         )
-    if not hasattr(importlib.import_module("fairseq.models.transformer"), "TransformerModelBase"):
-        raise ImportError(f"fairseq {fairseq.__version__} is too old; {REMEDY}")

@@ -81,115 +81,89 @@ def architectures(kind: type) -> list[str]:
 
 def typed(words: str) -> dict[str, Any]:
     """Options as they are typed: ``--rk-norm --splitting strang`` is ``{"rk-norm": True, "splitting": "strang"}``."""
-    pairs = (word.partition(" ") for word in words.removeprefix("--").split(" --"))
+    pairs = (word.partition(" ") for word in " ".join(words.split()).removeprefix("--").split(" --"))
     return {flag: value or True for flag, _, value in pairs}
 
 
 # What the general properties are tested on: every architecture that translates, found where it registers, and options.
+# Those at the end have many options at once, named by the integrators of encoder and decoder: a few of them have every
+# value of every option.
 DEFAULT = "macaron_tiny"
+TYPED = """
+attention-twice: --splitting strang-swapped
+two-hidden-layers: --splitting lie-trotter --ffn-hidden-layers 2
+rk2-ema: --arch rk2_tiny --coefficients ema
+released-form: --arch rk2_learnable_tiny --ode-residual released
+released-rk4: --arch rk4_tiny --ode-residual released
+relative-values: --arch rk2_tiny --relative-positions keys-values --max-relative-length 2
+dense: --arch rk2_tiny --encoder-history dense --decoder-history residual
+san: --arch rk2_tiny --ode-function san
+ffn: --arch rk2_tiny --ode-function ffn
+decoder-rk2-learnable: --arch rk2_learnable_tiny --decoder-integrator heun
+decoder-attention-twice-rk2: --arch rk2_tiny --decoder-integrator heun --splitting strang-swapped
+decoder-midpoint: --arch ode_residual_tiny --decoder-integrator midpoint --rk-norm
+decoder-multistep: --arch rk2_tiny --decoder-integrator multistep --decoder-history none
+floater-stack: --arch floater_tiny --flow-sharing stack
+sinusoidal-blocks: --arch floater_tiny --position-encoder sinusoidal
+learned-blocks: --arch floater_tiny --position-encoder learned
+rnn-scalar-1: --arch floater_tiny --position-encoder rnn-scalar-1
+rnn-scalar-2: --arch floater_tiny --position-encoder rnn-scalar-2
+rnn-vector-1: --arch floater_tiny --position-encoder rnn-vector-1
+rnn-vector-2: --arch floater_tiny --position-encoder rnn-vector-2
+macaron-floater: --position-encoder floater
+attention-twice-floater: --splitting strang-swapped --position-encoder floater
+rk2-learnable-floater: --arch rk2_learnable_tiny --position-encoder floater
+decoder-rk4-floater: --arch rk4_tiny --decoder-integrator rk4 --position-encoder floater
+denseformer: --arch rk2_tiny --encoder-history denseformer --decoder-history denseformer
+attention-history: --arch rk2_tiny --encoder-history attention --decoder-history attention
+nesterov: --arch ode_residual_tiny --integrator nesterov --decoder-integrator nesterov --ode-function substeps
+  --velocity-embedding
+triple-strang-learned-positions: --splitting strang --integrator triple --decoder-integrator triple
+  --ode-function substeps --velocity-embedding --encoder-learned-pos --decoder-learned-pos
+momentum-from-rest: --arch ode_residual_tiny --integrator nesterov --decoder-integrator triple --splitting parallel
+  --encoder-history denseformer --decoder-history none --decoder-relative-positions keys-values
+pcformer-rk4-released: --arch pcformer_tiny --integrator rk4 --coefficients ema-channels --gate-sharing per-layer
+  --ode-residual released --rk-norm
+pcformer-decoder: --arch pcformer_tiny --decoder-integrator heun --decoder-history corrector --rk-norm
+corrector-of-euler-steps: --splitting strang --encoder-history corrector --decoder-history corrector
+  --decoder-relative-positions keys
+parallel: --splitting parallel
+midpoint-leapfrog: --arch rk2_tiny --integrator midpoint --decoder-integrator leapfrog --decoder-history none
+  --position-encoder sinusoidal
+ralston-multistep: --arch rk2_tiny --integrator ralston --decoder-integrator multistep --encoder-history residual
+  --decoder-history none --position-encoder learned
+kutta3-dlcl: --arch rk2_tiny --integrator kutta3 --decoder-integrator dlcl --decoder-history none
+  --position-encoder floater --no-token-positional-embeddings
+leapfrog-midpoint: --arch ode_leapfrog_tiny --decoder-integrator midpoint --decoder-history dense
+  --position-encoder rnn-scalar-1
+dlcl-kutta3: --arch ode_dlcl_tiny --decoder-integrator kutta3 --position-encoder rnn-vector-1
+polynet-polynet: --arch ode_polynet_tiny --decoder-integrator polynet --coefficients scalars --splitting strang
+  --position-encoder rnn-vector-2
+heun-heun: --arch rk2_two_tanh_tiny --decoder-integrator heun --ode-function substeps --position-encoder floater
+  --flow-method midpoint --flow-sharing stack
+heun-midpoint: --arch rk2_two_sigmoids_tiny --decoder-integrator midpoint --ode-function san
+  --position-encoder floater --position-blocks input
+heun-ralston: --arch rk2_unit_tiny --decoder-integrator ralston --ode-function ffn --relative-positions keys-values
+  --max-relative-length 2 --position-encoder floater
+three-eighths-three-eighths: --arch rk2_tiny --integrator three-eighths --decoder-integrator three-eighths
+  --coefficients ema --gate-sharing per-layer --ode-residual released --position-encoder floater
+rk4-rk4: --arch rk4_tiny --decoder-integrator rk4 --splitting strang-swapped --relative-positions none
+euler-4-euler-4: --arch rk4_tiny --integrator euler-4 --decoder-integrator euler-4
+heun-nesterov: --arch rk2_learnable_tiny --decoder-integrator nesterov --ffn-hidden-layers 2
+  --encoder-history attention --decoder-history attention
+heun-euler: --arch rk2_second_order_tiny --encoder-history dense --decoder-history residual
+multistep-euler: --arch ode_multistep_tiny --decoder-history denseformer
+"""
 VARIANTS = {
     "macaron": {},
     "macaron-post-norm": POST_NORM,
-    "attention-twice": typed("--splitting strang-swapped"),
-    "two-hidden-layers": typed("--splitting lie-trotter --ffn-hidden-layers 2"),
     **{
         arch: {"arch": arch, **OWN_SIZES.get(config.PRESETS[arch][0], {})}
         for arch in architectures(FairseqEncoderDecoderModel)
         if arch != DEFAULT
     },
-    "rk2-ema": typed("--arch rk2_tiny --coefficients ema"),
-    "released-form": typed("--arch rk2_learnable_tiny --ode-residual released"),
-    "released-rk4": typed("--arch rk4_tiny --ode-residual released"),
-    "relative-values": typed("--arch rk2_tiny --relative-positions keys-values --max-relative-length 2"),
-    "dense": typed("--arch rk2_tiny --encoder-history dense --decoder-history residual"),
-    "san": typed("--arch rk2_tiny --ode-function san"),
-    "ffn": typed("--arch rk2_tiny --ode-function ffn"),
-    "decoder-rk2-learnable": typed("--arch rk2_learnable_tiny --decoder-integrator heun"),
-    "decoder-attention-twice-rk2": typed("--arch rk2_tiny --decoder-integrator heun --splitting strang-swapped"),
-    "decoder-midpoint": typed("--arch ode_residual_tiny --decoder-integrator midpoint --rk-norm"),
-    "decoder-multistep": typed("--arch rk2_tiny --decoder-integrator multistep --decoder-history none"),
     "evolution-released": EVOLUTION | typed("--arch transevolve_fullff_2_tiny --transevolve-form released"),
-    "floater-stack": typed("--arch floater_tiny --flow-sharing stack"),
-    "sinusoidal-blocks": typed("--arch floater_tiny --position-encoder sinusoidal"),
-    "learned-blocks": typed("--arch floater_tiny --position-encoder learned"),
-    **{
-        f"rnn-{kind}": {"arch": "floater_tiny", "position-encoder": f"rnn-{kind}"}
-        for kind in ("scalar-1", "scalar-2", "vector-1", "vector-2")
-    },
-    "macaron-floater": typed("--position-encoder floater"),
-    "attention-twice-floater": typed("--splitting strang-swapped --position-encoder floater"),
-    "rk2-learnable-floater": typed("--arch rk2_learnable_tiny --position-encoder floater"),
-    "decoder-rk4-floater": typed("--arch rk4_tiny --decoder-integrator rk4 --position-encoder floater"),
-    "denseformer": typed("--arch rk2_tiny --encoder-history denseformer --decoder-history denseformer"),
-    "attention-history": typed("--arch rk2_tiny --encoder-history attention --decoder-history attention"),
-    "nesterov": typed(
-        "--arch ode_residual_tiny --integrator nesterov --decoder-integrator nesterov --ode-function substeps "
-        "--velocity-embedding"
-    ),
-    "triple-strang-learned-positions": typed(
-        "--splitting strang --integrator triple --decoder-integrator triple --ode-function substeps "
-        "--velocity-embedding --encoder-learned-pos --decoder-learned-pos"
-    ),
-    "momentum-from-rest": typed(
-        "--arch ode_residual_tiny --integrator nesterov --decoder-integrator triple --splitting parallel "
-        "--encoder-history denseformer --decoder-history none --decoder-relative-positions keys-values"
-    ),
-    "pcformer-rk4-released": typed(
-        "--arch pcformer_tiny --integrator rk4 --coefficients ema-channels --gate-sharing per-layer "
-        "--ode-residual released --rk-norm"
-    ),
-    "pcformer-decoder": typed("--arch pcformer_tiny --decoder-integrator heun --decoder-history corrector --rk-norm"),
-    "corrector-of-euler-steps": typed(
-        "--splitting strang --encoder-history corrector --decoder-history corrector --decoder-relative-positions keys"
-    ),
-    "parallel": typed("--splitting parallel"),
-}
-# Many options at once, named by the integrators of encoder and decoder: a few such have every value of every option.
-VARIANTS |= {
-    "midpoint-leapfrog": typed(
-        "--arch rk2_tiny --integrator midpoint --decoder-integrator leapfrog --decoder-history none "
-        "--position-encoder sinusoidal"
-    ),
-    "ralston-multistep": typed(
-        "--arch rk2_tiny --integrator ralston --decoder-integrator multistep --encoder-history residual "
-        "--decoder-history none --position-encoder learned"
-    ),
-    "kutta3-dlcl": typed(
-        "--arch rk2_tiny --integrator kutta3 --decoder-integrator dlcl --decoder-history none "
-        "--position-encoder floater --no-token-positional-embeddings"
-    ),
-    "leapfrog-midpoint": typed(
-        "--arch ode_leapfrog_tiny --decoder-integrator midpoint --decoder-history dense --position-encoder rnn-scalar-1"
-    ),
-    "dlcl-kutta3": typed("--arch ode_dlcl_tiny --decoder-integrator kutta3 --position-encoder rnn-vector-1"),
-    "polynet-polynet": typed(
-        "--arch ode_polynet_tiny --decoder-integrator polynet --coefficients scalars --splitting strang "
-        "--position-encoder rnn-vector-2"
-    ),
-    "heun-heun": typed(
-        "--arch rk2_two_tanh_tiny --decoder-integrator heun --ode-function substeps --position-encoder floater "
-        "--flow-method midpoint --flow-sharing stack"
-    ),
-    "heun-midpoint": typed(
-        "--arch rk2_two_sigmoids_tiny --decoder-integrator midpoint --ode-function san "
-        "--position-encoder floater --position-blocks input"
-    ),
-    "heun-ralston": typed(
-        "--arch rk2_unit_tiny --decoder-integrator ralston --ode-function ffn --relative-positions keys-values "
-        "--max-relative-length 2 --position-encoder floater"
-    ),
-    "three-eighths-three-eighths": typed(
-        "--arch rk2_tiny --integrator three-eighths --decoder-integrator three-eighths --coefficients ema "
-        "--gate-sharing per-layer --ode-residual released --position-encoder floater"
-    ),
-    "rk4-rk4": typed("--arch rk4_tiny --decoder-integrator rk4 --splitting strang-swapped --relative-positions none"),
-    "euler-4-euler-4": typed("--arch rk4_tiny --integrator euler-4 --decoder-integrator euler-4"),
-    "heun-nesterov": typed(
-        "--arch rk2_learnable_tiny --decoder-integrator nesterov --ffn-hidden-layers 2 "
-        "--encoder-history attention --decoder-history attention"
-    ),
-    "heun-euler": typed("--arch rk2_second_order_tiny --encoder-history dense --decoder-history residual"),
-    "multistep-euler": typed("--arch ode_multistep_tiny --decoder-history denseformer"),
+    **{name: typed(words) for name, words in re.findall(r"^(\S+): (.*(?:\n  .*)*)", TYPED, re.M)},
 }
 
 
@@ -509,19 +483,6 @@ def train(data: Path, **values):
     path = f"{values['save-dir']}/checkpoint_last.pt"
     (m,), _, its_task = checkpoint_utils.load_model_ensemble_and_task([path])
     return m, its_task
-
-
-def as_trained(cfg: Mapping, m) -> dict[str, Any]:
-    """What fairseq's trainer writes of a model after some updates."""
-    history = {"num_updates": 70, "criterion_name": "x", "optimizer_name": "FairseqAdam"}
-    return {
-        "cfg": cfg,
-        "args": None,
-        "model": m.state_dict(),
-        "optimizer_history": [history | {"lr_scheduler_state": {"best": 1.0}}],
-        "extra_state": {"train_iterator": {"epoch": 9, "iterations_in_epoch": 3}, "best": 1.0},
-        "last_optimizer_state": {"state": {}},
-    }
 
 
 def unpack(archive: Path, folder: Path) -> None:

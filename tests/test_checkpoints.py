@@ -1,10 +1,7 @@
 """Averaging, selection and safe loading; what cannot be used is named and nothing of the user's is lost."""
 
-import errno
 import os
 import pickle
-import resource
-import shutil
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -57,15 +54,14 @@ def test_views_of_one_tensor_are_averaged_apart(tmp_path, view):
     assert torch.equal(mean["w"], torch.tensor([[2.0, 4.0], [6.0, 8.0]])) and torch.equal(mean["view"], view(mean["w"]))
 
 
-@pytest.mark.parametrize("then", [lambda p: os.utime(p, (0, 0)), lambda p: write(p, {"w": torch.ones(9)}), Path.unlink])
-def test_what_was_loaded_does_not_change_with_the_file(tmp_path, monkeypatch, then):
-    """Training writes its last and its best checkpoint over the one before, or removes it."""
+def test_what_was_loaded_does_not_change_with_the_file(tmp_path, monkeypatch):
+    """Training writes its last and its best checkpoint over the one before."""
     path, real = write(tmp_path / "checkpoint_best.pt"), torch.load
     loaded = checkpoints.load(path)["model"]["w"]
     path.write_bytes(write(tmp_path / "next.pt", {"w": torch.full((3,), 2.0)}).read_bytes())
     assert (loaded == 1).all()
-    monkeypatch.setattr(torch, "load", lambda *args, **more: (real(*args, **more), then(path))[0])
-    with pytest.raises(CheckpointError, match=r"checkpoint_best\.pt: was (written to|removed) while it was read"):
+    monkeypatch.setattr(torch, "load", lambda *args, **more: (real(*args, **more), os.utime(path, (0, 0)))[0])
+    with pytest.raises(CheckpointError, match=r"checkpoint_best\.pt: was written to while it was read"):
         checkpoints.load(path)
 
 
@@ -95,11 +91,10 @@ BOTH, ONES = r"a\.pt and .*b\.pt", torch.ones(3)
     ("first", "second", "message"),
     [
         ({"w": ONES, "fc1.weight": ONES}, {"w": ONES}, rf"{BOTH} are of different architectures.*fc1\.weight"),
-        ({"w": torch.ones(4)}, {"w": ONES}, rf"{BOTH} do not match: w is \(4,\).*\(3,\)"),
-        ({"w": ONES.long()}, {"w": ONES}, rf"{BOTH} cannot be averaged: w is torch\.int64 in the first"),
-        ({"w": torch.tensor([1])}, {"w": torch.tensor([2])}, rf"{BOTH} cannot be averaged: w is torch\.int64"),
+        ({"w": torch.ones(4)}, {"w": ONES}, rf"{BOTH} cannot be averaged: w is \(4,\).*\(3,\)"),
+        ({"w": ONES.long()}, {"w": ONES}, rf"{BOTH} cannot be averaged: w is \(3,\) torch\.int64 in the first"),
+        ({"w": torch.tensor([1])}, {"w": torch.tensor([2])}, rf"{BOTH} cannot be averaged: w is \(1,\) torch\.int64"),
         ({"w": torch.tensor([1.0, torch.nan])}, {"w": torch.ones(2)}, r"a\.pt: .*w has 1 values that are not finite"),
-        ({"w": torch.ones(2)}, {"w": torch.tensor([torch.inf, 1.0])}, r"b\.pt: .*w has 1 values that are not finite"),
         ({"w": [1.0]}, {"w": ONES}, r"a\.pt: model\['w'\] is a list"),
         ({"w": torch.ones(1).expand(10**9)}, {"w": ONES}, r"a\.pt: .*has more elements than stored values"),
     ],
@@ -116,7 +111,7 @@ def test_a_truncated_checkpoint_is_named(tmp_path):
     content = path.read_bytes()
     for size in (0, 1, 100, len(content) // 2, len(content) - 1):
         (tmp_path / "cut.pt").write_bytes(content[:size])
-        with pytest.raises(CheckpointError, match=r"cut\.pt"):
+        with pytest.raises(checkpoints.DamagedError, match=r"cut\.pt"):
             checkpoints.load(tmp_path / "cut.pt")
     with pytest.raises(CheckpointError, match="no such file"):
         checkpoints.load(tmp_path / "absent.pt")
@@ -151,25 +146,6 @@ def test_a_pickle_that_would_run_code_is_refused_and_nothing_runs(tmp_path, zipp
     assert marker.exists(), "the attack itself works"
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path, capsys):
-    """A limit on the size of files stands for a full disk: the write fails half-way in the same place."""
-    paths = [write(tmp_path / f"checkpoint{i}.pt", {"w": torch.randn(100_000)}) for i in (1, 2)]
-    output = tmp_path / "average.pt"
-    output.write_text("the old one")
-    words = ["average", str(tmp_path), "--last-epochs", str(len(paths)), "--output", str(output)]
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
-    try:
-        status = cli.main(words)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert status == 1
-    error = capsys.readouterr().err
-    assert "cannot be written" in error and "Traceback" not in error
-    assert output.read_text() == "the old one"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["average.pt", "checkpoint1.pt", "checkpoint2.pt"]
-
-
 def test_selection(tmp_path):
     for name in ("checkpoint1", "checkpoint2", "checkpoint10", "checkpoint_2_100", "checkpoint_10_1000",
                  "checkpoint_3_250", "checkpoint_last", "checkpoint_best", "checkpoint.best_loss_3.100",
@@ -183,8 +159,6 @@ def test_selection(tmp_path):
     assert names(last_updates=2) == ["checkpoint_3_250", "checkpoint_10_1000"]
     assert names(best=1) == ["checkpoint_best"]
     assert names(best=2) == ["checkpoint.best_loss_3.100", "checkpoint.best_loss_2.90011"]
-    write(tmp_path / "checkpoint.best_loss_2.9002.pt")  # of equal scores the order of names decides
-    assert names(best=2) == ["checkpoint.best_loss_2.9002", "checkpoint.best_loss_2.90011"]
     write(tmp_path / "checkpoint.best_loss_2.87.pt")  # as fairseq wrote it until 2021
     assert names(best=2) == ["checkpoint.best_loss_2.90011", "checkpoint.best_loss_2.87"]
     with pytest.raises(CheckpointError, match=r"--last-epochs 4: .* has 3 .*checkpoint10\.pt\)$"):
@@ -193,8 +167,6 @@ def test_selection(tmp_path):
     (tmp_path / "none").mkdir()
     with pytest.raises(checkpoints.TooFewError, match=r"--best 1: .* has 0 of that kind"):
         checkpoints.select(tmp_path / "none", best=1, fewer=True)
-    with pytest.raises(CheckpointError, match="--best 0"):
-        names(best=0)
     for which in ({}, {"best": 1, "last_epochs": 2}):
         with pytest.raises(CheckpointError, match="exactly one of --last-epochs, --last-updates and --best must be"):
             names(**which)
@@ -222,8 +194,9 @@ def test_a_last_checkpoint_that_was_cut_short_is_replaced_by_the_newest_whole_on
     (tmp_path / "checkpoint_last.pt").unlink()
     assert checkpoints.resume_point(tmp_path) == 75
     (tmp_path / "other").mkdir()
-    write(tmp_path / "other" / "checkpoint_best.pt", optimizer_history=[{"num_updates": 9}])  # no optimizer's state
+    (tmp_path / "other" / "checkpoint_last.pt").write_bytes(b"")
     assert checkpoints.resume_point(tmp_path / "other") == 0
+    assert [p.name for p in (tmp_path / "other").iterdir()] == ["checkpoint_last.pt.damaged"]
 
 
 def test_a_damaged_last_checkpoint_is_replaced_and_no_average_is_made_of_one(tmp_path, capsys):
@@ -245,27 +218,6 @@ def test_a_damaged_last_checkpoint_is_replaced_and_no_average_is_made_of_one(tmp
     assert not (tmp_path / "a.pt").exists()
 
 
-@pytest.mark.parametrize("history", [None, [], [{}], 5, [{"num_updates": "x"}], [{"num_updates": -1}], [[]]])
-def test_a_history_without_updates_is_named(tmp_path, history):
-    write(tmp_path / "checkpoint_last.pt", optimizer_history=history)
-    with pytest.raises(CheckpointError, match=r"checkpoint_last\.pt: does not say in its optimizer_history"):
-        checkpoints.resume_point(tmp_path)
-
-
-def test_a_cut_last_checkpoint_with_no_other_is_moved_aside(tmp_path, monkeypatch):
-    """As is one whose offsets are damaged."""
-    path = tmp_path / "checkpoint_last.pt"
-    path.write_bytes(b"")
-    with pytest.raises(checkpoints.DamagedError, match="the file is empty"):
-        checkpoints.load(path)
-    assert checkpoints.resume_point(tmp_path) == 0
-    assert [p.name for p in tmp_path.iterdir()] == ["checkpoint_last.pt.damaged"]
-    write(path)
-    monkeypatch.setattr(checkpoints.torch, "load", Mock(side_effect=OSError(errno.EINVAL, "Invalid argument")))
-    with pytest.raises(checkpoints.DamagedError):
-        checkpoints.load(path)
-
-
 def test_a_last_checkpoint_that_is_not_damaged_stays(tmp_path, monkeypatch):
     """One that only cannot be read now, or that is refused, is no reason to train on from an older one."""
     for name, updates in (("checkpoint1.pt", 7), ("checkpoint_last.pt", 14)):
@@ -273,12 +225,7 @@ def test_a_last_checkpoint_that_is_not_damaged_stays(tmp_path, monkeypatch):
     last = tmp_path / "checkpoint_last.pt"
     whole = last.read_bytes()
 
-    for error in (
-        OSError(5, "Input/output error"),
-        MemoryError("no more of it"),
-        RuntimeError("unable to mmap 97 bytes"),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
-    ):
+    for error in (OSError(5, "Input/output error"), RuntimeError("DefaultCPUAllocator: can't allocate memory")):
         with monkeypatch.context() as patched:
             patched.setattr(checkpoints.torch, "load", Mock(side_effect=error))
             with pytest.raises(CheckpointError, match=rf"checkpoint_last\.pt: cannot be read: .*{error.args[-1]}"):
@@ -302,26 +249,12 @@ def test_archives_that_unfold_and_tensors_that_are_not_plain_are_refused(tmp_pat
             checkpoints.load(write(tmp_path / "odd.pt", {"w": tensor}))
 
 
-def test_a_repair_that_fails_leaves_the_last_checkpoint_as_it_was(tmp_path, monkeypatch):
-    at(tmp_path / "checkpoint1.pt", 7)
-    (tmp_path / "checkpoint_last.pt").write_bytes(b"PK half a file")
-
-    def cut(source, file):
-        file.write(source.read(10))
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(shutil, "copyfileobj", cut)
-    with pytest.raises(CheckpointError, match=r"checkpoint_last\.pt: cannot be written: .*No space left"):
-        checkpoints.resume_point(tmp_path)
-    assert (tmp_path / "checkpoint_last.pt").read_bytes() == b"PK half a file"
-
-
 def test_without_the_optimizers_state_training_cannot_go_on(tmp_path):
     """fairseq would begin at update 0, in the middle of the epochs, and say nothing."""
-    state = {"model": {"x": torch.ones(2)}, "optimizer_history": [{"num_updates": 18}], "last_optimizer_state": {}}
-    torch.save(state, tmp_path / "checkpoint_last.pt")
-    assert checkpoints.resume_point(tmp_path) == 18
-    torch.save(state | {"last_optimizer_state": None}, tmp_path / "checkpoint_last.pt")
+    write(tmp_path / "checkpoint_last.pt", optimizer_history=[])
+    with pytest.raises(CheckpointError, match=r"checkpoint_last\.pt: says no number of updates"):
+        checkpoints.resume_point(tmp_path)
+    write(tmp_path / "checkpoint_last.pt", optimizer_history=[{"num_updates": 18}])
     with pytest.raises(CheckpointError, match="holds no state of the optimizer"):
         checkpoints.resume_point(tmp_path)
     (tmp_path / "checkpoint_last.pt").rename(tmp_path / "checkpoint2.pt")

@@ -2,22 +2,19 @@
 
 import argparse
 import pickle
-import runpy
 from dataclasses import fields
 
 import pytest
-import setuptools
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import build_model
 from fairseq.models.transformer import TransformerConfig
 from omegaconf import OmegaConf
 
-import ode_transformer
 from ode_transformer import config
 from ode_transformer.checkpoints.standalone import model_options, open_state
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.models import floater, macaron, ode, pcformer, transevolve
-from tests.helpers import ROOT, SMALL, batch, configure, model, task
+from tests.helpers import SMALL, batch, configure, model, task
 
 
 def test_every_stock_flag_is_there():
@@ -101,13 +98,6 @@ def test_wrong_fields_are_named_and_nothing_in_them_is_evaluated(tmp_path):
         with pytest.raises(ValueError, match=field):
             macaron.MacaronModel.build_model(cfg, task())
     assert not (tmp_path / "executed").exists()
-
-
-def test_the_version_stands_in_one_place(monkeypatch):
-    given = {}
-    monkeypatch.setattr(setuptools, "setup", given.update)
-    runpy.run_path(str(ROOT / "setup.py"))
-    assert given["version"] == ode_transformer.__version__
 
 
 def test_a_checkpoint_from_before_a_field_was_there_has_its_default():

@@ -2,7 +2,6 @@
 
 import ast
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -75,18 +74,3 @@ def test_scripts_have_help_and_stop_at_the_first_error(script, answer):
     assert done.returncode == 0, done.stderr
     assert f"Usage: {name(script)}" in done.stdout
     assert "set -euo" not in done.stdout
-
-
-@pytest.mark.full
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-def test_make_keeps_the_python_of_an_environment(tmp_path):
-    """That which makes new ones may be another."""
-    log = tmp_path / "log"
-    for program in ("python", ".venv/bin/python", ".venv/bin/pip"):
-        (tmp_path / program).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / program).write_text(f'#!/bin/sh\necho "$@" >>{shlex.quote(str(log))}\n')
-        (tmp_path / program).chmod(0o700)
-    for name in ("Makefile", "setup.py", "constraints.txt"):
-        shutil.copy(ROOT / name, tmp_path)
-    subprocess.run(["make", "-s", "install", "PYTHON=./python"], cwd=tmp_path, env=environment(), check=True)
-    assert "-m venv" not in log.read_text() and "-e .[test]" in log.read_text()

@@ -92,7 +92,6 @@ def test_the_numerics_import_only_each_other_and_no_fairseq(graph):
 
 
 WRITERS = {
-    "files": "the functions themselves",
     "experiments.runs.processes": "logs, which grow, and locks",
     "experiments.bench.gpu_suite": "logs of what it starts",
     "experiments.bench.turns": "Linux's counters",
@@ -100,11 +99,9 @@ WRITERS = {
 
 
 def writes(node: ast.AST) -> bool:
-    """Whether a call opens a file to write to it, or makes a folder and those above it."""
+    """Whether a call opens a file to write to it."""
     if not isinstance(node, ast.Call):
         return False
-    if getattr(node.func, "attr", "") == "mkdir" and any(keyword.arg == "parents" for keyword in node.keywords):
-        return True
     modes = [one.value for one in (*node.args, *(k.value for k in node.keywords)) if isinstance(one, ast.Constant)]
     opens = getattr(node.func, "id", getattr(node.func, "attr", "")) == "open"
     mode = next((mode for mode in modes if isinstance(mode, str) and re.fullmatch("[rwxabt+]+", mode)), "r")
@@ -122,3 +119,16 @@ def test_files_are_written_whole_or_not_at_all():
         if writes(node)
     }
     assert found == set(WRITERS)
+
+
+@pytest.mark.xfail(strict=False, reason="records import recipes, and modules import training")
+def test_there_are_at_most_eight_floors(graph):
+    """The longest chain of rooms of which each imports the next, the ground floor included."""
+    below = {i: set() for i in range(-1, len(ROOMS))}
+    for name, others in graph.items():
+        if name not in ENTRY_POINTS:
+            below[room(name)] |= {room(other) for other in others if other not in ENTRY_POINTS} - {room(name)}
+    floor = {}
+    for i in TopologicalSorter(below).static_order():
+        floor[i] = 1 + max((floor[other] for other in below[i]), default=0)
+    assert max(floor.values()) <= 8, floor

@@ -4,7 +4,6 @@ import argparse
 import functools
 import importlib.util
 import re
-from xml.etree import ElementTree
 
 import pytest
 from fairseq import options
@@ -126,17 +125,6 @@ def test_recipes_are_there():
     assert len(found) > 50 and found <= names
 
 
-def test_lines_of_commands_begin_with_a_program():
-    """A block of commands that was wrapped as prose does not."""
-    blocks = re.findall(r"^```bash\n(.*?)^```", TEXT, re.M | re.S)
-    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
-    variable = r"""\w+=(?:"[^"]*"|'[^']*'|\$\(.*\)|\S*)\s+"""
-    programs = {re.match(f"(?:{variable})*(\\S+)", line)[1] for line in lines if line and line[0] not in " #"}
-    programs = {name for name in programs if not (ROOT / name).is_file() and not name.startswith(("fairseq-", "~/"))}
-    assert len(lines) > 100
-    assert programs <= {"bash", "cp", "export", "make", "ode-transformer", "pip", "sbatch", "source", "uv"}
-
-
 def flags_of(parser: argparse.ArgumentParser) -> set[str]:
     """The flags of a parser and of all its sub-commands."""
     return {flag for action in actions(parser) for flag in action.option_strings}
@@ -190,11 +178,3 @@ def test_the_integrator_of_the_readme_is_of_third_order():
     code = re.search(r"```python\n(from ode_transformer\.numerics.*?)```", README, re.S)[1]
     (tableau,) = re.findall(r"= (ButcherTableau\(.*\))\n", code)
     assert eval(tableau, {"ButcherTableau": ButcherTableau}).order == 3
-
-
-def test_figures_are_whole():
-    """Hand-drawn pictures are well-formed, have a title and a description, and know a dark theme."""
-    for path in (ROOT / "docs" / "pictures").glob("*.svg"):
-        text = path.read_text(encoding="utf-8")
-        names = [child.tag.rpartition("}")[2] for child in ElementTree.fromstring(text)]
-        assert names[:2] == ["title", "desc"] and "prefers-color-scheme: dark" in text

@@ -7,7 +7,6 @@ import argparse
 import io
 import json
 from functools import cache
-from math import prod
 
 import pytest
 import safetensors.torch
@@ -20,7 +19,7 @@ from omegaconf import OmegaConf
 from ode_transformer.checkpoints import CheckpointError, hugging_face, standalone
 from ode_transformer.checkpoints.warm_start import warm_start
 from ode_transformer.experiments import cli
-from tests.helpers import SMALL, as_trained, batch, configure, parse, perturbed, task
+from tests.helpers import SMALL, batch, configure, parse, perturbed, task
 from tests.helpers import flags as words
 from tests.models import test_masked_lm as masked
 from tests.models.released import as_written, load, sizes
@@ -30,6 +29,19 @@ SIZES = {k: v for k, v in SMALL.items() if "dropout" not in k}
 ROBERTA = {"encoder-embed-dim": 16, "encoder-ffn-embed-dim": 24, "encoder-attention-heads": 2, "encoder-layers": 2}
 LEARNED = {"encoder-learned-pos": True, "decoder-learned-pos": True}
 NO_HISTORY = {"encoder-history": "none", "decoder-history": "none"}
+
+
+def as_trained(cfg, m):
+    """What fairseq's trainer writes of a model after some updates."""
+    history = {"num_updates": 70, "criterion_name": "x", "optimizer_name": "FairseqAdam"}
+    return {
+        "cfg": cfg,
+        "args": None,
+        "model": m.state_dict(),
+        "optimizer_history": [history | {"lr_scheduler_state": {"best": 1.0}}],
+        "extra_state": {"train_iterator": {"epoch": 9, "iterations_in_epoch": 3}, "best": 1.0},
+        "last_optimizer_state": {"state": {}},
+    }
 
 
 @cache
@@ -172,46 +184,28 @@ def test_every_tensor_is_reported(tmp_path, capsys):
     arguments = ["warm-start", str(tmp_path / "stock.pt"), "--output", str(tmp_path / "o.pt"), "--arch"]
     assert cli.main([*arguments, "rk2_tiny", "--approximate", "--", *words(SIZES)]) == 0
     assert capsys.readouterr().err == "not equal to its source\n"
-    assert cli.main([*arguments, "floater_tiny", "--", *words(SIZES)]) == 0
-    short, said = capsys.readouterr()
-    assert cli.main([*arguments, "floater_tiny", "--verbose", "--", *words(SIZES)]) == 0 and not said
+    assert cli.main([*arguments, "floater_tiny", "--verbose", "--", *words(SIZES)]) == 0
     out = capsys.readouterr().out
-    assert out.endswith(short) and short.startswith(f"tensors: {len(m.state_dict())} copied; ")
     copied = [line.split()[1] for line in out.splitlines() if line.startswith("    copied")]
     assert {name for name, _ in m.named_parameters()} <= set(copied)
     assert "new, zero  position_encoder.solvers.all.weight2  (16, 16)" in out
-    assert "; 3 new; 3 new, zero; 0 unused" in out
-    (needed,) = (line for line in out.splitlines() if line.startswith("fairseq-train needs: "))
-    assert "--share-all-embeddings" in needed and "quant" not in needed and "put-dim" not in needed
-    assert "largest difference of a logit" in out
+    assert f"tensors: {len(m.state_dict())} copied; 3 new; 3 new, zero; 0 unused" in out
 
 
 @pytest.mark.parametrize(
     ("write", "arch", "change", "words_"),
     [
         (stock, "floater_tiny", {"encoder-layers": 3, "decoder-embed-dim": 8, "decoder-ffn-embed-dim": 9},
-         "sizes of .*stock.pt: encoder_layers is 3, there 2, decoder_embed_dim is 8, there 16, decoder_ffn_embed_"
-         "dim is 9, there 24; .*add -- --encoder-layers 2 --decoder-embed-dim 16 --decoder-ffn-embed-dim 24$"),
+         "sizes of .*stock.pt; .*add -- --encoder-layers 2 --decoder-embed-dim 16 --decoder-ffn-embed-dim 24$"),
         (stock, "floater_huge", {}, "--arch floater_huge: is none of .*; the nearest are floater_"),
         (stock, "floater_tiny", {"flow-step": 0}, "--flow-step 0"),
         (stock, "floater_tiny", {"no-such-flag": 1}, "--no-such-flag"),
-        (pre_norm, "rk2_learnable_tiny", NO_HISTORY,
-         "exactly: --coefficients sigmoid; logits differ by .*--approximate writes it nevertheless"),
-        (pre_norm, "rk2_scalars_tiny", {}, "--encoder-history learnable_dense"),
-        (pre_norm, "rk2_tiny", NO_HISTORY, "--integrator heun with --coefficients fixed"),
-        (pre_norm, "rk2_scalars_tiny", {**NO_HISTORY, "ode-residual": "released"}, "--ode-residual released"),
-        (pre_norm, "ode_residual_tiny", {**NO_HISTORY, "integrator": "nesterov"}, "--integrator nesterov with"),
-        (pre_norm, "ode_residual_tiny", {**NO_HISTORY, "decoder-integrator": "heun"}, "decoder-integrator heun with"),
-        (pre_norm, "ode_residual_tiny", {"encoder-history": "none", "decoder-history": "attention"},
-         "--decoder-history attention"),
-        (pre_norm, "ode_residual_tiny", {**NO_HISTORY, "splitting": "parallel"}, "--splitting parallel"),
-        (stock, "floater_tiny", {"position-encoder": "rnn-scalar-2"}, "rnn-scalar-2"),
-        (stock, "floater_tiny", {"no-scale-embedding": True}, "--no-scale-embedding True, of the checkpoint False"),
-        (stock, "floater_tiny", {"activation-fn": "gelu"}, "--activation-fn gelu, of the checkpoint relu"),
-        (pre_norm, "macaron_tiny", {"splitting": "lie-trotter", "encoder-ffn-embed-dim": 24, "ffn-hidden-layers": 2},
-         "--ffn-hidden-layers 2"),
+        (pre_norm, "rk2_learnable_tiny", NO_HISTORY, "exactly with.*: logits differ by .*--approximate writes it"),
+        (pre_norm, "rk2_tiny", NO_HISTORY, "logits differ"),
+        (pre_norm, "ode_residual_tiny", {"encoder-history": "none", "decoder-history": "attention"}, "logits differ"),
+        (stock, "floater_tiny", {"activation-fn": "gelu"}, "logits differ"),
         (roberta, "ode_roberta_tiny", {}, "must be euler and fixed or ones in a post-norm encoder"),
-        (roberta, "macaron_bert_tiny", {}, "exactly: --splitting strang in post-norm layers; logits differ"),
+        (roberta, "macaron_bert_tiny", {}, "logits differ"),
         (roberta, "floater_roberta_tiny", {"max-positions": 10}, r"positions.weight is \(22, 16\), must be \(12, 16\)"),
         (roberta, "floater_tiny", {}, "floater_tiny: has no place for the tensors of .*, a RoBERTa of stock fairseq"),
     ],
@@ -234,15 +228,13 @@ def test_another_dictionary(tmp_path):
     def run():
         return warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES), data=data)
 
-    with pytest.raises(CheckpointError, match="has no dictionary"):
-        run()
     for language, symbols in (("xx", 46), ("yy", 40)):
         (data / f"dict.{language}.txt").write_text("".join(f"w{i} 1\n" for i in range(symbols)))
     with pytest.raises(CheckpointError, match=r"dict.yy.txt: has 44 symbols, .* trained with 50"):
         run()
     assert not (tmp_path / "out.pt").exists()
-    (data / "dict.yy.txt").rename(data / "dict.zz.txt")
-    with pytest.raises(CheckpointError, match=r"has no dict.yy.txt, of a language of .*stock.pt; it has dict.xx.txt"):
+    (data / "dict.yy.txt").unlink()
+    with pytest.raises(CheckpointError, match=r"dict.yy.txt: no such file; .*stock.pt needs a dictionary of that name"):
         run()
     (data / "dict.yy.txt").write_text((data / "dict.xx.txt").read_text())
     run()
@@ -277,7 +269,7 @@ def set_option(name, value):
     [
         (stock, lambda s: s["model"].update({"decoder.extra": torch.zeros(1)}), "decoder.extra"),
         (stock, lambda s: s["model"].pop("encoder.embed_tokens.weight"), "encoder.embed_tokens.weight"),
-        (stock, lambda s: s["model"]["encoder.layers.0.fc1.weight"].fill_(float("nan")), "are its logits finite"),
+        (stock, lambda s: s["model"]["encoder.layers.0.fc1.weight"].fill_(float("nan")), "logits differ by nan"),
         (stock, lambda s: s["cfg"].update(model={"_name": "macaron", "arch": "macaron_tiny"}), "be a Transformer of"),
         (roberta, set_option("adaptive_softmax_cutoff", "[__import__('os').mkdir('x')]"), "must be a plain list"),
         (roberta, set_option("pooler_dropout", [1]), "pooler_dropout is a list, must be a number"),
@@ -357,7 +349,7 @@ def test_the_dictionary_of_one_text_lacks_the_mask(tmp_path):
     for folder in (data, data / "input0"):  # the latter of sentences with labels
         folder.mkdir()
         (folder / "dict.txt").write_text("a 1\n")
-        with pytest.raises(CheckpointError, match=f"{folder.name}/dict.txt: has 6 symbols with <mask>, .* with 50"):
+        with pytest.raises(CheckpointError, match=f"{folder.name}/dict.txt: has 5 symbols, .* with 49"):
             run()
         (folder / "dict.txt").write_text("".join(f"w{i} 1\n" for i in range(45)))
         run()
@@ -374,9 +366,6 @@ def test_classification_heads_are_left_out_and_named_and_opened_on_request(tmp_p
 
 
 # The layout of Hugging Face's library
-
-
-UNREADABLE = "is not a readable safetensors file"
 
 
 def as_safetensors(folder, m, dtype=torch.float32, **config):
@@ -417,29 +406,19 @@ def test_safetensors(tmp_path, dtype, tolerance):
     assert difference(tmp_path / "out.pt", m) < tolerance
 
 
-def added(name, shape, begin=None, content=b""):
-    """A function that adds a tensor of zeros, or of this content, to a file; or one of what begins there already."""
-
-    def add(data):
-        length = int.from_bytes(data[:8], "little")
-        header, body = json.loads(data[8 : 8 + length]), data[8 + length :]
-        new = b"" if begin is not None else content or bytes(4 * prod(shape))
-        offsets = [len(body) if begin is None else begin, len(body) + len(new)]
-        text = json.dumps({**header, name: {"dtype": "F32", "shape": shape, "data_offsets": offsets}}).encode()
-        return len(text).to_bytes(8, "little") + text + body + new
-
-    return add
+def added(name, content):
+    """A function that adds a tensor to a file."""
+    return lambda data: safetensors.torch.save(safetensors.torch.load(data) | {name: content})
 
 
 @pytest.mark.parametrize(
     ("change", "config", "reason"),
     [
-        (lambda data: data[: len(data) // 2], {}, UNREADABLE),
+        (lambda data: data[: len(data) // 2], {}, "is not a readable safetensors file"),
         (lambda data: data.replace(b'"F32"', b'"I32"'), {}, "is of type torch.int32: must be of floating-point"),
         (lambda data: data.replace(b"lm_head.bias", b"lm_tail.bias"), {}, "lm_tail.bias is not a tensor of a RoBERTa"),
-        (added("lm_head.decoder.bias", [50], 0), {}, UNREADABLE),
-        (added("lm_head.decoder.weight", [50, 16]), {}, "is not the embeddings, but tie_word"),
-        (added("lm_head.decoder.bias", [50]), {}, "lm_head.decoder.bias are not equal"),
+        (added("lm_head.decoder.weight", torch.zeros(50, 16)), {}, "is not the embeddings, but tie_word"),
+        (added("lm_head.decoder.bias", torch.zeros(50)), {}, "lm_head.decoder.bias are not equal"),
         (bytes, {"tie_word_embeddings": False}, "has no lm_head.decoder.weight, but tie_word"),
         (bytes, {"model_type": "bert"}, "config.json: model_type must be roberta"),
         (bytes, {"is_decoder": True}, "config.json: is_decoder must be False"),
@@ -460,8 +439,7 @@ def test_a_head_of_its_own_is_kept(tmp_path):
     """A model whose symbols are predicted with another matrix than they are embedded by."""
     m = roberta(tmp_path / "stock.pt", **{"untie-weights-roberta": True})
     path = as_safetensors(tmp_path, m, tie_word_embeddings=False)
-    head = m.encoder.lm_head.weight.detach().numpy().tobytes()
-    path.write_bytes(added("lm_head.decoder.weight", [50, 16], content=head)(path.read_bytes()))
+    path.write_bytes(added("lm_head.decoder.weight", m.encoder.lm_head.weight.detach())(path.read_bytes()))
     warm_start(path, tmp_path / "out.pt", "floater_roberta_tiny", words(ROBERTA))
     assert difference(tmp_path / "out.pt", m) < 1e-6
 

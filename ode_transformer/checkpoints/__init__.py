@@ -17,7 +17,7 @@ from fairseq.logging import meters
 from torch import Tensor
 
 from ..errors import OdeTransformerError
-from ..files import atomic_file, copy_file, regular
+from ..files import atomic_file, copy_file
 
 # Checkpoints of stock fairseq's architectures contain an argparse.Namespace, and those of versions before 0.10 also the
 # trainer's meters, under the names that these had then. torch's weights-only loading refuses both until they are
@@ -37,10 +37,6 @@ class _NumberKind:
         self.order = state[1]
 
 
-class _UnknownNumber(ValueError):
-    """A number of an unsupported type, in a file that need not be damaged."""
-
-
 _KINDS = ("f8", "f4", "f2", "i8", "i4", "b1")
 
 
@@ -56,7 +52,7 @@ class _Array(np.ndarray):
     def __setstate__(self, state: tuple) -> None:
         _, shape, kind, by_columns, content = state
         if kind.kind not in _KINDS or kind.order not in ("<", ">", "=", "|"):
-            raise _UnknownNumber(f"it holds a number of NumPy's type {kind.kind}, must be one of {', '.join(_KINDS)}")
+            raise pickle.UnpicklingError(f"GLOBAL numpy.dtype({kind.kind!r}) is none of {', '.join(_KINDS)}")
         if any(size < 0 for size in shape):
             raise ValueError(f"an array has the shape {shape}")
         super().__setstate__((1, shape, np.dtype(kind.order.replace("|", "=") + kind.kind), by_columns, content))
@@ -81,9 +77,6 @@ torch.serialization.add_safe_globals([(_NumberKind, "numpy.dtype"), (_Array, "nu
 # What an averaged checkpoint leaves out: it is for decoding, or for training with a fresh optimizer.
 _DROPPED = ("model", "criterion", "last_optimizer_state")
 
-# What weights may be in a .safetensors file.
-_STORED = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.bool)
-
 
 class CheckpointError(OdeTransformerError):
     """A checkpoint that cannot be used; the message names the file and the reason."""
@@ -104,15 +97,15 @@ class TooFewError(CheckpointError):
 def load(path: str | Path) -> dict[str, Any]:
     """Load a fairseq checkpoint on the CPU without running code from it.
 
-    The whole file is read once and compared with the checksums in it, which PyTorch itself does not verify. Files
-    written before PyTorch 1.6 have none. The model's tensors are copied into memory; the others, those of the
-    optimizer, are mapped from the file, and it must not be written to while they are in use.
+    It is compared with the checksums in it, which PyTorch itself does not verify; files written before PyTorch 1.6 have
+    none. The model's tensors are copied into memory; the others, those of the optimizer, are mapped from the file, and
+    it must not be written to while they are in use.
 
     Raises:
         DamagedError: the file is truncated or damaged.
         CheckpointError: it cannot be read, changes meanwhile, or holds anything but tensors and plain data.
     """
-    path = regular(path)
+    path = Path(path)
     if not path.is_file():
         wrong = "is a folder; name a checkpoint in it, such as average.pt" if path.is_dir() else "no such file"
         raise CheckpointError(f"{path}: {wrong}")
@@ -127,55 +120,37 @@ def load(path: str | Path) -> dict[str, Any]:
     except CheckpointError:
         raise
     except Exception as error:  # damaged bytes end in errors of every kind, EOFError to IndexError
-        kind = CheckpointError
         if _of_the_system(error):
-            reason = f"cannot be read: {error}"
-        elif isinstance(error, _UnknownNumber):
-            reason = f"refused, {error}"
-        elif isinstance(error, pickle.UnpicklingError) and (match := re.search(r"GLOBAL (\S+)", str(error))):
-            reason = (
-                f"refused, it holds more than tensors and plain data: it would import {match[1]}. Someone who trusts "
-                "the file can load it and save 'model' alone with 'args', or with 'cfg' as a plain dictionary "
+            raise CheckpointError(f"{path}: cannot be read: {error}") from error
+        if isinstance(error, pickle.UnpicklingError) and (match := re.search(r"GLOBAL (\S+)", str(error))):
+            raise CheckpointError(
+                f"{path}: refused, it holds more than tensors and plain data: it would import {match[1]}. Someone who "
+                "trusts the file can load it and save 'model' alone with 'args', or with 'cfg' as a plain dictionary "
                 "(OmegaConf.to_container); that file can be loaded"
-            )
-        else:
-            # We cut PyTorch's advice to disable the check: it is unsafe for files of others.
-            first = str(error).split("\n")[0].partition(" Re-running")[0].partition(" In PyTorch")[0]
-            reason = f"not a readable checkpoint, truncated or damaged? ({type(error).__name__}: {first})"
-            if isinstance(error, EOFError) and not path.stat().st_size:
-                reason = "the file is empty"
-            kind = DamagedError
-        raise kind(f"{path}: {reason}") from error
+            ) from error
+        # We cut PyTorch's advice to disable the check: it is unsafe for files of others.
+        first = str(error).split("\n")[0].partition(" Re-running")[0].partition(" In PyTorch")[0]
+        raise DamagedError(
+            f"{path}: not a readable checkpoint, truncated or damaged? ({type(error).__name__}: {first})"
+        ) from error
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
         raise CheckpointError(f"{path}: not a fairseq checkpoint, it has no 'model'")
     for name, tensor in state["model"].items():
         _check_tensor(path, name, tensor)
-    try:
-        after = path.stat()
-    except OSError as error:
-        raise CheckpointError(f"{path}: was removed while it was read") from error
+    after = path.stat()
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise CheckpointError(f"{path}: was written to while it was read; try again")
     return state
 
 
 def load_tensors(path: str | Path, kind: type[CheckpointError] = CheckpointError) -> dict[str, Tensor]:
-    """Load the tensors of a ``.safetensors`` file, by their names.
-
-    Raises:
-        CheckpointError: the file cannot be read, is damaged, or has tensors of an unsupported type; of class ``kind``.
-    """
+    """Load the tensors of a ``.safetensors`` file, by their names; errors are of class ``kind``."""
     from safetensors.torch import load_file
 
     try:
-        tensors = load_file(regular(path))
+        return load_file(path)
     except Exception as error:  # of the system, of a damaged head, of a type that PyTorch does not have
         raise kind(f"{path}: is not a readable safetensors file: {type(error).__name__}: {error}") from error
-    for name, tensor in tensors.items():
-        if tensor.dtype not in _STORED:
-            types = ", ".join(str(one).removeprefix("torch.") for one in _STORED)
-            raise kind(f"{path}: {name[:200]} is of type {tensor.dtype}, must be one of {types}")
-    return tensors
 
 
 def _of_the_system(error: Exception) -> bool:
@@ -208,11 +183,7 @@ def _check_tensor(path: Path, name: Any, tensor: Any) -> None:
 
 
 def save(state: dict[str, Any], path: str | Path) -> None:
-    """Write a checkpoint beside its place, then rename it: an old file survives whatever goes wrong.
-
-    Raises:
-        CheckpointError: it cannot be written, for instance because the disk is full.
-    """
+    """Write a checkpoint beside its place, then rename it: an old file survives whatever goes wrong."""
     try:
         with atomic_file(path, "wb") as file:
             torch.save(state, file)
@@ -228,10 +199,10 @@ def select(
     best: Optional[int] = None,
     fewer: bool = False,
 ) -> list[Path]:
-    """Return the checkpoints that fairseq-train left in a folder, oldest (or worst) first.
+    """Return the checkpoints that fairseq-train left in its ``--save-dir``, oldest (or worst) first.
 
     Args:
-        directory: the ``--save-dir``.
+        directory: the folder.
         last_epochs: this many of ``checkpointN.pt``, the newest; one of the three numbers has to be given.
         last_updates: this many of ``checkpoint_E_U.pt``, the newest.
         best: this many of ``checkpoint.best_*.pt`` (``--keep-best-checkpoints``); 1 is ``checkpoint_best.pt``.
@@ -239,13 +210,11 @@ def select(
 
     Raises:
         TooFewError: there are fewer checkpoints of that kind, or with ``fewer`` none.
-        CheckpointError: the folder does not exist, not exactly one number is given, or it is below 1.
     """
     given = {"last-epochs": last_epochs, "last-updates": last_updates, "best": best}
     chosen = [(k, n) for k, n in given.items() if n is not None]
     if len(chosen) != 1:
-        got = " and ".join(f"--{kind} {count}" for kind, count in chosen) or "none"
-        raise CheckpointError(f"exactly one of --last-epochs, --last-updates and --best must be given, got {got}")
+        raise CheckpointError("exactly one of --last-epochs, --last-updates and --best must be given")
     ((kind, count),) = chosen
     if count < 1:
         raise CheckpointError(f"--{kind} {count}: must be at least 1")
@@ -257,12 +226,10 @@ def select(
         "best": r"checkpoint_best\.pt()" if count == 1 else r"checkpoint\.best_.+?_(-?\d+\.\d{2,3})\d*\.pt",
     }[kind]
     found = [(m[1], p) for p in Path(directory).glob("*.pt") if (m := re.fullmatch(pattern, p.name))]
-    found.sort(key=lambda pair: (float(pair[0] or 0), pair[1].name))
-    paths = [path for _, path in found]
+    paths = [path for _, path in sorted(found, key=lambda pair: (float(pair[0] or 0), pair[1].name))]
     if len(paths) < (1 if fewer else count):
-        others = sorted(p.name for p in Path(directory).glob("*.pt"))
-        names = ", ".join(p.name for p in paths) or f"but {', '.join(others) or 'no checkpoints'}"
-        raise TooFewError(f"--{kind} {count}: {directory} has {len(paths)} of that kind ({names})", len(paths))
+        names = ", ".join(path.name for path in paths or sorted(Path(directory).glob("*.pt")))
+        raise TooFewError(f"--{kind} {count}: {directory} has {len(paths)} of that kind (in it: {names})", len(paths))
     if kind == "best" and count > 1:
         maximised = options(load(paths[0]), "checkpoint").get("maximize_best_checkpoint_metric")
         paths = paths if maximised else paths[::-1]
@@ -287,62 +254,41 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
     """Prepare a training folder for resuming, and return the number of updates that were done.
 
     fairseq writes ``checkpoint_last.pt`` as a copy, which a kill can truncate; every later start would then fail. Or
-    the disk has damaged it, and training would resume from other values. Such a file is moved aside, and the intact
-    checkpoint with the most updates takes its place, as it does if the first copy was not yet made. If there is none,
-    training starts anew.
+    the disk has damaged it, and training would resume from other values. Such a file is kept under another name, and
+    the intact checkpoint with the most updates takes its place, as it does if the first copy was not yet made. If there
+    is none, training starts anew.
 
     Args:
         directory: the folder of checkpoints.
         mend: whether to repair the folder; otherwise only the number is returned.
 
     Raises:
-        CheckpointError: fairseq cannot resume from the last checkpoint though it is intact; or it is damaged, and
-            fairseq cannot resume from the intact ones; or the folder cannot be written.
+        CheckpointError: fairseq cannot resume from a checkpoint though it is intact.
     """
     last = Path(directory) / "checkpoint_last.pt"
     if last.exists():
         with contextlib.suppress(DamagedError):
-            return _updates(load(last), last)
-    done, newest, refused = 0, None, None
+            return _updates(last)
+    done, newest = 0, None
     for path in last.parent.glob("checkpoint*.pt"):
-        if not re.fullmatch(r"checkpoint(\d+|_\d+_\d+|_best|\.best_.+)\.pt", path.name):
-            continue
-        try:
-            updates = _updates(load(path), path)
-        except DamagedError:
-            continue
-        except CheckpointError as error:
-            refused = error
-            continue
-        if updates > done:
-            done, newest = updates, path
-    if newest is None and refused is not None and last.exists():
-        raise refused
-    if not mend:
-        return done
-    damaged = last.with_name("checkpoint_last.pt.damaged")
-    if newest is None:
-        if last.exists():
-            last.replace(damaged)
-    else:  # never without a last checkpoint, should another kill come
-        with contextlib.suppress(OSError):
-            copy_file(last, damaged)
-        try:
-            copy_file(newest, last)
-        except OSError as error:
-            raise CheckpointError(f"{last}: cannot be written: {error}") from error
+        if re.fullmatch(r"checkpoint(\d+|_\d+_\d+|_best|\.best_.+)\.pt", path.name):
+            with contextlib.suppress(DamagedError):
+                if (updates := _updates(path)) > done:
+                    done, newest = updates, path
+    if mend and last.exists():
+        last.replace(last.with_name("checkpoint_last.pt.damaged"))
+    if mend and newest is not None:
+        copy_file(newest, last)
     return done
 
 
-def _updates(state: dict[str, Any], path: Path) -> int:
+def _updates(path: Path) -> int:
+    """Return the number of updates after which a checkpoint was written, if fairseq can resume from it."""
+    state = load(path)
     try:
         updates = state["optimizer_history"][-1]["num_updates"]
-    except (KeyError, IndexError, TypeError):
-        updates = None
-    if not isinstance(updates, int) or updates < 0:
-        raise CheckpointError(
-            f"{path}: does not say in its optimizer_history how many updates were made, so that training cannot go on"
-        )
+    except (KeyError, IndexError, TypeError) as error:
+        raise CheckpointError(f"{path}: says no number of updates, so that training cannot go on") from error
     if updates and state.get("last_optimizer_state") is None:
         raise CheckpointError(
             f"{path}: holds no state of the optimizer, without which fairseq would begin at update 0 again; it was "
@@ -354,16 +300,11 @@ def _updates(state: dict[str, Any], path: Path) -> int:
 def average(paths: Sequence[str | Path], output: str | Path) -> None:
     """Average the parameters of checkpoints, holding one of them at a time besides the sum.
 
-    Floating-point tensors are summed in double precision and stored in single precision at least, whatever the run's:
-    fp16 would round the mean to what the checkpoints themselves can hold. Others have no mean, and have to be equal.
-    Everything else is taken from the last checkpoint, without the optimizer's state and without an exponential moving
-    average (``--store-ema``), which is not averaged. Tied parameters stay tied.
-
-    Raises:
-        CheckpointError: a checkpoint cannot be read or has values that are not finite, or they do not match.
+    Floating-point tensors are summed in double precision and stored in single precision at least: fp16 would round the
+    mean to what the checkpoints themselves can hold. Others have no mean, and have to be equal. Everything else is
+    taken from the last checkpoint, without the optimizer's state and without an exponential moving average
+    (``--store-ema``), which is not averaged. Tied parameters stay tied.
     """
-    if not paths:
-        raise CheckpointError("no checkpoints to average")
     state = load(paths[-1])
     model = state["model"]
     _check_finite(model, paths[-1])
@@ -408,15 +349,10 @@ def _check_match(model: dict[str, Tensor], path: Any, other: dict[str, Tensor], 
             f"{len(names)} tensors are in one of them only, e.g. {', '.join(names[:4])}"
         )
     for name, tensor in model.items():
-        if tensor.shape != other[name].shape:
+        one, two = ((tuple(t.shape), t.is_floating_point()) for t in (tensor, other[name]))
+        if one != two or not (one[1] or torch.equal(tensor, other[name])):
             raise CheckpointError(
-                f"{path} and {other_path} do not match: {name} is {tuple(tensor.shape)} in the first, "
-                f"{tuple(other[name].shape)} in the second"
-            )
-        floats = tensor.is_floating_point()
-        if floats != other[name].is_floating_point() or not (floats or torch.equal(tensor, other[name])):
-            raise CheckpointError(
-                f"{path} and {other_path} cannot be averaged: {name} is {tensor.dtype} in the first, "
+                f"{path} and {other_path} cannot be averaged: {name} is {one[0]} {tensor.dtype} in the first, {two[0]} "
                 f"{other[name].dtype} in the second; only floating-point tensors have a mean, others must be equal"
             )
 

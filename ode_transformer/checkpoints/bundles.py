@@ -44,11 +44,7 @@ def is_bundle(path: str | Path) -> bool:
 
 
 def check(path: str | Path) -> None:
-    """Compare every file of a bundle with its SHA-256.
-
-    Raises:
-        BundleError: a file is missing or has changed; the message names it.
-    """
+    """Compare every file of a bundle with its SHA-256."""
     folder = Path(path)
     files = _read(folder / INDEX, _INDEX_FORM)["sha256"]
     # The operating system's files begin with a dot.
@@ -108,9 +104,6 @@ def write(
         plugin: the name of the plugin that the model was trained with, if any.
         files, texts: files to copy and texts to write, by their names in the bundle.
         half: store weights in fp16.
-
-    Raises:
-        BundleError: the folder exists, a weight is not finite or too large for fp16, or a file cannot be written.
     """
     from safetensors import SafetensorError
     from safetensors.torch import save

@@ -11,29 +11,20 @@ from fairseq.data.data_utils import collate_tokens
 from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
-from ..files import regular
 from . import CheckpointError
 
 
 def read_texts(files: Sequence[tuple[str | Path, str | Path]], count: int) -> list[list[Tensor]]:
-    """Read the first lines of prepared texts, without lines that are blank in one of the texts.
+    """Return the first lines of parallel texts as indices of symbols (T,), the end of the sentence last, for each text.
 
-    Args:
-        files: each text and its dictionary. Several texts are parallel.
-        count: the number of lines to read of each text.
-
-    Returns:
-        For each text its sentences as indices of symbols (T,), the end of the sentence last.
-
-    Raises:
-        CheckpointError: a file cannot be read, or the texts are not parallel or hold no sentences.
+    ``files`` are each text and its dictionary. Lines that are blank in one of the texts are left out.
     """
     texts = []
     for path, dictionary in files:
         try:
-            with open(regular(path), encoding="utf-8-sig", newline="\n") as file:
+            with open(path, encoding="utf-8-sig", newline="\n") as file:
                 lines = [line.removesuffix("\n") for line in itertools.islice(file, count)]
-            symbols = Dictionary.load(str(regular(dictionary)))
+            symbols = Dictionary.load(str(dictionary))
         except (OSError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{path}, {dictionary}: {error}") from error
         texts.append([symbols.encode_line(line, add_if_not_exist=False).long() for line in lines])
@@ -68,9 +59,6 @@ def inputs_of(model: nn.Module, texts: Sequence[Sequence[Tensor]]) -> dict[str, 
 
     Returns:
         ``src_tokens`` (B, S); for an encoder-decoder also ``src_lengths`` (B,) and ``prev_output_tokens`` (B, T).
-
-    Raises:
-        OdeTransformerError: a target is given for a model that is not an encoder-decoder.
     """
     (source, *target), found = texts, stacks(model)
     symbols = next(iter(found.values())).dictionary

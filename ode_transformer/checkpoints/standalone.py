@@ -24,14 +24,13 @@ from fairseq.models import (
     MODEL_REGISTRY,
     FairseqLanguageModel,
 )
-from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import nn
 
 from .. import checkpoints, plugins
 from ..config import EVALUATED, GONE, FlatTransformerConfig, activation_dropout, literal
 from ..errors import OdeTransformerError
-from ..files import regular, sha256
+from ..files import sha256
 from ..models.classification import EncoderClassifier
 from ..models.floater import FloaterModel
 from ..models.masked_lm import MaskedLanguageModel, MaskedLanguageModelConfig
@@ -63,11 +62,6 @@ _ROBERTAS_OWN = (
     *("activation_fn", "encoder_learned_pos", "encoder_normalize_before", "layernorm_embedding", "no_scale_embedding"),
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
 )
-
-# Of a stock Transformer, fairseq also reads nested options, and options without the prefix of a side, which hold for
-# both sides. Both are refused.
-_PARTS = (EncDecBaseConfig, DecoderConfig, QuantNoiseConfig)
-_NESTED = {"encoder", "decoder", "quant_noise", *(f.name for part in _PARTS for f in fields(part))} - {"_name"}
 
 # Options that matter in training alone, which our models do not have, and their values in evaluation.
 _OF_TRAINING = {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "offload_activations": False}
@@ -103,11 +97,7 @@ def _rows(state: dict[str, Any], name: str, path: str | Path) -> int:
 
 
 def dictionary_sizes(state: dict[str, Any], path: str | Path) -> tuple[int, int]:
-    """Return the sizes of a checkpoint's source and target dictionaries; the size of a masked language model's twice.
-
-    Raises:
-        CheckpointError: it holds neither an encoder-decoder with embeddings nor a masked language model.
-    """
+    """Return the sizes of a checkpoint's source and target dictionaries; a masked language model's own twice."""
     for reader in _READERS:
         if (name := f"{reader}.embed_tokens.weight") in state["model"]:
             rows = _rows(state, name, path)
@@ -175,22 +165,20 @@ def _model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[s
     del known["_name"]
     if ours and not state.get("args") and (unknown := sorted(set(stored) - {*known, *GONE, "_name"})):
         raise CheckpointError(f"{path}: its model {model} has unknown options: {', '.join(unknown)[:200]}")
-    if not ours and (nested := sorted(name for name in _NESTED if stored.get(name) is not None)):
-        raise CheckpointError(f"{path}: its model {model} has options that are not read here: {', '.join(nested)}")
+    if not ours and (stored.get("encoder") or stored.get("decoder")):
+        raise CheckpointError(f"{path}: its model {model} has nested options, which are not read here")
     options = {name: value for name, value in stored.items() if name in known}
-    most = len(state["model"])  # Each layer has at least one tensor; `open_state` checks widths.
     for name, value in options.items():
         kind = next((kind for kind in typing.get_args(known[name]) if kind is not type(None)), known[name])
         if value is not None and name not in EVALUATED and not _is_of(value, kind):
-            raise CheckpointError(f"{path}: its option {name} is {_short(value)}, must be {_called(kind)}")
-        if isinstance(value, (int, float)) and re.search("(layers|blocks|depth)$", name) and not value <= most:
-            raise CheckpointError(f"{path}: its option {name} is {value}, more than its {most} tensors")
-    layers = (options.get("evolution_blocks") or 0) * (options.get("evolution_depth") or 0)
-    if layers > most:
-        raise CheckpointError(
-            f"{path}: its options evolution_blocks and evolution_depth make {layers} layers, more than its {most} "
-            "tensors"
-        )
+            must = {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "a short string")
+            raise CheckpointError(f"{path}: its option {name} is {_short(value)}, must be {must}")
+    most = len(state["model"])  # Each layer has at least one tensor; `open_state` checks widths.
+    named = {name: value for name, value in options.items() if re.search("(layers|blocks|depth)$", name)}
+    counts = {name: value for name, value in named.items() if isinstance(value, int)}
+    counts["layers in all blocks"] = counts.get("evolution_blocks", 0) * counts.get("evolution_depth", 0)
+    if wrong := next((name for name, count in counts.items() if count > most), ""):
+        raise CheckpointError(f"{path}: its option {wrong} is {counts[wrong]}, more than its {most} tensors")
     with errors_about(str(path)):
         options |= {name: literal(name, options[name]) for name in EVALUATED if name in options}
     for reader in _READERS:  # The length may come from the task, not from the model's options.
@@ -211,10 +199,6 @@ def _is_of(value: Any, kind: type) -> bool:
     if kind in (bool, int):
         return type(value) is kind
     return type(value) is str and len(value) <= 1000 and "$" not in value  # with which OmegaConf would look things up
-
-
-def _called(kind: type) -> str:
-    return {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "a short string")
 
 
 def _short(value: Any) -> str:
@@ -307,9 +291,6 @@ def pair_form(state: dict[str, Any], path: str | Path, *task_names: str) -> dict
 
     It is ``init_token``, the symbol before the first text, and ``separator_token``, one more between them; each may be
     None.
-
-    Raises:
-        CheckpointError: the model was trained with another task, or a token is not the number of a symbol.
     """
     trained = checkpoints.options(state, "task")
     name = trained.get("_name") or trained.get("task")
@@ -338,8 +319,6 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
     or one dictionary.
     """
     data, run = Path(data), Path(checkpoint).parent / "run.json"
-    for file in [*data.glob("dict*.txt"), *data.glob("*/dict*.txt")] if data.is_dir() else [data]:
-        regular(file)  # before fairseq opens it
     if not run.is_file():
         return False
     with errors_about(f"{run}: does not say the dictionaries of its training"):
@@ -347,8 +326,7 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
     files = [data / name for name in trained] if data.is_dir() else [data]
     for file in files:
         if not file.is_file():
-            its = f"; {checkpoint} was trained with a dictionary of that name" if data.is_dir() else " or folder"
-            raise CheckpointError(f"{file}: no such file{its}")
+            raise CheckpointError(f"{file}: no such file; {checkpoint} was trained with a dictionary of that name")
         digest = sha256(file)
         if digest not in trained.values() or trained.get(file.name, digest) != digest:
             raise CheckpointError(f"{file}: is not the dictionary that {checkpoint} was trained with")

@@ -39,7 +39,6 @@ from ..models.masked_lm import MaskedLanguageModel
 from ..modules.history import LearnableDense
 from ..numerics.coefficients import Gates, Scalars
 from ..numerics.flow import Flow
-from ..numerics.integrators import INTEGRATORS
 from ..numerics.splitting import SPLITTINGS
 from . import CheckpointError, standalone
 from .standalone import STOCK, Stock, errors_about
@@ -114,7 +113,7 @@ def warm_start(
         _check_dictionaries(Path(str(data).split(":")[0]), state, sizes, source)
     with torch.random.fork_rng(devices=[]):
         task_, before = standalone.task(*sizes), standalone.open_state(state, source)
-        model_name, values, explicit = _target(arch, flags, stock, options, source)
+        model_name, values = _target(arch, flags, stock, options, source)
         torch.manual_seed(1)
         with errors_about(f"{source} cannot become {arch}"):
             after = MODEL_REGISTRY[model_name].build_model(PRESETS[arch][1](**values), task_)
@@ -123,8 +122,8 @@ def warm_start(
         difference = _difference(before, after, sizes)
     if not difference <= EQUAL and not approximate:  # NaN counts as different
         raise CheckpointError(
-            f"{source} cannot become {arch} exactly: {_changes(values, explicit, options)}; logits differ by "
-            f"{difference:.1e}. --approximate writes it nevertheless"
+            f"{source} cannot become {arch} exactly with these options: logits differ by {difference:.1e}. "
+            "docs/warm-start.md says what can; --approximate writes it nevertheless"
         )
     checkpoints.save(_state(state, model_name, values, after, source), output)
     left_out = r"(.*_float_tensor|classification_heads\..*)"
@@ -152,38 +151,24 @@ def needed(arch: str, values: Mapping[str, Any]) -> list[str]:
 
 def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source: Any) -> None:
     """Refuse data with other dictionaries than those of the checkpoint."""
-    texts = [path for path in (data / "dict.txt", data / "input0" / "dict.txt") if path.is_file()]
-    if not texts and not any(data.glob("dict.*.txt")):
-        raise CheckpointError(f"{data}: has no dictionary, dict.LANGUAGE.txt")
     standalone.check_dictionaries(source, data)
-    if texts:  # of one text, to whose dictionary the task adds <mask>
-        _check_size(texts[0], sizes[0], source, " with <mask>")
-        return
     trained = checkpoints.options(state, "task")
     languages = [trained.get("source_lang"), trained.get("target_lang")]
     if not all(languages):  # trained without -s and -t: fairseq takes what the data are called, and so it does here
         languages = infer_language_pair(str(data))
-    if not all(isinstance(language, str) for language in languages):
-        raise CheckpointError(
-            f"{data}: has no files that are called after two languages, such as train.de-en.de.idx, and {source} does "
-            "not say its languages, so that --data cannot be checked"
-        )
-    for language, size in zip(languages, sizes, strict=True):
-        if not (path := data / f"dict.{language}.txt").is_file():
-            there = ", ".join(sorted(other.name for other in data.glob("dict.*.txt")))
-            raise CheckpointError(f"{data}: has no {path.name}, of a language of {source}; it has {there}")
-        _check_size(path, size, source)
+    wanted = {data / f"dict.{language}.txt": size for language, size in zip(languages, sizes, strict=True)}
+    for path in (data / "input0" / "dict.txt", data / "dict.txt"):
+        if path.is_file():  # of one text: the task adds <mask>
+            wanted = {path: sizes[0] - 1}
+    for path, size in wanted.items():
+        if not path.is_file():
+            raise CheckpointError(f"{path}: no such file; {source} needs a dictionary of that name")
+        if (found := len(Dictionary.load(str(path)))) != size:
+            raise CheckpointError(f"{path}: has {found} symbols, {source} was trained with {size}")
 
 
-def _check_size(path: Path, size: int, source: Any, what: str = "") -> None:
-    if (found := len(Dictionary.load(str(path))) + bool(what)) != size:
-        raise CheckpointError(f"{path}: has {found} symbols{what}, {source} was trained with {size}")
-
-
-def _target(
-    arch: str, flags: Sequence[str], stock: Stock, options: dict, source: Any
-) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Return the registered model of an architecture, the value of every option, and the options that flags gave."""
+def _target(arch: str, flags: Sequence[str], stock: Stock, options: dict, source: Any) -> tuple[str, dict[str, Any]]:
+    """Return the registered model of an architecture, and the value of every option."""
     if arch not in PRESETS:
         near = difflib.get_close_matches(arch, PRESETS, 3)
         more = f"; the nearest are {', '.join(near)}" if near else ""
@@ -207,15 +192,13 @@ def _target(
     names = [f"{side}_{size}" for side in stock.sides for size in _SHAPE]
     sizes = {name: options.get(name, getattr(FlatTransformerConfig(), name)) for name in names}
     if misfits := {name: theirs for name, theirs in sizes.items() if values[name] != theirs}:
-        wrong = ", ".join(f"{name} is {values[name]}, there {theirs}" for name, theirs in misfits.items())
         fitting = " ".join(f"{flag(name)} {theirs}" for name, theirs in misfits.items())
         raise CheckpointError(
-            f"--arch {arch}: must have the sizes of {source}: {wrong}; take an architecture of that size, or add -- "
-            f"{fitting}"
+            f"--arch {arch}: must have the sizes of {source}; take an architecture of that size, or add -- {fitting}"
         )
     values |= {**{k: v for k, v in options.items() if k not in explicit}, "arch": arch}
     values.pop("_name", None)
-    return model_name, values, explicit
+    return model_name, values
 
 
 def _transfer(before: nn.Module, after: nn.Module, source: Any, arch: str, values: dict) -> dict[str, str]:
@@ -264,39 +247,6 @@ def _near_euler(after: nn.Module, outcomes: dict[str, str]) -> None:
         elif isinstance(module, LearnableDense):
             module.weight.copy_(torch.eye(len(module.weight)))
             outcomes[f"{name}.weight"] = "new, identity"
-
-
-_CAN_BE_EULER = ("fixed", "ones", "scalars")
-_EQUAL = {
-    "coefficients": _CAN_BE_EULER,  # others are never (1, 0)
-    "encoder_history": ("none", "denseformer"),  # others normalize the outputs of layers, or begin as their mean
-    "decoder_history": ("none", "denseformer"),
-    "splitting": ("lie-trotter",),
-    "ffn_hidden_layers": ("1",),
-    "rk_norm": ("False",),
-    "ode_residual": ("paper",),
-    "position_encoder": ("none", "floater"),  # others move from the first token on
-}
-"""The options that choose another function than the Transformer's, with the values that do not."""
-
-
-def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Mapping[str, Any]) -> str:
-    """Return the options that make an architecture another function than the Transformer."""
-    chosen = {name: str(value) for name, value in values.items()}
-    reasons = [
-        f"{flag(name)} {value}, of the checkpoint {options[name]}"
-        for name, value in explicit.items()
-        if name in options and str(options[name]) != str(value)
-    ]
-    for option in ("integrator", "decoder_integrator"):
-        weighted = chosen["coefficients"] == "scalars" and INTEGRATORS.named(chosen[option]).weights
-        if chosen["coefficients"] in _CAN_BE_EULER and chosen[option] != "euler" and not weighted:
-            reasons.append(f"{flag(option)} {chosen[option]} with --coefficients {chosen['coefficients']}")
-    norm = "" if values["encoder_normalize_before"] else " in post-norm layers"
-    for name, equal in _EQUAL.items():
-        if chosen[name] not in equal:
-            reasons.append(f"{flag(name)} {chosen[name]}{norm if name == 'splitting' else ''}")
-    return "; ".join(reasons) or "no option says why; are its logits finite?"
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ that no tensor of tokens x symbols is held, unless all tokens fit into one chunk
 are those of ``label_smoothed_cross_entropy``.
 """
 
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from fairseq.criterions import register_criterion
@@ -15,13 +15,12 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 )
 from torch import Tensor, nn
 
-from .. import processors
 from ..errors import OdeTransformerError
 from .losses import projected_cross_entropy
 
 NAME = "chunked_label_smoothed_cross_entropy"
 
-_CACHE = processors.cache()
+_SCORES_ON_CPU, _SCORES = 2**23, 2**26  # of a chunk; the former fit into a last-level cache of 32 MiB
 _FEWEST = 512  # tokens; with fewer, a product is slow
 
 
@@ -38,39 +37,21 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
     def compute_loss(
         self, model: nn.Module, net_output: tuple[Tensor, Any], sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """Return loss and negative log-likelihood of features (B, T, C), summed over the tokens of a sample.
-
-        Raises:
-            OdeTransformerError: the decoder does not end with a projection without bias, or accuracy or losses per
-                token are requested.
-        """
+        """Return loss and negative log-likelihood of features (B, T, C), summed over the tokens of a sample."""
         if not reduce or self.report_accuracy:
             option = "--report-accuracy" if self.report_accuracy else "a loss per token"
             raise OdeTransformerError(f"--criterion {NAME}: cannot compute {option}; take label_smoothed_cross_entropy")
         features = net_output[0][:, self.ignore_prefix_size :]
         target = model.get_targets(sample, net_output)[:, self.ignore_prefix_size :]
         rows, weight = features.reshape(-1, features.size(-1)), _projection(model)
-        device = rows.device.type
-        tokens = _tokens(*weight.shape, _CACHE if device == "cpu" else None)
+        device, (symbols, width) = rows.device.type, weight.shape
+        # A chunk reads the projection twice and its gradient once: with C tokens or more (C is the width), this traffic
+        # does not exceed that of the chunk's scores.
+        tokens = max(_FEWEST, width, (_SCORES_ON_CPU if device == "cpu" else _SCORES) // symbols)
         if torch.is_autocast_enabled(device):
             rows, weight = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (rows, weight))
         with torch.autocast(device, enabled=False):
             return projected_cross_entropy(rows, weight, target.reshape(-1), self.eps, self.padding_idx, tokens)
-
-
-def _tokens(symbols: int, width: int, cache: Optional[int]) -> int:
-    """Return the number of tokens that are projected at a time onto V symbols.
-
-    On a CPU their scores fit into the last-level cache (its bytes, 0 if unknown; None for a GPU), in single precision
-    and within limits: a large cache is shared by many cores, and memory should be saved. The number follows from the
-    machine and the model alone, so that repeating a training with as many threads gives the same bits. On a GPU there
-    are enough tokens to keep it busy.
-
-    Each chunk reads the projection (V, C) twice and its gradient once. With C tokens or more (C is the width), this
-    traffic does not exceed that of the chunk's scores.
-    """
-    scores = 2**26 if cache is None else min(max(cache, 2**23), 2**25) // 4
-    return max(_FEWEST, width, scores // symbols)
 
 
 def _projection(model: nn.Module) -> Tensor:
@@ -82,10 +63,7 @@ def _projection(model: nn.Module) -> Tensor:
         )
     projection = getattr(decoder, "output_projection", None)
     if type(projection) is not nn.Linear or projection.bias is not None:
-        found = type(projection).__name__ if projection is not None else "none"
-        raise OdeTransformerError(
-            f"--criterion {NAME}: needs a decoder with an output_projection without bias, got {found}"
-        )
+        raise OdeTransformerError(f"--criterion {NAME}: needs a decoder with an output_projection without bias")
     distributed = getattr(model, "module", None)  # fairseq's wrapper of PyTorch's
     if getattr(distributed, "find_unused_parameters", False) and projection.weight is not decoder.embed_tokens.weight:
         raise OdeTransformerError(

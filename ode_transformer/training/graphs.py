@@ -261,12 +261,6 @@ class TrainingGraphs:
                 f"passes, {self.waited} were in eager mode"
             )
 
-    def _has_hooks(self, model: nn.Module) -> bool:
-        if not self.hooks:
-            names = "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"
-            self.hooks = [getattr(module, name) for module in model.modules() for name in names]
-        return any(self.hooks)
-
     def _warn(self, why: str) -> None:
         if why not in self._said:
             self._said.add(why)
@@ -279,7 +273,10 @@ class TrainingGraphs:
         return self.output[: output.numel()].view(output.shape)
 
     def _can_record(self, model: nn.Module, tokens: Tensor) -> bool:
-        if hooked := self._has_hooks(model):
+        if not self.hooks:
+            names = "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"
+            self.hooks = [getattr(module, name) for module in model.modules() for name in names]
+        if hooked := any(self.hooks):
             self._warn("modules have hooks, which a replay would not call, so that passes are in eager mode")
         return not hooked and self._is_on_gpu(tokens)
 

@@ -25,9 +25,6 @@ class FusedAdam(FairseqAdam):
 
     Updates equal fairseq's up to rounding, except that epsilon is added after the second moment is corrected for its
     bias. Not for ``--memory-efficient-fp16``.
-
-    Raises:
-        OdeTransformerError: an option of fairseq's other implementations is set.
     """
 
     supports_flat_params = True
@@ -141,11 +138,7 @@ class FlowAdamConfig(FairseqAdamConfig):
 
 @register_optimizer("flow_adam", dataclass=FlowAdamConfig)
 class FlowAdam(FusedAdam):
-    """Adam with a flow as a parameter group of its own (FLOATER, section 4.4: with a larger learning rate).
-
-    Raises:
-        OdeTransformerError: no parameter belongs to a flow, or the scale is not positive.
-    """
+    """Adam with a flow as a parameter group of its own (FLOATER, section 4.4: with a larger learning rate)."""
 
     def __init__(self, cfg: FlowAdamConfig, params: Iterable[nn.Parameter]):
         if not cfg.flow_lr_scale > 0:

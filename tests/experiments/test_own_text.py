@@ -276,7 +276,6 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     words = [str(word) for word in words]
 
     theirs = write(tmp_path / "x.part" / "novel", ["Call me Ishmael."])
-    write(tmp_path / "x.text" / ".settings.json.0123456789abcdef", [])  # of a kill at the very beginning
     with monkeypatch.context() as patch:
         patch.setattr(binarised, "_write_binarised", interrupt)  # behind the first dictionary
         assert cli.main(words) == 130
@@ -932,13 +931,6 @@ def test_a_bundle_may_hold_a_license_and_what_is_missing_changed_or_odd_is_named
         (folder / name).unlink()
         assert f"{folder / name}: is missing, or not a file of its folder" in refused(capsys, "translate", folder)
         (folder / name).write_bytes(content)
-    index = json.loads((folder / "bundle.json").read_text())
-    for kind, size in (("F4", 1), ("C64", 16), ("F8_E4M3", 2)):
-        head = json.dumps({"x": {"dtype": kind, "shape": [2], "data_offsets": [0, size]}}).encode()
-        (folder / bundles.WEIGHTS).write_bytes(len(head).to_bytes(8, "little") + head + bytes(size))
-        index["sha256"][bundles.WEIGHTS] = sha256(folder / bundles.WEIGHTS)
-        write_json(folder / "bundle.json", index)
-        assert f"{folder / bundles.WEIGHTS}: " in refused(capsys, "translate", folder)
     write(folder / "sentencepiece.model", ["x"])
     raises(r"sentencepiece\.model: is not a file of the bundle", bundles.check, folder)
 

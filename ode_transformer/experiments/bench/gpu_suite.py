@@ -245,7 +245,7 @@ class Suite:
             return 0
         if not self.cpu and training.gpu_count() == 0:
             raise RunError("no GPU is there; rehearse with --cpu")
-        files.make_folder(self.results)
+        self.results.mkdir(parents=True, exist_ok=True)
         with contextlib.chdir(ROOT), processes.terminable(resumable=True), ThreadPoolExecutor(1) as other:
             measured = other.submit(self.measure)
             try:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
-from ...files import regular
 from ..text.fairseq_output import entries
 from .metric import Metric
 
@@ -28,7 +27,7 @@ def score(path: str | Path, subset: str) -> dict[str, Any]:
         OdeTransformerError: there is no entry of the subset, or it lacks the perplexity.
         OSError: the file cannot be read.
     """
-    text = regular(path).read_text(encoding="utf-8", errors="replace")
+    text = Path(path).read_text(encoding="utf-8", errors="replace")
     found = [values for _, values in entries(text, subset)]
     if not found:
         raise OdeTransformerError(f"{path}: no entry of subset {subset}; was it cut short?")

@@ -10,7 +10,6 @@ from typing import Any
 
 import yaml
 
-from ...files import regular
 from ...paths import ROOT, SHARE, folder_of
 from ..recipe import RecipeError
 
@@ -42,7 +41,7 @@ def read_yaml(path: Path) -> Any:
         RecipeError: there is no such file, or it is not YAML, is not UTF-8, is too long or has duplicate keys.
     """
     try:
-        about = regular(path).stat()
+        about = path.stat()
         if about.st_size > LONGEST:
             raise RecipeError(f"{path}: has {about.st_size} bytes, must be at most {LONGEST}")
         return _ours(path, about.st_mtime_ns) if CONFIGS in path.parents else _parsed(path)

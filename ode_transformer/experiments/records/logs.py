@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
-from ...files import regular
 from ...schema import MOST
 from ..text.fairseq_output import entries
 
@@ -51,7 +50,7 @@ def read_log(path: Path) -> dict[str, Any]:
         LogError: the file cannot be read or is not such a log, or no epoch was finished.
     """
     try:
-        text = regular(path).read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise LogError(f"{path}: {error.strerror}") from error
     curve: dict[int, dict[str, Any]] = {}

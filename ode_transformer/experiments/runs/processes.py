@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Optional, TypeVar
 
 from ... import paths
-from ...files import make_folder
 from .. import recipes
 from ..records import RunError
 from .terminal import LogView
@@ -39,7 +38,7 @@ def alone_in(folder: Path) -> Iterator[int]:
 
     Child processes inherit the descriptor, so that the training of a runner that was killed keeps the folder locked.
     """
-    make_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,7 +69,7 @@ def start(words: Sequence[str], environment: Mapping[str, str], log: Optional[Pa
     options = {"cwd": recipes.ROOT, "env": environment, "stdin": subprocess.DEVNULL, **more}
     if log is None:
         return subprocess.Popen(words, **options)
-    make_folder(log.parent)
+    log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as file:
         return subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT, **options)
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from ... import plugins, processors
 from ...errors import OdeTransformerError
-from ...files import atomic_folder, make_folder, sha256, write_json
+from ...files import atomic_folder, sha256, write_json
 from ...paths import shipped
 from .. import recipes, records, runs
 from ..records import OtherRunError, RunError, logs
@@ -197,7 +197,7 @@ class Run:
                 "several tasks of one job can only train: give them --until train, then run once, alone, with --trained"
             )
         try:
-            make_folder(self.folder)
+            self.folder.mkdir(parents=True, exist_ok=True)
             # Among the tasks of one job, the first holds the lock.
             with processes.alone_in(self.folder) if self.place.rank == 0 else contextlib.nullcontext(-1) as lock:
                 self._go(lock, {} if prepared is None else prepared)
@@ -411,21 +411,15 @@ class Run:
 def execute(step: Step, lock: int = -1) -> float:
     """Print the line of a step, run it, and return the seconds that it took.
 
-    A program that computes on a CPU gets a thread per free core, and the user is told how many.
-
     Raises:
         RunError: an input does not exist, or the step failed.
     """
     for path in step.inputs:
         if not (recipes.ROOT / path).exists():
             raise RunError(f"{step.key}: needs {path}, which does not exist")
-    if "--cpu" in step.where and not step.call:  # a function computes in this process
-        variables, chosen = processors.threads(os.environ)
-        processes.say(chosen)
-        step = replace(step, environment={**step.environment, **variables})
     processes.say(f"+ {step.line()}")
     for path in step.outputs:
-        make_folder((recipes.ROOT / path).parent)
+        (recipes.ROOT / path).parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     if step.call:
         step.call()

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ... import checkpoints
 from ...checkpoints import CheckpointError, standalone
 from ...errors import OdeTransformerError
-from ...files import regular, sha256
+from ...files import sha256
 from ...numerics.integrators import INTEGRATORS
 from ..text.manifest import read_manifest
 from .backend import Backend, Found, LayerStates, Search
@@ -256,4 +256,4 @@ def _languages(origin: "Origin", state: dict[str, Any]) -> tuple[str, str]:
 
 def _dictionary(path: Path) -> Dictionary:
     with standalone.errors_about(str(path)):
-        return Dictionary.load(str(regular(path)))
+        return Dictionary.load(str(path))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import OdeTransformerError
-from ...files import read_text, regular
+from ...files import read_text
 from ..metrics import accuracy
 from ..text import subwords
 from ..text.lines import lines_of
@@ -105,7 +105,7 @@ def read_agnews(folder: Path, valid: int) -> dict[str, list[Example]]:
 def _articles(path: Path) -> list[Example]:
     found: list[Example] = []
     try:
-        with regular(path).open(encoding="utf-8-sig", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             for row in csv.reader(file):
                 if not "".join(row).strip() or (row == HEADER and not found):
                     continue

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...files import atomic_file, copy_file, regular, sha256, write_lines
+from ...files import atomic_file, copy_file, sha256, write_lines
 from .joining import SPECIAL
 from .lines import TextError, read_lines, watched
 from .parallel import in_parallel
@@ -313,7 +313,7 @@ def _read_index(prefix: Path) -> tuple[int, np.ndarray]:
     """Return the type code and the sizes of sentences in ``PREFIX.idx``."""
     index = Path(f"{prefix}.idx")
     try:
-        with regular(index).open("rb") as file:
+        with index.open("rb") as file:
             head = file.read(INDEX.size)
             if not head.startswith(MAGIC):
                 raise TextError(f"{index}: is not an index of fairseq's --dataset-impl mmap, its default")

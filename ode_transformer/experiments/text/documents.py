@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...errors import OdeTransformerError
-from ...files import atomic_file, copy_file, make_folder
+from ...files import atomic_file, copy_file
 from . import subwords
 from .lines import read_lines
 
@@ -91,7 +91,7 @@ def prepare(
         if not any(split == name for split, _ in splits()):
             advice = "" if valid else f" with --held-out {held_out}: change it, or give --valid"
             raise OdeTransformerError(f"{name}: must have a document, got none{advice}")
-    make_folder(output_dir)
+    output_dir.mkdir(parents=True, exist_ok=True)
     if like is None:
         lines = (line for name, document in splits() if name == "train" for line in document)
         subwords.learn_sentencepiece(lines, size, workers, output_dir / subwords.OWN[0])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from ...errors import OdeTransformerError
-from ...files import atomic_file, regular
+from ...files import atomic_file
 
 LONGEST = 2**26  # maximum bytes of a line; a compressed file of some kilobytes can hold lines of any length
 SHOWN = 5  # line numbers named in a message
@@ -68,7 +68,7 @@ def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[st
             more than ``LONGEST`` bytes; the message names the line.
     """
     try:
-        with regular(path).open("rb") as stored:
+        with path.open("rb") as stored:
             lines = decode_lines(gzip.GzipFile(fileobj=stored) if path.suffix == ".gz" else stored, path, errors)
             yield from _with_bar(lines, stored, bar) if bar else lines
     except OSError as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
-from ...files import atomic_file, regular, sha256
+from ...files import atomic_file, sha256
 from .joining import SPECIAL
 from .lines import TextError, read_lines
 from .parallel import in_parallel
@@ -54,7 +54,7 @@ def sentencepiece_model(path: Path) -> Any:
     import sentencepiece
 
     try:
-        return sentencepiece.SentencePieceProcessor(model_file=str(regular(path)))
+        return sentencepiece.SentencePieceProcessor(model_file=str(path))
     except (OSError, RuntimeError) as error:
         raise SegmentationError(f"{path}: is not a SentencePiece model: {error}") from error
 
@@ -81,7 +81,7 @@ def gpt2_encoder(folder: Path) -> Any:
     from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 
     try:
-        found = get_encoder(*(str(regular(folder / name)) for name in GPT2))
+        found = get_encoder(*(str(folder / name) for name in GPT2))
         if lacking := {*found.byte_encoder.values(), *map("".join, found.bpe_ranks)} - found.encoder.keys():
             raise ValueError(f"{GPT2[0]} lacks {min(lacking)!r}")
         return found
@@ -235,9 +235,8 @@ def _bpe(codes: Path, digest: str) -> Any:
     """Load the BPE codes in a file; cached by the file's digest."""
     from subword_nmt.apply_bpe import BPE
 
-    path = regular(codes)
     try:
-        with path.open(encoding="utf-8") as file:
+        with codes.open(encoding="utf-8") as file:
             return BPE(file)
     except (ValueError, SystemExit) as error:  # subword-nmt prints the line that it cannot read, and ends
         raise TextError(f"{codes}: is not a file of subword-nmt codes") from error

@@ -24,7 +24,6 @@ from typing import Any, Optional
 import numpy as np
 import onnxruntime
 
-from ....files import regular
 from ..backend import Found, Search
 from . import Exported, ExportError
 
@@ -206,7 +205,7 @@ def _session(path: Path) -> onnxruntime.InferenceSession:
 
     The name of a node's operator is protobuf's field 4, preceded by its length.
     """
-    with regular(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if found := re.search(rb'"(?:\x04|\x84\x80*\x00)(Loop|Scan)', content):
             raise ExportError(f"{path.name} has an operator {found[1].decode()}, must have none that repeats others")
     options = onnxruntime.SessionOptions()
