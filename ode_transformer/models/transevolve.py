@@ -35,6 +35,7 @@ from torch import Tensor, nn
 
 from ..config import FlatTransformerConfig, flag, option, register_architectures
 from ..errors import OdeTransformerError
+from ..modules import passes
 from ..modules.dropout import Dropout
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
@@ -42,7 +43,6 @@ from ..modules.layers import Context
 from ..modules.rules import of_all_models, refuse
 from ..modules.stacks import PlainDecoder, PlainEncoder
 from ..numerics.sinusoids import sinusoids
-from ..training import passes
 from .classification import LONGEST, EncoderClassifier
 from .transformer import EncoderDecoder, nested_config, size
 

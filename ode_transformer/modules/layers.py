@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from ..numerics.integrators import EULER
 from ..numerics.protocol import NOTHING, Field, Learned
 from ..numerics.splitting import Solver, Substep, increment, split_step
-from ..training.passes import recompute
 from .attention import Joint, StagedAttention, merged_mask
 from .options import Options
+from .passes import recompute
 from .positions import Biases
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
 from ..numerics.protocol import Learned
-from ..training import passes
+from . import passes
 from .attention import relative_distances
 from .dropout import replace_dropout
 from .layers import Context, DecoderLayer, EncoderLayer

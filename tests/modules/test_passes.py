@@ -8,7 +8,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.training import passes
+from ode_transformer.modules import passes
 from tests.helpers import batch, small
 
 
