@@ -21,7 +21,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     which draws its own random numbers, this is PyTorch's dropout.
     """
     dropped = round(p * 2**_BITS)
-    if x.device.type != "cpu" or dropped in (0, 2**_BITS) or torch.compiler.is_compiling():
+    if x.device.type != "cpu" or not 0 < dropped < 2**_BITS or torch.compiler.is_compiling():
         return F.dropout(x, p)
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device)  # four draws per word
     words.random_(-(2**63), None)
