@@ -23,13 +23,10 @@ FEED_FORWARDS = ("full", "random")
 
 
 def rotation(w: Tensor, depth_index: int, depth: int, form: str, out_features: int) -> Tensor:
-    """The random matrix of equation 10 at depth l.
+    """The random matrix of equation 10 at depth l, (n, n), from w (n, n / 2), which is drawn from N(0, n^2).
 
     Paper: sin(w_ij 2 pi j l / (n L)) / sqrt(n), then cosines, with j and l from 1. Released code: sin(w_ij j l pi / n)
-    / sqrt(out), with j and l from 0, so that all sines are 0 in the first layer of a block.
-
-    It is (n, n), in the precision of w (n, n / 2), which is drawn from N(0, n^2). ``depth_index`` is l counted from 0,
-    ``depth`` is L, and ``out_features`` is the output dimension of the projection that the matrix belongs to.
+    / sqrt(out), with j and l from 0. ``depth_index`` is l counted from 0, ``depth`` is L.
     """
     n = len(w)
     j = torch.arange(n // 2, dtype=w.dtype)

@@ -178,11 +178,9 @@ class SplitLayer(nn.Module):
     def forward(
         self, x: Tensor, context: Context, carried: Any = None, h: float = 1.0
     ) -> tuple[Tensor, Any, Optional[Tensor]]:
-        """Take the step of the layer.
+        """Take the step of the layer from x (T, B, C), where T is 1 in incremental decoding.
 
         Args:
-            x: (T, B, C); T is 1 in incremental decoding.
-            context: the further arguments of the pass.
             carried: the second result of the previous layer; in the first, None or a velocity embedding.
             h: the size of the step; 1 in a network, other values for studies of the equation.
 

@@ -181,11 +181,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
 
 
 class Options:
-    """The options of one side, ``encoder`` or ``decoder``, as the objects that they stand for.
-
-    Raises:
-        ValueError: a name is unknown.
-    """
+    """The options of one side, ``encoder`` or ``decoder``, as the objects that they stand for."""
 
     def __init__(self, cfg: TransformerConfig, side: str):
         names = {"encoder": cfg.integrator, "decoder": cfg.decoder_integrator}
