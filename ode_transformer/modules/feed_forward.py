@@ -4,18 +4,14 @@ Dutta et al. 2021, equations 10 and 11: a matrix W (in, out) is U S V, where U a
 rectangular diagonal matrix of learned singular values. Only r = min(in, out) of them meet both U and V, so that ::
 
     h W = ((h U[:, :r]) * s[:r]) V[:r].
-
-For inference the three are folded into one matrix.
 """
 
 import math
-from typing import Any
 
 import torch
 from fairseq import utils
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from .dropout import Dropout
 
@@ -59,32 +55,10 @@ class RandomProjection(nn.Module):
         # of parameters is the paper's.
         self.unused = nn.Parameter(torch.zeros(in_features - r), requires_grad=False) if in_features > r else None
         self.bias = nn.Parameter(torch.zeros(out_features))
-        self.register_buffer("folded", None, persistent=False)
 
     def forward(self, h: Tensor) -> Tensor:
         """(..., in) -> (..., out)."""
-        if self.folded is not None:
-            return F.linear(h, self.folded, self.bias)
         return ((h @ self.left) * self.singular_values) @ self.right + self.bias
-
-    @torch.no_grad()
-    def make_generation_fast_(self, **_: Any) -> None:
-        """Fold U S V into one matrix; fairseq's commands call this before generation.
-
-        Training mode and loading discard this matrix. Until then, in-place changes of the weights have no effect.
-        """
-        whole = (self.left.float() * self.singular_values.float()) @ self.right.float()
-        self.folded = whole.t().contiguous().type_as(self.bias)
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self.folded = None  # it was computed from other parameters
-        super()._load_from_state_dict(*args, **kwargs)
-
-    def train(self, mode: bool = True) -> "RandomProjection":
-        """As in ``nn.Module``; training mode discards the folded matrix."""
-        if mode:
-            self.folded = None
-        return super().train(mode)
 
 
 class FeedForward(nn.Module):
