@@ -96,21 +96,13 @@ class _Cached(nn.Module):
 
 
 class State(NamedTuple):
-    """The part of the attention that a block computes once.
+    """The part of the attention that a block computes once."""
 
-    Args:
-        queries: (B, m, T, e).
-        keys: (B, m, S, e).
-        padding: (B, S), true where a key is padding; None if there is none.
-        time_query: W~q (D, d'), with as many rows per head as queries have columns.
-        values: of the source, (B, m, S, d/m), normalized without a norm's weights; None if each layer attends to its
-            own input.
-    """
-
-    queries: Tensor
-    keys: Tensor
-    padding: Optional[Tensor]
-    time_query: Tensor
+    queries: Tensor  # (B, m, T, e)
+    keys: Tensor  # (B, m, S, e)
+    padding: Optional[Tensor]  # (B, S), true where a key is padding; None if there is none
+    time_query: Tensor  # W~q (D, d'), with as many rows per head as queries have columns
+    # Of the source, (B, m, S, d/m), normalized without a norm's weights; None if each layer attends to its own input.
     values: Optional[Tensor] = None
 
     def fitted(self) -> "State":

@@ -141,16 +141,11 @@ class SecondOrderGate(Coefficients):
 
 @dataclass(frozen=True)
 class Rule:
-    """How the stages of a step are weighted.
+    """How the stages of a step are weighted."""
 
-    Args:
-        build: (number of stages; initial gamma, one number per stage; C) -> the coefficients, or None for the method's
-            own weights.
-        stages: how many stages the rule can weight; None for any number.
-    """
-
+    # (number of stages; initial gamma, one number per stage; C) -> the coefficients; None for the method's own weights.
     build: Callable[[int, Sequence[float], int], Optional[Coefficients]]
-    stages: Optional[int] = None
+    stages: Optional[int] = None  # how many the rule can weight; None for any number
 
 
 def _gates(gates: int, activation: Callable[[Tensor], Tensor]) -> Rule:

@@ -53,10 +53,6 @@ class ButcherTableau(Integrator):
         return self.b
 
     @property
-    def takes_norms(self) -> bool:
-        return self.stages > 1
-
-    @property
     def nodes(self) -> list[float]:
         """The time of each stage, as a fraction of the step."""
         return [math.fsum(row) for row in self.a]
@@ -305,8 +301,3 @@ INTEGRATORS: Registry[Integrator] = Registry(
         "triple": TRIPLE,
     },
 )
-
-
-def initial_scalars(method: Integrator) -> tuple[float, ...]:
-    """Return the initial values of learned scalars: 1 for the paper's RK2 (section 3.2), else the method's weights."""
-    return (1.0, 1.0) if method == HEUN else method.weights

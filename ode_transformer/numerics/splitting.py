@@ -2,11 +2,11 @@
 
 F is the interaction of positions (attention), and G acts on each position by itself (feed-forward). A splitting is
 data: the order of the flows, and the fraction of the step that each of them gets. ``split_step`` takes the step of any
-splitting, that of a network layer included, whose fields have norms and dropout (``modules/layers.py``).
+splitting, that of a network layer included (``modules/layers.py``).
 
-Orders of the local error (measured in the tests): with exact sub-flows, 2 for Lie-Trotter and 3 for Strang-Marchuk;
-with Euler sub-steps, which a network takes, 2 for both; with second-order sub-steps, 3 for Strang-Marchuk. Flows that
-are taken together, as the single field F + G, are not split, and the only error is the solver's.
+Orders of the local error: with exact sub-flows, 2 for Lie-Trotter and 3 for Strang-Marchuk; with Euler sub-steps, which
+a network takes, 2 for both; with second-order sub-steps, 3 for Strang-Marchuk. Flows that are taken together, as the
+single field F + G, have the solver's error alone.
 
 Source: Lu et al. 2019, "Understanding and Improving Transformer From a Multi-Particle Dynamic System Point of
 View", equations 6 and 7, 14 to 16, theorem 1. Unsplit layers: Wang and Komatsuzaki 2021, GPT-J; Zhong et al. 2022
