@@ -103,12 +103,12 @@ def _of_side(cfg: TransformerConfig, o: Options) -> Iterator[str]:
     """Yield the broken rules within a side."""
     splitting, coefficients = f"--splitting {cfg.splitting}", f"--coefficients {o.coefficients}"
     history, corrector, stages = f"--{o.side}-history {o.history}", o.history == "corrector", o.integrator.stages
-    of_whole_layers = {splitting: o.splitting.together, history: corrector}
-    for what in (what for what, chosen in of_whole_layers.items() if chosen):
+    # A post-norm layer normalizes sums with residuals: it has no increment to integrate, and would undo a correction.
+    for of_whole_layers in [splitting] * o.splitting.together + [history] * corrector:
         if not o.pre_norm:
-            yield f"{what}: needs a pre-norm {o.side}, --{o.side}-normalize-before"
+            yield f"{of_whole_layers}: needs a pre-norm {o.side}, --{o.side}-normalize-before"
         if cfg.ode_function != "both":
-            yield f"--ode-function {cfg.ode_function}: must be both with {what}, which is of whole layers"
+            yield f"--ode-function {cfg.ode_function}: must be both with {of_whole_layers}, which is of whole layers"
     if not o.pre_norm and not o.unweighted:
         yield f"{o.given} and {coefficients}: need a pre-norm {o.side}, --{o.side}-normalize-before"
     if o.ffn_hidden_layers == 2 and o.splitting.feed_forwards == 2:
