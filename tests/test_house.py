@@ -12,7 +12,7 @@ from tests.helpers import ROOT
 
 PACKAGE = ROOT / "ode_transformer"
 ROOMS = (
-    *("numerics", "training", "modules", "models", "checkpoints"),
+    *("numerics", "modules", "training", "models", "checkpoints"),
     *("experiments.text", "experiments.metrics", "experiments.recipe", "experiments.tasks"),
     *("experiments.recipes", "experiments.records", "experiments.runs"),
     *("experiments.results", "experiments.serving", "experiments.bench", "experiments.lab", "experiments.cli"),

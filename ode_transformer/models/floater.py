@@ -8,12 +8,8 @@ have biases that move with the position, by dynamics learned from data (equation
 and likewise k and v, in every attention of every block: in the self-attention of encoder and decoder, and in
 cross-attention, where queries follow the target's positions, and keys and values the source's. h is one network for all
 (equation 10), and b(0) is the bias of each projection. The sinusoidal encoding of the input stays. With h = 0 this is
-the Transformer, which may be trained first (``ode-transformer warm-start``).
-
-The flow is in ``numerics/flow.py``, the position encoder in ``modules/positions.py``. ``docs/floater.md`` lists where
-the paper and the released code disagree, and what is done here.
-
-As in every softmax attention, a bias of keys that is the same at all positions cancels in the softmax.
+the Transformer, which may be trained first (``ode-transformer warm-start``). ``docs/floater.md`` lists where the paper
+and the released code disagree.
 """
 
 from dataclasses import dataclass

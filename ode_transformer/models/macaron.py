@@ -9,15 +9,7 @@ equations 17 to 19::
 
 FFN_a and FFN_b have separate weights and half the Transformer's feed-forward dimension, so that the number of
 parameters is the same up to one norm and one bias per layer (3 C). Each sub-layer acts on LN(x), which the equations
-leave out.
-
-``docs/macaron.md`` lists where the paper and the released code disagree, or the paper is silent, and what is done here.
-The third order in theorem 1 is that of exact sub-flows; ``numerics/splitting.py`` has the order with Euler sub-steps,
-which the network takes.
-
-The ablations of Table 3 have as many parameters as Macaron Net, up to norms and biases: ``--splitting strang-swapped``
-(the paper gives no step sizes; halves keep the total time of attention at 1 and are absorbed by the output projection,
-footnote 2), and ``--splitting lie-trotter --ffn-hidden-layers 2``.
+leave out. ``docs/macaron.md`` has the ablations of Table 3, and lists where the paper and the released code disagree.
 """
 
 from dataclasses import dataclass

@@ -13,19 +13,13 @@ f(y) = layer(y) - y, the increment of a pre-norm layer of attention and feed-for
     DLCL               y' = y_0 + sum_l W_l f_l(y_l)
     PolyNet            y' = y + f(y) + f(f(y))
 
-The decoder takes Euler steps (``--decoder-integrator`` changes that). All systems, the residual baseline included, have
-relative positions of keys (m = 8) and the learnable dense history of encoder and decoder layers (appendix B). Where the
-scheme itself combines earlier encoder layers (leapfrog, multistep, DLCL), only the decoder has that history.
+The decoder takes Euler steps. All systems, the residual baseline included, have relative positions of keys (m = 8) and
+the learnable dense history of encoder and decoder layers (appendix B). Where the scheme itself combines earlier encoder
+layers (leapfrog, multistep, DLCL), only the decoder has that history. ``docs/ode.md`` lists where the paper and the
+released code disagree.
 
-The released code has the layer with its residual, F(y) = y + f(y), in place of f, in the stages and in the sum:
-``--ode-residual released``. A layer of one unweighted stage is the same in both forms. With the paper's f, weight
-sharing (Table 10: the layer applied twice) *is* RK2 with gamma = 1, so that both names stand for the same network.
-``docs/ode.md`` lists all points where the paper and the released code disagree, and what is done here.
-
-Three systems are not from this paper: ``rk2_second_order``, RK2 with a gate that keeps the order (``SecondOrderGate``);
-``macaron_rk2``, Macaron Net with Heun's method for each sub-flow of its encoder, whose local error is of third order
-where Euler sub-steps leave it at second, and without a history and relative positions, so that the integrator is the
-only difference; and ``pcformer``, from the same authors' next paper (``models/pcformer.py``).
+``rk2_second_order`` and ``macaron_rk2`` are ours; the latter has no history and no relative positions, so that the
+integrator is its only difference from Macaron Net. ``pcformer`` is from the same authors' next paper.
 """
 
 from collections.abc import Collection, Mapping
@@ -154,11 +148,7 @@ class ReleasedConfig(OdeConfig):
 
 
 def counterpart(name: str, value: Any, valid: Mapping[Any, str]) -> str:
-    """Return our value for the value of an option of the released code.
-
-    Raises:
-        OdeTransformerError: the released code, once it runs, cannot train with that value.
-    """
+    """Return our value for the value of an option of the released code, if that can train with it."""
     if value not in valid:
         raise OdeTransformerError(f"{name} {value!r}: must be one of {', '.join(map(str, valid))}")
     return valid[value]
@@ -167,25 +157,14 @@ def counterpart(name: str, value: Any, valid: Mapping[Any, str]) -> str:
 class ReleasedModel(OdeModel):
     """Builds the model of a checkpoint of released code from the options that it stores."""
 
-    own: str  # the options of the released code that stand for ours, for messages
-
     @classmethod
     def translated(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Remove the options from ``values`` that only the released code has, and return ours in their place.
-
-        Raises:
-            OdeTransformerError: the released code cannot train with the options, or they have no counterpart here.
-        """
+        """Remove the options from ``values`` that only the released code has, and return ours in their place."""
         raise NotImplementedError
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> OdeModel:
-        """As in ``OdeModel``.
-
-        Raises:
-            OdeTransformerError: as in ``translated``; a dense history sums the outputs of layers instead of averaging
-                them; or an option of ours is given where the released code has its own.
-        """
+        """As in ``OdeModel``; what the released code has options of its own for is chosen by these."""
         values = as_dict(cfg)
         ours = {"ode_residual": "released"} | cls.translated(values)
         for side in ("encoder", "decoder"):
@@ -195,12 +174,6 @@ class ReleasedModel(OdeModel):
                     f"{name} {integration!r}: must be 'avg' with {side}_history_type 'dense', which is a mean here"
                 )
             ours.setdefault(f"{side}_history", history or "none")
-        for name in [name for name in ours if name in values]:
-            if values[name] != (usual := getattr(OdeConfig(), name)):
-                raise OdeTransformerError(
-                    f"{flag(name)} {values[name]}: must be left at {usual} in an architecture of the released code, "
-                    f"whose own options say it: {cls.own}"
-                )
         return OdeModel.build_model(OdeConfig(**values | ours), task)
 
 
@@ -218,7 +191,6 @@ class ReleasedOdeModel(ReleasedModel):
     """Builds the model of a checkpoint of the released ODE Transformer."""
 
     config_class = ReleasedOdeConfig
-    own = "--rk-type, --enc-calculate-num and --encoder-history-type"
 
     @classmethod
     def translated(cls, values: dict[str, Any]) -> dict[str, Any]:

@@ -1,16 +1,13 @@
 """PCformer: a Runge-Kutta predictor with learned weights of its stages, and a corrector over all layers before.
 
 Li et al. 2024, "Predictor-Corrector Enhanced Transformers with Exponential Moving Average Coefficient Learning"
-(NeurIPS 2024, arXiv 2411.03042), by the authors of the ODE Transformer. We had the released code but not the text of
-the paper. ``modules/pcformer.py`` has the equations of a layer, and ``docs/beyond.md`` the options that stand for its
-parts: ``--arch pcformer`` is a row of ``models/ode.py``. This file loads checkpoints of the released code, by the
-options that these store. Besides what that page lists, the code
+(NeurIPS 2024, arXiv 2411.03042). ``modules/pcformer.py`` has the equations of a layer, and ``docs/beyond.md`` the
+options that stand for its parts: ``--arch pcformer`` is a row of ``models/ode.py``. This file loads checkpoints of the
+released code, by the options that these store. Besides what that page lists, the code
 
-- does not run: ``weight_c`` is commented out but read, and the default of one stage raises an error;
 - weights two stages by gates with ``enc_learnable_type gated``, whatever ``alpha_type`` and ``layer_wise`` are; with
   that option, four stages have the classical weights, and with any options, three have one number a for the stack;
-- takes, with norms, the normalized first stage in the third of three, which is refused here;
-- has a drop path, whose probability is 0, and which is not implemented here.
+- takes, with norms, the normalized first stage in the third of three, which is refused here.
 """
 
 from dataclasses import dataclass
@@ -51,7 +48,6 @@ class ReleasedPCformerModel(ReleasedModel):
     """Builds the model of a checkpoint of the released PCformer."""
 
     config_class = ReleasedPCformerConfig
-    own = "--enc-calculate-num, --enc-learnable-type and --alpha-type"
 
     @classmethod
     def translated(cls, values: dict[str, Any]) -> dict[str, Any]:

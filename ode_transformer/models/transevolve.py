@@ -11,14 +11,9 @@ source, each with its own initial state. FF is the Transformer's (fullFF), or ma
 singular values (randomFF, equations 10 and 11). ``modules/evolving_attention.py`` explains why no (T, S) matrix is
 needed, and ``modules/feed_forward.py`` how the random matrices are computed.
 
-``--transevolve-form`` selects the paper's equations or those of the released code; ``docs/transevolve.md`` lists where
-they differ, and what both forms here take from the released code.
-
-Parameters that the paper counts but that have no effect are frozen: W~k of every initial state (softmax cancels it) and
-the singular values that meet no row of V. ``fairseq-train`` logs how many parameters are trained.
-
-``transevolve_small*`` is an encoder with a classification head (fairseq's task ``sentence_prediction``), of the size in
-the paper's classification experiments.
+``docs/transevolve.md`` lists where the paper and the released code differ. Parameters that the paper counts but that
+have no effect are frozen: W~k of every initial state, which softmax cancels, and the singular values that meet no row
+of V.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,6 +30,7 @@ from torch import Tensor, nn
 
 from ..config import FlatTransformerConfig, flag, option, register_architectures
 from ..errors import OdeTransformerError
+from ..modules import passes
 from ..modules.dropout import Dropout
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
@@ -42,7 +38,6 @@ from ..modules.layers import Context
 from ..modules.rules import of_all_models, refuse
 from ..modules.stacks import PlainDecoder, PlainEncoder
 from ..numerics.sinusoids import sinusoids
-from ..training import passes
 from .classification import LONGEST, EncoderClassifier
 from .transformer import EncoderDecoder, nested_config, size
 
@@ -76,14 +71,6 @@ def rules(cfg: TransformerConfig) -> Iterator[str]:
             yield f"{flag(name)} {x}: has no meaning in TransEvolve{instead}"
     if cfg.decoder.embed_dim != cfg.encoder.embed_dim:
         yield f"--decoder-embed-dim {cfg.decoder.embed_dim}: must be the encoder's, {cfg.encoder.embed_dim}"
-    if cfg.encoder.embed_dim % 2:
-        yield f"--encoder-embed-dim {cfg.encoder.embed_dim}: must be even in TransEvolve"
-    for side in ("encoder", "decoder"):
-        if cfg.evolution_feed_forward == "random" and (x := getattr(cfg, side).ffn_embed_dim) % 2:
-            yield (
-                f"--{side}-ffn-embed-dim {x}: must be even with --evolution-feed-forward random, whose rotations turn "
-                "pairs of channels"
-            )
 
 
 def _prepare(cfg: TransformerConfig, sides: Sequence[str]) -> None:
@@ -118,8 +105,6 @@ class Block(nn.Module):
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Pass through the block, (T, B, d) -> (T, B, d); in a decoder it needs the output of an encoder."""
         source, incremental_state = None, context.incremental_state
-        if self.encoder_state is not None and context.source is None:
-            raise ValueError("TransEvolve's decoder needs the output of an encoder")
         state = self.state(x, None, context.padding_mask, incremental_state)
         if self.encoder_state is not None:
             source = self.encoder_state(x, context.source, context.source_padding_mask, incremental_state)
@@ -213,14 +198,8 @@ class TransEvolveDecoder(_Evolving, PlainDecoder):
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return self._block(cfg, "decoder")
 
-    def extract_features(self, *args: Any, full_context_alignment: bool = False, **more: Any) -> tuple[Tensor, dict]:
-        """As in ``PlainDecoder``, but attention is always causal."""
-        if full_context_alignment:
-            raise OdeTransformerError("full_context_alignment: must be false, TransEvolve's decoder is always causal")
-        return super().extract_features(*args, **more)
-
     def buffered_future_mask(self, tensor: Tensor) -> None:
-        """Return None: the kernel is causal without a mask, which would be a (T, T) matrix."""
+        """Return None: the kernel is always causal, without a mask, which would be a (T, T) matrix."""
 
 
 @register_model("transevolve", dataclass=TransEvolveConfig)
@@ -230,18 +209,10 @@ class TransEvolveModel(EncoderDecoder):
     config_class, encoder_class, decoder_class = TransEvolveConfig, TransEvolveEncoder, TransEvolveDecoder
     nested_config = _nested_config
 
-    def make_generation_fast_(self, need_attn: Any = False, **options: Any) -> None:
-        """As in fairseq, but the weights of attention, which the blocks do not compute, are refused."""
-        if need_attn:
-            raise OdeTransformerError(
-                "--print-alignment: must not be given with TransEvolve, whose blocks compute no weights of attention"
-            )
-        super().make_generation_fast_(need_attn=need_attn, **options)
-
 
 @dataclass
 class TransEvolveClassifierConfig(TransEvolveConfig):
-    """The options of an encoder; options of a decoder are refused or cause a warning."""
+    """The options of an encoder."""
 
     max_positions: int = option(512, LONGEST)
 

@@ -16,7 +16,7 @@ from ..config import HasFlags, to_transformer_config
 from ..errors import OdeTransformerError
 from ..modules.options import SplitTransformerConfig
 from ..modules.positions import POSITION_ENCODERS
-from ..modules.rules import check_alone, check_options
+from ..modules.rules import check_options, of_one_side, refuse
 from ..modules.stacks import Decoder, Encoder, SplitStack
 from ..numerics.splitting import SPLITTINGS
 from ..training.graphs import TrainingGraphs
@@ -63,24 +63,16 @@ def nested_config(
         flat, config_class: the flat configuration, or fairseq's or hydra's version of it, and its class.
         alone: the only side of the model, ``encoder`` or ``decoder``; None if it has both.
         prepare: the checks of the family.
-
-    Raises:
-        OdeTransformerError: a field is unknown or missing, its value is invalid, it cannot be combined with another, or
-            it chooses a method for a side that the model lacks.
     """
     cfg = to_transformer_config(flat, config_class)
     if alone:
-        check_alone(cfg, alone, flat, config_class)
+        refuse(of_one_side(cfg, alone, config_class))
     prepare(cfg, (alone,) if alone else ("encoder", "decoder"))
     return cfg
 
 
 def add_positions_and_freeze(model: nn.Module, cfg: TransformerConfig, **sides: SplitStack) -> None:
-    """Give a model with these sides its position encoder, and turn off gradients as ``--freeze`` asks.
-
-    Raises:
-        OdeTransformerError: the pattern of ``--freeze`` is not a regular expression, or matches no name.
-    """
+    """Give a model with these sides its position encoder, and turn off gradients as ``--freeze`` asks."""
     model.position_encoder = POSITION_ENCODERS.named(cfg.position_encoder)(cfg, sides)
     for stack in sides.values():
         stack.tell_positions(model.position_encoder)

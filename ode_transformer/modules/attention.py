@@ -32,16 +32,12 @@ class StagedAttention(MultiheadAttention):
         score_ij = q_i . (k_j + a_K[r(i, j)]) / sqrt(d)
         out_i    = sum_j softmax(score_i)_j (v_j + a_V[r(i, j)])
 
-    Each layer has its own tables, which its heads share, as in the released ODE Transformer, which uses keys
-    only. Each query is multiplied with the 2m + 1 vectors of the table once, and each pair looks up its product;
-    weights are summed by distance before they are multiplied with a_V. Looking up and summing are products with
-    one-hot distances, T S (2m + 1) numbers that layers, heads and sentences share. The gradient of a gather would be
-    summed in half precision, and on a GPU in an order that varies.
+    Each layer has its own tables, which its heads share. Each query is multiplied with the 2m + 1 vectors of the table
+    once, and each pair looks up its product; weights are summed by distance before they are multiplied with a_V.
+    Looking up and summing are products with one-hot distances, T S (2m + 1) numbers that layers, heads and sentences
+    share. The gradient of a gather would be summed in half precision, and on a GPU in an order that varies.
 
-    Args:
-        embed_dim, num_heads, more: as in fairseq's attention.
-        max_relative_length: m; positions farther away count as m away. None without relative positions.
-        values: whether values have relative positions too, or keys alone.
+    m is ``max_relative_length``, None without relative positions; ``values`` says whether values have them, too.
     """
 
     def __init__(
@@ -90,9 +86,7 @@ class StagedAttention(MultiheadAttention):
             query: (T, B, C).
             key, value: (S, B, C); with ``static_kv`` the same tensor, whose projections are kept from step to step.
             key_padding_mask: (B, S), true where a key is padding.
-            incremental_state: the cache of incremental decoding.
             need_weights, need_head_weights: return the weights, averaged over heads or of each head.
-            static_kv: whether the cache keeps the projections of this key; otherwise those of new keys are appended.
             attn_mask: (T, S) or (B, 1, T or 1, S), minus infinity where attention is forbidden.
             biases: by position, those of queries, keys and values together; in cross-attention those of queries, and
                 those of keys and values.
@@ -224,8 +218,7 @@ class StagedAttention(MultiheadAttention):
         """Return the projections of keys, values and, if they are of the same input (``own``), queries as one map.
 
         None where separate maps are better: without gradients, concatenating the weights costs more than it saves;
-        quantized maps cannot be concatenated; hooks would not be called. The concatenated weight is kept for the
-        backward pass, 3 C^2 numbers; under autocast once per evaluation, in half precision.
+        maps of another class may compute something else; hooks, such as those of pruning, would not be called.
         """
         linears = [self.q_proj, self.k_proj, self.v_proj][not own :]
         hooked = any(type(m) is not nn.Linear or m._forward_pre_hooks or m._forward_hooks for m in linears)

@@ -21,7 +21,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     which draws its own random numbers, this is PyTorch's dropout.
     """
     dropped = round(p * 2**_BITS)
-    if x.device.type != "cpu" or dropped in (0, 2**_BITS) or torch.compiler.is_compiling():
+    if x.device.type != "cpu" or not 0 < dropped < 2**_BITS or torch.compiler.is_compiling():
         return F.dropout(x, p)
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device)  # four draws per word
     words.random_(-(2**63), None)
@@ -40,19 +40,8 @@ class Dropout(FairseqDropout):
         return x
 
 
-_STOCK = {
-    "Encoder": "TransformerEncoder",
-    "EncoderLayer": "TransformerEncoderLayerBase",
-    "Decoder": "TransformerDecoder",
-    "DecoderLayer": "TransformerDecoderLayerBase",
-    "StagedAttention": "MultiheadAttention",
-}
-"""Our classes, and the names of fairseq's by which ``--retain-dropout-modules`` selects them."""
-
-
 def replace_dropout(model: nn.Module) -> None:
-    """Turn fairseq's dropout modules in a model into ``Dropout``, under the module names of fairseq's Transformer."""
+    """Turn fairseq's dropout modules in a model into ``Dropout``."""
     for module in model.modules():
         if type(module) is FairseqDropout:
             module.__class__ = Dropout
-            module.module_name = _STOCK.get(module.module_name, module.module_name)

@@ -37,21 +37,12 @@ _EPS = 1e-3  # of norms, as released
 def fused_attention(
     q: Tensor, k: Tensor, v: Tensor, scale: float, key_bias: Optional[Tensor] = None, causal: bool = False
 ) -> Tensor:
-    """softmax(q k^T scale + key_bias) v with memory linear in T and S.
+    """softmax(q k^T scale + key_bias) v with memory linear in T and S: q (B, m, T, e), k (B, m, S, e), v (B, m, S, d/m)
+    and ``key_bias`` (B, m, S), which is not scaled, -> (B, m, T, d/m).
 
     The bias becomes a column of the keys, and values are padded to the width of the keys: with a mask, or with values
-    of another width, PyTorch would silently not use its fused kernels.
-
-    Args:
-        q: (B, m, T, e).
-        k: (B, m, S, e).
-        v: (B, m, S, d/m), with d/m at most e.
-        scale: the factor of the products.
-        key_bias: (B, m, S), not scaled, or None.
-        causal: whether a query sees no key after its own position; then T = S.
-
-    Returns:
-        (B, m, T, d/m).
+    of another width, PyTorch would silently not use its fused kernels. If ``causal``, a query sees no key after its own
+    position, and T = S.
     """
     if key_bias is not None:
         k = torch.cat((k, key_bias.unsqueeze(-1).type_as(k)), dim=-1)
@@ -105,21 +96,13 @@ class _Cached(nn.Module):
 
 
 class State(NamedTuple):
-    """The part of the attention that a block computes once.
+    """The part of the attention that a block computes once."""
 
-    Args:
-        queries: (B, m, T, e).
-        keys: (B, m, S, e).
-        padding: (B, S), true where a key is padding; None if there is none.
-        time_query: W~q (D, d'), with as many rows per head as queries have columns.
-        values: of the source, (B, m, S, d/m), normalized without a norm's weights; None if each layer attends to its
-            own input.
-    """
-
-    queries: Tensor
-    keys: Tensor
-    padding: Optional[Tensor]
-    time_query: Tensor
+    queries: Tensor  # (B, m, T, e)
+    keys: Tensor  # (B, m, S, e)
+    padding: Optional[Tensor]  # (B, S), true where a key is padding; None if there is none
+    time_query: Tensor  # W~q (D, d'), with as many rows per head as queries have columns
+    # Of the source, (B, m, S, d/m), normalized without a norm's weights; None if each layer attends to its own input.
     values: Optional[Tensor] = None
 
     def fitted(self) -> "State":
@@ -179,13 +162,9 @@ class InitialState(_Cached):
         padding_mask: Optional[Tensor] = None,
         incremental_state: Optional[dict] = None,
     ) -> State:
-        """Project the block's input.
+        """Project the block's input (T, B, d), and the states to attend to, ``source`` (S, B, d), or the input itself.
 
-        Args:
-            x: (T, B, d).
-            source: (S, B, d), the states to attend to; None for x.
-            padding_mask: (B, S), true where a key is padding; in incremental decoding, for the new position only.
-            incremental_state: the cache of incremental decoding, with the keys of all steps, or of the source.
+        ``padding_mask`` is (B, S), true where a key is padding; in incremental decoding, for the new position only.
         """
         q = in_heads(self.dropout_module(self.query(x)), self.heads)
         cache = self.cached(incremental_state)

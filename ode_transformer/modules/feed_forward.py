@@ -4,18 +4,14 @@ Dutta et al. 2021, equations 10 and 11: a matrix W (in, out) is U S V, where U a
 rectangular diagonal matrix of learned singular values. Only r = min(in, out) of them meet both U and V, so that ::
 
     h W = ((h U[:, :r]) * s[:r]) V[:r].
-
-For inference the three are folded into one matrix.
 """
 
 import math
-from typing import Any
 
 import torch
 from fairseq import utils
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from .dropout import Dropout
 
@@ -23,13 +19,10 @@ FEED_FORWARDS = ("full", "random")
 
 
 def rotation(w: Tensor, depth_index: int, depth: int, form: str, out_features: int) -> Tensor:
-    """The random matrix of equation 10 at depth l.
+    """The random matrix of equation 10 at depth l, (n, n), from w (n, n / 2), which is drawn from N(0, n^2).
 
     Paper: sin(w_ij 2 pi j l / (n L)) / sqrt(n), then cosines, with j and l from 1. Released code: sin(w_ij j l pi / n)
-    / sqrt(out), with j and l from 0, so that all sines are 0 in the first layer of a block.
-
-    It is (n, n), in the precision of w (n, n / 2), which is drawn from N(0, n^2). ``depth_index`` is l counted from 0,
-    ``depth`` is L, and ``out_features`` is the output dimension of the projection that the matrix belongs to.
+    / sqrt(out), with j and l from 0. ``depth_index`` is l counted from 0, ``depth`` is L.
     """
     n = len(w)
     j = torch.arange(n // 2, dtype=w.dtype)
@@ -62,32 +55,10 @@ class RandomProjection(nn.Module):
         # of parameters is the paper's.
         self.unused = nn.Parameter(torch.zeros(in_features - r), requires_grad=False) if in_features > r else None
         self.bias = nn.Parameter(torch.zeros(out_features))
-        self.register_buffer("folded", None, persistent=False)
 
     def forward(self, h: Tensor) -> Tensor:
         """(..., in) -> (..., out)."""
-        if self.folded is not None:
-            return F.linear(h, self.folded, self.bias)
         return ((h @ self.left) * self.singular_values) @ self.right + self.bias
-
-    @torch.no_grad()
-    def make_generation_fast_(self, **_: Any) -> None:
-        """Fold U S V into one matrix; fairseq's commands call this before generation.
-
-        Training mode and loading discard this matrix. Until then, in-place changes of the weights have no effect.
-        """
-        whole = (self.left.float() * self.singular_values.float()) @ self.right.float()
-        self.folded = whole.t().contiguous().type_as(self.bias)
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self.folded = None  # it was computed from other parameters
-        super()._load_from_state_dict(*args, **kwargs)
-
-    def train(self, mode: bool = True) -> "RandomProjection":
-        """As in ``nn.Module``; training mode discards the folded matrix."""
-        if mode:
-            self.folded = None
-        return super().train(mode)
 
 
 class FeedForward(nn.Module):

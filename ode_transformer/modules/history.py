@@ -1,23 +1,10 @@
 """Histories: how a layer reads the outputs of all layers before it.
 
-A *history* mixes the outputs of all earlier layers into the input of the next. With y_0 the embedding and y_l the
-output of layer l, layer l + 1 reads
-
-- ``denseformer``: sum_k W[l, k] y_k, where W starts as the identity, which is the Transformer itself (Pagliardini et
-  al. 2024, "DenseFormer: Enhancing Information Flow in Transformers via Depth Weighted Averaging"; without dilation);
-- ``attention``: sum_k softmax_k(w_l . RMSNorm(y_k)) y_k, where w_l starts at 0, which gives the mean. This is our
-  variant of "Attention Residuals" (arXiv 2603.15031), which we know only from descriptions: there the mixture is of
-  v_0, the embedding, and of the increments v_k = f_k(x_k), and replaces the residual connection; here y_k = x_k +
-  f_k(x_k) is the output of layer k, its residual included.
-
-The others come from Wang et al. 2019, "Learning Deep Transformer Models for Machine Translation" (DLCL); all systems of
-the ODE Transformer have them (appendix B). With z_0 = y_0 and z_l = LN_l(y_l), layer l + 1 reads
-
-- ``residual``: x_l = x_{l-1} + z_l;
-- ``dense``: the mean of z_0 to z_l;
-- ``learnable_dense``: sum_k W[l, k] z_k, where W starts as that mean.
-
-The last mixture is the stack's output. In a post-norm stack z_l is the output itself, and LN_l normalizes x_l.
+A *history* mixes y_0, the embedding, and the outputs y_1 to y_l of all earlier layers into the input of layer l + 1;
+the last mixture is the stack's output. ``residual``, ``dense`` and ``learnable_dense`` come from Wang et al. 2019,
+"Learning Deep Transformer Models for Machine Translation" (DLCL); all systems of the ODE Transformer have them
+(appendix B). They read z_0 = y_0 and z_l = LN_l(y_l); in a post-norm stack z_l is the output itself, and LN_l
+normalizes the mixture. docs/beyond.md has the sources of the others.
 
 Where the parameters of ``learnable_dense`` have a counterpart in the released codes, they have its name:
 ``history.weight`` (a square matrix whose upper triangle is never used) and ``history.layer_norms``.
@@ -87,7 +74,10 @@ class DenseFormer(History):
 
 
 class AttentionOverLayers(History):
-    """sum_k softmax_k(w_l . RMSNorm(y_k)) y_k; the norm has no gain, because w_l would absorb it."""
+    """sum_k softmax_k(w_l . RMSNorm(y_k)) y_k, where w_l starts at 0, which gives the mean.
+
+    The norm has no gain, because w_l would absorb it.
+    """
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
         super().__init__()

@@ -64,13 +64,8 @@ def append(old: Tensor, order: Optional[Tensor], new: Tensor) -> Tensor:
 def grown(cache: Optional[dict[str, Any]], padding: Optional[Tensor], **new: Tensor) -> dict[str, Any]:
     """Return a cache with new positions appended, after its hypotheses are brought into their new order.
 
-    Args:
-        cache: the cache of the positions before; None or empty before the first.
-        padding: (B, T), true where a new position is padding; None if none is.
-        new: the keys and values of the new positions by name, (B, H, T, d).
-
-    Returns:
-        The keys and values of all positions by name, (B, H, S, d), their ``padding`` (B, S) or None, and ``order``.
+    ``new`` are the keys and values of the new positions by name, (B, H, T, d), and ``padding`` (B, T) is true where one
+    of them is padding. The result has those of all positions, (B, H, S, d), their ``padding``, and ``order``.
     """
     if not cache:
         return {**new, "padding": padding, "order": None}

@@ -26,59 +26,36 @@ from torch import Tensor, nn
 from ..numerics.integrators import EULER
 from ..numerics.protocol import NOTHING, Field, Learned
 from ..numerics.splitting import Solver, Substep, increment, split_step
-from ..training.passes import recompute
 from .attention import Joint, StagedAttention, merged_mask
 from .options import Options
+from .passes import recompute
 from .positions import Biases
 
 
 @dataclass
 class StepMemory:
-    """What the evaluations of one step share.
+    """What the evaluations of one step share."""
 
-    Args:
-        joint: by the name of a self-attention, its ``joint_projection``.
-        state: the cache of the source's keys and values, which are the same for every stage and every decoding step.
-        weights: the attention weights of the last evaluation, (B, T, S), or (H, B, T, S) for separate heads.
-    """
-
-    joint: Mapping[str, Optional[Joint]]
-    state: Optional[dict]
-    weights: Optional[Tensor] = None
+    joint: Mapping[str, Optional[Joint]]  # by the name of a self-attention, its ``joint_projection``
+    state: Optional[dict]  # the cache of the source's keys and values, the same for every stage and decoding step
+    weights: Optional[Tensor] = None  # of cross-attention, in the last evaluation
 
 
 @dataclass(frozen=True)
 class Context:
-    """The arguments of a layer in one forward pass, besides the state.
+    """The arguments of a layer in one forward pass, besides the state."""
 
-    Args:
-        padding_mask: (B, T), true where there is no token; None if there is none, or if ``attn_mask`` has it.
-        learned: the learned parameters that the steps of all layers share; None without any.
-        biases: by the name of an attention, the biases of its queries, keys and values by position; None without any.
-        distances: if self-attention has relative positions, the one-hot distances of each query and key, (T, S, 2m + 1)
-            (``relative_distances``).
-        source: in a decoder, the encoder's output (S, B, C); None without an encoder.
-        source_padding_mask: (B, S), true where the source is padding; None if there is none, or if ``source_mask`` has
-            it.
-        incremental_state: the cache of incremental decoding.
-        attn_mask: (T, T), or with padding (B, 1, T or 1, T), the mask of self-attention, minus infinity where attention
-            is forbidden.
-        source_mask: (B, 1, 1, S), the mask of cross-attention, minus infinity where the source is padding, or None.
-        need_head_weights: whether the layer returns the weights of cross-attention for each head.
-        memory: what the evaluations of a step share, which the layer sets.
-    """
-
-    padding_mask: Optional[Tensor] = None
-    learned: Optional[Learned] = None
-    biases: Optional[Mapping[str, Sequence[Biases]]] = None
-    distances: Optional[Tensor] = None
-    source: Optional[Tensor] = None
-    source_padding_mask: Optional[Tensor] = None
-    incremental_state: Optional[dict] = None
-    attn_mask: Optional[Tensor] = None
-    source_mask: Optional[Tensor] = None
-    need_head_weights: bool = False
-    memory: Optional[StepMemory] = None
+    padding_mask: Optional[Tensor] = None  # (B, T), true where there is no token; None if ``attn_mask`` has it
+    learned: Optional[Learned] = None  # the learned parameters that the steps of all layers share
+    biases: Optional[Mapping[str, Sequence[Biases]]] = None  # of the projections of each attention, by position
+    distances: Optional[Tensor] = None  # with relative positions, ``relative_distances``, (T, S, 2m + 1)
+    source: Optional[Tensor] = None  # the encoder's output, (S, B, C)
+    source_padding_mask: Optional[Tensor] = None  # (B, S), true where it is padding; None if ``source_mask`` has it
+    incremental_state: Optional[dict] = None  # the cache of incremental decoding
+    attn_mask: Optional[Tensor] = None  # (T, T) or (B, 1, T or 1, T), minus infinity where attention is forbidden
+    source_mask: Optional[Tensor] = None  # (B, 1, 1, S), the mask of cross-attention
+    need_head_weights: bool = False  # whether the layer returns the weights of cross-attention for each head
+    memory: Optional[StepMemory] = None  # of the step, which the layer sets
 
     def merged(self, kind: torch.dtype) -> "Context":
         """Return the context in which the masks added to scores, of that type, have the padding."""
@@ -89,21 +66,13 @@ class Context:
 
 
 class Sublayer(NamedTuple):
-    """A sub-layer of a layer.
+    """A sub-layer of a layer."""
 
-    Args:
-        flow: F (self-attention), C (cross-attention) or G (feed-forward).
-        name: the name of its first module in the layer.
-        modules: the attention, or the linear maps in order.
-        norm: its norm.
-        fraction: the fraction of the step.
-    """
-
-    flow: str
-    name: str
-    modules: tuple[nn.Module, ...]
+    flow: str  # F (self-attention), C (cross-attention) or G (feed-forward)
+    name: str  # of its first module in the layer
+    modules: tuple[nn.Module, ...]  # the attention, or the linear maps in order
     norm: nn.Module
-    fraction: float
+    fraction: float  # of the step
 
 
 SUBLAYERS = {
@@ -178,11 +147,9 @@ class SplitLayer(nn.Module):
     def forward(
         self, x: Tensor, context: Context, carried: Any = None, h: float = 1.0
     ) -> tuple[Tensor, Any, Optional[Tensor]]:
-        """Take the step of the layer.
+        """Take the step of the layer from x (T, B, C), where T is 1 in incremental decoding.
 
         Args:
-            x: (T, B, C); T is 1 in incremental decoding.
-            context: the further arguments of the pass.
             carried: the second result of the previous layer; in the first, None or a velocity embedding.
             h: the size of the step; 1 in a network, other values for studies of the equation.
 

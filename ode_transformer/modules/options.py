@@ -16,7 +16,7 @@ from torch import nn
 from ..config import FlatTransformerConfig, option
 from ..numerics.coefficients import COEFFICIENTS, Coefficients
 from ..numerics.flow import FLOW_METHODS
-from ..numerics.integrators import EULER, INTEGRATORS, Released, initial_scalars
+from ..numerics.integrators import EULER, HEUN, INTEGRATORS, ButcherTableau, Released
 from ..numerics.momentum import Momentum
 from ..numerics.protocol import Integrator
 from ..numerics.splitting import SPLITTINGS
@@ -181,11 +181,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
 
 
 class Options:
-    """The options of one side, ``encoder`` or ``decoder``, as the objects that they stand for.
-
-    Raises:
-        ValueError: a name is unknown.
-    """
+    """The options of one side, ``encoder`` or ``decoder``, as the objects that they stand for."""
 
     def __init__(self, cfg: TransformerConfig, side: str):
         names = {"encoder": cfg.integrator, "decoder": cfg.decoder_integrator}
@@ -216,7 +212,7 @@ class Options:
         own = cfg.decoder_relative_positions if side == "decoder" else "same"
         self.relative_positions: str = cfg.relative_positions if own == "same" else own
         self.max_relative_length: int = cfg.max_relative_length
-        self.rk_norm = cfg.rk_norm and integrator.takes_norms
+        self.rk_norm = cfg.rk_norm and isinstance(integrator, ButcherTableau) and integrator.stages > 1
         self.velocity_embedding = cfg.velocity_embedding and isinstance(integrator, Momentum)
 
     @property
@@ -235,7 +231,8 @@ class Options:
         """Return the coefficients if ``--gate-sharing`` is ``sharing``; None if it is not, or for the method's own."""
         if sharing != self.gate_sharing or self.coefficients == "fixed":
             return None
-        initial = initial_scalars(self.integrator)
+        # Learned scalars of the paper's RK2 start at 1 (section 3.2), those of others at the method's weights.
+        initial = (1.0, 1.0) if self.integrator == HEUN else self.integrator.weights
         return COEFFICIENTS[self.coefficients].build(self.integrator.stages, initial, embed_dim)
 
     def build_norms(self, embed_dim: int) -> Optional[nn.ModuleList]:

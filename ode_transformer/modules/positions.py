@@ -1,10 +1,9 @@
 """Position encoders: how the blocks of a Transformer learn where tokens are, besides the encoding of the input.
 
-There is one interface, ``PositionEncoder``. For a pass through a stack of layers it gives each layer a ``Place``: an
-addition to the layer's input (``BlockPositions``, the tables and sinusoids of FLOATER's equation 7), or to the queries,
-keys and values of its attentions (``BiasPositions``, FLOATER's equation 13: a flow, or a recurrent network).
-
-The values of a flow at all positions, its *solution*, are computed once per pass, for encoder and decoder.
+For a pass through a stack of layers, a ``PositionEncoder`` gives each layer a ``Place``: an addition to the layer's
+input (``BlockPositions``, the tables and sinusoids of FLOATER's equation 7), or to the queries, keys and values of its
+attentions (``BiasPositions``, FLOATER's equation 13: a flow, or a recurrent network). The values of a flow at all
+positions, its *solution*, are computed once per pass, for encoder and decoder.
 """
 
 import math
@@ -144,9 +143,9 @@ class PositionEncoder(nn.Module):
 class BlockPositions(PositionEncoder):
     """An encoding of positions that is added to the input of every block; the first block has it from stock fairseq.
 
-    These are FLOATER's equation 7 and the baselines "at all blocks" of its Table 2: one sinusoidal encoding for all
-    blocks, or one learned table per block. The addition becomes part of the state, as in the Universal Transformer;
-    with histories or multistep schemes between layers, only the layer itself sees it.
+    One sinusoidal encoding for all blocks, or one learned table per block (FLOATER's equation 7 and Table 2). The
+    addition becomes part of the state, as in the Universal Transformer; with histories or multistep schemes between
+    layers, only the layer itself sees it.
     """
 
     def __init__(self, cfg: TransformerConfig, learned: bool, sides: Mapping[str, Any]):
@@ -205,9 +204,9 @@ class BiasPositions(PositionEncoder):
     own positions; in cross-attention those of keys and values are the source's.
 
     All rows, three per attention, are solved at once. With gradients that is done in every pass; without, a solution is
-    kept for later passes. It is dropped where weights may have changed: when a tensor's version has, in a pass with
-    gradients, between training and evaluation, and when weights are loaded or cast. Code that writes to
-    ``parameter.data`` otherwise must call ``forget``. It is not saved in checkpoints.
+    kept for later passes. It is dropped where weights may have changed: when a tensor's address or version has, in a
+    pass with gradients, and between training and evaluation. Code that writes to ``parameter.data`` otherwise must call
+    ``forget``.
 
     Args:
         build: C -> a solver (``numerics/flow.py``).
@@ -215,9 +214,6 @@ class BiasPositions(PositionEncoder):
         sharing: ``all``, one solver; ``stack``, as in the released code, one solver for the encoder's attention, one
             for the decoder's self-attention and the queries of cross-attention, and one for its keys and values.
         blocks: ``all``, or the ``input`` block alone.
-
-    Raises:
-        OdeTransformerError: the projections of one solver have several widths, or there is no attention.
     """
 
     def __init__(
@@ -241,8 +237,6 @@ class BiasPositions(PositionEncoder):
                         _reset_biases(piece, _KINDS[tokens] + self.depths[side])
                         if blocks == "all" or i == 0:
                             self.pieces.append(piece)
-        if not self.pieces:
-            raise OdeTransformerError("--position-encoder: must be none in a model without layers, which has no biases")
         names = dict.fromkeys(piece.solver for piece in self.pieces)
         widths = {name: sorted({bias.numel() for bias in self.initial(name)}) for name in names}
         for several in widths.values():
@@ -282,11 +276,7 @@ class BiasPositions(PositionEncoder):
         return [Place(biases=of_layer) for of_layer in biases]
 
     def solve(self, length: int) -> Solution:
-        """Return the solution for ``length`` positions or more.
-
-        Raises:
-            OdeTransformerError: without gradients, an attention would overflow at one of the positions.
-        """
+        """Return the solution for ``length`` positions or more; without gradients, none that attention cannot read."""
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             self.forget()  # the update of a fused optimizer may follow, which changes no version
             return self._solve(length)
@@ -353,14 +343,6 @@ class BiasPositions(PositionEncoder):
             self.forget()
         return super().train(mode)
 
-    def _apply(self, *args: Any, **more: Any) -> "BiasPositions":
-        self.forget()
-        return super()._apply(*args, **more)
-
-    def _load_from_state_dict(self, *args: Any) -> None:
-        self.forget()
-        super()._load_from_state_dict(*args)
-
 
 def _largest_score(biases: Tensor, heads: int) -> Tensor:
     """Return the score of a query and a key equal to these biases, (N, n, C) -> (N, n, heads), in fp32."""
@@ -385,15 +367,11 @@ def _block_positions(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Option
 
 def _bias_positions(cfg: TransformerConfig, sides: Mapping[str, Any]) -> PositionEncoder:
     def solver(embed_dim: int) -> nn.Module:
-        try:
-            if cfg.position_encoder == "floater":
-                horizon = cfg.flow_horizon or max(cfg.max_source_positions, cfg.max_target_positions)
-                return Flow(embed_dim, cfg.flow_method, cfg.flow_step, horizon)
-            _, input_, layers = cfg.position_encoder.split("-")
-            return Recurrence(embed_dim, int(layers), input_)
-        except ValueError as error:  # a flow names its arguments, which are options without their prefix
-            option = "--flow-" if cfg.position_encoder == "floater" else f"--position-encoder {cfg.position_encoder}: "
-            raise OdeTransformerError(f"{option}{error}") from error
+        if cfg.position_encoder == "floater":
+            horizon = cfg.flow_horizon or max(cfg.max_source_positions, cfg.max_target_positions)
+            return Flow(embed_dim, cfg.flow_method, cfg.flow_step, horizon)
+        _, input_, layers = cfg.position_encoder.split("-")
+        return Recurrence(embed_dim, int(layers), input_)
 
     return BiasPositions(solver, sides, cfg.flow_sharing, cfg.position_blocks)
 

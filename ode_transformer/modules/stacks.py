@@ -1,7 +1,6 @@
 """Encoder and decoder: embeddings, and our layers with histories and positions.
 
 The forward passes are those of fairseq 0.12.3, with the contexts of our layers, histories and positions added.
-Everything else is inherited from fairseq.
 
 Legend: T positions, S positions of the source, B sentences, C the width, H heads.
 """
@@ -16,9 +15,8 @@ from fairseq.models.transformer import Embedding, TransformerConfig, Transformer
 from fairseq.modules import LearnedPositionalEmbedding, PositionalEmbedding, SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
-from ..errors import OdeTransformerError
 from ..numerics.protocol import Learned
-from ..training import passes
+from . import passes
 from .attention import relative_distances
 from .dropout import replace_dropout
 from .layers import Context, DecoderLayer, EncoderLayer
@@ -125,28 +123,18 @@ class SplitStack(nn.Module):
         return x * kept.unsqueeze(-1)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
-        """Bring parameter names up to date.
-
-        Raises:
-            OdeTransformerError: the checkpoint has another history, or a history for another number of layers.
-        """
-        # fairseq drops the final norm of encoders before version 2 and of decoders before version 3. The released
-        # pre-norm models have version 2 *and* a trained norm: stock fairseq loads them silently and decodes wrongly.
+        """Keep the final norm, which fairseq drops from old checkpoints."""
+        # It does so for encoders before version 2 and for decoders before version 3. The released pre-norm models have
+        # version 2 *and* a trained norm: stock fairseq loads them silently and decodes wrongly.
         if f"{name}.layer_norm.weight" in state_dict:
             state_dict[f"{name}.version"] = torch.tensor([3.0])
-        weight, own = state_dict.get(f"{name}.history.weight"), getattr(self.history, "weight", None)
-        if weight is not None and own is not None and weight.shape != own.shape:
-            raise OdeTransformerError(
-                f"{name}.history.weight has shape {tuple(weight.shape)} in the checkpoint, from another history or "
-                f"number of layers: must be {tuple(own.shape)} for this history of {len(self.layers)} layers"
-            )
         return super().upgrade_state_dict_named(state_dict, name)
 
 
 class PlainEncoder(TransformerEncoderBase):
     """fairseq's Transformer encoder, whose training pass never makes the host wait for the GPU.
 
-    A subclass has the layers, and a method ``through`` as in ``PlainDecoder``, whose second result is not read.
+    A subclass has the layers, and a method ``through`` as in ``PlainDecoder``.
     """
 
     def forward(
@@ -157,14 +145,9 @@ class PlainEncoder(TransformerEncoderBase):
         token_embeddings: Optional[Tensor] = None,
         **more: Any,
     ) -> dict[str, list]:
-        """Encode sources (B, S); ``token_embeddings`` (B, S, C) replace the embeddings of the tokens.
+        """Encode sources (B, S) into fairseq's dictionary; ``token_embeddings`` (B, S, C) replace those of the tokens.
 
         ``src_lengths`` is not read; further arguments are passed to ``through``.
-
-        Returns:
-            fairseq's dictionary, in which each entry is a list: ``encoder_out`` (S, B, C), ``encoder_padding_mask``
-            (B, S), ``encoder_embedding`` (B, S, C), ``encoder_states``, ``fc_results``, ``src_tokens``,
-            ``src_lengths`` (B, 1).
         """
         padding = src_tokens.eq(self.padding_idx)
         hidden = padding_or_none(padding)
@@ -237,7 +220,6 @@ class PlainDecoder(TransformerDecoderBase):
             tokens: (B, T'), all tokens so far.
             context: the context of all layers.
             alignment_layer: the layer whose weights of cross-attention are returned.
-            more: further arguments of ``extract_features``.
 
         Returns:
             (T, B, C): x and, after each layer, the input of the next; after the last, the output. The weights of
@@ -259,9 +241,9 @@ class PlainDecoder(TransformerDecoderBase):
         return_all_hiddens: bool = False,
         **more: Any,
     ) -> tuple[Tensor, dict[str, list]]:
-        """Decode previous outputs into scores (B, T, vocabulary size), or features, and the dictionary beside them.
+        """Decode previous outputs into scores (B, T, vocabulary size), or what ``extract_features`` returns.
 
-        Arguments are those of ``extract_features``; ``src_lengths`` and ``return_all_hiddens`` are not read.
+        ``src_lengths`` and ``return_all_hiddens`` are not read.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state, **more)
         return x if features_only else self.output_layer(x), extra
@@ -285,7 +267,6 @@ class PlainDecoder(TransformerDecoderBase):
             full_context_alignment: let every position attend to those after it.
             alignment_layer: the layer whose attention weights are returned; the last if None.
             alignment_heads: the number of heads that the weights are averaged over; all if None.
-            more: further arguments of ``through``.
 
         Returns:
             The features (B, T, C), in incremental decoding of the last token; and a dictionary of ``attn``, a list of

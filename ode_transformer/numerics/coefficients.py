@@ -20,10 +20,8 @@ def weighted_sum(
 ) -> Tensor:
     """``total`` + sum_i weights[i] terms[i], in one pass over memory per term; the plain number 0 as a weight is free.
 
-    Weights are numbers, or tensors that broadcast to the terms, which have one shape. A total of None is 0.
-
-    Raises:
-        ValueError: no total is given, and all weights are 0.
+    Weights are numbers, or tensors that broadcast to the terms, which have one shape. Without a total, one weight at
+    least is not the number 0.
     """
     for weight, term in zip(weights, terms, strict=True):
         if isinstance(weight, Tensor):
@@ -32,8 +30,6 @@ def weighted_sum(
             total = term if weight == 1 else weight * term
         elif weight != 0:
             total = torch.add(total, term, alpha=weight)
-    if total is None:
-        raise ValueError("a sum needs a total, or a term whose weight is not 0")
     return total
 
 
@@ -120,14 +116,11 @@ class Gates(Coefficients):
 class SecondOrderGate(Coefficients):
     """A gate that keeps a step of two stages at order 2, whatever it learns. It is ours and in no paper.
 
-    The gate of equation 26 has order 2 only at g = 1/2, and training drives it away from there, in some models to
-    g = 1, Euler's step at twice the cost (docs/beyond.md). Here g selects one of the methods of two stages and order 2,
-    which have the weights b = (1 - 1 / (2 alpha), 1 / (2 alpha)) and F_2 = f(y + alpha F_1), with alpha = 1 / (2 - g)::
+    The gate of equation 26 has order 2 only at g = 1/2, and training drives it away from there (docs/beyond.md). Here
+    g, one number per token, selects one of the methods of two stages and order 2, from the midpoint method (0) by
+    Ralston's (1/2) to Heun's (1)::
 
         g = sigmoid(F_1 W + b),   F_2 = f(y + F_1 / (2 - g)),   y' = y + g / 2 F_1 + (1 - g / 2) F_2
-
-    g = 0 is the midpoint method, g = 1/2 Ralston's and g = 1 Heun's: the weight of F_2 is never below 1/2. g, one
-    number per token, reads F_1 alone, because F_2 depends on it.
     """
 
     def __init__(self, embed_dim: int):
@@ -148,16 +141,11 @@ class SecondOrderGate(Coefficients):
 
 @dataclass(frozen=True)
 class Rule:
-    """How the stages of a step are weighted.
+    """How the stages of a step are weighted."""
 
-    Args:
-        build: (number of stages; initial gamma, one number per stage; C) -> the coefficients, or None for the method's
-            own weights.
-        stages: how many stages the rule can weight; None for any number.
-    """
-
+    # (number of stages; initial gamma, one number per stage; C) -> the coefficients; None for the method's own weights.
     build: Callable[[int, Sequence[float], int], Optional[Coefficients]]
-    stages: Optional[int] = None
+    stages: Optional[int] = None  # how many the rule can weight; None for any number
 
 
 def _gates(gates: int, activation: Callable[[Tensor], Tensor]) -> Rule:

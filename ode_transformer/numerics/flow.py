@@ -10,19 +10,13 @@ a vector b starts at b(0) and moves with the position; many such vectors, the ro
 All functions here return the *displacement* b(t) - b(0), which is exactly zero if the dynamics is zero.
 
 The solution is computed at the nodes of a uniform grid, and between two nodes by the cubic Hermite polynomial of their
-values and slopes. The released code takes five steps of torchdiffeq's solver per token; here one step spans four
-tokens. At initialization the two differ by less than 1e-5, and the difference grows with the weights of the flow. So
-in evaluation the step is halved until that changes nothing by more than ``TOLERANCE``. In training it stays as it is,
-because measuring it would make the host wait for the GPU in every pass, and resumed trainings would need the step that
-the last evaluation had found; ``ode-transformer lab flow`` measures its effect on biases and gradients. The solvers are
-torchdiffeq's methods in our own loop, because torchdiffeq's loop reads the time of every step back from the GPU, and in
+values and slopes. One step spans four tokens in training; in evaluation it is halved until that changes nothing by more
+than ``TOLERANCE``, which in training would make the host wait for the GPU in every pass (docs/floater.md). The solvers
+are torchdiffeq's methods in our own loop, because torchdiffeq's reads the time of every step back from the GPU, and in
 the backward pass copies the whole solution once per node.
 
-Nothing bounds the solution: h grows with b, so that b grows exponentially, and the dynamics is fitted only to positions
-that occur in training. So the equation is solved up to a ``horizon`` T and no further. Beyond it b continues along its
-tangent, b(t) = b(T) + (t - T) h(T, b(T)), which is continuous together with its slope, differs at every position and
-grows linearly. This is a design choice: no experiment shows that it models long sentences better. Up to the horizon
-nothing changes, bit for bit.
+b grows exponentially, and the dynamics is fitted only to positions that occur in training. So the equation is solved up
+to a ``horizon`` T, beyond which b continues along its tangent, b(t) = b(T) + (t - T) h(T, b(T)).
 
 ``Recurrence`` is the paper's alternative to the flow (equation 14, Table 6): b(t_{i+1}) = RNN(b(t_i), z_i).
 """
@@ -47,7 +41,6 @@ TIME_STEP = 0.01
 FLOW_METHODS = {"rk4": THREE_EIGHTHS, "midpoint": MIDPOINT}
 """Solvers with a fixed step, under torchdiffeq's names."""
 
-SMALLEST_STEP = 0.01  # of a solver, in tokens
 # How far halving the step may move a solution, relative to max(1, max |b|) at each position, before evaluation halves
 # the step, and before the step of training is worth a warning.
 TOLERANCE, COARSE = 1e-5, 1e-3
@@ -60,20 +53,11 @@ class Flow(nn.Module):
 
     Args:
         step: the number of tokens, whole or not, that one step of the solver spans; in evaluation, its upper limit.
-        horizon: the position, in tokens, up to which the equation is solved; beyond it b continues along its tangent.
-
-    Raises:
-        ValueError: the method is unknown, the step infinite or below ``SMALLEST_STEP``, or the horizon not positive.
+        horizon: the position, in tokens, up to which the equation is solved.
     """
 
     def __init__(self, dim: int, method: str = "rk4", step: float = 4.0, horizon: float = math.inf):
         super().__init__()
-        if method not in FLOW_METHODS:
-            raise ValueError(f"method {method}: must be one of {', '.join(FLOW_METHODS)}")
-        if not horizon > 0:
-            raise ValueError(f"horizon {horizon}: must be a positive number of tokens")
-        if not SMALLEST_STEP <= step < math.inf:
-            raise ValueError(f"step {step}: must be a number of tokens, {SMALLEST_STEP} or more")
         self.method, self.step, self.horizon = method, step, horizon
         self._reported = step  # the smallest step that was logged
         for layer in (1, 2):  # W and c of the equation; W's last column, which multiplies the time, is separate
@@ -98,14 +82,8 @@ class Flow(nn.Module):
         return contributions, increment
 
     def forward(self, initial: Tensor, length: int) -> Tensor:
-        """b(t) - b(0) for every row and position, in single precision or better even if the model is not.
-
-        Args:
-            initial: b(0), (R, C).
-            length: N, the number of positions, from 0 on.
-
-        Returns:
-            (N, R, C).
+        """b(0) (R, C) -> b(t) - b(0) at the first N positions, (N, R, C), in single precision or better even if the
+        model is not; N is ``length``.
         """
         if self.training or torch.compiler.is_compiling():
             return self.solved(initial, length, self.step)
@@ -187,15 +165,10 @@ class Recurrence(nn.Module):
     z_i is the time i / 100 (``scalar``) or the sinusoidal encoding of i (``vector``). The numbers of parameters are the
     paper's (Table 6), except that its "1-layer RNN + vector" has those of two layers here. The released code has a GRU
     of two layers with scalar input.
-
-    Raises:
-        ValueError: the width is odd.
     """
 
     def __init__(self, dim: int, layers: int = 1, input: str = "scalar"):
         super().__init__()
-        if dim % 2:
-            raise ValueError(f"width {dim}: must be even for a recurrent network of positions")
         self.dim, self.input = dim, input
         self.layers = nn.ModuleList(nn.Linear(dim + (1 if input == "scalar" else dim), dim) for _ in range(layers))
         for layer in self.layers:

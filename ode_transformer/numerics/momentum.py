@@ -19,10 +19,8 @@ class Velocity(nn.Module):
     """The learned parameters of a step with momentum: beta, mu, gamma and perhaps nu, and the norm of the velocity.
 
     A reproduction's code keeps nu positive, as the softplus of a number that starts at 0.5413; here nu is any number.
-    There the norm of the velocity has no bias; here it has one.
-
-    In the first field of a stack that starts at rest, beta and mu multiply a velocity of 0, so that their gradient
-    is 0. There the norm also removes the size of gamma f(y), so that the gradient of gamma is 0 up to the norm's eps.
+    There the norm of the velocity has no bias; here it has one. In the first field of a stack that starts at rest the
+    gradients of beta and mu are 0, and up to the norm's eps that of gamma.
     """
 
     def __init__(self, embed_dim: int, learns_nu: bool):
@@ -44,9 +42,7 @@ class Momentum(Integrator):
         v' = N(beta v + gamma h f(y + mu v)),     y' = y + nu v'
 
     beta damps the velocity, mu is how far ahead f is evaluated, gamma is the size of the step, and nu is how far the
-    velocity moves the state. Without the norm, with beta = 1 - c h, mu = beta and h gamma in place of gamma, nu v / h
-    is dy/dt, and this is a method of order 1 for the equation d^2y/dt^2 + c dy/dt = nu gamma f(y). The norm keeps the
-    size of the velocity constant, so that no such equation holds.
+    velocity moves the state. docs/beyond.md has the equation that this solves without the norm.
 
     Args:
         learns_nu: whether nu is learned, starting at 1 (triple momentum); otherwise it is 1.
@@ -61,13 +57,7 @@ class Momentum(Integrator):
     def step(
         self, f: Field, y: Tensor, carried: Optional[Tensor] = None, h: float = 1.0, learned: Learned = NOTHING
     ) -> tuple[Tensor, Tensor]:
-        """As in ``Integrator``: ``carried`` is v, 0 if None; ``learned.own`` has a ``Velocity``'s numbers and norm.
-
-        Raises:
-            ValueError: ``learned.own`` is None; the method has no numbers of its own.
-        """
-        if learned.own is None:
-            raise ValueError("a step with momentum needs its numbers beta, mu, gamma and nu")
+        """As in ``Integrator``: ``carried`` is v, 0 if None; ``learned.own`` has a ``Velocity``'s numbers and norm."""
         v = torch.zeros_like(y) if carried is None else carried
         beta, mu, gamma, nu = learned.own.numbers()
         slope = scaled(h, f(weighted_sum([mu], [v], y), 0))

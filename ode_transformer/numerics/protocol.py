@@ -18,17 +18,11 @@ Field = Callable[[Tensor, int], Tensor]
 
 @dataclass(frozen=True)
 class Learned:
-    """The learned parameters of a network's steps; each method reads its own.
+    """The learned parameters of a network's steps; each method reads its own."""
 
-    Args:
-        combine: the coefficients of a Runge-Kutta method or of a polynomial; None for the method's own weights.
-        norms: the norms of the state and of each stage of a Runge-Kutta step; None for no norms.
-        own: the parameters of one kind of method: a ``Velocity``, the weights of earlier layers, or a corrector.
-    """
-
-    combine: Optional[Coefficients] = None
-    norms: Optional[Sequence[Callable[[Tensor], Tensor]]] = None
-    own: Any = None
+    combine: Optional[Coefficients] = None  # in place of the weights of a Runge-Kutta method or of a polynomial
+    norms: Optional[Sequence[Callable[[Tensor], Tensor]]] = None  # of the state and of each stage of Runge-Kutta steps
+    own: Any = None  # of one kind of method: a ``Velocity``, the weights of earlier layers, or a corrector
 
 
 NOTHING = Learned()
@@ -45,9 +39,6 @@ class Integrator:
 
     spans_layers: bool = False
     """Whether a step reads earlier steps (in a network, earlier layers)."""
-
-    takes_norms: bool = False
-    """Whether its stages can be normalized."""
 
     order: Optional[float] = None
     """The order of convergence, for ``ode-transformer lab orders``, which leaves out methods that do not name it."""

@@ -18,29 +18,17 @@ class Registry(UserDict[str, T]):
         super().__init__(methods)
 
     def named(self, name: str) -> T:
-        """Return the method with this name.
-
-        Raises:
-            ValueError: the name is unknown; the message lists the valid ones.
-        """
+        """Return the method with this name; a ``ValueError`` lists the valid ones."""
         if name not in self:
             raise ValueError(f"{self.option} {name!r}: must be one of {', '.join(self)}")
         return self[name]
 
     def __setitem__(self, name: str, method: T) -> None:
-        """Add a method.
-
-        Raises:
-            ValueError: the name is taken, or the models have been imported.
-        """
         if name in self:
             raise ValueError(f"{self.option} {name!r}: is taken; must differ from {', '.join(self)}")
         if self._closed:
             raise ValueError(f"{self.option} {name!r}: must be added before ode_transformer.models is imported")
         super().__setitem__(name, method)
-
-    def __delitem__(self, name: str) -> None:
-        raise ValueError(f"{self.option} {name!r}: cannot be removed")
 
     def choices(self) -> list[str]:
         """Return the names. No method can be added after this call."""

@@ -1,1 +1,1 @@
-"""Training: a criterion, optimizers and tasks of encoders for fairseq, and the execution of training passes."""
+"""Training: a criterion, optimizers and tasks of encoders for fairseq, and CUDA graphs of training passes."""

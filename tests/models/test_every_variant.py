@@ -7,10 +7,8 @@ from functools import cache
 
 import pytest
 import torch
-from fairseq.modules.fairseq_dropout import FairseqDropout
 from fairseq.sequence_generator import SequenceGenerator
 
-from ode_transformer.modules.dropout import Dropout
 from tests.helpers import VARIANTS, Ends, OnTheDevice, batch, distance, idle, model, perturbed, sample, small, stepwise
 
 
@@ -41,10 +39,6 @@ def test_copies_are_the_same_model(m):
     src, lengths, prev = batch()
     again = pickle.loads(pickle.dumps(copy.deepcopy(m)))
     assert torch.equal(again(src, lengths, prev)[0], m(src, lengths, prev)[0])
-
-
-def test_every_dropout_is_ours(m):
-    assert {type(module) for module in m.modules() if isinstance(module, FairseqDropout)} == {Dropout}
 
 
 def test_no_norm_has_to_copy_its_input(m):
@@ -140,12 +134,11 @@ def test_decoding_step_by_step_equals_decoding_at_once(m):
     torch.testing.assert_close(stepwise(m.decoder, prev, encoder_out), at_once, atol=1e-5, rtol=0)
 
 
-RECOMPUTING = ["macaron", "decoder-rk2-learnable", "transevolve_randomff_1_tiny"]
-SHARING = ["rk2_learnable_tiny", "rk4_tiny", "ode_dlcl_tiny", "rk2-ema", "nesterov"]
-SHARING += ["pcformer-decoder", "triple-strang-learned-positions", "parallel", "denseformer", "attention-history"]
+RECOMPUTING = ["macaron", "decoder-rk2-learnable", "transevolve_randomff_1_tiny", "floater_tiny", "ode_dlcl_tiny"]
+RECOMPUTING += ["pcformer-decoder", "triple-strang-learned-positions", "parallel", "denseformer", "attention-history"]
 
 
-@pytest.mark.parametrize("variant", [*RECOMPUTING, *SHARING, "floater_tiny"])
+@pytest.mark.parametrize("variant", RECOMPUTING)
 def test_recomputation_changes_no_gradient(variant):
     """Also of what the layers share: gates, histories, multistep weights."""
     plain, lean = small(variant).train(), small(variant, **{"checkpoint-activations": True}).train()
@@ -155,22 +148,6 @@ def test_recomputation_changes_no_gradient(variant):
     for (name, p), q in zip(plain.named_parameters(), lean.parameters(), strict=True):
         if p.requires_grad:
             torch.testing.assert_close(q.grad, p.grad, msg=name)
-
-
-@pytest.mark.parametrize("variant", RECOMPUTING)
-def test_gradients_step_by_step_are_those_at_once_with_recomputation(variant):
-    """As training on a model's own translations needs them: the cache must not take a step twice."""
-    m = small(variant, **{"checkpoint-activations": True}).double().train()
-    src, lengths, prev = batch(sizes=(6, 6, 6))
-    gradients = []
-    for decode in (lambda *given: m.decoder(*given)[0], lambda *given: stepwise(m.decoder, *given)):
-        found = decode(prev, m.encoder(src, lengths))
-        m.zero_grad()
-        found.log_softmax(-1)[..., 7].sum().backward()
-        gradients.append({name: p.grad.clone() for name, p in m.named_parameters() if p.grad is not None})
-    assert gradients[0].keys() == gradients[1].keys()
-    for name, expected in gradients[0].items():
-        torch.testing.assert_close(gradients[1][name], expected, msg=name)
 
 
 def test_beam_search_with_the_cache_equals_beam_search_without(m):
@@ -195,26 +172,6 @@ def test_beam_search_with_the_cache_equals_beam_search_without(m):
         assert [h["tokens"].tolist() for h in ours] == [h["tokens"].tolist() for h in reference]
         for what in ("score", "attention"):
             torch.testing.assert_close([h[what] for h in ours], [h[what] for h in reference], atol=1e-5, rtol=0)
-
-
-MEETING = ["macaron", "rk4-rk4", "rk2-learnable-floater", "evolution-released", "transevolve_randomff_1_tiny"]
-
-
-@pytest.mark.parametrize("variant", MEETING)
-def test_sampling_from_repeated_sentences_after_a_beam_search(variant):
-    """The generator of one hypothesis does not say so: what looks like beams are four sentences, and one may leave."""
-    m = ready(variant)
-    src, lengths, _ = batch(sizes=(5,) * 4)
-    src = src[:1].repeat(4, 1)
-    sentences = {"net_input": {"src_tokens": src, "src_lengths": lengths}}
-    dictionary = m.decoder.dictionary
-    SequenceGenerator([m], dictionary, beam_size=2)
-    found = []
-    for cached in (True, False):
-        generator = SequenceGenerator([m], dictionary, 1, max_len_a=0, max_len_b=8, search_strategy=Ends(dictionary))
-        generator.model.has_incremental = cached
-        found.append([h[0]["tokens"].tolist() for h in generator.generate([m], copy.deepcopy(sentences))])
-    assert found[0] == found[1]
 
 
 def test_every_parameter_gets_a_gradient(m):

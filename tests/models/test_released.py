@@ -182,9 +182,6 @@ REFUSED = {
         ({"alpha_type": "vector", "layer_wise": True}, r"alpha_type 'vector': must be scalar with layer_wise"),
         ({"enc_calculate_num": 3, "rk_norm": True}, r"enc_calculate_num 3: must be 2 or 4"),
         ({"encoder_history_type": "learnable_dense"}, r"encoder_history_type 'learnable_dense': must be"),
-        ({"gate_sharing": "per-layer"}, "--gate-sharing per-layer: must be left at shared"),
-        ({"decoder_history": "none"}, "--decoder-history none: must be left at"),
-        ({"decoder_relative_positions": "keys"}, "--decoder-relative-positions keys: must be left at same"),
     ],
 }
 

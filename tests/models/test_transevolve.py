@@ -3,7 +3,6 @@
 import copy
 import math
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -54,18 +53,6 @@ def test_an_encoder_starts_from_the_embeddings_in_a_file(arch, tmp_path):
     (tmp_path / "vectors").write_text(f"1 256\nw5 {' '.join(['0.5'] * 256)}\n")
     weight = classifier(arch, **{"encoder-embed-path": str(tmp_path / "vectors")}).encoder.embed_tokens.weight
     assert (weight == 0.5).all(-1).sum() == 1
-
-
-def test_options_without_an_effect_are_named(caplog):
-    """They do not keep checkpoints that were trained with them from being opened."""
-    classifier("transformer_small", **NARROW)
-    classifier("transevolve_small_randomff_2", **NARROW)
-    small("transevolve_fullff_1_tiny")
-    assert "has no meaning" not in caplog.text
-    idle = {"decoder-layers": 3, "decoder-embed-dim": 64, "no-decoder-final-norm": True}
-    classifier("transformer_small", **NARROW, **idle)
-    for flag, value in idle.items():
-        assert f"--{flag} {value}: has no meaning in a model without a decoder" in caplog.text
 
 
 # The released code
@@ -273,20 +260,6 @@ def test_the_task_trains_it_at_its_length(tmp_path, arch):
     m, _ = train(prepare(tmp_path / "data", **its), arch=arch, **values)
     assert m.max_positions() == 700
     assert "sentence_classification_head" in m.classification_heads
-
-
-# Bad input
-
-
-def test_what_a_model_is_not_asked_is_named():
-    """Alignments before anything is translated."""
-    m, (tokens, lengths, previous) = small("transevolve_fullff_1_tiny"), batch()
-    with pytest.raises(ValueError, match="full_context_alignment: must be false"):
-        m.decoder(previous, m.encoder(tokens, lengths), full_context_alignment=True)
-    with pytest.raises(ValueError, match="needs the output of an encoder"):
-        m.decoder(previous)
-    with pytest.raises(ValueError, match="--print-alignment: must not be given with TransEvolve"):
-        m.prepare_for_inference_(SimpleNamespace(generation=SimpleNamespace(print_alignment="hard")))
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("paper", "released"), ("released", "paper")])

@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from ode_transformer.modules import evolving_attention
-from ode_transformer.modules.evolving_attention import EvolvingAttention, InitialState, State
+from ode_transformer.modules.evolving_attention import EvolvingAttention, InitialState
 from tests.helpers import Kernels, distance
 
 D, M, L, B, T, S = 16, 4, 3, 2, 6, 5
@@ -116,15 +115,6 @@ def test_the_fused_kernel_runs_forwards_and_backwards(form, mask):
         "_scaled_dot_product_flash_attention_for_cpu.default",
         "_scaled_dot_product_flash_attention_for_cpu_backward.default",
     }
-
-
-def test_what_is_wide_enough_is_not_copied_at_every_depth(monkeypatch):
-    q, k, v, taken = torch.randn(B, M, T, 8), torch.randn(B, M, S, 8), torch.randn(B, M, S, D // M), []
-    monkeypatch.setattr(evolving_attention, "fused_kernel", lambda *x, **_: taken.extend(x) or x[0])
-    state = State(q, k, None, torch.empty(0), v).fitted()
-    evolving_attention.fused_attention(state.queries, state.keys, state.values, 0.5)
-    assert taken[0] is q and taken[1] is k and taken[2] is state.values
-    assert torch.equal(state.values, torch.nn.functional.pad(v, (0, 4)))
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.01), (torch.float16, 0.001)])

@@ -1,14 +1,11 @@
 """Random rotations against equation 10 written out, whole matrices and all."""
 
-import copy
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from ode_transformer.modules.feed_forward import RandomProjection
-from tests.helpers import batch, small
 
 N_IN, N_OUT, L = 6, 24, 3
 
@@ -41,16 +38,3 @@ def test_the_low_rank_form_is_exact(form, n_in, n_out, index):
     h = torch.randn(4, n_in, dtype=torch.float64)
     expected = h @ u @ s @ v + projection.bias
     torch.testing.assert_close(projection(h.float()).double(), expected, atol=1e-5, rtol=1e-5)
-
-
-def test_folded_for_generation_a_model_computes_the_same_and_training_unfolds():
-    m, other = (small("transevolve_randomff_2_tiny") for _ in range(2))
-    projection, expected = m.encoder.layers[0].feed_forward[0].fc1, m(*batch())[0]
-    for each in (m, other):
-        each.prepare_for_inference_(SimpleNamespace(generation=SimpleNamespace()))
-    assert projection.folded is not None
-    other.load_state_dict(m.state_dict())
-    for each in (m, copy.deepcopy(m), other):
-        torch.testing.assert_close(each(*batch())[0], expected, atol=1e-5, rtol=0)
-    m.encoder.train()
-    assert projection.folded is None

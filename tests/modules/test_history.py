@@ -8,7 +8,6 @@ from ode_transformer.modules.history import HISTORIES, History, SchemeWeights, m
 from ode_transformer.modules.pcformer import PredictorCorrector
 from ode_transformer.numerics.integrators import DLCL, EULER, LEAPFROG, LINEAR_MULTISTEP
 from ode_transformer.numerics.protocol import Learned
-from tests.helpers import Kernels
 
 DEPTH, SIZE = 3, 8
 
@@ -109,26 +108,15 @@ def test_a_corrector_starts_with_means():
 def test_a_mixture_is_its_sum_and_so_are_its_gradients(first, others):
     """Under autocast on a GPU, norms are in another precision than a projected embedding without positions."""
     torch.manual_seed(0)
-    inputs = [torch.randn(5), *torch.randn(3, 4, 2, SIZE)]
+    inputs = [torch.randn(3, 5), *torch.randn(3, 4, 2, SIZE)]
     inputs = [x.to(kind).requires_grad_() for x, kind in zip(inputs, [others, first, others, others], strict=True)]
     found = []
-    for sum_ in (lambda w, y: mixture(w[None], 0, y), lambda w, y: sum(w[k] * y[k] for k in range(3))):
+    for sum_ in (lambda w, y: mixture(w, 1, y), lambda w, y: sum(w[1, k] * y[k] for k in range(3))):
         out = sum_(inputs[0], inputs[1:])
         found.append((out, *torch.autograd.grad(out.float().pow(2).sum(), inputs)))
     tolerance = 1e-12 if first == others == torch.float64 else 0.15
     for ours, expected in zip(*found, strict=True):
         torch.testing.assert_close(ours, expected, atol=tolerance, rtol=tolerance)
-
-
-def test_the_gradient_of_a_mixture_is_written_into_its_row():
-    """One product, and no gradients of indexing."""
-    weight, states = torch.randn(3, 5, requires_grad=True), torch.randn(4, 2, 2, SIZE).unbind()
-    with Kernels() as kernels:
-        mixture(weight, 1, states).sum().backward()
-    assert kernels.calls["mv"] == 1 and not any(name.endswith("_backward") for name in kernels.calls)
-    expected = torch.zeros(3, 5)
-    expected[1, :4] = torch.stack([y.sum() for y in states])
-    torch.testing.assert_close(weight.grad, expected)
 
 
 def test_multistep_schemes_over_a_stack(fields):

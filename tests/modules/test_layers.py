@@ -11,7 +11,7 @@ from ode_transformer.config import to_transformer_config
 from ode_transformer.models.transformer import SplitTransformerConfig
 from ode_transformer.modules.layers import Context, DecoderLayer, EncoderLayer
 from ode_transformer.numerics.integrators import INTEGRATORS, RK4
-from tests.helpers import Kernels, batch, rk_step, small
+from tests.helpers import rk_step
 
 EULER = {"integrator": "euler", "decoder_integrator": "euler"}
 UNSPLIT = ("parallel", "substeps")  # which is refused: sub-layers that are taken together have no sub-steps
@@ -299,23 +299,3 @@ def test_every_sublayer_drops_its_output_and_every_hidden_layer_too(cls, splitti
     built(x, Context() if cls is EncoderLayer else Context(source=x))
     assert calls.count("dropout_module") == len(built.sublayers())
     assert calls.count("activation_dropout_module") == within
-
-
-def test_masks_are_merged_once_a_pass_and_projections_joined_once_a_step():
-    made = {}
-    fills = ["masked_fill", "masked_fill_"]
-    for integrator, depth in (("euler", 2), ("rk4", 2), ("rk4", 3)):
-        flags = {"integrator": integrator, "decoder-integrator": integrator, "decoder-layers": depth}
-        m = small("rk4_tiny", **flags).train()
-        with Kernels() as kernels:
-            m(*batch())
-        made[integrator, depth] = [kernels.calls[name] for name in ("cat", *fills)]
-    assert made["euler", 2] == made["rk4", 2] and made["rk4", 2][1:] == made["rk4", 3][1:]
-    src, lengths, prev = batch()
-    state = {}
-    with torch.no_grad():
-        encoded = m.eval().encoder(src, lengths)
-        for length in (1, 2):
-            with Kernels() as kernels:
-                m.decoder(prev[:, :length], encoded, incremental_state=state)
-            assert bool(kernels.calls["masked_fill"]) == (length == 1), "the cache of the source has its mask"

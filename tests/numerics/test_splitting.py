@@ -56,18 +56,8 @@ def test_flows_that_are_taken_together_have_their_fractions():
 
 
 @pytest.mark.parametrize(
-    ("flows", "fractions", "message"),
-    [
-        ("", (), "F and G"),
-        ("FF", (0.5, 0.5), "F and G"),
-        ("FGH", (1.0, 1.0, 1.0), "F and G"),
-        ("FG", (1.0,), "2 flows"),
-        ("FGF", (1.5, 1.0, -0.5), "positive"),
-        ("FGF", (1.0, 1.0, 0.0), "positive"),
-        ("FGF", (0.5, 1.0, 0.25), "of F must sum to 1"),
-        ("FGG", (1.0, 1.0, 0.5), "of G must sum to 1"),
-    ],
+    ("flows", "fractions", "flow"), [("FF", (0.5, 0.5), "G"), ("FGF", (0.5, 1, 0.25), "F"), ("FGG", (1, 1, 0.5), "G")]
 )
-def test_an_inconsistent_splitting_is_refused(flows, fractions, message):
-    with pytest.raises(ValueError, match=message):
+def test_a_splitting_of_another_equation_is_refused(flows, fractions, flow):
+    with pytest.raises(ValueError, match=f"of {flow} must sum to 1"):
         Splitting(flows, fractions)

@@ -1,15 +1,12 @@
 """How a layer runs in training: compiled (``--compile-layers``), or computed again in the backward pass."""
 
 import functools
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-
-from ..errors import OdeTransformerError
 
 _VARIANTS = 64  # of the layers of a model: encoder's and decoder's, for some kinds of sizes each
 
@@ -33,34 +30,10 @@ def run_layer(stack: nn.Module, layer: nn.Module, x: Tensor, context: Any, *more
 
     Layers of one kind, or TransEvolve's blocks, share the compiled code, which is compiled once for all sizes of a
     batch. Evaluation and decoding stay in eager mode.
-
-    Raises:
-        OdeTransformerError: there is no compiler for this device.
     """
     if stack.compile_layers and stack.training and context.incremental_state is None:
-        check_compiler(x.device.type)
         return _compiled()(layer, x, context, *more)
     return layer(x, context, *more)
-
-
-@functools.cache
-def check_compiler(device: str) -> None:
-    """Check that the compilers that ``torch.compile`` needs for a kind of device, ``cpu`` or ``cuda``, are installed.
-
-    Raises:
-        OdeTransformerError: one is missing.
-    """
-    from torch._inductor.cpp_builder import get_cpp_compiler
-    from torch._inductor.exc import InvalidCxxCompiler
-
-    if device == "cuda" and importlib.util.find_spec("triton") is None:
-        raise OdeTransformerError("--compile-layers: needs Triton on a GPU; install it, or train without this option")
-    try:
-        get_cpp_compiler()
-    except InvalidCxxCompiler as error:
-        raise OdeTransformerError(
-            "--compile-layers: needs a C++ compiler; install one, or train without this option"
-        ) from error
 
 
 def _call(layer: nn.Module, *args: Any) -> Any:
