@@ -54,7 +54,7 @@ def test_agnews(tmp_path):
     found = classification.read_agnews(tmp_path, 3)
     assert sizes(found) == {"train": 9, "valid": 3, "test": 3}
     assert found["train"][0] == ('Title, 0 He said "no". Then 0', "world")
-    assert [example.text[7:9].strip() for example in found["valid"]] == ["3", "7", "11"]
+    assert [text[7:9].strip() for text, _ in found["valid"]] == ["3", "7", "11"]
     raises("--valid 7: must be at most half of the 12", classification.read_agnews, tmp_path, 7)
     # A copy with a byte order mark, a row of titles and blank rows
     text = (tmp_path / "train.csv").read_text(encoding="utf-8")
@@ -67,11 +67,10 @@ def test_agnews(tmp_path):
 def test_labelled_text_as_symbols(tmp_path):
     """From the folder to files; subwords give the text back in lower case, characters as it was."""
     write_reviews(tmp_path / "aclImdb")
-    words = ["dataset", "imdb", str(tmp_path / "aclImdb"), "--valid", "4"]
-    firsts = []
+    words, firsts = ["dataset", "imdb", str(tmp_path / "aclImdb"), "--valid", "4", "--size", "40"], []
     for level in classification.LEVELS:
         out = tmp_path / level
-        assert cli.main([*words, "--level", level, "--size", "40", "--output-dir", str(out)]) == 0
+        assert cli.main([*words, "--level", level, "--output-dir", str(out)]) == 0
         assert lines(out / "test.label") == ["neg"] * 4 + ["pos"] * 4
         firsts.append(lines(out / "test.input0")[0])
     units, characters = (text.replace(" ", "").replace(classification.BLANK, " ").strip() for text in firsts)

@@ -118,14 +118,10 @@ def test_correlations_and_their_interval():
     assert low < 60 < high and high - low == pytest.approx(200 * 1.96 / 997**0.5 * 0.64, rel=0.15)
 
 
-def test_outputs_that_are_no_numbers_have_no_score():
-    for of, golds, taken in (
-        ("accuracy", "01", ["0", "not a number"]),
-        ("f1", "01", ["not a number", "1"]),
-        ("pearson", "013", ["not a number"] * 3),
-    ):
-        found = score_labels(list(golds), taken, [of])[of]
-        assert np.isnan([found["value"], *found["interval"]]).all()
+@pytest.mark.parametrize("name", ["accuracy", "f1", "pearson"])
+def test_outputs_that_are_no_numbers_have_no_score(name):
+    found = score_labels(["0", "1", "0"], ["1", "not a number", "0"], [name])[name]
+    assert np.isnan([found["value"], *found["interval"]]).all()
 
 
 def test_rows_of_glue_are_as_their_papers_say():
@@ -151,17 +147,16 @@ def test_rows_of_glue_are_as_their_papers_say():
 
 
 def test_a_checkpoint_says_the_form_of_its_pairs():
-    trained = {"_name": "sentence_prediction", "init_token": 0, "separator_token": None, "data": "x"}
-    model = {f"{side}.embed_tokens.weight": torch.zeros(5, 2) for side in ("encoder", "decoder")}
+    model = {"encoder.embed_tokens.weight": torch.zeros(5, 2)}
 
-    def form(**change):
-        return pair_form({"cfg": {"task": trained | change}, "model": model}, "x.pt", "sentence_prediction", "other")
+    def form(task="sentence_prediction", separator=None):
+        options = {"_name": task, "init_token": 0, "separator_token": separator, "data": "x"}
+        return pair_form({"cfg": {"task": options}, "model": model}, "x.pt", "sentence_prediction", "other")
 
-    assert form(_name="other") == form()
-    assert form() == {"init_token": 0, "separator_token": None} and form(separator_token=4)["separator_token"] == 4
-    raises("was trained with --task 'masked_lm', must be sentence_prediction or other", form, _name="masked_lm")
+    assert form() == form("other") == {"init_token": 0, "separator_token": None} and form(separator=4) != form()
+    raises("was trained with --task 'masked_lm', must be sentence_prediction or other", form, "masked_lm")
     for value in ("2", 5, -1, True, [2]):
-        raises(r"its option separator_token is .*, must be the number of a symbol", form, separator_token=value)
+        raises(r"its option separator_token is .*, must be the number of a symbol", form, separator=value)
 
 
 def test_the_server_gets_a_file_of_every_test_set_that_is_there(tmp_path, monkeypatch):
@@ -189,7 +184,6 @@ def test_predictions_of_a_development_set_are_scored_and_taken_for_nothing_else(
     refused([*words, "--ref", str(golds)], "rte.tsv: line 1 has a tab, must be a label alone", capsys)
     file.write_text("0.5\t0.52\n1\t0.75\n")
     refused(["score", "--predictions", str(file)], "0.52, which was predicted, is a number; give --metric pe", capsys)
-    assert cli.main(["score", "--predictions", str(file), "--metric", "accuracy"]) == 0
 
 
 def test_a_diverged_model_predicts_nothing(tmp_path, monkeypatch):

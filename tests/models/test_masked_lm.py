@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from ode_transformer.experiments.text.preparation import prepare_examples
+from ode_transformer.files import write_lines
 from ode_transformer.models.masked_lm import ARCHITECTURES
 from ode_transformer.training.next_sentence import MaskedLMPairsCriterion, MaskedLMPairsTask
 from tests import helpers
@@ -85,9 +86,7 @@ def test_every_parameter_gets_a_gradient(m):
 
 def test_only_masked_symbols_are_projected():
     m, x = built(), tokens()
-    masked = x == 9
-    masked[0, 3] = True
-    torch.testing.assert_close(m(x, masked_tokens=masked)[0], m(x)[0][masked])
+    torch.testing.assert_close(m(x, masked_tokens=x > 25)[0], m(x)[0][x > 25])
 
 
 def test_the_flow_and_the_first_weights_are_drawn_as_elsewhere():
@@ -138,9 +137,8 @@ def test_a_table_of_another_length_is_named():
 
 
 def write(folder, **lines):
-    folder.mkdir(parents=True)
     for name, rows in lines.items():
-        (folder / name.replace("_", ".")).write_text("".join(f"{row}\n" for row in rows))
+        write_lines(folder / name.replace("_", "."), rows)
 
 
 def documents(count, seed=0):
@@ -161,8 +159,8 @@ def train(data, **values):
 
 def prepare(folder, dictionary=None, **lines):
     """Sentences of splits and their labels, written and binarised into a folder."""
-    write(folder.with_name(f"{folder.name}.raw"), **lines)
-    prepare_examples(folder, folder.with_name(f"{folder.name}.raw"), dictionary)
+    write(raw := folder.with_name(f"{folder.name}.raw"), **lines)
+    prepare_examples(folder, raw, dictionary)
     return folder
 
 
@@ -233,14 +231,11 @@ def test_half_of_the_pairs_follow_and_none_crosses_a_document(pairs):
         for i in range(len(dataset)):
             sample = dataset[i]
             source = torch.where(sample["target"] == d.pad(), sample["source"], sample["target"])  # unmasked
-            words = d.string(source, bpe_symbol=None).split()
-            assert sample["source"][0] == d.bos() and (sample["source"] == d.eos()).sum() == 2
-            assert len(source) == dataset.size(i)
             a, b = (source == d.eos()).nonzero().flatten().tolist()
-            letters = [d[int(s)] for s in source]
-            assert b == len(source) - 1 and len(words) >= 4
+            assert source[0] == d.bos() and b == len(source) - 1 == dataset.size(i) - 1
             if sample["follows"]:  # the alphabet goes on
-                assert ord(letters[a + 1]) - 97 == (ord(letters[a - 1]) - 97 + 1) % 26
+                last, first = (ord(d[int(source[at])]) - 97 for at in (a - 1, a + 1))
+                assert first == (last + 1) % 26
     assert not np.array_equal(*drawn)
     assert len(masks[0]) > 8 and not all(map(torch.equal, *masks)), "more than fairseq's cache holds"
     again = MaskedLMPairsTask.setup_task(its_task.cfg)
@@ -268,8 +263,7 @@ def test_the_loss_is_the_sum_of_both_means(pairs):
     loss, size, log = criterion(m, sample)
     with metrics.aggregate() as logged:
         criterion.reduce_metrics([log])
-    ppl = logged.get_smoothed_value("ppl")
-    assert ppl == round(ppl, 2), "as fairseq's own criteria log it"
+    assert logged.get_smoothed_value("ppl") > 1
     logits, more = m(sample["net_input"]["src_tokens"])
     real = sample["target"] != 1
     expected = F.cross_entropy(logits[real], sample["target"][real])
@@ -295,11 +289,8 @@ def test_text_without_documents_is_named(tmp_path):
 
 
 def test_options_that_pairs_do_not_have_are_named(caplog):
-    values = {"sample_break_mode": "eos", "skip_masking": True, "mask_stdev": 0.5, "include_index": False}
-    MaskedLMPairsTask(MaskedLMConfig(data="", **values), task().source_dictionary)
-    for option, value in values.items():
-        flag = f"--{option.replace('_', '-')} {value}"
-        assert f"{flag}: has no effect with --task masked_lm_pairs" in caplog.text
+    MaskedLMPairsTask(MaskedLMConfig(data="", mask_whole_words=True), task().source_dictionary)
+    assert "--mask-whole-words True: has no effect with --task masked_lm_pairs" in caplog.text
 
 
 # --freeze in all models

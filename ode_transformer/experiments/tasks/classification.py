@@ -5,9 +5,7 @@ The published data sets are IMDB and AG's news; their text is segmented into sub
 
 import csv
 import re
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ...errors import OdeTransformerError
 from ...files import read_text
@@ -22,14 +20,11 @@ TOPICS = {"1": "world", "2": "sports", "3": "business", "4": "science"}
 HEADER = ["Class Index", "Title", "Description"]  # the first row of some copies of AG's news
 
 
-class Example(NamedTuple):
-    """A text on one line, and the name of its class."""
-
-    text: str
-    label: str
+Splits = dict[str, list[tuple[str, str]]]
+"""By split, texts on one line and the names of their classes."""
 
 
-def read_imdb(folder: Path, valid: int) -> dict[str, list[Example]]:
+def read_imdb(folder: Path, valid: int) -> Splits:
     """Read IMDB's reviews (Maas et al. 2011) by split: 25,000 each for training and testing, half of them positive.
 
     The published layout is ``aclImdb/{train,test}/{pos,neg}/NUMBER_RATING.txt``. In copies with a folder
@@ -41,7 +36,7 @@ def read_imdb(folder: Path, valid: int) -> dict[str, list[Example]]:
         folder: the folder ``aclImdb``.
         valid: number of training reviews to hold out for validation, half of each class.
     """
-    splits: dict[str, list[Example]] = {"train": [], "valid": [], "test": []}
+    splits: Splits = {"train": [], "valid": [], "test": []}
     for label in SENTIMENTS:
         train = _reviews(folder / "train" / label, folder / "val" / label)
         first = len(train) - valid // 2
@@ -51,7 +46,7 @@ def read_imdb(folder: Path, valid: int) -> dict[str, list[Example]]:
             )
         found = {"train": train[:first], "valid": train[first:], "test": _reviews(folder / "test" / label)}
         for split, texts in found.items():
-            splits[split] += [Example(text, label) for text in texts]
+            splits[split] += [(text, label) for text in texts]
     return splits
 
 
@@ -63,7 +58,7 @@ def _reviews(*folders: Path) -> list[str]:
     return [_on_one_line(read_text(path)) for path in sorted(paths, key=lambda path: int(path.name.partition("_")[0]))]
 
 
-def read_agnews(folder: Path, valid: int) -> dict[str, list[Example]]:
+def read_agnews(folder: Path, valid: int) -> Splits:
     """Read AG's news (Zhang et al. 2015) by split: titles and descriptions of four classes, 120,000 for training.
 
     The published layout is ``train.csv`` and ``test.csv`` with the columns class number, title and description; some
@@ -81,13 +76,13 @@ def read_agnews(folder: Path, valid: int) -> dict[str, list[Example]]:
     return {"train": kept, "valid": train[every - 1 :: every], "test": test}
 
 
-def _articles(path: Path) -> list[Example]:
+def _articles(path: Path) -> list[tuple[str, str]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = [row for row in csv.reader(file) if row not in ([], HEADER)]
     if not rows or not all(len(row) == 3 and row[0] in TOPICS for row in rows):
         raise OdeTransformerError(f"{path}: each row must be a class of {', '.join(TOPICS)}, a title and a description")
     # A backslash stands for a line end or a blank.
-    return [Example(_on_one_line(f"{title} {text}".replace("\\", " ")), TOPICS[topic]) for topic, title, text in rows]
+    return [(_on_one_line(f"{title} {text}".replace("\\", " ")), TOPICS[topic]) for topic, title, text in rows]
 
 
 def _on_one_line(text: str) -> str:
@@ -95,9 +90,7 @@ def _on_one_line(text: str) -> str:
     return " ".join(re.sub(r"<br\s*/?>", " ", text).split())
 
 
-def write(
-    splits: Mapping[str, Sequence[Example]], output_dir: Path, level: str, size: int = 16000, workers: int = 1
-) -> dict[str, int]:
+def write(splits: Splits, output_dir: Path, level: str, size: int = 16000, workers: int = 1) -> dict[str, int]:
     """Write segmented texts, ``SPLIT.input0``, and labels, ``SPLIT.label``; return the number of examples by split.
 
     Args:
@@ -108,7 +101,7 @@ def write(
         workers: number of threads for learning the subwords.
     """
     if level == "subword":
-        texts = (example.text for example in splits["train"])
+        texts = (text for text, _ in splits["train"])
         subwords.learn_sentencepiece(texts, size, workers, output_dir / subwords.OWN[0])
         cut = subwords.segmenter(output_dir)
     else:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...files import write_json
-from ..arguments import add_function, add_parameters, at_least, new_folder, output_file
+from ..arguments import add_function, add_parameters, at_least, new_folder
 from ..text import corpus, documents
 from . import baselines, classification, generated, glue, listops, multiple_choice, question_answering, summarisation
 from .correction import corpora
@@ -51,19 +50,7 @@ def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer baseline``."""
-
-    def show(args: argparse.Namespace, record: Mapping[str, Any]) -> None:
-        for name, found in record["scores"].items():
-            print(f"{name}: accuracy {found['value']:.2f} ({found['examples']} examples)")
-        if found := record.get("model"):
-            same = f"its most frequent prediction by first symbol: {found['agreement']:.2f} percent of its predictions"
-            print(f"{same}, accuracy {found['rule']:.2f}")
-        if args.output:
-            write_json(args.output, record)
-            print(args.output)
-
-    add_function(parser, baselines.measure, "kind", "folder", show=show, kind={"choices": baselines.KINDS})
-    parser.add_argument("--output", type=output_file, metavar="FILE", help="JSON file for the record")
+    add_function(parser, baselines.measure, "kind", "folder", kind={"choices": baselines.KINDS})
 
 
 def add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +62,7 @@ def add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
         add_function(sub, function, *first, show=show, **more)
         return sub
 
-    def write_labelled(args: argparse.Namespace, splits: Mapping[str, list[classification.Example]]) -> None:
+    def write_labelled(args: argparse.Namespace, splits: classification.Splits) -> None:
         written = classification.write(splits, args.output_dir, args.level, args.size, args.workers)
         _show_counts(args, written)
 

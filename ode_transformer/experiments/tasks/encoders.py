@@ -29,9 +29,8 @@ class TrainedEncoder:
         tasks: the names of fairseq tasks; the model must have been trained with one of them.
 
     Raises:
-        CheckpointError: the checkpoint cannot be opened, is of another task, has no such head, or was trained with
-            other dictionaries.
-        OdeTransformerError: the data have no such subset, or a file of it is damaged.
+        OdeTransformerError: the checkpoint is of another task, has no such head, or was trained with other
+            dictionaries; or the data have no such subset, or a file of it is damaged.
     """
 
     def __init__(self, checkpoint: Path, data: Path, subset: str, cpu: bool, head: str, *tasks: str):
@@ -57,12 +56,7 @@ class TrainedEncoder:
         self.model = model.cuda() if torch.cuda.is_available() and not cpu else model
 
     def dataset(self, kind: type["FairseqTask"], options: Any) -> "FairseqDataset":
-        """Return the subset as a task of fairseq reads it.
-
-        Raises:
-            CheckpointError: a file cannot be read.
-            OdeTransformerError: the dictionary and the model have different numbers of symbols.
-        """
+        """Return the subset as a task of fairseq reads it."""
         from ...checkpoints.standalone import check_symbols, errors_about
 
         with errors_about(f"{self.data}: cannot be read"):
@@ -123,10 +117,6 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
     classes, and labels without one are numbers. Texts are truncated as in training. A checkpoint does not name its
     classes: if no ``run.json`` beside it identifies the dictionary of its training, a warning names the classes of the
     data.
-
-    Raises:
-        CheckpointError: as :class:`.TrainedEncoder`, or the number of outputs does not fit the labels.
-        OdeTransformerError: as :class:`.TrainedEncoder`, or a label is not one of the model's classes.
     """
     import torch
     from fairseq.data import Dictionary
@@ -174,11 +164,7 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
 
 
 def predictions(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> list[tuple[str, ...]]:
-    """Return for each example its label, the predicted label and, except for numbers, the latter's probability.
-
-    Raises:
-        CheckpointError, OdeTransformerError: as :func:`outputs`, or the subset has no labels.
-    """
+    """Return for each example its label, the predicted label and, except for numbers, the latter's probability."""
     found = outputs(checkpoint, data, subset, batch_size, cpu)
     if found.golds is None:
         raise OdeTransformerError(f"{data}: subset {subset} has no labels; try --subset valid")

@@ -33,12 +33,6 @@ class Split(NamedTuple):
     server: str = ""
     heading: bool = True
 
-    @property
-    def columns(self) -> dict[str, int]:
-        """The columns by the names that they get here: ``input0``, ``input1`` for pairs, and ``label``."""
-        texts = {f"input{i}": column for i, column in enumerate(self.inputs)}
-        return texts if self.label is None else {**texts, "label": self.label}
-
 
 class GlueTask(NamedTuple):
     """The files, columns and labels of a task.
@@ -98,7 +92,7 @@ GLUE = {
 def examples(task: GlueTask, folder: Path, split: str) -> Iterator[list[str]]:
     """Yield each example of a split: its sentences and, except in a test set, its label. A test set may be missing."""
     its = task.splits[split]
-    columns = its.columns.values()
+    columns = [*its.inputs, *([] if its.label is None else [its.label])]
     alternatives = [[folder / name for name in names.split()] for names in its.files]
     found = next((paths for paths in alternatives if all(path.is_file() for path in paths)), None)
     if found is None:
@@ -140,7 +134,8 @@ def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, 
         if about.divide and its.label is not None:
             rows = [[*pair, f"{float(label) / about.divide:g}"] for *pair, label in rows]
         if rows:  # a test set may be missing
-            counts |= write_splits({split: rows}, list(its.columns), output_dir)
+            names = [f"input{i}" for i in range(texts)] + ["label"] * (its.label is not None)
+            counts |= write_splits({split: rows}, names, output_dir)
     return counts
 
 

@@ -8,7 +8,6 @@ appended to the question. Line feeds become blanks; double blanks and HTML such 
 
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from ...errors import OdeTransformerError
 from ...files import read_json
@@ -32,19 +31,10 @@ SPLITS = {
 }
 
 
-class Choice(NamedTuple):
-    """An article, a question joined with each of its options, and the index of the right one."""
-
-    article: str
-    options: list[str]
-    right: int
-
-
-def read(folder: Path, levels: tuple[str, ...]) -> list[Choice]:
+def read(folder: Path, levels: tuple[str, ...]) -> list[tuple[str, list[str], int]]:
     """Return the questions of some of the ``LEVELS`` of a split, in the numerical order of the files' names.
 
-    Raises:
-        OdeTransformerError: a level has no files, or a file cannot be read or has another layout.
+    Each is its article, the question joined with each of its options, and the index of the right one.
     """
     found = []
     for level in levels:
@@ -57,7 +47,7 @@ def read(folder: Path, levels: tuple[str, ...]) -> list[Choice]:
                 raise OdeTransformerError(f"{path}: is not of RACE's layout: {wrong}")
             for asked, options, answer in zip(tree["questions"], tree["options"], tree["answers"], strict=True):
                 joined = [asked.replace("_", one) if "_" in asked else f"{asked} {one}" for one in options]
-                found.append(Choice(_line(tree["article"]), list(map(_line, joined)), LETTERS.index(answer)))
+                found.append((_line(tree["article"]), list(map(_line, joined)), LETTERS.index(answer)))
     return found
 
 

@@ -66,9 +66,6 @@ def published(folder: Path) -> dict[str, list[Pair]]:
 
     The validation set is ``NUCLE_HELD_OUT`` equally spaced pairs of NUCLE, or every other pair if NUCLE has fewer than
     twice as many.
-
-    Raises:
-        OdeTransformerError: the folder does not hold exactly one file of NUCLE, or holds a development or test set.
     """
     paths = sorted(folder.glob("*.m2"))
     tests, nucle = ([path.name for path in paths if kind.search(path.name)] for kind in (TUNES_OR_TESTS, NUCLE))

@@ -40,14 +40,6 @@ class Window(NamedTuple):
     last: Sequence[float]
 
 
-class Candidate(NamedTuple):
-    """A span of a paragraph, from symbol ``first`` to symbol ``last``, and its score."""
-
-    score: float
-    first: int
-    last: int
-
-
 def questions(data: Path, subset: str) -> dict[str, Any]:
     """Return the content of ``SUBSET.questions.json``, which ``data-prep/prepare-squad.sh`` writes.
 
@@ -72,12 +64,12 @@ def most_context(windows: Sequence[Window], symbol: int) -> int:
     return max(range(len(windows)), key=room)
 
 
-def candidates(windows: Sequence[Window], index: int) -> list[Candidate]:
-    """Return the candidates of one of the windows of a question."""
+def candidates(windows: Sequence[Window], index: int) -> list[tuple[float, int, int]]:
+    """Return the candidates of one of a question's windows: score, first and last symbol of each."""
     begin, _, _, first, last = windows[index]
     firsts, lasts = (sorted(range(len(x)), key=lambda i: -x[i])[:BEST] for x in (first, last))
     firsts = [i for i in firsts if most_context(windows, begin + i) == index]
-    return [Candidate(first[i] + last[j], begin + i, begin + j) for i in firsts for j in lasts if i <= j < i + LONGEST]
+    return [(first[i] + last[j], begin + i, begin + j) for i in firsts for j in lasts if i <= j < i + LONGEST]
 
 
 def answer(paragraph: Mapping[str, Any], windows: Sequence[Window]) -> tuple[str, float]:
@@ -90,7 +82,7 @@ def answer(paragraph: Mapping[str, Any], windows: Sequence[Window]) -> tuple[str
     text, offsets = paragraph["text"], paragraph["offsets"]
     null = min((window.null for window in windows), default=math.inf)
     found = [one for index in range(len(windows)) for one in candidates(windows, index)]
-    for score, first, last in sorted(found, key=lambda one: (-one.score, one.first, one.last)):
+    for score, first, last in sorted(found, key=lambda one: (-one[0], *one[1:])):
         if said := text[offsets[first][0] : offsets[last][1]].strip():
             return said, null - score
     return "", null + _NONE
@@ -99,12 +91,7 @@ def answer(paragraph: Mapping[str, Any], windows: Sequence[Window]) -> tuple[str
 def predict(
     checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
 ) -> tuple[dict[str, str], dict[str, float]]:
-    """Return the answers to the questions of a subset, and their no-answer scores, by the id of the question.
-
-    Raises:
-        CheckpointError: as :class:`.TrainedEncoder`, or a logit is not finite.
-        OdeTransformerError: as :class:`.TrainedEncoder`.
-    """
+    """Return the answers to the questions of a subset, and their no-answer scores, by the id of the question."""
     from ....checkpoints import CheckpointError
     from ....training.span_prediction import NAME, SpanPredictionConfig, SpanPredictionTask
     from ..encoders import SPANS, TrainedEncoder
