@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from ...paths import USER_DIR
 from ...schema import at_least_one
-from ..metrics import METRICS, Examples, accuracy, scoring
+from ..metrics import METRICS, Examples, scoring
 from ..recipe import Recipe
 from ..text.lines import read_all
 from .encoders import write_predictions
@@ -172,7 +172,6 @@ def by_predictions(name: str, flags: Callable[[Recipe], list[str]], metrics: Cal
         return step_of_ours("score", subset, ["score"], scoring.score_file, about, inputs=[its], outputs=[output])
 
     def outputs(recipe: Recipe, folder: Path, subset: str) -> list[str]:
-        accuracy.read(predictions(str(folder), subset))
         return read_all(predictions(str(folder), subset))
 
     def examples(

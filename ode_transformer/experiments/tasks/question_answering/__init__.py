@@ -88,10 +88,8 @@ def answer(paragraph: Mapping[str, Any], windows: Sequence[Window]) -> tuple[str
     return "", null + _NONE
 
 
-def predict(
-    checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
-) -> tuple[dict[str, str], dict[str, float]]:
-    """Return the answers to the questions of a subset, and their no-answer scores, by the id of the question."""
+def predict(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> dict[str, tuple[str, float]]:
+    """Return the answer to each question of a subset and its no-answer score, by the id of the question."""
     from ....checkpoints import CheckpointError
     from ....training.span_prediction import NAME, SpanPredictionConfig, SpanPredictionTask
     from ..encoders import SPANS, TrainedEncoder
@@ -110,11 +108,10 @@ def predict(
             raise CheckpointError(f"{checkpoint}: its logits are not all numbers")
         first, last = logits[begin:].T.tolist()
         windows[question].append(Window(start, start + end - begin, logits[0].sum().item(), first, last))
-    answers = {
+    return {
         one["id"]: answer(tree["paragraphs"][one["paragraph"]], its)
         for one, its in zip(tree["questions"], windows, strict=True)
     }
-    return {name: text for name, (text, _) in answers.items()}, {name: score for name, (_, score) in answers.items()}
 
 
 def write_answers(
@@ -137,10 +134,10 @@ def write_answers(
         cpu: do not use a GPU.
         threshold: give no answer where the no-answer score exceeds X; SQuAD 2.0 only (default: always answer).
     """
-    predictions, no_answer = predict(Path(checkpoint), Path(data), subset, batch_size, cpu)
-    if threshold is not None:
-        predictions |= {name: "" for name, score in no_answer.items() if score > threshold}
-    write_json(Path(output_dir) / "no_answer.json", no_answer)
+    found = predict(Path(checkpoint), Path(data), subset, batch_size, cpu)
+    limit = math.inf if threshold is None else threshold
+    write_json(Path(output_dir) / "no_answer.json", {name: score for name, (_, score) in found.items()})
+    predictions = {name: "" if score > limit else text for name, (text, score) in found.items()}
     write_json(Path(output_dir) / "predictions.json", predictions)  # last: with it, the step counts as done
     print(f"{len(predictions)} questions -> {output_dir}")
 
