@@ -218,23 +218,16 @@ def test_errors_are_of_the_kind_that_a_word_allows(corrupter, sentence, place, k
 
 
 def test_a_seed_makes_the_same_errors_everywhere(corrupter):
-    sentences = [errors.tokenise(text) for text in ("They walk the dog to the city.", "He tries the buses.") * 20]
-    first, again, other = ([list(map(make.corrupt, sentences)) for make in [corrupter(seed)]] for seed in (3, 3, 4))
-    assert first == again != other
+    """Those of the text that the committed records were trained on."""
+    sentences = [errors.tokenise(text) for text in ("They walk the dog to the city.", "He tries the buses.") * 2]
+    expected = [
+        "Thy walk an dog by city .",
+        "He try buses .",
+        "Thye walk the dogs to the city .",
+        "He tries the buses .",
+    ]
+    assert [" ".join(found) for found in map(corrupter(seed=3).corrupt, sentences)] == expected
     assert list(map(corrupter(rate=0.0).corrupt, sentences)) == sentences
-
-
-def test_the_rate_says_how_many_words_are_wrong(corrupter):
-    maker = corrupter(rate=0.1)
-    tokens = ["They", "walk", "the", "dog", "to", "the", "city"] * 2000
-    maker.corrupt(tokens)
-    # Every word but "They" allows an error, of which a misspelling is made half the time.
-    allowed = dict.fromkeys(("article", "preposition", "number", "verb", "spelling"), 0.0)
-    for i in range(7):
-        possible = [kind for kind in maker._possible(tokens, i) if kind]
-        for kind in possible:
-            allowed[kind] += 2000 / len(possible) * (errors.MISSPELT if kind == "spelling" else 1)
-    assert all(0.08 * allowed[kind] < maker.made[kind] < 0.12 * allowed[kind] for kind in allowed)
 
 
 def test_pairs_of_generated_errors(tmp_path, capsys):
