@@ -29,7 +29,6 @@ of Li et al. 2022 (``models/ode.py``).
 """
 
 import argparse
-import logging
 from dataclasses import dataclass, fields
 from typing import Any, Optional
 
@@ -46,8 +45,6 @@ from ..modules.options import SplitTransformerConfig
 from ..modules.positions import BlockPositions
 from ..modules.stacks import Encoder
 from .transformer import add_positions_and_freeze, build_graphs, nested_config, row
-
-logger = logging.getLogger(__name__)
 
 ActivationName = ChoiceEnum(utils.get_available_activation_fns())
 
@@ -192,8 +189,6 @@ class MaskedLanguageModel(HasFlags, RobertaModel):
         stored = f"{prefix}span_head.weight" in state_dict
         if self.span_head is None and stored and self.args.load_checkpoint_heads:
             self.register_span_head()
-        if self.span_head is None and stored:
-            logger.warning(f"deleting {prefix}span_head of the checkpoint, which the model does not have")
         for part in ("weight", "bias"):
             key = f"{prefix}span_head.{part}"
             if self.span_head is None:

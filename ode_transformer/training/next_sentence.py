@@ -13,7 +13,6 @@ single logit. Special symbols are never masked.
 It is used with ``--task masked_lm_pairs --criterion masked_lm_pairs`` and a model that has ``--sentence-pairs``.
 """
 
-import logging
 import math
 from typing import Any
 
@@ -37,8 +36,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import OdeTransformerError
-
-logger = logging.getLogger(__name__)
 
 NAME = "masked_lm_pairs"
 _SPECIAL = 3  # special symbols of a pair: <s> and two </s>
@@ -143,22 +140,9 @@ class _Words(BaseWrapperDataset):
         return block[block != self.end]
 
 
-_IDLE = (
-    *("sample_break_mode", "shorten_method", "shorten_data_split_list", "skip_masking", "mask_whole_words"),
-    *("mask_multiple_length", "mask_stdev", "include_target_tokens", "include_index", "d2v2_multi"),
-)
-"""The options of fairseq's ``masked_lm`` that pairs do not have."""
-
-
 @register_task(NAME, dataclass=MaskedLMConfig)
 class MaskedLMPairsTask(MaskedLMTask):
-    """fairseq's ``masked_lm`` on pairs of sentences, which warns of the options that pairs do not have."""
-
-    def __init__(self, cfg: MaskedLMConfig, dictionary: Dictionary):
-        for name in _IDLE:
-            if (value := getattr(cfg, name)) != getattr(MaskedLMConfig, name):
-                logger.warning(f"--{name.replace('_', '-')} {value}: has no effect with --task {NAME}")
-        super().__init__(cfg, dictionary)
+    """fairseq's ``masked_lm`` on pairs of sentences, whose options of blocks and of words as wholes have no effect."""
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **unused: Any) -> None:
         """Load a split."""

@@ -83,20 +83,9 @@ class SpanPredictionTask(SentencePredictionTask):
         path = folder / f"{split}.spans"
         if None in parts or not path.is_file():
             raise FileNotFoundError(f"Dataset not found: {split} ({folder}): input0, input1 and {path.name}")
-        try:
-            rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
-            spans = np.array(rows, dtype=np.int64).reshape(len(rows), 2)
-        except (ValueError, OverflowError) as error:
-            raise OdeTransformerError(f"{path}: must have two numbers in every line: {error}") from error
-        questions, windows = parts
+        spans, (questions, windows) = np.loadtxt(path, dtype=np.int64, ndmin=2), parts
         if not len(questions) == len(windows) == len(spans):
-            raise OdeTransformerError(
-                f"{path}: {len(spans)} spans, {len(questions)} questions, {len(windows)} windows: must be equally many"
-            )
-        first, last = spans.T
-        within = (first >= 0) & (first <= last) & (last < np.asarray(windows.sizes) - 1)
-        if not (within | (spans == -1).all(1)).all():
-            raise OdeTransformerError(f"{path}: has a span that is not in its window")
+            raise OdeTransformerError(f"{path}: must have as many lines as {split} has questions and windows")
         source = ConcatSentencesDataset(
             PrependTokenDataset(questions, self.cfg.init_token), PrependTokenDataset(windows, self.cfg.separator_token)
         )

@@ -11,7 +11,7 @@ import pytest
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.tasks import classification, summarisation
 from ode_transformer.experiments.tasks.correction import corpora, errors
-from ode_transformer.experiments.text import m2, subwords
+from ode_transformer.experiments.text import m2
 from ode_transformer.files import write_text
 from tests.cli.data_scripts import lines
 from tests.helpers import output_of, raises
@@ -41,20 +41,10 @@ def test_imdb_is_the_same_whatever_a_copy_has_put_aside(tmp_path):
     assert not {*found["train"]} & {*found["valid"]}
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda f: (f / "train" / "pos" / "x.txt").write_text("x"), "must be called NUMBER_RATING.txt"),
-        (lambda f: (f / "train" / "pos" / "1_10.txt").write_text("x"), "with a number of its own"),
-        (lambda f: [path.unlink() for path in (f / "test" / "pos").iterdir()], "no such folder, or no reviews"),
-        (lambda f: write_text(f / "val" / "pos" / "1_9.txt", "x"), "val/pos/1_9.txt: .* a number of its own"),
-        (lambda f: shutil.rmtree(f / "val"), "--valid 12: must be from 2 to fewer than the 12"),
-    ],
-)
-def test_what_is_wrong_with_imdb_is_named(tmp_path, damage, message):
-    (write_reviews(tmp_path) / "val").mkdir(exist_ok=True)
-    damage(tmp_path)
-    raises(message, classification.read_imdb, tmp_path, 12 if "--valid" in message else 2)
+def test_what_is_wrong_with_imdb_is_named(tmp_path):
+    raises("--valid 12: must be 2 or more, and fewer than", classification.read_imdb, write_reviews(tmp_path), 12)
+    shutil.rmtree(tmp_path / "test" / "pos")
+    raises("test/pos: no such folder, or no reviews", classification.read_imdb, tmp_path, 2)
 
 
 def test_agnews(tmp_path):
@@ -64,35 +54,28 @@ def test_agnews(tmp_path):
     found = classification.read_agnews(tmp_path, 3)
     assert sizes(found) == {"train": 9, "valid": 3, "test": 3}
     assert found["train"][0] == ('Title, 0 He said "no". Then 0', "world")
-    assert [example.text[7:9].strip() for example in found["valid"]] == ["3", "7", "11"]
-    for valid in (7, 0):
-        raises(f"--valid {valid}: must be from 1 to half of the 12", classification.read_agnews, tmp_path, valid)
+    assert [text[7:9].strip() for text, _ in found["valid"]] == ["3", "7", "11"]
+    raises("--valid 7: must be at most half of the 12", classification.read_agnews, tmp_path, 7)
     # A copy with a byte order mark, a row of titles and blank rows
     text = (tmp_path / "train.csv").read_text(encoding="utf-8")
     (tmp_path / "train.csv").write_text(f"\ufeffClass Index,Title,Description\n\n{text}\n", encoding="utf-8")
     assert classification.read_agnews(tmp_path, 3) == found
     (tmp_path / "test.csv").write_text('"5","x","y"\n')
-    raises(r"test\.csv: article 1: must be a class of 1, 2, 3, 4", classification.read_agnews, tmp_path, 3)
+    raises(r"test\.csv: each row must be a class of 1, 2, 3, 4", classification.read_agnews, tmp_path, 3)
 
 
 def test_labelled_text_as_symbols(tmp_path):
     """From the folder to files; subwords give the text back in lower case, characters as it was."""
     write_reviews(tmp_path / "aclImdb")
-    words = ["dataset", "imdb", str(tmp_path / "aclImdb"), "--valid", "4"]
-    firsts = []
+    words, firsts = ["dataset", "imdb", str(tmp_path / "aclImdb"), "--valid", "4", "--size", "40"], []
     for level in classification.LEVELS:
         out = tmp_path / level
-        assert cli.main([*words, "--level", level, "--size", "40", "--output-dir", str(out)]) == 0
+        assert cli.main([*words, "--level", level, "--output-dir", str(out)]) == 0
         assert lines(out / "test.label") == ["neg"] * 4 + ["pos"] * 4
         firsts.append(lines(out / "test.input0")[0])
     units, characters = (text.replace(" ", "").replace(classification.BLANK, " ").strip() for text in firsts)
     assert characters == "A neg film, number 0\u2026" and all(len(symbol) == 1 for symbol in firsts[1].split())
     assert units == "a neg film, number 0..."  # NFKC
-    assert subwords.segmenter(tmp_path / "subword")("\u200b") == "", "SentencePiece leaves nothing of it"
-    film, nothing = classification.Example("a film", "x"), classification.Example("\u200b", "x")
-    splits, none = {"test": [classification.Example("", "x")]}, tmp_path / "none"
-    raises("test: a text is empty", classification.write, splits, none, "characters", 10)
-    raises("train: a text is empty", classification.write, {"train": [film] * 20 + [nothing]}, none, "subword", 10)
 
 
 def email(body, subject, more=""):
@@ -105,9 +88,8 @@ def test_aeslc(tmp_path):
         write_text(tmp_path / part / f"{name}.subject", text)
     found = {name: list(pairs) for name, pairs in summarisation.read_aeslc(tmp_path).items()}
     assert found["test"] == [("Hello.", "Hi there"), ("Dear all, please come.", "Lunch")]
-    for text, message in (("Hello.", "must have a line @subject"), ("x\n@subject\n@ann0\ny", "a body and a subject")):
-        (tmp_path / "dev" / "a.subject").write_text(text)
-        raises(rf"a\.subject: .*{message}", list, summarisation.read_aeslc(tmp_path)["valid"])
+    (tmp_path / "dev" / "a.subject").write_text("Hello.")
+    raises(r"a\.subject: must have a body, a line @subject", list, summarisation.read_aeslc(tmp_path)["valid"])
     raises("no such folder, or no e-mail", list, summarisation.read_aeslc(tmp_path / "none")["test"])
 
 
@@ -127,8 +109,6 @@ def test_cnndm_as_see_et_al_made_it(tmp_path):
     assert found["train"] == [("(CNN) -- It rained . It did.", 'Rain at http://cnn/1 .\t"Wet"')]
     assert found["test"][0].target.startswith("Rain at http://dm/1")
     raises("the story of http://dm/1: not in", list, summarisation.read_cnndm(folders[:1], tmp_path)["test"])
-    (tmp_path / "all_val.txt").write_text("")
-    raises(r"all_val\.txt: holds no addresses", list, summarisation.read_cnndm(folders, tmp_path)["valid"])
 
 
 M2 = """S This are a test .
@@ -188,7 +168,6 @@ def test_learners_corpora(tmp_path, capsys):
     release = (tmp_path / "nucle.m2").rename(tmp_path / "conll14st-preprocessed.m2")
     assert sizes(corpora.published(tmp_path)) == sizes(found)
     for names, message in (
-        (["A.train.gold.bea19.m2", "ABC.train.gold.bea19.m2"], "ABC.* holds A.train.gold.bea19.m2 as well"),
         (["nucle.m2"], r"one M2 file of NUCLE, .* holds conll14st-preprocessed\.m2 and nucle\.m2"),
         (["official-preprocessed.m2"], r"official-preprocessed\.m2 is of a development or test set"),
     ):
@@ -239,23 +218,16 @@ def test_errors_are_of_the_kind_that_a_word_allows(corrupter, sentence, place, k
 
 
 def test_a_seed_makes_the_same_errors_everywhere(corrupter):
-    sentences = [errors.tokenise(text) for text in ("They walk the dog to the city.", "He tries the buses.") * 20]
-    first, again, other = ([list(map(make.corrupt, sentences)) for make in [corrupter(seed)]] for seed in (3, 3, 4))
-    assert first == again != other
+    """Those of the text that the committed records were trained on."""
+    sentences = [errors.tokenise(text) for text in ("They walk the dog to the city.", "He tries the buses.") * 2]
+    expected = [
+        "Thy walk an dog by city .",
+        "He try buses .",
+        "Thye walk the dogs to the city .",
+        "He tries the buses .",
+    ]
+    assert [" ".join(found) for found in map(corrupter(seed=3).corrupt, sentences)] == expected
     assert list(map(corrupter(rate=0.0).corrupt, sentences)) == sentences
-
-
-def test_the_rate_says_how_many_words_are_wrong(corrupter):
-    maker = corrupter(rate=0.1)
-    tokens = ["They", "walk", "the", "dog", "to", "the", "city"] * 2000
-    maker.corrupt(tokens)
-    # Every word but "They" allows an error, of which a misspelling is made half the time.
-    allowed = dict.fromkeys(errors.KINDS, 0.0)
-    for i in range(7):
-        possible = [kind for kind in maker._possible(tokens, i) if kind]
-        for kind in possible:
-            allowed[kind] += 2000 / len(possible) * (errors.MISSPELT if kind == "spelling" else 1)
-    assert all(0.08 * allowed[kind] < maker.made[kind] < 0.12 * allowed[kind] for kind in errors.KINDS)
 
 
 def test_pairs_of_generated_errors(tmp_path, capsys):
@@ -277,4 +249,4 @@ def test_pairs_of_generated_errors(tmp_path, capsys):
     assert cli.main([*words, "--output-dir", str(tmp_path / "x")]) == 1
     assert "one of --m2 DIR and --clean FILE" in capsys.readouterr().err
     (tmp_path / "test" / "test.ref2").write_text("One .\n")
-    raises("2 sentences, 1 corrections of ref2", corpora.read_jfleg, tmp_path, "test")
+    raises("has 1 lines, must have 2, one per sentence", corpora.read_jfleg, tmp_path, "test")

@@ -19,6 +19,7 @@ from ode_transformer.experiments.metrics import squad as metric
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks import multiple_choice as race
 from ode_transformer.experiments.tasks import question_answering as squad
+from ode_transformer.experiments.tasks.encoders import predictions
 from ode_transformer.experiments.tasks.question_answering import published as squad_data
 from ode_transformer.experiments.tasks.task import OURS
 from ode_transformer.experiments.text import subwords
@@ -82,13 +83,7 @@ def test_files_are_read_and_what_is_wrong_with_one_is_named(tmp_path, published)
     assert changed(moved(2)) == changed(moved(-1)) == right  # off by a character or two
     for by in (3, -3):
         raises("x.json: question train-0-0: answer .* is not at character", changed, moved(by))
-    raises("question train-0-0 is there twice", changed, lambda tree, qas: qas[1].update(id=qas[0]["id"]))
-    raises("train-0-1 has no answer, which only version 2.0 allows", changed, lambda _, qas: qas[1].update(answers=[]))
-    raises(r"data\[0\] must be a mapping", changed, lambda tree, qas: tree.update(data=[[]]))
     raises("SQuAD, whose version is one of 1.1, 2.0, v2.0", changed, lambda tree, qas: tree.update(version="3"))
-    (tmp_path / "x.json").write_text((published / "train-v1.1.json").read_text()[:99])
-    for name in ("x.json", "absent.json"):
-        raises(f"{name}: cannot be read", squad_data.read, tmp_path / name)
 
 
 TEXT = "Ünïcode “quotes” — they live\nhere.  We live; 20€ or ½ of it, 東京 too… naïve"
@@ -175,17 +170,9 @@ def test_samples_that_do_not_fit_are_named(data, tmp_path, published, own):
     with pytest.raises(FileNotFoundError, match="other"):
         dataset(data, "other")
     folder = shutil.copytree(data, tmp_path / "data")
-    kept = (folder / "valid.spans").read_text()
-    for text, message in (
-        (kept + "1 2\n", "must be equally many"),
-        (kept.replace("-1 -1", "3 2", 1), "a span that is not in its window"),
-        (kept.replace("-1 -1", "3 x", 1), "two numbers in every line"),
-        (kept.replace("\n", " 0\n"), "two numbers in every line"),
-    ):
-        (folder / "valid.spans").write_text(text)
-        raises(message, dataset, folder)
-    files = published / "train-v1.1.json", published / "dev-v2.0.json"
-    raises("are of two versions", squad_data.write, *files, own, tmp_path / "x", 48, 16, 20)
+    (folder / "valid.spans").write_text("1 2\n")
+    raises("valid.spans: must have as many lines as", dataset, folder)
+    files = published / "train-v1.1.json", published / "dev-v1.1.json"
     raises("--stride 25: must be at most 24, the room that", squad_data.write, *files, own, tmp_path / "x", 48, 25, 20)
 
 
@@ -201,8 +188,8 @@ def test_candidates_are_spans_of_the_window_with_the_most_context(monkeypatch):
         monkeypatch.setattr(squad, "BEST", best)
         monkeypatch.setattr(squad, "LONGEST", longest)
         found, begin = squad.candidates(windows, index), windows[index].begin
-        assert all(one.score == first[one.first - begin] + last[one.last - begin] for one in found)
-        return {(one.first, one.last) for one in found}
+        assert all(score == first[i - begin] + last[j - begin] for score, i, j in found)
+        return {(i, j) for _, i, j in found}
 
     # Symbol 5 has more text around it in the second window; no span ends before it begins, or has four symbols.
     assert places(0, 6, 3) == {(i, j) for i in range(5) for j in range(i, min(i + 3, 6))}
@@ -329,21 +316,17 @@ def test_a_trained_model_answers(trained, data, tmp_path, monkeypatch, capsys):
         assert predictions[question["id"]] == text
         assert no_answer[question["id"]] == pytest.approx(null - best[0], abs=1e-4)
 
-    words = ["squad", "score", str(tmp_path / "a"), "--data", str(data), "--output", str(tmp_path / "scores.json")]
-    said = output_of(words, capsys).out
+    score = ["squad", "score", "--data", str(data), "--output", str(tmp_path / "scores.json")]
+    said = output_of([*score, tmp_path / "a"], capsys).out
     assert re.search(r"best_f1 +[\d.]+   \(percent; SQuAD 2.0, 8 questions, best threshold -?\d", said)
     scores = json.loads((tmp_path / "scores.json").read_text())
     assert scores == metric.entry(squad.golds(tree), predictions, "2.0", no_answer)
 
     # As the server takes it: empty above a threshold.
     where = sorted(no_answer.values())[4]
-    words = ["squad", "predict", checkpoint, "--data", str(data), "--cpu", "--threshold", str(where)]
-    assert cli.main([*words, "--output-dir", str(tmp_path / "b")]) == 0
+    assert cli.main([*words, "--threshold", str(where), "--output-dir", str(tmp_path / "b")]) == 0
     left, _ = squad.read_answers(tmp_path / "b")
-    assert sum(not text for text in left.values()) == 3
-    words = ["squad", "score", str(tmp_path / "b"), "--data", str(data), "--output", str(tmp_path / "left.json")]
-    assert cli.main(words) == 0
-    assert json.loads((tmp_path / "left.json").read_text())["f1"] == metric.entry(squad.golds(tree), left, "2.0")["f1"]
+    assert left == {name: "" if no_answer[name] > where else text for name, text in predictions.items()}
 
 
 def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
@@ -351,32 +334,10 @@ def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
     words = ["squad", "predict", "--output-dir", str(tmp_path / "x")]
     refused([*words, f"{data}.start.pt", "--data", str(data)], "start.pt: has no span_head", capsys)
     refused([*words, checkpoint, "--data", str(tmp_path)], "valid.questions.json: ", capsys)
-    shutil.copytree(data, tmp_path / "data")
-    tree = squad.questions(data, "valid")
-    for changed, message in (
-        ({"version": 2.0}, "version must be 1.1 or 2.0"),
-        ({"windows": [[*tree["windows"][0][:1], 999], *tree["windows"][1:]]}, "ends behind its paragraph"),
-        ({"windows": [[-1, 0], *tree["windows"][1:]]}, r"no questions\[-1\]"),
-        ({"paragraphs": []}, r"no paragraphs\[0\]"),
-        ({"windows": tree["windows"][1:]}, "valid has .* windows, its questions"),
-    ):
-        (tmp_path / "data" / "valid.questions.json").write_text(json.dumps({**tree, **changed}))
-        raises(message, squad.predict, checkpoint, tmp_path / "data", "valid", 32, True)
-    asked = [{**one, "answers": ["x"]} for one in tree["questions"]]
-    (tmp_path / "data" / "valid.questions.json").write_text(json.dumps({**tree, "version": "1.1", "questions": asked}))
-    with pytest.raises(OdeTransformerError, match=r"--threshold 0.5: .*data is SQuAD 1\.1, whose questions all have"):
-        squad.write_answers(checkpoint, tmp_path / "data", "valid", tmp_path / "x", threshold=0.5)
     state = torch.load(checkpoint, weights_only=True)
     state["model"]["span_head.bias"][:] = float("nan")
     torch.save(state, tmp_path / "nan.pt")
-    with pytest.raises(OdeTransformerError, match=r"nan.pt: its logits of question dev-0-\d are not numbers"):
-        squad.predict(tmp_path / "nan.pt", data, "valid", 32, True)
-    (tmp_path / "predictions.json").write_text('{"a": 1}')
-    raises(r"predictions\.json: a must be a text", squad.read_answers, tmp_path)
-    (tmp_path / "predictions.json").write_text('{"a": "x"}')
-    for text in ('{"a": NaN}', '{"a": true}', '{"a": "1"}'):
-        (tmp_path / "no_answer.json").write_text(text)
-        raises(r"no_answer.json: a must be a number", squad.read_answers, tmp_path)
+    raises("nan.pt: its logits are not all numbers", squad.predict, tmp_path / "nan.pt", data, "valid", 32, True)
     with pytest.raises(OdeTransformerError, match="--task span_prediction: needs a masked language model"):
         train(data, arch="transformer_tiny", task="span_prediction", criterion="span_prediction")
 
@@ -423,18 +384,11 @@ def test_race_is_read_as_roberta_reads_it(tmp_path):
         (tmp_path / level).mkdir()
         (tmp_path / level / "7.txt").write_text(json.dumps(tree))
     first, second, *_ = race.read(tmp_path, ("middle",))
-    assert first.article == "Tom  ran. He <br> fell." and first.right == 0 and second.right == 3
-    assert first.options == ["Tom ran home.", "Tom flew home.", "Tom swam home.", "Tom slept home."]
-    assert second.options == ["Why? a", "Why? b", "Why? c", "Why? d"]
-    for change, message in (
-        ({"answers": ["A"]}, "must have as many options and answers as questions"),
-        ({"answers": ["A", "E"]}, r"answers\[1\] must be one of A, B, C, D"),
-        ({"options": [["a"], ["a", "b", "c", "d"]]}, r"options\[0\] must have 4 values"),
-    ):
-        (tmp_path / "high" / "7.txt").write_text(json.dumps(tree | change))
-        raises(message, race.read, tmp_path, race.LEVELS)
-    (tmp_path / "high" / "7.txt").write_text("{")
-    raises(r"high/7.txt: cannot be read", race.read, tmp_path, race.LEVELS)
+    article = "Tom  ran. He <br> fell."
+    assert first == (article, ["Tom ran home.", "Tom flew home.", "Tom swam home.", "Tom slept home."], 0)
+    assert second == (article, ["Why? a", "Why? b", "Why? c", "Why? d"], 3)
+    (tmp_path / "high" / "7.txt").write_text(json.dumps(tree | {"answers": ["A", "E"]}))
+    raises(r"high/7.txt: .* answers\[1\] must be one of A, B, C, D", race.read, tmp_path, race.LEVELS)
     raises("no such folder, or no articles", race.read, tmp_path / "none", race.LEVELS)
 
 
@@ -462,35 +416,27 @@ def test_a_model_chooses_the_option_with_the_largest_score(published, own, ranke
     chosen[chosen.index(f"{tmp_path}/run/average.pt")] = str(checkpoint)
     assert cli.main(chosen) == 0 and cli.main(scored) == 0
     cut, its, expected = subwords.segmenter(own), m.encoder.dictionary, []
-    for choice in race.read(published / "RACE" / "test", race.LEVELS):
-        article = its.encode_line(cut(choice.article), add_if_not_exist=False).long()
+    for text, options, right in race.read(published / "RACE" / "test", race.LEVELS):
+        article = its.encode_line(cut(text), add_if_not_exist=False).long()
         scores = []
-        for option in choice.options:
+        for option in options:
             tokens = torch.cat((torch.tensor([0]), its.encode_line(cut(option), add_if_not_exist=False).long()))[:20]
             tokens = torch.cat((tokens, torch.tensor([2]), article))[:60]
             scores.append(m(tokens[None], classification_head_name="sentence_classification_head")[0].item())
-        expected.append((choice.right, scores.index(max(scores))))
+        expected.append((right, scores.index(max(scores))))
     lines = (tmp_path / "run" / "validate" / "test.tsv").read_text().splitlines()
-    assert lines == [f"{right}\t{best}" for right, best in expected]
+    assert [line.split("\t")[:2] for line in lines] == [[str(right), str(best)] for right, best in expected]
     score = json.loads((tmp_path / "run" / "scores" / "test.json").read_text())["accuracy"]
-    low, high = score["interval"]
-    assert 0 <= low <= score["value"] <= high <= 100
     assert score["value"] == pytest.approx(100 * sum(right == best for right, best in expected) / 6)
 
 
 def test_what_cannot_choose_is_named(ranked, tmp_path):
     _, data, _, checkpoint = ranked
-    data = shutil.copytree(data, tmp_path / "data")
-
-    def chosen(*biases):
-        state = torch.load(checkpoint, weights_only=True)
-        for part in ("weight", "bias"):
-            name = f"classification_heads.sentence_classification_head.out_proj.{part}"
-            state["model"][name] = torch.full((len(biases), *state["model"][name].shape[1:]), biases[0])
-        torch.save(state, tmp_path / "changed.pt")
-        return {taken for _, taken in race.choose(tmp_path / "changed.pt", data, "test", 2, True)}
-
-    raises("has 2 classes, must have one score", chosen, 0.0, 0.0)
-    assert chosen(float("nan")) == {"not a number"}
+    data, state = shutil.copytree(data, tmp_path / "data"), torch.load(checkpoint, weights_only=True)
+    for part in ("weight", "bias"):
+        name = f"classification_heads.sentence_classification_head.out_proj.{part}"
+        state["model"][name] = torch.zeros((2, *state["model"][name].shape[1:]))
+    torch.save(state, tmp_path / "changed.pt")
+    raises("has 2 outputs, must have one", predictions, tmp_path / "changed.pt", data, "test", 2, True)
     (data / "label" / "test.label").unlink()
-    raises("data: subset test has no labels; try --subset valid", race.choose, checkpoint, data, "test", 2, True)
+    raises("data: subset test has no labels; try --subset valid", predictions, checkpoint, data, "test", 2, True)

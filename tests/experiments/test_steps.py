@@ -47,8 +47,8 @@ def arguments(function, args, keywords):
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind == parameter.VAR_KEYWORD:
             found |= found.pop(name)
-    # What prints what the command line has made; what predicts, which the command line takes by the data.
-    return plain({k: v for k, v in found.items() if k not in ("after", "predict") and v not in (None, False)})
+    # ``after`` prints what the command line has made.
+    return plain({k: v for k, v in found.items() if k != "after" and v not in (None, False)})
 
 
 def flat(call):

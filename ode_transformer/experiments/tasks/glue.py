@@ -3,18 +3,15 @@
 Each task of GLUE is an entry of ``GLUE``, which locates its text; its metrics follow from the recipe's flags.
 """
 
-import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import OdeTransformerError
 from ...files import write_lines
 from ..text import subwords
-from ..text.lines import TextError, read_lines
-from ..text.manifest import held_settings
-from .classification import classify, outputs
+from ..text.lines import read_lines
+from .encoders import outputs
 from .splits import write_splits
 from .task import Recipe, by_predictions
 
@@ -36,15 +33,8 @@ class Split(NamedTuple):
     server: str = ""
     heading: bool = True
 
-    @property
-    def columns(self) -> dict[str, int]:
-        """The columns by the names that they get here: ``input0``, ``input1`` for pairs, and ``label``."""
-        texts = {f"input{i}": column for i, column in enumerate(self.inputs)}
-        return texts if self.label is None else {**texts, "label": self.label}
 
-
-@dataclass(frozen=True)
-class GlueTask:
+class GlueTask(NamedTuple):
     """The files, columns and labels of a task.
 
     Args:
@@ -100,14 +90,9 @@ GLUE = {
 
 
 def examples(task: GlueTask, folder: Path, split: str) -> Iterator[list[str]]:
-    """Yield each example of a split: its sentences and, except in a test set, its label.
-
-    Raises:
-        OdeTransformerError: no alternative of the split's files is complete, unless it is a test set, or a line has too
-            few columns.
-    """
+    """Yield each example of a split: its sentences and, except in a test set, its label. A test set may be missing."""
     its = task.splits[split]
-    columns = its.columns.values()
+    columns = [*its.inputs, *([] if its.label is None else [its.label])]
     alternatives = [[folder / name for name in names.split()] for names in its.files]
     found = next((paths for paths in alternatives if all(path.is_file() for path in paths)), None)
     if found is None:
@@ -141,61 +126,23 @@ def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, 
         source: the folder of the published data, which contains CoLA, SST-2 and so on.
         like: the folder of the pretrained model whose subword segmentation and dictionary are used.
         output_dir: the folder for the files SPLIT.input0, SPLIT.label and so on.
-
-    Raises:
-        OdeTransformerError: as :func:`examples`, or there are no examples with labels, or a label of a task of numbers
-            is not a number.
-        SegmentationError: as :func:`.subwords.segmenter`.
     """
     about, cut, counts = GLUE[task], subwords.segmenter(like), {}
-    folder = source / about.folder
     for split, its in about.splits.items():
         texts = len(its.inputs)
-        rows = [[*map(cut, row[:texts]), *row[texts:]] for row in examples(about, folder, split)]
+        rows = [[*map(cut, row[:texts]), *row[texts:]] for row in examples(about, source / about.folder, split)]
         if about.divide and its.label is not None:
-            try:
-                rows = [[*pair, f"{float(label) / about.divide:g}"] for *pair, label in rows]
-            except ValueError as error:
-                raise OdeTransformerError(f"{folder}: a label of {split} is not a number: {error}") from error
-        if not rows and its.label is not None:
-            raise OdeTransformerError(f"{folder}: holds no examples for {split}")
+            rows = [[*pair, f"{float(label) / about.divide:g}"] for *pair, label in rows]
         if rows:  # a test set may be missing
-            counts |= write_splits({split: rows}, list(its.columns), output_dir)
+            names = [f"input{i}" for i in range(texts)] + ["label"] * (its.label is not None)
+            counts |= write_splits({split: rows}, names, output_dir)
     return counts
 
 
-def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: int, cpu: bool) -> list[str]:
-    """Return the lines of a test set's submission file: a header, then the index and prediction of each example.
+def submit(checkpoint: Path, data: Path, task: str, batch_size: int, cpu: bool, output_dir: Path) -> list[Path]:
+    """Write the submission file of each test set, and return their paths; MNLI's additional ones may be missing.
 
-    Raises:
-        CheckpointError: as :func:`.classification.outputs`.
-        OdeTransformerError: as :func:`.classification.outputs`, or the data are of another task, or an output is not
-            finite.
-    """
-    task, prepared = GLUE[name], None
-    with contextlib.suppress(TextError):  # data that others prepared have no manifest, or another program's
-        prepared = held_settings(data / "manifest.json").get("task")
-    if prepared in tuple(GLUE) and prepared != name:
-        raise OdeTransformerError(f"--task {name}: {data} is of another task, {prepared}")
-    found = outputs(checkpoint, data, subset, batch_size, cpu)
-    if set(found.classes) != set(task.labels):
-        wanted, has = (", ".join(labels) or "numbers" for labels in (task.labels, found.classes))
-        raise OdeTransformerError(f"--task {name}: {data} is of another task: its labels must be {wanted}, are {has}")
-    if not found.scores.isfinite().all():
-        raise OdeTransformerError(
-            f"{checkpoint}: its outputs on {subset} are not all numbers; the server takes no others"
-        )
-    if task.divide:
-        taken = [f"{score:.6f}" for score in (found.scores[:, 0] * task.divide).clamp(0, task.divide).tolist()]
-    else:
-        taken = [found.classes[i] for i in found.scores.argmax(-1).tolist()]
-    return ["index\tprediction", *(f"{i}\t{one}" for i, one in enumerate(taken))]
-
-
-def submit(
-    checkpoint: Path, data: Path, task: str, batch_size: int, cpu: bool, output_dir: Path
-) -> dict[str, Path | None]:
-    """Write the submission file of each test set; return the paths by subset, None for an additional one without data.
+    A file is a header, then the index and prediction of each example.
 
     Args:
         checkpoint: the checkpoint of the trained model.
@@ -204,18 +151,22 @@ def submit(
         batch_size: examples per batch.
         cpu: do not use a GPU.
         output_dir: the folder for the files of the server, such as CoLA.tsv.
-
-    Raises:
-        CheckpointError, OdeTransformerError: as :func:`predict`.
     """
-    written: dict[str, Path | None] = {}
-    for subset, split in GLUE[task].splits.items():
-        if split.label is not None:
+    about, written = GLUE[task], []
+    for subset, split in about.splits.items():
+        if split.label is not None or not (subset == "test" or (data / "input0" / f"{subset}.idx").is_file()):
             continue
-        there = subset == "test" or (data / "input0" / f"{subset}.idx").is_file()
-        written[subset] = output_dir / f"{split.server}.tsv" if there else None
-        if there:
-            write_lines(written[subset], predict(checkpoint, data, task, subset, batch_size, cpu))
+        found = outputs(checkpoint, data, subset, batch_size, cpu)
+        if set(found.classes) != set(about.labels):
+            needed, has = (", ".join(labels) or "numbers" for labels in (about.labels, found.classes))
+            raise OdeTransformerError(
+                f"--task {task}: {data} is of another task: its labels must be {needed}, are {has}"
+            )
+        taken = found.taken()
+        if about.divide:
+            taken = [f"{score:.6f}" for score in (found.scores[:, 0] * about.divide).clamp(0, about.divide).tolist()]
+        written.append(output_dir / f"{split.server}.tsv")
+        write_lines(written[-1], ["index\tprediction", *(f"{i}\t{one}" for i, one in enumerate(taken))])
     return written
 
 
@@ -236,4 +187,4 @@ def _metrics(recipe: Recipe) -> list[str]:
     return reported[0] if reported else ["accuracy"]
 
 
-TASK = by_predictions("glue", flags=_flags, metrics=_metrics, predict=classify)
+TASK = by_predictions("glue", _flags, _metrics)

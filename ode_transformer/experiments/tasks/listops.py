@@ -2,8 +2,7 @@
 
 Nangia and Bowman 2018; the default sizes are those of the Long Range Arena (Tay et al. 2021): lists of 2 to 10
 elements, up to 10 levels deep, 500 to 2,000 symbols. An element is a list with probability 1/4, and otherwise, or at
-the greatest depth, a digit. The grammar is theirs; the generator is ours, and is reproducible: a seed gives the same
-sets on every machine. An example is ::
+the greatest depth, a digit. A seed gives the same sets on every machine. An example is ::
 
     [MAX 4 3 [MIN 2 3 ] 1 0 [MED 1 5 8 9 2 ] ]      of class 5
 
@@ -86,12 +85,7 @@ def write(
         shortest: minimum length of an expression in symbols.
         longest: maximum length of an expression in symbols.
         seed: random seed.
-
-    Raises:
-        OdeTransformerError: ``shortest`` exceeds ``longest``, or there are too few expressions.
     """
-    if shortest > longest:
-        raise OdeTransformerError(f"--shortest {shortest}: must be at most --longest, {longest}")
     expressions = generate(seed, shortest, longest)
     sizes = {"test": test, "valid": valid, "train": train}
     splits = {split: list(itertools.islice(expressions, size)) for split, size in sizes.items()}

@@ -32,9 +32,6 @@ def read_aeslc(folder: Path) -> dict[str, Iterator[Pair]]:
 
     Args:
         folder: the folder ``enron_subject_line``.
-
-    Raises:
-        OdeTransformerError: during iteration: a folder is missing or empty, or a file has no body or no subject.
     """
     return {name: _emails(folder / part) for name, part in (("train", "train"), ("valid", "dev"), ("test", "test"))}
 
@@ -44,14 +41,10 @@ def _emails(folder: Path) -> Iterator[Pair]:
     if not files:
         raise OdeTransformerError(f"{folder}: no such folder, or no e-mail NAME.subject in it")
     for path in files:
-        lines = read_text(path).split("\n")
-        if SUBJECT not in lines:
-            raise OdeTransformerError(f"{path}: must have a line {SUBJECT} behind the body")
-        end = lines.index(SUBJECT)
-        subject = next((line for line in lines[end + 1 :] if line.strip()), "")
-        pair = Pair(*(" ".join(text.split()) for text in (" ".join(lines[:end]), subject)))
-        if not all(pair) or pair.target.startswith("@ann"):
-            raise OdeTransformerError(f"{path}: must have a body and a subject")
+        body, _, rest = read_text(path).partition(f"\n{SUBJECT}\n")
+        pair = Pair(" ".join(body.split()), " ".join(rest.strip().partition("\n")[0].split()))
+        if not all(pair):
+            raise OdeTransformerError(f"{path}: must have a body, a line {SUBJECT} and a subject")
         yield pair
 
 
@@ -65,19 +58,13 @@ def read_cnndm(folders: Sequence[Path], lists: Path) -> dict[str, Iterator[Pair]
     Args:
         folders: the folders of stories, ``cnn/stories`` and ``dailymail/stories``.
         lists: the folder of ``all_train.txt``, ``all_val.txt`` and ``all_test.txt``.
-
-    Raises:
-        OdeTransformerError: during iteration: a list is empty, or a list or a story is missing or not UTF-8.
     """
     parts = (("train", "train"), ("valid", "val"), ("test", "test"))
     return {name: _stories(folders, lists / f"all_{part}.txt") for name, part in parts}
 
 
 def _stories(folders: Sequence[Path], addresses: Path) -> Iterator[Pair]:
-    known = read_text(addresses).split()
-    if not known:
-        raise OdeTransformerError(f"{addresses}: holds no addresses")
-    for address in known:
+    for address in read_text(addresses).split():
         name = f"{hashlib.sha1(address.encode()).hexdigest()}.story"
         path = next((folder / name for folder in folders if (folder / name).is_file()), None)
         if path is None:
@@ -97,21 +84,17 @@ def _story(text: str) -> Pair:
 
 
 def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
-    options = {"summaries": translations(run_dir, subset), "ref": _references(recipe, subset)}
+    options = {"summaries": translations(run_dir, subset), "ref": f"{recipe.data.directory}/raw/{subset}.target"}
     if recipe.score.lead or reads_source(recipe):
         options |= {"source": f"{recipe.data.directory}/tok/{subset}.source", "lead": recipe.score.lead or None}
     return scoring_step(recipe, run_dir, subset, options)
 
 
-def _references(recipe: Recipe, subset: str) -> str:
-    return f"{recipe.data.directory}/raw/{subset}.target"
-
-
 def _examples(
     recipe: Recipe, summaries: Sequence[str], subset: str, folder: Optional[Path]
 ) -> tuple[Sequence[str], Examples]:
-    source = paths.ROOT / recipe.data.directory / "tok" / f"{subset}.source"
-    references = read_all(paths.ROOT / _references(recipe, subset))
+    data = paths.ROOT / recipe.data.directory
+    source, references = data / "tok" / f"{subset}.source", read_all(data / "raw" / f"{subset}.target")
     return summaries, Examples([references], read_all(source) if source.is_file() else ())
 
 

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
-from ...files import write_lines
 from ...paths import USER_DIR
 from ...schema import at_least_one
-from ..metrics import METRICS, Examples, accuracy, scoring
+from ..metrics import METRICS, Examples, scoring
 from ..recipe import Recipe
 from ..text.lines import read_all
+from .encoders import write_predictions
 
 OURS = ("python", "-m", "ode_transformer")
 """The first words of a command of this package."""
@@ -22,9 +22,8 @@ OURS = ("python", "-m", "ode_transformer")
 class Step:
     """A command of a run, its inputs, and the outputs that exist when it is done.
 
-    For a command of this package, a function is called in its place; the words are printed for users to copy. The words
-    that say where a command runs are kept apart, in ``launcher`` and ``where``, so that a step that was done on other
-    devices or in another folder counts as done.
+    For a command of this package, a function is called in its place. The words that say where a command runs are kept
+    apart, in ``launcher`` and ``where``, so that a step that was done elsewhere counts as done.
     """
 
     name: str
@@ -134,15 +133,9 @@ def step_of_ours(
 ) -> Step:
     """Return the step that calls a function of this package, with the command for users to copy.
 
-    Args:
-        name: the name of the step.
-        subset: the subset of the data.
-        words: the name of the command.
-        function: the function to call.
-        about: the function's arguments by option of the command: true is an option without a value, a list has several
-            values, a tuple repeats the option; False, None and an empty tuple are left out. The key of the positional
-            argument is empty.
-        files: ``inputs``, ``outputs`` and ``where`` of the step.
+    ``about`` has the function's arguments by option of the command: true is an option without a value, a list has
+    several values, a tuple repeats the option; False, None and an empty tuple are left out. The key of the positional
+    argument is empty. ``files`` are ``inputs``, ``outputs`` and ``where`` of the step.
     """
     given = {key: value for key, value in about.items() if value not in (None, ()) and value is not False}
     command = [*OURS, *words]
@@ -156,43 +149,12 @@ def step_of_ours(
     return Step(name, command, part=subset, call=call, **files)
 
 
-Predict = Callable[[Path, Path, str, int, bool], Sequence[Sequence[str]]]
-"""(checkpoint, folder of binarized data, subset, examples per batch, whether to use the CPU) -> for each example the
-label, the predicted label and, from a classifier, its probability."""
-
 PREDICTION = {"batch-size": (..., at_least_one), "cpu": (..., bool)}
 """The form of ``validate.flags`` of tasks that a function of ours predicts."""
 
 
-def write_predictions(
-    predict: Predict,
-    checkpoint: str | Path,
-    data: str | Path,
-    subset: str,
-    output: str | Path,
-    batch_size: int = 32,
-    cpu: bool = False,
-) -> None:
-    """Write a model's prediction for each example of a subset, one line each, and print the number of examples.
-
-    Args:
-        predict: the function that predicts.
-        checkpoint: the checkpoint of the trained model.
-        data: the folder of binarized data.
-        subset: the subset of the data.
-        output: the file to write: label, predicted label and perhaps its probability, separated by tabs.
-        batch_size: examples per batch.
-        cpu: do not use a GPU.
-    """
-    found = predict(Path(checkpoint), Path(data), subset, batch_size, cpu)
-    write_lines(output, map("\t".join, found))
-    print(f"{len(found)} examples -> {output}")
-
-
-def by_predictions(
-    name: str, flags: Callable[[Recipe], list[str]], metrics: Callable[[Recipe], list[str]], predict: Predict
-) -> Task:
-    """Return a :class:`Task` whose labels a function predicts, and ``ode-transformer score`` scores."""
+def by_predictions(name: str, flags: Callable[[Recipe], list[str]], metrics: Callable[[Recipe], list[str]]) -> Task:
+    """Return a task whose labels ``ode-transformer predict`` predicts and ``ode-transformer score`` scores."""
 
     def predictions(run_dir: str, subset: str) -> str:
         return f"{run_dir}/validate/{subset}.tsv"
@@ -200,8 +162,8 @@ def by_predictions(
     def evaluates(recipe: Recipe, run_dir: str, subset: str, where: Sequence[str]) -> Step:
         model, output = f"{run_dir}/average.pt", predictions(run_dir, subset)
         about = {"": model, "data": recipe.data.directory, "subset": subset, "output": output, **recipe.validate.flags}
-        function, files = partial(write_predictions, predict), {"inputs": [model], "outputs": [output], "where": where}
-        return step_of_ours("validate", subset, ["predict"], function, about, **files)
+        files = {"inputs": [model], "outputs": [output], "where": where}
+        return step_of_ours("validate", subset, ["predict"], write_predictions, about, **files)
 
     def scores(recipe: Recipe, run_dir: str, subset: str) -> Step:
         its, output = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json"
@@ -210,7 +172,6 @@ def by_predictions(
         return step_of_ours("score", subset, ["score"], scoring.score_file, about, inputs=[its], outputs=[output])
 
     def outputs(recipe: Recipe, folder: Path, subset: str) -> list[str]:
-        accuracy.read(predictions(str(folder), subset))
         return read_all(predictions(str(folder), subset))
 
     def examples(

@@ -52,12 +52,7 @@ def post_process(recipe: Recipe) -> str | None:
 
 
 def check_units(recipe: Recipe) -> None:
-    """Check that the recipe joins the subwords of its data, and warn of subsets with many unknown ones.
-
-    Raises:
-        OdeTransformerError: by the manifest, the data are segmented in another way, so that subwords would be scored
-            in place of words.
-    """
+    """Check that the recipe joins the subwords of its data to words, and warn of subsets with many unknown ones."""
     from ..text import binarised  # imports NumPy, which is slow
     from ..text.manifest import read_mapping
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ....errors import OdeTransformerError
 from ....files import copy_file, write_lines
-from ...text.lines import read_lines
+from ...text.lines import lines_of, read_all, read_lines
 from ...text.m2 import NO_CORRECTION, Annotated, Edit
 from ...text.m2 import read as read_m2
 from ..splits import write_splits
@@ -39,17 +39,13 @@ def uniform(line: str) -> str:
 
 
 def corrected(sentence: Annotated) -> list[str]:
-    """Return the distinct corrections of a sentence, in the order of the annotators.
-
-    A sentence without annotators is its own correction. Edits of the types in ``NO_CORRECTION`` are not applied.
-    Insertions at the same place keep their order.
-    """
+    """Return the distinct corrections of a sentence, in the order of the annotators; without one, the sentence."""
     versions = [sentence.edits[annotator] for annotator in sorted(sentence.edits)] or [[]]
     return list(dict.fromkeys(" ".join(_edited(sentence.tokens, edits)) for edits in versions))
 
 
 def _edited(tokens: list[str], edits: list[Edit]) -> list[str]:
-    """Apply an annotator's edits, which do not overlap."""
+    """Apply an annotator's edits, which do not overlap; insertions at the same place keep their order."""
     out: list[str] = []
     done = 0
     for start, end, kind, text in sorted(edits, key=lambda edit: edit[:2]):
@@ -70,18 +66,11 @@ def published(folder: Path) -> dict[str, list[Pair]]:
 
     The validation set is ``NUCLE_HELD_OUT`` equally spaced pairs of NUCLE, or every other pair if NUCLE has fewer than
     twice as many.
-
-    Raises:
-        OdeTransformerError: the folder does not hold exactly one file of NUCLE, holds a development or test set, or
-            holds W&I twice, as files A, B and C and as their union ABC; or a file is not an M2 file.
     """
     paths = sorted(folder.glob("*.m2"))
-    kinds = (TUNES_OR_TESTS, NUCLE, re.compile(r"^[ABC]\."), re.compile(r"^ABC\."))
-    tests, nucle, levels, unions = ([path.name for path in paths if kind.search(path.name)] for kind in kinds)
+    tests, nucle = ([path.name for path in paths if kind.search(path.name)] for kind in (TUNES_OR_TESTS, NUCLE))
     if tests:
         raise OdeTransformerError(f"{folder}: {tests[0]} is of a development or test set, must not be trained on")
-    if levels and unions:
-        raise OdeTransformerError(f"{folder}: {unions[0]} holds {levels[0]} as well: only one must be there")
     if len(nucle) != 1:
         raise OdeTransformerError(
             f"{folder}: must hold one M2 file of NUCLE, part of which is held out, and whose name contains nucle, "
@@ -121,19 +110,11 @@ def generated(path: Path, seed: int, rate: float, count: int | None) -> Iterator
 
 
 def read_jfleg(folder: Path, split: str) -> tuple[list[str], list[list[str]]]:
-    """Return the sentences of JFLEG's split ``dev`` or ``test`` and the corrections by annotator, all :func:`uniform`.
-
-    Raises:
-        OdeTransformerError: a file cannot be read, or an annotator's has another number of lines than the sentences.
-    """
-    sources, *references = (
-        list(map(uniform, read_lines(folder / split / f"{split}.{name}")))
-        for name in ("src", *(f"ref{i}" for i in range(REFERENCES)))
-    )
-    for i, lines in enumerate(references):
-        if len(lines) != len(sources):
-            raise OdeTransformerError(f"{folder}/{split}: {len(sources)} sentences, {len(lines)} corrections of ref{i}")
-    return sources, references
+    """Return the sentences of JFLEG's split ``dev`` or ``test`` and the corrections by annotator, all uniform."""
+    prefix = folder / split / split
+    sources = read_all(f"{prefix}.src")
+    references = [lines_of(f"{prefix}.ref{i}", len(sources), f"{prefix}.src") for i in range(REFERENCES)]
+    return list(map(uniform, sources)), [list(map(uniform, lines)) for lines in references]
 
 
 def write(
@@ -160,9 +141,6 @@ def write(
         sentences: use the first N sentences of ``clean`` (default: all).
         seed: the seed of the errors.
         rate: the probability of an error per word.
-
-    Raises:
-        OdeTransformerError: neither or both of ``m2`` and ``clean`` are given, or a corpus cannot be used.
     """
     if bool(m2) == bool(clean):
         raise OdeTransformerError("one of --m2 DIR and --clean FILE is needed")

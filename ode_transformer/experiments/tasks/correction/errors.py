@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-KINDS = ("article", "preposition", "number", "verb", "spelling")
 ARTICLES = ("a", "an", "the")
 PREPOSITIONS = ("about", "at", "by", "during", "for", "from", "in", "into", "of", "on", "over", "through", "to", "with")
 BE_HAVE_DO = (
@@ -97,10 +96,9 @@ class Corrupter:
         self.made: Counter[str] = Counter()
         self.verbs: dict[str, set[str]] = {}
         self.nouns: dict[str, set[str]] = {}
-        for row in (*BE_HAVE_DO, *_sets(IRREGULAR)):
-            _join(self.verbs, row)
-        for row in _sets(IRREGULAR_NOUNS):
-            _join(self.nouns, row)
+        for table, rows in ((self.verbs, [*BE_HAVE_DO, *_sets(IRREGULAR)]), (self.nouns, _sets(IRREGULAR_NOUNS))):
+            for row in rows:
+                _join(table, row)
         known = {word for word, count in words.items() if count >= FREQUENT and word.isalpha()}
         for word in known:
             many, verbs = {plural(word)} & known, {*inflections(word)} & known

@@ -15,20 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from .... import paths
-from ....errors import OdeTransformerError
 from ....files import read_json, write_json
-from ....schema import lacks
 from ...metrics import Examples, squad
 from ..task import PREDICTION, Recipe, Step, Task, step_of_ours
 
 BEST = 20  # first and last symbols of a window that are combined
 LONGEST = 30  # symbols of an answer
-_QUESTIONS = {
-    "version": lambda version: "" if version in ("1.1", "2.0") else "must be 1.1 or 2.0",
-    "paragraphs": [{"text": str, "offsets": [[int, int]]}],
-    "questions": [{"id": str, "paragraph": int, "answers": [str]}],
-    "windows": [[int, int]],
-}
 _NONE = 1e6  # added to the no-answer score of a question without candidates
 
 
@@ -48,32 +40,14 @@ class Window(NamedTuple):
     last: Sequence[float]
 
 
-class Candidate(NamedTuple):
-    """A span of a paragraph, from symbol ``first`` to symbol ``last``, and its score."""
-
-    score: float
-    first: int
-    last: int
-
-
 def questions(data: Path, subset: str) -> dict[str, Any]:
     """Return the content of ``SUBSET.questions.json``, which ``data-prep/prepare-squad.sh`` writes.
 
-    Raises:
-        OdeTransformerError: the file cannot be read or has another form.
+    It has ``version``; ``paragraphs``, each with ``text`` and ``offsets``, the characters [begin, end) of its symbols;
+    ``questions``, each with ``id``, the index of its ``paragraph`` and ``answers``; and ``windows``, the index of the
+    question and the first symbol of each.
     """
-    path = data / f"{subset}.questions.json"
-    tree = read_json(path)
-    if wrong := lacks(tree, _QUESTIONS) or _astray(tree):
-        raise OdeTransformerError(f"{path}: is not what prepare-squad.sh writes: {wrong}")
-    return tree
-
-
-def _astray(tree: Mapping[str, Any]) -> str:
-    """Describe a reference to a question or paragraph that does not exist; empty if there is none."""
-    named = [(i, "questions") for i, _ in tree["windows"]] + [(q["paragraph"], "paragraphs") for q in tree["questions"]]
-    wrong = (f"there are no {what}[{i}]" for i, what in named if not 0 <= i < len(tree[what]))
-    return next(wrong, "")
+    return read_json(data / f"{subset}.questions.json")
 
 
 def most_context(windows: Sequence[Window], symbol: int) -> int:
@@ -90,12 +64,12 @@ def most_context(windows: Sequence[Window], symbol: int) -> int:
     return max(range(len(windows)), key=room)
 
 
-def candidates(windows: Sequence[Window], index: int) -> list[Candidate]:
-    """Return the candidates of one of the windows of a question."""
+def candidates(windows: Sequence[Window], index: int) -> list[tuple[float, int, int]]:
+    """Return the candidates of one of a question's windows: score, first and last symbol of each."""
     begin, _, _, first, last = windows[index]
     firsts, lasts = (sorted(range(len(x)), key=lambda i: -x[i])[:BEST] for x in (first, last))
     firsts = [i for i in firsts if most_context(windows, begin + i) == index]
-    return [Candidate(first[i] + last[j], begin + i, begin + j) for i in firsts for j in lasts if i <= j < i + LONGEST]
+    return [(first[i] + last[j], begin + i, begin + j) for i in firsts for j in lasts if i <= j < i + LONGEST]
 
 
 def answer(paragraph: Mapping[str, Any], windows: Sequence[Window]) -> tuple[str, float]:
@@ -108,34 +82,21 @@ def answer(paragraph: Mapping[str, Any], windows: Sequence[Window]) -> tuple[str
     text, offsets = paragraph["text"], paragraph["offsets"]
     null = min((window.null for window in windows), default=math.inf)
     found = [one for index in range(len(windows)) for one in candidates(windows, index)]
-    for score, first, last in sorted(found, key=lambda one: (-one.score, one.first, one.last)):
+    for score, first, last in sorted(found, key=lambda one: (-one[0], *one[1:])):
         if said := text[offsets[first][0] : offsets[last][1]].strip():
             return said, null - score
     return "", null + _NONE
 
 
-def predict(
-    checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
-) -> tuple[dict[str, str], dict[str, float]]:
-    """Return the answers to the questions of a subset, and their no-answer scores, by the id of the question.
-
-    Raises:
-        CheckpointError: as :class:`.TrainedEncoder` and :meth:`.TrainedEncoder.task`, or the model was trained
-            without an init token.
-        OdeTransformerError: as these and :func:`questions`, or the windows are not those of the questions, or a logit
-            is not finite.
-    """
+def predict(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> dict[str, tuple[str, float]]:
+    """Return the answer to each question of a subset and its no-answer score, by the id of the question."""
     from ....checkpoints import CheckpointError
     from ....training.span_prediction import NAME, SpanPredictionConfig, SpanPredictionTask
     from ..encoders import SPANS, TrainedEncoder
 
     tree = questions(data, subset)
     encoder = TrainedEncoder(checkpoint, data, subset, cpu, SPANS, NAME)
-    if encoder.options["init_token"] is None:
-        raise CheckpointError(f"{checkpoint}: has no init_token, the symbol that stands for no answer")
-    dataset = encoder.task(SpanPredictionTask, SpanPredictionConfig(**encoder.options)).load_dataset(subset)
-    if len(dataset) != len(tree["windows"]):
-        raise OdeTransformerError(f"{data}: {subset} has {len(dataset)} windows, its questions {len(tree['windows'])}")
+    dataset = encoder.dataset(SpanPredictionTask, SpanPredictionConfig(**encoder.options))
     found = encoder.outputs(
         dataset, batch_size, lambda batch: encoder.model(batch["net_input"]["src_tokens"], spans=True)[0]
     )
@@ -144,18 +105,13 @@ def predict(
         begin, end = dataset.defn["begin"].labels[i], int(dataset.size(i)) - 1  # of the window in its sample
         logits = found[i][:end]
         if not logits.isfinite().all():
-            name = tree["questions"][question]["id"]
-            raise OdeTransformerError(f"{checkpoint}: its logits of question {name} are not numbers")
+            raise CheckpointError(f"{checkpoint}: its logits are not all numbers")
         first, last = logits[begin:].T.tolist()
         windows[question].append(Window(start, start + end - begin, logits[0].sum().item(), first, last))
-    predictions, no_answer = {}, {}
-    for one, its in zip(tree["questions"], windows, strict=True):
-        name, paragraph = one["id"], tree["paragraphs"][one["paragraph"]]
-        symbols = len(paragraph["offsets"])
-        if any(window.end > symbols for window in its):
-            raise OdeTransformerError(f"{data}: a window of {subset} ends behind its paragraph, of {symbols} symbols")
-        predictions[name], no_answer[name] = answer(paragraph, its)
-    return predictions, no_answer
+    return {
+        one["id"]: answer(tree["paragraphs"][one["paragraph"]], its)
+        for one, its in zip(tree["questions"], windows, strict=True)
+    }
 
 
 def write_answers(
@@ -177,18 +133,11 @@ def write_answers(
         batch_size: windows per batch.
         cpu: do not use a GPU.
         threshold: give no answer where the no-answer score exceeds X; SQuAD 2.0 only (default: always answer).
-
-    Raises:
-        CheckpointError, OdeTransformerError: as :func:`predict`, or there is a threshold for SQuAD 1.1.
     """
-    if threshold is not None and questions(Path(data), subset)["version"] == "1.1":
-        raise OdeTransformerError(
-            f"--threshold {threshold}: {data} is SQuAD 1.1, whose questions all have answers; leave it out"
-        )
-    predictions, no_answer = predict(Path(checkpoint), Path(data), subset, batch_size, cpu)
-    if threshold is not None:
-        predictions |= {name: "" for name, score in no_answer.items() if score > threshold}
-    write_json(Path(output_dir) / "no_answer.json", no_answer)
+    found = predict(Path(checkpoint), Path(data), subset, batch_size, cpu)
+    limit = math.inf if threshold is None else threshold
+    write_json(Path(output_dir) / "no_answer.json", {name: score for name, (_, score) in found.items()})
+    predictions = {name: "" if score > limit else text for name, (text, score) in found.items()}
     write_json(Path(output_dir) / "predictions.json", predictions)  # last: with it, the step counts as done
     print(f"{len(predictions)} questions -> {output_dir}")
 
@@ -199,20 +148,9 @@ def golds(tree: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def read_answers(folder: Path) -> tuple[dict[str, str], dict[str, float] | None]:
-    """Return the predictions and no-answer scores in a folder of ``squad predict``; None for scores that are missing.
-
-    Raises:
-        OdeTransformerError: there are no predictions, or a file is not a mapping of texts or numbers.
-    """
-
-    def read(part: str, form: Any) -> dict[str, Any]:
-        if wrong := lacks(tree := read_json(folder / f"{part}.json"), {str: form}):
-            raise OdeTransformerError(f"{folder / part}.json: {wrong}")
-        return tree
-
-    # Scores are sorted, so that NaN, the only value that does not equal itself, is refused.
-    number = lambda value: "" if type(value) in (int, float) and value == value else "must be a number"  # noqa: E731
-    return read("predictions", str), read("no_answer", number) if (folder / "no_answer.json").exists() else None
+    """Return the predictions and the no-answer scores in a folder of ``squad predict``; the latter may be None."""
+    scores = folder / "no_answer.json"
+    return read_json(folder / "predictions.json"), read_json(scores) if scores.exists() else None
 
 
 def write_scores(folder: str | Path, data: str | Path, subset: str, output: str | Path) -> None:
