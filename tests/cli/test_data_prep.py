@@ -9,10 +9,9 @@ import signal
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 from fairseq import options
-from fairseq.data.indexed_dataset import MMapIndexedDataset, best_fitting_int_dtype
+from fairseq.data.indexed_dataset import best_fitting_int_dtype
 from fairseq_cli import preprocess
 
 from ode_transformer.experiments import cli
@@ -228,15 +227,6 @@ def test_classes_have_the_same_numbers_in_data_that_are_prepared_anew(tmp_path):
         assert numbers[::2].tolist() == [{"neg": 4, "pos": 5}[label] for label in labels]
 
 
-def test_an_index_beyond_two_gibibytes(tmp_path):
-    """fairseq's own sum of the sizes of parts is int32 under numpy 2. Here the sizes come without their numbers."""
-    sizes = np.full(7, 300_000_000, np.int32)
-    binarised._write_binarised(tmp_path / "train", 8, [(b"", sizes[:3]), (b"", sizes[3:])])
-    found = MMapIndexedDataset.Index(f"{tmp_path}/train.idx")
-    assert list(found._pointers) == [600_000_000 * i for i in range(7)] and list(found.sizes) == list(sizes)
-    assert found.dtype == np.uint16
-
-
 def test_binarised_text_becomes_text_with_its_own_dictionary_alone(tmp_path):
     for lang in ("en", "fr"):
         write_lines(tmp_path / f"train.{lang}", ["a b", "", f"{lang} a"])
@@ -244,7 +234,7 @@ def test_binarised_text_becomes_text_with_its_own_dictionary_alone(tmp_path):
     binarised.unbinarise(tmp_path / "data", tmp_path / "out", ["train"], ("en", "fr"))
     assert all(lines(tmp_path / "out" / f"train.{lang}") == ["a b", "", f"{lang} a"] for lang in ("en", "fr"))
     write_lines(tmp_path / "data" / "dict.en.txt", ["a 2", "b 1"])
-    with pytest.raises(TextError, match=r"dict\.en\.txt: has 6 symbols, special ones included, must be the"):
+    with pytest.raises(TextError, match=r"dict\.en\.txt: has 6 symbols, but .*train.en-fr.en.bin holds number 6"):
         binarised.unbinarise(tmp_path / "data", tmp_path / "new", ["train"], ("en", "fr"))
     assert not (tmp_path / "new").exists()
 
@@ -255,10 +245,6 @@ def test_text_of_one_language_replaces_nothing_of_the_users(tmp_path, fails):
     words = ["text", "binarise", f"{tmp_path}/x"]
     assert "x.part: holds no parts of examples" in fails(*words, tmp_path / "x.part")
     assert not (tmp_path / "x").exists()
-    write_lines(tmp_path / "unlike" / "valid.label", ["1"])
-    write_lines(tmp_path / "unlike" / "train.input0", ["a"])
-    said = fails(*words, tmp_path / "unlike")
-    assert "unlike/train.label: no such file, whose symbols make the dictionary\n" in said
     assert cli.main([*words, str(tmp_path / "text")]) == 0
     assert lines(tmp_path / "x.part" / "novel") == ["Call me Ishmael."] and (tmp_path / "x" / "train.idx").exists()
     assert "x: already exists" in fails(*words, tmp_path / "text")
@@ -269,13 +255,9 @@ def test_text_of_one_language_replaces_nothing_of_the_users(tmp_path, fails):
 def test_what_text_prepare_refuses_before_any_work(tmp_path, fails):
     """No text that is given is passed over in silence."""
     (tmp_path / "y.text" / "raw").mkdir(parents=True)
-    add = ["a", "a"]
     for out, more, message in (
-        ("x", ["--add", "train", *add, "--beside", "a=b", "a=c"], "a=b a=c: each word before = must be given once"),
-        ("x", ["--add", "tset", *add], "--add tset: must be one of --splits, train, valid, test"),
-        ("x", ["--add", "valid", *add, "--every", "20"], "--add valid: cannot be combined with --every, which makes"),
-        ("y", ["--add", "train", *add], "y.text: was left by an earlier call, of perhaps other files and options; rem"),
-        ("x", ["--start", "bpe", "--words", "2"], "--start bpe: takes segmented text as it is, excludes --every, --w"),
+        ("x", ["--add", "tset", "a", "a"], "--add tset: must be one of --splits, train, valid, test"),
+        ("y", ["--add", "train", "a", "a"], "y.text: was left by an earlier call, of perhaps other files and options"),
         ("x", ["--langs", "de", "source", "--tokenise="], "language source: must be one that sacremoses knows, as, "),
     ):
         words = ["--langs", "de", "en", "--splits", "train", "valid", "test", "--name", "x", "--source", "x", *more]

@@ -46,8 +46,7 @@ class Origin:
 
 
 def located(path: str | Path) -> Path:
-    """Return the path of a model; a path that does not exist is looked up in the clone of the repository, the default
-    place of runs."""
+    """Return the path of a model, which may be relative to the clone of the repository, the default place of runs."""
     path = Path(path)
     return ROOT / path if not path.exists() and (ROOT / path).exists() else path
 
@@ -75,8 +74,6 @@ def find_model(model: str | Path, data: str | Path | None = None) -> Origin:
     if not path.exists():
         raise OdeTransformerError(f"{model}: no such file or folder; must be a run, a checkpoint or a bundle")
     folder = path if path.is_dir() else path.parent
-    if bundles.is_bundle(folder):
-        raise OdeTransformerError(f"{model}: is a file of a bundle; name its folder, {folder}")
     run = records.read_run(folder)
     if run is not None and run["task"] in TASKS and TASKS[run["task"]].section == "validate":
         raise OdeTransformerError(f"{model}: is of a run of the task {run['task']}, whose models write no text")
@@ -87,15 +84,10 @@ def find_model(model: str | Path, data: str | Path | None = None) -> Origin:
             )
         path = folder / "average.pt"
         if not path.is_file():
-            there = ", ".join(sorted(p.name for p in folder.glob("*.pt"))) or "no checkpoints"
             raise OdeTransformerError(
-                f"{path}: no such file, because the run is not finished; name one of its checkpoints ({there})"
+                f"{path}: no such file, because the run is not finished; one of its checkpoints may be named instead"
             )
-    if data is None and run is not None:
-        if not run.get("data"):
-            raise OdeTransformerError(f"{folder / 'run.json'}: does not say where its data are; name them with --data")
-        data = ROOT / run["data"]
-    data = Path(folder if data is None else data)
+    data = Path(data or (ROOT / run["data"] if run and run.get("data") else folder))
     if not data.is_dir():
         raise OdeTransformerError(f"{data}: no such folder; name the folder of the data of {path} with --data")
     standalone.check_dictionaries(path, data)
