@@ -45,9 +45,7 @@ def test_imdb_is_the_same_whatever_a_copy_has_put_aside(tmp_path):
     ("damage", "message"),
     [
         (lambda f: (f / "train" / "pos" / "x.txt").write_text("x"), "must be called NUMBER_RATING.txt"),
-        (lambda f: (f / "train" / "pos" / "1_10.txt").write_text("x"), "with a number of its own"),
         (lambda f: [path.unlink() for path in (f / "test" / "pos").iterdir()], "no such folder, or no reviews"),
-        (lambda f: write_text(f / "val" / "pos" / "1_9.txt", "x"), "val/pos/1_9.txt: .* a number of its own"),
         (lambda f: shutil.rmtree(f / "val"), "--valid 12: must be from 2 to fewer than the 12"),
     ],
 )
@@ -67,10 +65,6 @@ def test_agnews(tmp_path):
     assert [example.text[7:9].strip() for example in found["valid"]] == ["3", "7", "11"]
     for valid in (7, 0):
         raises(f"--valid {valid}: must be from 1 to half of the 12", classification.read_agnews, tmp_path, valid)
-    # A copy with a byte order mark, a row of titles and blank rows
-    text = (tmp_path / "train.csv").read_text(encoding="utf-8")
-    (tmp_path / "train.csv").write_text(f"\ufeffClass Index,Title,Description\n\n{text}\n", encoding="utf-8")
-    assert classification.read_agnews(tmp_path, 3) == found
     (tmp_path / "test.csv").write_text('"5","x","y"\n')
     raises(r"test\.csv: article 1: must be a class of 1, 2, 3, 4", classification.read_agnews, tmp_path, 3)
 
@@ -158,8 +152,6 @@ def test_edits_of_an_m2_file_are_made(tmp_path):
         "a b": ["c|||d |"],
         "Good .": ["Good ."],
     }
-    edits = [m2.Edit(1, 1, "X", "x"), m2.Edit(1, 1, "X", "y"), m2.Edit(1, 2, "X", "c"), m2.Edit(0, 0, "X", "w")]
-    assert corpora.corrected(m2.Annotated(["a", "b"], {0: edits})) == ["w a x y c"]
 
 
 def test_what_is_wrong_with_an_m2_file_is_named(tmp_path):
@@ -185,18 +177,7 @@ def test_learners_corpora(tmp_path, capsys):
     assert [target for source, target in found["train"] if source == "We is"] == ["We are", "We were"]
     assert len(found["train"]) == 11 and not set(found["train"]) & set(found["valid"])
     assert "nucle.m2: 7 sentences, 6 corrections of them" in capsys.readouterr().err
-    release = (tmp_path / "nucle.m2").rename(tmp_path / "conll14st-preprocessed.m2")
-    assert sizes(corpora.published(tmp_path)) == sizes(found)
-    for names, message in (
-        (["A.train.gold.bea19.m2", "ABC.train.gold.bea19.m2"], "ABC.* holds A.train.gold.bea19.m2 as well"),
-        (["nucle.m2"], r"one M2 file of NUCLE, .* holds conll14st-preprocessed\.m2 and nucle\.m2"),
-        (["official-preprocessed.m2"], r"official-preprocessed\.m2 is of a development or test set"),
-    ):
-        more = [shutil.copyfile(tmp_path / "lang8.m2", tmp_path / name) for name in names]
-        raises(message, corpora.published, tmp_path)
-        for path in more:
-            path.unlink()
-    release.unlink()
+    (tmp_path / "nucle.m2").unlink()
     raises(r"one M2 file of NUCLE, .* contains nucle, conll14st-.* holds none", corpora.published, tmp_path)
 
 
@@ -243,19 +224,6 @@ def test_a_seed_makes_the_same_errors_everywhere(corrupter):
     first, again, other = ([list(map(make.corrupt, sentences)) for make in [corrupter(seed)]] for seed in (3, 3, 4))
     assert first == again != other
     assert list(map(corrupter(rate=0.0).corrupt, sentences)) == sentences
-
-
-def test_the_rate_says_how_many_words_are_wrong(corrupter):
-    maker = corrupter(rate=0.1)
-    tokens = ["They", "walk", "the", "dog", "to", "the", "city"] * 2000
-    maker.corrupt(tokens)
-    # Every word but "They" allows an error, of which a misspelling is made half the time.
-    allowed = dict.fromkeys(errors.KINDS, 0.0)
-    for i in range(7):
-        possible = [kind for kind in maker._possible(tokens, i) if kind]
-        for kind in possible:
-            allowed[kind] += 2000 / len(possible) * (errors.MISSPELT if kind == "spelling" else 1)
-    assert all(0.08 * allowed[kind] < maker.made[kind] < 0.12 * allowed[kind] for kind in errors.KINDS)
 
 
 def test_pairs_of_generated_errors(tmp_path, capsys):

@@ -32,12 +32,8 @@ class Origin:
     run: Optional[Path] = None  # the folder of the run, if the model is of one
 
     def dictionaries(self, languages: Sequence[str]) -> list[Path]:
-        """Return the files of the dictionaries of some languages; raise ``OdeTransformerError`` if one is missing."""
-        files = [self.data / f"dict.{language}.txt" for language in languages]
-        for file in files:
-            if not file.is_file():
-                raise OdeTransformerError(f"{file}: no such file; name the folder of the dictionaries with --data")
-        return files
+        """Return the files of the dictionaries of some languages."""
+        return [self.data / f"dict.{language}.txt" for language in languages]
 
     def files(self, languages: Sequence[str]) -> list[Path]:
         """Return the files that translation needs beside the model: dictionaries, and any subword model or manifest."""
@@ -57,9 +53,6 @@ def find_model(model: str | Path, data: str | Path | None = None) -> Origin:
     Args:
         model: the folder of a run, a checkpoint, or the folder of a bundle, as for :func:`located`.
         data: the folder of binarized data; by default that of the run, or the checkpoint's own folder.
-
-    Raises:
-        OdeTransformerError: a file is missing, or the dictionaries are not those of the training.
     """
     from ...checkpoints import bundles, standalone
 
@@ -120,11 +113,7 @@ def load(
 
 
 def open_origins(origins: Sequence[Origin], device: "str | torch.device | None" = None) -> Translator:
-    """Open a model, or an ensemble, from the parts that :func:`find_model` found; by default on a GPU if there is one.
-
-    Raises:
-        OdeTransformerError: as :func:`.pytorch.open_models`, or the text pipeline is unknown or differs between models.
-    """
+    """Open a model, or an ensemble, from its parts; by default on a GPU if there is one."""
     from .pytorch import open_models
 
     pipelines = [Pipeline.of(origin.data) for origin in origins]

@@ -203,12 +203,8 @@ class PyTorch(Backend):
 
 
 def open_models(origins: "Sequence[Origin]", device: str | torch.device | None = None) -> PyTorch:
-    """Open a model, or an ensemble of models; by default on a GPU if there is one.
-
-    Raises:
-        OdeTransformerError: a model cannot be opened, its dictionaries are missing or of another size, or they differ
-            from those of the first model.
-    """
+    """Open a model, or an ensemble of models, which must have the same dictionaries; by default on a GPU if there is
+    one."""
     opened: list[Opened] = []
     for origin in origins:
         state = standalone.load(origin.model, checked=True)
