@@ -38,16 +38,6 @@ def write_raw(folder: Path, langs=("en", "de", "fr"), train: int = 48) -> Path:
     return folder
 
 
-def test_lines_of_a_language_are_cut_to_their_first_units(tmp_path):
-    """In place, as the targets of test sets are, of which fairseq-generate refuses long ones."""
-    for name in ("a.en", "a.len"):
-        (tmp_path / name).write_text("1 2@@ 3\n\n1\n1 2 3 4\n")
-    pairs.first_words(tmp_path, tmp_path, ["a.en", "a.len"], 2, "en")
-    assert members(tmp_path) == {"a.en": b"1 2@@\n\n1\n1 2\n", "a.len": b"1 2@@ 3\n\n1\n1 2 3 4\n"}
-    pairs.first_words(tmp_path, tmp_path, ["a.len"], 2)
-    assert len(set(members(tmp_path).values())) == 1
-
-
 OWN = ("--pair", "en-de", "--segmentation", "own", "--merges", "60", "--workers", "1")
 
 

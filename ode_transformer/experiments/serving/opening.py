@@ -33,7 +33,10 @@ class Origin:
 
     def dictionaries(self, languages: Sequence[str]) -> list[Path]:
         """Return the files of the dictionaries of some languages."""
-        return [self.data / f"dict.{language}.txt" for language in languages]
+        files = [self.data / f"dict.{language}.txt" for language in languages]
+        if missing := [file for file in files if not file.is_file()]:
+            raise OdeTransformerError(f"{missing[0]}: no such file; name the folder of the dictionaries with --data")
+        return files
 
     def files(self, languages: Sequence[str]) -> list[Path]:
         """Return the files that translation needs beside the model: dictionaries, and any subword model or manifest."""
@@ -52,7 +55,7 @@ def find_model(model: str | Path, data: str | Path | None = None) -> Origin:
 
     Args:
         model: the folder of a run, a checkpoint, or the folder of a bundle, as for :func:`located`.
-        data: the folder of binarized data; by default that of the run, or the checkpoint's own folder.
+        data: the folder of binarized data of a run or checkpoint; by default the run's, or the checkpoint's own folder.
     """
     from ...checkpoints import bundles, standalone
 
@@ -60,8 +63,6 @@ def find_model(model: str | Path, data: str | Path | None = None) -> Origin:
     if is_exported(path):
         raise OdeTransformerError(f"{model}: is an exported model already; must be a run, a checkpoint or a bundle")
     if bundles.is_bundle(path):
-        if data is not None:
-            raise OdeTransformerError(f"--data {data}: must not be given with {model}, a bundle, which holds its data")
         bundles.check(path)
         return Origin(path, path, bundles.config(path)["generate"])
     if not path.exists():
@@ -96,20 +97,13 @@ def load(
     """As :func:`ode_transformer.load`."""
     models = [located(one) for one in (path, *more)]
     if exported := [one for one in models if is_exported(one)]:
-        if more:
-            raise OdeTransformerError(f"{exported[0]}: is an exported model, of which there are no ensembles")
-        if data is not None:
-            raise OdeTransformerError(f"--data {data}: {path} is an exported model, which holds what it needs")
+        if more or data:
+            raise OdeTransformerError(f"{exported[0]}: is an exported model, which takes no --data and no --with")
         threads = os.environ.get("OMP_NUM_THREADS", "")
         backend = open_exported(models[0], int(threads) if threads.isdecimal() else 0, device and str(device))
         return Translator(backend, Pipeline.of(models[0]), backend.description.get("search", {}))
 
-    from ...checkpoints.bundles import is_bundle
-
-    bundles = list(map(is_bundle, models))
-    # Bundles hold their data: --data is for the other models, and is refused where all are bundles.
-    own = [None if is_ and not all(bundles) else data for is_ in bundles]
-    return open_origins([find_model(*one) for one in zip(models, own, strict=True)], device)
+    return open_origins([find_model(model, data) for model in models], device)
 
 
 def open_origins(origins: Sequence[Origin], device: "str | torch.device | None" = None) -> Translator:
