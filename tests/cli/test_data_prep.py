@@ -258,16 +258,11 @@ def test_what_text_prepare_refuses_before_any_work(tmp_path, fails):
 def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch):
     file = tmp_path / "settings.json"
     (tmp_path / "download").mkdir()  # which fits all settings
-    for merges in ("8", "9", "9"):
+    for merges in ("8", "9"):
         manifest.check_settings(file, {"merges": merges})
     (tmp_path / "text").touch()
-    manifest.check_settings(file, {"merges": "9"})
-    assert manifest.held_settings(file)["merges"] == "9"
-    with pytest.raises(TextError, match="x was not made, or not finished, by this command"):
-        manifest.held_settings(tmp_path / "x" / "manifest.json")
-    held = manifest.VERSION
     monkeypatch.setattr(manifest, "VERSION", "next")
-    with pytest.raises(TextError, match=f"text_version: {held} then, next now"):
+    with pytest.raises(TextError, match=r"text_version: \d then, next now"):
         manifest.check_settings(file, {"merges": "9"})
 
 
@@ -314,10 +309,15 @@ def test_short_to_long(own, tmp_path):
     words = [S2L, base / "out", "--out", tmp_path / "s2l"]
     once = [*words, "--limit", 8, "--bins", "8 10 13"]
     reverse = [*words, "--limit", 9, "--bins", "9 13", "--source", "de", "--target", "en"]
-    # From another folder, in which paths are; they may hold blanks. Our own scripts are named from the repository.
-    elsewhere = ["bash", "-c", 'cd "$0" && "$@"', tmp_path, S2L, "new data", "--dry-run", "--prepared-by"]
-    others = (reverse, [*elsewhere, "data-prep/prepare-wmt16-en-ro.sh --delight 'de light'"])
-    _, reverse, elsewhere = twice(tmp_path / "s2l", once, *others, answers=tmp_path / "answers")
+    # Our own scripts are named from the repository; paths may hold blanks.
+    by = [
+        S2L,
+        tmp_path / "new data",
+        "--dry-run",
+        "--prepared-by",
+        "data-prep/prepare-wmt16-en-ro.sh --delight 'de light'",
+    ]
+    _, reverse, made = twice(tmp_path / "s2l", once, reverse, by, answers=tmp_path / "answers")
     parts = [lines(tmp_path / f"s2l.text/bpe/{split}.en") for split in ("train", "test", "test1", "test2")]
     assert sorted(itertools.chain(*parts)) == sorted(lines(base / "out.text/bpe/train.en")) and all(parts)
     assert (tmp_path / "s2l/dict.en.txt").read_bytes() == (base / "out/dict.en.txt").read_bytes()
@@ -325,6 +325,6 @@ def test_short_to_long(own, tmp_path):
     assert "@@" not in (tmp_path / "s2l/tok/test.de").read_text()
     settings = "source: en then, de now; target: de then, en now; limit: 8 then, 9 now; bins: 8-10-13 then, 9-13 now"
     assert reverse.returncode != 0 and settings in reverse.stderr
-    ours = shlex.split(elsewhere.stdout.splitlines()[0])
     script = str(S2L.with_name("prepare-wmt16-en-ro.sh"))
-    assert ours == [script, "--delight", "de light", "--out", str(tmp_path / "new data")]
+    ours = [script, "--delight", "de light", "--out", str(tmp_path / "new data")]
+    assert shlex.split(made.stdout.splitlines()[0]) == ours
