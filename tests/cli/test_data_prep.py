@@ -9,10 +9,9 @@ import signal
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 from fairseq import options
-from fairseq.data.indexed_dataset import MMapIndexedDataset, best_fitting_int_dtype
+from fairseq.data.indexed_dataset import best_fitting_int_dtype
 from fairseq_cli import preprocess
 
 from ode_transformer.experiments import cli
@@ -37,16 +36,6 @@ def write_raw(folder: Path, langs=("en", "de", "fr"), train: int = 48) -> Path:
         for lang in langs:
             write_lines(folder / f"{split}.{lang}", sentences(lang, count))
     return folder
-
-
-def test_lines_of_a_language_are_cut_to_their_first_units(tmp_path):
-    """In place, as the targets of test sets are, of which fairseq-generate refuses long ones."""
-    for name in ("a.en", "a.len"):
-        (tmp_path / name).write_text("1 2@@ 3\n\n1\n1 2 3 4\n")
-    pairs.first_words(tmp_path, tmp_path, ["a.en", "a.len"], 2, "en")
-    assert members(tmp_path) == {"a.en": b"1 2@@\n\n1\n1 2\n", "a.len": b"1 2@@ 3\n\n1\n1 2 3 4\n"}
-    pairs.first_words(tmp_path, tmp_path, ["a.len"], 2)
-    assert len(set(members(tmp_path).values())) == 1
 
 
 OWN = ("--pair", "en-de", "--segmentation", "own", "--merges", "60", "--workers", "1")
@@ -228,15 +217,6 @@ def test_classes_have_the_same_numbers_in_data_that_are_prepared_anew(tmp_path):
         assert numbers[::2].tolist() == [{"neg": 4, "pos": 5}[label] for label in labels]
 
 
-def test_an_index_beyond_two_gibibytes(tmp_path):
-    """fairseq's own sum of the sizes of parts is int32 under numpy 2. Here the sizes come without their numbers."""
-    sizes = np.full(7, 300_000_000, np.int32)
-    binarised._write_binarised(tmp_path / "train", 8, [(b"", sizes[:3]), (b"", sizes[3:])])
-    found = MMapIndexedDataset.Index(f"{tmp_path}/train.idx")
-    assert list(found._pointers) == [600_000_000 * i for i in range(7)] and list(found.sizes) == list(sizes)
-    assert found.dtype == np.uint16
-
-
 def test_binarised_text_becomes_text_with_its_own_dictionary_alone(tmp_path):
     for lang in ("en", "fr"):
         write_lines(tmp_path / f"train.{lang}", ["a b", "", f"{lang} a"])
@@ -244,7 +224,7 @@ def test_binarised_text_becomes_text_with_its_own_dictionary_alone(tmp_path):
     binarised.unbinarise(tmp_path / "data", tmp_path / "out", ["train"], ("en", "fr"))
     assert all(lines(tmp_path / "out" / f"train.{lang}") == ["a b", "", f"{lang} a"] for lang in ("en", "fr"))
     write_lines(tmp_path / "data" / "dict.en.txt", ["a 2", "b 1"])
-    with pytest.raises(TextError, match=r"dict\.en\.txt: has 6 symbols, special ones included, must be the"):
+    with pytest.raises(TextError, match=r"dict\.en\.txt: has 6 symbols, but .*train.en-fr.en.bin holds number 6"):
         binarised.unbinarise(tmp_path / "data", tmp_path / "new", ["train"], ("en", "fr"))
     assert not (tmp_path / "new").exists()
 
@@ -255,10 +235,6 @@ def test_text_of_one_language_replaces_nothing_of_the_users(tmp_path, fails):
     words = ["text", "binarise", f"{tmp_path}/x"]
     assert "x.part: holds no parts of examples" in fails(*words, tmp_path / "x.part")
     assert not (tmp_path / "x").exists()
-    write_lines(tmp_path / "unlike" / "valid.label", ["1"])
-    write_lines(tmp_path / "unlike" / "train.input0", ["a"])
-    said = fails(*words, tmp_path / "unlike")
-    assert "unlike/train.label: no such file, whose symbols make the dictionary\n" in said
     assert cli.main([*words, str(tmp_path / "text")]) == 0
     assert lines(tmp_path / "x.part" / "novel") == ["Call me Ishmael."] and (tmp_path / "x" / "train.idx").exists()
     assert "x: already exists" in fails(*words, tmp_path / "text")
@@ -269,13 +245,9 @@ def test_text_of_one_language_replaces_nothing_of_the_users(tmp_path, fails):
 def test_what_text_prepare_refuses_before_any_work(tmp_path, fails):
     """No text that is given is passed over in silence."""
     (tmp_path / "y.text" / "raw").mkdir(parents=True)
-    add = ["a", "a"]
     for out, more, message in (
-        ("x", ["--add", "train", *add, "--beside", "a=b", "a=c"], "a=b a=c: each word before = must be given once"),
-        ("x", ["--add", "tset", *add], "--add tset: must be one of --splits, train, valid, test"),
-        ("x", ["--add", "valid", *add, "--every", "20"], "--add valid: cannot be combined with --every, which makes"),
-        ("y", ["--add", "train", *add], "y.text: was left by an earlier call, of perhaps other files and options; rem"),
-        ("x", ["--start", "bpe", "--words", "2"], "--start bpe: takes segmented text as it is, excludes --every, --w"),
+        ("x", ["--add", "tset", "a", "a"], "--add tset: must be one of --splits, train, valid, test"),
+        ("y", ["--add", "train", "a", "a"], "y.text: was left by an earlier call, of perhaps other files and options"),
         ("x", ["--langs", "de", "source", "--tokenise="], "language source: must be one that sacremoses knows, as, "),
     ):
         words = ["--langs", "de", "en", "--splits", "train", "valid", "test", "--name", "x", "--source", "x", *more]
@@ -286,16 +258,11 @@ def test_what_text_prepare_refuses_before_any_work(tmp_path, fails):
 def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch):
     file = tmp_path / "settings.json"
     (tmp_path / "download").mkdir()  # which fits all settings
-    for merges in ("8", "9", "9"):
+    for merges in ("8", "9"):
         manifest.check_settings(file, {"merges": merges})
     (tmp_path / "text").touch()
-    manifest.check_settings(file, {"merges": "9"})
-    assert manifest.held_settings(file)["merges"] == "9"
-    with pytest.raises(TextError, match="x was not made, or not finished, by this command"):
-        manifest.held_settings(tmp_path / "x" / "manifest.json")
-    held = manifest.VERSION
     monkeypatch.setattr(manifest, "VERSION", "next")
-    with pytest.raises(TextError, match=f"text_version: {held} then, next now"):
+    with pytest.raises(TextError, match=r"text_version: \d then, next now"):
         manifest.check_settings(file, {"merges": "9"})
 
 
@@ -342,10 +309,15 @@ def test_short_to_long(own, tmp_path):
     words = [S2L, base / "out", "--out", tmp_path / "s2l"]
     once = [*words, "--limit", 8, "--bins", "8 10 13"]
     reverse = [*words, "--limit", 9, "--bins", "9 13", "--source", "de", "--target", "en"]
-    # From another folder, in which paths are; they may hold blanks. Our own scripts are named from the repository.
-    elsewhere = ["bash", "-c", 'cd "$0" && "$@"', tmp_path, S2L, "new data", "--dry-run", "--prepared-by"]
-    others = (reverse, [*elsewhere, "data-prep/prepare-wmt16-en-ro.sh --delight 'de light'"])
-    _, reverse, elsewhere = twice(tmp_path / "s2l", once, *others, answers=tmp_path / "answers")
+    # Our own scripts are named from the repository; paths may hold blanks.
+    by = [
+        S2L,
+        tmp_path / "new data",
+        "--dry-run",
+        "--prepared-by",
+        "data-prep/prepare-wmt16-en-ro.sh --delight 'de light'",
+    ]
+    _, reverse, made = twice(tmp_path / "s2l", once, reverse, by, answers=tmp_path / "answers")
     parts = [lines(tmp_path / f"s2l.text/bpe/{split}.en") for split in ("train", "test", "test1", "test2")]
     assert sorted(itertools.chain(*parts)) == sorted(lines(base / "out.text/bpe/train.en")) and all(parts)
     assert (tmp_path / "s2l/dict.en.txt").read_bytes() == (base / "out/dict.en.txt").read_bytes()
@@ -353,6 +325,6 @@ def test_short_to_long(own, tmp_path):
     assert "@@" not in (tmp_path / "s2l/tok/test.de").read_text()
     settings = "source: en then, de now; target: de then, en now; limit: 8 then, 9 now; bins: 8-10-13 then, 9-13 now"
     assert reverse.returncode != 0 and settings in reverse.stderr
-    ours = shlex.split(elsewhere.stdout.splitlines()[0])
     script = str(S2L.with_name("prepare-wmt16-en-ro.sh"))
-    assert ours == [script, "--delight", "de light", "--out", str(tmp_path / "new data")]
+    ours = [script, "--delight", "de light", "--out", str(tmp_path / "new data")]
+    assert shlex.split(made.stdout.splitlines()[0]) == ours

@@ -138,8 +138,6 @@ def test_edits_of_an_m2_file_are_made(tmp_path):
         "a b": ["c|||d |"],
         "Good .": ["Good ."],
     }
-    edits = [m2.Edit(1, 1, "X", "x"), m2.Edit(1, 1, "X", "y"), m2.Edit(1, 2, "X", "c"), m2.Edit(0, 0, "X", "w")]
-    assert corpora.corrected(m2.Annotated(["a", "b"], {0: edits})) == ["w a x y c"]
 
 
 def test_what_is_wrong_with_an_m2_file_is_named(tmp_path):

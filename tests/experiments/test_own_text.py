@@ -15,7 +15,6 @@ from random import Random
 
 import pytest
 import safetensors.torch
-import sentencepiece
 import torch
 import yaml
 from fairseq import options
@@ -41,8 +40,9 @@ from ode_transformer.experiments.text.corpus import Grammar
 from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.experiments.text.joining import SEGMENTATIONS
-from ode_transformer.experiments.text.lines import TextError, read_pair
+from ode_transformer.experiments.text.lines import read_pair
 from ode_transformer.experiments.text.pipeline import Pipeline
+from ode_transformer.experiments.text.preparation import once
 from ode_transformer.experiments.text.tokenisation import Tokeniser, is_unspaced
 from ode_transformer.files import sha256, write_json, write_lines
 from tests.cli.data_scripts import lines, times
@@ -183,17 +183,15 @@ def test_names_may_have_combining_characters_and_leave_room_for_endings():
         assert own.test_sets() == {"test": name} and recipes.is_name(own.recipe_file.stem)
     with pytest.raises(ValueError, match=r"its name must be .* at most 200 bytes"):
         prepare.OwnText(["my/train"], LANGS, "ä" * 101)
-    own = prepare.OwnText(["my/train"], LANGS, "a" * 200, test=["x/news", "y/news", "a:b", "talks"])
-    assert list(own.test_sets().values()) == ["test", "test1", "test2", "talks"], "of files, if they are different"
-    own = prepare.OwnText(["my/train"], LANGS, "a", test=["d/test1", "x/news", "y/news"])
-    assert list(own.test_sets().values()) == ["test", "test1", "test2"], "no name is that of another set"
+    for names, known in ((["news", "talks"], ["news", "talks"]), (["x/news", "y/news"], ["test", "test1"])):
+        own = prepare.OwnText(["my/train"], LANGS, "a" * 200, test=names)
+        assert list(own.test_sets().values()) == known, "of files, if they are different"
 
 
 def divided(out: Path, train: Path, **options) -> Path:
     """The first steps of a preparation, which divide the text; the folder of raw text."""
     own = prepare.OwnText([str(train)], LANGS, str(out), **options)
-    for name, step in (("given", own._gather), ("raw", own._divide)):
-        step(own.text / name)
+    once(own.text / "raw", own._divide)
     return own.text / "raw"
 
 
@@ -231,39 +229,25 @@ def test_what_the_model_reads_alike_is_not_held_out_and_trained_on(tmp_path, cap
     assert "valid: 3 of its 3 different source sentences are trained on, too\n" in capsys.readouterr().err
     typographic = ("„gut“, sagt er.", "It isn\u2019t “bad” here.")
     plain = ('"gut" , sagt er .', 'It isn\'t "bad" here .')
-    reading = dividing.Reading(LANGS, normalise=True)
-    keys = [[reading.key(pair[side], side) for side in (0, 1)] for pair in (typographic, plain)]
+    key = dividing.reader(LANGS, normalise=True)
+    keys = [[key(pair[side], side) for side in (0, 1)] for pair in (typographic, plain)]
     assert keys[0] == keys[1], "other punctuation and spacing"
 
 
-def test_text_of_another_encoding_names_it_and_a_preparation_that_fails_leaves_nothing(tmp_path, capsys):
+def test_text_that_cannot_be_prepared_is_named(tmp_path, capsys):
     write_pairs(tmp_path / "x", [("Ja.", "Yes.")] * 40)
     (tmp_path / "dev.de").write_bytes("Ja.\nMöwe\n".encode("cp1252"))
     write(tmp_path / "dev.en", ["Yes."])
-    there = set(tmp_path.iterdir())
-    words = ["--train", tmp_path / "x", "--valid", tmp_path / "dev", "--langs", "de", "en"]
+    words = ["--train", tmp_path / "x", "--langs", "de", "en", "--out", tmp_path / "y", "--valid", tmp_path / "dev"]
     message = "line 2 is not UTF-8 (byte 0xf6: invalid start byte); perhaps it is"
-    assert message in refused(capsys, "prepare", *words, "--out", tmp_path / "new" / "folder" / "data")
-    assert set(tmp_path.iterdir()) == there
+    assert message in refused(capsys, "prepare", *words)
+    assert "nofile.de: no such file, nor" in refused(capsys, "prepare", *words[:-1], tmp_path / "nofile")
     for name in ("dev.de", "x.en"):  # read strictly, or so that odd training pairs can be dropped
         (tmp_path / name).write_bytes("Ja.\n".encode("utf-16") * 40)
-        said = refused(capsys, "prepare", *words, "--out", tmp_path / "y")
+        said = refused(capsys, "prepare", *words)
         assert f"{name}: is UTF-16, must be UTF-8" in said and "parallel" not in said
-
-
-def test_text_that_a_new_preparation_would_clear_is_refused(tmp_path):
-    for prefix in ("y.text/mine/train", "link/train"):
-        write_pairs(tmp_path / "y.text" / "mine" / "train", [("Ja.", "Yes.")])
-        (tmp_path / "link").unlink(missing_ok=True)
-        (tmp_path / "link").symlink_to(tmp_path / "y.text" / "mine")
-        with pytest.raises(TextError, match=f"{prefix}: lies in .*y.text, which is cleared"):
-            prepare.OwnText([f"{tmp_path}/{prefix}"], LANGS, f"{tmp_path}/y")
-    prepare.OwnText([f"{tmp_path}/y.text"], LANGS, f"{tmp_path}/y")  # files beside it, y.text.de and y.text.en
-
-
-def test_text_without_pairs_that_can_be_held_out_is_refused(tmp_path):
-    train = write_pairs(tmp_path / "x", [("wort " * 300, f"word {i}") for i in range(50)])
-    raises("--train: too few of its pairs can be held out for valid and test, since", divided, tmp_path / "y", train)
+    train = write_pairs(tmp_path / "long", [("wort " * 300, f"word {i}") for i in range(50)])
+    raises("--train: of its 50 pairs too few can be held out for valid and test", divided, tmp_path / "z", train)
 
 
 def interrupt(*_):
@@ -275,37 +259,29 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     words = ["prepare", "--train", raw, "--langs", *LANGS, "--out", tmp_path / "x", "--size", 50, "--hold-out", 4]
     words = [str(word) for word in words]
 
-    theirs = write(tmp_path / "x.part" / "novel", ["Call me Ishmael."])
+    write(tmp_path / "x.text" / ".settings.json.0123456789abcdef", [])  # of a kill at the very beginning
     with monkeypatch.context() as patch:
-        patch.setattr(binarised, "_write_binarised", interrupt)  # behind the first dictionary
+        patch.setattr(binarised, "binarise_file", interrupt)  # behind the first dictionary
         assert cli.main(words) == 130
     assert not (tmp_path / "x").exists() and not (tmp_path / "x.yaml").exists()
     before = times(tmp_path / "x.text")
+    assert "hold_out: 4 then, 5 now" in refused(capsys, *words, "--hold-out", 5)
     assert cli.main(words) == 0
     assert times(tmp_path / "x.text") == before, "nothing was done twice"
-    assert lines(theirs) == ["Call me Ishmael."]
     recipe = tmp_path / "x.yaml"
     recipe.write_text(recipe.read_text() + "# mine\n")
     (tmp_path / "x.text" / ".lock").unlink()
     (tmp_path / "x.text" / ".lock").mkdir()  # as if nothing could be written here
     before = times(tmp_path)
-    assert cli.main(words) == 0 and "is complete" in capsys.readouterr().err
-    assert times(tmp_path) == before, "the recipe is the user's"
-    (tmp_path / "x.text" / ".lock").rmdir()
-
-    def unreadable(path):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(prepare, "sha256", unreadable)  # the text is of someone who shares the data alone
-        assert cli.main(words) == 0 and "is complete" in capsys.readouterr().err
-    assert cli.main([*words, "--workers", "2"]) == 0 and "x.yaml already exists, and is left" in capsys.readouterr().err
-    said = refused(capsys, *words, "--lowercase")
-    assert "(how text is treated (--normalize, --lowercase): not given then, --lowercase first now);" in said
+    capsys.readouterr()
+    assert cli.main(words) == 0 and "is complete" in (said := capsys.readouterr().err)
+    assert "x.yaml already exists, and is left" in said and times(tmp_path) == before, "the recipe is the user's"
+    assert "tokenise: not given then, --lowercase first now" in refused(capsys, *words, "--lowercase")
     with raw.with_suffix(".de").open("a") as file:
         file.write("Noch ein Satz.\n")
     said = refused(capsys, *words, "--size", 60, "--valid", raw)
-    assert "(--size: 50 then, 60 now; --valid: not given then, my now; --train de: another file than then);" in said
+    differences = ("size: 50 then, 60 now", "valid: not given then, my now", "train 0 de: a file with hash ")
+    assert all(difference in said for difference in differences)
     for path in raw.parent.iterdir():
         path.unlink()
     assert cli.main(words) == 0, "the text is not needed any more"
@@ -342,10 +318,9 @@ def test_other_languages_sets_of_their_own_and_another_system_of_lines(tmp_path,
     ("words", "message"),
     [
         (["--langs", "de", "de"], "--langs de de"),
-        (["--langs", "de", "xx"], "--langs xx: sacremoses does not know it"),
-        (["--langs", "de", "zh"], "--langs zh: is written without spaces, which sacremoses needs"),
+        (["--langs", "de", "xx"], "language xx: must be one that sacremoses knows"),
+        (["--langs", "de", "zh"], "--langs de zh: sacremoses needs spaces between words"),
         (["--train", "more"], "--train: must be given once, with all its values, is given twice"),
-        (["--bpe", "none", "--size", "9"], "--size 9: cannot be combined with --bpe none"),
         (["--tokeniser", "none", "--normalise"], "--normalize: cannot be combined with --tokenizer none"),
         (["--langs", "en", "ja", "--tokeniser", "none"], "language ja: needs another package of sacreBLEU: pip in"),
     ],
@@ -357,32 +332,18 @@ def test_what_cannot_be_prepared(tmp_path, monkeypatch, capsys, words, message):
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.yaml").exists()
 
 
-def test_what_is_left_of_another_preparation(tmp_path, capsys, monkeypatch):
-    """Begun anew if it is ours; left alone if it is not."""
+def test_folders_of_others_are_left_alone(tmp_path, capsys):
     raw = write_raw(tmp_path / "raw", 30)
     words = ["prepare", "--train", raw, "--langs", *LANGS, "--out", tmp_path / "x", "--size", 50]
-    said = "30 pairs are too few to hold 20 out for valid and test"
-    assert said in refused(capsys, *words, "--hold-out", "20") and not (tmp_path / "x.text").exists()
-    words += ["--hold-out", 2]
-    with monkeypatch.context() as patch:
-        patch.setattr(dividing, "_held_out", interrupt)
-        assert cli.main([str(word) for word in words]) == 130
-    with raw.with_suffix(".de").open("a") as de, raw.with_suffix(".en").open("a") as en:
-        de.write("a b " * 700 + "\n")
-        en.write("c d " * 700 + "\n")
-    recipe = write(tmp_path / "x.yaml", ["data: {prepare: make it}"])
-    assert "x.yaml: already exists, and makes other data" in refused(capsys, *words)
-    recipe.write_text("nothing")
-    assert "does not say how data are made" in refused(capsys, *words)
-    recipe.unlink()
-    assert "is started again" in output_of([str(word) for word in words], capsys).err
-    assert all("a b" not in line for line in lines(tmp_path / "x.text" / "clean" / "train.de"))
+    assert "of its 30 pairs too few can be held out" in refused(capsys, *words, "--hold-out", "20")
+    said = "x.text/raw/test.de: line 31 has 1,400 units, must have at most 1,023"
+    long = write_pairs(tmp_path / "long", [*read_pair(raw, LANGS), ("a b " * 700, "c d " * 700)])
+    assert said in refused(capsys, *words, "--test", long, "--hold-out", "2")
     theirs = write(tmp_path / "y.text" / "novel", ["Call me Ishmael."])
     assert "y.text: already exists" in refused(capsys, *words, "--out", tmp_path / "y")
-    assert lines(theirs) == ["Call me Ishmael."]
     (theirs.parent / "settings.json").write_text('{"text_version": "3", "tokenise": "moses"}')  # of data-prep/
-    said = "y.text: belongs to another command that prepares text"
-    assert said in refused(capsys, *words, "--out", tmp_path / "y") and theirs.is_file()
+    assert "y.text was made with other settings" in refused(capsys, *words, "--out", tmp_path / "y")
+    assert lines(theirs) == ["Call me Ishmael."]
 
 
 # Translation.
@@ -398,17 +359,6 @@ def test_raw_text_is_translated_as_the_recipe_translates_it(run, file, capsys):
     assert score["reference"] == "raw" and "case:mixed" in score["sacrebleu"]["signature"]
 
 
-def test_what_run_says_comes_next_can_be_done_anywhere(run, home, file, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(machine, "commit", lambda: "")
-    capsys.readouterr()
-    assert cli.main(["run", f"{home}/mine.yaml/macaron-tiny", "--run-dir", str(run), "--cpu", "--from", "record"]) == 0
-    *_, title, command = capsys.readouterr().err.rstrip().split("\n")
-    assert title == "Next:" and command == f"ode-transformer translate {run} FILE"
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(opening, "ROOT", run.parent)
-    assert translated(capsys, run.name, file) == translated(capsys, run, file)
-
-
 def test_order_and_empty_lines_are_kept(translator, sentences):
     each = dict(zip(sentences, translator.translate(sentences), strict=True))
     mixed = [*sentences[::-1], "", "  ", *sentences[:3]]
@@ -417,7 +367,7 @@ def test_order_and_empty_lines_are_kept(translator, sentences):
     assert translator.translate(mixed) == [each.get(sentence, "") for sentence in mixed]
     translator.batch_size = 128
     assert translator.translate([]) == [] and translator.translate(iter([sentences[0]])) == [each[sentences[0]]]
-    for bad, message in (("Gut.", "got one string"), (None, "got NoneType"), ([b"x"], "sentence 1: must be text")):
+    for bad, message in (("Gut.", "got one string"), ([b"x"], "sentence 1: must be text")):
         raises(message, translator.translate, bad)
 
 
@@ -437,21 +387,18 @@ def test_standard_input_line_by_line(run, translator, sentences, capsys, monkeyp
     ],
     ids=["bytes", "long"],
 )
-def test_lines_before_one_that_is_no_text_are_translated(
+def test_a_file_with_a_line_that_is_no_text_is_refused_before_the_first_is_translated(
     run, translator, sentences, capsys, monkeypatch, tmp_path, bad, message
 ):
-    """Of a stream; a file is refused at once."""
+    """Of a stream, the lines that were read before are translated."""
     (tmp_path / "bad").write_bytes(b"".join(f"{line}\n".encode() for line in sentences[:2]) + bad + b"\nGut.\n")
-    latin = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "stdout", latin)
-        assert f"bad{message}" in refused(capsys, "translate", run, tmp_path / "bad", "--cpu")
-        assert not latin.buffer.getvalue()
-        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "bad").read_bytes())))
-        assert f"standard input{message}" in refused(capsys, "translate", run, "--cpu")
-    latin.flush()
-    assert latin.buffer.getvalue().decode("utf-8").split("\n")[:-1] == translator.translate(sentences[:2])
-    assert latin.encoding == "utf-8", "whatever the locale"
+    capsys.readouterr()
+    for file, expected in ((tmp_path / "bad", []), ("-", translator.translate(sentences[:2]))):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "bad").read_bytes())))
+        assert cli.main(["translate", str(run), str(file), "--cpu", "--buffer", "2"]) == 1
+        said = capsys.readouterr()
+        assert f"{'standard input' if file == '-' else file}{message}" in said.err
+        assert said.out.split("\n")[:-1] == expected
 
 
 def test_at_a_prompt_every_line_is_answered_at_once(run, translator, sentences, capsys, monkeypatch):
@@ -486,7 +433,9 @@ def test_scores_and_several_hypotheses(run, sentences, tmp_path, capsys):
     of_fairseq = [line for line in lines(run / "generate" / "generate-test.txt") if line.startswith("H-0\t")]
     assert float(rows[0][1]) == pytest.approx(float(of_fairseq[0].split("\t")[1]), abs=2e-4)
     assert "--nbest 4: must be at most --beam, 3" in refused(capsys, "translate", run, file, "--nbest", "4", "--cpu")
-    assert "--max-len-b 0: the longest" in refused(capsys, "translate", run, file, "--max-len-b", "0", "--cpu")
+    assert "--max-len-b 0, --min-len 1: the longest" in refused(
+        capsys, "translate", run, file, "--max-len-b", "0", "--cpu"
+    )
 
 
 def test_translations_go_to_a_file_that_is_whole_or_not_there(run, file, capsys, tmp_path):
@@ -520,11 +469,10 @@ def test_samples_are_those_of_their_seed(run, file, sentences, translator, expor
     assert samples[0] != translator.translate(sentences)
     best = translator.translate(sentences, beam=1)
     assert translator.translate(sentences, sampling=True, sampling_topk=1) == best
-    assert translator.translate(sentences[:1], sampling=True, sampling_topk=len(translator.backend.symbols[1]))
     assert {len(found) for found in translator.hypotheses(sentences, sampling=True, nbest=2)} == {2}  # of three
     words = ("translate", run, file, "--cpu")
-    assert "--seed 1: has no meaning without --sampling" in refused(capsys, *words, "--seed", "1")
-    assert "--sampling-topk 9999: must be " in refused(capsys, *words, "--sampling", "--sampling-topk", "9999")
+    assert "--seed: have no meaning without --sampling" in refused(capsys, *words, "--seed", "1")
+    assert "search with beam 1" in refused(capsys, *words, "--sampling", "--sampling-topk", "9999")
     said = refused(capsys, "translate", exported, file, "--sampling", "--cpu")
     assert "cannot search with --sampling, only with --beam, --lenpen, --nbest" in said
 
@@ -569,11 +517,7 @@ def test_what_cannot_be_translated(run, tmp_path, capsys):
     (tmp_path / "begun").mkdir()
     shutil.copy(run / "run.json", tmp_path / "begun")
     assert "the run is not finished" in refused(capsys, "translate", tmp_path / "begun")
-    write_json(tmp_path / "labels" / "run.json", json.loads((run / "run.json").read_text()) | {"task": "glue"})
-    said = refused(capsys, "translate", tmp_path / "labels")
-    assert "labels: is of a run of the task glue, whose models write no text" in said
-    for device in ("gpu", "cpu:9"):
-        raises(f"device '{device}': must be cpu", ode_transformer.load, run, device=device)
+    raises("device 'gpu': must be cpu", ode_transformer.load, run, device="gpu")
 
 
 def change(data, to, **values):
@@ -592,13 +536,9 @@ def test_other_dictionaries_and_manifests_are_refused(run, home, tmp_path, capsy
     ):
         data = change(home / "mine", tmp_path / name, **values)
         assert message in refused(capsys, "translate", run, good, "--data", data, "--cpu")
-        words = ("--format", "onnx", "-o", tmp_path / "exported", "--data", data)
-        if name == "old":  # such data are of text that was segmented elsewhere, which an export takes as it is
-            with monkeypatch.context() as patched:
-                patched.setattr(writing, "write", lambda model, *_: model.languages)
-                assert writing.export(run, "onnx", tmp_path / "exported", data=data) == ("de", "en")
-        else:
-            assert message in refused(capsys, "export", run, *words)
+    # Data of text that was segmented elsewhere, which an export takes as it is.
+    monkeypatch.setattr(writing, "write", lambda model, *_: model.languages)
+    assert writing.export(run, "onnx", tmp_path / "exported", data=tmp_path / "old") == ("de", "en")
     other = change(home / "mine", tmp_path / "other")
     words = ["translate", run, good, "--data", other, "--cpu"]
     (other / "codes").unlink()
@@ -608,19 +548,14 @@ def test_other_dictionaries_and_manifests_are_refused(run, home, tmp_path, capsy
     with (other / "dict.de.txt").open("a") as file:
         file.write("another 1\n")
     assert "dict.de.txt: is not the dictionary" in refused(capsys, *words)
-
-    def described(*names):
-        manifest = json.loads((other / "manifest.json").read_text())
-        manifest["sha256"] |= {name: sha256(other / name) for name in names}
-        write_json(other / "manifest.json", manifest)
-
-    described("codes", "dict.de.txt")
-    shutil.copy(run / "average.pt", other / "model.pt")
-    assert "they belong to another model" in refused(capsys, "translate", other / "model.pt", good, "--cpu")
-    words = ["translate", run, good, "--with", other / "model.pt", "--cpu"]
+    hashes = {name: sha256(other / name) for name in ("codes", "dict.de.txt")}
+    data = change(other, tmp_path / "changed", sha256=hashes)
+    shutil.copy(run / "average.pt", data / "model.pt")
+    assert "they belong to another model" in refused(capsys, "translate", data / "model.pt", good, "--cpu")
+    words = ["translate", run, good, "--with", data / "model.pt", "--cpu"]
     assert f"must be the dictionary of {run}" in refused(capsys, *words)
-    shutil.copy(home / "mine" / "dict.de.txt", other)
-    described("dict.de.txt")
+    shutil.copy(home / "mine" / "dict.de.txt", data)
+    write_json(data / "manifest.json", json.loads((home / "mine" / "manifest.json").read_text()) | {"sha256": {}})
     assert "its text must be prepared like that of" in refused(capsys, *words)
 
 
@@ -702,13 +637,6 @@ def test_units_of_any_words_are_no_symbols_and_make_the_same_words_again(tmp_pat
     assert subwords.segmented(["bar </s>"], "none", None) == ["bar <unk>"]
 
 
-def test_a_symbol_in_a_sentencepiece_model_of_someone_else_is_taken_apart(tmp_path):
-    theirs = {"vocab_size": 12, "model_type": "bpe", "user_defined_symbols": ["<pad>"], "model_prefix": tmp_path / "m"}
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["ab <pad> ba"] * 9), minloglevel=2, **theirs)
-    (units,) = subwords.segmented(["ab <pad>"], "sentencepiece", tmp_path / "m.model")
-    assert "<pad>" not in units.split() and SEGMENTATIONS["sentencepiece"].join(units) == "ab <pad>"
-
-
 def test_words_that_are_symbols_are_words_for_every_kind_of_model(tmp_path, capsys):
     pytest.importorskip("ctranslate2")
     odd = [f"<blank> foo@@ bar {i} " + "</s> x <pad>" * (i == 7) for i in range(60)]
@@ -721,20 +649,17 @@ def test_words_that_are_symbols_are_words_for_every_kind_of_model(tmp_path, caps
     model = saved(tmp_path / "x", tmp_path / "model", "macaron_tiny")
     assert cli.main(["bundle", str(model), "-o", str(tmp_path / "bundle")]) == 0
     assert cli.main(["export", f"{tmp_path}/bundle", "--format", "ctranslate2", "-o", f"{tmp_path}/out"]) == 0
-    sentences = ["de {} bar 3", "{}", "de {}"]
-    search = {"beam": 1, "min_len": 0, "max_len_b": 8}
     expected = None
     for path in (model, tmp_path / "bundle", tmp_path / "out"):
         loaded = ode_transformer.load(path)
-        found = {
-            word: [best for best, *_ in loaded.hypotheses([s.format(word) for s in sentences], **search)]
-            for word in ("none-such", "</s>", "<s>", "<pad>", "<unk>", "<blank>", "foo@@")
-        }
-        odd = [found.pop(word) for word in ("<blank>", "foo@@")]  # which the dictionary has
-        assert all(each == found["none-such"] for each in found.values()), path
-        (alone,) = loaded.hypotheses([sentences[0].format("<pad>")], **search)
-        assert alone[0].score == pytest.approx(found["<pad>"][0].score, abs=1e-5), "whatever else is in its batch"
-        units = [[best.units for best in each] for each in (found["none-such"], *odd)]
+
+        def found(word, loaded=loaded):
+            sentences = [sentence.format(word) for sentence in ("de {} bar 3", "{}", "de {}")]
+            return [best.units for best, *_ in loaded.hypotheses(sentences, beam=1, min_len=0, max_len_b=8)]
+
+        unknown = found("none-such")
+        assert all(found(word) == unknown for word in ("</s>", "<s>", "<pad>", "<unk>")), path
+        units = [unknown, found("<blank>"), found("foo@@")]  # two that the dictionary has
         assert (expected := expected or units) == units, path
 
 
@@ -756,16 +681,6 @@ def test_typographic_characters_are_joined_to_their_words(lang):
     assert detokenise(["as ’ 5"], lang) == ["as’ 5" if lang == "en" else "as ’ 5"]
 
 
-def test_text_with_the_mark_of_its_units_is_named_in_preparation(tmp_path, capsys):
-    train = write_pairs(tmp_path / "my", [(f"de {i} {i * i}", f"en {i} {i * i}") for i in range(30)])
-    test = write_pairs(tmp_path / "test", [["gut"] * 2, ("de \u2581\u2581 1", "en \u2581\u2581 1")])
-    words = ["--train", train, "--test", test, "--langs", *LANGS, "--hold-out", 2]
-    assert cli.main([str(word) for word in ["prepare", *words, "--tokenizer", "none", "--out", tmp_path / "x"]]) == 0
-    said = capsys.readouterr().err
-    assert f"{tmp_path}/x.text/tok/test.en: 1 lines hold \u2581, with which SentencePiece marks" in said
-    assert "becomes 'en    1'. --bpe subword-nmt loses nothing" in said
-
-
 def test_preparation_says_what_a_perfect_system_scores(tmp_path, capsys):
     for lang in ("fr", "en"):
         write(tmp_path / f"my.{lang}", [f"{lang} {i} {i * i}" for i in range(40)])
@@ -774,11 +689,15 @@ def test_preparation_says_what_a_perfect_system_scores(tmp_path, capsys):
     write(tmp_path / "bad.en", ["a", "b"])
     write(tmp_path / "bad.fr", ["oui.", "Les mots d ’ un homme sont là"])
     words = ["--train", tmp_path / "my", "--test", tmp_path / "good", tmp_path / "bad", "--langs", "en", "fr"]
-    words += ["--hold-out", 2, "--out", tmp_path / "x", "--size", 50]
-    said = output_of(["prepare", *words], capsys).err
+    words += ["--hold-out", 2, "--size", 50]
+    said = output_of(["prepare", *words, "--out", tmp_path / "x"], capsys).err
     assert "test.fr: the references themselves, prepared and detokenized, score 100.0 sacreBLEU" in said
     assert "warning: test.fr: no system" not in said and "warning: test1.fr: no system can score more than" in said
-    assert "in line 2, 'Les mots d ’ un homme" in said and "becomes 'Les mots d’un homme" in said
+    assert "'Les mots d ’ un homme" in said and "becomes 'Les mots d’un homme" in said
+    write(tmp_path / "bad.fr", ["oui.", "fr \u2581\u2581 1"])  # the mark of SentencePiece's units
+    said = output_of(["prepare", *words, "--tokenizer", "none", "--out", tmp_path / "y"], capsys).err
+    assert f"{tmp_path}/y.text/tok/test1.fr: 1 lines hold \u2581, with which SentencePiece marks" in said
+    assert "'fr \u2581\u2581 1' becomes 'fr    1'. --bpe subword-nmt loses nothing" in said
 
 
 # In Python.
@@ -798,7 +717,6 @@ def saved(data: Path, to: Path, arch: str, **sizes) -> Path:
     ("search", "message"),
     [
         ({"beam": 2.5}, "beam 2.5: must be a whole number"),
-        ({"max_len_b": 10**400}, "max_len_b 10+: must be a whole number"),
         ({"score_reference": True}, "score_reference: is no flag of a search"),
         ({"diverse_beam_groups": 2}, "search with beam 3.*diverse_beam_groups 2: "),
         ({"temperature": 0}, "temperature 0: --temperature must be greater than 0"),
@@ -956,7 +874,7 @@ def test_a_bundle_of_a_stranger_runs_no_code_and_reaches_no_other_file(bundle, t
     assert "tied.y must be a text" in forged("i", lambda _, c: c["tied"].update(y=[]))
     assert "codes: is not a file of the bundle" in forged("j", lambda i, _: i["sha256"].pop("codes"))
     assert "tied to 'x'" in forged("e", lambda _, c: c["tied"].update(y="x"))
-    assert "beam 1000000: must be from 1 to 1000" in forged("g", lambda _, c: c["generate"].update(beam=10**6))
+    assert "--beam 1000000: must be from 1 to 1000" in forged("g", lambda _, c: c["generate"].update(beam=10**6))
     assert "max_len_b [1]: must be a whole number" in forged("h", lambda _, c: c["generate"].update({"max-len-b": [1]}))
     assert "options must be a mapping" in forged("f", lambda _, c: c.update(options=[1]))
 
@@ -1016,9 +934,7 @@ def test_an_exported_model_translates_raw_text_as_its_run_does(
             assert found.score == pytest.approx(ours.score, abs=1e-4)
     file = write(tmp_path / "three.de", ["", *sentences[:2]])
     best = translated(capsys, exported, file)
-    rows = [line.split("\t") for line in translated(capsys, exported, "--nbest", "3", "--scores", file)]
-    assert [row[0] for row in rows] == [number for number in "123" for _ in range(3)]
-    assert [row[2] for row in rows[::3]] == best and float(rows[3][1]) >= float(rows[4][1]) >= float(rows[5][1])
+    assert best == ["", *(found.text for found, *_ in loaded.hypotheses(sentences[:2]))]
     assert "ctranslate2, fp32" in repr(loaded) and "de to en" in repr(loaded)
     monkeypatch.setattr(opening, "ROOT", exported.parent)
     assert translated(capsys, exported.name, file) == best, "as a run's folder is found in the repository"
@@ -1029,8 +945,8 @@ def test_what_an_exported_model_cannot_do_is_named(exported, run, home, tmp_path
     for ask in (lambda: loaded.with_integrator("heun"), lambda: loaded.layer_states("Gut.")):
         raises("is an exported model, whose layers are fixed", ask)
     good = write(tmp_path / "good", ["Gut."])
-    assert "of which there are no ensembles" in refused(capsys, "translate", run, good, "--with", exported)
-    assert "which holds what it needs" in refused(capsys, "translate", exported, good, "--data", home / "mine")
+    for words in ([run, good, "--with", exported], [exported, good, "--data", home / "mine"]):
+        assert "an exported model, which takes no --data and no --with" in refused(capsys, "translate", *words)
     assert "--fp16: " in refused(capsys, "translate", exported, good, "--fp16")
     assert "is an exported model already; must be a run" in refused(capsys, "bundle", exported, "-o", tmp_path / "x")
     assert not (tmp_path / "x").exists()

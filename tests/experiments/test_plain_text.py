@@ -74,7 +74,7 @@ def test_the_bpe_of_gpt2(tmp_path):
     (tmp_path / "vocab.bpe").write_text("#version: 0.2\nl o\n")
     assert subwords.files(tmp_path) == subwords.GPT2
     assert subwords.segmenter(tmp_path)("low").split() == [str(symbols.index("lo")), str(symbols.index("w"))]
-    for damaged in ("{", "[]", '{"a": []}', '{"a": 1}'):
+    for damaged in ("{", "[]", '{"a": []}'):
         (tmp_path / "encoder.json").write_text(damaged)
         raises(r"vocab\.bpe cannot be read: ", subwords.segmenter, tmp_path)
     (tmp_path / "own").mkdir()

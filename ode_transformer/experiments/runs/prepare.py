@@ -5,50 +5,37 @@ Validation and test sets are held out of the text before it goes through the pip
 """
 
 import contextlib
-import itertools
 import math
 import os
-import re
 import shlex
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
 
 from ... import processors
-from ...errors import OdeTransformerError
-from ...files import sha256, write_json, write_text
+from ...files import sha256, write_text
 from ..metrics import METRICS, Examples
 from ..metrics.bleu import check_language
-from ..recipes import RecipeError, is_name
-from ..recipes.files import read_yaml
+from ..recipes import is_name
 from ..tasks.task import OURS
 from ..text.binarised import test_names
-from ..text.dividing import LONGEST, Reading, divide
+from ..text.dividing import LONGEST, divide, reader
 from ..text.joining import SEGMENTATIONS
 from ..text.lines import TextError, read_lines
-from ..text.manifest import check_settings, held_settings, read_mapping, text_beside, versioned
+from ..text.manifest import check_settings, held_settings, read_mapping, text_beside
 from ..text.pairs import Limits, gather
 from ..text.pipeline import Pipeline
 from ..text.preparation import Preparation, once
-from ..text.tokenisation import is_unspaced, languages, options
+from ..text.tokenisation import is_unspaced, options
 from . import folder_of
 from .processes import alone_in, say
 
 TOKENISERS = ("sacremoses", "none")
 CEILING = 99  # sacreBLEU of prepared and detokenized references, below which there is a warning
-
-
-NAMED_AS = ("train", "valid", "test", "langs", "bpe", "size", "max_tokens", "max_ratio", "hold_out")
-OPTIONS = {name: f"--{name.replace('_', '-')}" for name in NAMED_AS} | {
-    "tokeniser": "--tokenizer",
-    "tokenise": "how text is treated (--normalize, --lowercase)",
-    "dictionaries": "--separate-dictionaries",
-}
-"""The options of ``ode-transformer prepare`` by the settings that they give."""
 
 
 @dataclass
@@ -72,10 +59,6 @@ class OwnText:
         max_tokens: drop training pairs with more tokens on a side; with --tokenizer none, subword units.
         max_ratio: drop training pairs of which one side is more than R times as long as the other (default: keep them).
         workers: processes (default: one per processor).
-
-    Raises:
-        TextError: an option is not valid, or options cannot be combined.
-        OdeTransformerError: sacreBLEU lacks a package for the target language.
     """
 
     train: Sequence[str]
@@ -99,77 +82,47 @@ class OwnText:
         """Name the files to be made, and check the options."""
         self.data = Path(os.path.abspath(self.out))  # without .., which would depend on further folders
         self.text = text_beside(self.data)
-        self.recipe_file = self.data.with_name(f"{self.data.name}.yaml")
-        if self.recipe:
-            self.recipe_file = Path(os.path.abspath(self.recipe))
+        self.recipe_file = Path(os.path.abspath(self.recipe or f"{self.data}.yaml"))
         self.plain = self.tokeniser == "none"
         self.segmentation = self.bpe or ("sentencepiece" if self.plain else "subword-nmt")
         self.splits = ("train", "valid", *test_names(len(self.test) or 1))
         self.given = {"train": list(self.train), "valid": [self.valid] if self.valid else []}
         self.given |= {split: [prefix] for split, prefix in zip(self.splits[2:], self.test, strict=False)}
         self.limits = Limits(self.max_tokens, self.max_ratio)
-        if wrong := next(self._errors(), ""):
-            raise TextError(wrong)
-        check_language(self.langs[1])  # before hours of training
-
-    def _errors(self) -> Iterator[str]:
-        """Yield a message for each error in the options."""
-        unknown = [lang for lang in self.langs if not self.plain and lang not in languages()]
-        unspaced = [lang for lang in self.langs if not self.plain and is_unspaced(lang)]
-        if {",", ":"} & set(str(self.out)):
-            yield f"--out {self.out}: must hold no comma and no colon, at which fairseq splits it"
         for option, name in (f"--out {self.out}", self.data.name), (f"--recipe {self.recipe}", self.recipe_file.stem):
             if not is_name(name):
-                yield f"{option}: its name must be letters, digits, blanks and .=+-_, at most 200 bytes, got {name!r}"
-        text = Path(os.path.realpath(self.text))
-        for prefix in itertools.chain.from_iterable(self.given.values()):
-            if text in Path(os.path.realpath(prefix)).parents:
-                yield f"{prefix}: lies in {self.text}, which is cleared; move it, or choose another --out"
-        for path in (self.data, self.text):
-            if path.is_symlink() and not path.exists():
-                yield f"--out {self.out}: {path} is a link to {os.readlink(path)}, which does not exist"
+                raise TextError(
+                    f"{option}: its name must be letters, digits, blanks and .=+-_, at most 200 bytes, got {name!r}"
+                )
+        if {",", ":"} & set(self.out):
+            raise TextError(f"--out {self.out}: must hold no comma and no colon, at which fairseq splits it")
         if self.recipe_file.suffix != ".yaml":
-            yield f"--recipe {self.recipe}: must end in .yaml"
+            raise TextError(f"--recipe {self.recipe}: must end in .yaml")
         if self.langs[0] == self.langs[1]:
-            yield f"--langs {' '.join(self.langs)}: must be two different languages; rename the files of one side"
-        for lang in self.langs:
-            if not re.fullmatch(r"[\w-]+", lang):
-                yield f"--langs {lang}: must be letters, digits, - and _"
+            raise TextError(f"--langs {' '.join(self.langs)}: must be two different languages")
         if self.plain and self.normalise:
-            yield "--normalize: cannot be combined with --tokenizer none, which takes text as it is"
-        if unknown:
-            known = ", ".join(sorted(languages()))
-            yield (
-                f"--langs {unknown[0]}: sacremoses does not know it; it knows {known}. --tokenizer none is for any "
-                "language"
+            raise TextError("--normalize: cannot be combined with --tokenizer none, which takes text as it is")
+        if not self.plain and any(map(is_unspaced, self.langs)):
+            raise TextError(
+                f"--langs {' '.join(self.langs)}: sacremoses needs spaces between words; take --tokenizer none"
             )
-        if unspaced:
-            yield (
-                f"--langs {unspaced[0]}: is written without spaces, which sacremoses needs; must be prepared with "
-                "--tokenizer none"
-            )
-        if self.size is not None and self.bpe == "none":
-            yield f"--size {self.size}: cannot be combined with --bpe none, which learns nothing"
+        self.tokenise = options(
+            plain=self.plain, normalise=self.normalise, lowercase="first" if self.lowercase else "no"
+        )
+        check_language(self.langs[1])  # before hours of training
 
-    def files(self, prefix: str) -> list[Path]:
-        """Return the two files of a prefix, plain or ``.gz``.
+    def file(self, prefix: str, lang: str) -> Path:
+        """Return one of the two files of a prefix, plain or ``.gz``."""
+        plain, packed = (Path(f"{prefix}.{lang}{end}") for end in ("", ".gz"))
+        if not plain.is_file() and not packed.is_file():
+            raise TextError(f"{plain}: no such file, nor {packed}; --langs is what the names of files end in")
+        return plain if plain.is_file() else packed
 
-        Raises:
-            TextError: a file is missing.
-        """
-        found = []
-        for lang in self.langs:
-            both = [Path(f"{prefix}.{lang}{end}") for end in ("", ".gz")]
-            if not (there := [path for path in both if path.is_file()]):
-                raise TextError(f"{both[0]}: no such file, nor {both[1]}; --langs is what the names of files end in")
-            found.append(there[0])
-        return found
-
-    def settings(self, held: Mapping[str, str] | None = None) -> dict[str, str]:
+    def settings(self, held: Mapping[str, str] = {}) -> dict[str, str]:
         """Return all that the data depend on, with the SHA-256 of every input file by its split and language.
 
         Args:
-            held: the settings of finished data, which are used for files that no longer exist or cannot be read.
+            held: the settings of finished data, which are used for files that no longer exist.
         """
         chosen = {"--plain": self.plain, "--normalise": self.normalise, "--lowercase first": self.lowercase}
         found = {
@@ -183,16 +136,17 @@ class OwnText:
             "max_ratio": str(self.max_ratio),
             "hold_out": str(self.hold_out or "default"),
         }
-        found |= {split: " ".join(Path(p).name for p in given) for split, given in self.given.items()}
         for split, prefixes in self.given.items():
+            found[split] = " ".join(Path(prefix).name for prefix in prefixes)
             for i, prefix in enumerate(prefixes):
-                keys = [f"{split} {i} {lang}" for lang in self.langs]
-                try:
-                    found |= {key: sha256(file) for key, file in zip(keys, self.files(prefix), strict=True)}
-                except (TextError, PermissionError):
-                    if held is None:
-                        raise
-                    found |= {key: held[key] for key in keys if key in held}
+                for lang in self.langs:
+                    key = f"{split} {i} {lang}"
+                    try:
+                        found[key] = sha256(self.file(prefix, lang))
+                    except TextError:
+                        if key not in held:
+                            raise
+                        found[key] = held[key]
         return found
 
     def prepare(self) -> None:
@@ -201,30 +155,16 @@ class OwnText:
         Raises:
             TextError: the text cannot be used, or existing data are of other text or settings.
         """
-        folders = [path for path in self.data.parents if not path.exists()]
-        begun = self.text.exists()
-        try:
-            # Complete data may belong to someone who lets others only read them.
-            with contextlib.nullcontext() if self.data.exists() else alone_in(self.text):
-                self._prepare()
-        except OdeTransformerError:
-            if not begun and not (self.text / "raw").exists():  # messages of later steps name it
-                shutil.rmtree(self.text, ignore_errors=True)
-            for folder in folders:
-                with contextlib.suppress(OSError):  # it is not empty
-                    folder.rmdir()
-            raise
-
-    def _prepare(self) -> None:
-        complete, manifest = self.data.exists(), self.data / "manifest.json"
-        if complete:
-            check_settings(manifest, self.settings(held_settings(manifest)), options=OPTIONS)
-            say(f"{self.data} is complete")
-        self.check_recipe()  # before hours of work
-        if not complete:
-            self.make()
+        # Complete data may belong to someone who lets others only read them.
+        with contextlib.nullcontext() if self.data.exists() else alone_in(self.text):
+            if self.data.exists():
+                manifest = self.data / "manifest.json"
+                check_settings(manifest, self.settings(held_settings(manifest)))
+                say(f"{self.data} is complete")
+            else:
+                self.make()
         if self.recipe_file.exists():
-            say(f"{self.recipe_file} already exists, and is left as it is")
+            say(f"{self.recipe_file} already exists, and is left as it is, whatever data it names")
         else:
             write_text(self.recipe_file, self.recipe_text())
             say(f"{self.recipe_file} is a recipe to start from. Next:")
@@ -238,7 +178,7 @@ class OwnText:
             splits=self.splits,
             name=self.data.name,
             source="own text",
-            tokenise=options(plain=self.plain, normalise=self.normalise, lowercase="first" if self.lowercase else "no"),
+            tokenise=self.tokenise,
             counted="units" if self.plain else "tokens",  # without a tokenizer only units can be counted
             limits=self.limits,
             segmentation=self.segmentation,
@@ -246,45 +186,30 @@ class OwnText:
             joined=not self.separate_dictionaries,
             workers=self.workers or processors.usable(),
         )
-        self._begin()
-        once(self.text / "given", self._gather)
+        settings = self.text / "settings.json"
+        if any(not path.name.startswith(".") for path in self.text.iterdir()) and not settings.is_file():
+            raise TextError(f"{self.text}: already exists, and no preparation made it; choose another --out")
+        check_settings(settings, self.settings())
         once(self.text / "raw", self._divide)
         pipeline.segment()
         self._check_lengths()
         pipeline.binarise()
         self._say_ceilings()
 
-    def _begin(self) -> None:
-        """Resume a preparation with these settings, or start one with other settings again."""
-        file, settings = self.text / "settings.json", self.settings()
-        if file.is_file():
-            if "hold_out" not in read_mapping(file):
-                raise TextError(f"{self.text}: belongs to another command that prepares text; choose another --out")
-            try:
-                check_settings(file, settings)
-                return
-            except TextError:
-                say(f"{self.text} belongs to a preparation with other settings or other text, and is started again")
-                # The settings tell which command made the folder, should this be interrupted.
-                for path in set(self.text.iterdir()) - {file, self.text / ".lock"}:
-                    if path.is_dir():
-                        shutil.rmtree(path)
-                    else:
-                        path.unlink()
-        elif self.text.exists() and any(not path.name.startswith(".") for path in self.text.iterdir()):
-            raise TextError(f"{self.text}: already exists, and no preparation made it; choose another --out")
-        write_json(file, versioned(settings))
-
-    def _gather(self, part: Path) -> None:
-        """Join the files of every split, decompressed and in one encoding."""
-        gather([(split, *self.files(p)) for split, given in self.given.items() for p in given], part, self.langs)
-
     def _divide(self, part: Path) -> None:
-        """Hold validation and test pairs out of the training text if none are given."""
-        reading = Reading(tuple(self.langs), self.lowercase, self.normalise, self.plain)
+        """Join the files of every split, and hold validation and test pairs out of the training text if none are
+        given."""
+        files = [
+            (split, *(self.file(prefix, lang) for lang in self.langs))
+            for split, prefixes in self.given.items()
+            for prefix in prefixes
+        ]
         wanted = [split for split in ("valid", "test") if not self.given.get(split)]
         limits = None if self.plain else self.limits
-        divide(self.text / "given", part, reading, self.splits, wanted, self.hold_out, limits)
+        key = reader(self.langs, self.lowercase, self.normalise, self.plain)
+        with TemporaryDirectory(prefix=".given.", dir=self.text) as given:
+            gather(files, Path(given), self.langs)
+            divide(Path(given), part, self.langs, key, self.splits, wanted, self.hold_out, limits)
 
     def _check_lengths(self) -> None:
         """Check that no validation or test sentence is too long for models, because fairseq stops at such a sentence.
@@ -304,56 +229,28 @@ class OwnText:
         """Print the score of the prepared and detokenized references of the test sets, which no system can exceed."""
         target = self.langs[1]
         pipeline = Pipeline.of(self.data)
-        for split in self.splits[2:]:
-            raw = list(read_lines(self.data / "raw" / f"{split}.{target}"))
-            made = pipeline.plain_text(list(read_lines(self.text / "bpe" / f"{split}.{target}")))
+        for name in (f"{split}.{target}" for split in self.splits[2:]):
+            raw = list(read_lines(self.data / "raw" / name))
             raw = [line.lower() for line in raw] if self.lowercase else raw
-            differ = [each for each in zip(itertools.count(1), raw, made) if each[1].split() != each[2].split()]
-            ceiling = METRICS["sacrebleu"].compute(made, Examples([raw], lang=target))["bleu"] if differ else 100.0
-            say(f"{split}.{target}: the references themselves, prepared and detokenized, score {ceiling:.1f} sacreBLEU")
+            made = pipeline.plain_text(list(read_lines(self.text / "bpe" / name)))
+            ceiling = METRICS["sacrebleu"].compute(made, Examples([raw], lang=target))["bleu"]
+            say(f"{name}: the references themselves, prepared and detokenized, score {ceiling:.1f} sacreBLEU")
             if ceiling < CEILING:
-                number, there, here = differ[0]
-                at = next((i for i, (a, b) in enumerate(zip(there, here, strict=False)) if a != b), 0)
-                shown = slice(max(0, at - 20), at + 20)
+                there, here = next(pair for pair in zip(raw, made, strict=True) if pair[0].split() != pair[1].split())
                 say(
-                    f"warning: {split}.{target}: no system can score more than {ceiling:.1f}, since the way back to "
-                    f"text does not undo the preparation; in line {number}, {there[shown]!r} becomes {here[shown]!r}. "
+                    f"warning: {name}: no system can score more than {ceiling:.1f}, since the way back to text does "
+                    f"not undo the preparation: {there!r} becomes {here!r}. "
                     f"{'--bpe subword-nmt' if self.plain else '--tokenizer none'} loses nothing"
                 )
 
     # The recipe.
 
-    def check_recipe(self) -> None:
-        """Check that an existing recipe makes these data, with any number of processes.
-
-        Raises:
-            TextError: the recipe makes other data, or is not a recipe.
-        """
-        if not self.recipe_file.exists():
-            return
-        try:
-            prepare = read_yaml(self.recipe_file)["data"]["prepare"]
-        except (RecipeError, TypeError, LookupError) as error:
-            raise TextError(
-                f"--recipe {self.recipe_file}: already exists, and does not say how data are made"
-            ) from error
-        here, there = (re.sub(r" --workers \d+", "", str(command)) for command in (self.command(), prepare))
-        if here != there:
-            raise TextError(
-                f"--recipe {self.recipe_file}: already exists, and makes other data; choose another --recipe, or "
-                f"change its data.prepare ({there}) to {here}"
-            )
-
     def test_sets(self) -> dict[str, str]:
         """Return the name of each test set in scores, that of its files if it can be, by its subset of the data."""
-        if not self.test:
-            return {"test": "held-out"}
         names = [Path(prefix).name for prefix in self.test]
-        found = zip(self.splits[2:], names, strict=True)
-        return {
-            split: name if is_name(name) and names.count(name) == 1 and name not in self.splits else split
-            for split, name in found
-        }
+        if all(map(is_name, names)) and len({*names, *self.splits}) == len(names) + len(self.splits):
+            return dict(zip(self.splits[2:], names or ["held-out"], strict=True))
+        return {split: split for split in self.splits[2:]}
 
     def command(self) -> str:
         """Return the command that makes the data again, from the top of the repository."""

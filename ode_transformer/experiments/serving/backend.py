@@ -83,13 +83,9 @@ class Search:
             what, kinds = KINDS[field.type]
             if type(value := getattr(self, field.name)) not in kinds or not abs(value) <= 1e9:
                 raise OdeTransformerError(f"{field.name} {value!r}: must be {what}")
-        for name, least, most in (("beam", 1, MOST_HYPOTHESES), ("nbest", 1, MOST_HYPOTHESES), ("min_len", 0, 10**9)):
-            if not least <= (value := getattr(self, name)) <= most:
-                raise OdeTransformerError(f"{as_option(name)} {value}: must be from {least} to {most}")
-        if self.sampling_topk < -1:
-            raise OdeTransformerError(f"--sampling-topk {self.sampling_topk}: must be 1 or more, or 0 or -1 for all")
-        if not (0 <= self.sampling_topp <= 1 or self.sampling_topp == -1):
-            raise OdeTransformerError(f"--sampling-topp {self.sampling_topp}: must be from 0 to 1, or -1 for all")
+        for name in ("beam", "nbest"):
+            if not 1 <= getattr(self, name) <= MOST_HYPOTHESES:
+                raise OdeTransformerError(f"{self.flag(name)}: must be from 1 to {MOST_HYPOTHESES}")
         if self.nbest > self.beam:
             raise OdeTransformerError(f"--nbest {self.nbest}: must be at most --beam, {self.beam}")
 
@@ -100,11 +96,7 @@ class Search:
         return cls(**{field.name: given[field.name] for field in fields(cls) if field.name in given})
 
     def but(self, **options: Any) -> "Search":
-        """Return a copy of this search with some options replaced; an option that is None keeps its value.
-
-        Raises:
-            OdeTransformerError: an option is unknown, or its value is invalid.
-        """
+        """Return a copy of this search with some options replaced; an option that is None keeps its value."""
         names = [field.name for field in fields(self)]
         if unknown := [name for name in options if name not in names]:
             raise OdeTransformerError(f"{unknown[0]}: is no flag of a search, must be one of {', '.join(names)}")
@@ -131,11 +123,8 @@ class Search:
         """
         most = min(int(self.max_len_a * source + self.max_len_b), longest - 1)
         if most < self.min_len:
-            names = [name for name in ("max_len_a", "max_len_b", "min_len") if name in self.given()]
-            raise OdeTransformerError(
-                f"{', '.join(self.flag(name) for name in names) or 'the model'}: the longest translation would have "
-                f"{most} units, must have {self.min_len} at least, as the shortest"
-            )
+            names = ", ".join(map(self.flag, ("max_len_a", "max_len_b", "min_len")))
+            raise OdeTransformerError(f"{names}: the longest translation would have {most} units")
         return most
 
     def __str__(self) -> str:
@@ -146,41 +135,20 @@ class Search:
 class Backend:
     """A model that translates and scores sentences: lists of symbols, without the end of sentence."""
 
-    name: str
-    """The file or folder of the model, for messages."""
-
-    about: list[str]
-    """The lines of a description of the model."""
-
+    name: str  # the file or folder of the model, for messages
+    about: list[str]  # the lines of a description of the model
     device: Any
-    """The device of the computations."""
-
     languages: tuple[str, str]
-    """The source and the target language."""
-
-    symbols: tuple[Sequence[str], Sequence[str]]
-    """The source and the target vocabulary, in the order of their indices."""
-
-    longest: dict[str, int]
-    """The maximum lengths of a ``source`` and of a ``target``, including the end of sentence."""
-
-    options: Collection[str] = [field.name for field in fields(Search)]
-    """The options of :class:`Search` that the model supports; all others must have their defaults."""
+    symbols: tuple[Sequence[str], Sequence[str]]  # the source and target vocabulary, in the order of their indices
+    longest: dict[str, int]  # the maximum lengths of a source and of a target, including the end of sentence
+    options: Collection[str] = [field.name for field in fields(Search)]  # of a search; others must have their defaults
 
     def check(self, search: Search) -> None:
-        """Check that the model supports a search.
-
-        Raises:
-            OdeTransformerError: an option is not supported, or ``sampling_topk`` exceeds the target vocabulary.
-        """
+        """Check that the model supports a search."""
         if lacking := [name for name in search.given() if name not in self.options]:
             raise OdeTransformerError(
                 f"{self.name}: cannot search with {search.flag(lacking[0])}, only with "
                 f"{', '.join(map(as_option, self.options))}; translate with its run or bundle"
-            )
-        if search.sampling_topk > (size := len(self.symbols[1])):
-            raise OdeTransformerError(
-                f"--sampling-topk {search.sampling_topk}: must be {size} at most, the size of the target's dictionary"
             )
 
     def translate(

@@ -1,7 +1,6 @@
 """``ode-transformer bundle``: a folder with a trained model and everything that translation needs."""
 
 import json
-import os
 import shlex
 from pathlib import Path
 from typing import Any, Optional
@@ -75,7 +74,7 @@ def make(
     fp16: bool = False,
     license: Optional[str] = None,
 ) -> None:
-    """Write a bundle of a run or checkpoint, atomically.
+    """Write a bundle of a run or checkpoint.
 
     Args:
         model: the folder of a run, or a checkpoint.
@@ -83,15 +82,10 @@ def make(
         data: the folder of the model's binarized data (default: that of its run, or the model's folder).
         fp16: store weights in half precision, at half the size.
         license: the license of the weights, as the Hugging Face Hub names it, such as cc-by-4.0.
-
-    Raises:
-        OdeTransformerError: a file is missing or belongs to another model, or the bundle cannot be written.
     """
     from ... import checkpoints, plugins
     from ...checkpoints import bundles, standalone
 
-    if os.path.lexists(output):
-        raise bundles.BundleError(f"{output}: already exists")
     origin = find_model(model, data)
     if bundles.is_bundle(origin.model):
         raise bundles.BundleError(f"{model}: is a bundle already")
@@ -126,13 +120,9 @@ def _record(origin: Origin) -> Optional[dict[str, Any]]:
 
 
 def _card(
-    translator: Translator,
-    origin: Origin,
-    record: Optional[dict[str, Any]],
-    half: bool,
-    license: Optional[str],
+    translator: Translator, origin: Origin, record: Optional[dict[str, Any]], half: bool, license: Optional[str],
     plugin: str,
-) -> str:
+) -> str:  # fmt: skip
     (opened,), languages = translator.backend.opened, translator.backend.languages
     about = {"language": list(languages), "license": license, "pipeline_tag": "translation", "tags": ["fairseq"]}
     about = {key: value for key, value in about.items() if value is not None}  # what the Hugging Face Hub reads

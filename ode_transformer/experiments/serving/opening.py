@@ -32,11 +32,10 @@ class Origin:
     run: Optional[Path] = None  # the folder of the run, if the model is of one
 
     def dictionaries(self, languages: Sequence[str]) -> list[Path]:
-        """Return the files of the dictionaries of some languages; raise ``OdeTransformerError`` if one is missing."""
+        """Return the files of the dictionaries of some languages."""
         files = [self.data / f"dict.{language}.txt" for language in languages]
-        for file in files:
-            if not file.is_file():
-                raise OdeTransformerError(f"{file}: no such file; name the folder of the dictionaries with --data")
+        if missing := [file for file in files if not file.is_file()]:
+            raise OdeTransformerError(f"{missing[0]}: no such file; name the folder of the dictionaries with --data")
         return files
 
     def files(self, languages: Sequence[str]) -> list[Path]:
@@ -46,8 +45,7 @@ class Origin:
 
 
 def located(path: str | Path) -> Path:
-    """Return the path of a model; a path that does not exist is looked up in the clone of the repository, the default
-    place of runs."""
+    """Return the path of a model, which may be relative to the clone of the repository, the default place of runs."""
     path = Path(path)
     return ROOT / path if not path.exists() and (ROOT / path).exists() else path
 
@@ -57,10 +55,7 @@ def find_model(model: str | Path, data: str | Path | None = None) -> Origin:
 
     Args:
         model: the folder of a run, a checkpoint, or the folder of a bundle, as for :func:`located`.
-        data: the folder of binarized data; by default that of the run, or the checkpoint's own folder.
-
-    Raises:
-        OdeTransformerError: a file is missing, or the dictionaries are not those of the training.
+        data: the folder of binarized data of a run or checkpoint; by default the run's, or the checkpoint's own folder.
     """
     from ...checkpoints import bundles, standalone
 
@@ -68,15 +63,11 @@ def find_model(model: str | Path, data: str | Path | None = None) -> Origin:
     if is_exported(path):
         raise OdeTransformerError(f"{model}: is an exported model already; must be a run, a checkpoint or a bundle")
     if bundles.is_bundle(path):
-        if data is not None:
-            raise OdeTransformerError(f"--data {data}: must not be given with {model}, a bundle, which holds its data")
         bundles.check(path)
         return Origin(path, path, bundles.config(path)["generate"])
     if not path.exists():
         raise OdeTransformerError(f"{model}: no such file or folder; must be a run, a checkpoint or a bundle")
     folder = path if path.is_dir() else path.parent
-    if bundles.is_bundle(folder):
-        raise OdeTransformerError(f"{model}: is a file of a bundle; name its folder, {folder}")
     run = records.read_run(folder)
     if run is not None and run["task"] in TASKS and TASKS[run["task"]].section == "validate":
         raise OdeTransformerError(f"{model}: is of a run of the task {run['task']}, whose models write no text")
@@ -87,15 +78,10 @@ def find_model(model: str | Path, data: str | Path | None = None) -> Origin:
             )
         path = folder / "average.pt"
         if not path.is_file():
-            there = ", ".join(sorted(p.name for p in folder.glob("*.pt"))) or "no checkpoints"
             raise OdeTransformerError(
-                f"{path}: no such file, because the run is not finished; name one of its checkpoints ({there})"
+                f"{path}: no such file, because the run is not finished; one of its checkpoints may be named instead"
             )
-    if data is None and run is not None:
-        if not run.get("data"):
-            raise OdeTransformerError(f"{folder / 'run.json'}: does not say where its data are; name them with --data")
-        data = ROOT / run["data"]
-    data = Path(folder if data is None else data)
+    data = Path(data or (ROOT / run["data"] if run and run.get("data") else folder))
     if not data.is_dir():
         raise OdeTransformerError(f"{data}: no such folder; name the folder of the data of {path} with --data")
     standalone.check_dictionaries(path, data)
@@ -111,28 +97,17 @@ def load(
     """As :func:`ode_transformer.load`."""
     models = [located(one) for one in (path, *more)]
     if exported := [one for one in models if is_exported(one)]:
-        if more:
-            raise OdeTransformerError(f"{exported[0]}: is an exported model, of which there are no ensembles")
-        if data is not None:
-            raise OdeTransformerError(f"--data {data}: {path} is an exported model, which holds what it needs")
+        if more or data:
+            raise OdeTransformerError(f"{exported[0]}: is an exported model, which takes no --data and no --with")
         threads = os.environ.get("OMP_NUM_THREADS", "")
         backend = open_exported(models[0], int(threads) if threads.isdecimal() else 0, device and str(device))
         return Translator(backend, Pipeline.of(models[0]), backend.description.get("search", {}))
 
-    from ...checkpoints.bundles import is_bundle
-
-    bundles = list(map(is_bundle, models))
-    # Bundles hold their data: --data is for the other models, and is refused where all are bundles.
-    own = [None if is_ and not all(bundles) else data for is_ in bundles]
-    return open_origins([find_model(*one) for one in zip(models, own, strict=True)], device)
+    return open_origins([find_model(model, data) for model in models], device)
 
 
 def open_origins(origins: Sequence[Origin], device: "str | torch.device | None" = None) -> Translator:
-    """Open a model, or an ensemble, from the parts that :func:`find_model` found; by default on a GPU if there is one.
-
-    Raises:
-        OdeTransformerError: as :func:`.pytorch.open_models`, or the text pipeline is unknown or differs between models.
-    """
+    """Open a model, or an ensemble, from its parts; by default on a GPU if there is one."""
     from .pytorch import open_models
 
     pipelines = [Pipeline.of(origin.data) for origin in origins]

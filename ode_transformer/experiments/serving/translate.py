@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, Optional, TextIO
 from ...errors import OdeTransformerError
 from ...files import atomic_file
 from ..text.lines import decode_lines, read_lines
-from .backend import as_option
 from .opening import load
-from .translator import Hypothesis, Translator, check_sentence
+from .translator import Translator, check_sentence
 
 BUFFER = 10_000  # lines that are read and sorted by length at a time
 STANDARD_INPUT = "-"
@@ -75,15 +74,12 @@ def translate(
             raise OdeTransformerError(f"{file}: no such file")
     search = {"beam": beam, "lenpen": lenpen, "max_len_a": max_len_a, "max_len_b": max_len_b, "nbest": nbest}
     search["prefix"] = prefix
-    of_sampling = {"sampling_topk": sampling_topk, "sampling_topp": sampling_topp}
     if sampling:
         # With a wider beam than nbest, the best of more samples would have another distribution.
-        search |= {"sampling": True, "beam": beam or nbest, **of_sampling}
-    elif given := {name: value for name, value in {**of_sampling, "seed": seed}.items() if value is not None}:
-        name, value = next(iter(given.items()))
-        raise OdeTransformerError(f"{as_option(name)} {value}: has no meaning without --sampling")
-    if sys.stdout is None and not output:
-        raise OdeTransformerError("standard output is closed; name a file with --output")
+        search |= {"sampling": True, "beam": beam or nbest}
+        search |= {"sampling_topk": sampling_topk, "sampling_topp": sampling_topp}
+    elif (sampling_topk, sampling_topp, seed) != (None, None, None):
+        raise OdeTransformerError("--sampling-topk, --sampling-topp, --seed: have no meaning without --sampling")
     try:
         with atomic_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
             translator = load(model, *more, data=data, device="cpu" if cpu else None)
@@ -101,20 +97,12 @@ def translate(
 
 
 def _translate(
-    translator: Translator,
-    files: Sequence[str],
-    output: TextIO,
-    buffer: Optional[int],
-    scores: bool,
-    json: bool,
+    translator: Translator, files: Sequence[str], output: TextIO, buffer: Optional[int], scores: bool, json: bool,
     search: Mapping[str, Any],
-) -> None:
-    """Translate files, all of which are checked before the first line is translated; of a stream, the lines before an
-    invalid one are translated."""
+) -> None:  # fmt: skip
+    """Translate files, all of which are checked before the first line is translated, and streams."""
     from tqdm import tqdm
 
-    if STANDARD_INPUT in files and sys.stdin is None:
-        raise OdeTransformerError("standard input is closed; name a file")
     # Standard input and pipes such as /dev/fd/63 can be read only once.
     for line in _numbered([file for file in files if file != STANDARD_INPUT and Path(file).is_file()]):
         check_sentence(line.name, line.text)
@@ -122,19 +110,20 @@ def _translate(
     if prompt:
         print(f"{translator!r}\none sentence per line; Ctrl-D ends", file=sys.stderr)
     lines = _numbered(files)
-    while True:
-        chunk, error = _chunk(lines, buffer or (1 if prompt else BUFFER))
+    while chunk := list(itertools.islice(lines, buffer or (1 if prompt else BUFFER))):
         names, sentences = [line.name for line in chunk], [line.text for line in chunk]
         with tqdm(total=len(chunk), unit=" lines", disable=prompt or None, file=sys.stderr, leave=False) as bar:
             found = translator.hypotheses(sentences, names=names, progress=bar.update, **search)
-        for line, hypotheses in zip(chunk, found, strict=True):
-            for row in [_json(line, hypotheses)] if json else _rows(line, hypotheses, search["nbest"] > 1, scores):
-                print(row, file=output)
+        for line, best in zip(chunk, found, strict=True):
+            if json:
+                about = {"file": line.file, "line": line.number, "source": line.text}
+                translations = [{"text": h.text, "score": h.score} for h in best]
+                print(dumps({**about, "translations": translations}, ensure_ascii=False), file=output)
+                continue
+            for h in best:
+                before = [str(line.number)] * (len(best) > 1) + [f"{h.score:.4f}"] * scores
+                print(*before, h.text, sep="\t", file=output)
         output.flush()
-        if error:
-            raise error
-        if not chunk:
-            return
 
 
 class Line(NamedTuple):
@@ -150,32 +139,8 @@ class Line(NamedTuple):
         return f"{'standard input' if self.file == STANDARD_INPUT else self.file}, line {self.number}"
 
 
-def _chunk(lines: Iterator[Line], count: int) -> tuple[list[Line], Optional[OdeTransformerError]]:
-    """Return the next valid lines, ``count`` at most, and the error of the line after them, or None."""
-    found: list[Line] = []
-    try:
-        for line in itertools.islice(lines, count):
-            check_sentence(line.name, line.text)
-            found.append(line)
-    except OdeTransformerError as error:
-        return found, error
-    return found, None
-
-
 def _numbered(files: Sequence[str]) -> Iterator[Line]:
     for file in files:
         lines = decode_lines(sys.stdin.buffer, "standard input") if file == STANDARD_INPUT else read_lines(Path(file))
         for number, text in enumerate(lines, 1):
             yield Line(file, number, text.removesuffix("\r"))
-
-
-def _json(line: Line, hypotheses: Sequence[Hypothesis]) -> str:
-    found = [{"text": h.text, "score": h.score} for h in hypotheses]
-    about = {"file": line.file, "line": line.number, "source": line.text}
-    return dumps({**about, "translations": found}, ensure_ascii=False)
-
-
-def _rows(line: Line, hypotheses: Sequence[Hypothesis], numbered: bool, scores: bool) -> Iterator[str]:
-    for hypothesis in hypotheses:
-        before = [str(line.number)] * numbered + [f"{hypothesis.score:.4f}"] * scores
-        yield "\t".join([*before, hypothesis.text])

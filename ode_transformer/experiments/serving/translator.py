@@ -11,13 +11,13 @@ import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from ...errors import OdeTransformerError
 from ..text.binarised import warn_of_unknown
 from ..text.pipeline import Pipeline
 from ..text.tokenisation import is_unspaced
-from .backend import Backend, LayerStates, Search, as_arguments
+from .backend import Backend, Found, LayerStates, Search, as_arguments
 
 SHOWN = 5  # sentences named in a warning
 BATCH_SIZE, MAX_TOKENS = 128, 12_000
@@ -36,6 +36,16 @@ class Hypothesis:
     units: str
 
 
+class Piece(NamedTuple):
+    """A sentence, or a part of one that is too long: the indices of the sentence and of the part in it, the subwords,
+    and those with which the translation begins."""
+
+    sentence: int
+    at: int
+    units: list[str]
+    prefix: list[str]
+
+
 class Translator:
     """A model that translates raw text.
 
@@ -43,10 +53,6 @@ class Translator:
         backend: the model.
         pipeline: the pipeline from raw text to subwords, and back.
         flags: the model's flags of ``fairseq-generate``; of those, the search and the batch size are used.
-
-    Raises:
-        OdeTransformerError: the languages of the pipeline are not the model's, or a flag has a value that is invalid or
-            that the backend does not support.
     """
 
     def __init__(self, backend: Backend, pipeline: Pipeline, flags: Mapping[str, Any]):
@@ -61,19 +67,13 @@ class Translator:
         self.search = Search.of(flags)
         backend.check(self.search)
         self.batch_size = as_arguments(flags).get("batch_size", BATCH_SIZE)
-        if type(self.batch_size) is not int or self.batch_size < 1:
-            raise OdeTransformerError(f"batch_size {self.batch_size!r}: must be a positive whole number")
 
     def __repr__(self) -> str:
         lines = [*self.backend.about, self.pipeline, f"search: {self.search}", f"on {self.backend.device}"]
         return "\n  ".join([f"Translator({self.backend.name})", *map(str, lines)])
 
     def half(self) -> None:
-        """Translate in fp16 from now on.
-
-        Raises:
-            OdeTransformerError: the model is on a CPU, or exported.
-        """
+        """Translate in fp16 from now on, on a GPU."""
         self.backend.half()
 
     def with_integrator(self, encoder: Optional[str] = None, decoder: Optional[str] = None) -> "Translator":
@@ -82,9 +82,6 @@ class Translator:
         Args:
             encoder: a name in ``INTEGRATORS``; None keeps the encoder's.
             decoder: likewise for the decoder.
-
-        Raises:
-            OdeTransformerError: an integrator is unknown or does not fit the weights, or the model is exported.
         """
         found = copy.copy(self)
         found.backend = self.backend.with_integrator(encoder, decoder)
@@ -93,9 +90,7 @@ class Translator:
     def layer_states(self, sentence: str) -> LayerStates:
         """Return the inputs of the layers for a sentence and its best translation, of the first model of an ensemble.
 
-        Raises:
-            OdeTransformerError: as in :meth:`translate`; or the sentence is empty or longer than the model can read, or
-                the model is exported.
+        The sentence must not be empty, nor longer than the model can read.
         """
         check_sentence("the sentence", sentence)
         source = self.pipeline.units([sentence])[0].split()
@@ -112,10 +107,6 @@ class Translator:
             sentences: raw text; the translation of an empty sentence is empty.
             prefix: raw text in the target language, whole words with which every translation begins.
             search: options of ``fairseq-generate``, such as ``beam=4, lenpen=0.6``; by default the recipe's.
-
-        Raises:
-            OdeTransformerError: a sentence has more than ``LONGEST`` characters or is not text, an option is unknown or
-                invalid, or the prefix has subwords that the model does not know or is longer than a translation may be.
         """
         return [best.text for best, *_ in self.hypotheses(sentences, prefix=prefix, **search)]
 
@@ -137,13 +128,9 @@ class Translator:
             progress: a function that is called with the number of pieces of sentences, or of empty sentences, that
                 were translated since the last call.
             search: as in :meth:`translate`.
-
-        Raises:
-            OdeTransformerError: as in :meth:`translate`.
         """
-        if isinstance(sentences, str) or not isinstance(sentences, Iterable):
-            what = "one string" if isinstance(sentences, str) else type(sentences).__name__
-            raise OdeTransformerError(f"translate takes a list of sentences, got {what}")
+        if isinstance(sentences, str):
+            raise OdeTransformerError("translate takes a list of sentences, got one string")
         sentences = list(sentences)
         chosen = self.search.but(**search)
         names = names or [f"sentence {i + 1}" for i in range(len(sentences))]
@@ -153,21 +140,31 @@ class Translator:
         unknown = sum(unit not in self.known for units in read for unit in units)
         warn_of_unknown("the text", unknown, sum(map(len, read)))
         begin = self._prefix(prefix)
-        pieces = [(i, piece) for i, units in enumerate(read) for piece in self._pieces(units, names[i])]
-        begins = [begin if at == 0 or pieces[at - 1][0] != i else [] for at, (i, _) in enumerate(pieces)]
-        found: dict[int, list[list[Hypothesis]]] = {i: [] for i in range(len(sentences))}
-        searched, cut = self._search([piece for _, piece in pieces], begins, chosen, progress)
-        for (i, _), hypotheses in zip(pieces, searched, strict=True):
-            found[i].append(hypotheses)
-        if cut := sorted({pieces[at][0] for at in cut}):
-            shown = "; ".join(names[i] for i in cut[:SHOWN]) + ("; ..." if len(cut) > SHOWN else "")
+        pieces = [
+            Piece(i, at, piece, [] if at else begin)
+            for i, units in enumerate(read)
+            for at, piece in enumerate(self._pieces(units, names[i]))
+        ]
+        found: list[dict[int, list[Hypothesis]]] = [{} for _ in sentences]
+        cut = set()
+        for batch in self._batches(pieces):
+            units, prefixes = [piece.units for piece in batch], [piece.prefix for piece in batch]
+            most = chosen.most(max(map(len, units)) + 1, self.backend.longest["target"])
+            for piece, best in zip(batch, self.backend.translate(units, chosen, prefixes), strict=True):
+                found[piece.sentence][piece.at] = self._hypotheses(best)
+                if len(best[0][0]) >= most:
+                    cut.add(piece.sentence)
+            progress(len(batch))
+        if cut:
+            shown = "; ".join(names[i] for i in sorted(cut)[:SHOWN]) + ("; ..." if len(cut) > SHOWN else "")
             print(
                 f"warning: {len(cut)} translations were cut off at the limit of --max-len-a, --max-len-b and the "
                 f"model's positions ({shown})",
                 file=sys.stderr,
             )
-        progress(sum(not parts for parts in found.values()))
-        return [self._join(found[i]) or [Hypothesis("", 0.0, "")] * chosen.nbest for i in range(len(sentences))]
+        progress(sum(not its for its in found))
+        nothing = [Hypothesis("", 0.0, "")] * chosen.nbest
+        return [self._join([its[at] for at in sorted(its)]) if its else nothing for its in found]
 
     def _prefix(self, prefix: str) -> list[str]:
         """Return the subwords of a prefix, which the model must know."""
@@ -203,42 +200,23 @@ class Translator:
         mark = units[i].removesuffix("@@").strip("\u2581")
         return mark in marks and (mark >= "\u3000" or self.pipeline.ends_word(units, i))
 
-    def _search(
-        self, pieces: Sequence[list[str]], begins: Sequence[list[str]], search: Search, progress: Callable[[int], Any]
-    ) -> tuple[list[list[Hypothesis]], set[int]]:
-        """Return the hypotheses of each piece, in order, and the indices of those that reached the maximum length.
+    def _batches(self, pieces: list[Piece]) -> Iterator[list[Piece]]:
+        """Yield batches of pieces of similar length. That which needs the most memory comes first."""
+        pieces = sorted(pieces, key=lambda piece: (not piece.prefix, -len(piece.units)))
+        while pieces:
+            count = min(self.batch_size, max(1, MAX_TOKENS // (len(pieces[0].units) + 1)))
+            # In a mixed batch, fairseq lets pieces without a prefix end at once.
+            batch = [piece for piece in pieces[:count] if bool(piece.prefix) == bool(pieces[0].prefix)]
+            yield batch
+            pieces = pieces[len(batch) :]
 
-        The hypotheses of a piece begin with its subwords in ``begins``. Batches have pieces of similar length.
-        """
-        found: list[list[Hypothesis]] = [[] for _ in pieces]
-        cut = set()
-        for batch in self._batches(pieces, begins):
-            sentences, prefixes = ([units[i] for i in batch] for units in (pieces, begins))
-            most = search.most(max(map(len, sentences)) + 1, self.backend.longest["target"])
-            for i, best in zip(batch, self.backend.translate(sentences, search, prefixes), strict=True):
-                units = [" ".join(unit for unit in its if unit not in NO_WORDS) for its, _ in best]
-                scores = [score / math.log(2) for _, score in best]
-                found[i] = [
-                    Hypothesis(*each) for each in zip(self.pipeline.plain_text(units), scores, units, strict=True)
-                ]
-                if len(best[0][0]) >= most:
-                    cut.add(i)
-            progress(len(batch))
-        return found, cut
-
-    def _batches(self, pieces: Sequence[list[str]], begins: Sequence[list[str]]) -> Iterator[list[int]]:
-        for begun in (True, False):  # separately: in a mixed batch, fairseq lets pieces without a prefix end at once
-            order = [i for i in range(len(pieces)) if bool(begins[i]) is begun]
-            order.sort(key=lambda i: -len(pieces[i]))  # the batch that needs the most memory comes first
-            while order:
-                count = min(self.batch_size, max(1, MAX_TOKENS // (len(pieces[order[0]]) + 1)))
-                yield order[:count]
-                order = order[count:]
+    def _hypotheses(self, best: Sequence[Found]) -> list[Hypothesis]:
+        units = [" ".join(unit for unit in its if unit not in NO_WORDS) for its, _ in best]
+        scores = [score / math.log(2) for _, score in best]
+        return [Hypothesis(*each) for each in zip(self.pipeline.plain_text(units), scores, units, strict=True)]
 
     def _join(self, parts: list[list[Hypothesis]]) -> list[Hypothesis]:
         """Join the hypotheses of the pieces of a sentence: the best of all pieces, the second best, and so on."""
-        if len(parts) == 1:
-            return parts[0]
         space = "" if is_unspaced(self.pipeline.target) else " "
         return [
             Hypothesis(
@@ -249,16 +227,10 @@ class Translator:
 
 
 def check_sentence(name: str, sentence: str) -> None:
-    """Check that a sentence can be translated.
-
-    Raises:
-        OdeTransformerError: the sentence is not a string, has a NUL, or has more than ``LONGEST`` characters.
-    """
+    """Check that a sentence is text of ``LONGEST`` characters at most."""
     if not isinstance(sentence, str):
         raise OdeTransformerError(f"{name}: must be text, got {type(sentence).__name__}")
     if len(sentence) > LONGEST:
         raise OdeTransformerError(
             f"{name}: has {len(sentence):,} characters, must have {LONGEST:,} at most; put one sentence per line"
         )
-    if "\0" in sentence:
-        raise OdeTransformerError(f"{name}: holds a NUL, must be text")

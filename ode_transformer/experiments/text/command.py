@@ -3,7 +3,7 @@
 import argparse
 import inspect
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -36,18 +36,11 @@ def tokeniser_of(flags: str) -> dict[str, Any]:
     return _options(parser.parse_args(shlex.split(flags)))
 
 
-def as_mapping(values: Sequence[str]) -> dict[str, str]:
-    """Return ``KEY=VALUE`` arguments as a dictionary.
-
-    Raises:
-        TextError: an argument has no ``=``, or a key is given twice.
-    """
-    if wrong := [value for value in values if "=" not in value]:
-        raise TextError(f"{wrong[0]}: must be two words with = between them; see --help")
-    found = dict(value.split("=", 1) for value in values)
-    if len(found) < len(values):
-        raise TextError(f"{' '.join(values)}: each word before = must be given once")
-    return found
+def key_and_value(text: str) -> list[str]:
+    """Return the words of ``KEY=VALUE``; argparse names the option in the error."""
+    if "=" not in text:
+        raise argparse.ArgumentTypeError(f"{text}: must be two words with = between them")
+    return text.split("=", 1)
 
 
 def _prepare(args: argparse.Namespace) -> None:
@@ -58,7 +51,7 @@ def _prepare(args: argparse.Namespace) -> None:
     if args.start == "raw" and args.tokenise is None:
         given["tokenise"] = options()
     given["limits"] = pairs.Limits(args.max_tokens, args.ratio)
-    given["beside"] = {name: Path(file) for name, file in as_mapping(args.beside).items()}
+    given["beside"] = {name: Path(file) for name, file in args.beside}
     preparation = Preparation(**given)
     text = preparation.text
     if args.files and (text / "raw").exists() and not (text / "settings.json").exists():
@@ -73,7 +66,7 @@ def _describe(args: argparse.Namespace) -> None:
 
 def _settings(args: argparse.Namespace) -> None:
     """Compare settings with those in a file and name the differences; write the file if there is none."""
-    manifest.check_settings(args.file, as_mapping(args.settings), args.required)
+    manifest.check_settings(args.file, dict(args.settings), args.required)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="what", required=True)
     langs = {"langs": {"nargs": 2, "metavar": ("SOURCE", "TARGET")}}
     splits = {"splits": {"nargs": "+", "metavar": "SPLIT"}}
-    beside = {"beside": {"nargs": "*", "type": str, "metavar": "NAME=FILE", "default": []}}
+    beside = {"beside": {"nargs": "*", "type": key_and_value, "metavar": "NAME=FILE", "default": []}}
 
     def command(name: str, run: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
         found = commands.add_parser(name, help=run.__doc__, description=run.__doc__)
@@ -114,7 +107,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     sub = command("settings", _settings)
     sub.add_argument("file", type=Path, metavar="FILE", help="settings.json of text, or manifest.json of finished data")
-    sub.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="the settings on which the data depend")
+    said = "the settings on which the data depend"
+    sub.add_argument("settings", nargs="+", type=key_and_value, metavar="KEY=VALUE", help=said)
     sub.add_argument("--required", action="store_true", help="fail if there is no file")
 
     def calling(name: str, function: Callable[..., None], *first: str, **more: Any) -> None:

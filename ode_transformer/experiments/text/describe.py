@@ -26,9 +26,6 @@ def describe(data: Path, langs: Sequence[str], tokenise: Mapping[str, Any]) -> P
 
     Returns:
         The path of the manifest.
-
-    Raises:
-        TextError: there is a manifest already; files are missing or do not belong together; or a language is unknown.
     """
     path = data / "manifest.json"
     if path.exists():
@@ -37,8 +34,6 @@ def describe(data: Path, langs: Sequence[str], tokenise: Mapping[str, Any]) -> P
         raise TextError(f"{data}: holds {' and '.join(MODEL_FILES)}, must hold one of them, or none")
     for lang in langs:
         Tokeniser(lang, **tokenise).tokenise([])  # which must know the language
-        if not (data / f"dict.{lang}.txt").is_file():
-            raise TextError(f"{data / f'dict.{lang}.txt'}: no such file; a folder of binarized data has it")
     _check_units(data, langs)
     about = {"set": data.name, "source_lang": langs[0], "target_lang": langs[1], "tokenise": tokenise}
     write_json(path, {**about, "sha256": hashes_in(data, *NEEDED)})
@@ -55,8 +50,8 @@ def _check_units(folder: Path, langs: Sequence[str]) -> None:
     segmentation = next(found, "none")
     model, join = folder / SEGMENTATIONS[segmentation].model, SEGMENTATIONS[segmentation].join
     for lang in langs:
+        symbols = binarised.symbols_of(folder / f"dict.{lang}.txt")
         if segmentation == "none":
-            symbols = binarised.symbols_of(folder / f"dict.{lang}.txt")
             units = [symbol for symbol in symbols if symbol.endswith("@@") or symbol.startswith(MARK)]
             if len(units) > len(symbols) / 100:
                 raise TextError(
@@ -76,6 +71,5 @@ def _check_units(folder: Path, langs: Sequence[str]) -> None:
                 raise TextError(
                     f"{prefix}: {len(differ)} of {len(known)} sentences are segmented otherwise by {model.name} beside "
                     f"them, such as {there!r}, by {model.name} {here!r}. The data were made with other codes, or with "
-                    "a vocabulary or glossaries of subword-nmt, which translating does not know: segment the text "
-                    "without them, binarize and train again"
+                    "a vocabulary or glossaries of subword-nmt, which translating does not know"
                 )

@@ -21,22 +21,12 @@ _END = re.compile(r"(?<=[.!?])([\"')\]]*)\s+(?=[\"'(\[]*[A-Z0-9])")
 
 
 def documents(path: Path) -> Iterator[list[str]]:
-    """Yield the lines of each document in a file, or in the ``.txt`` files below a folder.
-
-    Raises:
-        OdeTransformerError: the path does not exist, or the folder holds no text file.
-        TextError: a file cannot be read.
-    """
+    """Yield the lines of each document in a file, or in the ``.txt`` files below a folder."""
     if path.is_dir():
-        files = sorted(path.rglob("*.txt"))
-        if not files:
-            raise OdeTransformerError(f"{path}: holds no .txt file")
-        found = ([line for line in read_lines(file) if line.strip()] for file in files)
-    elif path.is_file():
+        found = ([line for line in read_lines(file) if line.strip()] for file in sorted(path.rglob("*.txt")))
+    else:
         groups = itertools.groupby(read_lines(path), lambda line: bool(line.strip()))
         found = (list(lines) for is_text, lines in groups if is_text)
-    else:
-        raise OdeTransformerError(f"{path}: no such file or folder")
     yield from filter(None, found)
 
 
@@ -75,9 +65,6 @@ def prepare(
         like: the folder of a pretrained model whose subwords are used, instead of learning new ones.
         size: vocabulary size of the subwords that are learned.
         workers: number of threads for learning the subwords.
-
-    Raises:
-        OdeTransformerError: there is no document to train on, or for validation.
     """
 
     def splits() -> Iterator[tuple[str, list[str]]]:

@@ -43,32 +43,26 @@ def read_generate_output(path: str | Path) -> Generated:
     Raises:
         OdeTransformerError: there are no H lines, ids are missing or repeated, or the end of the file is missing.
     """
-    hyps: dict[int, str] = {}
-    refs: dict[int, str] = {}
-    sources: dict[int, str] = {}
-    ended, translated = False, None
+    found: dict[str, dict[int, str]] = {"H": {}, "T": {}, "S": {}}
+    ended, translated = False, 1
     for line in read_all(path):
-        if match := re.match(rf"H-({_ID})\t[^\t]*\t(.*)", line):
-            hyps.setdefault(int(match[1]), match[2])
-        elif match := re.match(rf"T-({_ID})\t(.*)", line):
-            if int(match[1]) in refs:
-                raise OdeTransformerError(
-                    f"{path}: T-{match[1]} occurs twice; must be a single output of fairseq-generate"
-                )
-            refs[int(match[1])] = match[2]
-        elif match := re.match(rf"S-({_ID})\t(.*)", line):
-            sources[int(match[1])] = match[2]
+        if match := re.match(rf"(?:([TS])-({_ID})|(H)-({_ID})\t[^\t]*)\t(.*)", line):
+            kind, number, text = match[1] or match[3], int(match[2] or match[4]), match[5]
+            if kind == "T" and number in found[kind]:
+                raise OdeTransformerError(f"{path}: T-{number} occurs twice; must be a single output")
+            found[kind].setdefault(number, text)
         elif match := re.search(r"\| Translated ([\d,]{1,20}) sentences ", line):
             translated = int(match[1].replace(",", ""))
         ended = ended or re.match(r"(.* )?Generate \S+ with beam=", line) is not None
+    hyps, refs, sources = found.values()
     if not hyps:
         raise OdeTransformerError(f"{path}: no line H-<id>; is it an output of fairseq-generate without --quiet?")
-    expected = range(max({*hyps, *refs, (translated or 1) - 1}) + 1)
-    for name, found in (("H", hyps), ("T", refs)):
-        missing = len(expected) - len(found)
-        if missing and (found or name == "H"):
+    expected = range(max({*hyps, *refs, translated - 1}) + 1)
+    for name, its in (("H", hyps), ("T", refs)):
+        missing = len(expected) - len(its)
+        if missing and its:
             # Name the first few; an id from a damaged line may be huge, so not all are listed.
-            first = [f"{name}-{i}" for i in itertools.islice((i for i in expected if i not in found), SHOWN)]
+            first = [f"{name}-{i}" for i in itertools.islice((i for i in expected if i not in its), SHOWN)]
             more = f" and {missing - SHOWN} more" if missing > SHOWN else ""
             raise OdeTransformerError(
                 f"{path}: of {len(expected)} sentences, {', '.join(first)}{more} are missing; the file is cut "

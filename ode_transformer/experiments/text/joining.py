@@ -50,9 +50,6 @@ def joined_words(lines: Sequence[str], name: str, segmentation: str | None) -> l
         lines: the lines.
         name: the file of the lines, for messages.
         segmentation: the value of ``--remove-bpe``; None if it is not given.
-
-    Raises:
-        OdeTransformerError: the segmentation is unknown, or not given though the lines hold subword units.
     """
     if segmentation not in (None, *JOIN):
         raise OdeTransformerError(f"--remove-bpe {segmentation}: must be one of {', '.join(JOIN)}")

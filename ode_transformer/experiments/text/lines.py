@@ -64,8 +64,7 @@ def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[st
         bar: the name of a progress bar on a terminal, which shows how much of the file is left; empty for none.
 
     Raises:
-        TextError: the file is missing, truncated, damaged or not UTF-8, or holds a NUL, as UTF-16 does, or a line of
-            more than ``LONGEST`` bytes; the message names the line.
+        TextError: the file is missing, damaged or not UTF-8, or a line has more than ``LONGEST`` bytes.
     """
     try:
         with path.open("rb") as stored:
@@ -76,11 +75,7 @@ def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[st
 
 
 def read_all(path: str | Path) -> list[str]:
-    """Return the lines of a UTF-8 file.
-
-    Raises:
-        OdeTransformerError: as in :func:`read_lines`, or the file is empty.
-    """
+    """Return the lines of a UTF-8 file, which must not be empty."""
     lines = list(read_lines(Path(path)))
     if not lines:
         raise OdeTransformerError(f"{path}: the file is empty")
@@ -152,11 +147,7 @@ def pair_writer(prefix: Path, langs: Sequence[str]) -> Iterator[Callable[[Sequen
 
 
 def read_pair(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the pairs of parallel text, ``PREFIX.LANG``; ``bar`` is as in :func:`read_lines`.
-
-    Raises:
-        TextError: a file cannot be read, both are empty, or their numbers of lines differ; the message names the files.
-    """
+    """Yield the pairs of parallel text, ``PREFIX.LANG``; ``bar`` is as in :func:`read_lines`."""
     source, target = (Path(f"{prefix}.{lang}") for lang in langs)
     yield from parallel(source, read_lines(source, bar=bar), target, read_lines(target))
 

@@ -13,18 +13,12 @@ NO_CORRECTION = ("noop", "UNK", "Um")
 
 
 class Edit(NamedTuple):
-    """An annotator's replacement of some tokens.
+    """An annotator's replacement of some tokens."""
 
-    Args:
-        start, end: the first replaced token, and the one behind the last; both -1 for the edit "no error".
-        kind: the type of the error, or ``noop``.
-        text: the correction, ``-NONE-`` or empty to delete the tokens.
-    """
-
-    start: int
-    end: int
-    kind: str
-    text: str
+    start: int  # the first replaced token; -1 for the edit "no error"
+    end: int  # the one behind the last
+    kind: str  # the type of the error, or noop
+    text: str  # the correction; -NONE- or empty to delete the tokens
 
 
 class Annotated(NamedTuple):
@@ -40,10 +34,6 @@ def read(path: Path) -> Iterator[Annotated]:
     Lines ``S`` are tokenized sentences, lines ``A START END|||TYPE|||CORRECTION|||...|||ANNOTATOR`` the edits of the
     sentence before, in tokens. A sentence ends at an empty line or, after edits, at the next sentence. A CORRECTION may
     hold bars itself.
-
-    Raises:
-        OdeTransformerError: a line has another form, or an edit lies outside its sentence.
-        TextError: the file is missing or not UTF-8.
     """
     sentence: Annotated | None = None
     for number, line in enumerate([*read_lines(path), ""], 1):

@@ -16,8 +16,8 @@ from .manifest import read_mapping, text_beside
 # Romanian's s and t have commas below; older text has cedillas, which look the same.
 COMMAS = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
 DIACRITICS = str.maketrans("\u0218\u0219\u021a\u021b\u0102\u0103\u00c2\u00e2\u00ce\u00ee", "SsTtAaAaIi")
-NOT_UTF8 = "pairs that are not UTF-8"
-MOST_NOT_UTF8 = 0.1  # share of the training pairs of a file; more mean that the file has another encoding
+NOT_TEXT = "pairs that are not UTF-8"
+MOST_NOT_TEXT = 0.1  # share of the training pairs of a file; more mean that the file has another encoding
 ROMANIAN = ("raw", "normalised", "stripped")
 
 
@@ -56,8 +56,7 @@ def gather(
 ) -> None:
     """Join files of corpora into SPLIT.LANGUAGE; reads text, .gz, segments of .sgm and .xml, and TED's train.tags.
 
-    Lines may end in a carriage return, which is removed. Training pairs that are not UTF-8, or hold a NUL, are dropped
-    with a warning.
+    Lines may end in a carriage return, which is removed. Training pairs that are not UTF-8 are dropped with a warning.
 
     Args:
         files: for each pair of files, its split, the source file and the target file.
@@ -66,8 +65,8 @@ def gather(
         kind: the treatment of Romanian, one of ``ROMANIAN``.
 
     Raises:
-        TextError: two files are not parallel; a pair of a split other than ``train`` is not UTF-8 or holds a NUL;
-            or of the training pairs of two files, more than one in ten are not UTF-8, or none is left.
+        TextError: two files are not parallel, a pair of another split than ``train`` is not UTF-8, or more than one in
+            ten training pairs of two files.
     """
     for split in dict.fromkeys(split for split, _, _ in files):
         with pair_writer(output / split, langs) as write:
@@ -76,21 +75,19 @@ def gather(
                 errors = "surrogateescape" if split == "train" else "strict"
                 texts = _text(source, errors, bar=f"gather {source.name}"), _text(target, errors)
                 for number, pair in enumerate(parallel(source, texts[0], target, texts[1]), 1):
-                    if fault := next(filter(None, map(_unusable, pair)), None):
-                        faults.add(fault, number)
+                    if not all(map(_is_text, pair)):
+                        faults.add(NOT_TEXT, number)
                         continue
                     count += 1
                     both = zip((line.removesuffix("\r") for line in pair), langs, strict=True)
                     write([romanian(line, kind) if lang == "ro" else line for line, lang in both])
                 print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
                 faults.report(f"{source}, {target}", f"dropped; {PERHAPS}")
-                if (bad := faults.counts[NOT_UTF8]) > MOST_NOT_UTF8 * number:
+                if number - count > MOST_NOT_TEXT * number:
                     raise TextError(
-                        f"{source}, {target}: {bad:,} of {number:,} pairs are not UTF-8, which may be one in ten at "
-                        f"most; {PERHAPS}"
+                        f"{source}, {target}: {number - count:,} of {number:,} pairs are not UTF-8, which may be one "
+                        f"in ten at most; {PERHAPS}"
                     )
-                if faults.counts and not count:
-                    raise TextError(f"{source}, {target}: no pair of text is left")
 
 
 def romanian(line: str, kind: str) -> str:
@@ -101,13 +98,9 @@ def romanian(line: str, kind: str) -> str:
     return line.translate(DIACRITICS) if kind == "stripped" else line
 
 
-def _unusable(line: str) -> str | None:
-    """Return the fault of pairs with such a line, or None."""
-    try:
-        line.encode()
-    except UnicodeEncodeError:  # it was read with surrogates
-        return NOT_UTF8
-    return "pairs that hold a NUL" if "\0" in line else None
+def _is_text(line: str) -> bool:
+    """Whether a line that was read with surrogates holds none, and no NUL."""
+    return "\0" not in line and (line.isascii() or not re.search("[\ud800-\udfff]", line))
 
 
 def _text(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
@@ -126,11 +119,7 @@ def _text(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
 def clean(
     folder: Path, output: Path, splits: Sequence[str], langs: Sequence[str], limits: Limits, drop: Sequence[str]
 ) -> None:
-    """Copy text to another folder; from the splits ``drop``, drop pairs that are empty, too long or too uneven.
-
-    Raises:
-        TextError: no pair of a split is left.
-    """
+    """Copy text to another folder; from the splits ``drop``, drop pairs that are empty, too long or too uneven."""
     for split in splits:
         faults, kept = Faults(), 0
         with pair_writer(output / split, langs) as write:
@@ -148,20 +137,13 @@ def clean(
 def hold_out(
     folder: Path, output: Path, splits: Sequence[str], langs: Sequence[str], every: int, valid: str = "valid"
 ) -> None:
-    """Divide training text: every Nth pair for validation, the others for training; other splits are copied.
-
-    Raises:
-        TextError: there are fewer than N pairs.
-    """
+    """Divide training text: every Nth pair for validation, the others for training; other splits are copied."""
     for name in names_of(splits, langs):
         copy_file(folder / name, output / name)
     with pair_writer(output / "train", langs) as train, pair_writer(output / valid, langs) as held:
-        number = 0
         for number, pair in enumerate(read_pair(folder / "train", langs, "hold-out train"), 1):
             write = train if number % every else held
             write(pair)
-        if number < every:
-            raise TextError(f"{folder}/train: {number} pairs, of which every {every}th cannot be held out")
 
 
 def first_words(folder: Path, output: Path, names: Iterable[str], most: int, lang: str = "") -> None:
@@ -180,19 +162,13 @@ def short_to_long(prepared: Path, output_dir: Path, langs: Sequence[str], limit:
         langs: source and target language, with which the names of files end.
         limit: train on source sentences of fewer than N subword units.
         bins: minimum source length of each test set, in subword units.
-
-    Raises:
-        TextError: the lengths do not increase, a set would be empty, or the manifest does not name the splits.
     """
     given = f"--limit {limit} --bins {' '.join(map(str, bins))}"
     if sorted(set(bins)) != list(bins) or not 1 < limit <= bins[0]:
         raise TextError(f"{given}: --limit must be 2 or more, bins must increase from --limit on")
     names = test_names(len(bins))
     counts = dict.fromkeys(("train", "valid", *names), 0)
-    path = prepared / "manifest.json"
-    splits = read_mapping(path).get("splits")
-    if not isinstance(splits, dict):
-        raise TextError(f"{path}: does not name the splits of a text, as the manifest of prepared data does")
+    splits = read_mapping(prepared / "manifest.json")["splits"]
     with ExitStack() as stack:
         write = {name: stack.enter_context(pair_writer(output_dir / name, langs)) for name in counts}
         for split in ("train", "valid"):

@@ -35,26 +35,19 @@ class Pipeline:
 
     @classmethod
     def of(cls, folder: Path) -> "Pipeline":
-        """Return the pipeline of a folder of binarized data, or of a bundle.
-
-        Raises:
-            TextError: there is no manifest, or it does not describe the pipeline or the files beside it.
-        """
+        """Return the pipeline of a folder of binarized data, or of a bundle."""
         path = folder / "manifest.json"
         if not path.is_file():
             raise TextError(
                 f"{path}: no such file; it describes how the data of the model were prepared, and is in their folder "
                 "(--data). For data that fairseq-preprocess made, `ode-transformer text describe` writes it"
             )
-        try:
-            manifest = read_manifest(folder)
-        except OSError as error:
-            raise TextError(str(error)) from error
+        manifest = read_manifest(folder)
         options = manifest.get("tokenise")
         if options is None:
             raise TextError(
                 f"{path}: does not say how text was tokenized: the data were prepared elsewhere, or by an older "
-                f"version of this package. Move {folder} away, and its script in data-prep makes the same data again"
+                "version of this package"
             )
         try:
             tokeniser, target = Tokeniser(manifest["source_lang"], **options), manifest["target_lang"]

@@ -5,24 +5,28 @@ data appears when it is complete; its manifest describes all steps.
 """
 
 import itertools
+import platform
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...files import atomic_folder, copy_file, write_lines
-from .binarised import binarise, binarise_files, numbered, symbols_of
-from .joining import MARK, SEGMENTATIONS
+from ...files import atomic_folder, copy_file, sha256, write_json, write_lines
+from ...version import installed_versions
+from .binarised import binarise, binarise_files, numbered, unknown, warn_of_unknown
+from .joining import JOIN, MARK, MODEL_FILES, SEGMENTATIONS
 from .lines import TextError, count_lines, read_lines, watched
-from .manifest import keep_references, read_mapping, text_beside, write_manifest
+from .manifest import NEEDED, VERSION, hashes_in, read_mapping, text_beside
 from .pairs import Limits, clean, first_words, gather, hold_out, names_of
 from .parallel import in_parallel
 from .subwords import learn, segmented
 from .tokenisation import Tokeniser, options
 
+PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
 STARTS = ("raw", "tok", "bpe")
 COUNTED = ("tokens", "units")
 DEFAULT_LIMITS = Limits(250)
@@ -48,14 +52,9 @@ def prepare_examples(
         dictionary: an existing dictionary, for all parts but labels (default: made from the training text).
         copy_labels: copy labels as text, as for regression, instead of binarizing them.
         workers: the number of processes.
-
-    Raises:
-        TextError: the data exist, there is no example or training text, or a file cannot be read.
     """
     check_new(out)
     settings = text_beside(out) / "settings.json"
-    if dictionary:
-        symbols_of(dictionary)  # a bad one is refused before the work
     parts: dict[str, dict[str, Path]] = {}
     others = []
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
@@ -66,12 +65,8 @@ def prepare_examples(
     if not parts:
         raise TextError(f"{folder}: holds no parts of examples, such as train or train.input0")
     for part, texts in parts.items():
-        given = copy_labels if part == "label" else dictionary
-        if not given and "train" not in texts:
-            remedy = "" if part == "label" else "; or give --dictionary FILE"
-            raise TextError(
-                f"{folder / 'train'}{part and '.'}{part}: no such file, whose symbols make the dictionary{remedy}"
-            )
+        if "train" not in texts and not (copy_labels if part == "label" else dictionary):
+            raise TextError(f"{folder / 'train'}{part and '.'}{part}: no such file, whose symbols make the dictionary")
     with atomic_folder(out) as data:
         for part, texts in parts.items():
             if part == "label" and copy_labels:
@@ -86,11 +81,7 @@ def prepare_examples(
 
 
 def check_new(out: Path) -> None:
-    """Check that a folder of data does not exist.
-
-    Raises:
-        TextError: it does.
-    """
+    """Check that a folder of data does not exist."""
     if out.exists():
         raise TextError(f"{out}: already exists, perhaps of other text or options; remove it, or choose another folder")
 
@@ -123,9 +114,6 @@ class Preparation:
         symbols: maximum size of a dictionary (default: unlimited).
         beside: further files to copy, with their names in the folder of the data.
         workers: the number of processes.
-
-    Raises:
-        TextError: there are fewer than three splits, options exclude each other, or a language is unknown.
     """
 
     out: Path
@@ -155,13 +143,8 @@ class Preparation:
     def __post_init__(self):
         """Check the splits and the tokenizer, which translation needs even if the text is tokenized already."""
         numbered(self.splits)
-        valid = self.splits[1]
         if odd := {split for split, *_ in self.files} - {*self.splits}:
             raise TextError(f"--add {min(odd)}: must be one of --splits, {', '.join(self.splits)}")
-        if self.every and any(split == valid for split, *_ in self.files):
-            raise TextError(f"--add {valid}: cannot be combined with --every, which makes the validation set")
-        if self.start == "bpe" and (self.every or self.words or self.test_units):
-            raise TextError("--start bpe: takes segmented text as it is, excludes --every, --words and --test-units")
         for lang in self.langs if self.tokenise is not None else ():
             Tokeniser(self.language or lang, **self.tokenise).tokenise([])
 
@@ -244,15 +227,56 @@ class Preparation:
 
     def _binarise(self, part: Path) -> None:
         """Write everything that a run reads to one folder."""
-        bpe = self.text / "bpe"
+        text, langs = self.text, self.langs
         chosen = {"joined": self.joined, "dictionaries": self.dictionaries, "symbols": self.symbols}
-        binarise(bpe, part, self.splits, self.langs, **chosen, workers=self.workers)
-        keep_references(self.text, part, self.splits, self.langs)
+        binarise(text / "bpe", part, self.splits, langs, **chosen, workers=self.workers)
+        for name in (*MODEL_FILES, "archives.sha256"):
+            if (text / name).exists():
+                copy_file(text / name, part / name)
+        for name, split in list(numbered(self.splits).items())[2:]:
+            # References as words, because fairseq's have <<unk>> for words that its dictionary lacks.
+            words, tok = text / "tok" / f"{split}.{langs[1]}", part / "tok" / f"{name}.{langs[1]}"
+            if words.exists():
+                copy_file(words, tok)
+            else:
+                write_lines(tok, map(JOIN["subword_nmt"], read_lines(text / "bpe" / words.name)))
+            for lang in langs:
+                if (raw := text / "raw" / f"{split}.{lang}").exists():
+                    copy_file(raw, part / "raw" / f"{name}.{lang}")
+                elif raw.parent.exists():
+                    print(f"no raw text of {raw.name}: scores will use the detokenized text", file=sys.stderr)
         for name, file in self.beside.items():
             copy_file(file, part / name)
-        file = self.text / "settings.json"
-        settings = read_mapping(file) if file.exists() else {}
-        settings.pop("text_version", None)  # which the manifest adds
-        about = {"name": self.name, "source": self.source, "settings": settings}
-        about["tokenise"] = None if self.language else self.tokenise
-        write_manifest(bpe, part, self.splits, self.langs, **about)
+        self._write_manifest(part)
+
+    def _write_manifest(self, data: Path) -> None:
+        """Write the manifest of binarized data, and print the sizes of splits and vocabularies."""
+        langs, counts, segmented = self.langs, {}, {}
+        for split, its in numbered(self.splits).items():
+            files = [self.text / "bpe" / f"{its}.{lang}" for lang in langs]
+            segmented |= {f"segmented/{file.name}": sha256(file) for file in files}
+            found = {lang: unknown(data / f"{split}.{'-'.join(langs)}.{lang}") for lang in langs}
+            of, tokens = ({lang: both[i] for lang, both in found.items()} for i in (0, 1))
+            counts[split] = {"lines": count_lines(files[0]), "tokens": tokens, "unknown": of}
+            shown = ", ".join(f"{lang} {n:,} ({of[lang] / max(n, 1):.2%} unknown)" for lang, n in tokens.items())
+            print(f"{split:<6} {its:<18} {counts[split]['lines']:>7,} pairs   subword units: {shown}")
+            for lang in langs:
+                warn_of_unknown(f"{its}.{lang}", *found[lang])
+        # The four special symbols are not in the file.
+        symbols = {lang: count_lines(data / f"dict.{lang}.txt") + 4 for lang in langs}
+        print(f"vocabulary, with the 4 special symbols: {', '.join(f'{k} {v:,}' for k, v in symbols.items())}")
+        settings = self.text / "settings.json"
+        manifest = {
+            "set": self.name,
+            "source_lang": langs[0],
+            "target_lang": langs[1],
+            "source": self.source,
+            "splits": numbered(self.splits),
+            "counts": counts,  # tokens are subword units
+            "symbols": symbols,
+            "settings": (read_mapping(settings) if settings.exists() else {}) | {"text_version": VERSION},
+            "tokenise": None if self.language else self.tokenise,  # how the model's input is; null if unknown
+            "sha256": hashes_in(data, *NEEDED, "raw/*", "tok/*", "archives.sha256") | segmented,
+            "versions": {"python": platform.python_version(), **installed_versions(PACKAGES)},
+        }
+        write_json(data / "manifest.json", manifest)

@@ -60,7 +60,10 @@ class Tokeniser:
 
             if self.lang not in languages():
                 known = ", ".join(sorted(languages()))
-                raise TextError(f"language {self.lang}: must be one that sacremoses knows, {known}; --plain takes any")
+                raise TextError(
+                    f"language {self.lang}: must be one that sacremoses knows, {known}; any is taken without a "
+                    "tokenizer (prepare --tokenizer none, text describe --plain)"
+                )
             normaliser, tokeniser = Normalizer(self.lang), Tokenizer(self.lang, old_full_stop=self.old_full_stop)
         found = []
         for line in lines:
