@@ -94,9 +94,9 @@ def test_a_run_of_another_file_of_the_same_name_is_not_taken_for_this_one(tmp_pa
     own = (own_quickstart(tmp_path / folder / "exp.yaml") for folder in ("one", "two"))
     one, two = (recipes.load(f"{path}/macaron-tiny") for path in own)
     with pytest.raises(OtherRunError, match=r"a run of .*/one/exp\.yaml/mac.*, not of .*/two/exp.*the same name"):
-        records.check_file({"given": one.given}, recipes.default_run_dir(two), two)
+        runs.check_file({"given": one.given}, recipes.default_run_dir(two), two)
     (tmp_path / "one" / "exp.yaml").unlink()  # as if it had been moved
-    records.check_file({"given": one.given}, recipes.default_run_dir(two), two)
+    runs.check_file({"given": one.given}, recipes.default_run_dir(two), two)
 
 
 def test_a_run_that_was_not_begun_or_is_of_another_recipe_is_not_recorded(tmp_path, monkeypatch):

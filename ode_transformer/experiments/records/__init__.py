@@ -14,7 +14,7 @@ from ...files import read_json
 from ...schema import count, lacks, one_of
 from ..metrics import METRICS, accuracy
 from ..metrics.squad import BEST
-from ..recipes import PRECISIONS, Recipe, is_there
+from ..recipe import PRECISIONS, Recipe
 
 _RUN = {
     **dict.fromkeys(("recipe", "given", "task", "scale", "data"), (None, str)),
@@ -139,21 +139,6 @@ def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> No
     if trained != asked:
         raise OtherRunError(
             f"{run_dir} holds a run of {trained}, not of {asked}; name the former, or choose another --run-dir"
-        )
-
-
-def check_file(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> None:
-    """Check that the run in a folder named after a recipe is of that recipe's file, not of one of the same name.
-
-    If the file of the run no longer exists, it may have been moved, and the run is accepted.
-
-    Raises:
-        OtherRunError: the run is of another file, which exists.
-    """
-    if run["given"] != recipe.given and is_there(run["given"]):
-        raise OtherRunError(
-            f"{run_dir} holds a run of {run['given']}, not of {recipe.given}, which has the same name; rename a file, "
-            "or choose another --run-dir"
         )
 
 

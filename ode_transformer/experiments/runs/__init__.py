@@ -39,6 +39,21 @@ def run_dir_of(recipe: "recipes.Recipe", given: Optional[str | Path]) -> str:
     return folder
 
 
+def check_file(run: dict[str, Any], run_dir: str | Path, recipe: "recipes.Recipe") -> None:
+    """Check that the run in a folder named after a recipe is of that recipe's file, not of one of the same name.
+
+    If the file of the run no longer exists, it may have been moved, and the run is accepted.
+
+    Raises:
+        OtherRunError: the run is of another file, which exists.
+    """
+    if run["given"] != recipe.given and recipes.is_there(run["given"]):
+        raise OtherRunError(
+            f"{run_dir} holds a run of {run['given']}, not of {recipe.given}, which has the same name; rename a file, "
+            "or choose another --run-dir"
+        )
+
+
 def _hashes(data: str | Path, key: str) -> dict[str, str]:
     """Return the SHA-256 of every file of one kind in a folder of binarized data and below, by its path."""
     folder = Path(data)

@@ -317,7 +317,7 @@ class Run:
             return
         records.check_recipe(run, name, self.recipe)
         if name == recipes.default_run_dir(self.recipe):
-            records.check_file(run, name, self.recipe)
+            runs.check_file(run, name, self.recipe)
         (command,) = (step.command for step in self.steps() if step.name == "train")
         theirs, ours = (training.split(words)[1] for words in (run["command"], command))
         if trains and not self.trained and (others := command_lines.differing(theirs, ours)):
