@@ -81,7 +81,7 @@ def test_without_words_a_grid_is_the_search_of_the_recipe(monkeypatch, capsys):
     monkeypatch.setattr(grid, "summary", lambda points, metrics: "")
 
     def searched(row, *words):
-        said = output_of(["glue", "grid", row, "--cpu", *words], capsys).err
+        said = output_of(["grid", row, "--cpu", *words], capsys).err
         return spaces[-1], said
 
     space, said = searched("macaron/glue/macaron-mrpc")

@@ -42,21 +42,17 @@ PROGRAMS = {
 LEAST_FREE = 5  # GiB
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_doctor(parser: argparse.ArgumentParser) -> None:
     """``ode-transformer doctor`` has no arguments."""
 
 
-def add_path_arguments(parser: argparse.ArgumentParser) -> None:
+def add_path(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer path``."""
     parser.add_argument(
         "folder", metavar="FOLDER", nargs="?", choices=("configs", "data-prep", "scripts"),
         help="print the folder of recipes (configs) or of shell scripts (data-prep, scripts) instead",
     )  # fmt: skip
-
-
-def path_main(args: argparse.Namespace) -> None:
-    """Run ``ode-transformer path``."""
-    print(SHARE / args.folder if args.folder else PACKAGE)
+    parser.set_defaults(run=lambda args: print(SHARE / args.folder if args.folder else PACKAGE))
 
 
 def main(args: argparse.Namespace) -> int:

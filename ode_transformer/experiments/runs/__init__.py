@@ -9,7 +9,6 @@ torch and fairseq are imported by the functions that need them.
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -28,11 +27,7 @@ _HASHED = {"dictionaries": "dict*.txt", "training_text": "train*.bin"}  # files 
 
 
 def run_dir_of(recipe: "recipes.Recipe", given: Optional[str | Path]) -> str:
-    """Return the folder of a recipe's run, by default its usual one.
-
-    Raises:
-        RunError: the path holds a character that fairseq interprets.
-    """
+    """Return the folder of a recipe's run, by default its usual one."""
     folder = folder_of(given) if given else recipes.default_run_dir(recipe)
     if {":", "\\", "$"} & set(folder):
         raise RunError(f"{folder}: a run's folder must hold no colon, backslash or $, which fairseq interprets")
@@ -43,9 +38,6 @@ def check_file(run: dict[str, Any], run_dir: str | Path, recipe: "recipes.Recipe
     """Check that the run in a folder named after a recipe is of that recipe's file, not of one of the same name.
 
     If the file of the run no longer exists, it may have been moved, and the run is accepted.
-
-    Raises:
-        OtherRunError: the run is of another file, which exists.
     """
     if run["given"] != recipe.given and recipes.is_there(run["given"]):
         raise OtherRunError(
@@ -61,17 +53,7 @@ def _hashes(data: str | Path, key: str) -> dict[str, str]:
 
 
 def check_same_data(run: dict[str, Any], run_dir: str | Path, data: str | Path, text: bool = True) -> None:
-    """Check that binarized data are those that a run was trained with.
-
-    Args:
-        run: the content of ``run.json``.
-        run_dir: its folder, for the message.
-        data: the folder of the data.
-        text: whether to compare the training text besides the dictionaries.
-
-    Raises:
-        OtherRunError: the data differ.
-    """
+    """Check that binarized data have the dictionaries, and the training text, that a run was trained with."""
     for key in _HASHED if text else ("dictionaries",):
         then = run.get(key)  # runs of earlier versions have no hashes of the training text
         if then is not None and then != _hashes(data, key):
@@ -137,16 +119,16 @@ def describe(
         # through JSON, because fairseq's enumerations are no plain strings
         "model": json.loads(json.dumps(model_options(config), default=str)),
         "places": [],
-        **({"plugin": plugins.name_and_hash(recipes.ROOT / recipe.user_dir)} if recipe.user_dir else {}),
+        **_plugin(recipe.user_dir),
     }
 
 
-def count_parameters(config: "DictConfig") -> dict[str, int]:
-    """Return the numbers of all and of trained parameters of the model.
+def _plugin(user_dir: str) -> dict[str, Any]:
+    return {"plugin": plugins.name_and_hash(recipes.ROOT / user_dir)} if user_dir else {}
 
-    Raises:
-        RunError: the model cannot be built with these flags, on these data.
-    """
+
+def count_parameters(config: "DictConfig") -> dict[str, int]:
+    """Return the numbers of all and of trained parameters of the model."""
     from fairseq import tasks
 
     try:
@@ -160,15 +142,7 @@ def count_parameters(config: "DictConfig") -> dict[str, int]:
 
 
 def begin(run_dir: str | Path, run: dict[str, Any], devices: int, words: Sequence[str], user_dir: str = "") -> None:
-    """Add this machine to the places of a training and write ``run.json``, with the number of devices.
-
-    Of a plugin that has changed since the training began, the user is warned, and ``run.json`` names both states.
-    """
-    place = {"where": list(words), **machine.here_and_now()}
-    now = plugins.name_and_hash(recipes.ROOT / user_dir) if user_dir else None
-    if now and "plugin" in run and run["plugin"] != now:
-        said = f"{user_dir} has changed since this training began; it goes on with the changed plugin"
-        print(f"warning: {said}", file=sys.stderr)
-        place["plugin"] = now
+    """Add this machine, and the plugin as it is now, to the places of a training, and write ``run.json``."""
+    place = {"where": list(words), **machine.here_and_now(), **_plugin(user_dir)}
     run["places"].append(place)
     write_json(Path(run_dir) / "run.json", {**run, "devices": devices})

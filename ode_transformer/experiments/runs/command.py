@@ -3,12 +3,16 @@
 import argparse
 import inspect
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import recipes
 from ..arguments import Once, add_function, add_parameters, at_least, output_file, set_function
 from . import checkpoint_commands, recording, training
+
+if TYPE_CHECKING:
+    from .runner import Run
 
 RUN_DIR = {"type": str}  # not Path, for which an empty one, the default, would be the current folder
 SEEDS = {"type": int, "nargs": "+", "default": [], "action": Once, "metavar": "N"}
@@ -66,15 +70,15 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_run(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``ode-transformer run``."""
+def add_run(parser: argparse.ArgumentParser, after: Callable[[list["Run"]], Any]) -> None:
+    """Add the arguments of ``ode-transformer run``, which calls ``after`` with several runs that have a record."""
     from .runner import run
 
     step = {"metavar": "STEP"}
     more = {"first": step | {"option": ["--from"]}, "last": step | {"option": ["--until"]}}
     more |= {"names": {"nargs": "+", "metavar": "RECIPE"}, "seeds": SEEDS | {"option": ["--seeds", "--seed"]}}
     more |= {"record": {"type": output_file, "metavar": "FILE"}}
-    _add_runs_function(parser, run, "names", **more)
+    _add_runs_function(parser, partial(run, after=after), "names", **more)
     parser.epilog = "Words after -- are passed on to fairseq-train. Several recipes or seeds end in a table."
 
 

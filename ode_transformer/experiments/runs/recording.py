@@ -95,7 +95,7 @@ def _training(run: Mapping[str, Any], log: Mapping[str, Any]) -> dict[str, Any]:
     if lacked:
         said = "each time fairseq left out an update, or a part of it; the record notes this"
         print(f"warning: out of memory on a GPU, times logged: {lacked}; {said}", file=sys.stderr)
-    kept = ("hardware", "versions", "plugin")  # the latter only of places where it had changed
+    kept = ("hardware", "versions", "plugin")
     places = [{key: place[key] for key in kept if key in place} for place in run["places"]]
     return {
         "parameters": run["parameters"]["all"],

@@ -32,12 +32,12 @@ def predicted(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: b
     return predict(checkpoint, data, subset, batch_size, cpu)
 
 
-def add_predict_arguments(parser: argparse.ArgumentParser) -> None:
+def add_predict(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer predict``."""
     add_function(parser, partial(write_predictions, predicted), "checkpoint", subset={"default": "test"})
 
 
-def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
+def add_glue(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer glue``."""
 
     def show(args: argparse.Namespace, written: Mapping[str, Path | None]) -> None:
@@ -48,7 +48,7 @@ def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
     add_function(parser, glue.submit, "checkpoint", show=show, **task, batch_size={"default": 32}, **FILLED)
 
 
-def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
+def add_squad(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer squad``."""
     actions, more = parser.add_subparsers(dest="action", required=True), {"subset": {"default": "valid"}, **FILLED}
     sub = actions.add_parser("predict", help="answer the questions of a data set")
@@ -57,7 +57,7 @@ def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
     add_function(sub, question_answering.write_scores, "folder", **more)
 
 
-def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
+def add_baseline(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer baseline``."""
 
     def show(args: argparse.Namespace, record: Mapping[str, Any]) -> None:
@@ -74,7 +74,7 @@ def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=output_file, metavar="FILE", help="JSON file for the record")
 
 
-def add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
+def add_dataset(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer dataset``."""
     sets = parser.add_subparsers(dest="name", required=True)
 
