@@ -126,7 +126,7 @@ def _load(name: str, scale: str, seed: Optional[int]) -> Recipe:
 
 def _errors(recipe: Recipe) -> Iterator[str]:
     """Yield the errors of a recipe. Only the first is meaningful: later checks rely on earlier ones."""
-    for errors in (_evaluation_errors, _name_errors, _training_errors, _score_errors, _search_errors):
+    for errors in (_evaluation_errors, _name_errors, _training_errors, _score_errors, search_errors):
         yield from errors(recipe)
 
 
@@ -224,7 +224,7 @@ def _score_errors(recipe: Recipe) -> Iterator[str]:
             yield from _invalid_values("paper.scores", scores, METRICS)
 
 
-def _search_errors(recipe: Recipe) -> Iterator[str]:
+def search_errors(recipe: Recipe) -> Iterator[str]:
     """Yield the errors of the search space, and of seeds that are there twice."""
     search = recipe.search
     if search and recipe.task != "glue":

@@ -44,30 +44,17 @@ def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str
     Args:
         row: the flags of the recipe.
         chosen: the flags of the point.
-
-    Raises:
-        OdeTransformerError: a value is not a number, or is not positive.
     """
-
-    def number(flag: str) -> float:
-        try:
-            value = float(chosen[flag])
-        except ValueError:
-            value = 0.0
-        if not 0 < value < math.inf:
-            raise OdeTransformerError(f"--values {flag} {chosen[flag]}: must be a positive number")
-        return value
-
     if not (before := row.get("total-num-update")):
         return {}
     total = before
     if "total-num-update" in chosen:
-        total = number("total-num-update")
+        total = float(chosen["total-num-update"])
     elif row.get("max-epoch"):  # otherwise the number of updates is fixed
         if "batch-size" in chosen and row.get("batch-size"):
-            total = total * row["batch-size"] / number("batch-size")
+            total = total * row["batch-size"] / float(chosen["batch-size"])
         if "max-epoch" in chosen:
-            total = total * number("max-epoch") / row["max-epoch"]
+            total = total * float(chosen["max-epoch"]) / row["max-epoch"]
     new = {"total-num-update": total, "warmup-updates": row.get("warmup-updates", 0) * total / before}
     return {flag: str(round(n)) for flag, n in new.items() if flag not in chosen and round(n) != row.get(flag, 0)}
 
@@ -103,9 +90,6 @@ def train(
         for every point its ``flags``, the learning rate ``schedule`` that follows from them, the ``seeds``, and for
         each seed the ``scores`` on the validation set of the checkpoint that the recipe chooses: None where a score is
         not a number, no scores where the training diverged.
-
-    Raises:
-        OdeTransformerError: a run failed for another reason.
     """
     points, found = [], []
     of_seeds = [recipes.load(recipe.given, scale=recipe.scale, seed=seed) for seed in space.seeds]
@@ -193,32 +177,19 @@ def search(
             the cores.
         flags: of fairseq-train, which all runs have.
         place: arguments of :func:`.training.place_here`.
-
-    Raises:
-        OdeTransformerError: the recipe is of another task or has no search, a value or seed is not valid or is given
-            twice, or a run failed.
     """
     runner.load_plugins([name])
     recipe = recipes.load(name, scale=scale)
-    if recipe.task != "glue":
-        raise OdeTransformerError(f"{name}: has task {recipe.task}, must have task glue")
-    given = {flag: its for flag, *its in values}
-    if empty := [flag for flag, *its in values if not its]:
-        raise OdeTransformerError(f"--values {empty[0]}: must name one value or more")
+    given = {flag: [*map(_spelt, its)] for flag, *its in values}
     if len(given) < len(values):
         raise OdeTransformerError("--values: every flag must be given once, with all its values")
+    training.check_names(given, "--values")
     own = recipe.search or recipes.SearchSpace({})
-    space = recipes.SearchSpace(given or own.values, seeds or own.seeds or recipe.seeds)
-    if not (space.values or space.seeds):
-        raise OdeTransformerError(
-            f"{recipe.name}: has no search; must be given --values FLAG VALUE ... or --seeds SEED ..."
-        )
-    axes = {f"--values {flag}": [*map(_spelt, its)] for flag, its in space.values.items()} | {"--seeds": space.seeds}
-    for option, its in axes.items():
-        if len(set(its)) < len(its):
-            raise OdeTransformerError(f"{option} {' '.join(map(str, its))}: must be different values")
-    training.check_names(space.values, "--values")
-    space = replace(space, seeds=space.seeds or [recipe.own_seed])
+    space = recipes.SearchSpace(given or own.values, seeds or own.seeds or recipe.seeds or [recipe.own_seed])
+    if not (space.values or seeds or own.seeds or recipe.seeds):
+        raise OdeTransformerError(f"{name}: has no search; must be given --values FLAG VALUE ... or --seeds SEED ...")
+    if wrong := next(recipes.search_errors(replace(recipe, search=space)), ""):
+        raise OdeTransformerError(f"{name}: {wrong}")
     count = f"{space.trainings // len(space.seeds)} points, {len(space.seeds)} seeds: {space.trainings} trainings"
     processes.say(f"{recipe.name}: {count}, less those that are done")
     processes.say(plan.line([recipe] * space.trainings, jobs))

@@ -27,16 +27,6 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     """Return the record of a finished run.
 
     Settings are read from the run's files, not from the recipe, which the command line may have overridden.
-
-    Args:
-        recipe: the recipe of the run.
-        run_dir: the run's folder, with ``run.json``, ``steps.json``, ``train.log``, ``average.pt`` and
-            ``scores/SUBSET.json``.
-
-    Raises:
-        RecordError: a score is missing or older than the outputs that it scores, or a file cannot be read.
-        RunError: ``run.json`` cannot be read, or is of another recipe or of other data.
-        CheckpointError: the averaged checkpoint cannot be read.
     """
     from ... import checkpoints
 
