@@ -93,14 +93,6 @@ class DamagedError(CheckpointError):
     """A checkpoint whose file is truncated or damaged."""
 
 
-class TooFewError(CheckpointError):
-    """A folder with fewer checkpoints of a kind than requested; ``found`` is their number."""
-
-    def __init__(self, message: str, found: int):
-        super().__init__(message)
-        self.found = found
-
-
 def load(path: str | Path) -> dict[str, Any]:
     """Load a fairseq checkpoint on the CPU without running code from it.
 
@@ -238,8 +230,8 @@ def select(
         fewer: whether to accept fewer checkpoints, but at least one.
 
     Raises:
-        TooFewError: there are fewer checkpoints of that kind, or with ``fewer`` none.
-        CheckpointError: the folder does not exist, not exactly one number is given, or it is below 1.
+        CheckpointError: the folder does not exist or has fewer checkpoints of that kind (with ``fewer`` none), not
+            exactly one number is given, or it is below 1.
     """
     given = {"last-epochs": last_epochs, "last-updates": last_updates, "best": best}
     chosen = [(k, n) for k, n in given.items() if n is not None]
@@ -262,7 +254,8 @@ def select(
     if len(paths) < (1 if fewer else count):
         others = sorted(p.name for p in Path(directory).glob("*.pt"))
         names = ", ".join(p.name for p in paths) or f"but {', '.join(others) or 'no checkpoints'}"
-        raise TooFewError(f"--{kind} {count}: {directory} has {len(paths)} of that kind ({names})", len(paths))
+        less = "; --fewer, in a recipe average.fewer, takes those that are there" if paths else ""
+        raise CheckpointError(f"--{kind} {count}: {directory} has {len(paths)} of that kind ({names}){less}")
     if kind == "best" and count > 1:
         maximised = options(load(paths[0]), "checkpoint").get("maximize_best_checkpoint_metric")
         paths = paths if maximised else paths[::-1]

@@ -197,12 +197,9 @@ def set_function(
     show: Callable[[argparse.Namespace, Any], Any] = lambda args, found: None,
     *more: str,
 ) -> None:
-    """Let a command call a function with the arguments that are named like its parameters, and show the result.
+    """Let a command call a function with the arguments that are named like its parameters, or that it passes on.
 
-    Args:
-        parser, function: the command's parser and the function.
-        show: a function of all arguments and the result that returns the command's exit status.
-        more: the names of further arguments, which the function passes on.
+    ``show`` takes all arguments and the result, and returns the command's exit status.
     """
     names = {*inspect.signature(function).parameters, *more}
     parser.set_defaults(

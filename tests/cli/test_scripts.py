@@ -19,14 +19,14 @@ import yaml
 from fairseq.dataclass.configs import CheckpointConfig
 from omegaconf import OmegaConf
 
-from ode_transformer import checkpoints, paths, plugins, processors
-from ode_transformer.experiments import cli, recipes, records, runs
+from ode_transformer import checkpoints, paths, processors
+from ode_transformer.experiments import cli, recipes, records
 from ode_transformer.experiments.bench import gpu_suite
 from ode_transformer.experiments.records import RunError
 from ode_transformer.experiments.runs import processes, runner, training
 from ode_transformer.experiments.runs.training import TrainingPlace
 from ode_transformer.experiments.tasks import task
-from ode_transformer.files import sha256, write_text
+from ode_transformer.files import sha256
 from tests.experiments.test_own_text import in_process
 from tests.helpers import ROOT, SMALL, ask, binarise_pairs, environment, write_parallel
 
@@ -196,6 +196,8 @@ def test_generating_with_an_ensemble(finished, recipe, programs, tmp_path, fails
     assert {path.name for path in tmp_path.iterdir()} == {"two", "two.part"}
     assert "already exists" in fails(*words)
     assert "no file /absent.pt" in fails(*words[:-1], tmp_path / "x", "--checkpoint", "/absent.pt")
+    said = fails("generate", "ptb/rk2-1", "--output", tmp_path / "x")
+    assert "ptb/rk2-1: is of task language_modeling, and has nothing to translate" in said
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a GPU")
@@ -262,15 +264,6 @@ def test_in_the_folder_of_another_recipe_nothing_is_done(finished, recipe, progr
     for words in ([], ["--from", "average", "--until", "average"]):
         assert "holds a run of tiny, not of other" in fails("run", other, "--run-dir", folder, "--cpu", *words)
     assert not programs and before == {path: sha256(path) for path in folder.rglob("*") if path.is_file()}
-
-
-def test_the_plugin_of_every_start_of_a_training_is_noted(tmp_path):
-    plugin, run_ = tmp_path / "mine", {"places": []}
-    for content in ("x = 1", "x = 2"):
-        write_text(plugin / "__init__.py", content)
-        runs.begin(tmp_path, run_, 1, [], str(plugin))
-    first, second = (place["plugin"] for place in run_["places"])
-    assert second == plugins.name_and_hash(plugin) != first
 
 
 def test_checkpoints_of_another_run_are_never_averaged_with_those_of_this(finished, recipe, programs, tmp_path, fails):
@@ -369,7 +362,7 @@ def test_a_training_that_ended_early_is_averaged_in_the_end(recipe, programs, tm
 
     status, said = average(last_epochs=3)
     assert status == 1 and names(programs).count("fairseq-train") == 1
-    assert "is finished and kept" in said and "fewer: true" in said
+    assert "has 2 of that kind (checkpoint1.pt, checkpoint2.pt); --fewer, in a recipe average.fewer, takes" in said
     assert average(last_epochs=3, fewer=True)[0] == 0 and average(last_epochs=2)[0] == 0
     averaged = checkpoints.load(tmp_path / "run" / "average.pt")["averaged_from"]
     assert averaged == ["checkpoint1.pt", "checkpoint2.pt"] and names(programs).count("fairseq-train") == 1
@@ -406,20 +399,6 @@ def test_a_program_that_fails_and_what_a_step_needs_are_named(tmp_path, capsys):
     assert "why" in capsys.readouterr().err
     with pytest.raises(RunError, match="generate test: needs absent, which does not exist"):
         runner.execute(runner.Step("generate", ["true"], part="test", inputs=["absent"]))
-
-
-def test_that_the_same_command_goes_on_is_said_only_where_it_does(finished, recipe, tmp_path, monkeypatch, capsys):
-    """Not of a folder that goes, nor of --from, which begins there again."""
-    monkeypatch.setattr(processes, "launch", mock.Mock(side_effect=KeyboardInterrupt))
-    folder = shutil.copytree(finished, tmp_path / "run")
-    here = ["--run-dir", str(folder), "--cpu"]
-    for name, more, said in (
-        ("generate", ["--output", str(tmp_path / "out")], False),
-        ("run", ["--from", "generate"], False),
-        ("run", [], True),
-    ):
-        assert cli.main([name, str(recipe), *here, *more]) == 128 + signal.SIGINT
-        assert ("the same command does the rest" in capsys.readouterr().err) == said, (name, more)
 
 
 def test_data_that_changed_since_is_refused(recipe, programs, tmp_path, fails):
@@ -539,7 +518,6 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, fails, tm
         ("--devices 2 --cpu", "must be 1 with --cpu, which trains in one proc", 0, {}),
         ("--devices 2", "--devices 2: this machine has no GPUs; must be at most 1", 0, {}),
         ("--until trian", "--until trian: must be one of prepare, train, average", 0, {}),
-        ("--from score --until train", "--until train: the first step must not come after the last", 0, {}),
         ("--cpu --run-dir README.md/x", "README.md: is a file, or a link to a", 0, {}),
         ("--run-dir a:b", "a:b: a run's folder must hold no colon", 0, {}),
         ("multi30k-full/macaron-tiny --cpu", "would share runs/multi30k-full/macaron-tiny with another run", 0, {}),
@@ -548,7 +526,6 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, fails, tm
         ("--seeds 1 2 --devices 2 --jobs 3", "--jobs 3: needs 3 x 2 GPUs; this machine has 4", 4, {}),
         ("--seeds 1 2 --jobs 2 --torchrun", "--jobs 2: must be 1 in a job of several tasks or nodes, and with", 4, {}),
         ("--dry-run", "NNODES=two: must be a whole number, 1 or more", 4, {"NNODES": "two"}),
-        ("--dry-run", "NODE_RANK=-1: must be a whole number, 0 or more", 4, {"NODE_RANK": "-1"}),
         ("--dry-run --devices 1", "1: cannot be divided evenly among 2 nodes", 4, {"NNODES": "2"}),
         ("--dry-run --devices 4 -- --distributed-port 20001", "4: the job has 2 x 4 GPUs, and all", 4, {"NNODES": "2"}),
     ],
@@ -557,21 +534,6 @@ def test_what_cannot_be_run_is_named(words, message, gpus, variables, monkeypatc
     monkeypatch.setattr(training, "gpu_count", lambda: gpus)
     set_job(monkeypatch, variables)
     assert message in fails("run", "multi30k-full/macaron-tiny", *words.split())
-
-
-def test_what_translates_nothing_is_named(finished, recipe, tmp_path, monkeypatch, fails):
-    """A model of another task, and a generation that fails: the last line of its log is said, since that goes."""
-    words = ["--output", str(tmp_path / "out")]
-    said = fails("generate", "ptb/rk2-1", *words)
-    assert "ptb/rk2-1: is of task language_modeling, and has nothing to translate" in said
-
-    def launch(words, environment, log, lock):
-        log.write_text("one\nwhy\n")
-        return 1
-
-    monkeypatch.setattr(processes, "launch", launch)
-    assert "fairseq-generate failed: why" in fails("generate", recipe, "--run-dir", finished, *words)
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -682,8 +644,7 @@ def test_several_runs_at_a_time_have_gpus_of_their_own(monkeypatch, tmp_path, fa
     first = started[1][0]
     assert first[3:8] == ["run", "multi30k-full/macaron-tiny", "--seed", "2", "--run-dir"]
     assert first[-8:] == ["--until", "train", "--devices", "2", "--fp32", "--", "--clip-norm", "1"]
-    (tmp_path / "data-bin" / "multi30k-own.en-de").mkdir(parents=True)
-    assert run(*words, "--jobs", "2") == 1 and executed == ["prepare"], "once for all"
+    assert executed == ["prepare"], "once for all"
     started.clear()
     words = ["multi30k-full/macaron-tiny", "quickstart/macaron-tiny", "--seed", "1", "--until", "train", "--jobs", "2"]
     assert run(*words) == 0  # the batches of the former divide into two, those of the latter are one
@@ -739,18 +700,6 @@ def test_trainings_wait_while_the_gpu_suite_measures(tmp_path):
             process.wait()
 
 
-def test_what_has_no_record_is_trained_first(monkeypatch, tmp_path):
-    monkeypatch.setattr(gpu_suite, "ROOT", tmp_path)
-    (tmp_path / "data-bin" / "ptb").mkdir(parents=True)
-    for name in ("multi30k-full/macaron-tiny", "ptb/rk2-1"):
-        (tmp_path / "results" / name).parent.mkdir(parents=True)
-        (tmp_path / "results" / f"{name}.bf16.json").touch()
-    found = gpu_suite.usual()
-    ptb, others = ([n for n in found if n.startswith("ptb/") == of_ptb] for of_ptb in (True, False))
-    assert ptb[-1] == "ptb/rk2-1" and others[-1] == "multi30k-full/macaron-tiny"
-    assert found[:4] == [others[0], ptb[0], others[1], ptb[1]]
-
-
 def test_the_curves_of_unfinished_trainings_are_kept(tmp_path):
     suite = gpu_suite.Suite(out=tmp_path, runs=tmp_path, systems=["ptb/rk2-1", "ptb/rk4-1"])
     log = tmp_path / "ptb.rk2-1.bf16" / "train.log"
@@ -761,17 +710,6 @@ def test_the_curves_of_unfinished_trainings_are_kept(tmp_path):
     found = json.loads((tmp_path / "unfinished.json").read_text())
     assert list(found) == ["ptb/rk2-1, seed 1, bf16"]
     assert found["ptb/rk2-1, seed 1, bf16"]["curve"] == [{"epoch": 1, "num_updates": 9, "train_loss": 5.0}]
-
-
-def test_checks_that_cannot_be_run_are_told_and_the_contest_is_held(tmp_path, monkeypatch, capsys):
-    suite, held = gpu_suite.Suite(out=tmp_path, systems=["ptb/rk2-1"]), []
-    monkeypatch.setattr(suite, "check", mock.Mock(side_effect=OSError("no space")))
-    monkeypatch.setattr(suite, "contest", lambda: held.append("contest"))
-    suite.measure()
-    assert held and suite.failed and "OSError: no space" in capsys.readouterr().err
-    suite.ends = 0
-    suite.measure()
-    assert len(held) == 1
 
 
 def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch):

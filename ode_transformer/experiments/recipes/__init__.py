@@ -4,11 +4,8 @@ A file holds one recipe or, with ``rows``, one per row, like a table of a paper:
 by key into those of the file, and these into those of the files that it extends. Files whose name begins with an
 underscore are only bases for others, not recipes.
 
-The dataclasses of :mod:`..recipe` define the form of a recipe; :mod:`..tasks` evaluate it, and :mod:`..runs.runner`
-makes its steps. A recipe is code, like a Makefile, which ``ode-transformer run`` executes; listing, checking and
-showing recipes executes nothing.
-
-Imports neither torch nor fairseq.
+A recipe is code, like a Makefile, which ``ode-transformer run`` executes; listing, checking and showing recipes
+executes nothing. Imports neither torch nor fairseq.
 """
 
 import argparse

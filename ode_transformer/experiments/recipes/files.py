@@ -64,8 +64,7 @@ def group(name: str) -> dict[str, Any]:
 def names(files: Sequence[str] = ()) -> list[str]:
     """Return the names of all recipes, such as ``quickstart/rk2-tiny``, or of those in some files.
 
-    Args:
-        files: names of ``groups``, paths of YAML files, or names of recipes, which are returned as they are.
+    A file is one of ``groups``, the path of a YAML file, or the name of a recipe, which is returned as it is.
     """
     known, found = groups(), []
     for name in files or known:

@@ -1,9 +1,6 @@
 """The description of a run, ``run.json`` in its folder, written when its training begins.
 
-It holds the recipe, seed, precision and devices, the command without the words that say where it runs, the model as
-fairseq resolved it, the checkpoint that training starts from, hashes of the dictionaries and the training text, and
-under ``places`` the hardware and versions of every start. Records, comparisons and the runner read it;
-nothing else describes a run.
+Records, comparisons and the runner read it; nothing else describes a run.
 
 torch and fairseq are imported by the functions that need them.
 """
@@ -92,14 +89,10 @@ def describe(
     start: Optional[str],
     flags: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the content of ``run.json`` for a training that begins.
+    """Return the content of ``run.json`` for a training that begins, from the checkpoint ``start`` if there is one.
 
-    Args:
-        recipe: the recipe.
-        command: the command of the training, without the words that say where it runs.
-        config: the command as fairseq resolved it.
-        start: the checkpoint that training starts from, if there is one.
-        flags: the flags of ``fairseq-train`` that the user added to the recipe's.
+    The command is without the words that say where it runs, the configuration is what fairseq made of it, and the flags
+    are those that the user added to the recipe's.
     """
     precision = next((name for name in recipes.PRECISIONS[1:] if config.common.get(name)), "fp32")
     return {

@@ -36,14 +36,10 @@ def selection(recipe: recipes.Recipe) -> tuple[str, ...]:
 
 
 def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the flags of a recipe's learning rate schedule that change at a point of a grid.
+    """Return the flags of a recipe's learning rate schedule that change at a point of a grid with some flags.
 
     Larger batches make fewer updates of the same examples, and more epochs make more; the warmup stays the same
     fraction of all updates. Values that the point itself gives are kept.
-
-    Args:
-        row: the flags of the recipe.
-        chosen: the flags of the point.
     """
     if not (before := row.get("total-num-update")):
         return {}
@@ -79,12 +75,6 @@ def train(
     recipe: recipes.Recipe, space: recipes.SearchSpace, place: training.TrainingPlace, jobs: int = 1
 ) -> list[dict[str, Any]]:
     """Train a recipe at every point of a grid with every seed, where that is not done yet.
-
-    Args:
-        recipe: a recipe of the task ``glue``.
-        space: the values of flags, whose combinations are the points, and the seeds of every point.
-        place: where runs train, with the flags that they share.
-        jobs: the number of runs at a time.
 
     Returns:
         for every point its ``flags``, the learning rate ``schedule`` that follows from them, the ``seeds``, and for
@@ -129,12 +119,7 @@ def _diverged(folder: Path) -> bool:
 
 
 def summary(points: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> str:
-    """Return the median over seeds at every point, and the best run; a run without a score ranks below all others.
-
-    Args:
-        points: the result of :func:`train`.
-        metrics: the metrics by whose mean runs are compared.
-    """
+    """Return the median over seeds at every point, and the best run; a run without a score ranks below all others."""
 
     def value(scores: Mapping[str, Any]) -> float:
         found = [scores.get(metric) for metric in metrics]

@@ -121,14 +121,15 @@ def side_by_side(
 ) -> None:
     """Run several programs, some at a time, until all have ended or the time is over.
 
-    Programs that still run then, or when this process is interrupted, are terminated and waited for.
+    Programs that still run then, or when this process is interrupted, are terminated and waited for. In the last
+    ``LEAST`` seconds nothing is started.
 
     Args:
         jobs: the jobs, in order.
         count: the number of jobs at a time.
         start: starts the program of a job, given the lowest free place from 0 to ``count - 1``.
         ended: receives the job, its exit status, and its duration in seconds.
-        seconds_left: returns the time left; in the last ``LEAST`` seconds nothing is started.
+        seconds_left: returns the time left.
     """
     waiting = list(jobs)
     running: dict[int, tuple[Job, float, subprocess.Popen]] = {}

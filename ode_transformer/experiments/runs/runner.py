@@ -199,7 +199,7 @@ class Run:
                     check([self.folder / "average.pt"], self.recipe, step.part)
                 if (seconds := prepared.get(tuple(step.command))) is None:
                     processes.say(f"\n== {self.title}: {step.key}")
-                    seconds = self._average(step, lock) if step.name == "average" else execute(step, lock)
+                    seconds = execute(step, lock)
                 if step.name == "prepare":
                     prepared[tuple(step.command)] = seconds
                 if step.name == "generate":  # later translations with this model decode as its scores did
@@ -332,18 +332,6 @@ class Run:
         for flag, refused in too_few[kind].items():
             if refused:
                 raise RunError(f"average.{kind} {count}: training would keep fewer of these checkpoints; change {flag}")
-
-    def _average(self, step: Step, lock: int) -> float:
-        """Average checkpoints; if training left too few of them, tell the user what to change in the recipe."""
-        from ... import checkpoints
-
-        try:
-            return execute(step, lock)
-        except checkpoints.TooFewError as error:
-            raise RunError(
-                f"{error}. The training is finished and kept: change average in the recipe {self.recipe.given}, such "
-                "as by fewer: true, and give this command again; it will not train again"
-            ) from error
 
 
 def execute(step: Step, lock: int = -1) -> float:
@@ -497,13 +485,8 @@ def run_all(
     """Do runs, one after another in this process or some at a time, each in a process with GPUs or cores of its own.
 
     A run that fails does not keep the others from being done. Runs share GPUs where there are too few. If time is
-    limited, every run has a process of its own, which is terminated when the time is over.
-
-    Args:
-        found: the runs.
-        jobs: the number of runs at a time.
-        seconds_left: returns the time left, if it is limited.
-        begin: starts a run, as :func:`.processes.start` does.
+    limited, ``seconds_left`` returns what is left; then every run has a process of its own, started by ``begin`` as
+    :func:`.processes.start` does, which is terminated when the time is over.
 
     Returns:
         the error of each run that failed, by its folder.
