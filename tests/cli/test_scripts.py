@@ -432,18 +432,14 @@ def test_a_record_is_of_the_data_that_the_run_was_trained_with(finished, recipe,
     # A run that went on with two GPUs, on the same machine, and that was validated within an epoch.
     again = {**held["places"][0], "where": ["--distributed-world-size", "2"]}
     (folder / "run.json").write_text(json.dumps({**held, "places": [*held["places"], again]}))
-    stamps = json.loads((folder / "steps.json").read_text())
-    stamps["average"]["line"] = f"average {folder} {folder}/x {folder}.old /y{folder}"
-    (folder / "steps.json").write_text(json.dumps(stamps))
     entry = {"epoch": 1, "valid_loss": "1.5", "valid_num_updates": "99"}
     with (folder / "train.log").open("a") as log:
         log.write(f"2026-01-01 00:00:00 | INFO | valid | {json.dumps(entry)}\n")
     assert cli.main(words) == 0
     record = json.loads((tmp_path / "record.json").read_text())
-    training, (average,) = record["training"], [c for c in record["commands"] if c["command"].startswith("average ")]
+    training = record["training"]
     assert training["validation"][-1] == {"num_updates": 99, "loss": 1.5} and "progress" in training
     assert len(training["trained_on"]) == 1 and record["command"].endswith(" --distributed-world-size 2")
-    assert average["command"] == f"average runs/tiny runs/tiny/x {folder}.old /y{folder}"
 
 
 def test_a_training_elsewhere_is_gone_on_from(recipe, programs, tmp_path, fails):
@@ -478,10 +474,6 @@ def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, c
         "other against tiny, seed 4, tiny: p = 1.0000, adjusted 1.0000 (two-sided p, by approximate randomization"
     )
     assert compared in shown
-    (tmp_path / "macaron_tiny.6").touch()
-    assert run(two, "--cpu", "--seeds", 4, 6) == 1
-    shown, said = capsys.readouterr()
-    assert "| tiny |" in shown and "1 of 2 runs failed:" in said, "the table of those that are done"
     assert "--run-dir and --record" in fails("run", two, "--run-dir", tmp_path / "z")
 
 
@@ -698,38 +690,3 @@ def test_trainings_wait_while_the_gpu_suite_measures(tmp_path):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def test_the_curves_of_unfinished_trainings_are_kept(tmp_path):
-    suite = gpu_suite.Suite(out=tmp_path, runs=tmp_path, systems=["ptb/rk2-1", "ptb/rk4-1"])
-    log = tmp_path / "ptb.rk2-1.bf16" / "train.log"
-    log.parent.mkdir()
-    entry = {"epoch": 1, "train_loss": "5.0", "train_num_updates": "9"}
-    log.write_text(f"2026-01-01 00:00:00 | INFO | train | {json.dumps(entry)}\n")
-    suite.note_unfinished(suite.waiting())
-    found = json.loads((tmp_path / "unfinished.json").read_text())
-    assert list(found) == ["ptb/rk2-1, seed 1, bf16"]
-    assert found["ptb/rk2-1, seed 1, bf16"]["curve"] == [{"epoch": 1, "num_updates": 9, "train_loss": 5.0}]
-
-
-def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch):
-    suite, asked = gpu_suite.Suite(out=tmp_path, systems=["ptb/rk2-1"]), []
-
-    def timed(words, seconds, output):
-        asked.append(words)
-        first = len(asked) == 1
-        found = [("two", "FAILED" if first else "PASSED")]
-        found[:0] = [("one[x y]", "PASSED")] * first
-        lines = [f"tests/gpu/test_a.py::{name} {status} [ 50%]\n" for name, status in found]
-        if not first:  # as pytest's workers write it
-            lines = [f"[gw0] [ 50%] {status} tests/gpu/test_a.py::{name} \n" for name, status in found]
-        output.write_text("".join(lines))
-        return gpu_suite.TIMED_OUT if first else 0
-
-    monkeypatch.setattr(suite, "timed", timed)
-    suite.check()
-    listed = tmp_path / "gpu-checks.txt"
-    assert suite.failed and listed.read_text() == "tests/gpu/test_a.py::one[x y]\n"
-    suite.check()
-    assert asked[1][asked[1].index("--deselect") + 1] == "tests/gpu/test_a.py::one[x y]"
-    assert listed.read_text().splitlines() == ["tests/gpu/test_a.py::one[x y]", "tests/gpu/test_a.py::two"]

@@ -7,7 +7,7 @@ import pytest
 
 from ode_transformer.experiments import cli, recipes, records, runs
 from ode_transformer.experiments.metrics import METRICS
-from ode_transformer.experiments.records import OtherRunError, RecordError, logs
+from ode_transformer.experiments.records import RecordError, RunError, logs
 from ode_transformer.experiments.results import comparisons, significance, tables
 from ode_transformer.experiments.results.files import read_records
 from ode_transformer.experiments.runs import command_lines, recording
@@ -90,7 +90,7 @@ def test_a_score_that_is_older_than_the_model_is_not_recorded(tmp_path):
 def test_a_run_of_another_file_of_the_same_name_is_not_taken_for_this_one(tmp_path):
     own = (own_quickstart(tmp_path / folder / "exp.yaml") for folder in ("one", "two"))
     one, two = (recipes.load(f"{path}/macaron-tiny") for path in own)
-    with pytest.raises(OtherRunError, match=r"a run of .*/one/exp\.yaml/mac.*, not of .*/two/exp.*the same name"):
+    with pytest.raises(RunError, match=r"a run of .*/one/exp\.yaml/mac.*, not of .*/two/exp.*the same name"):
         runs.check_file({"given": one.given}, recipes.default_run_dir(two), two)
     (tmp_path / "one" / "exp.yaml").unlink()  # as if it had been moved
     runs.check_file({"given": one.given}, recipes.default_run_dir(two), two)

@@ -64,8 +64,6 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None) -> Recip
             updates.
         seed: a seed other than the recipe's.
     """
-    if scale not in SCALES:
-        raise RecipeError(f"--scale {scale}: must be one of {', '.join(SCALES)}")
     try:
         return _load(name, scale, seed)
     except RecipeError as error:

@@ -136,7 +136,7 @@ def small(tree: dict, own: dict, path: Path) -> dict:
         raise RecipeError(f"{path}: the task {task} has no rehearsal; give the recipe's own settings as small")
     small = read(file) if file.is_file() else {}
     if pairs := small.pop("pairs", {}):  # the data by languages
-        data = tree["data"]
+        data = tree.get("data", {})
         pair = f"{data.get('source', '')}-{data.get('target', '')}"
         tree = merge(tree, {"data": pairs.get(pair, pairs["any"])})
         if tree["data"]["target"] != "de":

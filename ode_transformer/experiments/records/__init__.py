@@ -78,10 +78,6 @@ class RunError(OdeTransformerError):
     """A run that cannot be started or resumed; the message names the folder and the reason."""
 
 
-class OtherRunError(RunError):
-    """The folder of a run holds another run."""
-
-
 class RecordError(OdeTransformerError):
     """A run lacks something that a record needs; the message names the file and what is missing."""
 
@@ -111,7 +107,7 @@ def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> No
     both = ((run["recipe"], run["scale"]), (recipe.name, recipe.scale))
     trained, asked = (f"{name} --scale small" if scale == "small" else name for name, scale in both)
     if trained != asked:
-        raise OtherRunError(
+        raise RunError(
             f"{run_dir} holds a run of {trained}, not of {asked}; name the former, or choose another --run-dir"
         )
 

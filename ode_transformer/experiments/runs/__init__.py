@@ -15,7 +15,7 @@ from ...errors import OdeTransformerError
 from ...files import sha256, write_json
 from ...paths import folder_of
 from .. import recipes, records
-from ..records import OtherRunError, RunError
+from ..records import RunError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -37,7 +37,7 @@ def check_file(run: dict[str, Any], run_dir: str | Path, recipe: "recipes.Recipe
     If the file of the run no longer exists, it may have been moved, and the run is accepted.
     """
     if run["given"] != recipe.given and recipes.is_there(run["given"]):
-        raise OtherRunError(
+        raise RunError(
             f"{run_dir} holds a run of {run['given']}, not of {recipe.given}, which has the same name; rename a file, "
             "or choose another --run-dir"
         )
@@ -55,7 +55,7 @@ def check_same_data(run: dict[str, Any], run_dir: str | Path, data: str | Path, 
         then = run.get(key)  # runs of earlier versions have no hashes of the training text
         if then is not None and then != _hashes(data, key):
             what = key.replace("_", " ")
-            raise OtherRunError(
+            raise RunError(
                 f"{run_dir} was trained with other {what} than {data} holds now; restore that, or choose another "
                 "--run-dir"
             )

@@ -34,10 +34,7 @@ def _add_runs_function(parser: argparse.ArgumentParser, function: Callable, firs
     add_parameters(parser, training.place_here, **others)
     precisions = parser.add_mutually_exclusive_group()
     for name in recipes.PRECISIONS:
-        help_ = {
-            "fp32": "train in fp32 (default: the paper's precision on GPUs, fp32 on a CPU)",
-            "amp": "train with PyTorch's automatic mixed precision",
-        }.get(name, f"train in {name}")
+        help_ = f"train in {name}" + " (default: the paper's precision on GPUs, fp32 on a CPU)" * (name == "fp32")
         precisions.add_argument(f"--{name}", dest="precision", action="store_const", const=name, help=help_)
     set_function(parser, function, lambda args, found: None, "devices", "cpu", "precision", "torchrun")
 

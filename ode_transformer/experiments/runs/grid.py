@@ -17,7 +17,7 @@ from ...files import write_json
 from ...paths import folder_of
 from .. import recipes, records
 from ..metrics import METRICS
-from ..records import OtherRunError, logs
+from ..records import logs
 from ..tasks.glue import TASK
 from . import plan, processes, runner, training
 
@@ -95,7 +95,7 @@ def train(
         points.append({"flags": flags, "schedule": follows, "seeds": list(space.seeds), "folders": folders})
     with contextlib.chdir(recipes.ROOT), processes.terminable(resumable=True):
         for run_dir, error in runner.run_all(found, jobs).items():
-            if isinstance(error, OtherRunError) or not _diverged(recipes.ROOT / run_dir):
+            if not _diverged(recipes.ROOT / run_dir):
                 raise OdeTransformerError(runner.message(run_dir, error)) from error
     for point in points:
         point["scores"] = [_scores(folder, next(iter(recipe.subsets))) for folder in point.pop("folders")]

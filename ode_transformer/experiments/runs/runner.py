@@ -26,7 +26,7 @@ from ...errors import OdeTransformerError
 from ...files import atomic_folder, make_folder, sha256, write_json
 from ...paths import shipped
 from .. import recipes, records, runs
-from ..records import OtherRunError, RunError, logs
+from ..records import RunError, logs
 from ..tasks import TASKS
 from ..tasks.task import OURS, Step, flags, step_of_ours
 from ..tasks.translation import check_units
@@ -261,7 +261,7 @@ class Run:
         name, run, trains = self.run_dir, records.read_run(self.folder), "train" in self.chosen
         another = self.begun or (self.place.rank == 0 and (self.folder / "train.log").exists())
         if run is None and trains and another:
-            raise OtherRunError(f"{name} holds another run, without run.json; choose another --run-dir")
+            raise RunError(f"{name} holds another run, without run.json; choose another --run-dir")
         if run is None or not self.begun:
             return
         records.check_recipe(run, name, self.recipe)
@@ -271,9 +271,7 @@ class Run:
         theirs, ours = (training.split(words)[1] for words in (run["command"], command))
         if trains and not self.trained and (others := command_lines.differing(theirs, ours)):
             line = shlex.join(run["command"])
-            raise OtherRunError(
-                f"{name} holds another run, {others}; choose another --run-dir. It was made by:\n{line}"
-            )
+            raise RunError(f"{name} holds another run, {others}; choose another --run-dir. It was made by:\n{line}")
 
     def _train(self, step: Step, stamps: dict[str, Any], lock: int) -> None:
         """Train once, or resume an interrupted training."""
@@ -593,10 +591,8 @@ def generate(
             if step.name == "generate":
                 where = [*step.where, *more, "--results-path", str(part), *flags]
                 log = part / "generate.log"
-                step = replace(step, where=where, inputs=[], outputs=[], moves=[], log=str(log))
                 try:
-                    execute(step)
+                    execute(replace(step, where=where, inputs=[], outputs=[], moves=[], log=str(log)))
                 except RunError as error:  # the folder is removed, and the log with it
-                    said = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
-                    raise RunError(f"fairseq-generate failed: {said[-1]}" if said else str(error)) from error
+                    raise RunError(f"{error}:\n{log.read_text(encoding='utf-8', errors='replace')[-1000:]}") from error
     print("\n".join(str(path) for path in sorted(output.iterdir())))

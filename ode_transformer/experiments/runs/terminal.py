@@ -19,15 +19,9 @@ BATCHES = re.compile(r"[^|{]*: +(\d+) / (\d+) ")
 """fairseq's progress message in ``--log-format simple``, with the numbers of finished and of all batches."""
 
 SHOWN = {
-    "loss": "loss",
-    "ppl": "perplexity",
-    "accuracy": "accuracy",
-    "mcc": "Matthews",
-    "f1": "F1",
-    "pearson": "Pearson",
-    "spearman": "Spearman",
-    "wps": "words/s",
-}
+    "loss": "loss", "ppl": "perplexity", "accuracy": "accuracy", "mcc": "Matthews", "f1": "F1", "pearson": "Pearson",
+    "spearman": "Spearman", "wps": "words/s",
+}  # fmt: skip
 """The labels of the values that are shown, by fairseq's names."""
 
 
