@@ -184,24 +184,16 @@ def add_function(
     function: Callable[..., Any],
     *first: str,
     show: Callable[[argparse.Namespace, Any], Any] = lambda args, found: None,
+    passed: Sequence[str] = (),
     **more: Any,
 ) -> None:
-    """Let a command call a function with arguments of its own; see :func:`add_parameters` and :func:`set_function`."""
-    add_parameters(parser, function, *first, **more)
-    set_function(parser, function, show)
+    """Let a command call a function with arguments for its parameters, as :func:`add_parameters` makes them.
 
-
-def set_function(
-    parser: argparse.ArgumentParser,
-    function: Callable[..., Any],
-    show: Callable[[argparse.Namespace, Any], Any] = lambda args, found: None,
-    *more: str,
-) -> None:
-    """Let a command call a function with the arguments that are named like its parameters, or that it passes on.
-
-    ``show`` takes all arguments and the result, and returns the command's exit status.
+    ``show`` takes all arguments and the result, and returns the command's exit status; ``passed`` are the names of
+    further arguments that the function takes.
     """
-    names = {*inspect.signature(function).parameters, *more}
+    add_parameters(parser, function, *first, **more)
+    names = {*inspect.signature(function).parameters, *passed}
     parser.set_defaults(
         run=lambda args: show(args, function(**{name: value for name, value in vars(args).items() if name in names}))
     )

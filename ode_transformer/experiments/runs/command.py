@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import recipes
-from ..arguments import Once, add_function, add_parameters, at_least, output_file, set_function
+from ..arguments import Once, add_function, add_parameters, at_least, output_file
 from . import checkpoint_commands, recording, training
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ def _add_runs_function(parser: argparse.ArgumentParser, function: Callable, firs
     """Let a command call a function that trains runs, with the options of :func:`.training.place_here`."""
     scale = {"type": str.lower, "choices": recipes.SCALES}
     usual = {"scale": scale, "seeds": SEEDS, "flags": None, "place": None, "after": None, "run_dir": RUN_DIR}
-    add_parameters(parser, function, first, **usual | more)
+    passed = ("devices", "cpu", "precision", "torchrun")
+    add_function(parser, function, first, passed=passed, **usual | more)
     others = dict.fromkeys(("recipe", "trains", "jobs", "precision", "flags", "dry_run"))
     add_parameters(parser, training.place_here, **others)
     precisions = parser.add_mutually_exclusive_group()
     for name in recipes.PRECISIONS:
         help_ = f"train in {name}" + " (default: the paper's precision on GPUs, fp32 on a CPU)" * (name == "fp32")
         precisions.add_argument(f"--{name}", dest="precision", action="store_const", const=name, help=help_)
-    set_function(parser, function, lambda args, found: None, "devices", "cpu", "precision", "torchrun")
 
 
 def add_quickstart(parser: argparse.ArgumentParser) -> None:

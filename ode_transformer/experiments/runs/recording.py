@@ -38,10 +38,8 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         test_set: read_scores(run_dir / "scores" / f"{subset}.json") for subset, test_set in recipe.subsets.items()
     }
     data = recipes.ROOT / recipe.data.directory
-    if data.is_dir():
+    if data.is_dir():  # otherwise the record does not describe the data
         check_same_data(run, run_dir, data)
-    else:
-        print(f"warning: {data}: no such folder, so that the record does not describe the data", file=sys.stderr)
     manifest = data / "manifest.json"
     averaged = checkpoints.load(run_dir / "average.pt")
     hashes = {"average.pt": sha256(run_dir / "average.pt")}
