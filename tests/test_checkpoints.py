@@ -187,7 +187,7 @@ def test_selection(tmp_path):
     assert names(best=2) == ["checkpoint.best_loss_2.9002", "checkpoint.best_loss_2.90011"]
     write(tmp_path / "checkpoint.best_loss_2.87.pt")  # as fairseq wrote it until 2021
     assert names(best=2) == ["checkpoint.best_loss_2.90011", "checkpoint.best_loss_2.87"]
-    with pytest.raises(CheckpointError, match=r"--last-epochs 4: .* has 3 .*checkpoint10\.pt\)$"):
+    with pytest.raises(CheckpointError, match=r"--last-epochs 4: .* has 3 .*checkpoint10\.pt\); --fewer"):
         names(last_epochs=4)
     assert names(last_epochs=4, fewer=True) == ["checkpoint1", "checkpoint2", "checkpoint10"]
     (tmp_path / "none").mkdir()
