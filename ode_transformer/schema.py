@@ -23,13 +23,7 @@ NAMES = {
 
 
 def lacks(value: Any, form: Any, at: str = "") -> str:
-    """Return where a value departs from a form, and what it must be there; empty if it conforms.
-
-    Args:
-        value: parsed JSON.
-        form: the form, as described above.
-        at: the name of the value, such as ``training.seconds``.
-    """
+    """Return where a value, parsed JSON of this name, departs from a form, and what it must be there; else ``""``."""
     return next(_lacks(value, form, at), "")
 
 
@@ -50,14 +44,18 @@ positive = must_be(lambda value: type(value) in (int, float) and 0 < value < MOS
 
 
 def _lacks(value: Any, form: Any, at: str) -> Iterator[str]:
-    if isinstance(form, tuple):
-        forms = [one for one in form if one is not ...]
-        if all(lacks(value, one, at) for one in forms):
-            near = [one for one in forms if _of_kind(value, one)]
-            yield lacks(value, near[0], at) if near else _must(at, forms)
-    elif not _of_kind(value, form):
-        yield _must(at, [form])
-    elif _is_function(form):
+    forms = [one for one in form if one is not ...] if isinstance(form, tuple) else [form]
+    near = [one for one in forms if _of_kind(value, one)]
+    found = [next(_lacks_inside(value, one, at), "") for one in near]
+    if not near:
+        names = ["null" if one is None else NAMES[one if isinstance(one, type) else type(one)] for one in forms]
+        yield f"{at or 'it'} must be {' or '.join(names)}"
+    elif all(found):
+        yield found[0]
+
+
+def _lacks_inside(value: Any, form: Any, at: str) -> Iterator[str]:
+    if _is_function(form):
         if complaint := form(value):
             yield f"{at} {complaint}".lstrip()
     elif isinstance(form, list):
@@ -66,19 +64,13 @@ def _lacks(value: Any, form: Any, at: str) -> Iterator[str]:
         for i, item in enumerate(value):
             yield from _lacks(item, form[i % len(form)], f"{at}[{i}]")
     elif isinstance(form, Mapping):
-        yield from _lacks_in_mapping(value, form, at)
-
-
-def _lacks_in_mapping(value: dict, form: Mapping, at: str) -> Iterator[str]:
-    keys = {key: its for key, its in form.items() if key is not str}
-    if str in form:
-        keys = dict.fromkeys(value, form[str]) | keys
-    for key, its in keys.items():
-        name = f"{at}.{key}".lstrip(".")
-        if key in value:
-            yield from _lacks(value[key], its, name)
-        elif not (isinstance(its, tuple) and ... in its):
-            yield f"{name} is missing"
+        others = dict.fromkeys(value, form[str]) if str in form else {}
+        for key, its in {**others, **form}.items():
+            name = f"{at}.{key}".lstrip(".")
+            if key in value:
+                yield from _lacks(value[key], its, name)
+            elif key is not str and not (isinstance(its, tuple) and ... in its):
+                yield f"{name} is missing"
 
 
 def _of_kind(value: Any, form: Any) -> bool:
@@ -94,8 +86,3 @@ def _of_kind(value: Any, form: Any) -> bool:
 
 def _is_function(form: Any) -> bool:
     return callable(form) and not isinstance(form, type)
-
-
-def _must(at: str, forms: list) -> str:
-    names = ["null" if f is None else NAMES[f if isinstance(f, type) else type(f)] for f in forms]
-    return f"{at or 'it'} must be {' or '.join(names)}"

@@ -161,11 +161,11 @@ def test_selection(tmp_path):
     assert names(best=2) == ["checkpoint.best_loss_3.100", "checkpoint.best_loss_2.90011"]
     write(tmp_path / "checkpoint.best_loss_2.87.pt")  # as fairseq wrote it until 2021
     assert names(best=2) == ["checkpoint.best_loss_2.90011", "checkpoint.best_loss_2.87"]
-    with pytest.raises(CheckpointError, match=r"--last-epochs 4: .* has 3 .*checkpoint10\.pt\)$"):
+    with pytest.raises(CheckpointError, match=r"--last-epochs 4: .* has 3 .*checkpoint10\.pt\); --fewer"):
         names(last_epochs=4)
     assert names(last_epochs=4, fewer=True) == ["checkpoint1", "checkpoint2", "checkpoint10"]
     (tmp_path / "none").mkdir()
-    with pytest.raises(checkpoints.TooFewError, match=r"--best 1: .* has 0 of that kind"):
+    with pytest.raises(CheckpointError, match=r"--best 1: .* has 0 of that kind"):
         checkpoints.select(tmp_path / "none", best=1, fewer=True)
     for which in ({}, {"best": 1, "last_epochs": 2}):
         with pytest.raises(CheckpointError, match="exactly one of --last-epochs, --last-updates and --best must be"):

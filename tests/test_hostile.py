@@ -171,9 +171,7 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
         ("a: 1\nb: 2\na: 3", "key a is there twice"),
         (b"a: \xff\xfe", "codec can.t decode byte 0xff"),
         ("a: " + "9" * 5000, "not YAML"),
-        ("? [a]\n: 1", "a key must be a word"),
         ("a: !!python/object/apply:os.system [ls]", "not YAML"),
-        ("#" * (2**20 + 1), "must be at most 1048576"),
         ("extends: 5", "extends must be a file or a list of files, got 5"),
     ],
 )

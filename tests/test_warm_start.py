@@ -368,6 +368,9 @@ def test_classification_heads_are_left_out_and_named_and_opened_on_request(tmp_p
 # The layout of Hugging Face's library
 
 
+UNREADABLE = "is not a readable safetensors file"
+
+
 def as_safetensors(folder, m, dtype=torch.float32, **config):
     """A model of fairseq's as ``model.safetensors`` and ``config.json``."""
     names = {ours: theirs for theirs, ours in hugging_face._TOP.items()}

@@ -86,14 +86,6 @@ class DamagedError(CheckpointError):
     """A checkpoint whose file is truncated or damaged."""
 
 
-class TooFewError(CheckpointError):
-    """A folder with fewer checkpoints of a kind than requested; ``found`` is their number."""
-
-    def __init__(self, message: str, found: int):
-        super().__init__(message)
-        self.found = found
-
-
 def load(path: str | Path) -> dict[str, Any]:
     """Load a fairseq checkpoint on the CPU without running code from it.
 
@@ -209,7 +201,8 @@ def select(
         fewer: whether to accept fewer checkpoints, but at least one.
 
     Raises:
-        TooFewError: there are fewer checkpoints of that kind, or with ``fewer`` none.
+        CheckpointError: the folder does not exist or has fewer checkpoints of that kind (with ``fewer`` none), not
+            exactly one number is given, or it is below 1.
     """
     given = {"last-epochs": last_epochs, "last-updates": last_updates, "best": best}
     chosen = [(k, n) for k, n in given.items() if n is not None]
@@ -228,8 +221,10 @@ def select(
     found = [(m[1], p) for p in Path(directory).glob("*.pt") if (m := re.fullmatch(pattern, p.name))]
     paths = [path for _, path in sorted(found, key=lambda pair: (float(pair[0] or 0), pair[1].name))]
     if len(paths) < (1 if fewer else count):
-        names = ", ".join(path.name for path in paths or sorted(Path(directory).glob("*.pt")))
-        raise TooFewError(f"--{kind} {count}: {directory} has {len(paths)} of that kind (in it: {names})", len(paths))
+        others = sorted(p.name for p in Path(directory).glob("*.pt"))
+        names = ", ".join(p.name for p in paths) or f"but {', '.join(others) or 'no checkpoints'}"
+        less = "; --fewer, in a recipe average.fewer, takes those that are there" if paths else ""
+        raise CheckpointError(f"--{kind} {count}: {directory} has {len(paths)} of that kind ({names}){less}")
     if kind == "best" and count > 1:
         maximised = options(load(paths[0]), "checkpoint").get("maximize_best_checkpoint_metric")
         paths = paths if maximised else paths[::-1]

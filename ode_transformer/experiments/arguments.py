@@ -20,11 +20,7 @@ class Once(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Optional[str] = None
     ) -> None:
-        """Store the value.
-
-        Raises:
-            OdeTransformerError: the option was given before.
-        """
+        """Store the value, or refuse a second one."""
         if getattr(namespace, self.dest) is not self.default:
             all_ = ", with all its values" if self.nargs == "+" else ""
             raise OdeTransformerError(f"{option}: must be given once{all_}, is given twice")
@@ -32,12 +28,7 @@ class Once(argparse.Action):
 
 
 def at_least(least: float, kind: type = int) -> Callable[[str], Any]:
-    """Return the argument type of numbers that are not less than ``least``; argparse names the option in the error.
-
-    Args:
-        least: the least value.
-        kind: ``int`` for whole numbers, or ``float`` for finite ones.
-    """
+    """Return the argument type of whole numbers, or finite ones, of ``least`` or more; argparse names the option."""
 
     def number(text: str) -> Any:
         try:
@@ -59,23 +50,16 @@ def add_text_arguments(parser: argparse.ArgumentParser, required: bool = True) -
         help="tokenized and segmented text that the models read, one sentence per line (translation: the source)",
     )  # fmt: skip
     parser.add_argument(
-        "--dictionary",
-        metavar="FILE",
-        required=required,
+        "--dictionary", metavar="FILE", required=required,
         help="dictionary of --text, such as data-bin/NAME/dict.en.txt",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--target", nargs=2, metavar=("TEXT", "DICTIONARY"),
         help="for translation models: the target text, tokenized and segmented, and its dictionary; without it only "
         "the encoder is measured",
     )  # fmt: skip
-    parser.add_argument(
-        "--sentences",
-        metavar="N",
-        type=at_least(1),
-        default=64,
-        help="number of sentences to read (default: %(default)s)",
-    )
+    more = {"metavar": "N", "type": at_least(1), "default": 64}
+    parser.add_argument("--sentences", help="number of sentences to read (default: %(default)s)", **more)
 
 
 def texts_of(args: argparse.Namespace) -> list[tuple[str, str]]:
@@ -153,12 +137,10 @@ def nearest(value: str, valid: Sequence[str], few: int = 12) -> str:
 def add_parameters(parser: argparse.ArgumentParser, function: Callable[..., Any], *first: str, **more: Any) -> None:
     """Add the parameters of a function to a parser: names, types, defaults, and help from the Args of its docstring.
 
-    Whole numbers must be 1 or more; a path is that of a folder if its name or its help says so. ``output`` must be a
-    file that can be written, ``output_dir`` new or empty.
+    Whole numbers must be 1 or more. ``output`` must be a file that can be written, ``output_dir`` new or empty.
 
     Args:
-        parser: the parser.
-        function: the function, or class.
+        parser, function: the parser, and the function or class.
         first: the names of positional parameters.
         more: by parameter, further options of ``add_argument``, with the flags under ``option`` if they differ from the
             parameter's name; or None, for no argument.
@@ -174,8 +156,7 @@ def add_parameters(parser: argparse.ArgumentParser, function: Callable[..., Any]
             options["action"] = "store_true"
         else:
             kind = next((one for one in (Path, float, int) if one in kinds), str)
-            folder = name.endswith("dir") or "folder" in f"{name}: {options['help']}"
-            metavar = {Path: "DIR" if folder else "FILE", float: "X", int: "N"}.get(kind, "NAME")
+            metavar = {Path: "PATH", float: "X", int: "N"}.get(kind, "NAME")
             its = {"output": output_file, "output_dir": new_folder}.get(name, at_least(1) if kind is int else kind)
             options = {"type": its} | options
             options |= {} if "choices" in options or "metavar" in options else {"metavar": metavar}
@@ -203,27 +184,16 @@ def add_function(
     function: Callable[..., Any],
     *first: str,
     show: Callable[[argparse.Namespace, Any], Any] = lambda args, found: None,
+    passed: Sequence[str] = (),
     **more: Any,
 ) -> None:
-    """Let a command call a function with arguments of its own; see :func:`add_parameters` and :func:`set_function`."""
-    add_parameters(parser, function, *first, **more)
-    set_function(parser, function, show)
+    """Let a command call a function with arguments for its parameters, as :func:`add_parameters` makes them.
 
-
-def set_function(
-    parser: argparse.ArgumentParser,
-    function: Callable[..., Any],
-    show: Callable[[argparse.Namespace, Any], Any] = lambda args, found: None,
-    *more: str,
-) -> None:
-    """Let a command call a function with the arguments that are named like its parameters, and show the result.
-
-    Args:
-        parser, function: the command's parser and the function.
-        show: a function of all arguments and the result that returns the command's exit status.
-        more: the names of further arguments, which the function passes on.
+    ``show`` takes all arguments and the result, and returns the command's exit status; ``passed`` are the names of
+    further arguments that the function takes.
     """
-    names = {*inspect.signature(function).parameters, *more}
+    add_parameters(parser, function, *first, **more)
+    names = {*inspect.signature(function).parameters, *passed}
     parser.set_defaults(
         run=lambda args: show(args, function(**{name: value for name, value in vars(args).items() if name in names}))
     )

@@ -178,16 +178,9 @@ class Recipe:
 
 
 def build(type_: Any, value: Any, path: str, key: str) -> Any:
-    """Build an object of ``type_`` from the content of a YAML file.
+    """Build an object of a dataclass, or of the type of a field of one, from the content of a YAML file.
 
-    Args:
-        type_: a dataclass, or the type of a field of one.
-        value: the content.
-        path: the file, for errors.
-        key: the place in the file, for errors.
-
-    Raises:
-        RecipeError: an unknown or missing key, a value of another type.
+    The path of the file, and the place in it, are for errors: an unknown or missing key, a value of another type.
     """
     if type_ is Any:
         return value

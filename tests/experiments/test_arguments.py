@@ -22,21 +22,12 @@ from tests.helpers import output_of, refused
         (["run", "x", "--scale", "tiny"], "--scale tiny: must be one of full, small$"),
         (["recipe", "shwo"], "action shwo: is unknown; the nearest is show$"),
         (["dataset", "aeslc", "x", "--output-dir", "y", "--articles=8"], "--articles: must be .*, --output-dir$"),
-        # Old names: of grid, predict, dataset glue and score.
-        (["choose", "x", "--data", "y", "--output", "z", "--bach-size", "2"], "--bach-size: .* is --batch-size$"),
-        (["glue", "prepare", "cola", "x", "--like", "y", "--output-dir", "z", "--licke"], "--licke: .* --like"),
-        (["glue", "score", "--metrics", "f1"], "--metrics: is unknown; the nearest .*--metric"),
-        (["glue", "grid", "x", "--seedz", "1"], "--seedz: is unknown; the nearest is --seeds; flags"),
         # Numbers that are too small, or none, and arguments that need others.
         (["run", "quickstart/rk2-tiny", "--devices", "0"], "--devices.*: 0: must be a whole number, 1 or more"),
         (["run", "quickstart/rk2-tiny", "--jobs", "two"], "--jobs.*: two: must be a whole number, 1 or more"),
-        (["report", "x", "--sentences", "-1"], "--sentences.*: -1: must be a whole number, 0 or more"),
-        (["lab", "flow", "--positions", "1"], "--positions.*: 1: must be a whole number, 2 or more"),
-        (["squad", "predict", "x", "--batch-size", "0"], "--batch-size.*: 0: must be a whole number, 1 or more"),
         (["dataset", "corpus", "x", "--seed", "-1"], "--seed.*: -1: must be a whole number, 0 or more"),
         (["lab", "orders", "x.pt"], "checkpoints need --text and --dictionary"),
         (["lab", "orders", "--text", "x"], "--text: is what models read; a checkpoint must be named, too"),
-        (["lab", "orders", "--target", "x", "y"], "--target: is what models read; a checkpoint must be named, too"),
     ],
 )
 def test_wrong_arguments_are_named_with_what_is_nearest_or_must_be(words, message, capsys):
@@ -47,15 +38,11 @@ def test_wrong_arguments_are_named_with_what_is_nearest_or_must_be(words, messag
     ("words", "message"),
     [
         (["grid", "x", "--output", "{}"], "--output: {}: is a folder, must be a file$"),
-        (["report", "{}", "--output", "{}"], "--output: {}: is a folder, must be a file$"),
         (["run", "x", "--record", "{}/text/record.json"], "--record: .*: cannot be written, {}/text is no folder to"),
         (["score", "--hyp", "{}/text", "--output", "{}/text"], "^error: --output {}/text: is also an input; must be"),
-        (["compare", "x", "{}/text", "--ref", "y", "--output", "{}/text"], "--output {}/text: is also an input"),
         (["dataset", "corpus", "{}"], "{}: already exists, must be a new or an empty folder$"),
         (["dataset", "listops", "{}/text"], "{}/text: already exists, must be a new or an empty folder$"),
-        (["dataset", "documents", "x", "--output-dir", "{}"], "{}: already exists, must be a new or an empty folder$"),
         (["prepare", "--max-ratio", "nan"], "--max-ratio: nan: must be a number, 1 or more$"),
-        (["text", "prepare", "x", "--ratio", "inf"], "--ratio: inf: must be a number, 1 or more$"),
     ],
 )
 def test_what_a_command_cannot_write_is_said_before_its_work(words, message, tmp_path, capsys):

@@ -78,24 +78,18 @@ def test_a_program_that_is_stopped_is_ended():
 
 
 @pytest.mark.parametrize("resumable", [True, False])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_what_interrupts_programs_ends_them(now, number, resumable, capsys):
-    """The last of them, too, of which nobody knows yet; that the same command goes on is said once, if it does."""
+def test_what_interrupts_programs_ends_them(now, resumable, monkeypatch, capsys):
+    """That the same command goes on is said once, if it does."""
     programs = []
 
     def start(job, place):
         programs.append(Program(now, 99))
-        if job == "b":
-            os.kill(os.getpid(), number)
         return programs[-1]
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
-    try:
-        stopped = pytest.raises((KeyboardInterrupt, SystemExit))
-        with stopped, processes.terminable(resumable), processes.terminable(resumable=True):  # as a step that runs
-            processes.side_by_side("ab", 2, start, lambda *_: None)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    monkeypatch.setattr(processes.time, "sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    stopped = pytest.raises(SystemExit)
+    with stopped, processes.terminable(resumable), processes.terminable(resumable=True):  # as a step that runs
+        processes.side_by_side("ab", 2, start, lambda *_: None)
     assert [program.told for program in programs] == [["to end", "waited for"]] * 2
     assert capsys.readouterr().err.count("the same command does the rest") == resumable
 

@@ -13,7 +13,7 @@ from fairseq.data import Dictionary
 from ode_transformer import paths
 from ode_transformer.checkpoints.standalone import open_model
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes, records
+from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.metrics import squad as metric
 from ode_transformer.experiments.tasks import TASKS
@@ -367,11 +367,6 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
         assert examples.questions == ("2.0", golds)
         scores = metric.entry(golds, answers, "2.0", no_answer)
         assert scores["best_f1"]["value"] == expected
-    # Where an earlier version had called these as the plain ones.
-    earlier = {"questions": scores["questions"], "exact_match": scores["best_exact"], "f1": scores["best_f1"]}
-    (tmp_path / "valid.json").write_text(json.dumps(earlier))
-    read = records.read_scores(tmp_path / "valid.json")
-    assert its.value(read) == expected and METRICS["f1"].value(read) is None
 
 
 # RACE

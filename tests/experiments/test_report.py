@@ -136,11 +136,6 @@ def test_what_cannot_be_reported_is_named(folder, capsys, tmp_path):
     refused(["report", str(folder), "--baseline", "x"], "--baseline x: must be one of quickstart/", capsys)
 
 
-def of_classes(**more):
-    """The scores of a classifier with a single class."""
-    return {"scores": {"test": {"accuracy": {"value": 1, "classes": ["a"], **more}}}}
-
-
 def of_training(**entry):
     """A training whose curve has this entry alone."""
     return {"training": {"curve": [entry], "seconds": 1, "parameters": 1}}
@@ -150,13 +145,8 @@ def of_training(**entry):
     ("damage", "lacking"),
     [
         (of_training(num_updates=math.inf), "training.curve[0]."),
-        (of_training(train_loss=1.0), "training.curve has no number of updates"),
+        (of_training(train_loss=1.0), "it has no seed, or no number of updates"),
         ({"scores": {"test": {"tokenised": {"bleu": "1"}}}}, "scores.test.tokenised.bleu must be a number"),
-        (of_classes(), "scores.test.accuracy.confusion is missing"),
-        (of_classes(confusion=[[1, 2]], report={}), "scores.test.accuracy.confusion must be of its classes"),
-        (of_classes(confusion=[[1]], report={}), "scores.test.accuracy.report must be of its classes"),
-        ({"command": "fairseq-train 'data"}, "command must be a command line: No closing quotation"),
-        ({"seeds": []}, "seeds must be one or more"),
         ({"devices": 10**30}, "devices must be a whole number, 0 or more"),
         ({"paper": [{}]}, "paper[0].scores is missing"),
     ],

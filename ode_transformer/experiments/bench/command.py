@@ -136,7 +136,7 @@ def main(args: argparse.Namespace) -> int:
 # Their arguments.
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_bench(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer bench``."""
     kinds = parser.add_subparsers(dest="what", required=True)
     devices = {"choices": ["cpu", "cuda"]}

@@ -226,7 +226,7 @@ class Suite:
         """Write the losses so far of trainings that are not done, of those with a finished epoch."""
         found = {}
         for one in left:
-            with contextlib.suppress(logs.LogError):
+            with contextlib.suppress(logs.LogError, OSError):
                 log = logs.read_log(one.folder / "train.log")
                 found[f"{one.title}, {one.place.precision}"] = {"curve": log["curve"], "seconds": log["seconds"]}
         files.write_json(self.results / "unfinished.json", found)

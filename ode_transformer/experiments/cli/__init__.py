@@ -19,104 +19,63 @@ from ..arguments import check_outputs, short_message, subparser
 
 
 class Command(NamedTuple):
-    """A sub-command: its module, its functions and its description."""
+    """A sub-command. The function ``add_NAME`` of its module adds its arguments, and ``main`` runs it unless those do.
+
+    The latter returns the exit status, or None for success.
+    """
 
     module: str  # relative to ode_transformer.experiments
     help: str
-    arguments: str = "add_arguments"  # a function of the module: parser -> None
-    run: str = "main"  # a function of the module, unless the former sets another: namespace -> exit status, or None
     takes_flags: bool = False  # words after -- are flags of fairseq's own: namespace.flags
-    after: str = ""  # a module whose function ``after`` the command calls with the runs that it has made
-
-
-def _of_serving(name: str, help_: str) -> Command:
-    return Command(".serving.command", help_, f"add_{name}")
-
-
-def _of_runs(name: str, help_: str, takes_flags: bool = False, after: str = "") -> Command:
-    return Command(".runs.command", help_, f"add_{name}", takes_flags=takes_flags, after=after)
-
-
-def _of_results(name: str, help_: str) -> Command:
-    return Command(".results.command", help_, f"add_{name}")
-
-
-def _of_tasks(name: str, help_: str) -> Command:
-    return Command(".tasks.command", help_, f"add_{name}_arguments")
 
 
 GROUPS = {
     "use: train on your own text, translate, serve": {
-        "quickstart": _of_runs("quickstart", "train a small system on a generated corpus and show what it translates"),
-        "prepare": _of_runs("prepare", "make data and a recipe from your own parallel text"),
-        "translate": _of_serving("translate", "translate raw text with a trained model"),
-        "bundle": _of_serving("bundle", "pack a trained model and all that translating needs into one folder"),
-        "export": _of_serving("export", "write a trained model for serving with CTranslate2 or ONNX"),
+        "quickstart": Command(".runs.command", "train a small system on a generated corpus and show its translations"),
+        "prepare": Command(".runs.command", "make data and a recipe from your own parallel text"),
+        "translate": Command(".serving.command", "translate raw text with a trained model"),
+        "bundle": Command(".serving.command", "pack a trained model and all that translating needs into one folder"),
+        "export": Command(".serving.command", "write a trained model for serving with CTranslate2 or ONNX"),
         "doctor": Command(".cli.doctor", "print what is installed and found, and what each unavailable feature lacks"),
     },
     "reproduce: recipes, from data to tables": {
-        "recipe": _of_runs("recipe", "list, check and show recipes"),
-        "run": _of_runs(
-            "run", "carry out recipes, from data to a record; several end in a table", True, ".results.tables"
-        ),
-        "grid": _of_runs("grid", "train a GLUE recipe at every point of a grid of hyperparameters", True),
-        "generate": _of_runs("generate", "translate a recipe's test sets with another checkpoint or other flags", True),
-        "predict": _of_tasks("predict", "predict the label of each example of a test set: a class, number or option"),
+        "recipe": Command(".runs.command", "list, check and show recipes"),
+        "run": Command(".results.command", "carry out recipes, from data to a record; several end in a table", True),
+        "grid": Command(".runs.command", "train a GLUE recipe at every point of a grid of hyperparameters", True),
+        "generate": Command(".runs.command", "translate a recipe's test sets with another checkpoint or flags", True),
+        "predict": Command(".tasks.command", "predict the label of each example: a class, number or option"),
         "score": Command(".metrics.command", "score translations, summaries, corrections or predictions"),
-        "table": _of_results("table", "print tables of measured results beside the papers' numbers"),
-        "compare": _of_results("compare", "test whether systems differ from a baseline"),
-        "report": _of_results("report", "write a report on finished runs, in HTML or Markdown"),
+        "table": Command(".results.command", "print tables of measured results beside the papers' numbers"),
+        "compare": Command(".results.command", "test whether systems differ from a baseline"),
+        "report": Command(".results.command", "write a report on finished runs, in HTML or Markdown"),
     },
     "data: text and published data sets": {
-        "dataset": _of_tasks("dataset", "write published and generated data sets as text files, for data-prep"),
+        "dataset": Command(".tasks.command", "write published and generated data sets as text files, for data-prep"),
         "text": Command(".text.command", "prepare parallel text, and describe data made by fairseq-preprocess"),
     },
     "study: measure and look inside": {
-        "bench": Command(".bench.command", "measure speed and memory of several systems in turns", takes_flags=True),
-        "lab": Command(
-            ".lab.command", "measure orders of convergence, and the steps of trained models as numerical solutions"
-        ),
-        "plot": _of_results("plot", "draw figures from records, logs and models"),
+        "bench": Command(".bench.command", "measure speed and memory of several systems in turns", True),
+        "lab": Command(".lab.command", "measure orders of convergence, and steps of trained models as solutions"),
+        "plot": Command(".results.command", "draw figures from records, logs and models"),
     },
     "develop: checkpoints, shell": {
-        "average": _of_runs("average", "average the weights of checkpoints"),
-        "warm-start": _of_runs(
-            "warm_start", "turn a trained Transformer into a checkpoint of one of our architectures", True
-        ),
+        "average": Command(".runs.command", "average the weights of checkpoints"),
+        "warm-start": Command(".runs.command", "turn a trained Transformer into one of our architectures", True),
         "completion": Command(".cli.completion", "print a script for tab completion in bash or zsh"),
     },
     "called by recipes and scripts": {  # which the help names and does not describe
-        "path": Command(
-            ".cli.doctor", "print the folder to give to fairseq's --user-dir", "add_path_arguments", "path_main"
-        ),
-        "resume": _of_runs("resume", "prepare a training folder for resuming, and print how many updates were done"),
-        "check": _of_runs(
-            "check",
-            "check that checkpoints are intact, of a known architecture, and match the dictionaries of a data folder",
-        ),
-        "record": _of_runs("record", "write the record of a finished run"),
-        "baseline": _of_tasks("baseline", "classify a test set by its first symbols, or by a linear model of them"),
-        "glue": _of_tasks("glue", "write the files for GLUE's evaluation server"),
-        "squad": _of_tasks("squad", "answer SQuAD's questions with a trained model, and score answers"),
-        "gpu-suite": Command(
-            ".bench.command", "run the GPU checks, the GPU benchmark and trainings", "add_gpu_suite", takes_flags=True
-        ),
+        "path": Command(".cli.doctor", "print the folder to give to fairseq's --user-dir"),
+        "resume": Command(".runs.command", "prepare a folder for resuming, and print how many updates were done"),
+        "check": Command(".runs.command", "check that checkpoints are intact and match the dictionaries of data"),
+        "record": Command(".runs.command", "write the record of a finished run"),
+        "baseline": Command(".tasks.command", "classify by the first symbols, or by a linear model of them"),
+        "glue": Command(".tasks.command", "write the files for GLUE's evaluation server"),
+        "squad": Command(".tasks.command", "answer SQuAD's questions with a trained model, and score answers"),
+        "gpu-suite": Command(".bench.command", "run the GPU checks, the GPU benchmark and trainings", True),
     },
 }
 """The commands by the groups of the help."""
 COMMANDS = {name: command for its in GROUPS.values() for name, command in its.items()}
-
-MOVED = {
-    "glue grid": "grid",
-    "glue prepare": "dataset glue",
-    "glue predict": "glue",
-    "glue validate": "predict --subset valid",
-    "glue score": "score",
-    **dict.fromkeys(("classify", "choose"), "predict"),
-    **{name: f"dataset {name}" for name in ("corpus", "listops", "documents")},
-}
-"""The new names of commands, whose old names work for one more version, except that ``glue score`` had another option,
-``--metrics``, for which the error names the new one."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -166,15 +125,11 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
         sub.takes_flags = command.takes_flags
         _add_user_dir(sub, default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # ``call`` has read it
         if name == chosen:
-            module = _module(command.module)
-            getattr(module, command.arguments)(sub)
+            module = import_module(command.module, __package__.rpartition(".")[0])
+            getattr(module, f"add_{name.replace('-', '_')}")(sub)
             if not sub.get_default("run"):
-                sub.set_defaults(run=getattr(module, command.run, None))
+                sub.set_defaults(run=getattr(module, "main", None))
     return top
-
-
-def _module(name: str) -> Any:
-    return import_module(name, __package__.rpartition(".")[0])
 
 
 def _grouped() -> str:
@@ -190,22 +145,18 @@ def _grouped() -> str:
 
 def call(words: Sequence[str]) -> int:
     """Run a command in this process and return its exit status. Errors are raised."""
+    home, flags = os.path.expanduser("~"), []
     # The shell leaves ~ as it is in --option=~/FILE and in quotation marks; a folder of that name is ./~.
-    words, flags = [re.sub(r"^(--[\w-]+=)?(~(?=/|$).*)", _at_home, word) for word in words], []
+    words = [re.sub(r"^(--[\w-]+=)?~(?=/|$)", lambda found: (found[1] or "") + home, word) for word in words]
     user_dir, words = _user_dir(words)
     words = [*words[1:], "--help"] if words[:1] == ["help"] else words
-    for old, new in MOVED.items():
-        if words[: len(old.split())] == old.split():
-            words = [*new.split(), *words[len(old.split()) :]]
-            break
     chosen = next((word for word in words if not word.startswith("-")), None)
     if chosen in COMMANDS and COMMANDS[chosen].takes_flags and "--" in words:
         words, flags = words[: words.index("--")], words[words.index("--") + 1 :]
     with plugins.using(user_dir):
         plugins.load_installed()
         its = parser(chosen)
-        after = {"after": lambda made: _module(COMMANDS[args.command].after).after(made)}
-        args = its.parse_args(words, argparse.Namespace(flags=flags, **after))
+        args = its.parse_args(words, argparse.Namespace(flags=flags))
         check_outputs(subparser(its, words), args)
         return args.run(args) or 0
 
@@ -222,11 +173,6 @@ def _user_dir(words: Sequence[str]) -> tuple[str | None, list[str]]:
 def _add_user_dir(parser: argparse.ArgumentParser, **more: Any) -> None:
     about = {"help": "folder of your own plugin, which is imported before the command runs"}
     parser.add_argument("--user-dir", metavar="DIR", **about | more)
-
-
-def _at_home(found: re.Match) -> str:
-    """Return a word with the user's home folder in place of ``~``."""
-    return (found[1] or "") + os.path.expanduser(found[2])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -253,11 +199,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OdeTransformerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except UnicodeEncodeError as error:  # a file name that is to be written to a file
-        shown = error.object[max(0, error.start - 20) : error.end + 20]
-        print(f"error: {shown!r}: the name of a file must be UTF-8; rename the file", file=sys.stderr)
-        return 1
     except OSError as error:  # a missing file, a folder of another user, a full disk
-        names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
-        print(f"error: {f'{names}: {error.strerror}' if names else error}", file=sys.stderr)
+        print(f"error: {error.filename}: {error.strerror}" if error.filename else f"error: {error}", file=sys.stderr)
         return 1

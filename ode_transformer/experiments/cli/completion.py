@@ -23,7 +23,7 @@ _ode_transformer() {
 complete -o default -F _ode_transformer ode-transformer"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_completion(parser: argparse.ArgumentParser) -> None:
     """``ode-transformer completion`` has no arguments."""
     parser.epilog = 'To be put into ~/.bashrc: eval "$(ode-transformer completion)"'
 

@@ -39,24 +39,19 @@ PROGRAMS = {
     "git": "the commit in records",
     "tar": "the scripts in data-prep",
 }
-LEAST_FREE = 5  # GiB
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_doctor(parser: argparse.ArgumentParser) -> None:
     """``ode-transformer doctor`` has no arguments."""
 
 
-def add_path_arguments(parser: argparse.ArgumentParser) -> None:
+def add_path(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer path``."""
     parser.add_argument(
         "folder", metavar="FOLDER", nargs="?", choices=("configs", "data-prep", "scripts"),
         help="print the folder of recipes (configs) or of shell scripts (data-prep, scripts) instead",
     )  # fmt: skip
-
-
-def path_main(args: argparse.Namespace) -> None:
-    """Run ``ode-transformer path``."""
-    print(SHARE / args.folder if args.folder else PACKAGE)
+    parser.set_defaults(run=lambda args: print(SHARE / args.folder if args.folder else PACKAGE))
 
 
 def main(args: argparse.Namespace) -> int:
@@ -93,12 +88,11 @@ def hardware() -> Iterator[str]:
     none = "none: `run` trains on the CPU; recipes in a lower precision than fp32 need --cpu"
     yield f"GPUs: {', '.join(found['gpus']) or none}"
     free = shutil.disk_usage(ROOT).free / 2**30
-    few = "" if free >= LEAST_FREE else f": should be {LEAST_FREE} or more, as a run keeps a dozen checkpoints"
-    yield f"disk: {free:.0f} GiB are free in {ROOT}{few}"
+    yield f"disk: {free:.0f} GiB are free in {ROOT}"
 
 
 def data() -> Iterator[str]:
-    """Yield the raw corpora and the prepared data."""
+    """Yield the raw corpora."""
     named = os.environ.get("ODE_TRANSFORMER_DATA")
     if not named:
         yield "ODE_TRANSFORMER_DATA is not set: the scripts in data-prep download what they can"
@@ -108,10 +102,6 @@ def data() -> Iterator[str]:
         found = [path for path in Path(named).iterdir() if path.is_dir() or path.name.endswith(".tar.xz")]
         sets = sorted({path.name.removesuffix(".tar.xz") for path in found})
         yield f"ODE_TRANSFORMER_DATA={named}: {', '.join(sets) or 'holds no set'}"
-    folder = ROOT / "data-bin"
-    found = (path.parent for mark in ("*", "*/*") for path in folder.glob(f"{mark}/manifest.json"))  # glue/TASK
-    prepared = sorted(path.relative_to(folder).as_posix() for path in found if not path.name.startswith("."))
-    yield f"prepared in {folder}: {', '.join(prepared) or 'nothing'}"
 
 
 def optional() -> Iterator[str]:

@@ -11,7 +11,7 @@ from ..arguments import add_text_arguments, at_least, output_file, texts_of
 from . import flow, orders, steps
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_lab(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer lab``."""
     kinds = parser.add_subparsers(dest="kind", required=True)
     help_ = "measure the order of convergence of every method, and the error of the layers' steps in trained models"

@@ -14,7 +14,7 @@ FILES = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_score(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer score``: those of all functions in ``KINDS``."""
     parser.register("action", None, Once)  # argparse's default action
     file, several = {"metavar": "FILE", "required": False}, {"action": "append", "default": None}

@@ -2,7 +2,6 @@
 
 import difflib
 import functools
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from ..recipe import RecipeError
 
 CONFIGS = SHARE / "configs"
 ALTERNATIVES = ("average",)  # mappings with one of several keys, which are replaced, not merged
-LONGEST = 2**20  # bytes of a file
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -24,27 +22,18 @@ class _Plain(_Loader):
     """PyYAML's safe loader, which runs no code; duplicate keys, of which PyYAML keeps the last, are refused."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        found = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise yaml.MarkedYAMLError(problem="a key must be a word", problem_mark=key.start_mark)
-            if key.value in found:
-                raise yaml.MarkedYAMLError(problem=f"key {key.value} is there twice", problem_mark=key.start_mark)
-            found.add(key.value)
+        keys = [key.value for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.MarkedYAMLError(problem=f"key {key} is there twice", problem_mark=node.start_mark)
         return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: Path) -> Any:
-    """Return the content of a YAML file. Callers must not change it, since it may be kept.
-
-    Raises:
-        RecipeError: there is no such file, or it is not YAML, is not UTF-8, is too long or has duplicate keys.
-    """
+    """Return the content of a YAML file. Callers must not change it, since it may be kept."""
     try:
-        about = path.stat()
-        if about.st_size > LONGEST:
-            raise RecipeError(f"{path}: has {about.st_size} bytes, must be at most {LONGEST}")
-        return _ours(path, about.st_mtime_ns) if CONFIGS in path.parents else _parsed(path)
+        changed = path.stat().st_mtime_ns
+        return _ours(path, changed) if CONFIGS in path.parents else _parsed(path)
     except OSError as error:
         raise RecipeError(f"{path}: {error.strerror or error}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or too many digits
@@ -74,11 +63,7 @@ def group(name: str) -> dict[str, Any]:
 def names(files: Sequence[str] = ()) -> list[str]:
     """Return the names of all recipes, such as ``quickstart/rk2-tiny``, or of those in some files.
 
-    Args:
-        files: names of ``groups``, paths of YAML files, or names of recipes, which are returned as they are.
-
-    Raises:
-        RecipeError: a file cannot be read.
+    A file is one of ``groups``, the path of a YAML file, or the name of a recipe, which is returned as it is.
     """
     known, found = groups(), []
     for name in files or known:
@@ -88,15 +73,7 @@ def names(files: Sequence[str] = ()) -> list[str]:
 
 
 def listed(prefix: str = "", *, paper: bool = False) -> dict[str, str]:
-    """Return the descriptions of the recipes whose names begin with ``prefix``, by name.
-
-    Args:
-        prefix: the beginning of a name, such as ``ode/wmt14-en-de``.
-        paper: leave out recipes that do not reproduce a row of a paper.
-
-    Raises:
-        RecipeError: there are no such recipes.
-    """
+    """Return the descriptions of the recipes whose names begin with ``prefix``, by name, or of rows of papers alone."""
     found = {}
     for name in groups():
         tree = group(name)
@@ -126,11 +103,7 @@ def is_there(name: str) -> bool:
 
 
 def find(name: str) -> tuple[Path, str, str]:
-    """Return a recipe's file, its name, and its row in the file, or an empty string.
-
-    Raises:
-        RecipeError: there is no such file.
-    """
+    """Return a recipe's file, its name, and its row in the file, or an empty string."""
     if found := re.fullmatch(r"(.+?\.yaml)(?:/([^/]*)/?)?", name):
         path, row = Path(found[1]).resolve(), found[2] or ""
         stem = path.relative_to(CONFIGS).with_suffix("").as_posix() if path.is_relative_to(CONFIGS) else path.stem
@@ -139,7 +112,7 @@ def find(name: str) -> tuple[Path, str, str]:
         if not path.is_file():
             raise RecipeError(f"{path}: no such file")
     group, _, last = name.rpartition("/")
-    if "\0" in name or {"", ".", ".."} & set(name.split("/")):
+    if {"", ".", ".."} & set(name.split("/")):
         raise RecipeError(f"recipe {name!r}: must be a name below {CONFIGS.name}/ or a file that ends in .yaml")
     for path, row in ((CONFIGS / f"{name}.yaml", ""), (CONFIGS / f"{group}.yaml", last)):
         if path.is_file() and not path.name.startswith("_"):
@@ -153,38 +126,9 @@ def find(name: str) -> tuple[Path, str, str]:
     )
 
 
-def added_to(name: str) -> str:
-    """Return a sentence on what a row of a user's file inherits from the row of that name in a file that it extends.
-
-    It is empty if nothing is inherited. The name of the recipe is as for ``load``.
-    """
-    path, _, row = find(name)
-    tree = read_yaml(path)
-    if path.is_relative_to(CONFIGS) or row not in tree.get("rows", {}):
-        return ""
-    theirs = _extended({"extends": tree.get("extends", [])}, path, ()).get("rows", {}).get(row, {})
-    own = _leaves(_extended(tree["rows"][row], path, ()))
-    rest = {key: value for key, value in _leaves(theirs).items() if key not in own}
-    found = [key if isinstance(value, list) else f"{key} {value}" for key, value in rest.items()]
-    said = f"{path}: row {row} is added to the row of that name that the file extends, and has from it "
-    return said + ", ".join(found) if found else ""
-
-
-def _leaves(tree: Mapping, prefix: str = "") -> dict[str, Any]:
-    """Return the values of nested mappings by dotted key."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        found |= _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found
-
-
 def small(tree: dict, own: dict, path: Path) -> dict:
     """Return a recipe's rehearsal: its tree merged with ``_small-TASK.yaml``, or ``_small.yaml`` for translation, and
-    with its own key ``small``.
-
-    Raises:
-        RecipeError: there is neither such a file, as for the task of a plugin, nor such a key.
-    """
+    with its own key ``small``."""
     task = tree.get("task", "translation")
     file = CONFIGS / ("_small.yaml" if task == "translation" else f"_small-{task}.yaml")
     if not file.is_file() and not own:
@@ -192,8 +136,6 @@ def small(tree: dict, own: dict, path: Path) -> dict:
     small = read(file) if file.is_file() else {}
     if pairs := small.pop("pairs", {}):  # the data by languages
         data = tree.get("data", {})
-        if not isinstance(data, dict):
-            raise RecipeError(f"{path}: data must be a mapping, got {data!r}")
         pair = f"{data.get('source', '')}-{data.get('target', '')}"
         tree = merge(tree, {"data": pairs.get(pair, pairs["any"])})
         if tree["data"]["target"] != "de":
@@ -202,15 +144,7 @@ def small(tree: dict, own: dict, path: Path) -> dict:
 
 
 def read(path: Path, before: tuple[Path, ...] = ()) -> dict:
-    """Return the content of a file, merged with the files that it and its rows extend.
-
-    Args:
-        path: the file.
-        before: the chain of files that extend it.
-
-    Raises:
-        RecipeError: a file cannot be read, is not a mapping, or extends itself.
-    """
+    """Return the content of a file, merged with those that it and its rows extend; ``before`` are those that do."""
     if path in before:
         raise RecipeError(f"{path}: extends itself through {' -> '.join(map(str, before))}")
     tree = read_yaml(path)
@@ -226,12 +160,12 @@ def read(path: Path, before: tuple[Path, ...] = ()) -> dict:
 def _extended(tree: dict, path: Path, before: tuple[Path, ...]) -> dict:
     bases = tree.get("extends", [])
     bases = [bases] if isinstance(bases, str) else bases
-    if not isinstance(bases, list) or not all(isinstance(base, str) and "\0" not in base for base in bases):
+    if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
         raise RecipeError(f"{path}: extends must be a file or a list of files, got {bases!r}")
     merged: dict = {}
     for base in bases:
         candidates = [(folder / base).resolve() for folder in (path.parent, CONFIGS)]
-        file = next(filter(os.path.isfile, candidates), None)  # unlike Path.is_file, false for names that are too long
+        file = next(filter(Path.is_file, candidates), None)
         if file is None:
             raise RecipeError(f"{path}: extends {base!r}: there is neither {' nor '.join(map(str, candidates))}")
         merged = merge(merged, read(file, (*before, path)))

@@ -4,7 +4,6 @@
 Imports neither torch nor fairseq.
 """
 
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
@@ -13,8 +12,7 @@ from ...errors import OdeTransformerError
 from ...files import read_json
 from ...schema import count, lacks, one_of
 from ..metrics import METRICS, accuracy
-from ..metrics.squad import BEST
-from ..recipes import PRECISIONS, Recipe, is_there
+from ..recipe import PRECISIONS, Recipe
 
 _RUN = {
     **dict.fromkeys(("recipe", "given", "task", "scale", "data"), (None, str)),
@@ -46,17 +44,6 @@ _TRAINING = {
 }
 
 
-def _command_line(value: Any) -> str:
-    """The form of a command line of a shell."""
-    if not isinstance(value, str):
-        return "must be a text"
-    try:
-        shlex.split(value)
-    except ValueError as error:
-        return f"must be a command line: {error}"
-    return ""
-
-
 _CLASSES = {
     "classes": (..., [str]),
     "confusion": (..., [[count]]),
@@ -70,8 +57,7 @@ SCORES = {**_SCORES, "source": (..., {**_SCORES, "label": str})}
 """The scores of a test set."""
 
 RECORD = {
-    **dict.fromkeys(("recipe", "task", "scale", "description"), str),
-    "command": _command_line,
+    **dict.fromkeys(("recipe", "task", "scale", "description", "command"), str),
     "precision": one_of(*PRECISIONS),
     "seeds": [int],
     "flags": [str],
@@ -92,20 +78,12 @@ class RunError(OdeTransformerError):
     """A run that cannot be started or resumed; the message names the folder and the reason."""
 
 
-class OtherRunError(RunError):
-    """The folder of a run holds another run."""
-
-
 class RecordError(OdeTransformerError):
     """A run lacks something that a record needs; the message names the file and what is missing."""
 
 
 def read_run(run_dir: str | Path) -> Optional[dict[str, Any]]:
-    """Return the content of ``run.json``, or None if no training began.
-
-    Raises:
-        RunError: the file cannot be read, or has another form.
-    """
+    """Return the content of ``run.json``, or None if no training began."""
     folder = Path(run_dir)
     if not (folder / "run.json").exists():
         return None
@@ -116,11 +94,7 @@ def read_run(run_dir: str | Path) -> Optional[dict[str, Any]]:
 
 
 def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
-    """Return the stamps of a run's finished steps, in the order in which they were finished.
-
-    Raises:
-        RunError: ``steps.json`` cannot be read, or has another form.
-    """
+    """Return the stamps of a run's finished steps, in the order in which they were finished."""
     path = Path(run_dir) / "steps.json"
     stamps = read_json(path, RunError) if path.exists() else {}
     if wrong := lacks(stamps, {str: {"command": [str], "line": str, "seconds": float}}):
@@ -129,31 +103,12 @@ def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
 
 
 def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> None:
-    """Check that the run in a folder has the name and the scale of a recipe.
-
-    Raises:
-        OtherRunError: the run is of another recipe or scale.
-    """
+    """Check that the run in a folder has the name and the scale of a recipe."""
     both = ((run["recipe"], run["scale"]), (recipe.name, recipe.scale))
     trained, asked = (f"{name} --scale small" if scale == "small" else name for name, scale in both)
     if trained != asked:
-        raise OtherRunError(
+        raise RunError(
             f"{run_dir} holds a run of {trained}, not of {asked}; name the former, or choose another --run-dir"
-        )
-
-
-def check_file(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> None:
-    """Check that the run in a folder named after a recipe is of that recipe's file, not of one of the same name.
-
-    If the file of the run no longer exists, it may have been moved, and the run is accepted.
-
-    Raises:
-        OtherRunError: the run is of another file, which exists.
-    """
-    if run["given"] != recipe.given and is_there(run["given"]):
-        raise OtherRunError(
-            f"{run_dir} holds a run of {run['given']}, not of {recipe.given}, which has the same name; rename a file, "
-            "or choose another --run-dir"
         )
 
 
@@ -163,12 +118,7 @@ def decoding_flags(recipe: Recipe) -> Optional[dict[str, Any]]:
 
 
 def check_scores(recipe: Recipe, run_dir: Path) -> None:
-    """Check that the scores of a run are those of the model and the outputs in its folder.
-
-    Raises:
-        RecordError: scores are missing, or a step before them was repeated.
-        RunError: ``steps.json`` cannot be read.
-    """
+    """Check that the scores of a run are those of the model and the outputs in its folder."""
     stamps = read_stamps(run_dir)
     if stamps and (old := [subset for subset in recipe.subsets if f"score {subset}" not in stamps]):
         raise RecordError(
@@ -178,65 +128,33 @@ def check_scores(recipe: Recipe, run_dir: Path) -> None:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Return the record in a file of ``ode-transformer record``.
-
-    Raises:
-        RecordError: the file cannot be read, or does not have the form of a record.
-    """
+    """Return the record in a file of ``ode-transformer record``."""
     return check_record(read_json(path, RecordError), path)
 
 
 def check_record(found: Any, path: Path) -> dict[str, Any]:
-    """Return the content of a file with the form of a record, its scores under the current names of metrics.
-
-    Raises:
-        RecordError: the content does not have the form of a record.
-    """
+    """Return the content of a file, if it has the form of a record, its scores with current signatures."""
     wrong = lacks(found, RECORD)
-    if not wrong and not found["seeds"]:
-        wrong = "seeds must be one or more"
-    if not wrong and not any("num_updates" in entry for entry in found["training"]["curve"]):
-        wrong = "training.curve has no number of updates"
-    wrong = wrong or next(filter(None, (_odd_classes(name, one) for name, one in found["scores"].items())), "")
+    if not wrong and not (found["seeds"] and any("num_updates" in entry for entry in found["training"]["curve"])):
+        wrong = "it has no seed, or no number of updates"
     if wrong:
         raise RecordError(f"{path}: is not what ode-transformer record writes: {wrong}")
-    return found | {"scores": {test_set: _named(scores) for test_set, scores in found["scores"].items()}}
+    return found | {"scores": {test_set: _signed(scores) for test_set, scores in found["scores"].items()}}
 
 
-def _named(scores: dict[str, Any]) -> dict[str, Any]:
-    """Return the scores of a test set with current names and signatures: earlier, SQuAD's scores at the best threshold
-    had the names of plain ones, and GLUE's accuracy had a shorter signature."""
-    named = {old: new for new, old in BEST.items() if "threshold" in (scores.get(old) or {})}
-    if scores.get("accuracy"):
-        scores = scores | {"accuracy": scores["accuracy"] | {"signature": accuracy.SIGNATURE}}
-    return {named.get(name, name): entry for name, entry in scores.items()}
-
-
-def _odd_classes(test_set: str, scores: dict[str, Any]) -> str:
-    """Return what is wrong with a classifier's confusion matrix, or an empty string."""
-    accuracy = scores.get("accuracy") or {}
-    if not _CLASSES.keys() & accuracy.keys():
-        return ""
-    if missing := sorted(_CLASSES.keys() - accuracy.keys()):
-        return f"scores.{test_set}.accuracy.{missing[0]} is missing"
-    sizes = {len(accuracy["confusion"]), *map(len, accuracy["confusion"])}
-    classes = accuracy["classes"]
-    for key, wrong in (("confusion", sizes != {len(classes)}), ("report", accuracy["report"].keys() != {*classes})):
-        if wrong:
-            return f"scores.{test_set}.accuracy.{key} must be of its classes"
-    return ""
+def _signed(scores: dict[str, Any]) -> dict[str, Any]:
+    """Return the scores of a test set with current signatures; earlier, GLUE's accuracy had a shorter one."""
+    if not scores.get("accuracy"):
+        return scores
+    return scores | {"accuracy": scores["accuracy"] | {"signature": accuracy.SIGNATURE}}
 
 
 def read_scores(path: Path) -> dict[str, Any]:
-    """Return the scores of a test set in a file of ``ode-transformer score``.
-
-    Raises:
-        RecordError: the file cannot be read, or has another form.
-    """
+    """Return the scores of a test set in a file of ``ode-transformer score``."""
     scores = read_json(path, RecordError)
     if wrong := lacks(scores, SCORES):
         raise RecordError(f"{path}: is not what ode-transformer score writes: {wrong}")
-    return _named(scores)
+    return _signed(scores)
 
 
 def curve_points(training: Mapping[str, Any], key: str) -> list[tuple[int, float]]:

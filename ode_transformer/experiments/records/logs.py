@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
-from ...schema import MOST
 from ..text.fairseq_output import entries
 
 DIVERGED = re.compile(r"FloatingPointError: (?:gradients are Nan/Inf|(?:AMP: )?Minimum loss scale reached)")
@@ -45,38 +44,27 @@ def read_log(path: Path) -> dict[str, Any]:
         words per second, updates); ``training`` and ``validation``, the same by updates, without words per second, for
         each time that it was logged; ``seconds``, the time of all processes; ``out_of_memory``, how often the memory of
         a GPU did not suffice.
-
-    Raises:
-        LogError: the file cannot be read or is not such a log, or no epoch was finished.
     """
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise LogError(f"{path}: {error.strerror}") from error
+    text = path.read_text(encoding="utf-8", errors="replace")
     curve: dict[int, dict[str, Any]] = {}
     steps: dict[str, dict[int, dict[str, float]]] = {"train_inner": {}, "valid": {}}
-    for kind, values in entries(text, "train_inner", "train", "valid"):
-        try:
+    try:
+        for kind, values in entries(text, "train_inner", "train", "valid"):
             updates, epoch = int(values["num_updates"]), int(values["epoch"])
             kept = {k: float(values[k]) for k in ("loss", "ppl", "accuracy", "gnorm", "wps") if k in values}
-            if not 0 <= updates < MOST:
-                raise ValueError(f"num_updates {updates}")
-        except (KeyError, ValueError, TypeError, OverflowError) as error:
-            raise LogError(f"{path}: an entry of {kind} lacks a number that fairseq-train writes: {error!r}") from error
-        if kind in steps:
-            steps[kind][updates] = {"num_updates": updates, **{k: v for k, v in kept.items() if k != "wps"}}
-        if kind != "train_inner":
-            entry = curve.setdefault(epoch, {"epoch": epoch})
-            if kind == "train":
-                entry["num_updates"] = updates
-            entry |= {f"{kind}_{k}": v for k, v in kept.items() if kind == "train" or k != "wps"}
-    curve = {epoch: entry for epoch, entry in curve.items() if "num_updates" in entry}  # other epochs did not end
-    if not curve:
-        raise LogError(f"{path}: is not a log of fairseq-train --log-format json with a finished epoch")
-    try:
+            if kind in steps:
+                steps[kind][updates] = {"num_updates": updates, **{k: v for k, v in kept.items() if k != "wps"}}
+            if kind != "train_inner":
+                entry = curve.setdefault(epoch, {"epoch": epoch})
+                if kind == "train":
+                    entry["num_updates"] = updates
+                entry |= {f"{kind}_{k}": v for k, v in kept.items() if kind == "train" or k != "wps"}
+        curve = {epoch: entry for epoch, entry in curve.items() if "num_updates" in entry}  # other epochs did not end
+        if not curve:
+            raise ValueError("it has no finished epoch")
         seconds = sum(map(_seconds, processes(text)))
-    except ValueError as error:
-        raise LogError(f"{path}: has an invalid date: {error}") from error
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
+        raise LogError(f"{path}: is not a log of fairseq-train --log-format json: {error!r}") from error
     return {
         "curve": [curve[epoch] for epoch in sorted(curve)],
         "training": [steps["train_inner"][n] for n in sorted(steps["train_inner"])],

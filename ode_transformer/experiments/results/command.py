@@ -15,6 +15,14 @@ from ..arguments import add_function, add_parameters, add_text_arguments, at_lea
 from ..metrics.resampling import TESTS
 
 
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``ode-transformer run``, whose runs end in a table if they are several."""
+    from ..runs.command import add_run
+    from .tables import after
+
+    add_run(parser, after)
+
+
 def add_table(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer table``."""
     from .tables import RESULTS

@@ -17,6 +17,7 @@ from ..arguments import nearest
 from ..metrics import METRICS, Examples, Metric
 from ..metrics.resampling import TESTS, bootstrap, interval, p_value
 from ..metrics.scoring import is_endless
+from ..runs import check_file
 from ..tasks import TASKS
 from ..text.lines import lines_of, read_all
 from . import comparisons
@@ -88,7 +89,7 @@ class System(NamedTuple):
         run, given = records.read_run(self.folder), self.recipe.given
         if run is None:
             raise OdeTransformerError(f"{self.folder}: must hold a run; ode-transformer run {given} makes it")
-        records.check_file(run, self.folder, self.recipe)
+        check_file(run, self.folder, self.recipe)
         if run["generate"] != records.decoding_flags(self.recipe):
             raise OdeTransformerError(
                 f"{self.folder}: was decoded with other settings than {given} has now; decode again with "

@@ -1,15 +1,11 @@
 """The description of a run, ``run.json`` in its folder, written when its training begins.
 
-It holds the recipe, seed, precision and devices, the command without the words that say where it runs, the model as
-fairseq resolved it, the checkpoint that training starts from, hashes of the dictionaries and the training text, and
-under ``places`` the hardware and versions of every start. Records, comparisons and the runner read it;
-nothing else describes a run.
+Records, comparisons and the runner read it; nothing else describes a run.
 
 torch and fairseq are imported by the functions that need them.
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -19,7 +15,7 @@ from ...errors import OdeTransformerError
 from ...files import sha256, write_json
 from ...paths import folder_of
 from .. import recipes, records
-from ..records import OtherRunError, RunError
+from ..records import RunError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -28,15 +24,23 @@ _HASHED = {"dictionaries": "dict*.txt", "training_text": "train*.bin"}  # files 
 
 
 def run_dir_of(recipe: "recipes.Recipe", given: Optional[str | Path]) -> str:
-    """Return the folder of a recipe's run, by default its usual one.
-
-    Raises:
-        RunError: the path holds a character that fairseq interprets.
-    """
+    """Return the folder of a recipe's run, by default its usual one."""
     folder = folder_of(given) if given else recipes.default_run_dir(recipe)
     if {":", "\\", "$"} & set(folder):
         raise RunError(f"{folder}: a run's folder must hold no colon, backslash or $, which fairseq interprets")
     return folder
+
+
+def check_file(run: dict[str, Any], run_dir: str | Path, recipe: "recipes.Recipe") -> None:
+    """Check that the run in a folder named after a recipe is of that recipe's file, not of one of the same name.
+
+    If the file of the run no longer exists, it may have been moved, and the run is accepted.
+    """
+    if run["given"] != recipe.given and recipes.is_there(run["given"]):
+        raise RunError(
+            f"{run_dir} holds a run of {run['given']}, not of {recipe.given}, which has the same name; rename a file, "
+            "or choose another --run-dir"
+        )
 
 
 def _hashes(data: str | Path, key: str) -> dict[str, str]:
@@ -46,22 +50,12 @@ def _hashes(data: str | Path, key: str) -> dict[str, str]:
 
 
 def check_same_data(run: dict[str, Any], run_dir: str | Path, data: str | Path, text: bool = True) -> None:
-    """Check that binarized data are those that a run was trained with.
-
-    Args:
-        run: the content of ``run.json``.
-        run_dir: its folder, for the message.
-        data: the folder of the data.
-        text: whether to compare the training text besides the dictionaries.
-
-    Raises:
-        OtherRunError: the data differ.
-    """
+    """Check that binarized data have the dictionaries, and the training text, that a run was trained with."""
     for key in _HASHED if text else ("dictionaries",):
         then = run.get(key)  # runs of earlier versions have no hashes of the training text
         if then is not None and then != _hashes(data, key):
             what = key.replace("_", " ")
-            raise OtherRunError(
+            raise RunError(
                 f"{run_dir} was trained with other {what} than {data} holds now; restore that, or choose another "
                 "--run-dir"
             )
@@ -95,14 +89,10 @@ def describe(
     start: Optional[str],
     flags: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the content of ``run.json`` for a training that begins.
+    """Return the content of ``run.json`` for a training that begins, from the checkpoint ``start`` if there is one.
 
-    Args:
-        recipe: the recipe.
-        command: the command of the training, without the words that say where it runs.
-        config: the command as fairseq resolved it.
-        start: the checkpoint that training starts from, if there is one.
-        flags: the flags of ``fairseq-train`` that the user added to the recipe's.
+    The command is without the words that say where it runs, the configuration is what fairseq made of it, and the flags
+    are those that the user added to the recipe's.
     """
     precision = next((name for name in recipes.PRECISIONS[1:] if config.common.get(name)), "fp32")
     return {
@@ -122,16 +112,16 @@ def describe(
         # through JSON, because fairseq's enumerations are no plain strings
         "model": json.loads(json.dumps(model_options(config), default=str)),
         "places": [],
-        **({"plugin": plugins.name_and_hash(recipes.ROOT / recipe.user_dir)} if recipe.user_dir else {}),
+        **_plugin(recipe.user_dir),
     }
 
 
-def count_parameters(config: "DictConfig") -> dict[str, int]:
-    """Return the numbers of all and of trained parameters of the model.
+def _plugin(user_dir: str) -> dict[str, Any]:
+    return {"plugin": plugins.name_and_hash(recipes.ROOT / user_dir)} if user_dir else {}
 
-    Raises:
-        RunError: the model cannot be built with these flags, on these data.
-    """
+
+def count_parameters(config: "DictConfig") -> dict[str, int]:
+    """Return the numbers of all and of trained parameters of the model."""
     from fairseq import tasks
 
     try:
@@ -145,15 +135,7 @@ def count_parameters(config: "DictConfig") -> dict[str, int]:
 
 
 def begin(run_dir: str | Path, run: dict[str, Any], devices: int, words: Sequence[str], user_dir: str = "") -> None:
-    """Add this machine to the places of a training and write ``run.json``, with the number of devices.
-
-    Of a plugin that has changed since the training began, the user is warned, and ``run.json`` names both states.
-    """
-    place = {"where": list(words), **machine.here_and_now()}
-    now = plugins.name_and_hash(recipes.ROOT / user_dir) if user_dir else None
-    if now and "plugin" in run and run["plugin"] != now:
-        said = f"{user_dir} has changed since this training began; it goes on with the changed plugin"
-        print(f"warning: {said}", file=sys.stderr)
-        place["plugin"] = now
+    """Add this machine, and the plugin as it is now, to the places of a training, and write ``run.json``."""
+    place = {"where": list(words), **machine.here_and_now(), **_plugin(user_dir)}
     run["places"].append(place)
     write_json(Path(run_dir) / "run.json", {**run, "devices": devices})

@@ -3,7 +3,6 @@
 torch and fairseq are imported by the functions that need them.
 """
 
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,22 +29,12 @@ def average(
         last_updates: average the N newest checkpoints of updates, ``checkpoint_E_U.pt``.
         best: average the N best checkpoints that ``--keep-best-checkpoints`` has kept; 1 is ``checkpoint_best.pt``.
         fewer: if there are fewer than N, average those that are there.
-
-    Raises:
-        OdeTransformerError: the output would be taken for a checkpoint of the training.
-        CheckpointError: checkpoints are missing, damaged or of different models.
     """
     from ... import checkpoints
 
     paths = checkpoints.select(folder, last_epochs=last_epochs, last_updates=last_updates, best=best, fewer=fewer)
-    file = Path(output)
-    if (
-        re.fullmatch(r"checkpoint(\d+|_\d+_\d+|_best|_last|\.best_.+)\.pt", file.name)
-        and file.resolve().parent == Path(folder).resolve()
-    ):
-        raise OdeTransformerError(
-            f"--output {output}: would pass for a checkpoint of the training; choose another name, such as average.pt"
-        )
+    if Path(output).name.startswith("checkpoint") and Path(output).resolve().parent == Path(folder).resolve():
+        raise OdeTransformerError(f"--output {output}: would pass for a checkpoint of the training; take average.pt")
     print(f"averaging {', '.join(p.name for p in paths)} -> {output}")
     checkpoints.average(paths, output)
 

@@ -3,12 +3,16 @@
 import argparse
 import inspect
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import recipes
-from ..arguments import Once, add_function, add_parameters, at_least, output_file, set_function
+from ..arguments import Once, add_function, add_parameters, at_least, output_file
 from . import checkpoint_commands, recording, training
+
+if TYPE_CHECKING:
+    from .runner import Run
 
 RUN_DIR = {"type": str}  # not Path, for which an empty one, the default, would be the current folder
 SEEDS = {"type": int, "nargs": "+", "default": [], "action": Once, "metavar": "N"}
@@ -25,17 +29,14 @@ def _add_runs_function(parser: argparse.ArgumentParser, function: Callable, firs
     """Let a command call a function that trains runs, with the options of :func:`.training.place_here`."""
     scale = {"type": str.lower, "choices": recipes.SCALES}
     usual = {"scale": scale, "seeds": SEEDS, "flags": None, "place": None, "after": None, "run_dir": RUN_DIR}
-    add_parameters(parser, function, first, **usual | more)
+    passed = ("devices", "cpu", "precision", "torchrun")
+    add_function(parser, function, first, passed=passed, **usual | more)
     others = dict.fromkeys(("recipe", "trains", "jobs", "precision", "flags", "dry_run"))
     add_parameters(parser, training.place_here, **others)
     precisions = parser.add_mutually_exclusive_group()
     for name in recipes.PRECISIONS:
-        help_ = {
-            "fp32": "train in fp32 (default: the paper's precision on GPUs, fp32 on a CPU)",
-            "amp": "train with PyTorch's automatic mixed precision",
-        }.get(name, f"train in {name}")
+        help_ = f"train in {name}" + " (default: the paper's precision on GPUs, fp32 on a CPU)" * (name == "fp32")
         precisions.add_argument(f"--{name}", dest="precision", action="store_const", const=name, help=help_)
-    set_function(parser, function, lambda args, found: None, "devices", "cpu", "precision", "torchrun")
 
 
 def add_quickstart(parser: argparse.ArgumentParser) -> None:
@@ -66,15 +67,15 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_run(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``ode-transformer run``."""
+def add_run(parser: argparse.ArgumentParser, after: Callable[[list["Run"]], Any]) -> None:
+    """Add the arguments of ``ode-transformer run``, which calls ``after`` with several runs that have a record."""
     from .runner import run
 
     step = {"metavar": "STEP"}
     more = {"first": step | {"option": ["--from"]}, "last": step | {"option": ["--until"]}}
     more |= {"names": {"nargs": "+", "metavar": "RECIPE"}, "seeds": SEEDS | {"option": ["--seeds", "--seed"]}}
     more |= {"record": {"type": output_file, "metavar": "FILE"}}
-    _add_runs_function(parser, run, "names", **more)
+    _add_runs_function(parser, partial(run, after=after), "names", **more)
     parser.epilog = "Words after -- are passed on to fairseq-train. Several recipes or seeds end in a table."
 
 

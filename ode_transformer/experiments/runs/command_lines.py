@@ -33,11 +33,7 @@ class FlagError(OdeTransformerError):
 
 
 def check(steps: Iterable[Step]) -> None:
-    """Check the command lines of steps, the first of each name only, since the others differ in the subset alone.
-
-    Raises:
-        FlagError: a program refuses its flags, a training lacks what fairseq asserts later, or a plugin is not loaded.
-    """
+    """Check the command lines of steps, the first of each name only, since the others differ in the subset alone."""
     first: dict[str, Step] = {}
     for step in steps:
         first.setdefault(step.name, step)
@@ -53,11 +49,7 @@ def check(steps: Iterable[Step]) -> None:
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
-    """Return the arguments that a program of fairseq parses; to be called from the top of the repository.
-
-    Raises:
-        FlagError: the program refuses its flags, or the plugin is not loaded.
-    """
+    """Return the arguments that a program of fairseq parses; to be called from the top of the repository."""
     if "--user-dir" in words and (plugin := plugins.missing(words[words.index("--user-dir") + 1])):
         raise FlagError(f"{words[0]}: needs the plugin {plugin}: give --user-dir, its folder")
     from fairseq import options
@@ -87,11 +79,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def configuration(words: Sequence[str]) -> "DictConfig":
-    """Return the configuration that flags of ``fairseq-train`` make; to be called from the top of the repository.
-
-    Raises:
-        FlagError: fairseq refuses the flags.
-    """
+    """Return the configuration that flags of ``fairseq-train`` make; to be called from the top of the repository."""
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
     read = parsed(["fairseq-train", *words])

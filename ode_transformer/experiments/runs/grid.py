@@ -17,7 +17,7 @@ from ...files import write_json
 from ...paths import folder_of
 from .. import recipes, records
 from ..metrics import METRICS
-from ..records import OtherRunError, logs
+from ..records import logs
 from ..tasks.glue import TASK
 from . import plan, processes, runner, training
 
@@ -36,38 +36,21 @@ def selection(recipe: recipes.Recipe) -> tuple[str, ...]:
 
 
 def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the flags of a recipe's learning rate schedule that change at a point of a grid.
+    """Return the flags of a recipe's learning rate schedule that change at a point of a grid with some flags.
 
     Larger batches make fewer updates of the same examples, and more epochs make more; the warmup stays the same
     fraction of all updates. Values that the point itself gives are kept.
-
-    Args:
-        row: the flags of the recipe.
-        chosen: the flags of the point.
-
-    Raises:
-        OdeTransformerError: a value is not a number, or is not positive.
     """
-
-    def number(flag: str) -> float:
-        try:
-            value = float(chosen[flag])
-        except ValueError:
-            value = 0.0
-        if not 0 < value < math.inf:
-            raise OdeTransformerError(f"--values {flag} {chosen[flag]}: must be a positive number")
-        return value
-
     if not (before := row.get("total-num-update")):
         return {}
     total = before
     if "total-num-update" in chosen:
-        total = number("total-num-update")
+        total = float(chosen["total-num-update"])
     elif row.get("max-epoch"):  # otherwise the number of updates is fixed
         if "batch-size" in chosen and row.get("batch-size"):
-            total = total * row["batch-size"] / number("batch-size")
+            total = total * row["batch-size"] / float(chosen["batch-size"])
         if "max-epoch" in chosen:
-            total = total * number("max-epoch") / row["max-epoch"]
+            total = total * float(chosen["max-epoch"]) / row["max-epoch"]
     new = {"total-num-update": total, "warmup-updates": row.get("warmup-updates", 0) * total / before}
     return {flag: str(round(n)) for flag, n in new.items() if flag not in chosen and round(n) != row.get(flag, 0)}
 
@@ -93,19 +76,10 @@ def train(
 ) -> list[dict[str, Any]]:
     """Train a recipe at every point of a grid with every seed, where that is not done yet.
 
-    Args:
-        recipe: a recipe of the task ``glue``.
-        space: the values of flags, whose combinations are the points, and the seeds of every point.
-        place: where runs train, with the flags that they share.
-        jobs: the number of runs at a time.
-
     Returns:
         for every point its ``flags``, the learning rate ``schedule`` that follows from them, the ``seeds``, and for
         each seed the ``scores`` on the validation set of the checkpoint that the recipe chooses: None where a score is
         not a number, no scores where the training diverged.
-
-    Raises:
-        OdeTransformerError: a run failed for another reason.
     """
     points, found = [], []
     of_seeds = [recipes.load(recipe.given, scale=recipe.scale, seed=seed) for seed in space.seeds]
@@ -121,7 +95,7 @@ def train(
         points.append({"flags": flags, "schedule": follows, "seeds": list(space.seeds), "folders": folders})
     with contextlib.chdir(recipes.ROOT), processes.terminable(resumable=True):
         for run_dir, error in runner.run_all(found, jobs).items():
-            if isinstance(error, OtherRunError) or not _diverged(recipes.ROOT / run_dir):
+            if not _diverged(recipes.ROOT / run_dir):
                 raise OdeTransformerError(runner.message(run_dir, error)) from error
     for point in points:
         point["scores"] = [_scores(folder, next(iter(recipe.subsets))) for folder in point.pop("folders")]
@@ -145,12 +119,7 @@ def _diverged(folder: Path) -> bool:
 
 
 def summary(points: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> str:
-    """Return the median over seeds at every point, and the best run; a run without a score ranks below all others.
-
-    Args:
-        points: the result of :func:`train`.
-        metrics: the metrics by whose mean runs are compared.
-    """
+    """Return the median over seeds at every point, and the best run; a run without a score ranks below all others."""
 
     def value(scores: Mapping[str, Any]) -> float:
         found = [scores.get(metric) for metric in metrics]
@@ -193,32 +162,19 @@ def search(
             the cores.
         flags: of fairseq-train, which all runs have.
         place: arguments of :func:`.training.place_here`.
-
-    Raises:
-        OdeTransformerError: the recipe is of another task or has no search, a value or seed is not valid or is given
-            twice, or a run failed.
     """
     runner.load_plugins([name])
     recipe = recipes.load(name, scale=scale)
-    if recipe.task != "glue":
-        raise OdeTransformerError(f"{name}: has task {recipe.task}, must have task glue")
-    given = {flag: its for flag, *its in values}
-    if empty := [flag for flag, *its in values if not its]:
-        raise OdeTransformerError(f"--values {empty[0]}: must name one value or more")
+    given = {flag: [*map(_spelt, its)] for flag, *its in values}
     if len(given) < len(values):
         raise OdeTransformerError("--values: every flag must be given once, with all its values")
+    training.check_names(given, "--values")
     own = recipe.search or recipes.SearchSpace({})
-    space = recipes.SearchSpace(given or own.values, seeds or own.seeds or recipe.seeds)
-    if not (space.values or space.seeds):
-        raise OdeTransformerError(
-            f"{recipe.name}: has no search; must be given --values FLAG VALUE ... or --seeds SEED ..."
-        )
-    axes = {f"--values {flag}": [*map(_spelt, its)] for flag, its in space.values.items()} | {"--seeds": space.seeds}
-    for option, its in axes.items():
-        if len(set(its)) < len(its):
-            raise OdeTransformerError(f"{option} {' '.join(map(str, its))}: must be different values")
-    training.check_names(space.values, "--values")
-    space = replace(space, seeds=space.seeds or [recipe.own_seed])
+    space = recipes.SearchSpace(given or own.values, seeds or own.seeds or recipe.seeds or [recipe.own_seed])
+    if not (space.values or seeds or own.seeds or recipe.seeds):
+        raise OdeTransformerError(f"{name}: has no search; must be given --values FLAG VALUE ... or --seeds SEED ...")
+    if wrong := next(recipes.search_errors(replace(recipe, search=space)), ""):
+        raise OdeTransformerError(f"{name}: {wrong}")
     count = f"{space.trainings // len(space.seeds)} points, {len(space.seeds)} seeds: {space.trainings} trainings"
     processes.say(f"{recipe.name}: {count}, less those that are done")
     processes.say(plan.line([recipe] * space.trainings, jobs))

@@ -19,7 +19,6 @@ from typing import Any, Optional, TypeVar
 
 from ... import paths
 from .. import recipes
-from ..records import RunError
 from .terminal import LogView
 
 LEAST = 20  # seconds before the end in which nothing is started any more
@@ -79,15 +78,10 @@ def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[P
 
     The program writes to its log itself, so that both go on if this process is killed; the log's important lines are
     shown as it grows.
-
-    Raises:
-        RunError: the program cannot be started.
     """
     before = log.stat().st_size if log and log.is_file() else 0
-    process = None
+    process = start(words, environment, log, pass_fds=(lock,) if lock >= 0 else ())
     try:
-        with signals_wait():  # until it is known which process to end
-            process = start(words, environment, log, pass_fds=(lock,) if lock >= 0 else ())
         if log is None:
             return process.wait()
         with open(log, "rb") as shown, LogView(words) as view:
@@ -99,13 +93,10 @@ def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[P
                 ended = process.returncode is not None
                 view.feed(shown.read())
         return process.returncode
-    except BaseException as error:  # an interrupt, or the end of the time that a scheduler gave
-        if process is None and isinstance(error, OSError):
-            raise RunError(f"{error.filename or words[0]}: {error.strerror}") from error
-        if process is not None:
+    finally:  # unless it has ended: an interrupt, or the end of the time that a scheduler gave
+        if process.returncode is None:
             _tell_to_end(process)
             process.wait()
-        raise
 
 
 def ending(status: int) -> str:
@@ -129,14 +120,15 @@ def side_by_side(
 ) -> None:
     """Run several programs, some at a time, until all have ended or the time is over.
 
-    Programs that still run then, or when this process is interrupted, are terminated and waited for.
+    Programs that still run then, or when this process is interrupted, are terminated and waited for. In the last
+    ``LEAST`` seconds nothing is started.
 
     Args:
         jobs: the jobs, in order.
         count: the number of jobs at a time.
         start: starts the program of a job, given the lowest free place from 0 to ``count - 1``.
         ended: receives the job, its exit status, and its duration in seconds.
-        seconds_left: returns the time left; in the last ``LEAST`` seconds nothing is started.
+        seconds_left: returns the time left.
     """
     waiting = list(jobs)
     running: dict[int, tuple[Job, float, subprocess.Popen]] = {}
@@ -145,8 +137,7 @@ def side_by_side(
             while waiting and len(running) < count and seconds_left() > LEAST:
                 place = min(set(range(count)) - set(running))
                 job = waiting.pop(0)
-                with signals_wait():  # until it is known which process to end
-                    running[place] = job, time.monotonic(), start(job, place)
+                running[place] = job, time.monotonic(), start(job, place)
             time.sleep(0.2)
             for place, (job, began, process) in list(running.items()):
                 if process.poll() is not None:
@@ -161,28 +152,8 @@ def side_by_side(
             process.wait()
 
 
-@contextlib.contextmanager
-def signals_wait() -> Iterator[None]:
-    """Delay SIGINT and SIGTERM to the end of the context."""
-    came: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}  # a child inherits others
-    for number in handlers:
-        signal.signal(number, lambda n, _: came.append(n))
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    for number in came:
-        signal.raise_signal(number)
-
-
-_TERMINATED = 128 + signal.SIGTERM
-
-
 def _terminate(*_: Any) -> None:
-    sys.exit(_TERMINATED)
+    sys.exit(128 + signal.SIGTERM)
 
 
 @contextlib.contextmanager
@@ -195,9 +166,8 @@ def terminable(resumable: bool = False) -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
-    except (KeyboardInterrupt, SystemExit) as stop:
-        stopped = isinstance(stop, KeyboardInterrupt) or stop.code == _TERMINATED
-        if stopped and resumable and before is not _terminate:
+    except (KeyboardInterrupt, SystemExit):
+        if resumable and before is not _terminate:
             say("stopped: what is finished is kept, and the same command does the rest")
         raise
     finally:

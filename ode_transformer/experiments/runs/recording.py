@@ -27,16 +27,6 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     """Return the record of a finished run.
 
     Settings are read from the run's files, not from the recipe, which the command line may have overridden.
-
-    Args:
-        recipe: the recipe of the run.
-        run_dir: the run's folder, with ``run.json``, ``steps.json``, ``train.log``, ``average.pt`` and
-            ``scores/SUBSET.json``.
-
-    Raises:
-        RecordError: a score is missing or older than the outputs that it scores, or a file cannot be read.
-        RunError: ``run.json`` cannot be read, or is of another recipe or of other data.
-        CheckpointError: the averaged checkpoint cannot be read.
     """
     from ... import checkpoints
 
@@ -48,10 +38,8 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         test_set: read_scores(run_dir / "scores" / f"{subset}.json") for subset, test_set in recipe.subsets.items()
     }
     data = recipes.ROOT / recipe.data.directory
-    if data.is_dir():
+    if data.is_dir():  # otherwise the record does not describe the data
         check_same_data(run, run_dir, data)
-    else:
-        print(f"warning: {data}: no such folder, so that the record does not describe the data", file=sys.stderr)
     manifest = data / "manifest.json"
     averaged = checkpoints.load(run_dir / "average.pt")
     hashes = {"average.pt": sha256(run_dir / "average.pt")}
@@ -95,7 +83,7 @@ def _training(run: Mapping[str, Any], log: Mapping[str, Any]) -> dict[str, Any]:
     if lacked:
         said = "each time fairseq left out an update, or a part of it; the record notes this"
         print(f"warning: out of memory on a GPU, times logged: {lacked}; {said}", file=sys.stderr)
-    kept = ("hardware", "versions", "plugin")  # the latter only of places where it had changed
+    kept = ("hardware", "versions", "plugin")
     places = [{key: place[key] for key in kept if key in place} for place in run["places"]]
     return {
         "parameters": run["parameters"]["all"],

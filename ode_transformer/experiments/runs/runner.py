@@ -26,7 +26,7 @@ from ...errors import OdeTransformerError
 from ...files import atomic_folder, sha256, write_json
 from ...paths import shipped
 from .. import recipes, records, runs
-from ..records import OtherRunError, RunError, logs
+from ..records import RunError, logs
 from ..tasks import TASKS
 from ..tasks.task import OURS, Step, flags, step_of_ours
 from ..tasks.translation import check_units
@@ -43,17 +43,7 @@ EVALUATION = ("generate", "validate")  # steps that read average.pt, which is ch
 
 
 def steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str = "", record: str = "") -> list[Step]:
-    """Return the steps of a recipe, to be run from the top of the repository.
-
-    Args:
-        recipe: the recipe.
-        place: where training takes place.
-        run_dir: the folder of the run; by default ``recipes.default_run_dir``.
-        record: the record's file; by default ``record.json`` in the folder.
-
-    Raises:
-        RecipeError: an unknown precision; a number of devices that does not divide the recipe's batches.
-    """
+    """Return the steps of a recipe, to be run from the top of the repository, by default in its usual folder."""
     run_dir = run_dir or recipes.default_run_dir(recipe)
     model, record = f"{run_dir}/average.pt", record or f"{run_dir}/record.json"
     program, *words = shlex.split(recipe.data.prepare)
@@ -112,10 +102,6 @@ def _start_steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str) -> 
     return found
 
 
-Preparations = dict[tuple[str, ...], float | RunError]
-"""The commands that have prepared data -> the seconds that they took, or their error."""
-
-
 @dataclass(frozen=True)
 class Run:
     """A run of a recipe in a folder, and which of its steps are to be done.
@@ -169,11 +155,7 @@ class Run:
 
     @functools.cached_property
     def chosen(self) -> list[str]:
-        """The names of the steps from ``first`` to ``last``.
-
-        Raises:
-            RunError: there is no such step, or the last is before the first.
-        """
+        """The names of the steps from ``first`` to ``last``."""
         names = list(dict.fromkeys(step.name for step in self.steps()))
         for option, name in (("--from", self.first), ("--until", self.last)):
             if name is not None and name not in names:
@@ -183,30 +165,23 @@ class Run:
             raise RunError(f"--from {self.first} --until {self.last}: the first step must not come after the last")
         return found
 
-    def go(self, prepared: Optional[Preparations] = None) -> None:
+    def go(self, prepared: Optional[dict[tuple[str, ...], float]] = None) -> None:
         """Do the chosen steps that are not done yet.
 
         Args:
-            prepared: the preparations of other runs of this call, which are not repeated; that of this run is added.
-
-        Raises:
-            RunError: a step failed, or the folder holds another run.
+            prepared: the seconds of preparations that other runs of this call have done, by their commands; they are
+                not repeated, and that of this run is added.
         """
         if not self.place.alone and ("average" in self.chosen or "train" not in self.chosen):
             raise RunError(
                 "several tasks of one job can only train: give them --until train, then run once, alone, with --trained"
             )
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            # Among the tasks of one job, the first holds the lock.
-            with processes.alone_in(self.folder) if self.place.rank == 0 else contextlib.nullcontext(-1) as lock:
-                self._go(lock, {} if prepared is None else prepared)
-        except BrokenPipeError:  # an error of the output, not of the folder
-            raise
-        except OSError as error:  # a full disk, a folder of another user
-            raise RunError(f"{error.filename or self.run_dir}: {error.strerror or error}") from error
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # Among the tasks of one job, the first holds the lock.
+        with processes.alone_in(self.folder) if self.place.rank == 0 else contextlib.nullcontext(-1) as lock:
+            self._go(lock, {} if prepared is None else prepared)
 
-    def _go(self, lock: int, prepared: Preparations) -> None:
+    def _go(self, lock: int, prepared: dict[tuple[str, ...], float]) -> None:
         self.check_own()
         stamps = records.read_stamps(self.folder)
         wanted = [step for step in self.steps() if step.name in self.chosen]
@@ -222,35 +197,21 @@ class Run:
             elif self.place.alone and not self._is_done(step, stamps):
                 if step.name in EVALUATION and (self.folder / "average.pt").is_file():
                     check([self.folder / "average.pt"], self.recipe, step.part)
-                if step.name == "prepare":
-                    seconds = self._prepare(step, lock, prepared)
-                else:
+                if (seconds := prepared.get(tuple(step.command))) is None:
                     processes.say(f"\n== {self.title}: {step.key}")
-                    seconds = self._average(step, lock) if step.name == "average" else execute(step, lock)
+                    seconds = execute(step, lock)
+                if step.name == "prepare":
+                    prepared[tuple(step.command)] = seconds
                 if step.name == "generate":  # later translations with this model decode as its scores did
                     runs.note_decoding(self.folder, self.recipe)
                 self._stamp(step, stamps, seconds)
-
-    def _prepare(self, step: Step, lock: int, prepared: Preparations) -> float:
-        command = tuple(step.command)
-        if command not in prepared:
-            processes.say(f"\n== {self.title}: {step.key}")
-            try:
-                prepared[command] = execute(step, lock)
-            except RunError as error:
-                prepared[command] = error
-        if isinstance(how := prepared[command], RunError):
-            raise how
-        return how
 
     def _is_done(self, step: Step, stamps: Mapping[str, Any]) -> bool:
         if step.name == "start" and self.begun:
             return True
         stamp = stamps.get(step.key)
-        if stamp is None or not all((recipes.ROOT / path).exists() for path in step.outputs):
-            return False
-        held = {**stamp, "command": command_lines.portable(stamp["command"])}  # earlier versions stored paths
-        return all(held.get(k) == v for k, v in self._identity(step).items())
+        done = stamp is not None and all((recipes.ROOT / path).exists() for path in step.outputs)
+        return done and all(stamp.get(k) == v for k, v in self._identity(step).items())
 
     def _identity(self, step: Step) -> dict[str, Any]:
         """Return a step's command, without the name of the folder, and the hashes of the test set that it reads."""
@@ -276,12 +237,7 @@ class Run:
             write_json(self.folder / "steps.json", stamps)
 
     def check_flags(self) -> None:
-        """Check the flags of the chosen steps, if they train.
-
-        Raises:
-            FlagError: a program refuses them.
-            RunError: the training would not keep the checkpoints to be averaged.
-        """
+        """Check the flags of the chosen steps, if they train, and that checkpoints to average would be kept."""
         if "train" not in self.chosen or self.trained:
             return
         found = {step.name: step for step in self.steps() if step.name in self.chosen}
@@ -301,30 +257,21 @@ class Run:
 
         Checkpoints without ``run.json``, such as those of a plain ``fairseq-train``, may be averaged and evaluated, but
         not trained.
-
-        Raises:
-            OtherRunError: the content belongs to another run.
         """
         name, run, trains = self.run_dir, records.read_run(self.folder), "train" in self.chosen
-        if run is None and trains:
-            if self.begun:
-                raise OtherRunError(
-                    f"{name} holds checkpoints and no run.json, so they belong to another run; choose another --run-dir"
-                )
-            if self.place.rank == 0 and (self.folder / "train.log").exists():
-                raise OtherRunError(f"{name} holds another run's train.log, without run.json; choose another --run-dir")
+        another = self.begun or (self.place.rank == 0 and (self.folder / "train.log").exists())
+        if run is None and trains and another:
+            raise RunError(f"{name} holds another run, without run.json; choose another --run-dir")
         if run is None or not self.begun:
             return
         records.check_recipe(run, name, self.recipe)
         if name == recipes.default_run_dir(self.recipe):
-            records.check_file(run, name, self.recipe)
+            runs.check_file(run, name, self.recipe)
         (command,) = (step.command for step in self.steps() if step.name == "train")
         theirs, ours = (training.split(words)[1] for words in (run["command"], command))
         if trains and not self.trained and (others := command_lines.differing(theirs, ours)):
             line = shlex.join(run["command"])
-            raise OtherRunError(
-                f"{name} holds another run, {others}; choose another --run-dir. It was made by:\n{line}"
-            )
+            raise RunError(f"{name} holds another run, {others}; choose another --run-dir. It was made by:\n{line}")
 
     def _train(self, step: Step, stamps: dict[str, Any], lock: int) -> None:
         """Train once, or resume an interrupted training."""
@@ -347,8 +294,7 @@ class Run:
             return
         for start in step.inputs[1:]:
             if not begun and not (recipes.ROOT / start).is_file():
-                lines = "\n".join(s.line() for s in self.steps() if s.name == "start")
-                raise RunError(f"{start}: no such file; on several nodes, make it first with:\n{lines}")
+                raise RunError(f"{start}: no such file; on several nodes, make it first on one, by --until start")
         if not data.is_dir():
             raise RunError(f"{data}: no such folder; this should have made it: {self.recipe.data.prepare}")
         config = command_lines.configuration([*step.command[1:], *step.where])
@@ -367,11 +313,7 @@ class Run:
         self._stamp(step, stamps, execute(step, lock))
 
     def check_average(self, config: "DictConfig") -> None:
-        """Check that training, however long, keeps the checkpoints to be averaged.
-
-        Raises:
-            RunError: a flag keeps fewer; the message names it.
-        """
+        """Check that training, however long, keeps the checkpoints to be averaged."""
         ((kind, count),) = self.recipe.average.wanted
         needed, its = 1 if self.recipe.average.fewer else count, config.checkpoint
         too_few = {
@@ -381,31 +323,13 @@ class Run:
             },
             "last_updates": {
                 "--save-interval-updates": its.save_interval_updates <= 0,
-                "--keep-interval-updates": 0 < its.keep_interval_updates < needed
-                and its.keep_interval_updates_pattern == -1,
+                "--keep-interval-updates": 0 < its.keep_interval_updates < needed,
             },
-            "best": {  # a single one is checkpoint_best.pt
-                "--disable-validation": config.dataset.disable_validation,
-                "--keep-best-checkpoints": count > 1 and its.keep_best_checkpoints < needed,
-            },
-        }[kind] | {"--no-save": its.no_save}
-        for flag, refused in too_few.items():
+            "best": {"--keep-best-checkpoints": count > 1 and its.keep_best_checkpoints < needed},  # 1: always kept
+        }
+        for flag, refused in too_few[kind].items():
             if refused:
                 raise RunError(f"average.{kind} {count}: training would keep fewer of these checkpoints; change {flag}")
-
-    def _average(self, step: Step, lock: int) -> float:
-        """Average checkpoints; if training left too few of them, tell the user what to change in the recipe."""
-        from ... import checkpoints
-
-        try:
-            return execute(step, lock)
-        except checkpoints.TooFewError as error:
-            ((kind, _),) = self.recipe.average.wanted
-            other = f"average.fewer to true, or average.{kind} to {error.found}" if error.found else "another average"
-            raise RunError(
-                f"{error}. The training is finished and kept: in the recipe {self.recipe.given}, set {other}, and give "
-                "this command again; it will not train again"
-            ) from error
 
 
 def execute(step: Step, lock: int = -1) -> float:
@@ -480,9 +404,6 @@ def run(
 
     Returns:
         the runs that have a record now.
-
-    Raises:
-        RunError: an option is not valid, a folder holds another run, or a step failed.
     """
     wanted = _wanted(names, scale, seeds)
     if len(wanted) > 1 and (run_dir or record):
@@ -523,16 +444,9 @@ def run(
 
 def _wanted(names: Sequence[str], scale: str, seeds: Sequence[int]) -> list[recipes.Recipe]:
     """Return the recipes, one for each seed."""
-    for seed in seeds:
-        if not 0 <= seed < recipes.SEED_LIMIT:
-            raise RunError(f"--seed {seed}: must be 0 or more and less than 2^31")
-        if list(seeds).count(seed) > 1:
-            raise RunError(f"--seeds: {seed} is given twice")
     load_plugins(names)
     found = []
     for name in names:
-        if said := recipes.added_to(name):
-            processes.say(f"warning: {said}")
         recipe = recipes.load(name, scale=scale)
         its_seeds = seeds or (recipe.seeds if scale == "full" else []) or [None]
         found += [recipes.load(name, scale=scale, seed=seed) for seed in its_seeds]
@@ -551,13 +465,10 @@ def _go_together(found: Sequence[Run], jobs: int, after: Callable[[list[Run]], A
 
 def _say_how_to_translate(found: Sequence[Run]) -> None:
     """Print the commands that translate raw text by finished runs, of those whose data were prepared from raw text."""
-    commands = []
     for one in found:
         if one.recipe.generate and "ode_transformer prepare " in one.recipe.data.prepare:
             plugin = ["--user-dir", one.recipe.user_dir] if one.recipe.user_dir else []
-            commands.append(f"{shlex.join(['ode-transformer', 'translate', *plugin, one.run_dir])} FILE")
-    if commands:
-        processes.say("\n".join(["Next:", *commands]))
+            processes.say(f"next: {shlex.join(['ode-transformer', 'translate', *plugin, one.run_dir])} FILE")
 
 
 def run_all(
@@ -565,40 +476,33 @@ def run_all(
     jobs: int = 1,
     seconds_left: Optional[Callable[[], float]] = None,
     begin: Optional[Callable[..., subprocess.Popen]] = None,
-) -> dict[str, OdeTransformerError]:
+) -> dict[str, Exception]:
     """Do runs, one after another in this process or some at a time, each in a process with GPUs or cores of its own.
 
     A run that fails does not keep the others from being done. Runs share GPUs where there are too few. If time is
-    limited, every run has a process of its own, which is terminated when the time is over.
-
-    Args:
-        found: the runs.
-        jobs: the number of runs at a time.
-        seconds_left: returns the time left, if it is limited.
-        begin: starts a run, as :func:`.processes.start` does.
+    limited, ``seconds_left`` returns what is left; then every run has a process of its own, started by ``begin`` as
+    :func:`.processes.start` does, which is terminated when the time is over.
 
     Returns:
         the error of each run that failed, by its folder.
     """
-    failed: dict[str, OdeTransformerError] = {}
+    failed: dict[str, Exception] = {}
     here, prepared, able = jobs == 1 and seconds_left is None, {}, []
     for one in found:
         try:
             if here:
                 one.go(prepared)
-                continue
-            one.check_own()
-            its, again = one.steps()[0], one.first == "prepare"
-            if "prepare" in one.chosen and (again or not one._is_done(its, records.read_stamps(one.folder))):
-                replace(one, last="prepare").go(prepared)  # here, because their processes could not share it
-            able.append(_after_preparation(one))
-        except OdeTransformerError as error:
+            elif "prepare" in one.chosen:  # in this process, because theirs could not share it
+                replace(one, last="prepare").go(prepared)
+                one = replace(one, first=one.chosen[1]) if one.first == "prepare" and one.chosen[1:] else one
+            else:
+                one.check_own()
+            able.append(one)
+        except (OdeTransformerError, OSError) as error:
             failed[one.run_dir] = error
     if here:
         return failed
     share, gpus = max((one.place.devices for one in able), default=1), training.visible_gpus()
-
-    begins: dict[str, int] = {}  # where the part of a log begins that this call adds to it
 
     def start(one: Run, place: int) -> subprocess.Popen:
         if one.place.cpu or not gpus:
@@ -608,7 +512,6 @@ def run_all(
             chosen = (gpus[(place * share + i) % len(gpus)] for i in range(one.place.devices))
             variables = {"CUDA_VISIBLE_DEVICES": ",".join(chosen)}
         words, log = one.words(), one.folder / "run.log"
-        begins[one.run_dir] = log.stat().st_size if log.is_file() else 0
         processes.say(f"+ {shlex.join(words)} >>{shlex.quote(str(log))}")
         return (begin or processes.start)(words, processes.environment(variables), log)
 
@@ -616,10 +519,8 @@ def run_all(
         log, how = one.folder / "run.log", processes.ending(status) if status else "is done"
         processes.say(f"{one.run_dir} {how} after {seconds:,.0f} s; its output is in {log}")
         if status:
-            said = log.read_bytes()[begins[one.run_dir] :].decode("utf-8", "replace").strip()
-            _, found, reason = f"\n{said}".rpartition("\nerror: ")  # or else its last line, such as a traceback's
-            last = reason if found else reason.rpartition("\n")[2]
-            failed[one.run_dir] = RunError(last if last and status > 0 else how)
+            said = log.read_text(encoding="utf-8", errors="replace").splitlines() if status > 0 else []
+            failed[one.run_dir] = RunError(said[-1].removeprefix("error: ") if said else how)
 
     processes.side_by_side(able, jobs, start, ended, seconds_left or (lambda: math.inf))
     return failed
@@ -628,11 +529,6 @@ def run_all(
 def message(folder: str, error: Exception) -> str:
     """Return the message of a run's error, which begins with the run's folder."""
     return str(error) if str(error).startswith(folder) else f"{folder}: {error}"
-
-
-def _after_preparation(one: Run) -> Run:
-    """Return a run whose data were prepared anew just now, without that step."""
-    return replace(one, first=(*one.chosen[1:], None)[0]) if one.first == "prepare" else one
 
 
 def load_plugins(names: Iterable[str]) -> None:
@@ -671,9 +567,6 @@ def generate(
         scale: of the recipe.
         seed: of the recipe.
         flags: of fairseq-generate, besides the recipe's.
-
-    Raises:
-        RunError: a file is missing or in the way, or fairseq-generate failed.
     """
     load_plugins([name])
     recipe = recipes.load(name, scale=scale, seed=seed)
@@ -695,10 +588,8 @@ def generate(
             if step.name == "generate":
                 where = [*step.where, *more, "--results-path", str(part), *flags]
                 log = part / "generate.log"
-                step = replace(step, where=where, inputs=[], outputs=[], moves=[], log=str(log))
                 try:
-                    execute(step)
+                    execute(replace(step, where=where, inputs=[], outputs=[], moves=[], log=str(log)))
                 except RunError as error:  # the folder is removed, and the log with it
-                    said = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
-                    raise RunError(f"fairseq-generate failed: {said[-1]}" if said else str(error)) from error
+                    raise RunError(f"{error}:\n{log.read_text(encoding='utf-8', errors='replace')[-1000:]}") from error
     print("\n".join(str(path) for path in sorted(output.iterdir())))

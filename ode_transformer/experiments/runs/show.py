@@ -1,13 +1,10 @@
 """Recipes for human readers: their descriptions, and the commands of their steps."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Optional
 
-from ... import plugins
 from .. import recipes
-from ..recipes.files import find
 from . import command_lines, plan, runner
 from .training import TrainingPlace
 
@@ -74,21 +71,11 @@ def check(files: Sequence[str] = ()) -> None:
 
     Args:
         files: recipe files, or rows of them (default: all recipes of this package).
-
-    Raises:
-        RecipeError: a recipe is not valid.
     """
     for name in recipes.names(files):
         recipe = recipes.load(name)
-        if recipe.user_dir and (plugin := plugins.missing(recipe.user_dir)):  # of the file, and so of all its rows
-            file, _, _ = find(name)
-            raise recipes.RecipeError(
-                f"{file}: its user_dir is {recipe.user_dir}, it needs the plugin {plugin}: give --user-dir, its folder"
-            )
         try:
             command_lines.check(runner.steps(recipe, TrainingPlace()))
         except command_lines.FlagError as error:
             raise recipes.RecipeError(f"{name}: {error}") from error
         print(recipe.name)
-        if said := recipes.added_to(name):
-            print(f"warning: {said}", file=sys.stderr)

@@ -18,19 +18,10 @@ names have a dot."""
 BATCHES = re.compile(r"[^|{]*: +(\d+) / (\d+) ")
 """fairseq's progress message in ``--log-format simple``, with the numbers of finished and of all batches."""
 
-REINIT = re.compile(r"wandb: (wandb\.init\(\) called while a run is active|WARNING Using a boolean value for 'reinit')")
-"""The messages of Weights & Biases about the way in which fairseq calls it, for every epoch."""
-
 SHOWN = {
-    "loss": "loss",
-    "ppl": "perplexity",
-    "accuracy": "accuracy",
-    "mcc": "Matthews",
-    "f1": "F1",
-    "pearson": "Pearson",
-    "spearman": "Spearman",
-    "wps": "words/s",
-}
+    "loss": "loss", "ppl": "perplexity", "accuracy": "accuracy", "mcc": "Matthews", "f1": "F1", "pearson": "Pearson",
+    "spearman": "Spearman", "wps": "words/s",
+}  # fmt: skip
 """The labels of the values that are shown, by fairseq's names."""
 
 
@@ -48,10 +39,9 @@ class LogView:
         from tqdm import tqdm
 
         given = dict(itertools.pairwise(words))
-        most = {unit: given.get(f"--max-{unit}", "") for unit in ("update", "epoch")}
-        units = [unit for unit, count in most.items() if count.isdecimal() and int(count)]
-        self.unit = units[0] if units else "update"
-        total = int(most[self.unit]) if units else None
+        most = {unit: int(given.get(f"--max-{unit}") or 0) for unit in ("update", "epoch")}
+        self.unit = "epoch" if most["epoch"] and not most["update"] else "update"
+        total = most[self.unit] or None
         self.bar = tqdm(total=total, unit=f" {self.unit}s", disable=None, leave=False, dynamic_ncols=True)
         self.rest, self.showing = b"", True
         self.warned: set[str] = set()
@@ -74,7 +64,7 @@ class LogView:
         found = RECORD.match(line)
         if found is None:
             # The further lines of a log record, such as a printed model, are indented, or close a parenthesis.
-            self.showing = not REINIT.match(line) and (self.showing or (line != "" and line[0] not in " \t)"))
+            self.showing = self.showing or (line != "" and line[0] not in " \t)")
         else:
             level, of, message = found.groups()
             self.showing = level not in ("DEBUG", "INFO") or message.startswith("early stop")
@@ -113,9 +103,6 @@ class LogView:
             self._write(f"{when}{what}{values}")
 
     def _move(self, to: float) -> None:
-        if not self.bar.n:  # what was done before this program began does not count for its speed
-            self.bar.unpause()
-            self.bar.n = self.bar.last_print_n = self.bar.initial = to
         self.bar.update(to - self.bar.n)
         self.bar.refresh()
 

@@ -98,10 +98,6 @@ def place_here(
             NODE_RANK (or Slurm's), MASTER_ADDR and MASTER_PORT.
         flags: flags of fairseq-train, besides the recipe's.
         dry_run: whether commands are only printed, possibly for another machine.
-
-    Raises:
-        RunError: there are too few devices, a lower precision is wanted without a GPU, a run sets a flag itself, or a
-            variable of the job is not valid.
     """
     check_names(command_lines.flag_values(flags), "--")
     nodes, tasks, rank = _job()
@@ -148,15 +144,7 @@ def place_here(
 
 
 def check_names(names: Iterable[str], given: str) -> None:
-    """Check that none of some flags of ``fairseq-train``, with or without dashes, is one that ``run`` sets.
-
-    Args:
-        names: the names of the flags.
-        given: the option by which the user gave them.
-
-    Raises:
-        RunError: one is.
-    """
+    """Check that none of some flags of ``fairseq-train``, given by an option of the user, is one that ``run`` sets."""
     for name in names:
         if why := (recipes.OWN_FLAGS | BEFORE_FLAGS).get(name.removeprefix("--")):
             raise RunError(f"{given} {name}: {why}")
@@ -185,14 +173,8 @@ def is_of_fairseq(arch: str) -> bool:
 
 
 def step(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str, start: str = "") -> Step:
-    """Return the step that trains a recipe, from the checkpoint ``start`` if there is one.
-
-    Raises:
-        RecipeError: an unknown precision; a number of devices that does not divide the recipe's batches.
-    """
+    """Return the step that trains a recipe, from the checkpoint ``start`` if there is one."""
     train, devices, precision = recipe.train, place.devices, place.precision
-    if precision not in recipes.PRECISIONS:
-        raise RecipeError(f"precision {precision!r}: must be one of {', '.join(recipes.PRECISIONS)}")
     if devices not in recipes.divisors(recipe):
         raise RecipeError(
             f"{recipe.name}: {devices} devices do not divide the {train.batches} batches of an update; "

@@ -28,18 +28,18 @@ def _show_paths(args: argparse.Namespace, paths: Iterable[Path]) -> None:
     print(*paths, sep="\n")
 
 
-def add_predict_arguments(parser: argparse.ArgumentParser) -> None:
+def add_predict(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer predict``."""
     add_function(parser, write_predictions, "checkpoint", subset={"default": "test"})
 
 
-def add_glue_arguments(parser: argparse.ArgumentParser) -> None:
+def add_glue(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer glue``."""
     more = {"task": {"choices": glue.GLUE}, "batch_size": {"default": 32}, "show": _show_paths, **FILLED}
     add_function(parser, glue.submit, "checkpoint", **more)
 
 
-def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
+def add_squad(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer squad``."""
     actions, more = parser.add_subparsers(dest="action", required=True), {"subset": {"default": "valid"}, **FILLED}
     sub = actions.add_parser("predict", help="answer the questions of a data set")
@@ -48,12 +48,12 @@ def add_squad_arguments(parser: argparse.ArgumentParser) -> None:
     add_function(sub, question_answering.write_scores, "folder", **more)
 
 
-def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
+def add_baseline(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer baseline``."""
     add_function(parser, baselines.measure, "kind", "folder", kind={"choices": baselines.KINDS})
 
 
-def add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
+def add_dataset(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer dataset``."""
     sets = parser.add_subparsers(dest="name", required=True)
 

@@ -69,7 +69,7 @@ def _settings(args: argparse.Namespace) -> None:
     manifest.check_settings(args.file, dict(args.settings), args.required)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_text(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer text``."""
     commands = parser.add_subparsers(dest="what", required=True)
     langs = {"langs": {"nargs": 2, "metavar": ("SOURCE", "TARGET")}}
