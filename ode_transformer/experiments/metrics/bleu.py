@@ -55,11 +55,7 @@ def by_sacrebleu(name: str, label: str, key: str, make: Callable[[Examples], "Sa
 
 
 def check_language(lang: str) -> None:
-    """Check that sacreBLEU can score text in a target language; some languages need further packages.
-
-    Raises:
-        OdeTransformerError: a package is missing.
-    """
+    """Check that sacreBLEU can score text in a target language; some languages need further packages."""
     _bleu(Examples(lang=lang))
 
 
@@ -93,22 +89,16 @@ def _entry(make: Callable[[Examples], "SacreMetric"]) -> Callable[[Sequence[str]
 
 
 def multi_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """Return the BLEU of tokens as they are, equal to ``multi-bleu.perl`` in everything that it prints.
-
-    A corpus of empty hypotheses, for which that program divides by zero, scores 0.
-    """
+    """Return the BLEU of tokens as they are, equal to ``multi-bleu.perl`` in everything that it prints."""
     both = _protect_blanks([*hypotheses, *references])
     metric = _made("BLEU", tokenize="none", smooth_method="none", force=True)
     result = metric.corpus_score(both[: len(hypotheses)], [both[len(hypotheses) :]])
     # 100 * (c / t) and not 100 * c / t, because the order of operations can change the last printed digit.
     precisions = [100 * (c / t) if t else 0.0 for c, t in zip(result.counts, result.totals, strict=True)]
-    if result.ref_len:
-        line = (
-            f"BLEU = {result.score:.2f}, {'/'.join(f'{p:.1f}' for p in precisions)} (BP={result.bp:.3f}, "
-            f"ratio={result.ratio:.3f}, hyp_len={result.sys_len}, ref_len={result.ref_len})"
-        )
-    else:
-        line = "BLEU = 0, 0/0/0/0 (BP=0, ratio=0, hyp_len=0, ref_len=0)"
+    line = (
+        f"BLEU = {result.score:.2f}, {'/'.join(f'{p:.1f}' for p in precisions)} (BP={result.bp:.3f}, "
+        f"ratio={result.ratio:.3f}, hyp_len={result.sys_len}, ref_len={result.ref_len})"
+    )
     return _parts(result, precisions, line)
 
 

@@ -43,9 +43,6 @@ def percent(sums: "np.ndarray") -> float:
     return 100 * mean(sums)
 
 
-LABEL_KINDS = ("", "binary", "numbers")
-
-
 @dataclass(frozen=True)
 class Metric:
     """A metric.
@@ -88,11 +85,7 @@ class Metric:
         return " and ".join(self.needs).replace("|", " or ")
 
     def compute(self, outputs: Sequence[str], examples: Examples) -> dict[str, Any]:
-        """Score outputs, and return the metric's entry in a record.
-
-        Raises:
-            OdeTransformerError: the examples lack a field that the metric needs, or it is not computed from examples.
-        """
+        """Score outputs, and return the metric's entry in a record."""
         if not self.fits(examples):
             raise OdeTransformerError(f"--metric {self.name}: cannot be computed; it needs {self.needed}")
         if self.whole:

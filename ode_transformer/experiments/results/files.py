@@ -1,5 +1,6 @@
 """The files of results: records of runs, and other JSON files in a folder."""
 
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -14,18 +15,12 @@ from ..runs.training import PLACE_FLAGS
 
 
 def _json_files(folder: Path) -> list[Path]:
-    """Return the files in a folder and its subfolders by level; links are followed, no folder is read twice."""
-    found, visited, level = [], {folder.resolve()}, [folder]
-    while level:
-        within = readable(level, lambda home: sorted(home.iterdir()))
-        paths = [path for _, its in within for path in its if path.name[0] != "."]
-        found += [path for path in paths if path.suffix == ".json" and path.is_file()]
-        level = []
-        for path in paths:
-            if path.is_dir() and (real := path.resolve()) not in visited:
-                visited.add(real)
-                level.append(path)
-    return found
+    """Return the JSON files in a folder and its subfolders, those in the fewest first; links are followed."""
+    found = []
+    for home, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if name[0] != "."]
+        found += [Path(home, name) for name in names if name.endswith(".json")]
+    return sorted(found, key=lambda path: (len(path.parts), path))
 
 
 def readable(paths: Iterable[Any], read: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:

@@ -1,4 +1,4 @@
-"""Common parts of plots: formats, colors, markers, curves."""
+"""Common parts of plots: colors, markers, curves."""
 
 import io
 import logging
@@ -7,10 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import OdeTransformerError
 from ...files import atomic_file
-
-FORMATS = (".png", ".svg", ".pdf")
 
 # Okabe and Ito's colors, which the color-blind can tell apart, and markers for prints without color.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
@@ -31,7 +28,7 @@ def style(i: int, label: str) -> dict[str, Any]:
     return {"color": COLOURS[i % 8], "marker": MARKS[(i + i // 8) % 8], "label": escaped}
 
 
-def without_display() -> Any:
+def pyplot() -> Any:
     """Import matplotlib's pyplot, with a backend that opens no windows."""
     logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on INFO for all loggers
     import matplotlib
@@ -42,35 +39,18 @@ def without_display() -> Any:
     return pyplot
 
 
-def pyplot_for(output: str | Path) -> Any:
-    """Import pyplot, and check the format of a file to write.
-
-    Raises:
-        OdeTransformerError: the suffix is not one of ``FORMATS``.
-    """
-    if Path(output).suffix not in FORMATS:
-        raise OdeTransformerError(f"--output {output}: must end in one of {', '.join(FORMATS)}")
-    return without_display()
-
-
 def save(figure: Any, output: str | Path) -> None:
     """Write a figure atomically, and free it."""
-    from matplotlib import pyplot
-
-    output = Path(output)
     with atomic_file(output, "wb") as file:
-        figure.savefig(file, dpi=150, format=output.suffix[1:])
-    pyplot.close(figure)
+        figure.savefig(file, dpi=150, format=Path(output).suffix[1:])
+    pyplot().close(figure)
 
 
 def draw_curves(axis: Any, curves: Mapping[str, Sequence[tuple[int, float]]], label: str) -> None:
     """Draw values against updates.
 
-    Args:
-        axis: the axes to draw in.
-        curves: the points of each line, (updates, value), by its label; lines without points are left out, as are
-            values that are not finite, such as those of a training that diverged.
-        label: the label of the values, one of ``CURVES``.
+    ``curves`` are the points of each line, (updates, value), by its label, and ``label`` is one of ``CURVES``. Values
+    that are not finite, such as those of a training that diverged, are left out.
     """
     curves = {name: [point for point in points if math.isfinite(point[1])] for name, points in curves.items()}
     for i, (name, points) in enumerate(curves.items()):
@@ -87,11 +67,11 @@ def draw_curves(axis: Any, curves: Mapping[str, Sequence[tuple[int, float]]], la
 
 def curve_picture(curves: Mapping[str, Sequence[tuple[int, float]]], label: str) -> bytes:
     """Return a reproducible SVG of curves, drawn by :func:`draw_curves`."""
-    pyplot, file = without_display(), io.BytesIO()
-    figure, axis = pyplot.subplots(figsize=(6.4, 4.6), layout="constrained")
+    plt, file = pyplot(), io.BytesIO()
+    figure, axis = plt.subplots(figsize=(6.4, 4.6), layout="constrained")
     draw_curves(axis, curves, label)
     axis.legend(fontsize=8)
-    with pyplot.rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
+    with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
         figure.savefig(file, format="svg", metadata={"Date": None})
-    pyplot.close(figure)
+    plt.close(figure)
     return file.getvalue()

@@ -1,10 +1,8 @@
 """Plots of records and logs: training curves (ODE Transformer, Figures 5 and 6), edits by type (Figure 7), the cost of
 systems, orders of convergence, and confusion matrices.
 
-Each function that draws writes ``output``, whose suffix is the format. It raises a ``RecordError`` for a file that is
-not the required record, and an ``OdeTransformerError`` for a file that cannot be read or an unknown format.
-
-Plots of the parameters of models are in :mod:`.model_plots`, which needs torch and fairseq.
+Each function that draws writes ``output``, whose suffix is the format. Plots of the parameters of models are in
+:mod:`.model_plots`, which needs torch and fairseq.
 """
 
 import math
@@ -18,7 +16,7 @@ from ...files import read_json
 from ...schema import count, lacks, positive
 from .. import records
 from ..records import logs
-from .pictures import COLOURS, CURVES, MARKS, draw_curves, pyplot_for, save, style
+from .pictures import COLOURS, CURVES, MARKS, draw_curves, pyplot, save, style
 
 TYPES = 15  # of edits, at most, in a plot
 _LENGTHS = {"rows": [{"length": positive, "seconds": {str: positive}, "peak_mib": {str: positive}}]}
@@ -29,41 +27,35 @@ _SYSTEMS = {"systems": {str: {"at": positive, "seconds": positive, "step_mib": (
 Points = list[tuple[float, float]]
 
 
-def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, Points]]]:
-    """Return the costs in a record of ``ode-transformer bench`` against sentence length, depth or vocabulary size.
-
-    Returns:
-        The name of the x axis; and for ``seconds`` and ``MiB`` the points (x, y) of each system, sorted by x.
-
-    Raises:
-        OdeTransformerError: the file cannot be read.
-        RecordError: the file is not such a record.
-    """
+def _record(path: str | Path, form: Any, what: str) -> Any:
+    """Return the record in a file."""
     record = read_json(path)
-    of_lengths = isinstance(record, dict) and record.get("what") == "lengths"
-    wrong = lacks(record, _LENGTHS if of_lengths else _SYSTEMS)
-    if not wrong and not record["rows" if of_lengths else "systems"]:
-        wrong = "it is empty"
-    if wrong:
-        raise records.RecordError(
-            f"{path}: is not a record of cost against length, depth or a dictionary's size: {wrong}"
-        )
+    if wrong := lacks(record, form):
+        raise records.RecordError(f"{path}: is not a record of {what}: {wrong}")
+    return record
+
+
+def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, Points]]]:
+    """Return the costs in a record of ``ode-transformer bench``: the name of the x axis, and for ``seconds`` and
+    ``MiB`` the points (x, y) of each system, sorted by x."""
+    record = _record(path, {}, "cost")
     lines: dict[str, dict[str, Points]] = {"seconds": {}, "MiB": {}}
-    if of_lengths:
+    if record.get("what") == "lengths":
         axis = "tokens of a sentence"
-        for row in record["rows"]:
+        for row in _record(path, _LENGTHS, "cost against length")["rows"]:
             for kind, key in (("seconds", "seconds"), ("MiB", "peak_mib")):
                 for system, value in row[key].items():
                     lines[kind].setdefault(system, []).append((row["length"], value))
     else:
-        sized = any("symbols" in system for system in record["systems"].values())
+        found = _record(path, _SYSTEMS, "cost against length, depth or a dictionary's size")["systems"]
+        sized = any("symbols" in system for system in found.values())
         axis = "symbols of the dictionary" if sized else "layers of the encoder"
-        for name, system in record["systems"].items():
+        for name, system in found.items():
             for kind, key in (("seconds", "seconds"), ("MiB", "step_mib")):
                 if key in system:
                     label = name.removesuffix(f" {system['at']}")
                     lines[kind].setdefault(label, []).append((system["at"], system[key]))
-    return axis, {kind: {label: sorted(points) for label, points in found.items()} for kind, found in lines.items()}
+    return axis, {kind: {label: sorted(points) for label, points in its.items()} for kind, its in lines.items()}
 
 
 def exponent(points: Points) -> float:
@@ -74,9 +66,8 @@ def exponent(points: Points) -> float:
 
 def costs(files: Sequence[str], output: str | Path) -> None:
     """Draw time and memory of a step against sentence length, depth or vocabulary size, one row per record."""
-    pyplot = pyplot_for(output)
     found = [cost_lines(path) for path in files]
-    figure, axes = pyplot.subplots(len(found), 2, figsize=(11, 4 * len(found)), squeeze=False, layout="constrained")
+    figure, axes = pyplot().subplots(len(found), 2, figsize=(11, 4 * len(found)), squeeze=False, layout="constrained")
     for row, (name, lines) in zip(axes, found, strict=True):
         for axis, (kind, systems) in zip(row, lines.items(), strict=True):
             for i, (label, points) in enumerate(systems.items()):
@@ -97,11 +88,7 @@ def costs(files: Sequence[str], output: str | Path) -> None:
 
 
 def training_of(path: Path) -> dict[str, Any]:
-    """Return the curves of a record or a log, in the form of a record's ``training``.
-
-    Raises:
-        OdeTransformerError: the file is neither, or has no curve.
-    """
+    """Return the curves of a record or a log, in the form of a record's ``training``."""
     if path.suffix == ".json":
         return records.read_record(path)["training"]
     log = logs.read_log(path)
@@ -113,7 +100,6 @@ def training(files: Sequence[str], output: str | Path) -> None:
 
     Files are logs of ``fairseq-train --log-format json``, or records of runs.
     """
-    pyplot = pyplot_for(output)
     curves = {}
     for path in map(Path, files):
         its = training_of(path)
@@ -123,7 +109,7 @@ def training(files: Sequence[str], output: str | Path) -> None:
         name = path.stem if path.suffix == ".json" else path.parent.name or path.stem
         curves[name if name not in curves else str(path)] = found
     drawn = {key: label for key, label in CURVES.items() if any(found[key] for found in curves.values())}
-    figure, axes = pyplot.subplots(1, len(drawn), figsize=(5 * len(drawn), 4.5), squeeze=False, layout="constrained")
+    figure, axes = pyplot().subplots(1, len(drawn), figsize=(5 * len(drawn), 4.5), squeeze=False, layout="constrained")
     for axis, (key, label) in zip(axes[0], drawn.items(), strict=True):
         draw_curves(axis, {name: found[key] for name, found in curves.items()}, label)
     axes[0][0].legend(fontsize=8)
@@ -133,17 +119,12 @@ def training(files: Sequence[str], output: str | Path) -> None:
 def orders(file: str | Path, output: str | Path) -> None:
     """Draw a record of ``ode-transformer lab orders``: local errors against the step size, one line per method, and
     errors by layer, one line per model."""
-    record, pyplot = read_json(file), pyplot_for(output)
-    wrong = lacks(record, _ORDERS)
-    if not wrong and {True} != {len(row["sizes"]) == len(row["local_errors"]) > 0 for row in record["methods"]}:
-        wrong = "it must have one or more methods, each with an error for each size"
-    if wrong:
-        raise records.RecordError(f"{file}: is not a record of orders of convergence: {wrong}")
+    record = _record(file, _ORDERS, "orders of convergence")
     from matplotlib import ticker
 
     methods, layers = record["methods"], record["layers"]
     size = (8 * (1 + bool(layers)), 6)
-    figure, axes = pyplot.subplots(1, 1 + bool(layers), figsize=size, squeeze=False, layout="constrained")
+    figure, axes = pyplot().subplots(1, 1 + bool(layers), figsize=size, squeeze=False, layout="constrained")
     axis, *more = axes[0]
     for row in sorted(methods, key=lambda row: -row["local_errors"][-1]):  # in the order of the ends of the lines
         order, label = row["theory"] - 1, f"{row['method']}: {row['local']:.2f}"
@@ -183,9 +164,8 @@ def confusion(file: str | Path, of: Optional[str], output: str | Path) -> None:
     if "confusion" not in found:
         raise records.RecordError(f"{file}: no record of a classifier's {test_set}")
     rows, classes = np.array(found["confusion"]), found["classes"]
-    pyplot = pyplot_for(output)
     size = 2 + 0.6 * len(classes)
-    figure, axis = pyplot.subplots(figsize=(size + 1, size), layout="constrained")
+    figure, axis = pyplot().subplots(figsize=(size + 1, size), layout="constrained")
     share = rows / np.maximum(rows.sum(1, keepdims=True), 1)
     image = axis.imshow(share, cmap="Blues", vmin=0, vmax=1)
     for i, j in np.ndindex(*rows.shape):
@@ -201,8 +181,8 @@ def confusion(file: str | Path, of: Optional[str], output: str | Path) -> None:
 def edits(files: Sequence[str], output: str | Path) -> None:
     """Draw the numbers of edits by type in M2 files (ODE Transformer, Figure 7), one color per file.
 
-    The human edits come first; their ``TYPES`` most frequent types are drawn. Files are labeled by their paths relative
-    to their common folder.
+    The human edits come first; their ``TYPES`` most frequent types are drawn. Labels are paths, relative to the common
+    folder.
     """
     from ..metrics.m2 import types
 
@@ -212,8 +192,7 @@ def edits(files: Sequence[str], output: str | Path) -> None:
     names = [name for name, _ in found[0].most_common(TYPES)]
     if not names:
         raise OdeTransformerError(f"{files[0]}: holds no edit")
-    pyplot = pyplot_for(output)
-    figure, axis = pyplot.subplots(figsize=(2 + 0.5 * len(names), 4), layout="constrained")
+    figure, axis = pyplot().subplots(figsize=(2 + 0.5 * len(names), 4), layout="constrained")
     width, absolute = 0.8 / len(found), list(map(os.path.abspath, files))
     home = os.path.commonpath(map(os.path.dirname, absolute))
     for i, (path, counts) in enumerate(zip(absolute, found, strict=True)):

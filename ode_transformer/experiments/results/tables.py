@@ -43,11 +43,7 @@ def deviation(values: Sequence[float]) -> float:
 def mean(values: Sequence[float], seeds: int, digits: int = 2, mark: str = "") -> str:
     """Format the mean of values, with the standard deviation of several; empty if there are none.
 
-    Args:
-        values: the values, of the seeds that have one.
-        seeds: the number of seeds, which is printed if some have no value.
-        digits: the number of digits after the decimal point; with 0, the mean of several values has 1.
-        mark: the mark after the numbers.
+    ``seeds`` is the number of seeds, which is printed if some have no value; with 0 digits, a mean of several has 1.
     """
     digits = digits or int(len(values) > 1)  # a mean of counts is not whole
     spread = f" ± {deviation(values):.{digits}f}" if len(values) > 1 else ""
@@ -105,16 +101,9 @@ class Row:
 def tables(group: str, records: Mapping[str, list[dict]], compared: Sequence[Compared]) -> dict[str, list[Row]]:
     """Return the tables of a group of recipes, in the order of its rows.
 
-    Args:
-        group: the name of a file of recipes, such as ``multi30k-short``, or a path, ``FILE.yaml``.
-        records, compared: the records and the comparisons in a folder of results.
-
-    Returns:
-        The rows of each table by its title: the paper's tables, and one of the group for recipes in none of these.
-
-    Raises:
-        OdeTransformerError: the group is unknown.
-        RecipeError: a recipe is invalid.
+    The group is the name of a file of recipes, such as ``multi30k-short``, or a path, ``FILE.yaml``; records and
+    comparisons are those in a folder of results. The rows come by title: the paper's tables, and one of the group for
+    recipes in none of these.
     """
     if group not in recipes.groups() and not group.endswith(".yaml"):
         raise OdeTransformerError(
@@ -253,10 +242,7 @@ def after(found: Sequence["Run"]) -> None:
 
 def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
     """Return the table of runs that were made together: a row per system, with mean and deviation over seeds, and tests
-    of each system against the first, seed by seed.
-
-    Args:
-        runs: recipes, each with its seed, and the folders of their runs.
+    of each system against the first, seed by seed, of recipes with their seeds and the folders of their runs.
     """
     rows: dict[str, Row] = {}
     systems: dict[str, dict[int, significance.System]] = {}
