@@ -31,9 +31,7 @@ ASCII_BLANKS = frozenset(" \t\n\r\f\v")
 def by_sacrebleu(name: str, label: str, key: str, make: Callable[[Examples], "SacreMetric"], **more: Any) -> Metric:
     """Return a metric of sacreBLEU, by the statistics of sentences that sacreBLEU's own significance tests sum.
 
-    Args:
-        name, label, key, more: as for :class:`.metric.Metric`.
-        make: the function from examples to sacreBLEU's metric; the score of given sums must not depend on the examples.
+    ``make`` returns sacreBLEU's metric for examples, on which the score of given sums must not depend.
     """
 
     def statistics(outputs: Sequence[str], examples: Examples) -> list[list[float]]:

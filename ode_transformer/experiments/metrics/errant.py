@@ -44,11 +44,8 @@ def signature(*_: Any) -> str:
 def entry(corrections: Sequence[str], examples: Examples, edits: Optional[str] = None) -> dict[str, Any]:
     """Return ``precision``, ``recall`` and ``f`` (F0.5) of tokenized corrections, in percent, and ``signature``.
 
-    Args:
-        corrections: the corrected sentences.
-        examples: the sentences before correction, and the human edits, which ERRANT classifies anew.
-        edits: the file ``NAME.m2`` for the edits of the corrections, for pictures of their types; the human ones, with
-            the same types, go to ``NAME.gold.m2``.
+    ERRANT classifies the human edits anew. ``edits`` is the file ``NAME.m2`` for the edits of the corrections, for
+    pictures of their types; the human ones, with the same types, go to ``NAME.gold.m2``.
     """
     right, wrong, missed = sums = counts(corrections, examples, edits).sum(0)
     shares = right / (right + wrong) if wrong else 1.0, right / (right + missed) if missed else 1.0, f05(sums) / 100

@@ -4,7 +4,6 @@ The official scorer is under the GPL and needs Python 2, so that it is called, b
 copied. ERRANT counts differently (:mod:`.errant`), and its numbers cannot be compared with these.
 """
 
-import hashlib
 import os
 import re
 import shlex
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
-from ...files import write_lines
+from ...files import sha256, write_lines
 from ..text import m2
 from .metric import Examples, Metric
 
@@ -38,12 +37,9 @@ def entry(corrections: Sequence[str], examples: Examples) -> dict[str, Any]:
         hypotheses = Path(folder) / "corrections"
         write_lines(hypotheses, corrections)
         text = run([*words, str(hypotheses), examples.edits])
-    # The scorer does not say its version: a hash of the file that is called, and of what it imports, stands for it.
+    # The scorer does not say its version: a hash of the file that is called stands for it.
     file = [Path(path) for path in (shutil.which(words[0]), *words[1:]) if path and Path(path).is_file()][-1].resolve()
-    beside = "*.py" if file.suffix == ".py" else "scripts/*.py"
-    parts = sorted({file, *file.parent.glob(beside)})
-    digest = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
-    signature = f"official M2 scorer, {file.name} of SHA-256 {digest[:8]}, F0.5, percent"
+    signature = f"official M2 scorer, {file.name} of SHA-256 {sha256(file)[:8]}, F0.5, percent"
     return {**parse(text), "signature": signature}
 
 

@@ -24,14 +24,8 @@ def p_value(
 ) -> Optional[float]:
     """Return the two-sided p-value of two systems' difference: the probability of one at least as large by chance.
 
-    Args:
-        baseline, system: the statistics of the two systems on the same sentences.
-        score: the function from sums to the score.
-        test: one of ``TESTS``. Differences of the bootstrap are centered.
-        samples: the number of trials, or of bootstrap samples.
-
-    Returns:
-        The p-value; None if a score is not finite, because a model diverged.
+    ``baseline`` and ``system`` are statistics on the same sentences; differences of the bootstrap are centered. None
+    if a score is not finite, because a model diverged.
     """
     import numpy as np
 

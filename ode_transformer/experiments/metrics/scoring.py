@@ -1,6 +1,6 @@
 """Scores of files, side by side and labeled, so that they cannot be confused, for ``ode-transformer score``.
 
-There is a function each for translations, summaries, corrections, predicted labels and validation logs.
+There is a function for each kind of file. Its parameters are options of the command, described where they come first.
 """
 
 import inspect
@@ -35,28 +35,16 @@ def score(
     plain: bool = False,
     metrics: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Score translations, one string per sentence.
+    """Score translations, one string per sentence, without subword units; options are those of :func:`translations`.
 
-    Args:
-        hyp_tok, ref_tok: tokenized with Moses' rules and without subword units; raw text with ``plain``, where nothing
-            is detokenized, and there is no tokenized score.
-        target_lang: the language of both; one of :func:`.languages`, or any with ``plain``.
-        raw_refs: one or more references before tokenization; by default ``ref_tok`` is detokenized.
-        sources: the raw source sentences, for metrics that read them.
-        lowercase: ignore case in metrics of raw text. The tokenized scores use tokens as they are.
-        compound_split: add the score after compound splitting, for German only.
-        metrics: names of further metrics of raw text.
+    Hypotheses and references are tokenized with Moses' rules and, without ``raw_refs``, detokenized for metrics of raw
+    text; with ``plain`` they are raw text.
 
     Returns:
         ``tokenised`` and ``compound_split``, each perhaps None, and ``sacrebleu``, ``chrf`` and the further metrics:
         the entries of a record; ``reference`` (``raw`` or ``detokenised``), ``sentences``, ``target_lang``,
         ``lowercase``, and ``endless``, with the number of ``sentences`` of :func:`is_endless`.
     """
-    if target_lang not in languages() and not (plain and target_lang):
-        raise OdeTransformerError(
-            f"--target-lang {target_lang}: must be one of {', '.join(sorted(languages()))}, or any with --plain, for "
-            "text that is not tokenized"
-        )
     if compound_split and (plain or target_lang != "de"):
         raise OdeTransformerError("--compound-split: goes with --target-lang de alone, and not with --plain")
     hyp_raw = hyp_tok if plain else detokenise(hyp_tok, target_lang)
@@ -143,8 +131,11 @@ def translations(
     """
     if bool(generate_output) == bool(hyp):
         raise OdeTransformerError("either --generate-output FILE or --hyp FILE is needed, not both")
+    if not target_lang or not (plain or target_lang in languages()):
+        known = ", ".join(sorted(languages()))
+        raise OdeTransformerError(f"--target-lang must be one of {known}, or any with --plain; got {target_lang}")
     read, name = generate_output or hyp, f"{subset or 'test'}.{target_lang}"
-    beside = references_in(data, subset or "test", target_lang or "") if data else {}
+    beside = references_in(data, subset or "test", target_lang) if data else {}
     if data and not beside:
         raise OdeTransformerError(f"--data {data}: has neither tok/{name} nor raw/{name}")
     tokenised = ref or beside.get("tok")
@@ -166,7 +157,7 @@ def translations(
         print("warning: the translations hold no capital letter, the raw references do: --lowercase?", file=sys.stderr)
     sources = lines_of(source, len(hyps), read) if source else ()
     how = {"lowercase": lowercase, "compound_split": compound_split, "plain": plain, "metrics": metric}
-    return score(hyps, refs, target_lang or "", raw_refs=raw, sources=sources, **how)
+    return score(hyps, refs, target_lang, raw_refs=raw, sources=sources, **how)
 
 
 def summaries(
@@ -181,10 +172,7 @@ def summaries(
 
     Args:
         summaries: summaries, as ``fairseq-generate`` prints them; needs --ref.
-        ref: the references.
-        source: the texts that were summarized, for ``lead``, and for metrics that read them.
         lead: also score the first N sentences of each text in --source, as a baseline.
-        remove_bpe, metric: as in :func:`translations`.
     """
     if not ref or (lead and not source):
         raise OdeTransformerError("--summaries FILE needs --ref FILE, and --lead N needs --source FILE")
@@ -214,11 +202,9 @@ def corrections(
 
     Args:
         corrections: corrected sentences, as ``fairseq-generate`` prints them; needs --source.
-        source: the uncorrected sentences.
         references: human corrections, a file per annotator, for GLEU.
         edits: human edits, an M2 file, for M2's and ERRANT's F0.5.
         own_edits: NAME.m2, to which ERRANT's edits of the corrections go; the human ones go to NAME.gold.m2.
-        remove_bpe, metric: as in :func:`translations`.
     """
     if not source or bool(references) == bool(edits) or (own_edits and not edits):
         raise OdeTransformerError(
@@ -253,7 +239,6 @@ def predictions(predictions: str, metric: Sequence[str] = ()) -> dict[str, Any]:
 
     Args:
         predictions: labels and predicted labels, as ``ode-transformer predict`` writes them.
-        metric: as in :func:`translations`, such as matthews; in place of accuracy.
     """
     golds, predicted = accuracy.read(predictions)
     return score_labels(golds, predicted, metric or ["accuracy"])
@@ -297,12 +282,10 @@ def report(result: dict[str, Any]) -> str:
             if metric.name != "endless" and metric.value(scores) is not None:
                 entries.setdefault(metric.entry or metric.name, []).append(metric)
         for entry, metrics in entries.items():
-            line = scores[entry].get("line")
-            if not isinstance(line, str):
-                interval = scores[entry].get("interval", ())  # of an entry with one metric
-                values = ", ".join(f"{metric.label} = {metric.shown(metric.value(scores))}" for metric in metrics)
-                line = f"{values} {metrics[-1].shown_interval(interval)}".rstrip()
-            rows.append((prefix + TITLES.get(entry, metrics[-1].label), line))
+            interval = scores[entry].get("interval", ())  # of an entry with one metric
+            values = ", ".join(f"{metric.label} = {metric.shown(metric.value(scores))}" for metric in metrics)
+            values = f"{values} {metrics[-1].shown_interval(interval)}".rstrip()
+            rows.append((prefix + TITLES.get(entry, metrics[-1].label), scores[entry].get("line", values)))
             rows += [("  signature", text) for text in [metrics[-1].recorded_signature(scores)] if text]
     if "reference" in result:
         raw = result["reference"] == "raw"
@@ -331,12 +314,9 @@ KINDS: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 def score_file(*, output: Optional[str] = None, as_json: bool = False, **options: Any) -> None:
-    """Score a file by the function of ``KINDS`` for it, and print the scores.
+    """Score a file by the function of ``KINDS`` for the option that names it, whose arguments are the options.
 
-    Args:
-        output: a JSON file to which the scores are written, too.
-        as_json: print one JSON object.
-        options: the arguments of the function, among them the option that names the file.
+    The scores are printed and perhaps written to ``output``, a JSON file.
     """
     kind = next((one for one in KINDS if one in options), None)
     if kind is None:

@@ -75,13 +75,8 @@ def question_scores(
     official script, the threshold is 0 if it is best to answer no question, and an answer to a question that has none
     counts 0 then even if it is only an article.
 
-    Args:
-        metric: ``exact_match`` or ``f1``, or one of ``BEST``.
-        golds, answers, version: as for :func:`compare`.
-        no_answer: the no-answer score of each question, in version 2.0; only ``BEST`` needs it.
-
-    Returns:
-        The scores from 0 to 1, in the order of ``golds``; the threshold, or None; and the signature.
+    ``metric`` is ``exact_match``, ``f1`` or one of ``BEST``, which alone needs the no-answer score of each question.
+    Returns the scores from 0 to 1, in the order of ``golds``; the threshold, or None; and the signature.
     """
     compared = compare(golds, answers, version)
     signature = f"percent; SQuAD {version}, {len(compared)} questions"

@@ -3,7 +3,6 @@
 import argparse
 import csv
 import inspect
-import io
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -33,7 +32,7 @@ def _table(args: argparse.Namespace) -> None:
     from . import comparisons, tables
     from .files import read_records
 
-    write = csv.writer(sys.stdout or io.StringIO(), lineterminator="\n")  # standard output may be closed
+    write = csv.writer(sys.stdout, lineterminator="\n")
     if args.csv:
         write.writerow(tables.COLUMNS)
     records, compared, measured = read_records(args.results), comparisons.read(args.results), False
@@ -48,9 +47,8 @@ def _table(args: argparse.Namespace) -> None:
             else:
                 print(tables.section(title, rows, tables.baseline(group, compared)))
     if not measured and (args.measured or args.results != tables.RESULTS):
-        others = f"its records are of {', '.join(records)}" if records else "rehearsals do not count"
         group = ", ".join(args.group) or "any recipe"
-        print(f"nothing of {group} is measured in {args.results}; {others}", file=sys.stderr)
+        print(f"nothing of {group} is measured in {args.results}; rehearsals do not count", file=sys.stderr)
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:
@@ -83,12 +81,13 @@ def _compare(args: argparse.Namespace) -> None:
 
     names, how = (args.baseline, *args.system), (args.test, args.samples, args.metric)
     of_files = args.source, args.target_lang, args.lowercase
+    of_recipes = args.precision, args.scale != "full", args.seed is not None
+    if any(of_recipes if args.ref else of_files):
+        raise OdeTransformerError(
+            "--precision, --scale and --seed go with recipes; --source, --target-lang and --lowercase with --ref FILE"
+        )
     if args.ref:
-        if args.precision or args.scale != "full" or args.seed is not None:
-            raise OdeTransformerError("--precision, --scale and --seed go with recipes; not with --ref FILE")
         content = significance.compare_files(names, args.ref, *how, *of_files)
-    elif any(of_files):
-        raise OdeTransformerError("--source, --target-lang and --lowercase go with --ref FILE; a recipe says them")
     else:
         which = args.scale, args.seed, args.precision
         baseline, *others = (significance.named(name, *which) for name in names)

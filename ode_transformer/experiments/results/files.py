@@ -1,7 +1,6 @@
 """The files of results: records of runs, and other JSON files in a folder."""
 
 import os
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -10,8 +9,6 @@ from typing import Any, Optional
 from ...errors import OdeTransformerError
 from ...files import read_json
 from ..records import check_record
-from ..runs.command_lines import flag_values
-from ..runs.training import PLACE_FLAGS
 
 
 def _json_files(folder: Path) -> list[Path]:
@@ -43,9 +40,6 @@ def read_records(folder: Path) -> dict[str, list[dict]]:
     A second record of the same precision, seed and flags, such as that of a run with another ``--run-dir``, becomes a
     variant of its own, named after its file. The first is the one in the fewest subfolders: a record in ``results/gpu``
     comes after that of the same run on a CPU.
-
-    Raises:
-        OdeTransformerError: the folder does not exist.
     """
     found: dict[str, dict[tuple, dict]] = {}
     if not folder.is_dir():
@@ -69,24 +63,6 @@ def _record(path: Path) -> Optional[dict]:
 def variant(record: dict[str, Any]) -> tuple[str, ...]:
     """Return the variant of a run of a recipe: the precision, the user's flags, and the file of a second record."""
     return (record["precision"], *record["flags"], *([f"in {record['file']}"] if "file" in record else []))
-
-
-_PLACE = {*PLACE_FLAGS, "--update-freq", "--save-dir", "--finetune-from-model", "--seed"}
-_SAME = {"fused_adam": "adam", "chunked_label_smoothed_cross_entropy": "label_smoothed_cross_entropy"}
-
-
-def different_flags(records: Iterable[dict[str, Any]]) -> list[str]:
-    """Return the training flags whose values differ between records, such as ``--lr 0.003 / 0.0001``.
-
-    Flags that choose where a training runs are ignored, and so are values that compute the same. Records of the seeds
-    of one system should have no different flags; if they have, the recipe was changed between the trainings.
-    """
-    found: dict[str, dict[str, None]] = {}
-    for record in records:
-        values = flag_values(shlex.split(record["command"]))
-        for flag in values.keys() - {"", *_PLACE}:
-            found.setdefault(flag, {})[_SAME.get(values[flag], values[flag])] = None
-    return [f"{flag} {' / '.join(values)}" for flag, values in sorted(found.items()) if len(values) > 1]
 
 
 def variant_label(label: str, variant: tuple[str, ...]) -> str:

@@ -16,7 +16,7 @@ from ...errors import OdeTransformerError
 from ...files import write_json
 from ...modules.positions import BiasPositions
 from ...numerics.coefficients import Coefficients
-from .pictures import pyplot, save, style
+from .plots import pyplot, save, style
 
 
 @torch.no_grad()

@@ -5,18 +5,30 @@ Each function that draws writes ``output``, whose suffix is the format. Plots of
 :mod:`.model_plots`, which needs torch and fairseq.
 """
 
+import io
+import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from ...errors import OdeTransformerError
-from ...files import read_json
+from ...files import atomic_file, read_json
 from ...schema import count, lacks, positive
 from .. import records
 from ..records import logs
-from .pictures import COLOURS, CURVES, MARKS, draw_curves, pyplot, save, style
+
+# Okabe and Ito's colors, which the color-blind can tell apart, and markers for prints without color.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
+MARKS = "os^Dv<>P"
+
+# The labels of training curves; all but accuracy have a logarithmic scale.
+CURVES = {
+    "valid_ppl": "validation perplexity",
+    "train_ppl": "training perplexity",
+    "valid_accuracy": "validation accuracy",
+    "train_gnorm": "gradient norm",
+}
 
 TYPES = 15  # of edits, at most, in a plot
 _LENGTHS = {"rows": [{"length": positive, "seconds": {str: positive}, "peak_mib": {str: positive}}]}
@@ -25,6 +37,61 @@ _ORDERS = {"methods": [_METHOD], "layers": {str: [{"difference": positive}]}}
 _SYSTEMS = {"systems": {str: {"at": positive, "seconds": positive, "step_mib": (..., positive)}}}
 
 Points = list[tuple[float, float]]
+
+
+def style(i: int, label: str) -> dict[str, Any]:
+    """Return the color, marker and label of line i; 64 lines differ, eight of them without color."""
+    escaped = label.replace("$", r"\$")  # which would begin a formula
+    return {"color": COLOURS[i % 8], "marker": MARKS[(i + i // 8) % 8], "label": escaped}
+
+
+def pyplot() -> Any:
+    """Import matplotlib's pyplot, with a backend that opens no windows."""
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on INFO for all loggers
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def save(figure: Any, output: str | Path) -> None:
+    """Write a figure atomically, and free it."""
+    with atomic_file(output, "wb") as file:
+        figure.savefig(file, dpi=150, format=Path(output).suffix[1:])
+    pyplot().close(figure)
+
+
+def draw_curves(axis: Any, curves: Mapping[str, Sequence[tuple[int, float]]], label: str) -> None:
+    """Draw values against updates.
+
+    ``curves`` are the points of each line, (updates, value), by its label, and ``label`` is one of ``CURVES``. Values
+    that are not finite, such as those of a training that diverged, are left out.
+    """
+    curves = {name: [point for point in points if math.isfinite(point[1])] for name, points in curves.items()}
+    for i, (name, points) in enumerate(curves.items()):
+        if points:
+            axis.plot(*zip(*points, strict=True), markersize=3, **style(i, name))
+    if label != CURVES["valid_accuracy"]:
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
+        values = [value for points in curves.values() for _, value in points]
+        axis.yaxis.set_minor_formatter("{x:g}" if values and max(values) < 10 * min(values) else "")
+    axis.set(xlabel="updates", ylabel=label)
+    axis.grid(alpha=0.3)
+
+
+def curve_picture(curves: Mapping[str, Sequence[tuple[int, float]]], label: str) -> bytes:
+    """Return a reproducible SVG of curves, drawn by :func:`draw_curves`."""
+    plt, file = pyplot(), io.BytesIO()
+    figure, axis = plt.subplots(figsize=(6.4, 4.6), layout="constrained")
+    draw_curves(axis, curves, label)
+    axis.legend(fontsize=8)
+    with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    return file.getvalue()
 
 
 def _record(path: str | Path, form: Any, what: str) -> Any:
@@ -186,18 +253,16 @@ def edits(files: Sequence[str], output: str | Path) -> None:
     """
     from ..metrics.m2 import types
 
-    if len(files) > len(COLOURS):
-        raise OdeTransformerError(f"{len(files)} files: at most {len(COLOURS)} can be told apart")
     found = [types(Path(path)) for path in files]
     names = [name for name, _ in found[0].most_common(TYPES)]
-    if not names:
-        raise OdeTransformerError(f"{files[0]}: holds no edit")
     figure, axis = pyplot().subplots(figsize=(2 + 0.5 * len(names), 4), layout="constrained")
     width, absolute = 0.8 / len(found), list(map(os.path.abspath, files))
     home = os.path.commonpath(map(os.path.dirname, absolute))
     for i, (path, counts) in enumerate(zip(absolute, found, strict=True)):
         places = [place + (i - (len(found) - 1) / 2) * width for place in range(len(names))]
-        axis.bar(places, [counts[name] for name in names], width, label=os.path.relpath(path, home), color=COLOURS[i])
+        axis.bar(
+            places, [counts[name] for name in names], width, label=os.path.relpath(path, home), color=COLOURS[i % 8]
+        )
     axis.set_xticks(range(len(names)), names, rotation=45, ha="right")
     axis.set_ylabel("edits")
     axis.grid(alpha=0.3, axis="y")

@@ -1,9 +1,7 @@
 """``ode-transformer report``: a self-contained page of all finished runs in a folder, as HTML or Markdown.
 
-The page has, for each group of recipes: a table of scores with means and deviations over seeds, tests of significance,
-training curves, translations side by side, and the hardware, versions and command of each run. It is made from records
-and the translations beside them; it loads nothing from elsewhere and runs no script. Markdown has everything but the
-curves.
+The page is made from records and the translations beside them; it loads nothing from elsewhere and runs no script.
+Markdown has everything but the curves.
 """
 
 import base64
@@ -22,9 +20,9 @@ from ...errors import OdeTransformerError
 from ...files import write_text
 from ..metrics import METRICS
 from ..records import curve_points
-from . import comparisons, pictures, significance, tables
+from . import comparisons, plots, significance, tables
 from .comparisons import LEVEL, Compared
-from .files import different_flags, read_records, readable, variant, variant_label
+from .files import read_records, readable, variant, variant_label
 
 GENERATED = "<!-- written by ode-transformer report, which writes over it -->"
 SENTENCES = 8  # of each kind that are shown by default
@@ -36,22 +34,14 @@ Records = Mapping[str, Sequence[Record]]  # by recipe
 
 @dataclass
 class Table:
-    """A table of the page. A cell is a string, or a list of words, each with whether it is marked.
-
-    Args:
-        head, rows: the cells.
-        note: the text below the table.
-        text: whether all columns hold text; otherwise all but the first hold numbers.
-        summary: the title of a collapsed table; empty for a table that is not collapsed.
-        commands: shell commands below the table.
-    """
+    """A table of the page. A cell is a string, or a list of words, each with whether it is marked."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str | list[tuple[str, bool]]]]
-    note: str = ""
-    text: bool = False
-    summary: str = ""
-    commands: str = ""
+    note: str = ""  # the text below the table
+    text: bool = False  # whether all columns hold text; otherwise all but the first hold numbers
+    summary: str = ""  # the title of a collapsed table
+    commands: str = ""  # shell commands below the table
 
 
 @dataclass
@@ -138,7 +128,6 @@ def _scores(by_recipe: Records) -> Table:
                 if cell.paper is not None or (cell.measured and metric != "transevolve"):  # which few tables have
                     row.cells[test_set, metric] = cell
             rows.append(row)
-    notes += [f"{row.label}: its runs differ in {', '.join(d)}" for row in rows if (d := different_flags(row.records))]
     rows += tables.source_row(rows)
     notes += [f"{label}: {signature}" for label, signature in tables.signatures(rows)]
     return Table(*tables.printable(rows), "; ".join(notes) + ".")
@@ -198,10 +187,10 @@ def _curves(by_recipe: Records, kind: str) -> Part:
     """Draw each kind of curve, with a line per recipe, of its first run, and at most ``LINES`` lines per picture."""
     firsts = {_name(its[0]): its[0]["training"] for its in by_recipe.values()}
     drawings = []
-    for key, label in pictures.CURVES.items() if kind == "html" else ():
+    for key, label in plots.CURVES.items() if kind == "html" else ():
         drawn = [(name, points) for name, training in firsts.items() if (points := curve_points(training, key))]
         for start in range(0, len(drawn), LINES):
-            picture = pictures.curve_picture(dict(drawn[start : start + LINES]), label)
+            picture = plots.curve_picture(dict(drawn[start : start + LINES]), label)
             drawings.append((f"{label} against updates", base64.b64encode(picture).decode()))
     return Part("Training", [], drawings)
 

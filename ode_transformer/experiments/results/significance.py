@@ -139,14 +139,10 @@ def compare(
     samples: int = 1000,
     metric: Optional[str] = None,
 ) -> dict[str, Any]:
-    """Test whether systems differ from a baseline, on the outputs of their runs.
+    """Test whether systems differ from a baseline, on the outputs of their runs, by default by the task's main metric.
 
-    Systems must have the same test sets; their training data may differ. ``test`` is one of ``TESTS``, ``samples`` the
-    number of its trials, and ``metric`` the name of a metric, by default the task's main one.
-
-    Returns:
-        The result of :func:`tested`, with the name of the ``baseline``, its ``seed``, and the ``precisions`` of the
-        trainings.
+    Their training data may differ. The result is that of :func:`tested`, with the name of the ``baseline``, its
+    ``seed``, and the ``precisions`` of the trainings.
     """
     everyone, recipe = (baseline, *systems), baseline.recipe
     if TASKS[recipe.task].examples is None:
@@ -223,10 +219,7 @@ def tested(
 ) -> dict[str, Any]:
     """Test whether systems differ from the first one.
 
-    Args:
-        sets: the names of the systems and their outputs, by test set.
-        metric, test, samples: as in :func:`compare`.
-        ends: whether to count endless outputs.
+    ``sets`` has the names of the systems and their outputs by test set; ``ends`` asks for endless outputs.
 
     Returns:
         ``test``, ``samples``, ``metric``, ``signature``, ``two_sided`` (true), ``versions``, and ``test_sets``. For

@@ -23,7 +23,7 @@ from ..tasks import TASKS
 from ..tasks.task import further_metrics
 from . import comparisons, significance
 from .comparisons import LEVEL, Compared
-from .files import different_flags, variant, variant_label
+from .files import variant, variant_label
 
 if TYPE_CHECKING:
     from ..runs.runner import Run
@@ -180,7 +180,6 @@ def section(title: str, rows: Sequence[Row], baseline: str = "") -> str:
     cells = [cell for row in rows for cell in row.cells.values()]
     lines = [f"### {title}", "", markdown.table(*printable(rows)), ""]
     lines += [f"{label}: `{signature}`" for label, signature in signatures(rows)]
-    lines += [f"{row.label}: its runs differ in {', '.join(d)}" for row in rows if (d := different_flags(row.records))]
     if baseline and (starred := {METRICS[cell.metric].label for cell in cells if cell.differs()}):
         lines.append(f"\\* {', '.join(starred)} differs from {baseline}")
     if baseline and any(cell.left_out and cell.measured for cell in cells):
