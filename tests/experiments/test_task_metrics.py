@@ -556,11 +556,3 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     raises(r"\.txt: must have the SHA-256 in ", significance.compare, systems[0], systems[1:])
     beside.unlink()
     raises("no such file; ode-transformer run", significance.compare, systems[0], systems[1:])
-
-
-def test_a_value_that_is_not_there_has_no_signature():
-    accuracy = METRICS["accuracy"]
-    there, diverged = ({"accuracy": {"value": value, "signature": f"of {value}"}} for value in (50.0, None))
-    runs = [{"scores": {"test": there}}, {"scores": {"test": diverged}}, {"scores": {}}]
-    runs.append({"scores": {"test": {"accuracy": {"value": 60.0}}}})  # of a first version
-    assert (accuracy.values(runs, "test"), accuracy.signatures(runs, "test")) == ([50.0, 60.0], {"of 50.0"})

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric as SacreMetric
     from sacrebleu.metrics.bleu import BLEUScore
 
-ASCII_BLANKS = frozenset(" \t\n\r\f\v")
-
 
 def by_sacrebleu(name: str, label: str, key: str, make: Callable[[Examples], "SacreMetric"], **more: Any) -> Metric:
     """Return a metric of sacreBLEU, by the statistics of sentences that sacreBLEU's own significance tests sum.
@@ -88,9 +86,8 @@ def _entry(make: Callable[[Examples], "SacreMetric"]) -> Callable[[Sequence[str]
 
 def multi_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
     """Return the BLEU of tokens as they are, equal to ``multi-bleu.perl`` in everything that it prints."""
-    both = _protect_blanks([*hypotheses, *references])
     metric = _made("BLEU", tokenize="none", smooth_method="none", force=True)
-    result = metric.corpus_score(both[: len(hypotheses)], [both[len(hypotheses) :]])
+    result = metric.corpus_score([*map(_protect_blanks, hypotheses)], [[*map(_protect_blanks, references)]])
     # 100 * (c / t) and not 100 * c / t, because the order of operations can change the last printed digit.
     precisions = [100 * (c / t) if t else 0.0 for c, t in zip(result.counts, result.totals, strict=True)]
     line = (
@@ -112,12 +109,9 @@ def _parts(result: "BLEUScore", precisions: list[float], line: str) -> dict[str,
     }
 
 
-def _protect_blanks(lines: Sequence[str]) -> list[str]:
-    """Replace blanks beyond ASCII, which do not end a token, by private-use characters that the text does not hold."""
-    used = set().union(*lines)
-    free = (chr(c) for c in range(0x100000, 0x10FFFE) if chr(c) not in used)
-    table = {ord(c): next(free) for c in sorted(used) if c.isspace() and c not in ASCII_BLANKS}
-    return [line.translate(table) for line in lines] if table else list(lines)
+def _protect_blanks(line: str) -> str:
+    """Replace blanks beyond ASCII, which do not end a token, by their numbers between private-use characters."""
+    return re.sub(r"[^\S \t\n\r\f\v]", lambda blank: f"\ue000{ord(blank[0])}\ue001", line)
 
 
 def split_compounds(lines: Sequence[str]) -> list[str]:

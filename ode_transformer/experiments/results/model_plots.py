@@ -16,7 +16,7 @@ from ...errors import OdeTransformerError
 from ...files import write_json
 from ...modules.positions import BiasPositions
 from ...numerics.coefficients import Coefficients
-from .plots import pyplot, save, style
+from .plots import panels, save, style
 
 
 @torch.no_grad()
@@ -53,7 +53,7 @@ def positions(files: Sequence[str], of: str | None, length: int, output: str | P
     ``of`` names the vectors, as :func:`position_vectors` does. By default they are the encoder's first query bias if
     that depends on the position, else the vectors added to its embeddings, or those of the decoder if it is alone.
     """
-    panels = []
+    drawn = []
     for path in files:
         found = position_vectors(open_model(path), length)
         if bad := [name for name, vectors in found.items() if not vectors.isfinite().all()]:
@@ -64,10 +64,9 @@ def positions(files: Sequence[str], of: str | None, length: int, output: str | P
         name = of or next(name for name in (*usual, *found) if name in found)
         if name not in found:
             raise CheckpointError(f"{path}: --of {of}: must be one of {', '.join(found)}")
-        panels.append((Path(path), name, found[name].float()))
-    size = (5 * len(panels) + 1, 4.5)
-    figure, axes = pyplot().subplots(1, len(panels), figsize=size, squeeze=False, layout="constrained")
-    for axis, (path, name, vectors) in zip(axes[0], panels, strict=True):
+        drawn.append((Path(path), name, found[name].float()))
+    figure, axes = panels(5 * len(drawn) + 1, 4.5, len(drawn))
+    for axis, (path, name, vectors) in zip(axes[0], drawn, strict=True):
         if name.count(".") == 3:  # a bias, whose change from position 0 distinguishes positions
             vectors, name = vectors - vectors[:1], f"{name}: b(t) - b(0)"
         scale = float(vectors.abs().max()) or 1.0
@@ -155,9 +154,7 @@ def coefficients(
         )
         print(f"{path}: the weight of each stage, mean and deviation over tokens\n")
         print(markdown.table(("layer", *(f"stage {stage}" for stage in stages)), cells), end="\n\n")
-    figure, axes = pyplot().subplots(
-        1, len(layers), figsize=(5.5 * len(layers), 4), squeeze=False, layout="constrained"
-    )
+    figure, axes = panels(5.5 * len(layers), 4, len(layers))
     for axis, (path, found) in zip(axes[0], layers.items(), strict=True):
         for i in range(max(len(row["mean"]) for row in found)):
             points = [(x, row["mean"][i], row["deviation"][i]) for x, row in enumerate(found) if i < len(row["mean"])]

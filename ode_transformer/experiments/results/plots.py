@@ -56,6 +56,11 @@ def pyplot() -> Any:
     return pyplot
 
 
+def panels(width: float, height: float, columns: int, rows: int = 1) -> tuple[Any, Any]:
+    """Return a figure and its axes, (rows, columns); the size is that of the whole in inches."""
+    return pyplot().subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained")
+
+
 def save(figure: Any, output: str | Path) -> None:
     """Write a figure atomically, and free it."""
     with atomic_file(output, "wb") as file:
@@ -84,13 +89,12 @@ def draw_curves(axis: Any, curves: Mapping[str, Sequence[tuple[int, float]]], la
 
 def curve_picture(curves: Mapping[str, Sequence[tuple[int, float]]], label: str) -> bytes:
     """Return a reproducible SVG of curves, drawn by :func:`draw_curves`."""
-    plt, file = pyplot(), io.BytesIO()
-    figure, axis = plt.subplots(figsize=(6.4, 4.6), layout="constrained")
+    file, (figure, ((axis,),)) = io.BytesIO(), panels(6.4, 4.6, 1)
     draw_curves(axis, curves, label)
     axis.legend(fontsize=8)
-    with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
+    with pyplot().rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
         figure.savefig(file, format="svg", metadata={"Date": None})
-    plt.close(figure)
+    pyplot().close(figure)
     return file.getvalue()
 
 
@@ -134,7 +138,7 @@ def exponent(points: Points) -> float:
 def costs(files: Sequence[str], output: str | Path) -> None:
     """Draw time and memory of a step against sentence length, depth or vocabulary size, one row per record."""
     found = [cost_lines(path) for path in files]
-    figure, axes = pyplot().subplots(len(found), 2, figsize=(11, 4 * len(found)), squeeze=False, layout="constrained")
+    figure, axes = panels(11, 4 * len(found), 2, len(found))
     for row, (name, lines) in zip(axes, found, strict=True):
         for axis, (kind, systems) in zip(row, lines.items(), strict=True):
             for i, (label, points) in enumerate(systems.items()):
@@ -176,7 +180,7 @@ def training(files: Sequence[str], output: str | Path) -> None:
         name = path.stem if path.suffix == ".json" else path.parent.name or path.stem
         curves[name if name not in curves else str(path)] = found
     drawn = {key: label for key, label in CURVES.items() if any(found[key] for found in curves.values())}
-    figure, axes = pyplot().subplots(1, len(drawn), figsize=(5 * len(drawn), 4.5), squeeze=False, layout="constrained")
+    figure, axes = panels(5 * len(drawn), 4.5, len(drawn))
     for axis, (key, label) in zip(axes[0], drawn.items(), strict=True):
         draw_curves(axis, {name: found[key] for name, found in curves.items()}, label)
     axes[0][0].legend(fontsize=8)
@@ -190,8 +194,7 @@ def orders(file: str | Path, output: str | Path) -> None:
     from matplotlib import ticker
 
     methods, layers = record["methods"], record["layers"]
-    size = (8 * (1 + bool(layers)), 6)
-    figure, axes = pyplot().subplots(1, 1 + bool(layers), figsize=size, squeeze=False, layout="constrained")
+    figure, axes = panels(8 * (1 + bool(layers)), 6, 1 + bool(layers))
     axis, *more = axes[0]
     for row in sorted(methods, key=lambda row: -row["local_errors"][-1]):  # in the order of the ends of the lines
         order, label = row["theory"] - 1, f"{row['method']}: {row['local']:.2f}"
@@ -231,8 +234,7 @@ def confusion(file: str | Path, of: Optional[str], output: str | Path) -> None:
     if "confusion" not in found:
         raise records.RecordError(f"{file}: no record of a classifier's {test_set}")
     rows, classes = np.array(found["confusion"]), found["classes"]
-    size = 2 + 0.6 * len(classes)
-    figure, axis = pyplot().subplots(figsize=(size + 1, size), layout="constrained")
+    figure, ((axis,),) = panels(3 + 0.6 * len(classes), 2 + 0.6 * len(classes), 1)
     share = rows / np.maximum(rows.sum(1, keepdims=True), 1)
     image = axis.imshow(share, cmap="Blues", vmin=0, vmax=1)
     for i, j in np.ndindex(*rows.shape):
@@ -255,7 +257,7 @@ def edits(files: Sequence[str], output: str | Path) -> None:
 
     found = [types(Path(path)) for path in files]
     names = [name for name, _ in found[0].most_common(TYPES)]
-    figure, axis = pyplot().subplots(figsize=(2 + 0.5 * len(names), 4), layout="constrained")
+    figure, ((axis,),) = panels(2 + 0.5 * len(names), 4, 1)
     width, absolute = 0.8 / len(found), list(map(os.path.abspath, files))
     home = os.path.commonpath(map(os.path.dirname, absolute))
     for i, (path, counts) in enumerate(zip(absolute, found, strict=True)):

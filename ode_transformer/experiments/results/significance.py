@@ -21,10 +21,7 @@ from ..tasks import TASKS
 from ..text.lines import lines_of, read_all
 from . import comparisons
 
-TRANSLATIONS_BY = "sacrebleu"  # the default metric of a comparison of files
-
-Outputs = tuple[Sequence[str], Examples]
-"""The outputs of a system on a test set, and the examples of the test set."""
+Outputs = tuple[Sequence[str], Examples]  # of a system on a test set, and the examples of the test set
 
 
 class System(NamedTuple):
@@ -187,7 +184,7 @@ def compare_files(
         target_lang: with --ref, the target language, by which sacreBLEU tokenizes zh, ja and ko.
         lowercase: with --ref, ignore case.
     """
-    its, first = _metric(metric or TRANSLATIONS_BY, files), read_all(files[0])
+    its, first = _metric(metric or "sacrebleu", files), read_all(files[0])
     if any(re.match(r"H-\d+\t", line) for line in first):
         raise OdeTransformerError(
             f"{files[0]}: is an output of fairseq-generate, must be text, a sentence in each line"
