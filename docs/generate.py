@@ -386,33 +386,20 @@ def _baselines(group: str) -> dict[str, dict[str, str]]:
 
 
 def gap(group: str, baseline: str, *systems: str) -> str:
-    """Sentences on how far language models are ahead of a baseline by the test set's perplexity, and the paper's.
+    """How far the perplexities of language models, rows of a group, are below that of another on the test set, and the
+    paper's."""
 
-    Args:
-        group: of recipes, whose rows have the paper's numbers.
-        baseline: a row of it.
-        systems: other rows.
-    """
-
-    def perplexities(name: str) -> tuple[float, float, int]:
+    def perplexities(name: str) -> tuple[float, float]:
         recipe = recipes.load(f"{group}/{name}")
-        (paper,) = recipe.paper
-        ((test_set, theirs),) = paper.scores.items()
-        mine = [record for record in _records().get(recipe.name, []) if record["scores"].get(test_set)]
-        values = METRICS["perplexity"].values(mine, test_set)
-        return theirs["perplexity"], statistics.mean(values), len(values)
+        ((test_set, theirs),) = recipe.paper[0].scores.items()
+        return statistics.mean(METRICS["perplexity"].values(_records()[recipe.name], test_set)), theirs["perplexity"]
 
-    found, (of_paper, ours, of_baseline) = [], perplexities(baseline)
+    found = []
     for system in systems:
-        theirs, value, seeds = perplexities(system)
-        gained, printed = ours - value, of_paper - theirs
-        said = f"{abs(gained):.2f} points ({100 * abs(gained) / ours:.1f} percent) {'below' if gained > 0 else 'above'}"
-        runs = "one training each" if seeds == of_baseline == 1 else f"{seeds} and {of_baseline} trainings"
-        found.append(
-            f"- The perplexity of `{system}` is {said} that of `{baseline}` ({runs}); in the paper it is "
-            f"{printed:.2f} points ({100 * printed / of_paper:.1f} percent) below."
-        )
-    return "\n".join(found)
+        both = zip(perplexities(baseline), perplexities(system), strict=True)
+        gains = (f"{first - its:.2f} ({100 * (first - its) / first:.1f} percent)" for first, its in both)
+        found.append((f"`{system}`", *gains))
+    return table(("system", f"points below `{baseline}`", "in the paper"), found)
 
 
 def flow(*names: str) -> str:

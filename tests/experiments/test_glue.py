@@ -180,10 +180,6 @@ def test_predictions_of_a_development_set_are_scored_and_taken_for_nothing_else(
     golds.write_text("1\n0\n")
     assert "accuracy = 50.00 [0.00, 100.00]" in output_of(["score", "--predictions", file], capsys).out
     refused(["score", "--predictions", str(golds)], "line 1: must be a label, the predicted label", capsys)
-    words = ["compare", str(golds), str(file), "--metric", "accuracy"]
-    refused([*words, "--ref", str(golds)], "rte.tsv: line 1 has a tab, must be a label alone", capsys)
-    file.write_text("0.5\t0.52\n1\t0.75\n")
-    refused(["score", "--predictions", str(file)], "0.52, which was predicted, is a number; give --metric pe", capsys)
 
 
 def test_a_diverged_model_predicts_nothing(tmp_path, monkeypatch):

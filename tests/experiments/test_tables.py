@@ -12,7 +12,7 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import scoring
 from ode_transformer.experiments.results import comparisons, significance, tables
-from ode_transformer.experiments.results.files import different_flags, read_records
+from ode_transformer.experiments.results.files import read_records
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
 from ode_transformer.files import read_json, write_json, write_lines
 from tests.helpers import ROOT, output_of, own_quickstart, raises, refused, sentences, write_translated
@@ -46,16 +46,6 @@ def again(folder, name, other, **changes):
     write_json(folder / other, read_json(folder / "multi30k-short" / f"{name}.json") | changes)
 
 
-def test_seeds_of_a_recipe_that_was_changed_between_them_are_told():
-    def record(lr, seed):
-        return {"command": f"fairseq-train data --lr {lr} --seed {seed} --adam-betas '(0.9, 0.98)' --fp16"}
-
-    assert different_flags([record(0.1, 1), record(0.1, 2)]) == []
-    assert different_flags([record(0.1, 1), record(0.2, 2)]) == ["--lr 0.1 / 0.2"]
-    same = [record(f"0.1 --optimizer {name}", 1) for name in ("adam", "fused_adam")]
-    assert different_flags(same) == [], "which compute the same"
-
-
 def scores_of(folder):
     """The scores of rk2-tiny on a test set."""
     return read_json(folder / "multi30k-short" / "rk2-tiny.json")["scores"]["test_2016_flickr"]
@@ -64,10 +54,9 @@ def scores_of(folder):
 def test_measured_numbers_are_means_over_seeds(folder):
     found = tables_of("multi30k-short", folder)
     bleu = scores_of(folder)["tokenised"]["bleu"]
-    cell = row(found, "rk2-tiny").cells["test_2016_flickr", "tokenised"]
-    assert cell.measured == [bleu, bleu + 1] and cell.text() == f"{bleu + 0.5:.2f} ± 0.71"
-    assert row(found, "transformer-tiny").cells["test_2016_flickr", "tokenised"].text().count("±") == 0
-    assert row(found, "rk4-tiny").cells["test_2016_flickr", "tokenised"].text() == ""
+    at = "test_2016_flickr", "tokenised"
+    assert row(found, "rk2-tiny").cells[at].text() == f"{bleu + 0.5:.2f} ± 0.71"
+    assert "±" not in row(found, "transformer-tiny").cells[at].text() and row(found, "rk4-tiny").cells[at].text() == ""
     assert row(found, "rk2-tiny").numbers("updates") == "1,000" and row(found, "rk4-tiny").numbers("updates") == ""
 
 
@@ -116,24 +105,21 @@ def test_a_table_of_recipes_of_ones_own(folder, tmp_path, capsys):
     words = ["table", str(own_quickstart(tmp_path / "own.yaml")), "--measured", "--results"]
     shown = output_of([*words, tmp_path / "runs"], capsys).out
     assert "| rk2-tiny | " in shown and "generated, sacreBLEU" in shown
-    assert cli.main([*words, str(folder)]) == 0  # of other recipes
-    shown = capsys.readouterr()
-    assert not shown.out and f"own.yaml is measured in {folder}; its records are of multi30k-short/" in shown.err
-    rehearsal = tmp_path / "small"
-    again(folder, "rk2-tiny", rehearsal / "record.json", recipe="own/rk2-tiny", scale="small")
-    assert cli.main(["table", words[1], "--results", str(rehearsal)]) == 0
-    assert f"own.yaml is measured in {rehearsal}; rehearsals do not count" in capsys.readouterr().err
+    shown = output_of([*words, folder], capsys)  # of other recipes
+    assert not shown.out and f"own.yaml is measured in {folder}; rehearsals do not count" in shown.err
 
 
-def test_other_files_below_the_folder_are_left_alone(folder, capsys):
+def test_other_files_below_the_folder_are_left_alone(folder, tmp_path, capsys):
     found = read_records(folder)
     (folder / "list.json").write_text("[1]")
     (folder / ".venv").mkdir()
     (folder / ".venv" / "x.json").write_text("{")
-    (folder / "loop").symlink_to(folder)
     (folder / "translated.json").write_text('{"file": "-"}\n{"file": "-"}\n')  # as translate --json writes
     assert read_records(folder) == found
     assert f"left out: {folder / 'translated.json'}: cannot be read" in capsys.readouterr().err
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "runs").symlink_to(folder)  # as on another disk
+    assert read_records(tmp_path / "linked").keys() == found.keys()
 
 
 def test_means_say_which_seeds_have_no_number(folder, capsys):
@@ -150,41 +136,33 @@ def test_means_say_which_seeds_have_no_number(folder, capsys):
     assert ",nan,nan,2," in output_of(["table", "multi30k-short", "--csv", "--results", folder], capsys).out
 
 
-def test_a_rehearsal_does_not_stand_beside_the_papers_number(folder, tmp_path):
-    recipe = replace(recipes.load("ode/wmt14-en-de/rk2"), seed=1)
-    for scale, precision, label, printed in (
-        ("small", "bf16", "ode/wmt14-en-de/rk2, rehearsal, bf16", False),
-        ("full", "fp32", "ode/wmt14-en-de/rk2", True),
-    ):
-        again(folder, "rk2-tiny", tmp_path / "record.json", scale=scale, precision=precision, seeds=[1])
-        shown = tables.sweep([(recipe, tmp_path)])
-        assert f"| {label} |" in shown and ("28.67" in shown) == printed, shown
+@pytest.mark.parametrize(
+    ("scale", "label"), [("small", "ode/wmt14-en-de/rk2, rehearsal"), ("full", "ode/wmt14-en-de/rk2")]
+)
+def test_a_rehearsal_does_not_stand_beside_the_papers_number(folder, tmp_path, scale, label):
+    again(folder, "rk2-tiny", tmp_path / "record.json", scale=scale, seeds=[1])
+    shown = tables.sweep([(replace(recipes.load("ode/wmt14-en-de/rk2"), seed=1), tmp_path)])
+    assert f"| {label} |" in shown and ("28.67" in shown) == (scale == "full"), shown
 
 
 def test_what_the_source_scores_is_a_row_of_tables_and_reports(folder, tmp_path, capsys):
-    """The first sentences beside summaries, the sentences as they are beside corrections; once, for all systems."""
-    rouge = {"rouge1": 30.0, "rouge2": 10.0, "rougeLsum": 25.0, "signature": "of rouge"}
-    gleu, lead = {"gleu": 55.0, "signature": "of gleu"}, rouge | {"rouge1": 7.25}
-    written = {
-        "aeslc": {"aeslc_test": {"rouge": rouge, "source": {"label": "first 2 sentences", "rouge": lead}}},
-        "gec-generated": {
-            "conll14": {"source": {"label": "uncorrected"}},
-            "jfleg_test": {"gleu": gleu, "source": {"label": "uncorrected", "gleu": gleu | {"gleu": 40.5}}},
-        },
+    """Here the sentences as they are beside corrections; once, for all systems."""
+    gleu = {"gleu": 55.0, "signature": "of gleu"}
+    scores = {
+        "conll14": {"source": {"label": "uncorrected"}},
+        "jfleg_test": {"gleu": gleu, "source": {"label": "uncorrected", "gleu": gleu | {"gleu": 40.5}}},
     }
-    for group, scores in written.items():
-        for name in ("transformer-tiny", "rk2-tiny"):
-            again(folder, "rk2-tiny", f"{group}/{name}.json", recipe=f"{group}/{name}", scores=scores, seeds=[1])
-    shown = output_of(["table", *written, "--results", folder], capsys).out.splitlines()
-    assert "| first 2 sentences | 7.25 | 10.00 | 25.00 |  |  |  |" in shown
+    for name in ("gec-generated/transformer-tiny", "gec-generated/rk2-tiny"):
+        again(folder, "rk2-tiny", f"{name}.json", recipe=name, scores=scores, seeds=[1])
+    words = ["table", "gec-generated", "--results", folder]
+    shown = output_of(words, capsys).out.splitlines()
     assert "| uncorrected | 40.50 |  |  |  |" in shown and shown.count("GLEU: `of gleu`") == 1
-    assert cli.main(["table", *written, "--csv", "--results", str(folder)]) == 0
-    lines = {(x["row"], x["metric"]): x for x in csv.DictReader(capsys.readouterr().out.splitlines())}
-    line = lines["first 2 sentences", "rouge1"]
-    assert (line["measured"], line["seeds"], line["signature"]) == ("7.2500", "", "of rouge")
+    lines = csv.DictReader(output_of([*words, "--csv"], capsys).out.splitlines())
+    (line,) = (x for x in lines if (x["row"], x["test_set"], x["metric"]) == ("uncorrected", "jfleg_test", "gleu"))
+    assert (line["measured"], line["seeds"], line["signature"]) == ("40.5000", "", "of gleu")
     assert cli.main(["report", str(folder), "--output", str(tmp_path / "x.html")]) == 0
     page = (tmp_path / "x.html").read_text()
-    assert page.count("<td>first 2 sentences</td>") == page.count("<td>uncorrected</td>") == 1 and "40.50" in page
+    assert page.count("<td>uncorrected</td>") == 1 and "40.50" in page
 
 
 # Comparisons
@@ -236,12 +214,12 @@ def test_what_is_compared_are_the_scores(runs):
 def test_the_table_of_runs_made_together_survives_what_cannot_be_compared(runs, folder, monkeypatch):
     """After days of training, it is all that is printed."""
     systems = load("transformer", "rk2", "rk4")
-    scores = {"generated": scores_of(folder)}
+    changes = {"scores": {"generated": scores_of(folder)}, "seeds": [1]}
     for system in systems:
-        again(folder, "rk2-tiny", system.folder / "record.json", recipe=system.recipe.name, scores=scores, seeds=[1])
+        again(folder, "rk2-tiny", system.folder / "record.json", recipe=system.recipe.name, **changes)
     made = [(replace(system.recipe, seed=1), runs / system.folder) for system in systems]
-    second = {"recipe": systems[1].recipe.name, "scores": scores, "seeds": [2]}
-    again(folder, "rk2-tiny", runs / "second/record.json", **second)
+    changes |= {"recipe": systems[1].recipe.name, "seeds": [2]}  # which the first system was not trained with
+    again(folder, "rk2-tiny", runs / "second/record.json", **changes)
     made.append((replace(systems[1].recipe, seed=2), runs / "second"))
     compare = significance.compare
 
@@ -258,8 +236,7 @@ def test_the_table_of_runs_made_together_survives_what_cannot_be_compared(runs, 
     how = "two-sided p, by approximate randomization of sacreBLEU"
     assert f"quickstart/rk2-tiny {of}, generated: no p ({how})" in lines
     assert f"quickstart/rk4-tiny {of}: not compared: they have other references" in lines
-    assert any(line.startswith("| quickstart/rk4-tiny ") for line in lines), lines
-    assert not any("seed 2" in line for line in lines), "which the first system was not trained with"
+    assert any(line.startswith("| quickstart/rk4-tiny ") for line in lines) and "seed 2" not in "".join(lines)
 
 
 def test_a_comparison_marks_the_table(runs, folder, capsys):
@@ -282,50 +259,32 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     where = "approximate randomization, seed 1; two-sided p"
     expected = f"sacreBLEU differs from quickstart/transformer-tiny at p < 0.05, adjusted for 2 comparisons ({where})"
     assert expected in shown
-    # What was compared was fp32, and it was this very run.
-    rk4 = compared["quickstart/rk4-tiny"]["bleu"]
-    write("rk4-tiny", rk4, precision="fp16")
 
-    def starred(label):
+    def starred(label, name, bleu, **changes):
+        write(name, bleu, **changes)
         return any(cell.differs() for cell in row(tables_of("quickstart", folder), label).cells.values())
 
-    assert starred("rk4-tiny") and not starred("rk4-tiny, fp16")
-    write("rk4-tiny", rk4 + 0.5)
-    assert not starred("rk4-tiny")
-    write("rk4-tiny", rk4)
-    assert starred("rk4-tiny")
-    assert {one.system: one.differs() for one in comparisons.read(folder)} == {names[1]: False, names[2]: True}
-    write("transformer-tiny", rk4 - 1)
-    assert not starred("rk4-tiny"), "the baseline was trained anew"
+    rk4 = compared["quickstart/rk4-tiny"]["bleu"]
+    assert not starred("rk4-tiny, fp16", "rk4-tiny", rk4, precision="fp16"), "what was compared was fp32"
+    assert starred("rk4-tiny", "rk4-tiny", rk4)
+    assert not starred("rk4-tiny", "rk4-tiny", rk4 + 0.5), "and this very run"
+    assert starred("rk4-tiny", "rk4-tiny", rk4) and not starred("rk4-tiny", "transformer-tiny", rk4 - 1)
     run = runs / "runs/quickstart/rk4-tiny/run.json"
     write_json(run, read_json(run) | {"precision": "fp16"})
-    assert cli.main(["compare", *names, "--samples", "300", "--output", str(output)]) == 0
-    assert f"the precisions of training differ: {names[0]} fp32, " in capsys.readouterr().out
+    said = output_of(["compare", *names, "--samples", "300", "--output", output], capsys).out
+    assert f"the precisions of training differ: {names[0]} fp32, " in said
     assert read_json(output)["precisions"][names[-1]] == "fp16"
 
 
-def compared(**values):
-    """The test sets of a comparison of b with a baseline, a."""
-    return {"test_sets": {"t": {"a": {"bleu": 1, "p_value": None}, "b": values}}}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"precisions": None}, "precisions must be a mapping"),
-        ({"precisions": {"a": "fp32", "b": "fp8"}}, "precisions.* must be one of fp32"),
-        ({"baseline": "x"}, "test_sets.t.x is missing"),
-        (compared(bleu=1, p_value=-1), ".*p_value must be a number from 0 to 1"),
-        (compared(bleu=1), ".*p_value is missing"),
-    ],
-)
-def test_a_damaged_comparison_is_named_and_left_out(folder, capsys, change, message):
+@pytest.mark.parametrize("lacking", ["precisions", "metric", "test_sets"])
+def test_a_damaged_comparison_is_named_and_left_out(folder, capsys, lacking):
     content = {"baseline": "a", "seed": 1, "metric": "sacrebleu", "test": "randomisation", "signature": ""}
-    content |= {"samples": 9, "precisions": {"a": "fp32", "b": "fp32"}, **compared(bleu=1, p_value=0.5), **change}
-    path = folder / comparisons.SIGNIFICANCE / "quickstart.json"
-    write_json(path, content)
-    raises(rf"quickstart\.json: {message}.*; ode-transformer compare", comparisons.read_comparison, path)
-    assert tables_of("quickstart", folder) and "left out: " in capsys.readouterr().err
+    content |= {"samples": 9, "precisions": {"a": "fp32"}, "test_sets": {"t": {"a": {"bleu": 1, "p_value": None}}}}
+    del content[lacking]
+    write_json(folder / comparisons.SIGNIFICANCE / "quickstart.json", content)
+    assert tables_of("quickstart", folder)
+    said = f"quickstart.json: is not what ode-transformer compare writes: KeyError('{lacking}')"
+    assert said in capsys.readouterr().err
 
 
 def test_a_comparison_with_another_baseline_or_by_another_test_has_its_own_p():
@@ -363,15 +322,12 @@ def test_stars_are_of_p_values_adjusted_for_all_comparisons_of_a_group(folder):
     write("others.json", {f"test {i}": one for i, one in enumerate(others)})
     assert len(family := comparisons.read(folder)) == 16 and sum(one.differs() for one in family) == 4
     assert "adjusted for 15 comparisons" in tables.baseline("multi30k-short", family)
-    assert (found := compared()).p_value == 0.0095 and found.adjusted == pytest.approx(0.0095 * 15 / 4)
-    write("multi30k-short.json", {"test_2016_flickr": ours}, test="bootstrap")  # whose p is half of the two-sided one
     found = compared()
-    assert found.p_value == 0.019 and not found.differs()
-    write("multi30k-short.json", {"test_2016_flickr": ours}, test="bootstrap", two_sided=True)  # as today
-    assert compared().p_value == 0.0095
-    ours[names[1]]["p_value"] = 0.7
-    write("multi30k-short.json", {"test_2016_flickr": ours}, test="bootstrap")
-    assert compared().p_value == 1.0, "a probability"
+    assert found.p_value == 0.0095 and found.adjusted == pytest.approx(0.0095 * 15 / 4)
+    for p, more, expected in ((0.0095, {}, 0.019), (0.7, {}, 1.0), (0.0095, {"two_sided": True}, 0.0095)):
+        ours[names[1]]["p_value"] = p  # sacreBLEU's bootstrap had half of the two-sided one
+        write("multi30k-short.json", {"test_2016_flickr": ours}, test="bootstrap", **more)
+        assert compared().p_value == expected
     scores = [{"test_2016_flickr": {"sacrebleu": {"bleu": value}}} for value in (found.baseline_value, math.nan, 1.0)]
     first, diverged, other = ({"precision": "fp32", "flags": [], "scores": its} for its in scores)
     row_of = replace(found, value=math.nan)
@@ -400,14 +356,12 @@ def test_endless_translations_are_counted_and_their_weight_is_measured(runs):
 
 def test_systems_of_other_training_data_are_compared_on_the_same_references(runs):
     baseline, system = load("transformer", "rk4")
-    its = {"generate": replace(system.recipe.generate, subsets={"test1": "generated"})}
-    other = replace(system.recipe, data=replace(system.recipe.data, directory="data-bin/other"), **its)
-    elsewhere = system._replace(recipe=other)
-    output = runs / "runs/quickstart/rk4-tiny/generate/generate-test.txt"
-    output.rename(output.with_name("generate-test1.txt"))
+    elsewhere = system._replace(
+        recipe=replace(system.recipe, data=replace(system.recipe.data, directory="data-bin/other"))
+    )
     found = significance.compare(baseline, [elsewhere], "bootstrap", 100)["test_sets"]["generated"]
-    assert found[other.name]["p_value"] < 0.05
-    write_lines(runs / "data-bin/other/raw/test1.en", ["other"] * COUNT)
+    assert found[system.name]["p_value"] < 0.05
+    write_lines(runs / "data-bin/other/raw/test.en", ["other"] * COUNT)
     message = "rk4-tiny: must have the references of quickstart/transformer-tiny for generated"
     raises(message, significance.compare, baseline, [elsewhere])
 
@@ -419,7 +373,6 @@ def test_what_cannot_be_compared_is_named(runs, capsys):
     message = "must have the task, metric, test sets and letter case of quickstart/transformer-tiny"
     refused([*words, "multi30k-short/rk2-tiny"], message, capsys)
     baseline, other = load("transformer", "rk2")
-    raises("--test t: must be one of randomisation, bootstrap", significance.compare, baseline, [other], "t")
     raises("quickstart/transformer-tiny: must be given once", significance.compare, baseline, [baseline])
     path = other.folder / "run.json"
     run = read_json(path)

@@ -31,7 +31,7 @@ from ode_transformer.experiments.results import significance
 from ode_transformer.experiments.runs import recording
 from ode_transformer.experiments.tasks.encoders import predictions
 from ode_transformer.experiments.text.binarised import check_data
-from ode_transformer.files import sha256, write_lines, write_text
+from ode_transformer.files import sha256, write_json, write_lines, write_text
 from tests.helpers import FIXTURES, configure, output_of, raises, refused, run_record, write_generated, write_run
 
 SOURCES = ["He go to school .", "They has a dog", "It is fine .", "a b c d e f"]
@@ -53,13 +53,8 @@ OFFICIAL = json.loads((FIXTURES / "gleu.json").read_text(encoding="utf-8"))
 def test_gleu_is_what_jflegs_own_script_said_of_sentences_of_ours(system, references):
     its = OFFICIAL["systems"][system]
     found = gleu.entry(its["corrections"], Examples(OFFICIAL["references"][: int(references)], OFFICIAL["sources"]))
-    printed = found["line"][0] if references == "1" else str([found["line"]])
-    assert printed == its["printed"][references]
-
-
-def test_gleu_of_draws_that_are_all_alike_has_an_interval_of_one_point():
-    line = ["a b c d e"]
-    assert gleu.entry(line, Examples([line] * 2, line))["line"] == ["1.000000", "0.000000", "(1.000,1.000)"]
+    printed = its["printed"][references].lstrip("['")  # with several references, deviation and interval follow
+    assert printed.startswith(f"{found['gleu'] / 100:f}")
 
 
 # COMET
@@ -76,13 +71,11 @@ def test_comet_reads_a_model_that_is_there(tmp_path, monkeypatch):
 
     path = tmp_path / "wmt22-comet-da" / "checkpoints" / "model.ckpt"
     write_text(path, "weights")
+    monkeypatch.delenv("COMET_MODEL", raising=False)
     metric, examples = METRICS["comet"], Examples([["a b c d"] * 2, ["a b x x"] * 2], ["ein", "zwei"])
     raises("cannot be computed; it needs references and sources", metric.compute, ["a", "b"], Examples([["a", "b"]]))
-    monkeypatch.setenv("COMET_MODEL", str(tmp_path / "none"))
-    raises(r"COMET_MODEL=.*none: must be the checkpoint", metric.compute, ["a", "b"], examples)
+    raises(r"COMET_MODEL=.*: must be the checkpoint", metric.compute, ["a", "b"], examples)
     monkeypatch.setenv("COMET_MODEL", str(path))
-    monkeypatch.setitem(sys.modules, "comet", None)
-    raises("COMET needs the package unbabel-comet", metric.compute, ["a", "b"], examples)
     module = types.SimpleNamespace(load_from_checkpoint=lambda path, local_files_only: Model())
     monkeypatch.setitem(sys.modules, "comet", module)
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.2.7")
@@ -95,20 +88,6 @@ def test_comet_reads_a_model_that_is_there(tmp_path, monkeypatch):
 # MaxMatch and ERRANT
 
 M2_SAYS = "Precision   : 0.6667\nRecall      : 0.4000\nF_0.5       : 0.5882\n"
-ERRANT_SAYS = """
-=========== Span-Based Correction ============
-TP\tFP\tFN\tPrec\tRec\tF0.5
-1050\t1000\t2000\t0.5122\t0.3443\t0.4667
-==============================================
-"""
-
-
-def test_what_the_programs_print_is_read():
-    assert m2.parse(M2_SAYS) == pytest.approx({"precision": 66.67, "recall": 40.0, "f": 58.82})
-    assert errant.parse(ERRANT_SAYS) == pytest.approx({"precision": 51.22, "recall": 34.43, "f": 46.67})
-    for text in ("Traceback", f"warning\n{M2_SAYS}", M2_SAYS.replace("0.5 ", "1.0 "), M2_SAYS.replace("0.4000", "nan")):
-        raises("must print Precision", m2.parse, text)
-    raises("printed no", errant.parse, "Traceback")
 
 
 ERRANT_SAYS_OF_EACH = """----------------------------------------
@@ -137,79 +116,55 @@ Global TP/FP/FN  : 1 0 1
 """
 
 
-def test_errant_that_is_not_installed_is_named_with_the_remedy(monkeypatch):
+def test_programs_that_are_not_installed_are_named_with_the_remedy(monkeypatch):
     monkeypatch.setattr(errant, "installed", lambda: False)
     with pytest.raises(OdeTransformerError, match=r"were not found; .* python -m spacy download"):
         METRICS["errant"].statistics_of_each(["a"], Examples(sources=["b"], edits="gold.m2"))
+    monkeypatch.delenv("M2SCORER", raising=False)
+    raises("needs M2SCORER", m2.entry, ["fine"], Examples(edits="gold.m2"))
 
 
 def test_errant_counts_each_sentence_with_the_annotator_that_it_chose():
     found = errant.parse_sentences(ERRANT_SAYS_OF_EACH)
     assert found == [(1, 0, 1), (0, 0, 0)]
     assert errant.f05(np.array(found).sum(0)) == pytest.approx(83.33, abs=0.01)
-    assert errant.f05(np.array([1050, 1000, 2000])) == pytest.approx(46.67, abs=0.01)  # as of ERRANT_SAYS
+    assert errant.f05(np.array([1050, 1000, 2000])) == pytest.approx(46.67, abs=0.01)  # as ERRANT prints it
     assert errant.f05(np.zeros(3)) == 100 and errant.f05(np.array([0, 1, 1])) == 0
 
 
-def test_the_scorer_is_a_command(monkeypatch):
-    for command, words in (("", []), ("python2 '/a b/m2scorer.py'", ["python2", "/a b/m2scorer.py"])):
-        monkeypatch.setenv("M2SCORER", command)
-        assert m2.scorer() == words
-    monkeypatch.setenv("M2SCORER", "a 'b")
-    raises("M2SCORER=a 'b: ", m2.scorer)
-    monkeypatch.delenv("M2SCORER")
-    raises("needs M2SCORER", m2.entry, ["fine"], Examples(edits="gold.m2"))
-
-
-@pytest.mark.full
 def test_the_official_scorer_is_called(tmp_path, monkeypatch):
     """It is given the corrections and the gold file, in this order, and no more."""
-    gold = tmp_path / "gold.m2"
+    gold, scorer = tmp_path / "gold.m2", tmp_path / "m2scorer"
     said = f'[ "$#" = 2 ] && [ "$2" = {gold} ] && grep -qx fine "$1" && printf "{M2_SAYS}"'.replace("\n", "\\n")
-    scorer = tmp_path / "m2scorer"
     write_text(scorer, f"#!/bin/sh\n{said}\n")
     scorer.chmod(0o755)
     monkeypatch.setenv("M2SCORER", str(scorer))
-    examples = Examples(edits=str(gold))
-    found = m2.entry(["fine"], examples)
-    assert found["f"] == pytest.approx(58.82)
+    found = m2.entry(["fine"], Examples(edits=str(gold)))
+    assert found == {"precision": 66.67, "recall": 40.0, "f": 58.82, "signature": found["signature"]}
     assert f"m2scorer of SHA-256 {sha256(scorer)[:8]}," in found["signature"]
-    write_text(tmp_path / "scripts" / "levenshtein.py", "another version")
-    assert m2.entry(["fine"], examples)["signature"] != found["signature"]
-    raises("ended with status 1", m2.entry, ["wrong"], examples)
-
-
-LEARNER = ["He go to school .", "They has a dog .", "It is fine .", "She like apple ."]
-CORRECTED = ["He goes to school .", "They has a cat .", "It is fine .", "She like apple ."]
-GOLD = """S He go to school .
-A 1 2|||R:VERB:SVA|||goes|||REQUIRED|||-NONE-|||0
-
-S They has a dog .
-A 1 2|||R:VERB:SVA|||have|||REQUIRED|||-NONE-|||0
-
-S It is fine .
-A -1 -1|||noop|||-NONE-|||REQUIRED|||-NONE-|||0
-
-S She like apple .
-A 1 2|||R:VERB:SVA|||likes|||REQUIRED|||-NONE-|||0
-A 2 3|||R:NOUN:NUM|||apples|||REQUIRED|||-NONE-|||0
-
-"""
+    raises("ended with status 1", m2.entry, ["wrong"], Examples(edits=str(gold)))
+    raises("must print Precision", m2.parse, f"warning\n{M2_SAYS}")
 
 
 def test_errant_where_it_is(tmp_path):
-    """One of the two edits of CORRECTED is right, of the four that are to be made: 1.25 PR / (.25 P + R)."""
+    """One of the two edits is right, of the three that are to be made: 1.25 PR / (.25 P + R)."""
     for name in ("errant", errant.MODEL):
         pytest.importorskip(name, reason="pip install 'ode-transformer[errant]', and its model of spaCy")
     if not errant.installed():
         pytest.skip("ERRANT's programs are not on PATH")
-    write_text(tmp_path / "gold.m2", GOLD)
-    examples = Examples(sources=LEARNER, edits=str(tmp_path / "gold.m2"))
-    found = errant.entry(CORRECTED, examples)
-    assert [found[name] for name in ("precision", "recall", "f")] == pytest.approx([50.0, 25.0, 41.67], abs=0.01)
+    edits = {
+        "He go to school .": ["goes"],
+        "They has a dog .": ["have"],
+        "She like apple .": ["likes"],
+        "It is fine .": [],
+    }
+    lines = [f"S {line}\n" + "".join(f"A 1 2|||R:VERB:SVA|||{word}|||REQUIRED|||-NONE-|||0\n" for word in its)
+             for line, its in edits.items()]  # fmt: skip
+    write_text(tmp_path / "gold.m2", "\n".join(lines) + "\n")
+    corrected = ["He goes to school .", "They has a cat .", "She like apple .", "It is fine ."]
+    found = errant.entry(corrected, Examples(sources=list(edits), edits=str(tmp_path / "gold.m2")))
+    assert [found[name] for name in ("precision", "recall", "f")] == pytest.approx([50.0, 33.33, 45.45], abs=0.01)
     assert re.match(rf"ERRANT [\d.]+, spaCy [\d.]+, {errant.MODEL} [\d.]+, ", found["signature"])
-    by_sentence = errant.counts(CORRECTED, examples)
-    assert len(by_sentence) == len(LEARNER) and errant.f05(by_sentence.sum(0)) == pytest.approx(41.67, abs=0.01)
 
 
 def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkeypatch):
@@ -219,68 +174,55 @@ def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkey
         said.append(words)
         if "-out" in words:
             Path(words[words.index("-out") + 1]).write_text(words[0])
-        return ERRANT_SAYS_OF_EACH if "-v" in words else ERRANT_SAYS
+        return ERRANT_SAYS_OF_EACH
 
     monkeypatch.setattr(errant, "installed", lambda: True)
     monkeypatch.setattr(errant.importlib.metadata, "version", lambda name: "3")
     monkeypatch.setattr(m2, "run", run)
-    found = errant.entry(["b"], Examples(sources=["a"], edits="conll14.m2"), str(tmp_path / "test.m2"))
-    assert found["f"] == pytest.approx(46.67) and found["signature"].startswith("ERRANT 3, spaCy 3, en_core_web_sm 3, ")
+    examples = Examples(sources=["a", "b"], edits="conll14.m2")
+    found = errant.entry(["a", "b"], examples, str(tmp_path / "test.m2"))
+    assert (found["precision"], found["recall"], found["f"]) == (100, 50, 83.33)
+    assert found["signature"].startswith("ERRANT 3, spaCy 3, en_core_web_sm 3, ")
     assert (tmp_path / "test.m2").read_text() == "errant_parallel"
     assert (tmp_path / "test.gold.m2").read_text() == "errant_m2" and said[1][1:3] == ["-auto", "conll14.m2"]
-
-    def names(command, *flags):
-        return [Path(command[command.index(flag) + 1]).name for flag in flags]
-
-    assert names(said[0], "-orig", "-cor") == ["source", "corrections"]
-    assert names(said[2], "-hyp", "-ref") == ["edits.m2", "gold.m2"]
-    examples = Examples(sources=["a", "b"], edits="conll14.m2")
-    assert errant.counts(["a", "b"], examples).tolist() == [[1, 0, 1], [0, 0, 0]]
     raises("printed counts of 2 of 3 sentences", errant.counts, ["a", "b", "c"], examples)
 
 
 def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("M2SCORER", raising=False)
     monkeypatch.setattr(m2.shutil, "which", lambda name: None)
-    out = write_generated(tmp_path / "out.txt", REFERENCES[0])
+    out, scores = write_generated(tmp_path / "out.txt", REFERENCES[0]), tmp_path / "s.json"
     names = {"source": [f"{line} " for line in SOURCES], "ref0": REFERENCES[0], "ref1": REFERENCES[1]}
     for name, texts in names.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in texts))
     words = ["score", "--corrections", str(out), "--source", str(tmp_path / "source")]
-    both = [str(tmp_path / "ref0"), str(tmp_path / "ref1")]
-    assert cli.main([*words, "--references", *both, "--output", str(tmp_path / "s.json")]) == 0
-    found = json.loads((tmp_path / "s.json").read_text())
+    both = ["--references", str(tmp_path / "ref0"), str(tmp_path / "ref1")]
+    assert "uncorrected" in output_of([*words, *both, "--output", scores], capsys).out
+    found = json.loads(scores.read_text())
     assert found["sentences"] == 4 and found["changed"] == 3
-    by_gleu = gleu.entry(REFERENCES[0], Examples(REFERENCES, SOURCES))
-    assert found["gleu"] == by_gleu
+    assert found["gleu"] == gleu.entry(REFERENCES[0], Examples(REFERENCES, SOURCES))
     assert METRICS["gleu"].value(found) > METRICS["gleu"].value(found["source"])
-    assert "uncorrected" in capsys.readouterr().out
-    refused([*words, "--references", *both, "--own-edits", "x.m2"], "--own-edits: goes with --edits", capsys)
-    for people, ours in (("gold.m2", "gold.m2"), ("gold.m2", "x/../gold.m2"), ("x.gold.m2", "x.m2")):
+    for more in ([], [*both, "--own-edits", "x.m2"]):
+        refused([*words, *more], "either --references FILE... or --edits FILE", capsys)
+    for people, ours in (("gold.m2", "x/../gold.m2"), ("x.gold.m2", "x.m2")):
         files = ["--edits", str(tmp_path / people), "--own-edits", str(tmp_path / ours)]
         refused([*words, *files], rf"--own-edits .*{ours}: would replace --edits", capsys)
-    said = output_of([*words, "--edits", tmp_path / "gold.m2"], capsys)
+    words += ["--edits", str(tmp_path / "gold.m2"), "--output", str(scores)]
+    said = output_of(words, capsys)
     assert "M2SCORER is not set" in said.err and "errant_parallel" in said.err and "F0.5" not in said.out
-    tried = {"signature": "x", "precision": 50.0, "recall": 40.0, "f": 48.0}
-    nothing = {"signature": "x", "precision": 100.0, "recall": 0.0, "f": 0.0}
-    monkeypatch.setattr(errant, "installed", lambda: True)
     kept = []
-    monkeypatch.setattr(
-        errant, "entry", lambda after, its, own: kept.append(own) or (nothing if its.sources == after else tried)
-    )
-    more = ["--own-edits", "own.m2", "--output", str(tmp_path / "s.json")]
-    assert cli.main([*words, "--edits", str(tmp_path / "gold.m2"), *more]) == 0
+
+    def entry(after, its, own):
+        kept.append(own)
+        return {"signature": "x", "precision": 50.0, "recall": 40.0, "f": 0.0 if its.sources == after else 48.0}
+
+    monkeypatch.setattr(errant, "installed", lambda: True)
+    monkeypatch.setattr(errant, "entry", entry)
+    said = output_of([*words, "--own-edits", "own.m2"], capsys).out
     assert kept == ["own.m2", None], "not those of the sentences as they were"
-    found = json.loads((tmp_path / "s.json").read_text())
+    found = json.loads(scores.read_text())
     assert METRICS["errant"].value(found) == 48.0 and METRICS["errant"].value(found["source"]) == 0.0
-    assert re.search(r"^uncorrected: ERRANT F0.5 +ERRANT F0.5 = 0.00", capsys.readouterr().out, re.M)
-    for more, message in (([], "either --references"), (["--references", str(out)], "must have 4, one per sentence")):
-        assert cli.main([*words, *more]) == 1 and message in capsys.readouterr().err
-    write_generated(out, [line.replace("school", "sch@@ ool") for line in REFERENCES[0]])
-    refused([*words, "--references", *both], r"out\.txt: 1 of 4 lines hold subword units, .*give --remove-bpe", capsys)
-    assert cli.main([*words, "--references", *both, "--remove-bpe", "--output", str(tmp_path / "s.json")]) == 0
-    assert json.loads((tmp_path / "s.json").read_text())["gleu"] == by_gleu
-    assert METRICS["m2_recall"].value({"m2": {"recall": 3.0}}) == 3.0
+    assert re.search(r"^uncorrected: ERRANT F0.5 +ERRANT F0.5 = 0.00", said, re.M)
 
 
 # ROUGE
@@ -293,30 +235,15 @@ def test_sentences_end_at_their_tokens():
     assert rouge.lead("one . two . three .", 2) == "one . two ." and rouge.sentences("") == []
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "lines"),
-    [
-        (
-            "the cats sat . it rained .",
-            "it rained . a cat sat on the mat .",
-            ("the cats sat .\nit rained .", "it rained .\na cat sat on the mat ."),
-        ),
-        # The sentences of a reference are its highlights, whatever full stops they hold; the package makes tokens.
-        (
-            "louis isn &apos;t well a man of st . rain fell .",
-            "A man, of St . Louis, isn't well .\tRain fell .",
-            ("louis isn 't well a man of st .\nrain fell .", "A man, of St . Louis, isn't well .\nRain fell ."),
-        ),
-    ],
-)
-def test_rouge_is_the_packages(ours, theirs, lines):
-    """Its own numbers, of the texts whose sentences stand in lines."""
+def test_rouge_is_the_packages():
+    """The sentences of a reference are its highlights, whatever full stops they hold; the package makes tokens."""
     scorer = pytest.importorskip("rouge_score.rouge_scorer", reason="pip install 'ode-transformer[rouge]'")
+    ours, theirs = "louis isn &apos;t well a man of st . rain fell .", "A man, of St . Louis, isn't well .\tRain fell ."
+    lines = "A man, of St . Louis, isn't well .\nRain fell .", "louis isn 't well a man of st .\nrain fell ."
     found = rouge.entry([ours, theirs], Examples([[theirs, theirs]]))
-    expected = scorer.RougeScorer(list(rouge.KINDS), use_stemmer=True).score(*lines[::-1])
+    expected = scorer.RougeScorer(list(rouge.KINDS), use_stemmer=True).score(*lines)
     for kind in rouge.KINDS:
         assert found[kind] == pytest.approx((100 * expected[kind].fmeasure + 100) / 2)
-    assert "rouge-score" in found["signature"] and "Porter" in found["signature"]
 
 
 def test_scores_of_summaries(tmp_path, capsys):
@@ -331,16 +258,13 @@ def test_scores_of_summaries(tmp_path, capsys):
     assert METRICS["rouge1"].value(found) == METRICS["rougeL"].value(found) == 50.0
     assert METRICS["rouge2"].value(found["source"]) == 50.0 and found["source"]["label"] == "first sentence"
     assert found["sentences"] == 2 and "first sentence: ROUGE  " in capsys.readouterr().out
-    assert cli.main([*words, "--lead", "1"]) == 1 and "--lead N needs --source" in capsys.readouterr().err
+    refused([*words, "--lead", "1"], "--lead N needs --source", capsys)
     write_generated(out, ["a d@@ og barks .", "rain"])
     refused(words, r"out\.txt: 1 of 2 lines hold subword units, not words; give --remove-bpe subword_nmt\|", capsys)
     assert cli.main([*words, *more, "--remove-bpe"]) == 0
     assert json.loads((tmp_path / "s.json").read_text()) == found
-    assert cli.main([*words, *more[:-1], "2", "--remove-bpe"]) == 0
-    both = json.loads((tmp_path / "s.json").read_text())["source"]
-    assert both["label"] == "first 2 sentences" and METRICS["rouge1"].value(both) > 50
     (tmp_path / "ref").write_text("one\n")
-    assert cli.main([*words, "--remove-bpe"]) == 1 and "must have 2, one per sentence" in capsys.readouterr().err
+    refused([*words, "--remove-bpe"], "must have 2, one per sentence", capsys)
 
 
 # Accuracy
@@ -355,8 +279,6 @@ def test_accuracy_and_what_becomes_of_each_class():
     assert report["b"] == {"precision": 60.0, "recall": 75.0, "f1": pytest.approx(200 / 3), "examples": 4}
     assert report["c"]["precision"] == 0.0
     assert accuracy.entry(["x", "nan"], ["x", "nan"])["value"] == 100, "a class may be called so"
-    none = accuracy.entry(["a", "b"], ["b", "a"])["report"]  # right: counts stay whole numbers, which records must hold
-    assert [type(row["examples"]) for row in none.values()] == [int, int]
 
 
 LENGTHS = (3, 9, 5, 2, 7, 4)
@@ -412,18 +334,14 @@ def test_examples_are_classified_in_their_order_and_cut_at_the_longest(trained, 
 
 def test_classification_from_a_checkpoint_to_a_picture(trained, tmp_path, capsys):
     path, data, _ = trained
-    predictions, scores = tmp_path / "test.tsv", tmp_path / "test.json"
+    predictions, scores, record, picture = (tmp_path / name for name in ("test.tsv", "test.json", "x.json", "x.svg"))
     words = ["predict", str(path), "--data", str(data), "--output", str(predictions), "--cpu"]
     assert cli.main(words) == 0
     assert "precision" in output_of(["score", "--predictions", predictions, "--output", scores], capsys).out
-    record = run_record(scores={"imdb_test": json.loads(scores.read_text())})
-    (tmp_path / "record.json").write_text(json.dumps(record))
-    picture = tmp_path / "confusion.svg"
-    assert cli.main(["plot", "confusion", str(tmp_path / "record.json"), "--output", str(picture)]) == 0
-    assert picture.stat().st_size > 5000
-    other = ["plot", "confusion", str(tmp_path / "record.json"), "--of", "x", "--output", str(picture)]
-    refused(other, "--of x: must be one of imdb_test", capsys)
-    refused([*words, "--subset", "none"], "has no subset none", capsys)
+    write_json(record, run_record(scores={"imdb_test": json.loads(scores.read_text())}))
+    words = ["plot", "confusion", str(record), "--output", str(picture)]
+    assert cli.main(words) == 0 and picture.stat().st_size > 5000
+    refused([*words, "--of", "x"], "--of x: must be one of imdb_test", capsys)
 
 
 def test_a_translator_is_no_classifier(trained, tmp_path):
@@ -462,26 +380,16 @@ def put(file, at, form, *values):
 
 
 SIZES, BEGINS = 26, 26 + 4 * len(LENGTHS)  # of an index: where they begin in the file
-DAMAGES = {
-    "input0/test.idx": [
-        (lambda file: put(file, 9, "<Q", 2), "idx: is cut off or damaged"),
-        (lambda file: put(file, 18, "<Q", 2**40), "idx: is cut off or damaged"),
-        (lambda file: put(file, SIZES, "<i", -1), "idx: is cut off or damaged"),
-        (lambda file: put(file, BEGINS + 8, "<q", 2**42), "idx: is cut off or damaged"),
-        (lambda file: file.write_bytes(file.read_bytes()[:18] + bytes(8)), "input0/test.bin: has 144 bytes"),
-    ],
-    "input0/test.bin": [
-        (lambda file: put(file, 8, "<i", 16), "holds number 16, must be below 16"),
-        (lambda file: file.unlink(), "No such file"),
-    ],
-    "label/test.bin": [(lambda file: put(file, 4, "<i", 4), "each sentence must be a label and the end")],
-    "label/test.idx": [
-        (lambda file: write_index(file.with_suffix(""), [[4]] * 5), "has 5 sentences, .*input0/test.idx has 6")
-    ],
-}
+DAMAGES = [
+    ("input0/test.idx", lambda file: put(file, SIZES, "<i", -1), "idx: is cut off or damaged"),
+    ("input0/test.idx", lambda file: put(file, BEGINS + 8, "<q", 2**42), "idx: is cut off or damaged"),
+    ("input0/test.bin", lambda file: put(file, 8, "<i", 16), "holds number 16, must be below 16"),
+    ("label/test.bin", lambda file: put(file, 4, "<i", 4), "each sentence must be a label and the end"),
+    ("label/test", lambda prefix: write_index(prefix, [[4]] * 5), "has 5 sentences, .*input0/test.idx has 6"),
+]
 
 
-@pytest.mark.parametrize(("name", "damage", "message"), [(name, *one) for name, its in DAMAGES.items() for one in its])
+@pytest.mark.parametrize(("name", "damage", "message"), DAMAGES)
 def test_damaged_data_are_named(trained, tmp_path, name, damage, message):
     path, data, _ = trained
     shutil.copytree(data, tmp_path / "data")
@@ -492,15 +400,15 @@ def test_damaged_data_are_named(trained, tmp_path, name, damage, message):
 
 def test_edits_by_type_as_a_picture(tmp_path, capsys):
     edits = "A 0 1|||Nn|||c|||d|||R|||-|||0\nA 0 1|||Vt|||c|||R|||-|||1\nA -1 -1|||noop|||-|||R|||-|||0\n"
-    for name in ("gold", "ours"):
-        (tmp_path / f"{name}.m2").write_text(f"S a b\n{edits}")
-    assert m2.types(tmp_path / "gold.m2") == {"Nn": 1}
-    files = [str(tmp_path / f"{name}.m2") for name in ("gold", "ours")]
-    assert cli.main(["plot", "edits", *files, "--output", str(tmp_path / "x.svg")]) == 0
+    files = [tmp_path / f"{name}.m2" for name in ("gold", "ours")]
+    for path in files:
+        path.write_text(f"S a b\n{edits}")
+    assert m2.types(files[0]) == {"Nn": 1}
+    words = ["plot", "edits", *map(str, files), "--output", str(tmp_path / "x.svg")]
+    assert cli.main(words) == 0
     assert (tmp_path / "x.svg").stat().st_size > 5000
-    for text, message in (("no\n", "line 1: must be a line S"), ("\n", "must be an M2 file")):
-        (tmp_path / "ours.m2").write_text(text)
-        refused(["plot", "edits", *files, "--output", str(tmp_path / "x.svg")], message, capsys)
+    files[1].write_text("\n")
+    refused(words, "must be an M2 file", capsys)
 
 
 # Comparisons
@@ -531,10 +439,7 @@ def test_corrections_are_compared_by_gleu_or_by_errant(tmp_path, monkeypatch):
     first, second = (found["errant"]["test_sets"]["conll14"][row.name] for row in rows)
     assert first["f"] == pytest.approx(125 * 100 / (1.25 * 100 + 0.25 * 200)) and second["f"] > first["f"]
     assert first["p_value"] is None and second["p_value"] < 0.05
-    raises("--metric m2: has no statistics of each output", significance.compare, *both, metric="m2")
     raises("accuracy: needs labels, which no test set has: conll14", significance.compare, *both, metric="accuracy")
-    turned = (Examples(references, SOURCES) for references in (REFERENCES, REFERENCES[::-1]))
-    assert np.array_equal(*(METRICS["gleu"].statistics_of_each(REFERENCES[0], one) for one in turned)), "all alike"
 
 
 def units(values) -> np.ndarray:
@@ -630,16 +535,12 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     with monkeypatch.context() as patch:  # GLEU's own value is a mean of draws, not the one of the sums
         patch.setattr(significance.System, "scores", lambda *_: recorded)
         again = significance.compare(systems[0], systems[1:], samples=1)["test_sets"]
-        recorded[its.entry or its.name]["signature"] = "of another version"
-        assert significance.compare(systems[0], systems[1:], samples=50) == found
     assert {values[its.key] for by_system in again.values() for values in by_system.values()} == {77.0}
-    recipe, name = systems[1].recipe, record.name.removesuffix(".bf16.json")
-    record.with_name(f"{name}.amp.json").write_text(json.dumps(run_record(precision="amp")))
+    recipe, plain = systems[1].recipe, record.with_name(record.name.replace(".bf16", ""))
+    write_json(record.with_name(plain.name.replace(".json", ".amp.json")), run_record(precision="amp"))
     raises("has records in fp32 and amp; choose one with --precision", significance.system, recipe)
-    plain = record.with_name(f"{name}.json")
-    plain.write_text(json.dumps(run_record(precision="fp16")))
-    assert significance.system(recipe).record == plain
-    assert significance.system(recipe, "fp32") == systems[1]
+    write_json(plain, run_record(precision="fp16"))
+    assert significance.system(recipe).record == plain and significance.system(recipe, "fp32") == systems[1]
     write_run(tmp_path / "runs" / recipe.name, precision="fp16")
     assert significance.system(recipe).record is None
     raises("has no run or record in bf16", significance.system, recipe, "bf16")
@@ -648,13 +549,3 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     raises(r"\.txt: must have the SHA-256 in ", significance.compare, systems[0], systems[1:])
     beside.unlink()
     raises("no such file; ode-transformer run", significance.compare, systems[0], systems[1:])
-    beside.touch(), systems[1].record.write_text(json.dumps(run_record()))
-    raises(r"\.json: has no SHA-256 of .*\.txt; ode-tr", significance.compare, systems[0], systems[1:])
-
-
-def test_a_value_that_is_not_there_has_no_signature():
-    accuracy = METRICS["accuracy"]
-    there, diverged = ({"accuracy": {"value": value, "signature": f"of {value}"}} for value in (50.0, None))
-    runs = [{"scores": {"test": there}}, {"scores": {"test": diverged}}, {"scores": {}}]
-    runs.append({"scores": {"test": {"accuracy": {"value": 60.0}}}})  # of a first version
-    assert (accuracy.values(runs, "test"), accuracy.signatures(runs, "test")) == ([50.0, 60.0], {"of 50.0"})

@@ -8,7 +8,7 @@ take any.
 
 from ...errors import OdeTransformerError
 from . import accuracy, bleu, comet, errant, gleu, glue, m2, perplexity, rouge, squad
-from .metric import LABEL_KINDS, Examples, Metric
+from .metric import Examples, Metric
 
 __all__ = ["METRICS", "Examples", "Metric", "register"]
 
@@ -24,14 +24,7 @@ METRICS: dict[str, Metric] = {
 
 
 def register(metric: Metric) -> None:
-    """Add the metric of a plugin.
-
-    Raises:
-        OdeTransformerError: another metric, or an entry of records, has its name; there are no labels of its kind.
-    """
-    if metric.label_kind not in LABEL_KINDS:
-        valid = ", ".join(map(repr, LABEL_KINDS))
-        raise OdeTransformerError(f"metric {metric.name}: label_kind {metric.label_kind!r}: must be one of {valid}")
+    """Add the metric of a plugin, whose name must not be that of another metric or of an entry of records."""
     if any(metric.name in (other.name, other.entry) and other != metric for other in METRICS.values()):
         raise OdeTransformerError(f"metric {metric.name}: there is one of that name already; give it another name")
     METRICS[metric.name] = metric

@@ -14,17 +14,11 @@ UNDEFINED = "not a number"
 
 
 def entry(golds: Sequence[str], predicted: Sequence[str]) -> dict[str, Any]:
-    """Score predictions.
+    """Return the entry in a record of predicted classes, each perhaps ``UNDEFINED``.
 
-    Args:
-        golds: the class of each example.
-        predicted: the predicted class of each example, or ``UNDEFINED``.
-
-    Returns:
-        ``value``, in percent, NaN if a prediction is ``UNDEFINED``, and ``signature``; ``examples``;
-        ``classes``, the names; ``confusion``, for every class the number of its examples predicted as each class;
-        ``report``, for every class its ``precision``, ``recall`` and ``f1`` in percent and the number of its
-        ``examples``.
+    It has ``value``, in percent, NaN if a prediction is ``UNDEFINED``, and ``signature``; ``examples``; ``classes``,
+    the names; ``confusion``, for every class the number of its examples predicted as each class; ``report``, for every
+    class its ``precision``, ``recall`` and ``f1`` in percent and the number of its ``examples``.
     """
     import numpy as np
     from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
@@ -48,11 +42,7 @@ def entry(golds: Sequence[str], predicted: Sequence[str]) -> dict[str, Any]:
 
 
 def read(path: str) -> tuple[list[str], list[str]]:
-    """Return the labels and the predicted labels in a file of ``ode-transformer predict``.
-
-    Raises:
-        OdeTransformerError: a line has another form, or the file is missing, empty or not UTF-8.
-    """
+    """Return the labels and the predicted labels in a file of ``ode-transformer predict``."""
     rows = [line.split("\t") for line in read_all(path)]
     if odd := [number for number, row in enumerate(rows, 1) if len(row) not in (2, 3)]:
         raise OdeTransformerError(

@@ -25,15 +25,11 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric as SacreMetric
     from sacrebleu.metrics.bleu import BLEUScore
 
-ASCII_BLANKS = frozenset(" \t\n\r\f\v")
-
 
 def by_sacrebleu(name: str, label: str, key: str, make: Callable[[Examples], "SacreMetric"], **more: Any) -> Metric:
     """Return a metric of sacreBLEU, by the statistics of sentences that sacreBLEU's own significance tests sum.
 
-    Args:
-        name, label, key, more: as for :class:`.metric.Metric`.
-        make: the function from examples to sacreBLEU's metric; the score of given sums must not depend on the examples.
+    ``make`` returns sacreBLEU's metric for examples, on which the score of given sums must not depend.
     """
 
     def statistics(outputs: Sequence[str], examples: Examples) -> list[list[float]]:
@@ -55,11 +51,7 @@ def by_sacrebleu(name: str, label: str, key: str, make: Callable[[Examples], "Sa
 
 
 def check_language(lang: str) -> None:
-    """Check that sacreBLEU can score text in a target language; some languages need further packages.
-
-    Raises:
-        OdeTransformerError: a package is missing.
-    """
+    """Check that sacreBLEU can score text in a target language; some languages need further packages."""
     _bleu(Examples(lang=lang))
 
 
@@ -93,22 +85,15 @@ def _entry(make: Callable[[Examples], "SacreMetric"]) -> Callable[[Sequence[str]
 
 
 def multi_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """Return the BLEU of tokens as they are, equal to ``multi-bleu.perl`` in everything that it prints.
-
-    A corpus of empty hypotheses, for which that program divides by zero, scores 0.
-    """
-    both = _protect_blanks([*hypotheses, *references])
+    """Return the BLEU of tokens as they are, equal to ``multi-bleu.perl`` in everything that it prints."""
     metric = _made("BLEU", tokenize="none", smooth_method="none", force=True)
-    result = metric.corpus_score(both[: len(hypotheses)], [both[len(hypotheses) :]])
+    result = metric.corpus_score([*map(_protect_blanks, hypotheses)], [[*map(_protect_blanks, references)]])
     # 100 * (c / t) and not 100 * c / t, because the order of operations can change the last printed digit.
     precisions = [100 * (c / t) if t else 0.0 for c, t in zip(result.counts, result.totals, strict=True)]
-    if result.ref_len:
-        line = (
-            f"BLEU = {result.score:.2f}, {'/'.join(f'{p:.1f}' for p in precisions)} (BP={result.bp:.3f}, "
-            f"ratio={result.ratio:.3f}, hyp_len={result.sys_len}, ref_len={result.ref_len})"
-        )
-    else:
-        line = "BLEU = 0, 0/0/0/0 (BP=0, ratio=0, hyp_len=0, ref_len=0)"
+    line = (
+        f"BLEU = {result.score:.2f}, {'/'.join(f'{p:.1f}' for p in precisions)} (BP={result.bp:.3f}, "
+        f"ratio={result.ratio:.3f}, hyp_len={result.sys_len}, ref_len={result.ref_len})"
+    )
     return _parts(result, precisions, line)
 
 
@@ -124,12 +109,9 @@ def _parts(result: "BLEUScore", precisions: list[float], line: str) -> dict[str,
     }
 
 
-def _protect_blanks(lines: Sequence[str]) -> list[str]:
-    """Replace blanks beyond ASCII, which do not end a token, by private-use characters that the text does not hold."""
-    used = set().union(*lines)
-    free = (chr(c) for c in range(0x100000, 0x10FFFE) if chr(c) not in used)
-    table = {ord(c): next(free) for c in sorted(used) if c.isspace() and c not in ASCII_BLANKS}
-    return [line.translate(table) for line in lines] if table else list(lines)
+def _protect_blanks(line: str) -> str:
+    """Replace blanks beyond ASCII, which do not end a token, by their numbers between private-use characters."""
+    return re.sub(r"[^\S \t\n\r\f\v]", lambda blank: f"\ue000{ord(blank[0])}\ue001", line)
 
 
 def split_compounds(lines: Sequence[str]) -> list[str]:

@@ -17,17 +17,11 @@ from .metric import Examples, Metric
 
 
 def model_path() -> Path:
-    """Return the path of the model's checkpoint.
-
-    Raises:
-        OdeTransformerError: ``COMET_MODEL`` is not the path of a file.
-    """
-    path = Path(os.environ.get("COMET_MODEL", ""))
-    if not path.is_file():
-        raise OdeTransformerError(
-            f"COMET_MODEL={os.environ.get('COMET_MODEL', '')}: must be the checkpoint of a COMET model, a file"
-        )
-    return path
+    """Return the path of the model's checkpoint."""
+    given = os.environ.get("COMET_MODEL", "")
+    if not Path(given).is_file():
+        raise OdeTransformerError(f"COMET_MODEL={given}: must be the checkpoint of a COMET model, a file")
+    return Path(given)
 
 
 @cache

@@ -29,11 +29,7 @@ def installed() -> bool:
 
 
 def signature(*_: Any) -> str:
-    """Return the signature of the score.
-
-    Raises:
-        OdeTransformerError: ERRANT or its model is not installed.
-    """
+    """Return the signature of the score."""
     needed = f"{install_command('errant')}, and python -m spacy download {MODEL}"
     if not installed():
         raise OdeTransformerError(f"ERRANT's programs {', '.join(PROGRAMS)} were not found; {needed}")
@@ -48,16 +44,13 @@ def signature(*_: Any) -> str:
 def entry(corrections: Sequence[str], examples: Examples, edits: Optional[str] = None) -> dict[str, Any]:
     """Return ``precision``, ``recall`` and ``f`` (F0.5) of tokenized corrections, in percent, and ``signature``.
 
-    Args:
-        corrections: the corrected sentences.
-        examples: the sentences before correction, and the human edits, which ERRANT classifies anew.
-        edits: the file ``NAME.m2`` for the edits of the corrections, for pictures of their types; the human ones, with
-            the same types, go to ``NAME.gold.m2``.
-
-    Raises:
-        OdeTransformerError: ERRANT or its model is not installed, or it fails.
+    ERRANT classifies the human edits anew. ``edits`` is the file ``NAME.m2`` for the edits of the corrections, for
+    pictures of their types; the human ones, with the same types, go to ``NAME.gold.m2``.
     """
-    return {**parse(_compare(corrections, examples, edits)), "signature": signature()}
+    right, wrong, missed = sums = counts(corrections, examples, edits).sum(0)
+    shares = right / (right + wrong) if wrong else 1.0, right / (right + missed) if missed else 1.0, f05(sums) / 100
+    percent = [round(100 * round(float(share), 4), 2) for share in shares]  # ERRANT prints four decimals
+    return {**dict(zip(("precision", "recall", "f"), percent, strict=True)), "signature": signature()}
 
 
 def files(edits: str) -> tuple[Path, Path]:
@@ -65,18 +58,15 @@ def files(edits: str) -> tuple[Path, Path]:
     return Path(edits), Path(edits).with_suffix(".gold.m2")
 
 
-def counts(corrections: Sequence[str], examples: Examples) -> "np.ndarray":
+def counts(corrections: Sequence[str], examples: Examples, edits: Optional[str] = None) -> "np.ndarray":
     """Return the true positives, false positives and false negatives of each sentence, (sentences, 3).
 
     With several annotators, each sentence is scored against the one for whom the F0.5 of all sentences so far is
-    highest.
-
-    Raises:
-        OdeTransformerError: ERRANT or its model is not installed, or it fails.
+    highest. ``edits`` is as for :func:`entry`.
     """
     import numpy as np
 
-    found = parse_sentences(_compare(corrections, examples, None, "-v"))
+    found = parse_sentences(_compare(corrections, examples, edits))
     if len(found) != len(corrections):
         raise OdeTransformerError(f"errant_compare -v printed counts of {len(found)} of {len(corrections)} sentences")
     return np.array(found)
@@ -90,8 +80,8 @@ def f05(sums: "np.ndarray") -> float:
     return float(100 * weighted / whole) if whole else 100.0  # as ERRANT, if there are no edits
 
 
-def _compare(corrections: Sequence[str], examples: Examples, edits: Optional[str], *flags: str) -> str:
-    """Return what ``errant_compare`` prints."""
+def _compare(corrections: Sequence[str], examples: Examples, edits: Optional[str]) -> str:
+    """Return what ``errant_compare -v`` prints."""
     signature()  # which names what is not installed
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: str(Path(folder) / name) for name in ("source", "corrections", "edits.m2", "gold.m2")}
@@ -100,7 +90,7 @@ def _compare(corrections: Sequence[str], examples: Examples, edits: Optional[str
         words = ["-orig", paths["source"], "-cor", paths["corrections"], "-out", paths["edits.m2"]]
         m2.run([PROGRAMS[0], *words])
         m2.run([PROGRAMS[1], "-auto", examples.edits, "-out", paths["gold.m2"]])
-        text = m2.run([PROGRAMS[2], "-hyp", paths["edits.m2"], "-ref", paths["gold.m2"], *flags])
+        text = m2.run([PROGRAMS[2], "-hyp", paths["edits.m2"], "-ref", paths["gold.m2"], "-v"])
         if edits:
             for name, path in zip(("edits.m2", "gold.m2"), files(edits), strict=True):
                 copy_file(paths[name], path)
@@ -115,19 +105,6 @@ def parse_sentences(text: str) -> list[tuple[int, ...]]:
     found = {tuple(words[:3]): tuple(map(int, words[3:])) for words in printed}
     chosen = re.findall(r"^\^\^ (HYP \d+), (REF \d+) chosen for sentence (\d+)$", text, re.M)
     return [found[sentence, system, annotator] for system, annotator, sentence in chosen]
-
-
-def parse(text: str) -> dict[str, float]:
-    """Return ``precision``, ``recall`` and ``f``, in percent, from the output of ``errant_compare``.
-
-    Raises:
-        OdeTransformerError: the output does not hold them.
-    """
-    match = re.search(r"^TP\tFP\tFN\tPrec\tRec\tF0\.5\n\d+\t\d+\t\d+\t([\d.]+)\t([\d.]+)\t([\d.]+)", text, re.M)
-    if not match:
-        raise OdeTransformerError(f"errant_compare printed no TP, FP, FN, Prec, Rec and F0.5: {text[-300:]!r}")
-    percent = [round(100 * float(value), 2) for value in match.groups()]  # it prints four decimals
-    return dict(zip(("precision", "recall", "f"), percent, strict=True))
 
 
 METRIC = Metric(

@@ -22,11 +22,7 @@ SIGNATURE = "percent"
 def cells(outputs: Sequence[str], examples: Examples) -> "np.ndarray":
     """Return whether each example is a true positive, false positive, false negative and true negative of class 1.
 
-    Returns:
-        (examples, 4) of 0 and 1; NaN for all examples if an output is ``UNDEFINED``.
-
-    Raises:
-        OdeTransformerError: a label or an output is neither 0 nor 1.
+    (examples, 4) of 0 and 1; NaN for all examples if an output is ``UNDEFINED``.
     """
     import numpy as np
 
@@ -44,11 +40,7 @@ def moments(outputs: Sequence[str], examples: Examples, ranked: bool = False) ->
     With ``ranked``, x and y are ranks. Those of predictions are ranks within one system, which a randomization test
     exchanges without ranking anew.
 
-    Returns:
-        (examples, 6); NaN for all examples if an output is ``UNDEFINED``.
-
-    Raises:
-        OdeTransformerError: a label or an output is not a number.
+    (examples, 6); NaN for all examples if an output is ``UNDEFINED``.
     """
     import numpy as np
 

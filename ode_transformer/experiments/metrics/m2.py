@@ -4,7 +4,6 @@ The official scorer is under the GPL and needs Python 2, so that it is called, b
 copied. ERRANT counts differently (:mod:`.errant`), and its numbers cannot be compared with these.
 """
 
-import hashlib
 import os
 import re
 import shlex
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
-from ...files import write_lines
+from ...files import sha256, write_lines
 from ..text import m2
 from .metric import Examples, Metric
 
@@ -25,24 +24,12 @@ EXAMPLE = "'python2 /opt/m2scorer/scripts/m2scorer.py'"
 
 
 def scorer() -> list[str]:
-    """Return the words of the command in ``M2SCORER``; none if it is not set.
-
-    Raises:
-        OdeTransformerError: ``M2SCORER`` is not a command line.
-    """
-    command = os.environ.get("M2SCORER", "")
-    try:
-        return shlex.split(command)
-    except ValueError as error:
-        raise OdeTransformerError(f"M2SCORER={command}: {error}") from error
+    """Return the words of the command in ``M2SCORER``; none if it is not set."""
+    return shlex.split(os.environ.get("M2SCORER", ""))
 
 
 def entry(corrections: Sequence[str], examples: Examples) -> dict[str, Any]:
-    """Return ``precision``, ``recall`` and ``f`` (F0.5) of tokenized corrections, in percent, and ``signature``.
-
-    Raises:
-        OdeTransformerError: ``M2SCORER`` is not set, or the scorer fails or prints something else.
-    """
+    """Return ``precision``, ``recall`` and ``f`` (F0.5) of tokenized corrections, in percent, and ``signature``."""
     words = scorer()
     if not words:
         raise OdeTransformerError(f"the M2 score needs M2SCORER, the command of the official scorer, such as {EXAMPLE}")
@@ -50,22 +37,14 @@ def entry(corrections: Sequence[str], examples: Examples) -> dict[str, Any]:
         hypotheses = Path(folder) / "corrections"
         write_lines(hypotheses, corrections)
         text = run([*words, str(hypotheses), examples.edits])
-    # The scorer does not say its version: a hash of the file that is called, and of what it imports, stands for it.
+    # The scorer does not say its version: a hash of the file that is called stands for it.
     file = [Path(path) for path in (shutil.which(words[0]), *words[1:]) if path and Path(path).is_file()][-1].resolve()
-    beside = "*.py" if file.suffix == ".py" else "scripts/*.py"
-    parts = sorted({file, *file.parent.glob(beside)})
-    digest = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
-    signature = f"official M2 scorer, {file.name} of SHA-256 {digest[:8]}, F0.5, percent"
+    signature = f"official M2 scorer, {file.name} of SHA-256 {sha256(file)[:8]}, F0.5, percent"
     return {**parse(text), "signature": signature}
 
 
 def run(words: Sequence[str]) -> str:
-    """Run a scorer that is not part of this package, and return its output.
-
-    Raises:
-        OdeTransformerError: the scorer fails.
-        OSError: the scorer cannot be started.
-    """
+    """Run a scorer that is not part of this package, and return its output."""
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace")
     if done.returncode:
         last = done.stderr.strip().split("\n")[-1]
@@ -74,11 +53,7 @@ def run(words: Sequence[str]) -> str:
 
 
 def parse(text: str) -> dict[str, float]:
-    """Return ``precision``, ``recall`` and ``f``, in percent, from the three lines that the official scorer prints.
-
-    Raises:
-        OdeTransformerError: the text is not these three lines.
-    """
+    """Return ``precision``, ``recall`` and ``f``, in percent, from the three lines that the official scorer prints."""
     labels = {"precision": "Precision   ", "recall": "Recall      ", "f": r"F_0\.5       "}
     match = re.fullmatch("".join(rf"{label}: (?P<{name}>[01]\.\d{{4}})\n" for name, label in labels.items()), text)
     if not match:
@@ -89,12 +64,7 @@ def parse(text: str) -> dict[str, float]:
 
 
 def types(path: Path) -> Counter[str]:
-    """Return how many edits of each type annotator 0 made in an M2 file.
-
-    Raises:
-        OdeTransformerError: the file is not an M2 file, or holds no sentence.
-        TextError: the file is missing or not UTF-8.
-    """
+    """Return how many edits of each type annotator 0 made in an M2 file."""
     sentences = list(m2.read(path))
     if not sentences:
         raise OdeTransformerError(f"{path}: no line S of a sentence; must be an M2 file")

@@ -12,24 +12,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Examples:
-    """The examples of a test set, against which outputs are scored; a task fills the fields for which it has data.
+    """The examples of a test set, against which outputs are scored; a task fills the fields for which it has data."""
 
-    Args:
-        references: one or more reference texts, with a line per example.
-        sources: the text that was translated, summarized or corrected, with a line per example.
-        labels: the label of each example.
-        edits: the M2 file of human corrections.
-        questions: the version of SQuAD, and the gold answers of each question by its id.
-        lang: the language of the outputs, for metrics that tokenize by language.
-        lowercase: whether to ignore letter case.
-    """
-
-    references: Sequence[Sequence[str]] = ()
-    sources: Sequence[str] = ()
-    labels: Sequence[str] = ()
-    edits: str = ""
-    questions: Optional[tuple[str, Mapping[str, Sequence[str]]]] = None
-    lang: str = ""
+    references: Sequence[Sequence[str]] = ()  # one or more reference texts, with a line per example
+    sources: Sequence[str] = ()  # the text that was translated, summarized or corrected, with a line per example
+    labels: Sequence[str] = ()  # the label of each example
+    edits: str = ""  # the M2 file of human corrections
+    questions: Optional[tuple[str, Mapping[str, Sequence[str]]]] = None  # SQuAD's version, and gold answers by question
+    lang: str = ""  # the language of the outputs, for metrics that tokenize by language
     lowercase: bool = False
 
 
@@ -43,39 +33,25 @@ def percent(sums: "np.ndarray") -> float:
     return 100 * mean(sums)
 
 
-LABEL_KINDS = ("", "binary", "numbers")
-
-
 @dataclass(frozen=True)
 class Metric:
-    """A metric.
+    """A metric: what it computes of outputs and examples, and how records and readers name it."""
 
-    Args:
-        name: the name in recipes, records and commands.
-        label: the name for readers.
-        key: the key of the value in the metric's entry in a record.
-        entry: the name of that entry, if several metrics share one; by default the metric's name.
-        needs: the fields of :class:`Examples` that the metric reads; ``labels|questions`` is either of two.
-        statistics: (outputs, examples) -> statistics of each output, (examples, columns), whose sums give the score;
-            None for a metric by which systems cannot be compared.
-        score: sums, (columns,) -> value.
-        signature: the text with which values are quoted, or (outputs, examples) -> text; empty if the label is enough.
-        whole: (outputs, examples) -> entry in a record; None if this is the value and the signature.
-        digits: the number of decimals for readers.
-        label_kind: the labels that the metric is of: ``binary``, which are 0 and 1, or ``numbers``; empty for any.
-    """
-
-    name: str
-    label: str
-    key: str = "value"
-    entry: str = ""
-    needs: Sequence[str] = ("references",)
+    name: str  # in recipes, records and commands
+    label: str  # for readers
+    key: str = "value"  # of the value in the metric's entry in a record
+    entry: str = ""  # the name of that entry, if several metrics share one; by default the metric's name
+    needs: Sequence[str] = ("references",)  # the fields of the examples; ``labels|questions`` is either of two
+    # (outputs, examples) -> statistics of each output, (examples, columns), whose sums give the score; None for a
+    # metric by which systems cannot be compared.
     statistics: Optional[Callable[[Sequence[str], Examples], Any]] = field(default=None, repr=False)
-    score: Callable[["np.ndarray"], float] = mean
+    score: Callable[["np.ndarray"], float] = mean  # sums, (columns,) -> value
+    # The text with which values are quoted, or (outputs, examples) -> text; empty if the label is enough.
     signature: str | Callable[[Sequence[str], Examples], str] = ""
+    # (outputs, examples) -> entry in a record; None if this is the value and the signature.
     whole: Optional[Callable[[Sequence[str], Examples], dict[str, Any]]] = field(default=None, repr=False)
-    digits: int = 2
-    label_kind: str = ""
+    digits: int = 2  # decimals for readers
+    label_kind: str = ""  # the labels that it is of: ``binary``, which are 0 and 1, or ``numbers``; empty for any
 
     def fits(self, examples: Examples) -> bool:
         """Whether the metric can be computed from these examples."""
@@ -88,11 +64,7 @@ class Metric:
         return " and ".join(self.needs).replace("|", " or ")
 
     def compute(self, outputs: Sequence[str], examples: Examples) -> dict[str, Any]:
-        """Score outputs, and return the metric's entry in a record.
-
-        Raises:
-            OdeTransformerError: the examples lack a field that the metric needs, or it is not computed from examples.
-        """
+        """Score outputs, and return the metric's entry in a record."""
         if not self.fits(examples):
             raise OdeTransformerError(f"--metric {self.name}: cannot be computed; it needs {self.needed}")
         if self.whole:

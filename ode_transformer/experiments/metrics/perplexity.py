@@ -14,18 +14,9 @@ SIGNATURE = "of the units of the dictionary, end-of-sentence symbols included; f
 
 
 def score(path: str | Path, subset: str) -> dict[str, Any]:
-    """Return the perplexity of a subset.
+    """Return the ``perplexity`` of a subset, its ``value`` and ``signature``, and ``loss``, in bits.
 
-    Args:
-        path: the log of ``fairseq-validate``; the last entry of the subset counts.
-        subset: the name of the subset, such as ``test``.
-
-    Returns:
-        ``perplexity``, its ``value`` and ``signature``, and ``loss``, in bits.
-
-    Raises:
-        OdeTransformerError: there is no entry of the subset, or it lacks the perplexity.
-        OSError: the file cannot be read.
+    The last entry of the subset in the log of ``fairseq-validate`` counts.
     """
     text = Path(path).read_text(encoding="utf-8", errors="replace")
     found = [values for _, values in entries(text, subset)]

@@ -17,7 +17,6 @@ Score = Callable[["np.ndarray"], float]
 TESTS = {"randomisation": "approximate randomization", "bootstrap": "paired bootstrap"}
 SAMPLES, SEED = 1000, 12345
 INTERVAL = f"2.5th and 97.5th percentiles over {SAMPLES} bootstrap samples of the examples, seed {SEED}"
-_BLOCK = 50  # samples that are drawn at a time, to bound the memory
 
 
 def p_value(
@@ -25,14 +24,8 @@ def p_value(
 ) -> Optional[float]:
     """Return the two-sided p-value of two systems' difference: the probability of one at least as large by chance.
 
-    Args:
-        baseline, system: the statistics of the two systems on the same sentences.
-        score: the function from sums to the score.
-        test: one of ``TESTS``. Differences of the bootstrap are centered.
-        samples: the number of trials, or of bootstrap samples.
-
-    Returns:
-        The p-value; None if a score is not finite, because a model diverged.
+    ``baseline`` and ``system`` are statistics on the same sentences; differences of the bootstrap are centered. None
+    if a score is not finite, because a model diverged.
     """
     import numpy as np
 
@@ -46,7 +39,7 @@ def p_value(
         found = found - found.mean()
     else:
         total, excess = baseline.sum(0) + system.sum(0), system - baseline
-        exchanged = _sums(excess, samples, lambda random, size: random.integers(2, size=size))
+        exchanged = _sums(excess, samples, lambda random, count: random.integers(2, size=count))
         found = np.array([score(b) - score(total - b) for b in baseline.sum(0) + exchanged])
     # The tolerance covers the rounding of sums in another order.
     return float((1 + (np.abs(found) > observed - 1e-9 * max(1.0, observed)).sum()) / (1 + samples))
@@ -56,9 +49,8 @@ def bootstrap(statistics: "np.ndarray", score: Score, samples: int = SAMPLES) ->
     """Return the scores of random test sets, (samples,); the same test sets for two systems."""
     import numpy as np
 
-    def times(random: "np.random.Generator", size: tuple[int, int]) -> "np.ndarray":
-        """Return how often each sentence is drawn."""
-        return np.stack([np.bincount(row, minlength=size[1]) for row in random.integers(size[1], size=size)])
+    def times(random: "np.random.Generator", count: int) -> "np.ndarray":
+        return np.bincount(random.integers(count, size=count), minlength=count)
 
     return np.array([score(sums) for sums in _sums(statistics, samples, times)])
 
@@ -73,13 +65,9 @@ def interval(scores: "np.ndarray") -> list[float]:
 def _sums(statistics: "np.ndarray", samples: int, times: Callable) -> "np.ndarray":
     """Return sums of statistics over sentences that are chosen at random, (samples, columns).
 
-    Args:
-        statistics: the statistics of each sentence.
-        samples: the number of samples.
-        times: (generator, (samples, sentences)) -> how often each sentence counts.
+    ``times`` is a function of a generator and the number of sentences that returns how often each sentence counts.
     """
     import numpy as np
 
     random = np.random.default_rng(SEED)
-    blocks = (min(_BLOCK, samples - first) for first in range(0, samples, _BLOCK))
-    return np.concatenate([times(random, (size, len(statistics))) @ statistics for size in blocks])
+    return np.stack([times(random, len(statistics)) @ statistics for _ in range(samples)])

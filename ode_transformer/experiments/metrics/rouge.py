@@ -43,11 +43,7 @@ def lead(source: str, count: int) -> str:
 
 
 def each(summaries: Sequence[str], examples: Examples) -> "np.ndarray":
-    """Return F1 in percent of every tokenized summary, (summaries, len(KINDS)); references may be tokenized or not.
-
-    Raises:
-        OdeTransformerError: ``rouge-score`` is not installed.
-    """
+    """Return F1 in percent of every tokenized summary, (summaries, len(KINDS)); references may be tokenized or not."""
     import numpy as np
 
     try:

@@ -1,12 +1,10 @@
 """Scores of files, side by side and labeled, so that they cannot be confused, for ``ode-transformer score``.
 
-There is a function each for translations, summaries, corrections, predicted labels and validation logs. Imports neither
-torch nor fairseq.
+There is a function for each kind of file. Its parameters are options of the command, described where they come first.
 """
 
 import inspect
 import json
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -37,46 +35,18 @@ def score(
     plain: bool = False,
     metrics: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Score translations.
+    """Score translations, one string per sentence, without subword units; options are those of :func:`translations`.
 
-    Args:
-        hyp_tok: the hypotheses, tokenized with Moses' rules and without subword units, one string per sentence.
-        ref_tok: the references, tokenized in the same way.
-        target_lang: the language of both; one of :func:`.languages`, or any with ``plain``.
-        raw_refs: one or more references before tokenization, for sacreBLEU and chrF; by default ``ref_tok`` is
-            detokenized.
-        sources: the raw source sentences, for metrics that read them.
-        lowercase: ignore case in metrics of raw text. The tokenized scores use tokens as they are.
-        compound_split: add the score after compound splitting, for German only.
-        plain: hypotheses and references are raw text; nothing is detokenized, and there is no tokenized score.
-        metrics: names of further metrics of raw text.
+    Hypotheses and references are tokenized with Moses' rules and, without ``raw_refs``, detokenized for metrics of raw
+    text; with ``plain`` they are raw text.
 
     Returns:
-        ``tokenised`` (None with ``plain``), ``compound_split`` (or None) and ``sacrebleu``, each with ``bleu``,
-        ``precisions``, ``bp``, ``ratio``, ``hyp_len``, ``ref_len`` and the printed ``line``; ``chrf`` and the further
-        metrics, which have a ``signature``, as has ``sacrebleu``; ``reference`` (``raw`` or ``detokenised``),
-        ``sentences``, ``target_lang``, ``lowercase``, and ``endless``, with the number of ``sentences`` of
-        :func:`is_endless`.
-
-    Raises:
-        OdeTransformerError: there are no hypotheses, or another number of references; the language is unknown, or has
-            no compound splitting; or a metric cannot be computed.
+        ``tokenised`` and ``compound_split``, each perhaps None, and ``sacrebleu``, ``chrf`` and the further metrics:
+        the entries of a record; ``reference`` (``raw`` or ``detokenised``), ``sentences``, ``target_lang``,
+        ``lowercase``, and ``endless``, with the number of ``sentences`` of :func:`is_endless`.
     """
-    if not plain and target_lang not in languages():
-        raise OdeTransformerError(
-            f"--target-lang {target_lang}: must be one of {', '.join(sorted(languages()))}, or any with --plain, for "
-            "text that is not tokenized"
-        )
-    if compound_split and target_lang != "de":
-        raise OdeTransformerError(
-            f"--compound-split: for German targets only (--target-lang de), got --target-lang {target_lang}"
-        )
-    if not hyp_tok:
-        raise OdeTransformerError("the hypothesis is empty")
-    for name, lines in (("reference", ref_tok), *(("raw reference", lines) for lines in raw_refs)):
-        if len(lines) != len(hyp_tok):
-            raise OdeTransformerError(f"the hypothesis has {len(hyp_tok)} lines, the {name} {len(lines)}")
-
+    if compound_split and (plain or target_lang != "de"):
+        raise OdeTransformerError("--compound-split: goes with --target-lang de alone, and not with --plain")
     hyp_raw = hyp_tok if plain else detokenise(hyp_tok, target_lang)
     reference = "raw" if raw_refs or plain else "detokenised"
     raw_refs = raw_refs or [ref_tok if plain else detokenise(ref_tok, target_lang)]
@@ -105,11 +75,7 @@ def is_endless(translation: str, reference: str) -> bool:
 
 
 def compute_metrics(metrics: Sequence[str], outputs: Sequence[str], examples: Examples) -> dict[str, dict[str, Any]]:
-    """Return the entries of metrics in a record, by name.
-
-    Raises:
-        OdeTransformerError: a metric is unknown, or cannot be computed from these examples.
-    """
+    """Return the entries of metrics in a record, by name."""
     found = {}
     for name in metrics:
         if name not in METRICS:
@@ -124,11 +90,6 @@ def references_in(data: str | Path, subset: str, lang: str) -> dict[str, str]:
 
     fairseq's own references have ``<<unk>>`` in place of words that the dictionary lacks. Some preparations leave one
     kind only, or none.
-
-    Args:
-        data: the folder of the binarized data.
-        subset: the subset, such as ``test``.
-        lang: the target language.
     """
     files = {kind: Path(data, kind, f"{subset}.{lang}") for kind in ("tok", "raw")}
     return {kind: str(path) for kind, path in files.items() if path.is_file()}
@@ -167,64 +128,36 @@ def translations(
         plain: translations and --ref are not tokenized: no tokenized BLEU, and any target language.
         remove_bpe: how to join subword units; subword_nmt without a value (default: there must be none).
         metric: a further metric, such as ter or one of a plugin; may be repeated.
-
-    Returns:
-        The scores, as :func:`score` returns them.
-
-    Raises:
-        OdeTransformerError: as in :func:`score`; or options do not fit together, or a file cannot be used.
     """
-    if plain and (compound_split or join_hyphens):
-        raise OdeTransformerError("--plain: excludes --compound-split and --join-hyphens, which need tokenized text")
-    if bool(generate_output) == bool(hyp) or (hyp and not ref and not data):
-        raise OdeTransformerError(
-            "either --generate-output FILE or --hyp FILE --ref FILE is needed; with --plain, the last two are raw text"
-        )
-    if subset and not data:
-        raise OdeTransformerError("--subset: is not read without --data, whose references it names")
-    if target_lang is None:
-        raise OdeTransformerError(
-            f"--target-lang is needed: one of {', '.join(sorted(languages()))}, or any with --plain"
-        )
-    if data and not Path(data).is_dir():
-        raise OdeTransformerError(f"--data {data}: no such folder")
-    name, read = f"{subset or 'test'}.{target_lang}", generate_output or hyp
+    if bool(generate_output) == bool(hyp):
+        raise OdeTransformerError("either --generate-output FILE or --hyp FILE is needed, not both")
+    if not target_lang or not (plain or target_lang in languages()):
+        known = ", ".join(sorted(languages()))
+        raise OdeTransformerError(f"--target-lang must be one of {known}, or any with --plain; got {target_lang}")
+    read, name = generate_output or hyp, f"{subset or 'test'}.{target_lang}"
     beside = references_in(data, subset or "test", target_lang) if data else {}
-    if data and not beside and generate_output and not ref:
-        said = f"has neither tok/{name} nor raw/{name}; the references in fairseq's output are taken"
-        print(f"warning: {data}: {said}", file=sys.stderr)
+    if data and not beside:
+        raise OdeTransformerError(f"--data {data}: has neither tok/{name} nor raw/{name}")
     tokenised = ref or beside.get("tok")
-    if hyp and not tokenised:
-        raise OdeTransformerError(f"--data {data}: has no tok/{name}; give the tokenized references as --ref FILE")
     hyps, refs, _ = read_generate_output(generate_output) if generate_output else (read_all(hyp), None, None)
     if tokenised:
         refs = lines_of(tokenised, len(hyps), read)
     if refs is None:
-        raise OdeTransformerError(f"{read}: no line T-<id>; give the tokenized references as --ref FILE")
+        raise OdeTransformerError(f"{read}: has no references; give the tokenized ones as --ref FILE")
     raw = [lines_of(path, len(hyps), read) for path in reference or filter(None, [beside.get("raw")])]
     hyps = joined_words(hyps, read, remove_bpe)
     if ref or not tokenised:  # those beside the data are words, as its preparation knows
         refs = joined_words(refs, tokenised or read, remove_bpe)
     if join_hyphens:
         hyps, refs = ([line.replace(" @-@ ", "-") for line in lines] for lines in (hyps, refs))
-    _warn_of_references(hyps, refs, raw, lowercase)
+    if unknown := sum("<<unk>>" in line for line in refs):
+        said = "hold <<unk>>, as fairseq writes them with its dictionary; give the original ones as --ref FILE"
+        print(f"warning: {unknown} of {len(refs)} tokenized references {said}", file=sys.stderr)
+    if raw and not lowercase and "".join(hyps).islower() and not "".join(raw[0]).islower():
+        print("warning: the translations hold no capital letter, the raw references do: --lowercase?", file=sys.stderr)
     sources = lines_of(source, len(hyps), read) if source else ()
     how = {"lowercase": lowercase, "compound_split": compound_split, "plain": plain, "metrics": metric}
     return score(hyps, refs, target_lang, raw_refs=raw, sources=sources, **how)
-
-
-def _warn_of_references(
-    hyps: Sequence[str], refs: Sequence[str], raw: Sequence[Sequence[str]], lowercase: bool
-) -> None:
-    """Warn of tokenized references with unknown words, and of raw ones with capitals that the translations lack."""
-    if unknown := sum("<<unk>>" in line for line in refs):
-        print(
-            f"warning: {unknown} of {len(refs)} tokenized references hold <<unk>>, as fairseq writes them with its "
-            "dictionary; give the original ones as --ref FILE",
-            file=sys.stderr,
-        )
-    if raw and not lowercase and "".join(hyps).islower() and not "".join(raw[0]).islower():
-        print("warning: the translations hold no capital letter, the raw references do: --lowercase?", file=sys.stderr)
 
 
 def summaries(
@@ -239,13 +172,7 @@ def summaries(
 
     Args:
         summaries: summaries, as ``fairseq-generate`` prints them; needs --ref.
-        ref: the references.
-        source: the texts that were summarized, for ``lead``, and for metrics that read them.
         lead: also score the first N sentences of each text in --source, as a baseline.
-        remove_bpe, metric: as in :func:`translations`.
-
-    Raises:
-        OdeTransformerError: an option is missing, or a file has another number of lines; summaries hold subword units.
     """
     if not ref or (lead and not source):
         raise OdeTransformerError("--summaries FILE needs --ref FILE, and --lead N needs --source FILE")
@@ -275,22 +202,15 @@ def corrections(
 
     Args:
         corrections: corrected sentences, as ``fairseq-generate`` prints them; needs --source.
-        source: the uncorrected sentences.
         references: human corrections, a file per annotator, for GLEU.
         edits: human edits, an M2 file, for M2's and ERRANT's F0.5.
         own_edits: NAME.m2, to which ERRANT's edits of the corrections go; the human ones go to NAME.gold.m2.
-        remove_bpe, metric: as in :func:`translations`.
-
-    Raises:
-        OdeTransformerError: an option is missing, or a file has another number of lines; a program failed; corrections
-            hold subword units.
     """
-    if not source or bool(references) == bool(edits):
+    if not source or bool(references) == bool(edits) or (own_edits and not edits):
         raise OdeTransformerError(
-            "--corrections FILE needs --source FILE, and either --references FILE... or --edits FILE"
+            "--corrections FILE needs --source FILE, and either --references FILE... or --edits FILE; --own-edits goes "
+            "with the latter"
         )
-    if own_edits and not edits:
-        raise OdeTransformerError("--own-edits: goes with --edits, not with --references")
     if own_edits and Path(edits).resolve() in {path.resolve() for path in errant.files(own_edits)}:
         raise OdeTransformerError(f"--own-edits {own_edits}: would replace --edits {edits}; give another name")
     texts = joined_words(read_generate_output(corrections).hypotheses, corrections, remove_bpe)
@@ -319,18 +239,8 @@ def predictions(predictions: str, metric: Sequence[str] = ()) -> dict[str, Any]:
 
     Args:
         predictions: labels and predicted labels, as ``ode-transformer predict`` writes them.
-        metric: as in :func:`translations`, such as matthews; in place of accuracy.
-
-    Raises:
-        OdeTransformerError: the file cannot be used; a metric is unknown or does not fit the labels; or no metric is
-            named, and the predictions are numbers.
     """
     golds, predicted = accuracy.read(predictions)
-    if not metric and (odd := [one for one in predicted if re.fullmatch(r"-?\d+\.\d+", one)]):
-        raise OdeTransformerError(
-            f"{predictions}: {odd[0]}, which was predicted, is a number; give --metric pearson --metric spearman, or "
-            "--metric accuracy if it is the name of a class"
-        )
     return score_labels(golds, predicted, metric or ["accuracy"])
 
 
@@ -372,12 +282,10 @@ def report(result: dict[str, Any]) -> str:
             if metric.name != "endless" and metric.value(scores) is not None:
                 entries.setdefault(metric.entry or metric.name, []).append(metric)
         for entry, metrics in entries.items():
-            line = scores[entry].get("line")
-            if not isinstance(line, str):
-                interval = scores[entry].get("interval", ())  # of an entry with one metric
-                values = ", ".join(f"{metric.label} = {metric.shown(metric.value(scores))}" for metric in metrics)
-                line = f"{values} {metrics[-1].shown_interval(interval)}".rstrip()
-            rows.append((prefix + TITLES.get(entry, metrics[-1].label), line))
+            interval = scores[entry].get("interval", ())  # of an entry with one metric
+            values = ", ".join(f"{metric.label} = {metric.shown(metric.value(scores))}" for metric in metrics)
+            values = f"{values} {metrics[-1].shown_interval(interval)}".rstrip()
+            rows.append((prefix + TITLES.get(entry, metrics[-1].label), scores[entry].get("line", values)))
             rows += [("  signature", text) for text in [metrics[-1].recorded_signature(scores)] if text]
     if "reference" in result:
         raw = result["reference"] == "raw"
@@ -396,34 +304,27 @@ def report(result: dict[str, Any]) -> str:
 
 KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "generate_output": translations,
+    "hyp": translations,
     "validation_log": validation_log,
     "predictions": predictions,
     "summaries": summaries,
     "corrections": corrections,
 }
-"""The functions that score files, by the option that names the file, which is also ``hyp`` for translations; their
-parameters are options."""
+"""The functions that score files, by the option that names the file; their parameters are options."""
 
 
 def score_file(*, output: Optional[str] = None, as_json: bool = False, **options: Any) -> None:
-    """Score a file by the function of ``KINDS`` for it, and print the scores.
+    """Score a file by the function of ``KINDS`` for the option that names it, whose arguments are the options.
 
-    Args:
-        output: a JSON file to which the scores are written, too.
-        as_json: print one JSON object.
-        options: the arguments of the function, among them the option that names the file.
-
-    Raises:
-        OdeTransformerError: as in the function; or no file is named, or the function does not read an option.
+    The scores are printed and perhaps written to ``output``, a JSON file.
     """
-    if not options.keys() & {*KINDS, "hyp"}:
-        named = ", ".join(f"--{one.replace('_', '-')}" for one in (*KINDS, "hyp"))
+    kind = next((one for one in KINDS if one in options), None)
+    if kind is None:
+        named = ", ".join(f"--{one.replace('_', '-')}" for one in KINDS)
         raise OdeTransformerError(f"the file to score is missing: one of {named} FILE is needed")
-    kind = next((one for one in KINDS if one != "generate_output" and one in options), "generate_output")
-    named = "hyp" if kind == "generate_output" and "hyp" in options else kind
     read = inspect.signature(KINDS[kind]).parameters
     if wrong := [option for option in options if option not in read]:
-        raise OdeTransformerError(f"--{wrong[0].replace('_', '-')}: is not read with --{named.replace('_', '-')}")
+        raise OdeTransformerError(f"--{wrong[0].replace('_', '-')}: is not read with --{kind.replace('_', '-')}")
     result = KINDS[kind](**options)
     if output:
         write_json(output, result)

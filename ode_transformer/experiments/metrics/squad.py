@@ -45,18 +45,10 @@ def f1(gold: str, answer: str, version: str) -> float:
 
 
 def compare(golds: Mapping[str, Sequence[str]], answers: Mapping[str, str], version: str) -> dict[str, Graded]:
-    """Compare the answers with the gold answers, question by question.
+    """Compare answers with the gold answers, of which there are none for a question without an answer.
 
-    Every question must have an answer; for a missing one, the official script of 1.1 counts 0, and that of 2.0 leaves
-    the question out.
-
-    Args:
-        golds: the gold answers of each question, by its id; none if it has no answer.
-        answers: the answer to each question, which is empty for no answer.
-        version: ``1.1`` or ``2.0``.
-
-    Raises:
-        OdeTransformerError: a question is missing among the answers.
+    Every question must have an answer, perhaps an empty one; for a missing one, the official script of 1.1 counts 0,
+    and that of 2.0 leaves the question out.
     """
     found = {}
     for name, gold in golds.items():
@@ -83,16 +75,8 @@ def question_scores(
     official script, the threshold is 0 if it is best to answer no question, and an answer to a question that has none
     counts 0 then even if it is only an article.
 
-    Args:
-        metric: ``exact_match`` or ``f1``, or one of ``BEST``.
-        golds, answers, version: as for :func:`compare`.
-        no_answer: the no-answer score of each question, in version 2.0; only ``BEST`` needs it.
-
-    Returns:
-        The scores from 0 to 1, in the order of ``golds``; the threshold, or None; and the signature.
-
-    Raises:
-        OdeTransformerError: a question is missing among the answers or, if the metric needs them, no-answer scores.
+    ``metric`` is ``exact_match``, ``f1`` or one of ``BEST``, which alone needs the no-answer score of each question.
+    Returns the scores from 0 to 1, in the order of ``golds``; the threshold, or None; and the signature.
     """
     compared = compare(golds, answers, version)
     signature = f"percent; SQuAD {version}, {len(compared)} questions"
@@ -121,12 +105,11 @@ def entry(
     version: str,
     no_answer: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Score answers; arguments and errors are those of :func:`question_scores`.
+    """Return the entries in a record of answers; arguments are those of :func:`question_scores`.
 
-    Returns:
-        ``exact_match`` and ``f1`` of the answers as they are and, in version 2.0 with ``no_answer``, those of ``BEST``,
-        each with ``value``, in percent, and ``signature``, the latter also with ``threshold``; and the number of
-        ``questions``.
+    They are ``exact_match`` and ``f1`` of the answers as they are and, in version 2.0 with ``no_answer``, those of
+    ``BEST``, each with ``value``, in percent, and ``signature``, the latter also with ``threshold``; and the number of
+    ``questions``.
     """
     found: dict[str, Any] = {"questions": len(golds)}
     for name in (*BEST.values(), *(BEST if version == "2.0" and no_answer is not None else ())):

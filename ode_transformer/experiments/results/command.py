@@ -3,7 +3,6 @@
 import argparse
 import csv
 import inspect
-import io
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -41,7 +40,7 @@ def _table(args: argparse.Namespace) -> None:
     from . import comparisons, tables
     from .files import read_records
 
-    write = csv.writer(sys.stdout or io.StringIO(), lineterminator="\n")  # standard output may be closed
+    write = csv.writer(sys.stdout, lineterminator="\n")
     if args.csv:
         write.writerow(tables.COLUMNS)
     records, compared, measured = read_records(args.results), comparisons.read(args.results), False
@@ -56,9 +55,8 @@ def _table(args: argparse.Namespace) -> None:
             else:
                 print(tables.section(title, rows, tables.baseline(group, compared)))
     if not measured and (args.measured or args.results != tables.RESULTS):
-        others = f"its records are of {', '.join(records)}" if records else "rehearsals do not count"
         group = ", ".join(args.group) or "any recipe"
-        print(f"nothing of {group} is measured in {args.results}; {others}", file=sys.stderr)
+        print(f"nothing of {group} is measured in {args.results}; rehearsals do not count", file=sys.stderr)
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:
@@ -91,12 +89,13 @@ def _compare(args: argparse.Namespace) -> None:
 
     names, how = (args.baseline, *args.system), (args.test, args.samples, args.metric)
     of_files = args.source, args.target_lang, args.lowercase
+    of_recipes = args.precision, args.scale != "full", args.seed is not None
+    if any(of_recipes if args.ref else of_files):
+        raise OdeTransformerError(
+            "--precision, --scale and --seed go with recipes; --source, --target-lang and --lowercase with --ref FILE"
+        )
     if args.ref:
-        if args.precision or args.scale != "full" or args.seed is not None:
-            raise OdeTransformerError("--precision, --scale and --seed go with recipes; not with --ref FILE")
         content = significance.compare_files(names, args.ref, *how, *of_files)
-    elif any(of_files):
-        raise OdeTransformerError("--source, --target-lang and --lowercase go with --ref FILE; a recipe says them")
     else:
         which = args.scale, args.seed, args.precision
         baseline, *others = (significance.named(name, *which) for name in names)
@@ -116,47 +115,51 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     add_function(parser, write, "directory", **more)
 
 
+FORMATS = (".png", ".svg", ".pdf")
+PLOTS = {
+    "positions": ("heat map of a model's position vectors, position by dimension", "checkpoints, one panel each"),
+    "training": ("perplexity and gradient norm against updates", "logs of fairseq-train --log-format json, or records"),
+    "coefficients": ("weights of the stages of each layer, from learned coefficients", "checkpoints, one panel each"),
+    "costs": (
+        "time and memory against sentence length, depth or vocabulary size",
+        "records of `ode-transformer bench`",
+    ),
+    "orders": (
+        "local errors against the step size, and errors of the steps of trained models",
+        "a record of `lab orders`",
+    ),
+    "confusion": ("the confusion matrix of a classifier", "the record of a classification run"),
+    "edits": ("corrections by type, of annotators and systems", "M2 files: the human edits, then one file per system"),
+}
+"""By kind of plot, what it shows, and what files it is drawn from."""
+
+
 def add_plot(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer plot``."""
-    from .pictures import FORMATS
-
-    kinds = parser.add_subparsers(dest="kind", required=True)
-    drawn = kinds.add_parser("positions", help="heat map of a model's position vectors, position by dimension")
-    drawn.add_argument("files", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
-    drawn.add_argument(
+    kinds, by_kind = parser.add_subparsers(dest="kind", required=True), {}
+    for kind, (shows, read) in PLOTS.items():
+        drawn = by_kind[kind] = kinds.add_parser(kind, help=shows)
+        name, nargs = ("file", None) if kind in ("orders", "confusion") else ("files", "+")
+        drawn.add_argument(name, nargs=nargs, metavar="FILE", help=read)
+        help_ = f"picture to write: {', '.join(FORMATS)}"
+        drawn.add_argument("--output", type=output_file, metavar="FILE", required=True, help=help_)
+    by_kind["positions"].add_argument(
         "--length", metavar="N", type=at_least(2), default=100, help="number of positions (default: %(default)s)"
     )
-    drawn.add_argument(
+    by_kind["positions"].add_argument(
         "--of", metavar="NAME",
         help="which vectors: encoder.input, encoder.0.self_attn.q, decoder.2.encoder_attn.k and the like (default: the "
         "queries of the first block if they depend on the position, else the input; of the encoder if there is one)",
     )  # fmt: skip
-    drawn = kinds.add_parser("training", help="perplexity and gradient norm against updates")
-    drawn.add_argument(
-        "files", nargs="+", metavar="LOG", help="a log of fairseq-train --log-format json, or a run's record"
-    )
-    drawn = kinds.add_parser("coefficients", help="weights of the stages of each layer, from learned coefficients")
-    drawn.add_argument("files", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
-    add_text_arguments(drawn)
-    drawn.add_argument("--record", type=output_file, metavar="FILE", help="JSON file for the numbers")
-    drawn = kinds.add_parser("costs", help="time and memory against sentence length, depth or vocabulary size")
-    drawn.add_argument("files", nargs="+", metavar="RECORD", help="records of `ode-transformer bench`, one row each")
-    drawn = kinds.add_parser(
-        "orders", help="local errors against the step size, and errors of the steps of trained models"
-    )
-    drawn.add_argument("file", metavar="RECORD", help="a record of `ode-transformer lab orders`")
-    drawn = kinds.add_parser("confusion", help="the confusion matrix of a classifier")
-    drawn.add_argument("file", metavar="RECORD", help="the record of a classification run")
-    drawn.add_argument("--of", metavar="TEST", help="test set (default: the record's first)")
-    drawn = kinds.add_parser("edits", help="corrections by type, of annotators and systems")
-    drawn.add_argument("files", nargs="+", metavar="M2", help="M2 files: the human edits, then one file per system")
-    help_ = f"picture to write: {', '.join(FORMATS)}"
-    for drawn in kinds.choices.values():
-        drawn.add_argument("--output", type=output_file, metavar="FILE", required=True, help=help_)
+    add_text_arguments(by_kind["coefficients"])
+    by_kind["coefficients"].add_argument("--record", type=output_file, metavar="FILE", help="JSON file for the numbers")
+    by_kind["confusion"].add_argument("--of", metavar="TEST", help="test set (default: the record's first)")
     parser.set_defaults(run=_plot)
 
 
 def _plot(args: argparse.Namespace) -> None:
+    if args.output.suffix not in FORMATS:
+        raise OdeTransformerError(f"--output {args.output}: must end in one of {', '.join(FORMATS)}")
     of_models = args.kind in ("positions", "coefficients")  # which need torch and fairseq
     draw = getattr(import_module(".model_plots" if of_models else ".plots", __package__), args.kind)
     if args.kind == "coefficients":

@@ -9,62 +9,37 @@ from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ...files import read_json
-from ...schema import count, lacks, one_of, share
-from .. import recipes
 from ..metrics import METRICS
 from ..metrics.resampling import TESTS
 from .files import readable, variant
 
 SIGNIFICANCE = "significance"  # the folder of comparisons in ``results``
 LEVEL = 0.05  # of adjusted p-values: the expected share of chance among the differences called significant
-_FORM = {
-    **dict.fromkeys(("baseline", "signature"), str),
-    "seed": (None, int),
-    "samples": count,
-    "precisions": {str: one_of(*recipes.PRECISIONS)},
-    "test": one_of(*TESTS),
-    "metric": lambda name: one_of(*METRICS)(name),  # a plugin may have registered others since
-    "test_sets": dict,
-}
 
 
 @dataclass(frozen=True)
 class Compared:
-    """The test of a system against a baseline, on one test set.
+    """The test of a system against a baseline, on one test set."""
 
-    Args:
-        baseline, system: the names of the two, usually of recipes.
-        seed: the seed of the trainings.
-        precisions: the precisions of the training of the baseline and of the system.
-        test_set, metric: the test set and the metric of the comparison.
-        baseline_value, value: the scores.
-        p_value: the two-sided p-value; None where a score is not a number.
-        test, samples, signature: the test of significance, its number of samples, and the signature of the metric.
-        doubled: whether p is twice sacreBLEU's, which is about half of the two-sided one: its bootstrap, by which
-            earlier versions compared translations, counts abs(d) - mean abs(d) instead of abs(d - mean d).
-        values: everything that the comparison has about the system.
-        file: the path of the record below ``significance``, without its suffix.
-        adjusted: p, adjusted for the number of comparisons in the family (:func:`adjust`).
-        adjusted_for: that number.
-    """
-
-    baseline: str
+    baseline: str  # its name, usually that of a recipe, as is the system's
     system: str
-    seed: Optional[int]
-    precisions: tuple[str, str]
+    seed: Optional[int]  # of the trainings
+    precisions: tuple[str, str]  # of the training of the baseline and of the system
     test_set: str
     metric: str
     baseline_value: float
     value: float
-    p_value: Optional[float]
+    p_value: Optional[float]  # two-sided; None where a score is not a number
     test: str
     samples: int
-    signature: str
+    signature: str  # of the metric
+    # Whether p is twice sacreBLEU's, which is about half of the two-sided one: its bootstrap, by which earlier versions
+    # compared translations, counts abs(d) - mean abs(d) instead of abs(d - mean d).
     doubled: bool
-    values: Mapping[str, Any] = field(repr=False)
-    file: str = ""
-    adjusted: Optional[float] = None
-    adjusted_for: int = 0
+    values: Mapping[str, Any] = field(repr=False)  # everything that the comparison has about the system
+    file: str = ""  # the path of the record below ``significance``, without its suffix
+    adjusted: Optional[float] = None  # p, adjusted for the number of comparisons in the family (:func:`adjust`)
+    adjusted_for: int = 0  # that number
 
     @property
     def family(self) -> tuple[str, str]:
@@ -141,10 +116,14 @@ def adjust(compared: Iterable[Compared]) -> list[Compared]:
 def read(folder: Path) -> list[Compared]:
     """Return the adjusted rows of all comparisons in a folder of results, without invalid files, which are reported."""
     home = folder / SIGNIFICANCE
-    files = readable(sorted(home.rglob("*.json")), read_comparison)
-    return adjust(
-        row for path, content in files for row in rows(content, path.relative_to(home).with_suffix("").as_posix())
-    )
+
+    def read_rows(path: Path) -> list[Compared]:
+        try:
+            return rows(read_json(path), path.relative_to(home).with_suffix("").as_posix())
+        except (AttributeError, KeyError, TypeError) as error:
+            raise OdeTransformerError(f"{path}: is not what ode-transformer compare writes: {error!r}") from error
+
+    return adjust(row for _, found in readable(sorted(home.rglob("*.json")), read_rows) for row in found)
 
 
 def up_to_date(compared: Iterable[Compared], records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Compared]:
@@ -161,26 +140,3 @@ def up_to_date(compared: Iterable[Compared], records: Mapping[str, Sequence[Mapp
         if known(row, row.baseline, row.precisions[0], row.baseline_value)
         and known(row, row.system, row.precisions[1], row.value)
     ]
-
-
-def read_comparison(path: Path) -> dict[str, Any]:
-    """Read a comparison that ``ode-transformer compare`` wrote.
-
-    Raises:
-        OdeTransformerError: the file cannot be read or has another form, as in earlier versions.
-    """
-    comparison = read_json(path)
-    wrong = lacks(comparison, _FORM)
-    if not wrong and not comparison["precisions"]:
-        raise OdeTransformerError(f"{path}: compares files, not recipes, and is in no table")
-    if not wrong:
-        values = {METRICS[comparison["metric"]].key: float, "p_value": (None, share)}
-        values["interval_of_difference"] = (..., None, [float])
-        systems = dict.fromkeys((comparison["baseline"], *comparison["precisions"]), (..., values))
-        its = {**systems, comparison["baseline"]: values, str: lambda _: "has no precision"}
-        wrong = lacks(comparison["test_sets"], {str: its}, "test_sets")
-    if not wrong and comparison["baseline"] not in comparison["precisions"]:
-        wrong = f"precisions.{comparison['baseline']} is missing"
-    if wrong:
-        raise OdeTransformerError(f"{path}: {wrong}; ode-transformer compare writes it again")
-    return comparison

@@ -1,6 +1,6 @@
 """The files of results: records of runs, and other JSON files in a folder."""
 
-import shlex
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -9,23 +9,15 @@ from typing import Any, Optional
 from ...errors import OdeTransformerError
 from ...files import read_json
 from ..records import check_record
-from ..runs.command_lines import flag_values
-from ..runs.training import PLACE_FLAGS
 
 
 def _json_files(folder: Path) -> list[Path]:
-    """Return the files in a folder and its subfolders by level; links are followed, no folder is read twice."""
-    found, visited, level = [], {folder.resolve()}, [folder]
-    while level:
-        within = readable(level, lambda home: sorted(home.iterdir()))
-        paths = [path for _, its in within for path in its if path.name[0] != "."]
-        found += [path for path in paths if path.suffix == ".json" and path.is_file()]
-        level = []
-        for path in paths:
-            if path.is_dir() and (real := path.resolve()) not in visited:
-                visited.add(real)
-                level.append(path)
-    return found
+    """Return the JSON files in a folder and its subfolders, those in the fewest first; links are followed."""
+    found = []
+    for home, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if name[0] != "."]
+        found += [Path(home, name) for name in names if name.endswith(".json")]
+    return sorted(found, key=lambda path: (len(path.parts), path))
 
 
 def readable(paths: Iterable[Any], read: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
@@ -48,9 +40,6 @@ def read_records(folder: Path) -> dict[str, list[dict]]:
     A second record of the same precision, seed and flags, such as that of a run with another ``--run-dir``, becomes a
     variant of its own, named after its file. The first is the one in the fewest subfolders: a record in ``results/gpu``
     comes after that of the same run on a CPU.
-
-    Raises:
-        OdeTransformerError: the folder does not exist.
     """
     found: dict[str, dict[tuple, dict]] = {}
     if not folder.is_dir():
@@ -74,24 +63,6 @@ def _record(path: Path) -> Optional[dict]:
 def variant(record: dict[str, Any]) -> tuple[str, ...]:
     """Return the variant of a run of a recipe: the precision, the user's flags, and the file of a second record."""
     return (record["precision"], *record["flags"], *([f"in {record['file']}"] if "file" in record else []))
-
-
-_PLACE = {*PLACE_FLAGS, "--update-freq", "--save-dir", "--finetune-from-model", "--seed"}
-_SAME = {"fused_adam": "adam", "chunked_label_smoothed_cross_entropy": "label_smoothed_cross_entropy"}
-
-
-def different_flags(records: Iterable[dict[str, Any]]) -> list[str]:
-    """Return the training flags whose values differ between records, such as ``--lr 0.003 / 0.0001``.
-
-    Flags that choose where a training runs are ignored, and so are values that compute the same. Records of the seeds
-    of one system should have no different flags; if they have, the recipe was changed between the trainings.
-    """
-    found: dict[str, dict[str, None]] = {}
-    for record in records:
-        values = flag_values(shlex.split(record["command"]))
-        for flag in values.keys() - {"", *_PLACE}:
-            found.setdefault(flag, {})[_SAME.get(values[flag], values[flag])] = None
-    return [f"{flag} {' / '.join(values)}" for flag, values in sorted(found.items()) if len(values) > 1]
 
 
 def variant_label(label: str, variant: tuple[str, ...]) -> str:

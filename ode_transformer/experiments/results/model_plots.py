@@ -1,8 +1,4 @@
-"""Plots of the parameters of models: position vectors (FLOATER, Figure 3) and the weights of stages.
-
-The functions that draw raise a ``CheckpointError`` for a checkpoint that cannot be used or lacks such parameters, and
-an ``OdeTransformerError`` for an unknown format.
-"""
+"""Plots of the parameters of models: position vectors (FLOATER, Figure 3) and the weights of stages."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,7 +16,7 @@ from ...errors import OdeTransformerError
 from ...files import write_json
 from ...modules.positions import BiasPositions
 from ...numerics.coefficients import Coefficients
-from .pictures import pyplot_for, save, style
+from .plots import panels, save, style
 
 
 @torch.no_grad()
@@ -29,9 +25,6 @@ def position_vectors(model: nn.Module, length: int) -> dict[str, Tensor]:
 
     ``encoder.input`` is added to the embeddings, ``encoder.1.input`` to the input of a further block;
     ``encoder.0.self_attn.q`` is the position-dependent bias of a projection.
-
-    Raises:
-        OdeTransformerError: the length exceeds a learned table.
     """
     tokens = torch.full((1, length), 4)
     sides, found = stacks(model), {}
@@ -57,15 +50,10 @@ def position_vectors(model: nn.Module, length: int) -> dict[str, Tensor]:
 def positions(files: Sequence[str], of: str | None, length: int, output: str | Path) -> None:
     """Draw a heat map of position vectors, one panel per checkpoint, each with a symmetric color scale of its own.
 
-    Args:
-        files: the checkpoints.
-        of: the name of the vectors in :func:`position_vectors`; None for the encoder's first query bias if it depends
-            on the position, else the vectors added to its embeddings, or those of the decoder if there is no encoder.
-        length: the number of positions, 2 or more.
-        output: the file to write.
+    ``of`` names the vectors, as :func:`position_vectors` does. By default they are the encoder's first query bias if
+    that depends on the position, else the vectors added to its embeddings, or those of the decoder if it is alone.
     """
-    pyplot = pyplot_for(output)
-    panels = []
+    drawn = []
     for path in files:
         found = position_vectors(open_model(path), length)
         if bad := [name for name, vectors in found.items() if not vectors.isfinite().all()]:
@@ -76,10 +64,9 @@ def positions(files: Sequence[str], of: str | None, length: int, output: str | P
         name = of or next(name for name in (*usual, *found) if name in found)
         if name not in found:
             raise CheckpointError(f"{path}: --of {of}: must be one of {', '.join(found)}")
-        panels.append((Path(path), name, found[name].float()))
-    size = (5 * len(panels) + 1, 4.5)
-    figure, axes = pyplot.subplots(1, len(panels), figsize=size, squeeze=False, layout="constrained")
-    for axis, (path, name, vectors) in zip(axes[0], panels, strict=True):
+        drawn.append((Path(path), name, found[name].float()))
+    figure, axes = panels(5 * len(drawn) + 1, 4.5, len(drawn))
+    for axis, (path, name, vectors) in zip(axes[0], drawn, strict=True):
         if name.count(".") == 3:  # a bias, whose change from position 0 distinguishes positions
             vectors, name = vectors - vectors[:1], f"{name}: b(t) - b(0)"
         scale = float(vectors.abs().max()) or 1.0
@@ -95,13 +82,9 @@ def positions(files: Sequence[str], of: str | None, length: int, output: str | P
 def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[str, Any]]:
     """Return the weights that learned coefficients give to the stages of each step.
 
-    Args:
-        model: a model.
-        net_input: its inputs, from :func:`.inputs.inputs_of`; :func:`.inputs.observed` chooses the stacks.
-
-    Returns:
-        For each step in order the name of its ``layer``, such as ``decoder 1``, and lists of the ``mean`` and the
-        standard ``deviation`` of the weight of each stage over real tokens.
+    The inputs are those of :func:`.inputs.inputs_of`; :func:`.inputs.observed` chooses the stacks. For each step in
+    order there are the name of its ``layer``, such as ``decoder 1``, and lists of the ``mean`` and the standard
+    ``deviation`` of the weight of each stage over real tokens.
     """
     found, weighted, hooks = [], [], []
 
@@ -146,13 +129,9 @@ def coefficients(
 ) -> None:
     """Draw and print the weights of the stages of each layer, from learned coefficients, one panel per checkpoint.
 
-    Args:
-        files: the checkpoints.
-        read, sentences: the text that the models read, on which gates depend, as in :func:`.inputs.read_texts`.
-        output: the file of the plot.
-        record: a JSON file for the numbers; by default none.
+    The text that the models read, on which gates depend, is that of :func:`.inputs.read_texts`; ``record`` is a JSON
+    file for the numbers.
     """
-    pyplot = pyplot_for(output)
     texts, layers = read_texts(read, sentences), {}
     for path in files:
         for _, dictionary in read:
@@ -175,7 +154,7 @@ def coefficients(
         )
         print(f"{path}: the weight of each stage, mean and deviation over tokens\n")
         print(markdown.table(("layer", *(f"stage {stage}" for stage in stages)), cells), end="\n\n")
-    figure, axes = pyplot.subplots(1, len(layers), figsize=(5.5 * len(layers), 4), squeeze=False, layout="constrained")
+    figure, axes = panels(5.5 * len(layers), 4, len(layers))
     for axis, (path, found) in zip(axes[0], layers.items(), strict=True):
         for i in range(max(len(row["mean"]) for row in found)):
             points = [(x, row["mean"][i], row["deviation"][i]) for x, row in enumerate(found) if i < len(row["mean"])]

@@ -1,24 +1,34 @@
 """Plots of records and logs: training curves (ODE Transformer, Figures 5 and 6), edits by type (Figure 7), the cost of
 systems, orders of convergence, and confusion matrices.
 
-Each function that draws writes ``output``, whose suffix is the format. It raises a ``RecordError`` for a file that is
-not the required record, and an ``OdeTransformerError`` for a file that cannot be read or an unknown format.
-
-Plots of the parameters of models are in :mod:`.model_plots`, which needs torch and fairseq.
+Each function that draws writes ``output``, whose suffix is the format. Plots of the parameters of models are in
+:mod:`.model_plots`, which needs torch and fairseq.
 """
 
+import io
+import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from ...errors import OdeTransformerError
-from ...files import read_json
+from ...files import atomic_file, read_json
 from ...schema import count, lacks, positive
 from .. import records
 from ..records import logs
-from .pictures import COLOURS, CURVES, MARKS, draw_curves, pyplot_for, save, style
+
+# Okabe and Ito's colors, which the color-blind can tell apart, and markers for prints without color.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
+MARKS = "os^Dv<>P"
+
+# The labels of training curves; all but accuracy have a logarithmic scale.
+CURVES = {
+    "valid_ppl": "validation perplexity",
+    "train_ppl": "training perplexity",
+    "valid_accuracy": "validation accuracy",
+    "train_gnorm": "gradient norm",
+}
 
 TYPES = 15  # of edits, at most, in a plot
 _LENGTHS = {"rows": [{"length": positive, "seconds": {str: positive}, "peak_mib": {str: positive}}]}
@@ -29,41 +39,94 @@ _SYSTEMS = {"systems": {str: {"at": positive, "seconds": positive, "step_mib": (
 Points = list[tuple[float, float]]
 
 
-def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, Points]]]:
-    """Return the costs in a record of ``ode-transformer bench`` against sentence length, depth or vocabulary size.
+def style(i: int, label: str) -> dict[str, Any]:
+    """Return the color, marker and label of line i; 64 lines differ, eight of them without color."""
+    escaped = label.replace("$", r"\$")  # which would begin a formula
+    return {"color": COLOURS[i % 8], "marker": MARKS[(i + i // 8) % 8], "label": escaped}
 
-    Returns:
-        The name of the x axis; and for ``seconds`` and ``MiB`` the points (x, y) of each system, sorted by x.
 
-    Raises:
-        OdeTransformerError: the file cannot be read.
-        RecordError: the file is not such a record.
+def pyplot() -> Any:
+    """Import matplotlib's pyplot, with a backend that opens no windows."""
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on INFO for all loggers
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def panels(width: float, height: float, columns: int, rows: int = 1) -> tuple[Any, Any]:
+    """Return a figure and its axes, (rows, columns); the size is that of the whole in inches."""
+    return pyplot().subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained")
+
+
+def save(figure: Any, output: str | Path) -> None:
+    """Write a figure atomically, and free it."""
+    with atomic_file(output, "wb") as file:
+        figure.savefig(file, dpi=150, format=Path(output).suffix[1:])
+    pyplot().close(figure)
+
+
+def draw_curves(axis: Any, curves: Mapping[str, Sequence[tuple[int, float]]], label: str) -> None:
+    """Draw values against updates.
+
+    ``curves`` are the points of each line, (updates, value), by its label, and ``label`` is one of ``CURVES``. Values
+    that are not finite, such as those of a training that diverged, are left out.
     """
+    curves = {name: [point for point in points if math.isfinite(point[1])] for name, points in curves.items()}
+    for i, (name, points) in enumerate(curves.items()):
+        if points:
+            axis.plot(*zip(*points, strict=True), markersize=3, **style(i, name))
+    if label != CURVES["valid_accuracy"]:
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
+        values = [value for points in curves.values() for _, value in points]
+        axis.yaxis.set_minor_formatter("{x:g}" if values and max(values) < 10 * min(values) else "")
+    axis.set(xlabel="updates", ylabel=label)
+    axis.grid(alpha=0.3)
+
+
+def curve_picture(curves: Mapping[str, Sequence[tuple[int, float]]], label: str) -> bytes:
+    """Return a reproducible SVG of curves, drawn by :func:`draw_curves`."""
+    file, (figure, ((axis,),)) = io.BytesIO(), panels(6.4, 4.6, 1)
+    draw_curves(axis, curves, label)
+    axis.legend(fontsize=8)
+    with pyplot().rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    pyplot().close(figure)
+    return file.getvalue()
+
+
+def _record(path: str | Path, form: Any, what: str) -> Any:
+    """Return the record in a file."""
     record = read_json(path)
-    of_lengths = isinstance(record, dict) and record.get("what") == "lengths"
-    wrong = lacks(record, _LENGTHS if of_lengths else _SYSTEMS)
-    if not wrong and not record["rows" if of_lengths else "systems"]:
-        wrong = "it is empty"
-    if wrong:
-        raise records.RecordError(
-            f"{path}: is not a record of cost against length, depth or a dictionary's size: {wrong}"
-        )
+    if wrong := lacks(record, form):
+        raise records.RecordError(f"{path}: is not a record of {what}: {wrong}")
+    return record
+
+
+def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, Points]]]:
+    """Return the costs in a record of ``ode-transformer bench``: the name of the x axis, and for ``seconds`` and
+    ``MiB`` the points (x, y) of each system, sorted by x."""
+    record = _record(path, {}, "cost")
     lines: dict[str, dict[str, Points]] = {"seconds": {}, "MiB": {}}
-    if of_lengths:
+    if record.get("what") == "lengths":
         axis = "tokens of a sentence"
-        for row in record["rows"]:
+        for row in _record(path, _LENGTHS, "cost against length")["rows"]:
             for kind, key in (("seconds", "seconds"), ("MiB", "peak_mib")):
                 for system, value in row[key].items():
                     lines[kind].setdefault(system, []).append((row["length"], value))
     else:
-        sized = any("symbols" in system for system in record["systems"].values())
+        found = _record(path, _SYSTEMS, "cost against length, depth or a dictionary's size")["systems"]
+        sized = any("symbols" in system for system in found.values())
         axis = "symbols of the dictionary" if sized else "layers of the encoder"
-        for name, system in record["systems"].items():
+        for name, system in found.items():
             for kind, key in (("seconds", "seconds"), ("MiB", "step_mib")):
                 if key in system:
                     label = name.removesuffix(f" {system['at']}")
                     lines[kind].setdefault(label, []).append((system["at"], system[key]))
-    return axis, {kind: {label: sorted(points) for label, points in found.items()} for kind, found in lines.items()}
+    return axis, {kind: {label: sorted(points) for label, points in its.items()} for kind, its in lines.items()}
 
 
 def exponent(points: Points) -> float:
@@ -74,9 +137,8 @@ def exponent(points: Points) -> float:
 
 def costs(files: Sequence[str], output: str | Path) -> None:
     """Draw time and memory of a step against sentence length, depth or vocabulary size, one row per record."""
-    pyplot = pyplot_for(output)
     found = [cost_lines(path) for path in files]
-    figure, axes = pyplot.subplots(len(found), 2, figsize=(11, 4 * len(found)), squeeze=False, layout="constrained")
+    figure, axes = panels(11, 4 * len(found), 2, len(found))
     for row, (name, lines) in zip(axes, found, strict=True):
         for axis, (kind, systems) in zip(row, lines.items(), strict=True):
             for i, (label, points) in enumerate(systems.items()):
@@ -97,11 +159,7 @@ def costs(files: Sequence[str], output: str | Path) -> None:
 
 
 def training_of(path: Path) -> dict[str, Any]:
-    """Return the curves of a record or a log, in the form of a record's ``training``.
-
-    Raises:
-        OdeTransformerError: the file is neither, or has no curve.
-    """
+    """Return the curves of a record or a log, in the form of a record's ``training``."""
     if path.suffix == ".json":
         return records.read_record(path)["training"]
     log = logs.read_log(path)
@@ -113,7 +171,6 @@ def training(files: Sequence[str], output: str | Path) -> None:
 
     Files are logs of ``fairseq-train --log-format json``, or records of runs.
     """
-    pyplot = pyplot_for(output)
     curves = {}
     for path in map(Path, files):
         its = training_of(path)
@@ -123,7 +180,7 @@ def training(files: Sequence[str], output: str | Path) -> None:
         name = path.stem if path.suffix == ".json" else path.parent.name or path.stem
         curves[name if name not in curves else str(path)] = found
     drawn = {key: label for key, label in CURVES.items() if any(found[key] for found in curves.values())}
-    figure, axes = pyplot.subplots(1, len(drawn), figsize=(5 * len(drawn), 4.5), squeeze=False, layout="constrained")
+    figure, axes = panels(5 * len(drawn), 4.5, len(drawn))
     for axis, (key, label) in zip(axes[0], drawn.items(), strict=True):
         draw_curves(axis, {name: found[key] for name, found in curves.items()}, label)
     axes[0][0].legend(fontsize=8)
@@ -133,17 +190,11 @@ def training(files: Sequence[str], output: str | Path) -> None:
 def orders(file: str | Path, output: str | Path) -> None:
     """Draw a record of ``ode-transformer lab orders``: local errors against the step size, one line per method, and
     errors by layer, one line per model."""
-    record, pyplot = read_json(file), pyplot_for(output)
-    wrong = lacks(record, _ORDERS)
-    if not wrong and {True} != {len(row["sizes"]) == len(row["local_errors"]) > 0 for row in record["methods"]}:
-        wrong = "it must have one or more methods, each with an error for each size"
-    if wrong:
-        raise records.RecordError(f"{file}: is not a record of orders of convergence: {wrong}")
+    record = _record(file, _ORDERS, "orders of convergence")
     from matplotlib import ticker
 
     methods, layers = record["methods"], record["layers"]
-    size = (8 * (1 + bool(layers)), 6)
-    figure, axes = pyplot.subplots(1, 1 + bool(layers), figsize=size, squeeze=False, layout="constrained")
+    figure, axes = panels(8 * (1 + bool(layers)), 6, 1 + bool(layers))
     axis, *more = axes[0]
     for row in sorted(methods, key=lambda row: -row["local_errors"][-1]):  # in the order of the ends of the lines
         order, label = row["theory"] - 1, f"{row['method']}: {row['local']:.2f}"
@@ -183,9 +234,7 @@ def confusion(file: str | Path, of: Optional[str], output: str | Path) -> None:
     if "confusion" not in found:
         raise records.RecordError(f"{file}: no record of a classifier's {test_set}")
     rows, classes = np.array(found["confusion"]), found["classes"]
-    pyplot = pyplot_for(output)
-    size = 2 + 0.6 * len(classes)
-    figure, axis = pyplot.subplots(figsize=(size + 1, size), layout="constrained")
+    figure, ((axis,),) = panels(3 + 0.6 * len(classes), 2 + 0.6 * len(classes), 1)
     share = rows / np.maximum(rows.sum(1, keepdims=True), 1)
     image = axis.imshow(share, cmap="Blues", vmin=0, vmax=1)
     for i, j in np.ndindex(*rows.shape):
@@ -201,24 +250,21 @@ def confusion(file: str | Path, of: Optional[str], output: str | Path) -> None:
 def edits(files: Sequence[str], output: str | Path) -> None:
     """Draw the numbers of edits by type in M2 files (ODE Transformer, Figure 7), one color per file.
 
-    The human edits come first; their ``TYPES`` most frequent types are drawn. Files are labeled by their paths relative
-    to their common folder.
+    The human edits come first; their ``TYPES`` most frequent types are drawn. Labels are paths, relative to the common
+    folder.
     """
     from ..metrics.m2 import types
 
-    if len(files) > len(COLOURS):
-        raise OdeTransformerError(f"{len(files)} files: at most {len(COLOURS)} can be told apart")
     found = [types(Path(path)) for path in files]
     names = [name for name, _ in found[0].most_common(TYPES)]
-    if not names:
-        raise OdeTransformerError(f"{files[0]}: holds no edit")
-    pyplot = pyplot_for(output)
-    figure, axis = pyplot.subplots(figsize=(2 + 0.5 * len(names), 4), layout="constrained")
+    figure, ((axis,),) = panels(2 + 0.5 * len(names), 4, 1)
     width, absolute = 0.8 / len(found), list(map(os.path.abspath, files))
     home = os.path.commonpath(map(os.path.dirname, absolute))
     for i, (path, counts) in enumerate(zip(absolute, found, strict=True)):
         places = [place + (i - (len(found) - 1) / 2) * width for place in range(len(names))]
-        axis.bar(places, [counts[name] for name in names], width, label=os.path.relpath(path, home), color=COLOURS[i])
+        axis.bar(
+            places, [counts[name] for name in names], width, label=os.path.relpath(path, home), color=COLOURS[i % 8]
+        )
     axis.set_xticks(range(len(names)), names, rotation=45, ha="right")
     axis.set_ylabel("edits")
     axis.grid(alpha=0.3, axis="y")

@@ -1,57 +1,47 @@
 """``ode-transformer report``: a self-contained page of all finished runs in a folder, as HTML or Markdown.
 
-The page has, for each group of recipes: a table of scores with means and deviations over seeds, tests of significance,
-training curves, translations side by side, and the hardware, versions and command of each run. It is made from records
-and the translations beside them; it loads nothing from elsewhere and runs no script. Markdown has everything but the
-curves.
+The page is made from records and the translations beside them; it loads nothing from elsewhere and runs no script.
+Markdown has everything but the curves.
 """
 
 import base64
 import difflib
 import itertools
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from ... import markdown
 from ...errors import OdeTransformerError
 from ...files import write_text
 from ..metrics import METRICS
 from ..records import curve_points
-from . import comparisons, pictures, significance, tables
+from . import comparisons, plots, significance, tables
 from .comparisons import LEVEL, Compared
-from .files import different_flags, read_records, readable, variant, variant_label
+from .files import read_records, readable, variant, variant_label
 
 GENERATED = "<!-- written by ode-transformer report, which writes over it -->"
 SENTENCES = 8  # of each kind that are shown by default
 LINES = 12  # per picture, at most
 
-Records = Mapping[str, Sequence[dict[str, Any]]]  # by recipe
+Record = dict[str, Any]
+Records = Mapping[str, Sequence[Record]]  # by recipe
 
 
 @dataclass
 class Table:
-    """A table of the page. A cell is a string, or a list of words, each with whether it is marked.
-
-    Args:
-        head, rows: the cells.
-        note: the text below the table.
-        text: whether all columns hold text; otherwise all but the first hold numbers.
-        summary: the title of a collapsed table; empty for a table that is not collapsed.
-        commands: shell commands below the table.
-    """
+    """A table of the page. A cell is a string, or a list of words, each with whether it is marked."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str | list[tuple[str, bool]]]]
-    note: str = ""
-    text: bool = False
-    summary: str = ""
-    commands: str = ""
+    note: str = ""  # the text below the table
+    text: bool = False  # whether all columns hold text; otherwise all but the first hold numbers
+    summary: str = ""  # the title of a collapsed table
+    commands: str = ""  # shell commands below the table
 
 
 @dataclass
@@ -63,34 +53,8 @@ class Part:
     pictures: list[tuple[str, str]] = field(default_factory=list)
 
 
-class Translated(NamedTuple):
-    """A run with translations: its recipe, variant (see :func:`.files.variant`), seed and folder."""
-
-    recipe: str
-    variant: tuple[str, ...]
-    seed: int
-    folder: Path
-
-    @property
-    def label(self) -> str:
-        """The name of the run on the page."""
-        return _label(self.recipe, self.variant, self.seed)
-
-    def system(self) -> significance.System:
-        """Return the run as a system, named by its recipe."""
-        return significance.of_folder(str(self.folder))._replace(given="")
-
-
 def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] = (), kind: str = "html") -> str:
-    """Return the page of all finished runs in a folder.
-
-    Args:
-        folder, baseline, sentences: as for :func:`write`.
-        kind: ``html`` or ``md``.
-
-    Raises:
-        OdeTransformerError: there is no record of a finished run, or none of the baseline.
-    """
+    """Return the page of all finished runs in a folder; arguments are those of :func:`write`, ``html`` or ``md``."""
     found = read_records(folder) if folder.is_dir() else {}
     if not found:
         raise OdeTransformerError(f"{folder}: no record of a finished run is there; rehearsals do not count")
@@ -146,7 +110,7 @@ def _count(n: int, what: str) -> str:
 
 
 def _label(recipe: str, variant: tuple[str, ...], *seeds: int) -> str:
-    """Return the name of a run on the page."""
+    """Return the name of a system on the page, or of its run with a seed."""
     label = variant_label(recipe.rpartition("/")[2], variant)
     return f"{label}, seed {', '.join(map(str, seeds))}" if seeds else label
 
@@ -159,34 +123,32 @@ def _scores(by_recipe: Records) -> Table:
         for kind, mine in tables.by_variant(group).items():
             row = tables.Row(_label(name, kind), name, {}, records=mine)
             for test_set, metric in itertools.product(test_sets, METRICS):
-                papers = [paper["scores"].get(test_set, {}).get(metric) for paper in mine[0]["paper"]]
-                printed = list(dict.fromkeys(value for value in papers if value is not None))
-                cell = tables.Cell(test_set, metric, mine, next(iter(printed), None))
-                if more := ", ".join(f"{value:g}" for value in printed[1:]):
-                    notes.append(f"{row.label}: the paper prints {more}, too, on {test_set}")
-                if printed or (cell.measured and metric != "transevolve"):  # which few tables have
+                papers = (paper["scores"].get(test_set, {}).get(metric) for paper in mine[0]["paper"])
+                cell = tables.Cell(test_set, metric, mine, next((one for one in papers if one is not None), None))
+                if cell.paper is not None or (cell.measured and metric != "transevolve"):  # which few tables have
                     row.cells[test_set, metric] = cell
             rows.append(row)
-    notes += [f"{row.label}: its runs differ in {', '.join(d)}" for row in rows if (d := different_flags(row.records))]
     rows += tables.source_row(rows)
     notes += [f"{label}: {signature}" for label, signature in tables.signatures(rows)]
     return Table(*tables.printable(rows), "; ".join(notes) + ".")
 
 
-def _significance(recorded: Sequence[Compared], baseline: str, translated: Sequence[Translated]) -> Part:
+def _significance(recorded: Sequence[Compared], baseline: str, translated: Sequence[Record]) -> Part:
     """Return the part with all comparisons: recorded ones, and tests on the translations beside the records.
 
     The latter compare systems of the same variant and seed.
     """
     found, notes = list(recorded), []
-    for kind, seed in sorted({(run.variant, run.seed) for run in translated}, key=str):
-        systems = {run.recipe: run for run in translated if (run.variant, run.seed) == (kind, seed)}
+    by_kind: dict[tuple, dict[str, Record]] = {}
+    for record in translated:
+        by_kind.setdefault((*record["seeds"], *variant(record)), {})[record["recipe"]] = record
+    for systems in by_kind.values():
         first = systems.pop(baseline, None)
-        for run in systems.values() if first else ():
+        for record in systems.values() if first else ():
             try:
-                found += comparisons.rows(significance.compare(first.system(), [run.system()]))
+                found += comparisons.rows(significance.compare(_system(first), [_system(record)]))
             except OdeTransformerError as error:
-                notes.append(f"{run.label} was not compared: {error}.")
+                notes.append(f"{_name(record)} was not compared: {error}.")
     found = comparisons.adjust({row.key[:-1]: row for row in reversed(found)}.values())[::-1]
     by_run: dict[tuple, dict[tuple[str, str], Compared]] = {}
     for row in found:
@@ -216,63 +178,59 @@ def _difference(row: Optional[Compared]) -> str:
 
 
 def _first(by_recipe: Records) -> str:
-    """Return the default baseline: the first Transformer, by name or fairseq's architecture, else the first recipe."""
-    named = [name for name in by_recipe if name.rpartition("/")[2].startswith("transformer")]
-    stock = re.compile(r"--arch transformer(?!\w*macaron)")
-    stocks = [name for name, its in by_recipe.items() if stock.search(its[0]["command"])]
-    return [*named, *stocks, *by_recipe][0]
+    """Return the default baseline: the first recipe that is called a Transformer, else the first recipe."""
+    named = (name for name in by_recipe if name.rpartition("/")[2].startswith("transformer"))
+    return next(named, next(iter(by_recipe)))
 
 
 def _curves(by_recipe: Records, kind: str) -> Part:
     """Draw each kind of curve, with a line per recipe, of its first run, and at most ``LINES`` lines per picture."""
-    firsts = {_label(name, variant(its[0]), *its[0]["seeds"]): its[0]["training"] for name, its in by_recipe.items()}
+    firsts = {_name(its[0]): its[0]["training"] for its in by_recipe.values()}
     drawings = []
-    for key, label in pictures.CURVES.items() if kind == "html" else ():
+    for key, label in plots.CURVES.items() if kind == "html" else ():
         drawn = [(name, points) for name, training in firsts.items() if (points := curve_points(training, key))]
         for start in range(0, len(drawn), LINES):
-            picture = pictures.curve_picture(dict(drawn[start : start + LINES]), label)
+            picture = plots.curve_picture(dict(drawn[start : start + LINES]), label)
             drawings.append((f"{label} against updates", base64.b64encode(picture).decode()))
     return Part("Training", [], drawings)
 
 
-def _translated(by_recipe: Records) -> list[Translated]:
-    """Return the runs with translations beside their records: the first of each recipe, variant and seed."""
-    found: dict[tuple, Translated] = {}
-    for record in (record for records in by_recipe.values() for record in records):
-        folder, kind = record["path"].parent, (record["precision"], *record["flags"])
-        if record["path"].name == "record.json" and any(folder.glob("generate/generate-*.txt")):
-            run = Translated(record["recipe"], kind, record["seeds"][0], folder)
-            found.setdefault(run[:-1], run)
-    return list(found.values())
+def _translated(by_recipe: Records) -> list[Record]:
+    """Return the records of runs with translations beside them."""
+    found = [record for its in by_recipe.values() for record in its if record["path"].name == "record.json"]
+    return [record for record in found if any(record["path"].parent.glob("generate/generate-*.txt"))]
 
 
-def _translations(translated: Sequence[Translated], sentences: Sequence[int]) -> Iterator[Part]:
+def _system(record: Record) -> significance.System:
+    """Return the run of a record, named by its recipe."""
+    return significance.of_folder(str(record["path"].parent))._replace(given="")
+
+
+def _name(record: Record) -> str:
+    return _label(record["recipe"], variant(record), *record["seeds"])
+
+
+def _translations(translated: Sequence[Record], sentences: Sequence[int]) -> Iterator[Part]:
     """Yield, for each test set, sentences with the outputs of all systems, of the first seed each.
 
     The sentences are the given ones, or those on which the outputs differ most, and others. Translations are
     detokenized.
     """
-    firsts = list({(run.recipe, run.variant): run for run in reversed(translated)}.values())[::-1]
-    systems = dict(readable(firsts, Translated.system))
-    for test_set in dict.fromkeys(name for one in systems.values() for name in one.recipe.subsets.values()):
-        there = [run for run in systems if test_set in systems[run].recipe.subsets.values()]
-        read = dict(readable(there, lambda run, test_set=test_set: systems[run].read(test_set)))
-        examples = next((its for _, its in read.values()), None)
-        if examples is None or not examples.references:
+    firsts = {(record["recipe"], variant(record)): record for record in reversed(translated)}
+    systems = [(_name(record), its) for record, its in readable([*firsts.values()][::-1], _system)]
+    for test_set in dict.fromkeys(name for _, one in systems for name in one.recipe.subsets.values()):
+        there = [one for one in systems if test_set in one[1].recipe.subsets.values()]
+        read = [(label, *its) for (label, _), its in readable(there, lambda one, name=test_set: one[1].read(name))]
+        if not read or not read[0][2].references:
             continue
-        outputs = {
-            run.label: lines for run, (lines, its) in read.items() if its.references[:1] == examples.references[:1]
-        }
+        examples = read[0][2]
+        outputs = {label: lines for label, lines, its in read if its.references[:1] == examples.references[:1]}
         references = [line.split() for line in examples.references[0]]
         words = {label: [line.split() for line in lines] for label, lines in outputs.items()}
+        chosen = [i for i in sentences if i < len(references)] if sentences else _chosen(references, words, SENTENCES)
         note = "Words that the reference does not have in that place are marked."
-        chosen = [i for i in sentences if i < len(references)]
         if not sentences:
-            chosen = _chosen(references, words, SENTENCES)
-            note = (
-                "First the sentences on which the systems differ most in their words (a single system: from the "
-                f"reference), then others at equal distances. {note}"
-            )
+            note = f"First the sentences on which the systems differ most, then others at equal distances. {note}"
         shown = [Table([f"{test_set}, {_count(len(chosen), 'sentence')}"], [], note)]
         for i in chosen:
             rows = [["source", examples.sources[i]]] if examples.sources else []
@@ -283,18 +241,15 @@ def _translations(translated: Sequence[Translated], sentences: Sequence[int]) ->
 
 
 def _chosen(references: list[list[str]], by_system: dict[str, list[list[str]]], each: int) -> list[int]:
-    """Return the indices of the sentences with the largest range of unigram F1 between systems, then of some others.
+    """Return the sentences with the largest range between systems of the words that are right, then some others."""
 
-    For a single system, the sentences with the lowest F1 come first.
-    """
-
-    def f1(words: list[str], reference: list[str]) -> float:
-        return 2 * sum((Counter(words) & Counter(reference)).values()) / max(len(words) + len(reference), 1)
+    def right(words: list[str], reference: list[str]) -> float:
+        return (Counter(words) & Counter(reference)).total() / max(len(words), len(reference), 1)
 
     spread = {}
     for i, reference in enumerate(references):
-        values = [f1(words[i], reference) for words in by_system.values()]
-        spread[i] = (max(values) if len(values) > 1 else 1.0) - min(values)
+        values = [right(words[i], reference) for words in by_system.values()]
+        spread[i] = max(values) - min(values)
     most = sorted((i for i in spread if spread[i] > 0), key=lambda i: -spread[i])[:each]
     others = range(0, len(references), max(len(references) // each, 1))
     return [*most, *(i for i in others if i not in most)][: 2 * each]
@@ -307,7 +262,7 @@ def marked(words: list[str], reference: list[str]) -> list[tuple[str, bool]]:
     return [(word, i not in kept) for i, word in enumerate(words)]
 
 
-def _run(record: dict[str, Any]) -> Table:
+def _run(record: Record) -> Table:
     """Return the table of a run: description, hardware, versions and command."""
     training = record["training"]
     places = [_machine(place["hardware"]) for place in training.get("trained_on") or [record]]
@@ -340,9 +295,6 @@ def write(
         baseline: the recipe that others of its group are tested against (default: the group's first Transformer).
         sentences: show these sentences of each test set, counted from 0, with the output of every system (default:
             those whose outputs differ most, and some others).
-
-    Raises:
-        OdeTransformerError: there is no record of a finished run, or none of the baseline; or the file is another's.
     """
     output = output or directory / "report.html"
     if output.exists() and GENERATED not in output.read_text(encoding="utf-8", errors="replace")[:200]:

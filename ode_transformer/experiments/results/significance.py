@@ -15,17 +15,14 @@ from ...files import sha256
 from .. import recipes, records
 from ..arguments import nearest
 from ..metrics import METRICS, Examples, Metric
-from ..metrics.resampling import TESTS, bootstrap, interval, p_value
+from ..metrics.resampling import bootstrap, interval, p_value
 from ..metrics.scoring import is_endless
 from ..runs import check_file
 from ..tasks import TASKS
 from ..text.lines import lines_of, read_all
 from . import comparisons
 
-TRANSLATIONS_BY = "sacrebleu"  # the default metric of a comparison of files
-
-Outputs = tuple[Sequence[str], Examples]
-"""The outputs of a system on a test set, and the examples of the test set."""
+Outputs = tuple[Sequence[str], Examples]  # of a system on a test set, and the examples of the test set
 
 
 class System(NamedTuple):
@@ -46,43 +43,26 @@ class System(NamedTuple):
         return next(subset for subset, name in self.recipe.subsets.items() if name == test_set)
 
     def outputs(self, test_set: str) -> Sequence[str]:
-        """Return the outputs of a test set, from the folder of the run or from beside its record.
-
-        Raises:
-            OdeTransformerError: there are no outputs, or their SHA-256 is not that in the record.
-        """
+        """Return the outputs of a test set, from the folder of the run or from beside its record."""
         if self.record is None:
             return TASKS[self.recipe.task].outputs(self.recipe, self.folder, self.subset(test_set))
         path = records.translations_beside(self.record, test_set)
         if not path.is_file():
             raise OdeTransformerError(f"{path}: no such file; ode-transformer run {self.recipe.name} makes it again")
-        known = records.read_record(self.record).get("translations", {}).get(test_set)
-        if known is None:
+        if records.read_record(self.record).get("translations", {}).get(test_set) != sha256(path):
             raise OdeTransformerError(
-                f"{self.record}: has no SHA-256 of {path.name}; ode-transformer record --translations writes both"
+                f"{path}: must have the SHA-256 in {self.record.name}; ode-transformer record --translations sets it"
             )
-        if known != sha256(path):
-            raise OdeTransformerError(f"{path}: must have the SHA-256 in {self.record.name}, {known}")
         return read_all(path)
 
     def read(self, test_set: str) -> Outputs:
-        """Return the outputs of a test set, and its examples.
-
-        Raises:
-            OdeTransformerError: as :meth:`outputs`, or the task keeps no outputs.
-        """
+        """Return the outputs of a test set, and its examples."""
         examples, folder = TASKS[self.recipe.task].examples, None if self.record else self.folder
-        if examples is None:
-            raise OdeTransformerError(f"{self.name}: the task {self.recipe.task} keeps no outputs")
+        assert examples is not None
         return examples(self.recipe, self.outputs(test_set), self.subset(test_set), folder)
 
     def precision(self) -> str:
-        """Return the precision of the training, after checking that the run is of the recipe in its present form.
-
-        Raises:
-            OdeTransformerError: there is no run, or it is of another recipe, was decoded with other settings, or has
-                scores that are older than its outputs.
-        """
+        """Return the precision of the training, after checking that the run is of the recipe in its present form."""
         if self.record:
             return records.read_record(self.record)["precision"]
         records.check_scores(self.recipe, self.folder)
@@ -106,11 +86,7 @@ class System(NamedTuple):
 
 
 def of_folder(folder: str) -> System:
-    """Return the run in a folder.
-
-    Raises:
-        OdeTransformerError: the folder holds no run, or the recipe of the run cannot be loaded.
-    """
+    """Return the run in a folder."""
     run = records.read_run(folder)
     if run is None:
         raise OdeTransformerError(f"{folder}: must hold a run, with run.json")
@@ -121,15 +97,9 @@ def of_folder(folder: str) -> System:
 def system(recipe: recipes.Recipe, precision: Optional[str] = None) -> System:
     """Return a recipe with the default folder of its run, or with its record in ``results`` if there is no such run.
 
-    Args:
-        recipe: the recipe, with the default folder ``runs/NAME`` and the records ``results/NAME.json`` and, by
-            precision, ``results/NAME.bf16.json`` and the like.
-        precision: the precision of the training; None for that of the run, else of ``results/NAME.json``, else of the
-            only record.
-
-    Raises:
-        OdeTransformerError: there is no run or record in this precision; or there are several records, none of them
-            ``results/NAME.json``, and ``precision`` is None.
+    The folder is ``runs/NAME``, the records are ``results/NAME.json`` and, by precision, ``results/NAME.bf16.json`` and
+    the like. Without ``precision``, that of the run counts, else that of ``results/NAME.json``, else that of the only
+    record.
     """
     name = Path(recipes.default_run_dir(recipe)).relative_to("runs")
     folder, record = recipes.ROOT / "runs" / name, recipes.ROOT / "results" / name
@@ -167,28 +137,15 @@ def compare(
     samples: int = 1000,
     metric: Optional[str] = None,
 ) -> dict[str, Any]:
-    """Test whether systems differ from a baseline, on the outputs of their runs.
+    """Test whether systems differ from a baseline, on the outputs of their runs, by default by the task's main metric.
 
-    Args:
-        baseline: a finished run.
-        systems: finished runs with the same test sets; their training data may differ.
-        test: one of ``TESTS``.
-        samples: the number of trials of the randomization, or of bootstrap samples.
-        metric: the name of a metric; by default the task's main one.
-
-    Returns:
-        The result of :func:`tested`, with the name of the ``baseline``, its ``seed``, and the ``precisions`` of the
-        trainings.
-
-    Raises:
-        OdeTransformerError: a test set has no outputs, in a run or beside its record; the scores of a run are older
-            than its outputs; test sets or references differ; a system is given twice; or the test or the metric is
-            unknown.
+    Their training data may differ. The result is that of :func:`tested`, with the name of the ``baseline``, its
+    ``seed``, and the ``precisions`` of the trainings.
     """
     everyone, recipe = (baseline, *systems), baseline.recipe
     if TASKS[recipe.task].examples is None:
         raise OdeTransformerError(f"{baseline.name}: runs of the task {recipe.task} cannot be compared")
-    its = _metric(metric or TASKS[recipe.task].metrics(recipe)[-1], test, [one.name for one in everyone])
+    its = _metric(metric or TASKS[recipe.task].metrics(recipe)[-1], [one.name for one in everyone])
     for other in systems:
         if not comparable(baseline, other):
             raise OdeTransformerError(
@@ -227,12 +184,8 @@ def compare_files(
         source: with --ref, the source sentences, for --metric comet.
         target_lang: with --ref, the target language, by which sacreBLEU tokenizes zh, ja and ko.
         lowercase: with --ref, ignore case.
-
-    Raises:
-        OdeTransformerError: a file cannot be read, or has another number of lines, or more than a label in a line for a
-            metric of labels; or there is no such test or metric.
     """
-    its, first = _metric(metric or TRANSLATIONS_BY, test, files), read_all(files[0])
+    its, first = _metric(metric or "sacrebleu", files), read_all(files[0])
     if any(re.match(r"H-\d+\t", line) for line in first):
         raise OdeTransformerError(
             f"{files[0]}: is an output of fairseq-generate, must be text, a sentence in each line"
@@ -243,21 +196,12 @@ def compare_files(
     outputs = [(path, (lines_of(path, len(first), files[0]), examples)) for path in files]
     if not its.fits(examples):
         raise OdeTransformerError(f"--metric {its.name}: needs {its.needed}" + "; give --source" * (not source))
-    if any("labels" in need for need in its.needs):
-        for path, lines in ((ref[0], right[0]), *((path, found) for path, (found, _) in outputs)):
-            if number := next((number for number, line in enumerate(lines, 1) if "\t" in line), None):
-                raise OdeTransformerError(
-                    f"{path}: line {number} has a tab, must be a label alone for --metric {its.name}; cut -f 1 and "
-                    "-f 2 take labels and predictions of a file of ode-transformer predict"
-                )
     about = {"baseline": files[0], "seed": None, "precisions": {}}
     return about | tested({", ".join(ref): outputs}, its, test, samples)
 
 
-def _metric(name: str, test: str, systems: Sequence[str]) -> Metric:
-    """Return a metric by name; check it, the test and the systems before anything is read or scored."""
-    if test not in TESTS:
-        raise OdeTransformerError(f"--test {test}: must be one of {', '.join(TESTS)}")
+def _metric(name: str, systems: Sequence[str]) -> Metric:
+    """Return a metric by name; check it and the systems before anything is read or scored."""
     if name not in METRICS:
         known = [one.name for one in METRICS.values() if one.statistics]
         raise OdeTransformerError(f"--metric {name}: {nearest(name, known, few=40)}")
@@ -273,10 +217,7 @@ def tested(
 ) -> dict[str, Any]:
     """Test whether systems differ from the first one.
 
-    Args:
-        sets: the names of the systems and their outputs, by test set.
-        metric, test, samples: as in :func:`compare`.
-        ends: whether to count endless outputs.
+    ``sets`` has the names of the systems and their outputs by test set; ``ends`` asks for endless outputs.
 
     Returns:
         ``test``, ``samples``, ``metric``, ``signature``, ``two_sided`` (true), ``versions``, and ``test_sets``. For
@@ -285,9 +226,6 @@ def tested(
         both None for the first. ``p_value`` is None if a score is not a number. With ``ends``, all but the first also
         have ``endless``, the number of sentences whose translation is endless in the system or in the first, and
         ``difference_without``, by how much the system's score is higher on all other sentences.
-
-    Raises:
-        OdeTransformerError: no test set has what the metric needs, or the references of systems differ.
     """
     import numpy as np
 
@@ -329,23 +267,15 @@ def _right(examples: Examples) -> tuple:
 
 
 def named(name: str, scale: str = "full", seed: Optional[int] = None, precision: Optional[str] = None) -> System:
-    """Return the system of a recipe, or of the folder of a finished run.
-
-    Raises:
-        OdeTransformerError: the name is neither's, or there are no outputs to compare.
-    """
+    """Return the system of a recipe, or of the folder of a finished run."""
     if Path(name, "run.json").is_file():
         return of_folder(name)
     try:
         return system(recipes.load(name, scale=scale, seed=seed), precision)
     except recipes.RecipeError as error:
-        if recipes.is_there(name) or "/" not in name:
+        if recipes.is_there(name):
             raise
-        if Path(name).is_dir():
-            raise OdeTransformerError(
-                f"{name}: holds no run.json; give the folder of a run, a recipe, or files of text with --ref FILE"
-            ) from error
-        raise OdeTransformerError(f"{error}; files of text need --ref FILE") from error
+        raise OdeTransformerError(f"{error}; a folder needs run.json, and files of text need --ref FILE") from error
 
 
 def report(comparison: Mapping[str, Any]) -> str:

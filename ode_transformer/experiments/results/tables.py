@@ -23,7 +23,7 @@ from ..tasks import TASKS
 from ..tasks.task import further_metrics
 from . import comparisons, significance
 from .comparisons import LEVEL, Compared
-from .files import different_flags, variant, variant_label
+from .files import variant, variant_label
 
 if TYPE_CHECKING:
     from ..runs.runner import Run
@@ -43,11 +43,7 @@ def deviation(values: Sequence[float]) -> float:
 def mean(values: Sequence[float], seeds: int, digits: int = 2, mark: str = "") -> str:
     """Format the mean of values, with the standard deviation of several; empty if there are none.
 
-    Args:
-        values: the values, of the seeds that have one.
-        seeds: the number of seeds, which is printed if some have no value.
-        digits: the number of digits after the decimal point; with 0, the mean of several values has 1.
-        mark: the mark after the numbers.
+    ``seeds`` is the number of seeds, which is printed if some have no value; with 0 digits, a mean of several has 1.
     """
     digits = digits or int(len(values) > 1)  # a mean of counts is not whole
     spread = f" ± {deviation(values):.{digits}f}" if len(values) > 1 else ""
@@ -105,16 +101,9 @@ class Row:
 def tables(group: str, records: Mapping[str, list[dict]], compared: Sequence[Compared]) -> dict[str, list[Row]]:
     """Return the tables of a group of recipes, in the order of its rows.
 
-    Args:
-        group: the name of a file of recipes, such as ``multi30k-short``, or a path, ``FILE.yaml``.
-        records, compared: the records and the comparisons in a folder of results.
-
-    Returns:
-        The rows of each table by its title: the paper's tables, and one of the group for recipes in none of these.
-
-    Raises:
-        OdeTransformerError: the group is unknown.
-        RecipeError: a recipe is invalid.
+    The group is the name of a file of recipes, such as ``multi30k-short``, or a path, ``FILE.yaml``; records and
+    comparisons are those in a folder of results. The rows come by title: the paper's tables, and one of the group for
+    recipes in none of these.
     """
     if group not in recipes.groups() and not group.endswith(".yaml"):
         raise OdeTransformerError(
@@ -191,7 +180,6 @@ def section(title: str, rows: Sequence[Row], baseline: str = "") -> str:
     cells = [cell for row in rows for cell in row.cells.values()]
     lines = [f"### {title}", "", markdown.table(*printable(rows)), ""]
     lines += [f"{label}: `{signature}`" for label, signature in signatures(rows)]
-    lines += [f"{row.label}: its runs differ in {', '.join(d)}" for row in rows if (d := different_flags(row.records))]
     if baseline and (starred := {METRICS[cell.metric].label for cell in cells if cell.differs()}):
         lines.append(f"\\* {', '.join(starred)} differs from {baseline}")
     if baseline and any(cell.left_out and cell.measured for cell in cells):
@@ -253,10 +241,7 @@ def after(found: Sequence["Run"]) -> None:
 
 def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
     """Return the table of runs that were made together: a row per system, with mean and deviation over seeds, and tests
-    of each system against the first, seed by seed.
-
-    Args:
-        runs: recipes, each with its seed, and the folders of their runs.
+    of each system against the first, seed by seed, of recipes with their seeds and the folders of their runs.
     """
     rows: dict[str, Row] = {}
     systems: dict[str, dict[int, significance.System]] = {}
