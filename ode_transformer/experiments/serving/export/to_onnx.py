@@ -29,9 +29,7 @@ from torch.export import Dim
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from ....errors import OdeTransformerError
 from ..pytorch import PyTorch
-from . import ExportError
 from .from_onnx import NEXT
 
 OPSET = 18
@@ -187,39 +185,27 @@ def graphs(model: nn.Module, dictionary: Dictionary, longest: int) -> tuple[dict
 
 
 def write(model: PyTorch, folder: Path) -> None:
-    """Write ``encoder.onnx`` and ``decoder.onnx``, in single precision.
-
-    Raises:
-        ExportError: PyTorch's exporter cannot make graphs of the model.
-    """
+    """Write ``encoder.onnx`` and ``decoder.onnx``, in single precision."""
     (network,) = copy.deepcopy(model.models)
-    try:
-        with _traceable(network):
-            found, _ = graphs(network, model.dictionaries[1], max(model.finite.values()))
-            # Not strict: the Python code is run once, so that the graphs contain no dictionaries.
-            programs = {
-                name: torch.export.export(graph, graph.inputs, dynamic_shapes=(graph.axes,), strict=False)
-                for name, graph in found.items()
-            }
-        with _quiet():
-            for name, graph in found.items():
-                torch.onnx.export(
-                    programs[name],
-                    f=str(folder / f"{name}.onnx"),
-                    input_names=graph.names[0],
-                    output_names=graph.names[1],
-                    opset_version=OPSET,
-                    dynamo=True,
-                    external_data=False,
-                    verbose=False,
-                )
-    except (OSError, OdeTransformerError):
-        raise
-    except Exception as error:  # the exporter raises errors of many types
-        first = str(error).split("\n")[0]
-        raise ExportError(
-            f"--format onnx: PyTorch cannot export {model.name}: {type(error).__name__}: {first}"
-        ) from error
+    with _traceable(network):
+        found, _ = graphs(network, model.dictionaries[1], max(model.finite.values()))
+        # Not strict: the Python code is run once, so that the graphs contain no dictionaries.
+        programs = {
+            name: torch.export.export(graph, graph.inputs, dynamic_shapes=(graph.axes,), strict=False)
+            for name, graph in found.items()
+        }
+    with _quiet():
+        for name, graph in found.items():
+            torch.onnx.export(
+                programs[name],
+                f=str(folder / f"{name}.onnx"),
+                input_names=graph.names[0],
+                output_names=graph.names[1],
+                opset_version=OPSET,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
     _add_candidates(folder / "decoder.onnx")
 
 
@@ -238,8 +224,7 @@ def _add_candidates(path: Path) -> None:
 def quantize(model: PyTorch, folder: Path) -> None:
     """Quantize the matrices of both graphs to 8-bit integers, with one scale per column; vectors have no columns.
 
-    Activations are quantized at run time. Weights take 7 of the 8 bits: otherwise sums of products would overflow on
-    processors without VNNI, where the log-probabilities of two small models differed 5 to 20 times as much.
+    Activations are quantized at run time.
     """
     with _quiet():
         for name in ("encoder.onnx", "decoder.onnx"):
