@@ -89,12 +89,6 @@ def test_batches_of_data_take_the_place_of_random_sentences(tmp_path, monkeypatc
     assert setting.noted()["data"] == "bin"
 
 
-def test_evaluations_are_counted(quick):
-    for arch, encoder, decoder in (("macaron_tiny", 4, 8), ("rk4_tiny", 16, 8), ("transevolve_fullff_2_tiny", 6, 12)):
-        model, _ = systems.prepare(Contestant(arch), DECODING)
-        assert systems.evaluations(model, systems.random_batch(TINY)) == {"encoder": encoder, "decoder": decoder}, arch
-
-
 def test_every_system_decodes_as_many_steps(quick):
     """As many as sentences have tokens: a model without training would end its sentences anywhere."""
     for arch in ("transformer", "rk2_tiny"):
@@ -185,7 +179,7 @@ def test_contests_without_a_record_are_held(tmp_path, quick, monkeypatch, capsys
 
     def measure(of, setting, memory=True):
         held.append((list(of), setting.rounds, memory))
-        about = {"parameters": 7, "evaluations": {"encoder": 2, "decoder": 2}, "seconds": 2.0, "peak_mib": 100.0}
+        about = {"parameters": 7, "seconds": 2.0, "peak_mib": 100.0}
         speeds = {"speed": {"median": 0.9, "quartiles": [0.8, 0.96], "all": [0.9]}}
         found = {name: about | speeds | {"peak_mib": 100.0 if name == "stock" else 90.0} for name in of}
         return {"tokens": 100, "setting": setting.noted(), "baseline": "stock", "systems": found}
@@ -199,7 +193,7 @@ def test_contests_without_a_record_are_held(tmp_path, quick, monkeypatch, capsys
     assert cli.main(["bench", "table", str(tmp_path / "base-floater.json")]) == 0
     hardware, shown = read_json(tmp_path / "base-floater.json")["hardware"], capsys.readouterr().out
     assert all(hardware[part] in shown for part in ("processor", "blas", "capability"))
-    assert "| floater_base | 7 | 2 + 2 | 50.0 | 0.90 [0.80, 0.96] | 90 (0.90) |" in shown
+    assert "| floater_base | 7 | 50.0 | 0.90 [0.80, 0.96] | 90 (0.90) |" in shown
     assert cli.main(["bench", "quick"]) == 0 and [path.name for path in tmp_path.iterdir()] == ["base-floater.json"]
     assert held[1:] == [(list(names), 3, False) for names in suite.QUICK.values()]
 

@@ -114,7 +114,7 @@ def table(name: str, record: Mapping[str, Any]) -> str:
     baseline = systems[record["baseline"]]
     decoding = setting["what"] == "decoding"
     amount = setting["sentences"] if decoding else record["tokens"]
-    head = ["system", "parameters", "evaluations", "sentences/s" if decoding else "tokens/s"]
+    head = ["system", "parameters", "sentences/s" if decoding else "tokens/s"]
     head += [f"speed / {record['baseline']}", "memory, MiB", "of it a step's"]
     rows = []
     for system, found in systems.items():
@@ -126,7 +126,6 @@ def table(name: str, record: Mapping[str, Any]) -> str:
         cells = [
             system,
             f"{found['parameters']:,}",
-            " + ".join(str(n) for n in found["evaluations"].values()),
             f"{rate:,.{0 if rate >= 100 else 1}f}",
             "1" if found is baseline else median_and_quartiles(found["speed"]),
             *memory,

@@ -5,7 +5,6 @@ All systems read the same random sentences, or the same batches of binarized dat
 
 import itertools
 import statistics
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -18,7 +17,6 @@ from fairseq.data.language_pair_dataset import collate
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
 from fairseq.models import build_model
-from fairseq.modules import MultiheadAttention
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
@@ -27,7 +25,6 @@ from torch import nn
 from ...checkpoints.standalone import task
 from ...config import PRESETS
 from ...errors import OdeTransformerError
-from ...modules.evolving_attention import EvolvingAttention
 from ...numerics.splitting import SPLITTINGS
 from ...paths import PACKAGE
 from ...training import criterion
@@ -194,29 +191,10 @@ def prepare(system: Contestant, setting: Setting) -> tuple[nn.Module, Callable[[
     return model, lambda: generator.generate([model], {"net_input": net_input})
 
 
-def evaluations(model: nn.Module, sample: dict[str, Any]) -> dict[str, int]:
-    """Return the numbers of evaluations of attention sub-layers in a forward pass, of encoder and decoder."""
-    counts, hooks = Counter(encoder=0, decoder=0), []
-    for name, module in model.named_modules():
-        if isinstance(module, (MultiheadAttention, EvolvingAttention)):
-            side = name.split(".")[0]
-            hooks.append(module.register_forward_hook(lambda *_, side=side: counts.update([side])))
-    device = next(model.parameters()).device
-    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
-        model(**{k: v[:1].to(device) for k, v in sample["net_input"].items()})
-    for hook in hooks:
-        hook.remove()
-    return dict(counts)
-
-
 def build(system: Contestant, setting: Setting) -> tuple[Callable[[], Any], dict[str, Any]]:
-    """Build a system (see :data:`.turns.Build`), with ``parameters`` and ``evaluations``."""
+    """Build a system (see :data:`.turns.Build`), with its number of ``parameters``."""
     model, run = prepare(system, setting)
-    about = {
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "evaluations": evaluations(model, samples(system, setting)[1][0]),
-    }
-    return run, about
+    return run, {"parameters": sum(p.numel() for p in model.parameters())}
 
 
 def measure(systems: Mapping[str, Contestant], setting: Setting, memory: bool = True) -> dict[str, Any]:

@@ -59,17 +59,11 @@ def _damped(nu: float, t: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Method:
-    """A method to measure.
+    """A method to measure."""
 
-    Args:
-        theory: the theoretical exponent of the local error.
-        step: (the states so far at intervals of h, the newest last; h) -> the next state.
-        solution: time -> the exact solution of the problem.
-    """
-
-    theory: int
-    step: Callable[[Sequence[Tensor], float], Tensor]
-    solution: Callable[[float], Tensor] = _solution
+    theory: int  # the exponent of the local error
+    step: Callable[[Sequence[Tensor], float], Tensor]  # the states so far at intervals of h, and h -> the next state
+    solution: Callable[[float], Tensor] = _solution  # time -> the exact solution of the problem
 
 
 WITHOUT = {

@@ -63,12 +63,7 @@ class Exported(Backend):
         self.about = [
             f"{description['format']}, {description.get('quantization') or 'fp32'}, of {description.get('model')}"
         ]
-        try:
-            self._open(device)
-        except ExportError:
-            raise
-        except Exception as error:  # damaged files raise errors of many kinds
-            raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
+        self._open(device)
 
     def _open(self, device: Optional[str]) -> None:
         """Open the files of the format; ``device`` is as in :func:`open_exported`."""
