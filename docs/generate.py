@@ -563,9 +563,21 @@ def speed(path: str) -> str:
 
 def launches(path: str) -> str:
     """The launches, kernels and memory of single steps of a contest on a GPU, at this path below ``results/bench``."""
-    from ode_transformer.experiments.bench import gpu
-
-    return gpu.launches(_results(f"bench/{path}"))
+    by_system: dict[str, dict[str, dict]] = {}
+    for one in _results(f"bench/{path}")["rounds"]:
+        for name, found in one["systems"].items():
+            if "launches" in found and (name != "stock" or one["mode"] == "eager"):
+                by_system.setdefault(name, {})[one["mode"]] = found
+    modes = list(dict.fromkeys(mode for its in by_system.values() for mode in its))
+    rows = [
+        (
+            name,
+            f"{its['eager']['kernels_milliseconds']:.1f} ms" if "eager" in its else "",
+            *(f"{its[m]['launches']:,}; {its[m]['reserved_mib']:,} MiB" if m in its else "" for m in modes),
+        )
+        for name, its in by_system.items()
+    ]
+    return table(("system", "kernels, eager", *(f"{m}: launches; memory" for m in modes)), rows)
 
 
 def shapes(path: str) -> str:

@@ -23,16 +23,12 @@ _KINDS = {"gpu": gpu, "lengths": lengths, "serving": serving}  # besides contest
 
 
 def record_of(what: str, measured: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a measurement, with the hardware, PyTorch's BLAS library, and the widest CPU instructions
-    that its other kernels use.
-    """
-    shown = torch.__config__.show()
-    named = re.search(r"(?:Intel\(R\) oneAPI Math Kernel|OpenBLAS|Accelerate)[^\n]*?Version [\d.]+", shown)
-    built = re.search(r"BLAS_INFO=(\w+)", shown)
+    """Return the record of a measurement, with the hardware, and what PyTorch uses of it on a CPU."""
+    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     hardware = {
         **machine.hardware(),
         "threads": torch.get_num_threads(),
-        "blas": named[0] if named else built[1] if built else "?",
+        "blas": blas[1] if blas else "?",
         "capability": torch.backends.cpu.get_cpu_capability(),
     }
     return {"what": what, "hardware": hardware, "versions": machine.versions(), **measured}

@@ -275,22 +275,3 @@ def table(record: Mapping[str, Any]) -> str:
                 cells.append(f"{own:.1f} ms ({stock / own:.2f})" if measured else "")
         parts.append(f"**{title}**\n\n{markdown.table(('system', *of_mode), rows.values())}")
     return "\n\n".join(parts)
-
-
-def launches(record: Mapping[str, Any]) -> str:
-    """Return the launches, the time of kernels and the memory of single steps as Markdown, one row per system."""
-    by_system: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for one in record["rounds"]:
-        for name, found in one["systems"].items():
-            if "launches" in found and (name != "stock" or one["mode"] == "eager"):
-                by_system.setdefault(name, {})[one["mode"]] = found
-    modes = list(dict.fromkeys(mode for its in by_system.values() for mode in its))
-    rows = [
-        (
-            name,
-            f"{its['eager']['kernels_milliseconds']:.1f} ms" if "eager" in its else "",
-            *(f"{its[m]['launches']:,}; {its[m]['reserved_mib']:,} MiB" if m in its else "" for m in modes),
-        )
-        for name, its in by_system.items()
-    ]
-    return markdown.table(("system", "kernels, eager", *(f"{m}: launches; memory" for m in modes)), rows)
