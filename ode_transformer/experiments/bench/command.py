@@ -172,7 +172,7 @@ def add_gpu_suite(parser: argparse.ArgumentParser) -> None:
 
     several = {"nargs": "+"}
     more = {"systems": several | {"metavar": "RECIPE"}, "precisions": several | {"choices": recipes.PRECISIONS}}
-    add_function(parser, Suite, show=lambda args, suite: suite.run(), seeds=several, flags=None, **more)
+    add_function(parser, Suite, show=lambda args, suite: suite.run(), flags=None, **more)
     parser.epilog = (
         "Words after -- are passed on to fairseq-train, such as `-- --max-update 20`; they and --cpu need --runs and "
         "--out, because such a run is a rehearsal. --out gets gpu-checks.txt, contest.json, a record of every finished "

@@ -111,7 +111,7 @@ def _warm_up(kept: SimpleNamespace, system: Contestant, setting: Setting) -> dic
 
 
 def _time(kept: SimpleNamespace, setting: Setting) -> dict[str, float]:
-    """Return, after the last turn, the milliseconds of a step, of several that follow each other as in training."""
+    """Return the milliseconds of a step, of several that follow each other as in training: the median of all turns."""
     steps = setting.batches if setting.data else 1
     again = max(1, 6 // steps) if setting.device == "cuda" else 1
 
@@ -120,16 +120,13 @@ def _time(kept: SimpleNamespace, setting: Setting) -> dict[str, float]:
             kept.run()
 
     kept.times.append(1000 * seconds(back_to_back, setting.device) / (again * steps))
-    return {"milliseconds": round(statistics.median(kept.times), 2)} if len(kept.times) >= _TURNS else {}
+    return {"milliseconds": round(statistics.median(kept.times), 2)}
 
 
 def _finish(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str, Any]:
     """Return the memory of a step on a GPU, its launches and kernels if profiled, and the recording of graphs.
 
     The system's model is freed.
-
-    Raises:
-        OdeTransformerError: not every shape was recorded, so that eager passes were timed, too.
     """
     found = {}
     if setting.device == "cuda":

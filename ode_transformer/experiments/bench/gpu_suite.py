@@ -73,7 +73,6 @@ class Suite:
         out: folder for the small files of results (default: results/gpu, apart from records of runs on CPUs).
         systems: recipes to train (default: all of multi30k-full that start from no checkpoint, and ptb).
         precisions: precisions to train in (default: bf16).
-        seeds: seeds to train with (default: 1).
         cpu: rehearse the suite without a GPU.
         dry_run: print the commands of the trainings.
         flags: of fairseq-train, for all trainings, besides --cuda-graphs for models of this package.
@@ -85,7 +84,6 @@ class Suite:
     out: Optional[Path] = None
     systems: Sequence[str] = ()
     precisions: Sequence[str] = ("bf16",)
-    seeds: Sequence[int] = (1,)
     cpu: bool = False
     dry_run: bool = False
     flags: Sequence[str] = ()
@@ -109,15 +107,13 @@ class Suite:
             recipe = recipes.load(name)
             if precision == "bf16" and training.is_of_fairseq(recipe.train.arch):
                 continue
-            for one in [recipes.load(name, seed=seed) for seed in self.seeds] if recipe.seeds else [recipe]:
-                title = one.name if one.seed is None else f"{one.name}.seed-{one.seed}"
-                run_dir = folder / f"{title.replace('/', '.')}.{precision}"
-                record = self.results / f"{title}{'' if precision == 'fp32' else f'.{precision}'}.json"
-                graphs = [] if training.is_of_fairseq(recipe.train.arch) else ["--cuda-graphs"]
-                # No worker processes: fairseq leaves one per epoch, and they would fill the memory.
-                flags = ("--num-workers", "0", *graphs, *self.flags)
-                place = TrainingPlace(precision=precision, cpu=self.cpu, flags=flags)
-                found.append(Run(one, place, str(run_dir), str(record)))
+            stem = f"{recipe.name.replace('/', '.')}.{precision}"
+            record = self.results / f"{recipe.name}{'' if precision == 'fp32' else f'.{precision}'}.json"
+            graphs = [] if training.is_of_fairseq(recipe.train.arch) else ["--cuda-graphs"]
+            # No worker processes: fairseq leaves one per epoch, and they would fill the memory.
+            flags = ("--num-workers", "0", *graphs, *self.flags)
+            place = TrainingPlace(precision=precision, cpu=self.cpu, flags=flags)
+            found.append(Run(recipe, place, str(folder / stem), str(record)))
         return found
 
     def waiting(self) -> list[Run]:
