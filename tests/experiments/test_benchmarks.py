@@ -104,7 +104,7 @@ def test_systems_take_turns(tmp_path, capsys):
              "--symbols", "30", "--rounds", "3", "--output", str(tmp_path / "x.json")]  # fmt: skip
     assert cli.main([*words, "--", "--encoder-layers", "1", "--flow-sharing", "stack"]) == 0
     record = read_json(tmp_path / "x.json")
-    names = ["stock", "stock, our criterion", "floater_tiny", "floater_tiny, stock criterion"]
+    names = ["stock", "floater_tiny", "stock, our criterion", "floater_tiny, stock criterion"]
     assert list(record["systems"]) == names and record["baseline"] == "stock"
     for name, found in record["systems"].items():
         assert len(found["speed"]["all"]) == 3

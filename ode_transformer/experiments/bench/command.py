@@ -80,8 +80,8 @@ def _suite(args: argparse.Namespace) -> None:
 def _compare(args: argparse.Namespace) -> None:
     """Run ``training`` or ``decoding``."""
     setting = Setting(**{field.name: vars(args)[field.name] for field in fields(Setting) if field.name in vars(args)})
-    _, its = suite.beside_stock(setting, *args.arch, flags=tuple(args.flags))
-    _show("-", record_of(args.what, systems.measure(its(), setting)), args.output)
+    compared = suite.beside_stock(setting, *args.arch, flags=tuple(args.flags)).systems()
+    _show("-", record_of(args.what, systems.measure(compared, setting)), args.output)
 
 
 def _measure(args: argparse.Namespace) -> None:
@@ -142,7 +142,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         kind.add_argument("--arch", nargs="+", required=True, metavar="ARCH", help="architectures of this package")
         more: dict[str, Any] = {
             "device": devices,
-            "precision": {"choices": recipes.PRECISIONS},
+            "precision": {"choices": [one for one in recipes.PRECISIONS if (name, one) != ("decoding", "amp")]},
             "data": {"metavar": "DIR"},
         }
         more |= {name: {"type": at_least(least)} for name, least in (("shortest", 0), ("symbols", 5))}

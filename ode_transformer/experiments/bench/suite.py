@@ -27,15 +27,11 @@ def beside_stock(setting: Setting, *archs: str, flags: tuple[str, ...] = ()) -> 
     """
 
     def systems() -> dict[str, Contestant]:
-        stock, found = stock_like(archs[0], flags), {arch: Contestant(arch, flags) for arch in archs}
-        if setting.what == "decoding":
-            return {"stock": stock, **found}
-        with_stock = {f"{arch}, stock criterion": replace(system, criterion=STOCK) for arch, system in found.items()}
-        return (
-            {"stock": stock, "stock, our criterion": replace(stock, criterion=Contestant.criterion)}
-            | found
-            | with_stock
-        )
+        found = {"stock": stock_like(archs[0], flags), **{arch: Contestant(arch, flags) for arch in archs}}
+        if setting.what == "training":
+            found["stock, our criterion"] = replace(found["stock"], criterion=Contestant.criterion)
+            found |= {f"{arch}, stock criterion": replace(found[arch], criterion=STOCK) for arch in archs}
+        return found
 
     return Contest(setting, systems)
 

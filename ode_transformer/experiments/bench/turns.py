@@ -210,11 +210,7 @@ def peak(name: str, build: Build, device: str = "cpu") -> tuple[float, float]:
 
 
 def speed(baseline: Sequence[float], own: Sequence[float]) -> dict[str, Any]:
-    """Return the speed of a system relative to the baseline, from the seconds of both in the same rounds.
-
-    Returns:
-        The baseline's seconds divided by the system's: ``median``, lower and upper ``quartiles``, and ``all``, sorted.
-    """
+    """Return the baseline's seconds divided by the system's in the same rounds: median, quartiles, and all, sorted."""
     ratios = np.sort([theirs / its for theirs, its in zip(baseline, own, strict=True)])
     low, median, high = np.quantile(ratios, (0.25, 0.5, 0.75)).round(4).tolist()
     return {"median": median, "quartiles": [low, high], "all": ratios.round(4).tolist()}

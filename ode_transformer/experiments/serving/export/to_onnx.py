@@ -102,18 +102,9 @@ class Caches:
 
 
 class Graph(nn.Module):
-    """The function that a graph computes, and the arguments of PyTorch's exporter for it: the inputs of an example,
-    the axes of each input whose sizes may vary, and the names of the inputs and of the outputs.
-    """
+    """A function to export, with its inputs of an example, their free axes, and the names of inputs and outputs."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        compute: Callable[..., list[Tensor]],
-        inputs: tuple,
-        axes: tuple,
-        names: tuple[list[str], list[str]],
-    ):
+    def __init__(self, model: nn.Module, compute: Callable, inputs: tuple, axes: tuple, names: tuple[list, list]):
         super().__init__()
         self.model, self.compute, self.inputs, self.axes, self.names = model, compute, inputs, axes, names
 
@@ -222,10 +213,7 @@ def _add_candidates(path: Path) -> None:
 
 
 def quantize(model: PyTorch, folder: Path) -> None:
-    """Quantize the matrices of both graphs to 8-bit integers, with one scale per column; vectors have no columns.
-
-    Activations are quantized at run time.
-    """
+    """Quantize the matrices of both graphs to 8-bit integers, with one scale per column; vectors have no columns."""
     with _quiet():
         for name in ("encoder.onnx", "decoder.onnx"):
             whole = folder / f"fp32-{name}"
