@@ -489,37 +489,35 @@ PROCESSORS = {
 """What the contests were measured on, by the folder of the records below ``results/bench``."""
 
 
-def thresholds() -> str:
-    """Every contest's system that has a threshold, with what was measured on each processor."""
-    from ode_transformer.experiments.bench import suite
+SYSTEMS = {
+    "tiny": ("stock, our criterion", "rk2_tiny", "transformer", "macaron_tiny", "floater_tiny"),
+    "tiny-transevolve": ("transevolve_fullff_1_tiny 4-4",),
+    "base-macaron": ("stock, our criterion", "macaron_wmt_en_de", "macaron_wmt_en_de, stock criterion"),
+    "base-deep": ("rk2 6-6",),
+    "base-recomputing": ("rk2, recomputing", "rk4, recomputing"),
+    "base-transevolve": ("transevolve_fullff_2",),
+    "base-floater": ("floater_base, stock criterion",),
+    "decoding-tiny": ("transevolve_fullff_1_tiny 4-4",),
+    "decoding-base": ("rk2", "rk4"),
+    "decoding-base-floater": ("floater_base",),
+}
+"""The systems whose speed is shown on every processor, by contest."""
+
+
+def processors() -> str:
+    """The speed of systems on each processor, and the memory on the first."""
     from ode_transformer.experiments.bench.turns import median_and_quartiles
 
-    found, met = [], {folder: [] for folder in PROCESSORS}
-    for name, entry in suite.SUITE.items():
+    found = []
+    for name, systems in SYSTEMS.items():
         paths = (ROOT / "results" / "bench" / folder / f"{name}.json" for folder in PROCESSORS)
-        records = [read_json(path) if path.is_file() else {"systems": {}} for path in paths]
-        baseline = next((record["baseline"] for record in records if record["systems"]), "")
-        for system, bar in entry.bars.items():
-            speeds, memories = [], []
-            for its, record in zip(met.values(), records, strict=True):
-                got = record["systems"].get(system)
-                speeds.append(median_and_quartiles(got["speed"]) if got else "")
-                if got and bar.speed:
-                    its.append((system, got["speed"]["median"] >= bar.speed))
-                if got and bar.memory and "peak_mib" in got:
-                    memory = got["peak_mib"] / record["systems"][baseline]["peak_mib"]
-                    its.append((system, memory <= bar.memory))
-                    memories.append(f"{memory:.2f}")
-            least = f"{bar.speed:.2f}" if bar.speed else ""
-            most = f"{bar.memory:.2f}: {', '.join(memories)}" if bar.memory else ""
-            found.append((f"`{name}`", f"{system} / {baseline}", least, *speeds, most))
-    head = ("contest", "system / baseline", "least speed", *PROCESSORS.values(), "most memory: measured")
-    said = []
-    for folder, its in met.items():
-        missed = [f"`{system}`" for system, is_met in its if not is_met]
-        but = f" (not by {', '.join(missed)})" if missed else ""
-        said.append(f"{len(its) - len(missed)} of {len(its)} on the {PROCESSORS[folder]}{but}")
-    return f"{table(head, found)}\n\nThresholds that are met, of those that were measured: {'; '.join(said)}."
+        records = [read_json(path)["systems"] if path.is_file() else {} for path in paths]
+        baseline, first = next(iter(records[0].items()))
+        for system in systems:
+            speeds = [median_and_quartiles(its[system]["speed"]) if system in its else "" for its in records]
+            memory = f"{records[0][system]['peak_mib'] / first['peak_mib']:.2f}" if "peak_mib" in first else ""
+            found.append((f"`{name}`", f"{system} / {baseline}", *speeds, memory))
+    return table(("contest", "system / baseline", *(f"speed, {name}" for name in PROCESSORS.values()), "memory"), found)
 
 
 def contest(path: str) -> str:
@@ -552,9 +550,21 @@ def speed(path: str) -> str:
 
 def launches(path: str) -> str:
     """The launches, kernels and memory of single steps of a contest on a GPU, at this path below ``results/bench``."""
-    from ode_transformer.experiments.bench import gpu
-
-    return gpu.launches(_results(f"bench/{path}"))
+    by_system: dict[str, dict[str, dict]] = {}
+    for one in _results(f"bench/{path}")["rounds"]:
+        for name, found in one["systems"].items():
+            if "launches" in found and (name != "stock" or one["mode"] == "eager"):
+                by_system.setdefault(name, {})[one["mode"]] = found
+    modes = list(dict.fromkeys(mode for its in by_system.values() for mode in its))
+    rows = [
+        (
+            name,
+            f"{its['eager']['kernels_milliseconds']:.1f} ms" if "eager" in its else "",
+            *(f"{its[m]['launches']:,}; {its[m]['reserved_mib']:,} MiB" if m in its else "" for m in modes),
+        )
+        for name, its in by_system.items()
+    ]
+    return table(("system", "kernels, eager", *(f"{m}: launches; memory" for m in modes)), rows)
 
 
 def shapes(path: str) -> str:
@@ -948,7 +958,7 @@ def _results(path: str) -> Any:
 KINDS: dict[str, Callable[..., str]] = {
     kind.__name__: kind
     for kind in (
-        *(scores, precisions, measured, metric, headline, thresholds, contest, launches, speed, shapes, preparation),
+        *(scores, precisions, measured, metric, headline, processors, contest, launches, speed, shapes, preparation),
         *(arithmetic, comparison, intervals, orders, gates, steps, leads, spread, compared, significant, beside),
         *(parts, resumed, gap, flow, endless),
     )

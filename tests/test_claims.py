@@ -570,7 +570,7 @@ CLAIMS = {
             ((kernels := gpu(TEXT, "eager", KERNELS))["rk4"] / kernels["stock"],
              (its := gpu("18,381 tokens, bf16", "graphs"))["stock"] / its["macaron_wmt_en_de"],
              its["stock"] / its["ode_residual"]),
-        "need less memory than the residual baseline, but [on a CPU](benchmarks.md#systems-with-a-threshold) {:.1f} "
+        "need less memory than the residual baseline, but [on a CPU](benchmarks.md#on-cpus) {:.1f} "
         "and {:.1f} times its time": recomputing,
     },
     "floater": {

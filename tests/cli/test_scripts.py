@@ -577,11 +577,11 @@ def test_the_gpu_suite_reads_recipes_and_says_what_it_would_run(tmp_path, monkey
     assert not any("transformer-tiny" in line and "--bf16" in line for line in lines)
     record, flags = "ptb/rk2-unit-2-released.fp16.json", "--devices 1 --fp16 -- --num-workers 0 --cuda-graphs"
     assert lines[-1].endswith(f"results/gpu/{record} {flags}")
-    assert cli.main([*words, "--seeds", "2", "3", "--runs", "a", "--out", "b"]) == 0
+    assert cli.main([*words, "--runs", "a", "--out", "b"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("python -m ode_transformer run ptb/rk2-unit-2-released --seed 3 --run-dir ")
-    assert f" {tmp_path}/a/ptb.rk2-unit-2-released.seed-3.fp16 " in last
-    assert f" {tmp_path}/b/ptb/rk2-unit-2-released.seed-3.fp16.json " in last
+    assert last.startswith("python -m ode_transformer run ptb/rk2-unit-2-released --seed 1 --run-dir ")
+    assert f" {tmp_path}/a/ptb.rk2-unit-2-released.fp16 " in last
+    assert f" {tmp_path}/b/ptb/rk2-unit-2-released.fp16.json " in last
 
 
 @pytest.mark.full

@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import re
+import subprocess
 import sys
 from collections import namedtuple
 from dataclasses import fields
@@ -17,7 +18,7 @@ from ode_transformer.experiments import cli
 from ode_transformer.experiments.serving import export
 from ode_transformer.experiments.serving.export import ExportError, Search, open_exported, writing
 from ode_transformer.experiments.serving.pytorch import Opened, PyTorch
-from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, perturbed, raises, small, task, typed
+from tests.helpers import POST_NORM, ROOT, SMALL, VARIANTS, configure, dictionary, perturbed, raises, small, task, typed
 
 DICTIONARY = dictionary(50)
 
@@ -260,7 +261,15 @@ def sums(network, dictionary, longest):
     }, None
 
 
-def test_graphs_are_written_as_onnx(tmp_path, files, to_onnx, monkeypatch):
+SERVES = """
+import sys
+sys.modules["torch"] = sys.modules["fairseq"] = None  # as if they were not installed
+import ode_transformer
+print(ode_transformer.load(sys.argv[1]).translate(["w5 w6", "w7"], beam=2, max_len_b=3))
+"""
+
+
+def test_graphs_are_written_as_onnx_and_run_without_pytorch_and_fairseq(tmp_path, files, to_onnx, monkeypatch):
     model = trained(small("macaron"))
     monkeypatch.setattr(to_onnx, "graphs", sums)
     to_onnx.write(model, tmp_path)
@@ -283,6 +292,12 @@ def test_graphs_are_written_as_onnx(tmp_path, files, to_onnx, monkeypatch):
     raises(
         "a sentence of 11 subword units, its end included: must have 9 at", reader.translate, [["w5"] * 10], Search()
     )
+    manifest = {"source_lang": "xx", "target_lang": "yy", "tokenise": {"plain": True}, "sha256": {}}
+    for name, its in (("manifest.json", manifest), ("export.json", given)):
+        (tmp_path / name).write_text(json.dumps(its))
+    done = subprocess.run([sys.executable, "-c", SERVES, tmp_path], cwd=ROOT, capture_output=True, text=True)
+    words = [" ".join(reader.translate([line], Search(2, max_len_b=3))[0][0][0]) for line in (["w5", "w6"], ["w7"])]
+    assert (done.stdout, done.returncode) == (f"{words}\n", 0), done.stderr
     to_onnx.quantize(model, tmp_path)
     near = export.load_module("from", "onnx").Reader(tmp_path, given, 1, "cpu").score(sources(), targets)
     assert near != expected and sum(map(sum, near)) == pytest.approx(sum(sum(e.expected) for e in expected), rel=0.1)
@@ -313,7 +328,7 @@ def test_onnx_computes_and_searches_the_same(tmp_path, variant, files, to_onnx):
     assert near["largest"] > found["check"]["largest"]
 
 
-def test_a_model_is_as_long_as_its_attention_is_finite(tmp_path, ctranslate2):
+def test_a_model_is_as_long_as_its_attention_is_finite():
     """A flow's biases grow with the position, until attention no longer fits single precision."""
     few = {"max-source-positions": 128, "max-target-positions": 128}
     for variant in ("macaron", "floater_tiny"):
@@ -330,10 +345,6 @@ def test_a_model_is_as_long_as_its_attention_is_finite(tmp_path, ctranslate2):
     assert 8 < reach < 128 and model.finite["target"] == reach
     assert all(map(math.isfinite, model.score([["w5"] * (reach - 1)], [["w6"]])[0]))
     raises(f"from position {reach} on", model.score, [["w5"] * reach], [["w6"]])
-    with torch.no_grad():
-        solver.weight1.mul_(1e30)
-    del model.finite
-    raises("too large for attention from position 0 on", writing.write, model, "ctranslate2", tmp_path / "out")
 
 
 # The command
@@ -402,10 +413,8 @@ def test_a_missing_library_is_named_with_its_extra(tmp_path, saved, monkeypatch,
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda saved: saved.write_bytes(b"PK"), "not a readable checkpoint"),
         (lambda saved: dictionary(49).save(str(saved.with_name("dict.xx.txt"))),
          "has vocabulary sizes 50 and 50, the dictionaries in .* have 49 and 50"),
-        (lambda saved: saved.with_name("dict.yy.txt").unlink(), "dict.yy.txt: no such file; name the folder"),
         (lambda saved: write_checkpoint(saved, source_lang=None), "must name a source and a target language"),
     ],
 )  # fmt: skip
@@ -427,19 +436,11 @@ def described(format, **values):
     [
         (None, "export.json: cannot be read"),
         ('{"format": ["onnx"]}', "format must be one of ctranslate2, onnx"),
-        (described("onnx", longest={"source": 0, "target": 9}), "longest.source must be a whole number, 2 or more"),
         (described("onnx", sha256={"x": "0"}), "is missing, or not a file of its folder"),
-        (described("onnx", sha256={"./export.json": "0"}), "is missing, or not a file of its folder"),
         (described("onnx", sha256={"export.json": "0"}), "has changed since its SHA-256 was noted"),
-        *((described(format), "is damaged, or not of this version") for format in export.FORMATS),
     ],
 )
-def test_folders_that_are_no_exports_are_named(tmp_path, description, message, files):
-    pytest.importorskip("ctranslate2"), pytest.importorskip("onnxruntime")
-    for file in files:
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    for name in ("model.bin", "config.json", "encoder.onnx", "decoder.onnx"):
-        (tmp_path / name).write_bytes(b"damaged")
+def test_folders_that_are_no_exports_are_named(tmp_path, description, message):
     if description is not None:
         (tmp_path / "export.json").write_text(description)
     raises(message, open_exported, tmp_path)

@@ -14,26 +14,21 @@ import torch
 from ... import machine
 from ...errors import OdeTransformerError
 from ...files import read_json, write_json
-from ...paths import ROOT
 from .. import recipes
 from ..arguments import add_function, add_parameters, at_least, output_file
 from . import gpu, lengths, serving, suite, systems
-from .systems import STOCK, Contestant, Setting, stock_like
+from .systems import Setting
 
 _KINDS = {"gpu": gpu, "lengths": lengths, "serving": serving}  # besides contests: each with measure() and table()
 
 
 def record_of(what: str, measured: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a measurement, with the hardware, PyTorch's BLAS library, and the widest CPU instructions
-    that its other kernels use.
-    """
-    shown = torch.__config__.show()
-    named = re.search(r"(?:Intel\(R\) oneAPI Math Kernel|OpenBLAS|Accelerate)[^\n]*?Version [\d.]+", shown)
-    built = re.search(r"BLAS_INFO=(\w+)", shown)
+    """Return the record of a measurement, with the hardware, and what PyTorch uses of it on a CPU."""
+    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     hardware = {
         **machine.hardware(),
         "threads": torch.get_num_threads(),
-        "blas": named[0] if named else built[1] if built else "?",
+        "blas": blas[1] if blas else "?",
         "capability": torch.backends.cpu.get_cpu_capability(),
     }
     return {"what": what, "hardware": hardware, "versions": machine.versions(), **measured}
@@ -45,7 +40,7 @@ def rendered(name: str, record: Mapping[str, Any]) -> str:
     Raises:
         OdeTransformerError: records of this kind have no table.
     """
-    what = record["what"]
+    what = record.get("what")
     if what in ("training", "decoding"):
         return suite.table(name, record)
     if what in _KINDS:
@@ -63,39 +58,30 @@ def _show(name: str, record: Mapping[str, Any], output: str | Path | None = None
 # The commands.
 
 
-def _contest(of: Mapping[str, Contestant], setting: Setting, memory: bool) -> dict[str, Any]:
-    return record_of(setting.what, systems.measure(of, setting, memory))
-
-
 def _quick(args: argparse.Namespace) -> None:
     for name, chosen in suite.QUICK.items():
         every, setting = suite.SUITE[name].systems(), replace(suite.SUITE[name].setting, rounds=3)
-        _show(name, _contest({system: every[system] for system in chosen}, setting, False))
+        measured = systems.measure({system: every[system] for system in chosen}, setting, memory=False)
+        _show(name, record_of(setting.what, measured))
 
 
 def _suite(args: argparse.Namespace) -> None:
     if unknown := [name for name in args.contests if name not in suite.SUITE]:
         raise OdeTransformerError(f"{unknown[0]}: must be one of {', '.join(suite.SUITE)}")
     for name in args.contests or suite.SUITE:
-        setting = suite.SUITE[name].setting
-        precision = "" if args.precision == "fp32" else f".cpu-{args.precision}"
-        output = args.directory / f"{name}{precision}.json"
+        output = args.directory / f"{name}.json"
         if output.exists():
             print(f"{output}: already exists; remove it to repeat the contest")
-            continue
-        setting = replace(setting, precision=args.precision, rounds=args.rounds or setting.rounds)
-        _show(name, _contest(suite.SUITE[name].systems(), setting, setting.what == "training"), output)
+        else:
+            setting, its = suite.SUITE[name]
+            _show(name, record_of(setting.what, systems.measure(its(), setting)), output)
 
 
 def _compare(args: argparse.Namespace) -> None:
     """Run ``training`` or ``decoding``."""
-    given = {field.name: vars(args)[field.name] for field in fields(Setting) if field.name in vars(args)}
-    setting = Setting(**given)
-    ours, stock = Contestant(args.arch, tuple(args.flags)), stock_like(args.arch, tuple(args.flags))
-    compared = {"stock": stock, args.arch: ours}
-    if args.what == "training":
-        compared[f"{args.arch}, stock criterion"] = replace(ours, criterion=STOCK)
-    _show("-", _contest(compared, setting, args.memory), args.output)
+    setting = Setting(**{field.name: vars(args)[field.name] for field in fields(Setting) if field.name in vars(args)})
+    compared = suite.beside_stock(setting, *args.arch, flags=tuple(args.flags)).systems()
+    _show("-", record_of(args.what, systems.measure(compared, setting)), args.output)
 
 
 def _measure(args: argparse.Namespace) -> None:
@@ -114,14 +100,7 @@ def _gpu(args: argparse.Namespace) -> int:
 
 def _table(args: argparse.Namespace) -> None:
     for path in map(Path, args.records):
-        try:
-            _show(path.name.split(".")[0], read_json(path))
-        except OdeTransformerError:
-            raise
-        except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise OdeTransformerError(
-                f"{path}: not a record of the benchmark ({type(error).__name__}: {error})"
-            ) from error
+        _show(path.name.split(".")[0], read_json(path))
 
 
 def main(args: argparse.Namespace) -> int:
@@ -150,29 +129,24 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
             kind.add_argument("--output", type=output_file, metavar="FILE", help="JSON file for the record")
         return kind
 
-    add("quick", _quick, "measure a few tiny systems in two to three minutes on a CPU, without a record")
+    add("quick", _quick, "measure a few tiny systems in a few minutes on a CPU, without a record")
 
-    kind = add("suite", _suite, "run contests on a CPU, each with a record", "[CONTEST...] [options]")
+    kind = add("suite", _suite, "run contests on a CPU, each with a record", "[CONTEST...] --directory DIR")
     help_ = f"one of {', '.join(suite.SUITE)} (default: all); a contest that has a record is skipped"
     kind.add_argument("contests", nargs="*", metavar="CONTEST", help=help_)
-    help_ = "precision of the arithmetic (default: %(default)s)"
-    kind.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help=help_)
-    kind.add_argument("--rounds", type=at_least(1), metavar="N", help="timed rounds (default: the contest's)")
-    where, help_ = ROOT / "results" / "bench", "folder for the records (default: results/bench of the clone)"
-    kind.add_argument("--directory", type=Path, default=where, metavar="DIR", help=help_)
+    kind.add_argument("--directory", type=Path, required=True, metavar="DIR", help="folder for the records")
 
     for name, step, others in (("training", "training step", ["beam"]), ("decoding", "beam search", ["data"])):
-        help_ = f"compare an architecture's {step} with that of fairseq's Transformer of the same shape"
-        kind = add(name, _compare, help_, "--arch ARCH [options] [-- model flags of fairseq-train]", True)
-        kind.add_argument("--arch", required=True, metavar="ARCH", help="an architecture of this package")
+        help_ = f"compare the {step} of architectures with that of fairseq's Transformer, in the shape of the first"
+        kind = add(name, _compare, help_, "--arch ARCH... [options] [-- model flags of fairseq-train]", True)
+        kind.add_argument("--arch", nargs="+", required=True, metavar="ARCH", help="architectures of this package")
         more: dict[str, Any] = {
             "device": devices,
-            "precision": {"choices": recipes.PRECISIONS},
+            "precision": {"choices": [one for one in recipes.PRECISIONS if (name, one) != ("decoding", "amp")]},
             "data": {"metavar": "DIR"},
         }
         more |= {name: {"type": at_least(least)} for name, least in (("shortest", 0), ("symbols", 5))}
         add_parameters(kind, Setting, **more | dict.fromkeys(["what", "batches", *others]))
-        kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
 
     help_ = "measure training steps of TransEvolve's encoder at several sentence lengths"
     kind = add("lengths", _measure, help_, record=True)
@@ -198,7 +172,7 @@ def add_gpu_suite(parser: argparse.ArgumentParser) -> None:
 
     several = {"nargs": "+"}
     more = {"systems": several | {"metavar": "RECIPE"}, "precisions": several | {"choices": recipes.PRECISIONS}}
-    add_function(parser, Suite, show=lambda args, suite: suite.run(), seeds=several, flags=None, **more)
+    add_function(parser, Suite, show=lambda args, suite: suite.run(), flags=None, **more)
     parser.epilog = (
         "Words after -- are passed on to fairseq-train, such as `-- --max-update 20`; they and --cpu need --runs and "
         "--out, because such a run is a rehearsal. --out gets gpu-checks.txt, contest.json, a record of every finished "

@@ -20,7 +20,6 @@ from torch.profiler import ProfilerActivity, profile
 
 from ... import files, machine, markdown
 from ...errors import OdeTransformerError
-from ...schema import lacks, one_of
 from .systems import MAX_TOKENS, Contestant, Setting, prepare, random_batch, stock_like
 from .turns import Process, back_and_forth, forget, seconds
 
@@ -51,25 +50,12 @@ _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cudaMemcpyAsync", "cu
 
 
 class Round(NamedTuple):
-    """A round of measurements.
-
-    Args:
-        setting: the setting.
-        mode: one of ``MODES``.
-        profiled: whether a step is profiled.
-        archs: the systems besides stock fairseq; by default all.
-        at_once: how many of them are in memory at the same time; by default all.
-    """
+    """A round in one of ``MODES``, with ``at_once`` systems in memory together, beside stock fairseq."""
 
     setting: Setting
     mode: str
-    profiled: bool = False
-    archs: tuple[str, ...] = ()
+    profiled: bool = False  # a step
     at_once: int = len(ARCHITECTURES)
-
-    def of(self, systems: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those of all systems that take part."""
-        return {name: its for name, its in systems.items() if not self.archs or name in ("stock", *self.archs)}
 
     @property
     def title(self) -> str:
@@ -96,8 +82,8 @@ def rounds(data: str = "") -> list[Round]:
         Round(large, "eager", at_once=2),
         Round(decoding, "eager"),
         # What follows is compiled, which takes minutes.
-        Round(large, "layers, graphs", archs=("macaron_wmt_en_de", "ode_residual", "rk4")),
         *(Round(its, "layers, graphs", its is usual) for its in settings),
+        Round(large, "layers, graphs", at_once=2),
         Round(usual, "layers", profiled=True),
     ]
 
@@ -125,7 +111,7 @@ def _warm_up(kept: SimpleNamespace, system: Contestant, setting: Setting) -> dic
 
 
 def _time(kept: SimpleNamespace, setting: Setting) -> dict[str, float]:
-    """Return, after the last turn, the milliseconds of a step, of several that follow each other as in training."""
+    """Return the milliseconds of a step, of several that follow each other as in training: the median of all turns."""
     steps = setting.batches if setting.data else 1
     again = max(1, 6 // steps) if setting.device == "cuda" else 1
 
@@ -134,21 +120,13 @@ def _time(kept: SimpleNamespace, setting: Setting) -> dict[str, float]:
             kept.run()
 
     kept.times.append(1000 * seconds(back_to_back, setting.device) / (again * steps))
-    return {"milliseconds": round(statistics.median(kept.times), 2)} if len(kept.times) >= _TURNS else {}
+    return {"milliseconds": round(statistics.median(kept.times), 2)}
 
 
 def _finish(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str, Any]:
-    """Return the facts about a system, and free its model."""
-    found = _facts(kept, setting, profiled)
-    forget(kept)
-    return found
-
-
-def _facts(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str, Any]:
     """Return the memory of a step on a GPU, its launches and kernels if profiled, and the recording of graphs.
 
-    Raises:
-        OdeTransformerError: not every shape was recorded, so that eager passes were timed, too.
+    The system's model is freed.
     """
     found = {}
     if setting.device == "cuda":
@@ -160,10 +138,10 @@ def _facts(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str,
     if (graphs := getattr(kept.model, "graphs", None)) is not None:
         seen, recorded = len(graphs.seen), len(graphs.recorded)
         if recorded < seen:
-            raise OdeTransformerError(
-                f"{recorded} of {seen} shapes were recorded, so that eager passes were timed, too"
-            )
+            raise OdeTransformerError(f"eager passes were timed, too: {recorded} of {seen} shapes were recorded")
         found |= {"shapes": seen, "recorded": recorded, "recording_seconds": round(graphs.seconds, 1)}
+    del graphs  # which hold the model
+    forget(kept)
     return found
 
 
@@ -184,7 +162,7 @@ def measure(
     device: str = "cuda",
     alone: Callable[[], AbstractContextManager] = contextlib.nullcontext,
 ) -> dict[str, Any]:
-    """Measure architectures beside stock fairseq in the shape of the first; on a CPU, rehearse that.
+    """Return the record of architectures beside stock fairseq in the shape of the first; on a CPU, of a rehearsal.
 
     The record is written after every round in which a system was measured. One that is there already is continued:
     rounds in which some system was not measured are repeated, and replaced if that measures as many or more.
@@ -196,12 +174,6 @@ def measure(
         data: folder of binarized data, whose batches are measured as well (default: random ones only).
         device: where to measure.
         alone: a function whose context makes everything else on the GPU wait while systems are timed.
-
-    Returns:
-        The record.
-
-    Raises:
-        OdeTransformerError: the file is a record of another device or version, or no record.
     """
     rehearsed = device == "cpu"
     archs, each = (("macaron_tiny", "rk2_tiny"), rehearsal()) if rehearsed else (ARCHITECTURES, rounds(data))
@@ -209,21 +181,20 @@ def measure(
     where = "CPU (a rehearsal)" if rehearsed else torch.cuda.get_device_name()
     about: dict[str, Any] = {"what": "gpu", "device": where, "torch": torch.__version__, "commit": machine.commit()}
     record = files.read_json(output) if output.is_file() else {**about, "rounds": []}
-    form = {key: one_of(value) for key, value in about.items()}
-    if lacks(record, form | {"rounds": [{"title": str, "mode": str, "systems": {str: dict}}]}):
+    if any(record.get(key) != value for key, value in about.items()):
         raise OdeTransformerError(
             f"{output}: is not a record of this device and version; remove it, or name another file"
         )
     held = {(one["title"], one["mode"]): one for one in record["rounds"]}
-    each = [one for one in each if _measured(held.get((one.title, one.mode))) < len(one.of(systems))]
-    if not each:
-        return record
+    each = [one for one in each if _measured(held.get((one.title, one.mode))) < len(systems)]
     with contextlib.ExitStack() as stack:
-        processes = {name: stack.enter_context(contextlib.closing(Process(name, anew=True))) for name in systems}
+        processes = {
+            name: stack.enter_context(contextlib.closing(Process(name, anew=True))) for name in systems if each
+        }
         for one in each:
             if seconds_left() <= 0 or not processes:
                 break
-            found = _round(one, systems, one.of(processes), seconds_left, alone)
+            found = _round(one, systems, processes, seconds_left, alone)
             processes = {name: process for name, process in processes.items() if not process.closed}
             new = {"title": one.title, "mode": one.mode, "setting": one.setting.noted(), "systems": found}
             if _measured(new) >= max(1, _measured(held.get((one.title, one.mode)))):
@@ -301,22 +272,3 @@ def table(record: Mapping[str, Any]) -> str:
                 cells.append(f"{own:.1f} ms ({stock / own:.2f})" if measured else "")
         parts.append(f"**{title}**\n\n{markdown.table(('system', *of_mode), rows.values())}")
     return "\n\n".join(parts)
-
-
-def launches(record: Mapping[str, Any]) -> str:
-    """Return the launches, the time of kernels and the memory of single steps as Markdown, one row per system."""
-    by_system: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for one in record["rounds"]:
-        for name, found in one["systems"].items():
-            if "launches" in found and (name != "stock" or one["mode"] == "eager"):
-                by_system.setdefault(name, {})[one["mode"]] = found
-    modes = list(dict.fromkeys(mode for its in by_system.values() for mode in its))
-    rows = [
-        (
-            name,
-            f"{its['eager']['kernels_milliseconds']:.1f} ms" if "eager" in its else "",
-            *(f"{its[m]['launches']:,}; {its[m]['reserved_mib']:,} MiB" if m in its else "" for m in modes),
-        )
-        for name, its in by_system.items()
-    ]
-    return markdown.table(("system", "kernels, eager", *(f"{m}: launches; memory" for m in modes)), rows)

@@ -1,10 +1,8 @@
 """``ode-transformer gpu-suite``: the checks, the contest with stock fairseq and the trainings that need a GPU.
 
-Trainings begin at once, several at a time, and go on until the time is over; they pause only while the contest times a
-step. Each part writes its results at once, and in the end there are the curves of unfinished trainings. Checks that
-have passed are listed in a file and not repeated. By default the suite trains the tiny systems at full budget on
-Multi30k and Table 5 of the ODE Transformer on the Penn Treebank. It needs no network, but the data: prepared in
-``data-bin``, or in the folder that ``ODE_TRANSFORMER_DATA`` names.
+Trainings begin at once and go on until the time is over; they pause only while the contest times a step. What is done
+is not done again. By default the suite trains the tiny systems at full budget on Multi30k and Table 5 of the ODE
+Transformer on the Penn Treebank.
 """
 
 import contextlib
@@ -75,7 +73,6 @@ class Suite:
         out: folder for the small files of results (default: results/gpu, apart from records of runs on CPUs).
         systems: recipes to train (default: all of multi30k-full that start from no checkpoint, and ptb).
         precisions: precisions to train in (default: bf16).
-        seeds: seeds to train with (default: 1).
         cpu: rehearse the suite without a GPU.
         dry_run: print the commands of the trainings.
         flags: of fairseq-train, for all trainings, besides --cuda-graphs for models of this package.
@@ -87,7 +84,6 @@ class Suite:
     out: Optional[Path] = None
     systems: Sequence[str] = ()
     precisions: Sequence[str] = ("bf16",)
-    seeds: Sequence[int] = (1,)
     cpu: bool = False
     dry_run: bool = False
     flags: Sequence[str] = ()
@@ -104,23 +100,20 @@ class Suite:
     def _trainings(self) -> list[Run]:
         """Return the runs of all systems, with a folder and a record each.
 
-        A record is NAME.json, with any seed but the recipe's own, and any precision but fp32, before the suffix. In
-        bf16, fairseq's own models are left out, because fairseq takes ``--bf16`` for a TPU.
+        In bf16, fairseq's own models are left out, because fairseq takes ``--bf16`` for a TPU.
         """
         folder, found = (self.runs or ROOT / "runs" / "gpu").absolute(), []
         for precision, name in product(self.precisions, self.systems or usual()):
             recipe = recipes.load(name)
             if precision == "bf16" and training.is_of_fairseq(recipe.train.arch):
                 continue
-            for one in [recipes.load(name, seed=seed) for seed in self.seeds] if recipe.seeds else [recipe]:
-                title = one.name if one.seed is None else f"{one.name}.seed-{one.seed}"
-                run_dir = folder / f"{title.replace('/', '.')}.{precision}"
-                record = self.results / f"{title}{'' if precision == 'fp32' else f'.{precision}'}.json"
-                graphs = [] if training.is_of_fairseq(recipe.train.arch) else ["--cuda-graphs"]
-                # No worker processes: fairseq leaves one per epoch, and they would fill the memory.
-                flags = ("--num-workers", "0", *graphs, *self.flags)
-                place = TrainingPlace(precision=precision, cpu=self.cpu, flags=flags)
-                found.append(Run(one, place, str(run_dir), str(record)))
+            stem = f"{recipe.name.replace('/', '.')}.{precision}"
+            record = self.results / f"{recipe.name}{'' if precision == 'fp32' else f'.{precision}'}.json"
+            graphs = [] if training.is_of_fairseq(recipe.train.arch) else ["--cuda-graphs"]
+            # No worker processes: fairseq leaves one per epoch, and they would fill the memory.
+            flags = ("--num-workers", "0", *graphs, *self.flags)
+            place = TrainingPlace(precision=precision, cpu=self.cpu, flags=flags)
+            found.append(Run(recipe, place, str(folder / stem), str(record)))
         return found
 
     def waiting(self) -> list[Run]:
@@ -137,15 +130,11 @@ class Suite:
         with open(output, "wb") as file:
             options = {"cwd": ROOT, "env": processes.environment({}), "stdout": file, "start_new_session": True}
             process = subprocess.Popen(words, stderr=subprocess.STDOUT, **options)
-        try:
-            while process.poll() is None:
-                if self.left() <= 0 or time.monotonic() > ends:
-                    return TIMED_OUT
-                time.sleep(0.2)
-            return process.returncode
-        finally:  # including the processes that it started
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        while process.poll() is None and self.left() > 0 and time.monotonic() < ends:
+            time.sleep(0.2)
+        with contextlib.suppress(ProcessLookupError):  # including the processes that it started
+            os.killpg(process.pid, signal.SIGKILL)
+        return TIMED_OUT if process.returncode is None else process.returncode
 
     def check(self) -> None:
         """Run the tests that need a GPU and have not passed yet, and list the names of those that pass."""
@@ -215,12 +204,9 @@ class Suite:
             try:
                 if self.left() > 0:
                     part()
-            except OdeTransformerError as error:
+            except Exception as error:
                 self.failed = True
-                processes.say(f"error: {error}")
-            except Exception:
-                self.failed = True
-                traceback.print_exc()
+                processes.say(f"error: {error}" if isinstance(error, OdeTransformerError) else traceback.format_exc())
 
     def note_unfinished(self, left: Sequence[Run]) -> None:
         """Write the losses so far of trainings that are not done, of those with a finished epoch."""
@@ -232,11 +218,7 @@ class Suite:
         files.write_json(self.results / "unfinished.json", found)
 
     def run(self) -> int:
-        """Run all parts, print the trainings that are done or left, and return the exit status, 1 if a part failed.
-
-        Raises:
-            RunError: there is no GPU, or a rehearsal would be written to the folders of results.
-        """
+        """Run all parts, print the trainings that are done or left, and return the exit status, 1 if a part failed."""
         if (self.flags or (self.cpu and not self.dry_run)) and not (self.runs and self.out):
             raise RunError("--cpu and flags after -- need --runs and --out: a rehearsal is not a result")
         if self.dry_run:
@@ -259,8 +241,5 @@ class Suite:
         for one in self.trainings:
             name = f"{one.title}, {one.place.precision}"
             print(f"left: {name} (log: {one.folder / 'run.log'})" if one in left else f"done: {name}")
-        if not left:
-            print("all done")
-        elif not self.failed:
-            print(f"{len(left)} left; call again")
+        print(f"{len(left)} left; call again" if left else "all done")
         return int(self.failed)

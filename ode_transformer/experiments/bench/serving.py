@@ -1,7 +1,6 @@
 """Sentences per second of translators: runs, bundles and exported models, on the same raw text.
 
-In every round, all translators take turns with the same number of threads, batch size and search, so that a slow minute
-slows all of them. The first is the baseline.
+In every round, all translators take turns with the same number of threads, batch size and search.
 """
 
 import statistics
@@ -30,7 +29,7 @@ def measure(
     rounds: int = 3,
     lenpen: Optional[float] = None,
 ) -> dict[str, Any]:
-    """Time translators on a CPU.
+    """Return the record of translators on a CPU; its ``systems`` are by the first model, and then by model.
 
     Args:
         models: runs, checkpoints, bundles or exported models.
@@ -40,15 +39,6 @@ def measure(
         beam: beam size (default: the recipe's).
         rounds: timed rounds, after one of warm-up.
         lenpen: length penalty (default: the recipe's).
-
-    Returns:
-        The measurements, for a record: ``setting``, and ``systems``, a mapping by the first model and then by model to
-        ``sentences_per_second``, ``speed`` against the first (:func:`.turns.speed`), the number of translations that
-        are the ``same`` as the first's, and ``sacrebleu`` if there are references.
-
-    Raises:
-        OdeTransformerError: a model cannot be loaded, there are no sentences, or references and sentences differ in
-            number.
     """
     sentences, references = (path and list(read_lines(path)) for path in (text, reference))
     if not sentences:

@@ -5,7 +5,6 @@ All systems read the same random sentences, or the same batches of binarized dat
 
 import itertools
 import statistics
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -18,17 +17,14 @@ from fairseq.data.language_pair_dataset import collate
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
 from fairseq.models import build_model
-from fairseq.modules import MultiheadAttention
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from ...checkpoints.standalone import task
 from ...config import PRESETS
 from ...errors import OdeTransformerError
-from ...modules.evolving_attention import EvolvingAttention
 from ...numerics.splitting import SPLITTINGS
 from ...paths import PACKAGE
 from ...training import criterion
@@ -45,8 +41,7 @@ _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_
 class Contestant:
     """A system in a contest: an architecture with flags of fairseq-train, a criterion and an optimizer.
 
-    ``at`` is the position on the x axis of a plot, and ``symbols`` the vocabulary size, if that is the axis. A system
-    shares all embeddings unless it is ``unshared``.
+    ``at`` is the position on the x axis of a plot, and ``symbols`` the vocabulary size, if that is the axis.
     """
 
     arch: str
@@ -55,7 +50,6 @@ class Contestant:
     optimizer: str = "fused_adam"
     at: Optional[int] = None
     symbols: Optional[int] = None
-    unshared: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,9 +68,6 @@ class Setting:
         precision: precision of the arithmetic.
         data: folder of binarized data, for real batches instead of random ones.
         batches: how many of these training takes in a turn.
-
-    Raises:
-        OdeTransformerError: these values exclude each other.
     """
 
     what: str = "training"
@@ -94,8 +85,6 @@ class Setting:
     def __post_init__(self) -> None:
         if self.shortest > self.tokens:
             raise OdeTransformerError(f"--shortest {self.shortest}: must be at most --tokens, {self.tokens}")
-        if self.precision == "amp" and self.what == "decoding":
-            raise OdeTransformerError("--precision amp: is for training; decoding has fp32, fp16, bf16")
         if self.device == "cpu" and self.precision in ("fp16", "amp"):
             raise OdeTransformerError(f"--precision {self.precision}: needs --device cuda")
 
@@ -105,15 +94,10 @@ class Setting:
 
 
 def configure(system: Contestant, setting: Setting) -> Any:
-    """Return the configuration that fairseq-train would use.
-
-    Raises:
-        OdeTransformerError: the architecture is unknown.
-    """
+    """Return the configuration that fairseq-train would use."""
     if system.arch != "transformer" and system.arch not in PRESETS:
         raise OdeTransformerError(f"--arch {system.arch}: must be transformer or one of {', '.join(PRESETS)}")
-    words = [setting.data or "-", "--arch", system.arch, *([] if system.unshared else ["--share-all-embeddings"])]
-    words += ["--user-dir", str(PACKAGE)]
+    words = [setting.data or "-", "--arch", system.arch, "--share-all-embeddings", "--user-dir", str(PACKAGE)]
     words += ["--task", "translation", "--criterion", system.criterion, "--label-smoothing", "0.1"]
     words += ["--optimizer", system.optimizer, "--lr", "1e-4", "--clip-norm", "0", "--max-tokens", str(MAX_TOKENS)]
     words += system.flags
@@ -156,11 +140,7 @@ def random_batch(of: Setting) -> dict[str, Any]:
 
 
 def samples(system: Contestant, setting: Setting) -> tuple[FairseqTask, list[dict[str, Any]]]:
-    """Return a task, and the samples of a system's turn: random sentences, or batches of the setting's data.
-
-    Raises:
-        OdeTransformerError: the folder has no data for training.
-    """
+    """Return a task, and the samples of a system's turn: random sentences, or batches of the setting's data."""
     if not setting.data:
         size = system.symbols or setting.symbols
         return task(size), [random_batch(replace(setting, symbols=size))]
@@ -177,9 +157,7 @@ def samples(system: Contestant, setting: Setting) -> tuple[FairseqTask, list[dic
         ).next_epoch_itr()
     except Exception as error:  # fairseq raises it where it finds no languages
         raise OdeTransformerError(f"--data {setting.data}: {error}") from error
-    if not (found := list(itertools.islice(batches, setting.batches))):
-        raise OdeTransformerError(f"--data {setting.data}: has no training sentences")
-    return its_task, found
+    return its_task, list(itertools.islice(batches, setting.batches))
 
 
 def prepare(system: Contestant, setting: Setting) -> tuple[nn.Module, Callable[[], Any]]:
@@ -208,62 +186,18 @@ def prepare(system: Contestant, setting: Setting) -> tuple[nn.Module, Callable[[
     return model, lambda: generator.generate([model], {"net_input": net_input})
 
 
-def evaluations(model: nn.Module, sample: dict[str, Any]) -> dict[str, int]:
-    """Return the numbers of evaluations of attention sub-layers in a forward pass, of encoder and decoder."""
-    counts, hooks = Counter(encoder=0, decoder=0), []
-    for name, module in model.named_modules():
-        if isinstance(module, (MultiheadAttention, EvolvingAttention)):
-            side = name.split(".")[0]
-            hooks.append(module.register_forward_hook(lambda *_, side=side: counts.update([side])))
-    device = next(model.parameters()).device
-    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
-        model(**{k: v[:1].to(device) for k, v in sample["net_input"].items()})
-    for hook in hooks:
-        hook.remove()
-    return dict(counts)
-
-
-# Operators of the chunked criterion, and of attention on a CPU, that PyTorch's counter does not know. It calls each
-# function with the shapes of the operator's arguments.
-_MORE_OPERATORS = {
-    torch.ops.aten.addmm_: lambda _, a, b, **more: 2 * a[0] * a[1] * b[1],
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: (
-        lambda query, key, value, *more, **named: sdpa_flop_count(query, key, value)
-    ),
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: (
-        lambda grad, query, key, value, *more, **named: sdpa_backward_flop_count(grad, query, key, value)
-    ),
-}
-
-
-def operations(run: Callable[[], Any]) -> int:
-    """Return the floating-point operations of the matrix products in a call; a multiply-add counts as two."""
-    with FlopCounterMode(display=False, custom_mapping=_MORE_OPERATORS) as counter:
-        run()
-    return counter.get_total_flops()
-
-
 def build(system: Contestant, setting: Setting) -> tuple[Callable[[], Any], dict[str, Any]]:
-    """Build a system (see :data:`.turns.Build`), with ``parameters``, ``evaluations`` and, on a CPU, ``operations``."""
+    """Build a system (see :data:`.turns.Build`), with its number of ``parameters``."""
     model, run = prepare(system, setting)
-    about = {
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "evaluations": evaluations(model, samples(system, setting)[1][0]),
-    }
-    if setting.device == "cpu":
-        with torch.compiler.set_stance("force_eager"):
-            about["operations"] = operations(run)
-    return run, about
+    return run, {"parameters": sum(p.numel() for p in model.parameters())}
 
 
 def measure(systems: Mapping[str, Contestant], setting: Setting, memory: bool = True) -> dict[str, Any]:
-    """Measure the time and memory of systems, the first of which is the baseline.
+    """Return the measurements of systems, the first of which is the baseline, for a record.
 
-    Returns:
-        The measurements, for a record: the ``tokens`` of a turn, ``setting``, the name of the ``baseline``, and for
-        each of ``systems`` its fields, the facts from :func:`build`, the median ``seconds``, the ``speed``
-        (:func:`.turns.speed`) and, with ``memory``, ``peak_mib`` (model, optimizer and step) and ``step_mib`` (the
-        step's part of it).
+    Of each system they have its fields, the facts from :func:`build`, the median ``seconds``, the ``speed``
+    (:func:`.turns.speed`) and, with ``memory``, ``peak_mib`` (model, optimizer and step) and ``step_mib`` (the step's
+    part of it).
     """
     baseline, first = next(iter(systems.items()))
     tokens = sum(sample["ntokens"] for sample in samples(first, setting)[1])  # checks the data before a process starts

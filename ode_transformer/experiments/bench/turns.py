@@ -35,20 +35,19 @@ _ENVIRONMENT = {**KEEP_FREED_MEMORY, "KINETO_LOG_LEVEL": "99", "TORCHINDUCTOR_CO
 
 
 class Process:
-    """A process that calls functions, one after the other.
+    """A process that calls functions, one after the other; ``closed`` once it has died or was too late.
 
     The first argument of each function is the process's namespace, in which it keeps objects for later calls; a call
-    that fails empties it. A process is forked from a server that has imported fairseq, or spawned (``anew``), as a GPU
-    requires, and a plugin, which is loaded before the models. It is ``closed`` once it has died or was too late.
+    that fails empties it. The process is forked from a server that has imported fairseq, which saves seconds, or
+    spawned (``anew``), as a GPU requires, and a plugin, which is loaded before the models.
     """
 
     def __init__(self, name: str, anew: bool = False):
         self.name, self.closed = name, False
-        os.environ.update({key: value for key, value in _ENVIRONMENT.items() if key not in os.environ})
-        anew = anew or bool(plugins.current())
-        context = multiprocessing.get_context("spawn" if anew else "forkserver")
-        if not anew:  # imported before there are threads; the first module keeps the import of fairseq quiet
-            context.set_forkserver_preload([f"{__package__}.hushed", f"{__package__}.systems"])
+        os.environ.update({**_ENVIRONMENT, **os.environ})
+        context = multiprocessing.get_context("spawn" if anew or plugins.current() else "forkserver")
+        # Imported before there are threads; the first keeps the import of fairseq quiet.
+        context.set_forkserver_preload([f"{__package__}.hushed", f"{__package__}.systems"])
         self._connection, theirs = context.Pipe()
         args = theirs, torch.get_num_threads(), plugins.current()
         self._process = context.Process(target=_serve, args=args, daemon=True)
@@ -61,10 +60,7 @@ class Process:
             self._connection.send((function, args))
 
     def answer(self, seconds_left: Callable[[], float] = lambda: math.inf) -> Any:
-        """Wait for the result of the last call, and return it.
-
-        Args:
-            seconds_left: a function that returns the remaining time, called repeatedly.
+        """Wait for the result of the last call, and return it; ``seconds_left`` is called repeatedly.
 
         Raises:
             OdeTransformerError: the call failed, the process has died, or no time is left.
@@ -77,9 +73,7 @@ class Process:
             found, error = self._connection.recv()
         except (EOFError, OSError) as died:
             self.close()
-            raise OdeTransformerError(
-                f"{self.name}: its process has died; is there enough memory for all at once?"
-            ) from died
+            raise OdeTransformerError(f"{self.name}: its process has died; is there enough memory?") from died
         if error:
             raise OdeTransformerError(f"{self.name}: {error}")
         return found
@@ -99,26 +93,24 @@ class Process:
 
 
 def _serve(connection: Any, threads: int, user_dir: str) -> None:
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
     torch.set_num_threads(threads)
     if user_dir:
         plugins.load(ROOT / user_dir)
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
     kept = SimpleNamespace()
-    while True:
-        try:
+    with contextlib.suppress(EOFError):  # the other end was closed
+        while True:
             function, args = connection.recv()
-        except EOFError:
-            return
-        try:
-            answer = function(kept, *args), ""
-        except Exception as error:  # the messages of torch and fairseq suffice
-            name = "" if isinstance(error, (ValueError, RuntimeError)) else f"{type(error).__name__}: "
-            answer = None, f"{name}{error}"[-2000:]
-        if answer[1]:  # here, because the error kept what its frames refer to
-            with contextlib.suppress(RuntimeError):  # a GPU that has failed fails again
-                forget(kept)
-        connection.send(answer)
+            found, said = None, ""
+            try:
+                found = function(kept, *args)
+            except Exception as error:
+                said = f"{type(error).__name__}: {error}"[-2000:]
+            if said:  # here, because the error kept what its frames refer to
+                with contextlib.suppress(RuntimeError):  # a GPU that has failed fails again
+                    forget(kept)
+            connection.send((found, said))
 
 
 def forget(kept: SimpleNamespace) -> None:
@@ -160,16 +152,14 @@ def in_turns(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, list[float]]]:
     """Return the facts about each system, and its seconds in every round, by name.
 
-    Args:
-        builds: the functions that build the systems, by name.
-        rounds: the number of timed rounds.
-        device: ``cpu`` or ``cuda``.
-        warm_up: the number of rounds before those; memory grows over several steps.
+    Before the timed rounds there are some of warm-up, because memory grows over several steps.
     """
     times: dict[str, list[float]] = {name: [] for name in builds}
     with contextlib.ExitStack() as stack:
         processes = {name: stack.enter_context(contextlib.closing(Process(name, device == "cuda"))) for name in builds}
-        about = {name: processes[name](_begin, build) for name, build in builds.items()}
+        for name, build in builds.items():
+            processes[name].begin(_begin, build)
+        about = {name: process.answer() for name, process in processes.items()}
         for name in back_and_forth(builds, warm_up):
             processes[name](_turn, device)
         for name in back_and_forth(builds, rounds):
@@ -220,11 +210,7 @@ def peak(name: str, build: Build, device: str = "cpu") -> tuple[float, float]:
 
 
 def speed(baseline: Sequence[float], own: Sequence[float]) -> dict[str, Any]:
-    """Return the speed of a system relative to the baseline, from the seconds of both in the same rounds.
-
-    Returns:
-        The baseline's seconds divided by the system's: ``median``, lower and upper ``quartiles``, and ``all``, sorted.
-    """
+    """Return the baseline's seconds divided by the system's in the same rounds: median, quartiles, and all, sorted."""
     ratios = np.sort([theirs / its for theirs, its in zip(baseline, own, strict=True)])
     low, median, high = np.quantile(ratios, (0.25, 0.5, 0.75)).round(4).tolist()
     return {"median": median, "quartiles": [low, high], "all": ratios.round(4).tolist()}

@@ -42,9 +42,6 @@ def main(args: argparse.Namespace) -> None:
 def _orders(args: argparse.Namespace) -> dict[str, Any]:
     if args.checkpoints and not (args.text and args.dictionary):
         raise OdeTransformerError("checkpoints need --text and --dictionary")
-    given = [name for name in ("text", "dictionary", "target") if getattr(args, name)]
-    if given and not args.checkpoints:
-        raise OdeTransformerError(f"--{given[0]}: is what models read; a checkpoint must be named, too")
     record = {"what": "orders", "versions": machine.versions(), **orders.measure(), "layers": {}}
     print(orders.table(record))
     if args.checkpoints:

@@ -24,17 +24,11 @@ RELEASED_STEP = 0.2
 
 
 def errors(flow: Flow, initial: Tensor, positions: int) -> list[dict[str, float]]:
-    """Return the errors of a flow's solutions with larger steps, against its solution with ``RELEASED_STEP``.
+    """Return the errors of a flow's solutions with ``STEPS`` from b(0), (R, C), against that with ``RELEASED_STEP``.
 
-    Args:
-        flow: the flow; its method is used for all steps.
-        initial: b(0), (R, C).
-        positions: the number of positions, from 0 on.
-
-    Returns:
-        For each of ``STEPS``: ``step``; ``error``, the largest absolute error of a bias; ``relative``, the largest
-        error relative to max(1, the largest bias at its position); ``largest``, the largest bias; and ``gradient``, the
-        relative error of the gradient with respect to the flow's parameters, of a randomly weighted sum of the biases.
+    ``error`` is the largest absolute error of a bias; ``relative``, the largest error relative to max(1, the largest
+    bias at its position); and ``gradient``, the relative error of the gradient with respect to the flow's parameters,
+    of a randomly weighted sum of the biases.
     """
     generator = torch.Generator().manual_seed(1)
     weights, initial = torch.randn(positions, *initial.shape, generator=generator), initial.detach().float()
@@ -65,11 +59,7 @@ def errors(flow: Flow, initial: Tensor, positions: int) -> list[dict[str, float]
 
 
 def flows_of(model: nn.Module, path: str | Path) -> dict[str, tuple[Flow, Tensor]]:
-    """Return the flows of a FLOATER model by name, each with its b(0), (R, C).
-
-    Raises:
-        CheckpointError: the model has none.
-    """
+    """Return the flows of a FLOATER model by name, each with its b(0), (R, C)."""
     found = {}
     for encoder in model.modules():
         if isinstance(encoder, BiasPositions):

@@ -31,11 +31,8 @@ _A = torch.tensor([[0.0, 1.0, 0.3], [-1.0, -0.2, 0.0], [0.1, 0.4, -0.5]], dtype=
 _B = torch.tensor([[-0.4, 0.0, 0.8], [0.5, 0.1, -0.6], [0.0, 0.7, 0.2]], dtype=torch.float64)
 _START = torch.tensor([0.6, -0.3, 0.4], dtype=torch.float64)
 
-DAMPING = 0.8
-"""c in y'' + c y' = nu f(y), which methods with momentum solve."""
-
-NU = 1.7
-"""nu for methods that learn it; for others, nu is 1."""
+DAMPING, NU = 0.8, 1.7
+"""c in y'' + c y' = nu f(y), which methods with momentum solve, and nu for those that learn it; for others it is 1."""
 
 
 def _field(matrix: Tensor) -> Field:
@@ -59,17 +56,11 @@ def _damped(nu: float, t: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Method:
-    """A method to measure.
+    """A method to measure."""
 
-    Args:
-        theory: the theoretical exponent of the local error.
-        step: (the states so far at intervals of h, the newest last; h) -> the next state.
-        solution: time -> the exact solution of the problem.
-    """
-
-    theory: int
-    step: Callable[[Sequence[Tensor], float], Tensor]
-    solution: Callable[[float], Tensor] = _solution
+    theory: int  # the exponent of the local error
+    step: Callable[[Sequence[Tensor], float], Tensor]  # the states so far at intervals of h, and h -> the next state
+    solution: Callable[[float], Tensor] = _solution  # time -> the exact solution of the problem
 
 
 WITHOUT = {
@@ -80,14 +71,16 @@ WITHOUT = {
 """Methods without an order of convergence, and why."""
 
 
+_SECOND_ORDER = (0.5, 0.0, 0.5)
+"""The weights of the previous state, the newest state and the prediction that make a corrector second-order: the mean
+of y_{n-1} and y_{n+1} is y_n + h^2 / 2 y'', and h^2 / 2 y'' is the term that an Euler step lacks."""
+
+
 def methods() -> dict[str, Method]:
     """Return all methods by name."""
     f, matrices = _field(_A + _B), {"F": _A, "G": _B}
     fields = {letter: _field(matrix) for letter, matrix in matrices.items()}
     found: dict[str, Method] = {}
-
-    def one_step(name: str, theory: int, step: Callable[[Tensor, float], Tensor]) -> None:
-        found[name] = Method(theory, lambda past, h: step(past[-1], h))
 
     def exact(letter: str, y: Tensor, carried: None, h: float) -> tuple[Tensor, None]:
         return _flow(matrices[letter], y, h), carried
@@ -95,7 +88,7 @@ def methods() -> dict[str, Method]:
     for name, of_two in SPLITTINGS.items():
         if not of_two.together:  # otherwise there is no splitting error
             substeps = [Substep(exact, letter, fraction) for letter, fraction in of_two]
-            one_step(f"{name}, exact sub-flows", int(of_two.order) + 1, partial(_split, substeps))
+            found[f"{name}, exact sub-flows"] = Method(int(of_two.order) + 1, partial(_split, substeps))
     for name, solver, exponent, method in (
         ("lie-trotter", "Euler (Transformer)", 2, EULER),
         ("strang", "Euler (Macaron)", 2, EULER),
@@ -104,19 +97,16 @@ def methods() -> dict[str, Method]:
         ("parallel", "Heun", 3, HEUN),
         ("parallel", "RK4", 5, RK4),
     ):
-        one_step(f"{name}, {solver}", exponent, partial(_split, SPLITTINGS[name].substeps(fields, method.step)))
+        substeps = SPLITTINGS[name].substeps(fields, method.step)
+        found[f"{name}, {solver}"] = Method(exponent, partial(_split, substeps))
     for name, method in INTEGRATORS.items():
         if isinstance(method, Momentum):
             nu = NU if method.learns_nu else 1.0
-            found[f"{name}, for a damped equation of second order"] = Method(
-                2, partial(_momentum, method, nu), partial(_damped, nu)
-            )
-        elif method.order is None:  # a method of a plugin
-            continue
-        elif method.spans_layers:
-            found[name] = Method(method.order + 1, partial(_multistep, method, f))
-        else:
-            one_step(name, method.order + 1, partial(_step, method, f))
+            its = Method(2, partial(_momentum, method, nu), partial(_damped, nu))
+            found[f"{name}, for a damped equation of second order"] = its
+        elif method.order is not None:  # which a plugin's method may lack
+            step = _multistep if method.spans_layers else _step
+            found[name] = Method(method.order + 1, partial(step, method, f))
     for name, weights, exponent in (
         ("gate 0.3", (0.3, 0.7), 2),
         ("gate 0.5", (0.5, 0.5), 3),
@@ -124,10 +114,10 @@ def methods() -> dict[str, Method]:
         ("ema of 1", (0.0, 1.0), 2),
     ):
         scalars = Scalars(torch.tensor(weights, dtype=_A.dtype)).requires_grad_(False)
-        one_step(f"heun, {name}", exponent, partial(_step, HEUN, f, learned=Learned(scalars)))
+        found[f"heun, {name}"] = Method(exponent, partial(_step, HEUN, f, learned=Learned(scalars)))
     gate = SecondOrderGate(len(_START)).double().requires_grad_(False)
     gate.gate.weight.copy_(torch.linspace(-2, 2, len(_START)))  # makes g differ from state to state
-    one_step("heun, second-order gate", 3, partial(_step, HEUN, f, learned=Learned(gate)))
+    found["heun, second-order gate"] = Method(3, partial(_step, HEUN, f, learned=Learned(gate)))
     for predictor, weights, exponent in (
         ("heun", (0.0, 1.0, 0.0), 2),
         ("euler", _SECOND_ORDER, 2),
@@ -135,23 +125,17 @@ def methods() -> dict[str, Method]:
         ("rk4", _SECOND_ORDER, 3),
     ):
         of = "the newest state" if weights[1] == 1 else "the mean of prediction and state before"
-        found[f"{predictor}, corrected from {of}"] = Method(
-            exponent, partial(_corrected, INTEGRATORS[predictor], f, weights)
-        )
+        step = partial(_corrected, INTEGRATORS[predictor], f, weights)
+        found[f"{predictor}, corrected from {of}"] = Method(exponent, step)
     return found
 
 
-_SECOND_ORDER = (0.5, 0.0, 0.5)
-"""The weights of the previous state, the newest state and the prediction that make a corrector second-order: the mean
-of y_{n-1} and y_{n+1} is y_n + h^2 / 2 y'', and h^2 / 2 y'' is the term that an Euler step lacks."""
+def _step(method: Integrator, f: Field, past: Sequence[Tensor], h: float, **more: Any) -> Tensor:
+    return method.step(f, past[-1], None, h, **more)[0]
 
 
-def _step(method: Integrator, f: Field, y: Tensor, h: float, **more: Any) -> Tensor:
-    return method.step(f, y, None, h, **more)[0]
-
-
-def _split(substeps: Sequence[Substep], y: Tensor, h: float) -> Tensor:
-    return split_step(substeps, y, None, h)[0]
+def _split(substeps: Sequence[Substep], past: Sequence[Tensor], h: float) -> Tensor:
+    return split_step(substeps, past[-1], None, h)[0]
 
 
 def _multistep(scheme: Multistep, f: Field, past: Sequence[Tensor], h: float) -> Tensor:
@@ -168,13 +152,8 @@ def _momentum(method: Momentum, nu: float, past: Sequence[Tensor], h: float) -> 
 
 def _corrected(predictor: Integrator, f: Field, weights: Sequence[float], past: Sequence[Tensor], h: float) -> Tensor:
     """Take a step of the corrector without norms: an Euler step from a mixture of two states and the prediction."""
-    c = weighted_sum(weights, [*past[-2:], _step(predictor, f, past[-1], h)])
-    return _step(EULER, f, c, h)
-
-
-def slope(sizes: list[float], errors: list[float]) -> float:
-    """Return the least-squares slope of log error against log size."""
-    return float(np.polyfit(np.log(sizes), np.log(errors), 1)[0])
+    c = weighted_sum(weights, [*past[-2:], _step(predictor, f, past, h)])
+    return _step(EULER, f, [c], h)
 
 
 def errors(method: Method) -> dict[str, Any]:
@@ -187,8 +166,9 @@ def errors(method: Method) -> dict[str, Any]:
             past.append(method.step(past, 1 / n))
         total.append(float((past[-1] - method.solution(1.0)).norm()))
     sizes = [1 / n for n in steps]
-    slopes = {"local": round(slope(sizes, local), 3), "global": round(slope(sizes, total), 3)}
-    return {"theory": method.theory, **slopes, "sizes": sizes, "local_errors": local, "global_errors": total}
+    slopes = np.polyfit(np.log(sizes), np.log(np.array([local, total]).T), 1)[0].round(3).tolist()
+    found = {"theory": method.theory, **dict(zip(("local", "global"), slopes, strict=True))}
+    return found | {"sizes": sizes, "local_errors": local, "global_errors": total}
 
 
 def measure() -> dict[str, Any]:

@@ -4,7 +4,6 @@ The exact solution is unknown, but the distance of a step of size 1 from two ste
 method of order p, it is the error of the step times 1 - 2^-p (Richardson).
 """
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -20,11 +19,7 @@ from ...modules.layers import SplitLayer
 
 
 def layers_of(stack: nn.Module, side: str, path: str | Path) -> dict[str, SplitLayer]:
-    """Return the layers of a stack by name: those of an ``encoder`` are ``encoder 1`` and so on.
-
-    Raises:
-        CheckpointError: the step of a layer cannot be halved.
-    """
+    """Return the layers of a stack by name, such as ``encoder 1``; refuse those whose step cannot be halved."""
     found = {f"{side} {i + 1}": layer for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers))}
     for name, layer in found.items():
         if not isinstance(layer, SplitLayer):
@@ -49,18 +44,8 @@ def layers_of(stack: nn.Module, side: str, path: str | Path) -> dict[str, SplitL
 def errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path = "model") -> list[dict[str, Any]]:
     """Return the relative size of each layer's step and its relative distance from two half steps.
 
-    Args:
-        model: the model, which is put into evaluation mode.
-        net_input: its inputs, of :func:`.inputs.inputs_of`; the stacks of :func:`.inputs.observed` are measured.
-        path: the name of the model in error messages.
-
-    Returns:
-        For each layer ``layer``, its name; ``increment``, the norm of the step's increment divided by that of the
-        state; and ``difference``, the norm of the difference from two half steps divided by that of the increment.
-        Norms are root mean squares over channels and tokens, padding excepted.
-
-    Raises:
-        CheckpointError: the step of a layer cannot be halved, or a state or step is zero or not finite.
+    The norm of the increment is divided by that of the state, the norm of the ``difference`` from two half steps by
+    that of the increment. Norms are root mean squares over channels and tokens, padding excepted.
     """
     rows, hooks = [], []
 
@@ -70,11 +55,6 @@ def errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path = "m
         (x, context, carried), (y, *_) = args, result
         two, *_ = layer(layer(x, context, carried, 0.5)[0], context, carried, 0.5)
         state, step, difference = (float(z[real].double().pow(2).mean().sqrt()) for z in (x, y - x, two - y))
-        if not (state > 0 and step > 0 and math.isfinite(state + step + difference)):
-            raise CheckpointError(
-                f"{path}: its {name} takes a step of norm {step:g} from a state of norm {state:g}: must be finite and "
-                "more than 0 to be measured"
-            )
         rows.append({"layer": name, "increment": round(step / state, 5), "difference": round(difference / step, 5)})
 
     try:

@@ -27,22 +27,17 @@ def renamed(symbols: Sequence[str]) -> list[str]:
 class Reader(Exported):
     """A model in CTranslate2, whose beam search normalizes scores like fairseq's."""
 
-    def _check_device(self, device: str) -> None:
-        if device != "cpu" and not ctranslate2.get_cuda_device_count():
-            raise ExportError(f"device {device}: CTranslate2 finds no GPU")
-
     def _open(self, device: Optional[str]) -> None:
         there = ctranslate2.get_cuda_device_count()
+        if device not in (None, "cpu") and not there:
+            raise ExportError(f"device {device}: CTranslate2 finds no GPU")
         self.model = self._translator(device or ("cuda" if there else "cpu"))
         if device is None and there:
             # CTranslate2 loads its GPU libraries with the first batch; if they are missing, use the CPU.
             try:
                 self.model.translate_batch([["."]], beam_size=1, max_decoding_length=1)
             except RuntimeError as error:
-                print(
-                    f"warning: {self.name}: translating on the CPU, because the GPU cannot be used: {error}",
-                    file=sys.stderr,
-                )
+                print(f"warning: {self.name}: translating on the CPU, without the GPU: {error}", file=sys.stderr)
                 self.model = self._translator("cpu")
         self.device = self.model.device
 

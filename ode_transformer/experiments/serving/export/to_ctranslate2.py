@@ -7,8 +7,7 @@ CTranslate2. A missing sub-layer is given zero weights, with which a pre-norm re
     Macaron            half FFN_a | attention, half FFN_b           (two layers; the halves are in the second matrix)
     strang-swapped     half attention, FFN | half attention
 
-All other models are refused, with the option in the message: histories, integrators but Euler's method, positions in
-the blocks, and TransEvolve.
+All other models are refused, with the option in the message.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,11 +40,7 @@ def _refuse(what: str) -> ExportError:
 
 
 def steps(stack: nn.Module, integrator: str) -> Iterator[Sublayer]:
-    """Yield the sub-layers of an encoder or a decoder, each of which takes an Euler step.
-
-    Raises:
-        ExportError: the stack has steps of another kind; the message has ``integrator``, the option that chose it.
-    """
+    """Yield the sub-layers of an encoder or a decoder, each of which takes an Euler step, or refuse ``integrator``."""
     for layer in stack.layers:
         if layer.options.integrator != EULER:
             raise _refuse(integrator)
@@ -70,11 +65,7 @@ def layers(taken: Iterable[Sublayer], places: str) -> list[dict[str, Sublayer]]:
 
 
 def _check(model: nn.Module) -> None:
-    """Check that CTranslate2 has all parts of a model.
-
-    Raises:
-        ExportError: CTranslate2 lacks a part.
-    """
+    """Refuse a model of which CTranslate2 lacks a part."""
     cfg = model.cfg
     for side in ("encoder", "decoder"):
         stack = getattr(model, side)
@@ -217,11 +208,7 @@ def _numpy(tensor: Tensor, scale: float = 1.0) -> np.ndarray:
 
 
 def write(model: PyTorch, folder: Path, quantization: Optional[str] = None) -> None:
-    """Write a model, in single precision by default.
-
-    Raises:
-        ExportError: CTranslate2 cannot express the model.
-    """
+    """Write a model, in single precision by default."""
     part = folder / "ctranslate2.part"  # the converter refuses an existing folder
     OurConverter(model).convert(str(part), quantization=quantization)
     for file in part.iterdir():

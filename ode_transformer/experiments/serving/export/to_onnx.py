@@ -29,9 +29,7 @@ from torch.export import Dim
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from ....errors import OdeTransformerError
 from ..pytorch import PyTorch
-from . import ExportError
 from .from_onnx import NEXT
 
 OPSET = 18
@@ -104,18 +102,9 @@ class Caches:
 
 
 class Graph(nn.Module):
-    """The function that a graph computes, and the arguments of PyTorch's exporter for it: the inputs of an example,
-    the axes of each input whose sizes may vary, and the names of the inputs and of the outputs.
-    """
+    """A function to export, with its inputs of an example, their free axes, and the names of inputs and outputs."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        compute: Callable[..., list[Tensor]],
-        inputs: tuple,
-        axes: tuple,
-        names: tuple[list[str], list[str]],
-    ):
+    def __init__(self, model: nn.Module, compute: Callable, inputs: tuple, axes: tuple, names: tuple[list, list]):
         super().__init__()
         self.model, self.compute, self.inputs, self.axes, self.names = model, compute, inputs, axes, names
 
@@ -187,39 +176,27 @@ def graphs(model: nn.Module, dictionary: Dictionary, longest: int) -> tuple[dict
 
 
 def write(model: PyTorch, folder: Path) -> None:
-    """Write ``encoder.onnx`` and ``decoder.onnx``, in single precision.
-
-    Raises:
-        ExportError: PyTorch's exporter cannot make graphs of the model.
-    """
+    """Write ``encoder.onnx`` and ``decoder.onnx``, in single precision."""
     (network,) = copy.deepcopy(model.models)
-    try:
-        with _traceable(network):
-            found, _ = graphs(network, model.dictionaries[1], max(model.finite.values()))
-            # Not strict: the Python code is run once, so that the graphs contain no dictionaries.
-            programs = {
-                name: torch.export.export(graph, graph.inputs, dynamic_shapes=(graph.axes,), strict=False)
-                for name, graph in found.items()
-            }
-        with _quiet():
-            for name, graph in found.items():
-                torch.onnx.export(
-                    programs[name],
-                    f=str(folder / f"{name}.onnx"),
-                    input_names=graph.names[0],
-                    output_names=graph.names[1],
-                    opset_version=OPSET,
-                    dynamo=True,
-                    external_data=False,
-                    verbose=False,
-                )
-    except (OSError, OdeTransformerError):
-        raise
-    except Exception as error:  # the exporter raises errors of many types
-        first = str(error).split("\n")[0]
-        raise ExportError(
-            f"--format onnx: PyTorch cannot export {model.name}: {type(error).__name__}: {first}"
-        ) from error
+    with _traceable(network):
+        found, _ = graphs(network, model.dictionaries[1], max(model.finite.values()))
+        # Not strict: the Python code is run once, so that the graphs contain no dictionaries.
+        programs = {
+            name: torch.export.export(graph, graph.inputs, dynamic_shapes=(graph.axes,), strict=False)
+            for name, graph in found.items()
+        }
+    with _quiet():
+        for name, graph in found.items():
+            torch.onnx.export(
+                programs[name],
+                f=str(folder / f"{name}.onnx"),
+                input_names=graph.names[0],
+                output_names=graph.names[1],
+                opset_version=OPSET,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
     _add_candidates(folder / "decoder.onnx")
 
 
@@ -236,11 +213,7 @@ def _add_candidates(path: Path) -> None:
 
 
 def quantize(model: PyTorch, folder: Path) -> None:
-    """Quantize the matrices of both graphs to 8-bit integers, with one scale per column; vectors have no columns.
-
-    Activations are quantized at run time. Weights take 7 of the 8 bits: otherwise sums of products would overflow on
-    processors without VNNI, where the log-probabilities of two small models differed 5 to 20 times as much.
-    """
+    """Quantize the matrices of both graphs to 8-bit integers, with one scale per column; vectors have no columns."""
     with _quiet():
         for name in ("encoder.onnx", "decoder.onnx"):
             whole = folder / f"fp32-{name}"
