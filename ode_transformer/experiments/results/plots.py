@@ -152,8 +152,9 @@ def costs(files: Sequence[str], output: str | Path) -> None:
             axis.set_xticks(ticks, [f"{x:,.0f}" for x in ticks])
             axis.minorticks_off()
             axis.grid(alpha=0.3)
-            axis.set_xlabel(name)
-            axis.set_ylabel({"seconds": "seconds of a training step", "MiB": "memory of a step, MiB"}[kind])
+            axis.set(
+                xlabel=name, ylabel={"seconds": "seconds of a training step", "MiB": "memory of a step, MiB"}[kind]
+            )
             axis.legend(fontsize=8)
     save(figure, output)
 
@@ -203,15 +204,13 @@ def orders(file: str | Path, output: str | Path) -> None:
     axis.set_xscale("log", base=2)
     axis.invert_xaxis()
     axis.set_xticks(methods[0]["sizes"], [f"1/{round(1 / size)}" for size in methods[0]["sizes"]])
-    axis.set_xlabel("size h of the step")
-    axis.set_ylabel("error of one step, O(h to the power of the number after the name)")
+    axis.set(xlabel="size h of the step", ylabel="error of one step, O(h to the power of the number after the name)")
     axis.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=7)
     for axis in more:
         for i, (name, found) in enumerate(layers.items()):
             axis.plot(range(1, len(found) + 1), [row["difference"] for row in found], **style(i, name))
         axis.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
-        axis.set_xlabel("layer")
-        axis.set_ylabel("distance of two half steps from a whole one, relative to the step")
+        axis.set(xlabel="layer", ylabel="distance of two half steps from a whole one, relative to the step")
         axis.legend(fontsize=8)
     for axis in figure.axes:
         axis.set_yscale("log")
@@ -225,6 +224,7 @@ def orders(file: str | Path, output: str | Path) -> None:
 def confusion(file: str | Path, of: Optional[str], output: str | Path) -> None:
     """Draw the confusion matrix of a classifier from the record of its run, for a test set, by default the first."""
     import numpy as np
+    from sklearn.metrics import ConfusionMatrixDisplay
 
     scores = records.read_record(Path(file))["scores"]
     test_set = of or next(iter(scores), "")
@@ -233,17 +233,11 @@ def confusion(file: str | Path, of: Optional[str], output: str | Path) -> None:
     found = scores[test_set].get("accuracy") or {}
     if "confusion" not in found:
         raise records.RecordError(f"{file}: no record of a classifier's {test_set}")
-    rows, classes = np.array(found["confusion"]), found["classes"]
-    figure, ((axis,),) = panels(3 + 0.6 * len(classes), 2 + 0.6 * len(classes), 1)
-    share = rows / np.maximum(rows.sum(1, keepdims=True), 1)
-    image = axis.imshow(share, cmap="Blues", vmin=0, vmax=1)
-    for i, j in np.ndindex(*rows.shape):
-        color = "white" if share[i, j] > 0.5 else "black"
-        axis.text(j, i, f"{rows[i, j]:,}", ha="center", va="center", fontsize=8, color=color)
-    axis.set_xticks(range(len(classes)), classes, rotation=45, ha="right")
-    axis.set_yticks(range(len(classes)), classes)
+    matrix = ConfusionMatrixDisplay(np.array(found["confusion"]), display_labels=found["classes"])
+    size = 2 + 0.6 * len(found["classes"])
+    figure, ((axis,),) = panels(size + 1, size, 1)
+    matrix.plot(ax=axis, cmap="Blues", xticks_rotation=45, values_format=",d")
     axis.set(xlabel="taken for", ylabel="class", title=f"accuracy {found['value']:.1f} %")
-    figure.colorbar(image, label="share of the class")
     save(figure, output)
 
 
