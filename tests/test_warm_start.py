@@ -203,7 +203,7 @@ def test_every_tensor_is_reported(tmp_path, capsys):
         (pre_norm, "rk2_learnable_tiny", NO_HISTORY, "exactly with.*: logits differ by .*--approximate writes it"),
         (pre_norm, "rk2_tiny", NO_HISTORY, "logits differ"),
         (pre_norm, "ode_residual_tiny", {"encoder-history": "none", "decoder-history": "attention"}, "logits differ"),
-        (stock, "floater_tiny", {"activation-fn": "gelu"}, "logits differ"),
+        (stock, "floater_tiny", {"activation-fn": "gelu"}, "--activation-fn gelu, of the checkpoint relu"),
         (roberta, "ode_roberta_tiny", {}, "need a pre-norm encoder"),
         (roberta, "macaron_bert_tiny", {}, "logits differ"),
         (roberta, "floater_roberta_tiny", {"max-positions": 10}, r"positions.weight is \(22, 16\), must be \(12, 16\)"),
@@ -368,9 +368,6 @@ def test_classification_heads_are_left_out_and_named_and_opened_on_request(tmp_p
 # The layout of Hugging Face's library
 
 
-UNREADABLE = "is not a readable safetensors file"
-
-
 def as_safetensors(folder, m, dtype=torch.float32, **config):
     """A model of fairseq's as ``model.safetensors`` and ``config.json``."""
     names = {ours: theirs for theirs, ours in hugging_face._TOP.items()}
@@ -417,15 +414,13 @@ def added(name, content):
 @pytest.mark.parametrize(
     ("change", "config", "reason"),
     [
-        (lambda data: data[: len(data) // 2], {}, UNREADABLE),
+        (lambda data: data[: len(data) // 2], {}, "is not a readable safetensors file"),
         (lambda data: data.replace(b"lm_head.bias", b"lm_tail.bias"), {}, "lm_tail.bias is not a tensor of a RoBERTa"),
-        (added("lm_head.decoder.bias", [50], 0), {}, UNREADABLE),
-        (added("lm_head.decoder.weight", [50, 16]), {}, "must be the embeddings unless tie_word"),
+        (added("lm_head.decoder.weight", torch.zeros(50, 16)), {}, "must be the embeddings unless tie_word"),
         (bytes, {"tie_word_embeddings": False}, "encoder.lm_head.weight"),
         (bytes, {"model_type": "bert"}, "config.json: model_type must be roberta"),
         (bytes, {"is_decoder": True}, "config.json: is_decoder must be False"),
         (bytes, {"layer_norm_eps": None}, "config.json: layer_norm_eps is missing"),
-        (bytes, {"hidden_dropout_prob": 1.5}, "dropout probability has to be between 0 and 1"),
         (bytes, {"hidden_act": "__import__('os')"}, "cannot be built as a RoBERTa"),
     ],
 )

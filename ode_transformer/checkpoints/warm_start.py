@@ -121,9 +121,10 @@ def warm_start(
     with errors_about(f"{source} cannot become {arch}"):
         difference = _difference(before, after, sizes)
     if not difference <= EQUAL and not approximate:  # NaN counts as different
+        others = [f"{flag(k)} {values[k]}, of the checkpoint {its}" for k, its in options.items() if values[k] != its]
         raise CheckpointError(
-            f"{source} cannot become {arch} exactly with these options: logits differ by {difference:.1e}. "
-            "docs/warm-start.md says what can; --approximate writes it nevertheless"
+            f"{source} cannot become {arch} exactly with these options: {'; '.join([*others, 'logits differ by'])} "
+            f"{difference:.1e}. docs/warm-start.md says what can; --approximate writes it nevertheless"
         )
     checkpoints.save(_state(state, model_name, values, after, source), output)
     left_out = r"(.*_float_tensor|classification_heads\..*)"
