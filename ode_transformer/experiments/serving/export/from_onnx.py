@@ -47,13 +47,6 @@ class Reader(Exported):
         self.grown = [output.name for output in self.decoder.get_outputs() if output.name.endswith(NEXT)]
         self.growing = {name.removesuffix(NEXT) for name in self.grown}
         self.inputs = {given.name: given for given in self.decoder.get_inputs()}
-        self.empty = {  # before the first step: the types and the shapes, without the axis of sentences
-            name: (
-                _TYPES[self.inputs[name].type],
-                [n if isinstance(n, int) else 0 for n in self.inputs[name].shape[1:]],
-            )
-            for name in self.growing - set(self.of_source)
-        }
 
     def _read(self, side: int, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
         """Return the indices of the symbols of sentences; ``side`` is 0 for sources and 1 for targets."""
@@ -147,8 +140,9 @@ class Reader(Exported):
             row[columns - len(source) - 1 :] = [*source, END]
         read = self.encoder.run_with_ort_values(self.of_source, {"source": _value(padded)})
         caches = dict(zip(self.of_source, read, strict=True))
-        for name, (kind, shape) in self.empty.items():
-            caches[name] = _value(np.zeros([len(sources), *shape], kind))
+        for given in (self.inputs[name] for name in self.growing - caches.keys()):  # empty before the first step
+            shape = [len(sources), *(n if isinstance(n, int) else 0 for n in given.shape[1:])]
+            caches[given.name] = _value(np.zeros(shape, _TYPES[given.type]))
         return caches
 
     def _step(
