@@ -88,17 +88,11 @@ class TrainedEncoder:
 
 
 class Outputs(NamedTuple):
-    """The outputs of a model on a subset.
+    """The outputs of a model on a subset."""
 
-    Args:
-        scores: (examples, classes); one column for a model that predicts numbers.
-        golds: the label of each example; None for a subset without labels.
-        classes: the names of the classes, or the indices of the options of each question; empty for numbers.
-    """
-
-    scores: "Tensor"
-    golds: list[str] | None
-    classes: list[str]
+    scores: "Tensor"  # (examples, classes); one column for a model that predicts numbers
+    golds: list[str] | None  # the label of each example; None for a subset without labels
+    classes: list[str]  # their names, or the indices of the options of each question; empty for numbers
 
     def taken(self) -> list[str]:
         """Return the predicted label of each example, ``UNDEFINED`` if one of its scores is not finite."""

@@ -71,6 +71,9 @@ def published(folder: Path) -> dict[str, list[Pair]]:
     tests, nucle = ([path.name for path in paths if kind.search(path.name)] for kind in (TUNES_OR_TESTS, NUCLE))
     if tests:
         raise OdeTransformerError(f"{folder}: {tests[0]} is of a development or test set, must not be trained on")
+    levels = {path.name.partition(".")[0] for path in paths}  # of W&I, whose archive holds its files in both ways
+    if "ABC" in levels and levels & {*"ABC"}:
+        raise OdeTransformerError(f"{folder}: ABC.* holds the sentences of A.*, B.* and C.*; remove one or the others")
     if len(nucle) != 1:
         raise OdeTransformerError(
             f"{folder}: must hold one M2 file of NUCLE, part of which is held out, and whose name contains nucle, "

@@ -25,18 +25,12 @@ _NONE = 1e6  # added to the no-answer score of a question without candidates
 
 
 class Window(NamedTuple):
-    """A window [begin, end) of the symbols of a paragraph, and a model's logits.
-
-    Args:
-        begin, end: its place in the paragraph.
-        null: the sum of both logits of ``<s>``.
-        first, last: for each symbol, the logit of being the first and the last of the answer.
-    """
+    """A window [begin, end) of the symbols of a paragraph, and a model's logits."""
 
     begin: int
     end: int
-    null: float
-    first: Sequence[float]
+    null: float  # the sum of both logits of ``<s>``
+    first: Sequence[float]  # for each symbol, the logit of being the first of the answer
     last: Sequence[float]
 
 
