@@ -20,17 +20,10 @@ RANKING = "sentence_ranking"  # fairseq's name of the task and of the criterion
 
 
 class TrainedEncoder:
-    """A trained encoder with a head, and binarized data that it can read.
+    """A trained encoder with a head, on the GPU if there is one, and a subset of binarized data that it can read.
 
-    Args:
-        checkpoint, data, subset: the file of the model, the folder of binarized data, and a subset of them.
-        cpu: keep the model on the CPU; otherwise it is on the GPU if there is one.
-        head: the name of a classification head, or ``SPANS``.
-        tasks: the names of fairseq tasks; the model must have been trained with one of them.
-
-    Raises:
-        OdeTransformerError: the checkpoint is of another task, has no such head, or was trained with other
-            dictionaries; or the data have no such subset, or a file of it is damaged.
+    ``head`` is the name of a classification head, or ``SPANS``; ``tasks`` are names of fairseq tasks, with one of which
+    the model must have been trained. What does not fit together is an error.
     """
 
     def __init__(self, checkpoint: Path, data: Path, subset: str, cpu: bool, head: str, *tasks: str):

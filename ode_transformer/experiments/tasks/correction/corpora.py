@@ -97,9 +97,7 @@ def published(folder: Path) -> dict[str, list[Pair]]:
 def generated(path: Path, seed: int, rate: float, count: int | None) -> Iterator[Pair]:
     """Yield pairs of a sentence with generated errors and its original; some have none, for a model to leave unchanged.
 
-    Args:
-        path, count: the file of sentences, one per line, and the number of lines to read; None for all.
-        seed, rate: as for :class:`.errors.Corrupter`.
+    The sentences are the first ``count`` lines of the file, or all of them.
     """
     lines = itertools.islice(read_lines(path), count)
     sentences = [tokens for line in lines if 0 < len(tokens := errors.tokenise(line)) <= LONGEST]

@@ -67,12 +67,7 @@ def candidates(windows: Sequence[Window], index: int) -> list[tuple[float, int, 
 
 
 def answer(paragraph: Mapping[str, Any], windows: Sequence[Window]) -> tuple[str, float]:
-    """Return the best answer to a question, empty if there is none, and the question's no-answer score.
-
-    Args:
-        paragraph: its ``text``, and the characters [begin, end) of its symbols, ``offsets``.
-        windows: all windows of the question.
-    """
+    """Return the best answer to a question, empty if there is none, and its no-answer score, from all its windows."""
     text, offsets = paragraph["text"], paragraph["offsets"]
     null = min((window.null for window in windows), default=math.inf)
     found = [one for index in range(len(windows)) for one in candidates(windows, index)]
