@@ -84,10 +84,7 @@ class EncoderClassifier(HasFlags, FairseqEncoderModel):
         """Tokens (B, T) -> the scores (B, classes) of the named head, or the states (B, T, C) if none is named; and the
         encoder's dictionary.
         """
-        if self.graphs is None:
-            x, out = self._states(src_tokens)
-        else:
-            x, out = self.graphs(self, self._states, {"src_tokens": src_tokens})
+        x, out = self.graphs(self, self._states, {"src_tokens": src_tokens})
         if classification_head_name is None:
             return x, out
         return self.classification_heads[classification_head_name](x, src_tokens.eq(self.encoder.padding_idx)), out

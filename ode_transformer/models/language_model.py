@@ -55,8 +55,6 @@ class OdeLanguageModel(HasFlags, FairseqLanguageModel):
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **more: Any) -> tuple[Tensor, dict]:
         """As in fairseq: tokens (B, T) -> scores (B, T, vocabulary size), and the decoder's dictionary."""
-        if self.graphs is None:
-            return super().forward(src_tokens, **more)
         return self.graphs(self, super().forward, {"src_tokens": src_tokens}, **more)
 
     @classmethod

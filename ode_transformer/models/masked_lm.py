@@ -169,11 +169,8 @@ class MaskedLanguageModel(HasFlags, RobertaModel):
         vocabulary size); of the named head, (B, classes); with ``spans`` of the first and the last token of an answer,
         (B, T, 2). With ``features_only`` they are the states, (B, T, C).
         """
-        tokens, wanted = {"src_tokens": src_tokens}, {"return_all_hiddens": return_all_hiddens}
-        if self.graphs is None:
-            x, out = self.encoder.extract_features(**tokens, **wanted)
-        else:
-            x, out = self.graphs(self, self.encoder.extract_features, tokens, **wanted)
+        states, tokens = self.encoder.extract_features, {"src_tokens": src_tokens}
+        x, out = self.graphs(self, states, tokens, return_all_hiddens=return_all_hiddens)
         if self.encoder.next_sentence is not None:
             out["next_sentence"] = self.encoder.next_sentence(x[:, 0]).squeeze(-1)
         if spans:

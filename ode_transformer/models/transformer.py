@@ -97,9 +97,13 @@ def add_positions_and_freeze(model: nn.Module, cfg: TransformerConfig, **sides: 
         named[name].requires_grad_(False)
 
 
-def build_graphs(cfg: TransformerConfig, stack: nn.Module) -> Optional[TrainingGraphs]:
-    """Return the recorded training passes of a model with this stack; None without ``--cuda-graphs``."""
-    return TrainingGraphs(stack.dictionary.pad(), stack.dictionary.eos()) if cfg.cuda_graphs else None
+def build_graphs(cfg: TransformerConfig, stack: nn.Module) -> Callable[..., tuple[Tensor, Any]]:
+    """Return what runs the passes of a model with this stack: with ``--cuda-graphs``, recordings of them."""
+    return TrainingGraphs(stack.dictionary.pad(), stack.dictionary.eos()) if cfg.cuda_graphs else _eager
+
+
+def _eager(model: nn.Module, run: Callable, tokens: dict[str, Tensor], **more: Any) -> tuple[Tensor, Any]:
+    return run(**tokens, **more)
 
 
 class EncoderDecoder(HasFlags, TransformerModelBase):
@@ -139,8 +143,6 @@ class EncoderDecoder(HasFlags, TransformerModelBase):
     ) -> tuple[Tensor, dict]:
         """As in fairseq: tokens (B, S) and (B, T) -> scores (B, T, vocabulary size), and the decoder's dictionary."""
         tokens = {"src_tokens": src_tokens, "prev_output_tokens": prev_output_tokens}
-        if self.graphs is None:
-            return self._pass(**tokens, **more)
         return self.graphs(self, self._pass, tokens, **more)
 
     def _pass(self, src_tokens: Tensor, prev_output_tokens: Tensor, **more: Any) -> tuple[Tensor, dict]:

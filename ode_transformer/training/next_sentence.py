@@ -42,15 +42,10 @@ _SPECIAL = 3  # special symbols of a pair: <s> and two </s>
 
 
 class SentencePairs(FairseqDataset):
-    """Pairs of blocks, masked.
+    """Pairs of blocks, masked; the draws depend on the seed and the epoch alone.
 
-    Args:
-        sources, targets: the masked blocks, and the masked tokens with padding elsewhere; without special symbols.
-        sizes: the sizes of the blocks.
-        documents: the document of each block, in order.
-        longest: the maximum number of tokens in a block; longer blocks are truncated.
-        dictionary: fairseq's dictionary.
-        seed: the seed of the draws, which depend on it and the epoch alone.
+    ``sources`` are the masked blocks, ``targets`` the masked tokens with padding elsewhere, both without special
+    symbols; ``documents`` is the document of each block, in order. A block has at most ``longest`` tokens.
     """
 
     def __init__(

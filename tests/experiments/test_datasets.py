@@ -168,6 +168,7 @@ def test_learners_corpora(tmp_path, capsys):
     for names, message in (
         (["nucle.m2"], r"one M2 file of NUCLE, .* holds conll14st-preprocessed\.m2 and nucle\.m2"),
         (["official-preprocessed.m2"], r"official-preprocessed\.m2 is of a development or test set"),
+        (["ABC.train.m2", "C.train.m2"], r"ABC\.\* holds the sentences of A\.\*"),
     ):
         more = [shutil.copyfile(tmp_path / "lang8.m2", tmp_path / name) for name in names]
         raises(message, corpora.published, tmp_path)

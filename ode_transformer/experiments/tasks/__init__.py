@@ -1,10 +1,7 @@
 """The tasks of recipes.
 
-Each task has a file or folder with the readers of its published data sets, its flags, its steps after averaging, its
-predictions and its metrics. The three tasks that are scored by perplexity differ only in fairseq's task.
-
-In addition, ``encoders`` runs trained encoders, ``splits`` writes data sets, ``listops`` and ``generated`` generate
-them, ``baselines`` has the baselines that a classifier must beat, and ``command`` the command lines.
+Each has a file or folder with the readers of its published data sets, its flags, its steps after averaging and its
+metrics. The three that are scored by perplexity differ only in fairseq's task.
 """
 
 from . import classification, correction, glue, multiple_choice, question_answering, summarisation, translation

@@ -20,17 +20,10 @@ RANKING = "sentence_ranking"  # fairseq's name of the task and of the criterion
 
 
 class TrainedEncoder:
-    """A trained encoder with a head, and binarized data that it can read.
+    """A trained encoder with a head, on the GPU if there is one, and a subset of binarized data that it can read.
 
-    Args:
-        checkpoint, data, subset: the file of the model, the folder of binarized data, and a subset of them.
-        cpu: keep the model on the CPU; otherwise it is on the GPU if there is one.
-        head: the name of a classification head, or ``SPANS``.
-        tasks: the names of fairseq tasks; the model must have been trained with one of them.
-
-    Raises:
-        OdeTransformerError: the checkpoint is of another task, has no such head, or was trained with other
-            dictionaries; or the data have no such subset, or a file of it is damaged.
+    ``head`` is the name of a classification head, or ``SPANS``; ``tasks`` are names of fairseq tasks, with one of which
+    the model must have been trained. What does not fit together is an error.
     """
 
     def __init__(self, checkpoint: Path, data: Path, subset: str, cpu: bool, head: str, *tasks: str):
@@ -88,17 +81,11 @@ class TrainedEncoder:
 
 
 class Outputs(NamedTuple):
-    """The outputs of a model on a subset.
+    """The outputs of a model on a subset."""
 
-    Args:
-        scores: (examples, classes); one column for a model that predicts numbers.
-        golds: the label of each example; None for a subset without labels.
-        classes: the names of the classes, or the indices of the options of each question; empty for numbers.
-    """
-
-    scores: "Tensor"
-    golds: list[str] | None
-    classes: list[str]
+    scores: "Tensor"  # (examples, classes); one column for a model that predicts numbers
+    golds: list[str] | None  # the label of each example; None for a subset without labels
+    classes: list[str]  # their names, or the indices of the options of each question; empty for numbers
 
     def taken(self) -> list[str]:
         """Return the predicted label of each example, ``UNDEFINED`` if one of its scores is not finite."""

@@ -17,40 +17,23 @@ from .task import Recipe, by_predictions
 
 
 class Split(NamedTuple):
-    """The files and columns of a split.
+    """The files and columns of a split."""
 
-    Args:
-        inputs: the columns of the sentences, from 0.
-        label: the column of the label; None for a test set, which has no labels.
-        files: alternatives, each one file or several separated by blanks; the first that is complete is read.
-        server: the name of a test set's submission file for GLUE's server, without ``.tsv``.
-        heading: whether the first line of each file is a header.
-    """
-
-    inputs: tuple[int, ...]
-    label: int | None
-    files: tuple[str, ...]
-    server: str = ""
-    heading: bool = True
+    inputs: tuple[int, ...]  # the columns of the sentences, from 0
+    label: int | None  # the column of the label; None for a test set
+    files: tuple[str, ...]  # alternatives of one or several files; the first that is complete is read
+    server: str = ""  # the name of a test set's file for GLUE's server, without ``.tsv``
+    heading: bool = True  # whether the first line of each file is a header
 
 
 class GlueTask(NamedTuple):
-    """The files, columns and labels of a task.
+    """The files, columns and labels of a task."""
 
-    Args:
-        folder: the folder of the task in the published data.
-        splits: the splits by fairseq's names.
-        width: the number of columns of a labeled line, or 0 for any; lines with another number are left out, as in
-            fairseq's preparation for RoBERTa.
-        labels: the classes, from no to full agreement; empty where labels are numbers.
-        divide: the divisor of numerical labels.
-    """
-
-    folder: str
-    splits: Mapping[str, Split]
-    width: int = 0
-    labels: tuple[str, ...] = ("0", "1")
-    divide: float = 0.0
+    folder: str  # in the published data
+    splits: Mapping[str, Split]  # by fairseq's names
+    width: int = 0  # columns of a labeled line, or 0 for any; fairseq's preparation also leaves out other lines
+    labels: tuple[str, ...] = ("0", "1")  # the classes; none where labels are numbers
+    divide: float = 0.0  # the divisor of numerical labels
 
 
 def _usual(

@@ -73,35 +73,25 @@ OF_TEXT = Examples(references=[[""]], sources=[""])
 
 @dataclass(frozen=True)
 class Task:
-    """The properties of a task.
+    """A task: its flags, its steps after averaging, and its metrics. Most are functions of a recipe."""
 
-    Args:
-        name: the name in recipes.
-        flags: recipe -> the flags of fairseq's task.
-        evaluate: (recipe, folder of the run, subset, words such as ``--cpu``) -> the step that runs the averaged model.
-        score: (recipe, folder of the run, subset) -> the step that scores the output of ``evaluate``.
-        metrics: recipe -> the names of its metrics, without those of :func:`further_metrics`; systems are compared by
-            the last one unless another is named.
-        outputs: (recipe, folder of the run, subset) -> the system's output for each example, one line each, which
-            ``ode-transformer record --translations`` keeps. None if the task has no such outputs.
-        examples: (recipe, the lines of ``outputs``, subset, folder of the run or None) -> the outputs and the examples
-            from which metrics are computed, for tests of significance. None if the task has no outputs.
-        section: the section of recipes that defines the evaluation, ``generate`` for text, otherwise ``validate``.
-        options: the form of ``validate.flags``, as in :mod:`ode_transformer.schema`; None if ``fairseq-validate``
-            evaluates the task, which checks its flags itself.
-        provides: the fields that the task's examples have, by which the metrics fit that recipes can ask for.
-    """
-
-    name: str
-    flags: Callable[[Recipe], list[str]]
+    name: str  # in recipes
+    flags: Callable[[Recipe], list[str]]  # of fairseq's task
+    # (recipe, folder of the run, subset, words such as ``--cpu``) -> the step that runs the averaged model, and
+    # (recipe, folder of the run, subset) -> the step that scores its output.
     evaluate: Callable[[Recipe, str, str, Sequence[str]], Step]
     score: Callable[[Recipe, str, str], Step]
+    # The names of metrics, without those of ``further_metrics``; systems are compared by the last one by default.
     metrics: Callable[[Recipe], list[str]]
+    # (recipe, folder of the run, subset) -> a line of output for each example, which ``ode-transformer record
+    # --translations`` keeps; and (recipe, these lines, subset, folder of the run or None) -> outputs and examples from
+    # which metrics are computed, for tests of significance. None for both if the task has no outputs.
     outputs: Optional[Callable[[Recipe, Path, str], list[str]]] = None
     examples: Optional[Callable[[Recipe, Sequence[str], str, Optional[Path]], tuple[Sequence[str], Examples]]] = None
-    section: str = "validate"
+    section: str = "validate"  # of recipes, which defines the evaluation; ``generate`` for text
+    # The form of ``validate.flags``, as in ode_transformer.schema; None if fairseq-validate checks them.
     options: Optional[Mapping[str, Any]] = None
-    provides: Examples = OF_TEXT
+    provides: Examples = OF_TEXT  # examples with the fields of the task's, to which metrics in recipes must fit
 
     def evaluation(self, recipe: Recipe, run_dir: str, where: Sequence[str]) -> list[Step]:
         """Return the steps after averaging: the evaluation of every subset, then the scoring of every subset."""

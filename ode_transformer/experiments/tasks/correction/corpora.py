@@ -71,6 +71,9 @@ def published(folder: Path) -> dict[str, list[Pair]]:
     tests, nucle = ([path.name for path in paths if kind.search(path.name)] for kind in (TUNES_OR_TESTS, NUCLE))
     if tests:
         raise OdeTransformerError(f"{folder}: {tests[0]} is of a development or test set, must not be trained on")
+    levels = {path.name.partition(".")[0] for path in paths}  # of W&I, whose archive holds its files in both ways
+    if "ABC" in levels and levels & {*"ABC"}:
+        raise OdeTransformerError(f"{folder}: ABC.* holds the sentences of A.*, B.* and C.*; remove one or the others")
     if len(nucle) != 1:
         raise OdeTransformerError(
             f"{folder}: must hold one M2 file of NUCLE, part of which is held out, and whose name contains nucle, "
@@ -94,9 +97,7 @@ def published(folder: Path) -> dict[str, list[Pair]]:
 def generated(path: Path, seed: int, rate: float, count: int | None) -> Iterator[Pair]:
     """Yield pairs of a sentence with generated errors and its original; some have none, for a model to leave unchanged.
 
-    Args:
-        path, count: the file of sentences, one per line, and the number of lines to read; None for all.
-        seed, rate: as for :class:`.errors.Corrupter`.
+    The sentences are the first ``count`` lines of the file, or all of them.
     """
     lines = itertools.islice(read_lines(path), count)
     sentences = [tokens for line in lines if 0 < len(tokens := errors.tokenise(line)) <= LONGEST]

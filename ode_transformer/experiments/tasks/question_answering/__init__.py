@@ -25,18 +25,12 @@ _NONE = 1e6  # added to the no-answer score of a question without candidates
 
 
 class Window(NamedTuple):
-    """A window [begin, end) of the symbols of a paragraph, and a model's logits.
-
-    Args:
-        begin, end: its place in the paragraph.
-        null: the sum of both logits of ``<s>``.
-        first, last: for each symbol, the logit of being the first and the last of the answer.
-    """
+    """A window [begin, end) of the symbols of a paragraph, and a model's logits."""
 
     begin: int
     end: int
-    null: float
-    first: Sequence[float]
+    null: float  # the sum of both logits of ``<s>``
+    first: Sequence[float]  # for each symbol, the logit of being the first of the answer
     last: Sequence[float]
 
 
@@ -73,12 +67,7 @@ def candidates(windows: Sequence[Window], index: int) -> list[tuple[float, int, 
 
 
 def answer(paragraph: Mapping[str, Any], windows: Sequence[Window]) -> tuple[str, float]:
-    """Return the best answer to a question, empty if there is none, and the question's no-answer score.
-
-    Args:
-        paragraph: its ``text``, and the characters [begin, end) of its symbols, ``offsets``.
-        windows: all windows of the question.
-    """
+    """Return the best answer to a question, empty if there is none, and its no-answer score, from all its windows."""
     text, offsets = paragraph["text"], paragraph["offsets"]
     null = min((window.null for window in windows), default=math.inf)
     found = [one for index in range(len(windows)) for one in candidates(windows, index)]
