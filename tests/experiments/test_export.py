@@ -15,7 +15,7 @@ import torch
 from fairseq.dataclass.configs import GenerationConfig
 
 from ode_transformer.experiments import cli
-from ode_transformer.experiments.serving import export
+from ode_transformer.experiments.serving import command, export
 from ode_transformer.experiments.serving.export import ExportError, Search, open_exported, writing
 from ode_transformer.experiments.serving.pytorch import Opened, PyTorch
 from tests.helpers import POST_NORM, ROOT, SMALL, VARIANTS, configure, dictionary, perturbed, raises, small, task, typed
@@ -395,7 +395,7 @@ def test_what_is_another_model_leaves_nothing(tmp_path, saved, monkeypatch, ctra
     monkeypatch.setattr(to_ctranslate2, "_norm", wrong)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ExportError, match=r"log-probabilities differ from the checkpoint's by .*0.0001"):
-        writing.export(saved, "ctranslate2", tmp_path / "out")
+        command.export(saved, tmp_path / "out", "ctranslate2")
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -28,7 +28,7 @@ from ode_transformer.checkpoints import bundles
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.runs import prepare, processes, runner
 from ode_transformer.experiments.runs.training import TrainingPlace
-from ode_transformer.experiments.serving import opening, translate
+from ode_transformer.experiments.serving import command, opening, translate
 from ode_transformer.experiments.serving.backend import Search
 from ode_transformer.experiments.serving.export import writing
 from ode_transformer.experiments.serving.pytorch import PyTorch
@@ -537,8 +537,9 @@ def test_other_dictionaries_and_manifests_are_refused(run, home, tmp_path, capsy
         data = change(home / "mine", tmp_path / name, **values)
         assert message in refused(capsys, "translate", run, good, "--data", data, "--cpu")
     # Data of text that was segmented elsewhere, which an export takes as it is.
-    monkeypatch.setattr(writing, "write", lambda model, *_: model.languages)
-    assert writing.export(run, "onnx", tmp_path / "exported", data=tmp_path / "old") == ("de", "en")
+    monkeypatch.setattr(writing, "write", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        command.export(run, tmp_path / "exported", "onnx", data=tmp_path / "old")
     other = change(home / "mine", tmp_path / "other")
     words = ["translate", run, good, "--data", other, "--cpu"]
     (other / "codes").unlink()

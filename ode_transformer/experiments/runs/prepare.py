@@ -119,11 +119,8 @@ class OwnText:
         return plain if plain.is_file() else packed
 
     def settings(self, held: Mapping[str, str] = {}) -> dict[str, str]:
-        """Return all that the data depend on, with the SHA-256 of every input file by its split and language.
-
-        Args:
-            held: the settings of finished data, which are used for files that no longer exist.
-        """
+        """Return all that the data depend on, with the SHA-256 of every input file by its split and language; of files
+        that no longer exist, those that finished data hold."""
         chosen = {"--plain": self.plain, "--normalise": self.normalise, "--lowercase first": self.lowercase}
         found = {
             "langs": "-".join(self.langs),
@@ -150,11 +147,7 @@ class OwnText:
         return found
 
     def prepare(self) -> None:
-        """Do all steps that are not done yet, and write the recipe unless it exists.
-
-        Raises:
-            TextError: the text cannot be used, or existing data are of other text or settings.
-        """
+        """Do all steps that are not done yet, and write the recipe unless it exists."""
         # Complete data may belong to someone who lets others only read them.
         with contextlib.nullcontext() if self.data.exists() else alone_in(self.text):
             if self.data.exists():
@@ -212,11 +205,7 @@ class OwnText:
             divide(Path(given), part, self.langs, key, self.splits, wanted, self.hold_out, limits)
 
     def _check_lengths(self) -> None:
-        """Check that no validation or test sentence is too long for models, because fairseq stops at such a sentence.
-
-        Raises:
-            TextError: a sentence is too long; the message names it.
-        """
+        """Check that no validation or test sentence is too long for models, because fairseq stops at it."""
         for name in (f"{split}.{lang}" for split in self.splits[1:] for lang in self.langs):
             for number, line in enumerate(read_lines(self.text / "bpe" / name), 1):
                 if (units := len(line.split())) > LONGEST:

@@ -12,8 +12,8 @@ from ...errors import OdeTransformerError
 if TYPE_CHECKING:
     from torch import Tensor
 
+# The name in messages and the accepted types of a flag's values, by its annotation.
 KINDS = {bool: ("a switch", (bool,)), int: ("a whole number", (int,)), float: ("a number", (int, float))}
-"""The name in messages and the accepted types of a flag's values, by its annotation."""
 
 MOST_HYPOTHESES = 1_000  # per sentence
 
@@ -33,20 +33,12 @@ def as_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class LayerStates:
-    """The inputs of all layers of a model for a sentence, and the output of the last layer before the final norm.
+    """The inputs of all layers of a model for a sentence, and the output of the last layer before the final norm."""
 
-    Args:
-        source: the S subwords of the sentence, and the end of sentence.
-        encoder: (L + 1, S + 1, C).
-        target: the T subwords of the translation, and the end of sentence; the decoder reads them shifted right, the
-            end first.
-        decoder: (L' + 1, T + 1, C').
-    """
-
-    source: list[str]
-    encoder: "Tensor"
-    target: list[str]
-    decoder: "Tensor"
+    source: list[str]  # the S subwords of the sentence, and the end of sentence
+    encoder: "Tensor"  # (L + 1, S + 1, C)
+    target: list[str]  # the T subwords of the translation, and the end; the decoder reads the end first, then the T
+    decoder: "Tensor"  # (L' + 1, T + 1, C')
 
 
 @dataclass(frozen=True)
@@ -55,9 +47,6 @@ class Search:
 
     A translation has from ``min_len`` to max_len_a S + max_len_b subwords, where S is the length of the longest source
     of its batch. The end of sentence counts in S only.
-
-    Raises:
-        OdeTransformerError: the value of an option is invalid.
     """
 
     beam: int = 5
@@ -112,15 +101,8 @@ class Search:
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
 
     def most(self, source: int, longest: int) -> int:
-        """Return the maximum length of a translation, without the end of sentence.
-
-        Args:
-            source: the length of the longest source of the batch, with the end of sentence.
-            longest: the maximum length of a target that the model can read, with the end of sentence.
-
-        Raises:
-            OdeTransformerError: the result is less than ``min_len``.
-        """
+        """Return the maximum length of a translation, without the end of sentence, for the length of the longest source
+        of the batch, and of the longest target that the model can read, both with it."""
         most = min(int(self.max_len_a * source + self.max_len_b), longest - 1)
         if most < self.min_len:
             names = ", ".join(map(self.flag, ("max_len_a", "max_len_b", "min_len")))
@@ -154,17 +136,8 @@ class Backend:
     def translate(
         self, sentences: Sequence[Sequence[str]], search: Search, prefixes: Sequence[Sequence[str]] = ()
     ) -> list[list[Found]]:
-        """Return the ``nbest`` best translations of each sentence of a batch, the best first.
-
-        Args:
-            sentences: the sentences.
-            search: the options of the search.
-            prefixes: the symbols with which the translation of each sentence begins; none by default.
-
-        Raises:
-            OdeTransformerError: a sentence is longer than the model can read, a prefix is longer than a translation may
-                be, or the model does not support the search.
-        """
+        """Return the ``nbest`` best translations of each sentence of a batch, the best first, which begin with the
+        symbols in ``prefixes``."""
         self.check(search)
         if not sentences:
             return []

@@ -5,8 +5,12 @@ from pathlib import Path
 from typing import Optional
 
 from ..arguments import add_function
-from .export import FORMATS, QUANTIZATIONS
+from ..text.manifest import read_manifest
+from ..text.pipeline import Pipeline
+from .export import FORMATS, QUANTIZATIONS, load_module
+from .opening import find_model
 from .translate import translate
+from .translator import Translator
 
 
 def export(
@@ -21,9 +25,16 @@ def export(
         quantization: quantize the weights (default: single precision).
         data: the folder of the model's binarized data (default: that of its run, or the model's folder).
     """
-    from .export.writing import export
+    load_module("to", format)  # before the model is opened
+    from .export.writing import write
+    from .pytorch import open_models
 
-    check = export(model, format, output, quantization=quantization, data=data)["check"]
+    origin = find_model(model, data)
+    opened = open_models([origin], "cpu")
+    # Data of segmented text have no pipeline from raw text, which an export does not require.
+    if (origin.data / "manifest.json").is_file() and read_manifest(origin.data).get("tokenise") is not None:
+        Translator(opened, Pipeline.of(origin.data), origin.search)  # refuses what `translate` would
+    check = write(opened, format, output, quantization, origin.files(opened.languages), origin.search)["check"]
     print(
         f"{output}: {format}, {quantization or 'fp32'}; log-probabilities of {check['symbols']} symbols differ from "
         f"the checkpoint's by {check['largest']:.1e} at most, {check['mean']:.1e} in the mean"

@@ -57,16 +57,16 @@ def find_model(model: str | Path, data: str | Path | None = None) -> Origin:
         model: the folder of a run, a checkpoint, or the folder of a bundle, as for :func:`located`.
         data: the folder of binarized data of a run or checkpoint; by default the run's, or the checkpoint's own folder.
     """
-    from ...checkpoints import bundles, standalone
-
     path = located(model)
     if is_exported(path):
         raise OdeTransformerError(f"{model}: is an exported model already; must be a run, a checkpoint or a bundle")
+    if not path.exists():
+        raise OdeTransformerError(f"{model}: no such file or folder; must be a run, a checkpoint or a bundle")
+    from ...checkpoints import bundles, standalone
+
     if bundles.is_bundle(path):
         bundles.check(path)
         return Origin(path, path, bundles.config(path)["generate"])
-    if not path.exists():
-        raise OdeTransformerError(f"{model}: no such file or folder; must be a run, a checkpoint or a bundle")
     folder = path if path.is_dir() else path.parent
     run = records.read_run(folder)
     if run is not None and run["task"] in TASKS and TASKS[run["task"]].section == "validate":

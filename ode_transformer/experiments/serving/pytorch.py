@@ -203,8 +203,7 @@ class PyTorch(Backend):
 
 
 def open_models(origins: "Sequence[Origin]", device: str | torch.device | None = None) -> PyTorch:
-    """Open a model, or an ensemble of models, which must have the same dictionaries; by default on a GPU if there is
-    one."""
+    """Open a model, or an ensemble with the same dictionaries; by default on a GPU if there is one."""
     opened: list[Opened] = []
     for origin in origins:
         state = standalone.load(origin.model, checked=True)

@@ -26,11 +26,7 @@ HEADER = np.dtype([("magic", "S9"), ("version", "<u8"), ("code", "u1"), ("count"
 
 
 def numbered(names: Sequence[str]) -> dict[str, str]:
-    """Return the names of splits by fairseq's names: train, valid, test, test1, ...
-
-    Raises:
-        TextError: there are fewer than three splits.
-    """
+    """Return the names of splits, three or more, by fairseq's names: train, valid, test, test1, ..."""
     if len(names) < 3:
         raise TextError(f"--splits {' '.join(names)}: must be training, validation and one test set or more")
     return dict(zip(["train", "valid", *test_names(len(names) - 2)], names, strict=True))
@@ -42,27 +38,12 @@ def test_names(count: int) -> list[str]:
 
 
 def binarise(
-    text: Path,
-    data: Path,
-    splits: Sequence[str],
-    langs: Sequence[str],
-    *,
-    joined: bool = False,
-    dictionaries: Sequence[Path] = (),
-    symbols: int | None = None,
-    workers: int = 1,
-) -> None:
-    """Write the dictionaries and the binarized data of segmented text, identical to those of fairseq-preprocess.
-
-    Args:
-        text, data: the folders of the segmented text and of the binarized data.
-        splits: names of the training, validation and test sets, with which the names of files begin.
-        langs: source and target language, with which the names of files end.
-        joined: one dictionary for both languages.
-        dictionaries: existing dictionaries of source and target; by default they are made from the training text.
-        symbols: maximum size of a new dictionary; by default unlimited.
-        workers: the number of processes.
-    """
+    text: Path, data: Path, splits: Sequence[str], langs: Sequence[str], *, joined: bool = False,
+    dictionaries: Sequence[Path] = (), symbols: int | None = None, workers: int = 1,
+) -> None:  # fmt: skip
+    """Write the dictionaries and the binarized data of segmented text, SPLIT.LANGUAGE, identical to those of
+    fairseq-preprocess. Dictionaries that are not given are made of the training text, with ``symbols`` at most, and
+    ``joined`` for both languages."""
     training = [text / f"{splits[0]}.{lang}" for lang in langs]
     for side, lang in enumerate(langs):
         its = data / f"dict.{lang}.txt"
@@ -75,13 +56,8 @@ def binarise(
 
 
 def binarise_files(texts: Mapping[str, Path], data: Path, dictionary: Path | None = None, workers: int = 1) -> None:
-    """Write the dictionary and the binarized text of one language, as fairseq-preprocess --only-source does.
-
-    Args:
-        texts: text files by the names of their binarized files, such as train, valid, test, test1.
-        data, workers: as for :func:`binarise`.
-        dictionary: an existing dictionary; by default a new one is made of the training text.
-    """
+    """Write the dictionary and the binarized text of one language, as fairseq-preprocess --only-source does, from text
+    files by the names of their splits. A dictionary that is not given is made of the training text."""
     its = data / "dict.txt"
     if dictionary:
         copy_file(dictionary, its)
@@ -144,11 +120,7 @@ def _numbers_of(numbers: Mapping[str, int], lines: list[str]) -> list[list[int]]
 
 
 def symbols_of(dictionary: Path) -> list[str]:
-    """Return the symbols of a fairseq dictionary, ``dict.LANGUAGE.txt``, in the order of their indices.
-
-    Raises:
-        TextError: a line is not a symbol and its count.
-    """
+    """Return the symbols of a fairseq dictionary, ``dict.LANGUAGE.txt``, in the order of their indices."""
     symbols = list(SPECIAL)
     for number, line in enumerate(read_lines(dictionary), 1):
         symbol, _, count = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
@@ -190,11 +162,7 @@ def check_data(folder: Path, subset: str = "") -> None:
 
 
 def numbers_of(prefix: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices in binarized text ``PREFIX.bin``, and the size of each sentence, its end included.
-
-    Raises:
-        TextError: a file is missing, cut off or damaged.
-    """
+    """Return the indices in binarized text ``PREFIX.bin``, and the size of each sentence, its end included."""
     index, data = Path(f"{prefix}.idx"), Path(f"{prefix}.bin")
     try:
         (magic, version, code, count), *_ = np.fromfile(index, HEADER, 1).tolist() or [(b"", 0, 0, 0)]
@@ -217,11 +185,7 @@ def numbers_of(prefix: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def text_of(prefix: Path, dictionary: Path) -> Iterator[str]:
-    """Return an iterator over the lines of binarized text ``PREFIX.bin``.
-
-    Raises:
-        TextError: as in :func:`symbols_of` and :func:`numbers_of`, or the dictionary has too few symbols.
-    """
+    """Return an iterator over the lines of binarized text ``PREFIX.bin``."""
     symbols = np.array(symbols_of(dictionary), object)
     numbers, sizes = numbers_of(prefix)
     if (highest := numbers.max(initial=0)) >= len(symbols):

@@ -23,9 +23,6 @@ def describe(data: Path, langs: Sequence[str], tokenise: Mapping[str, Any]) -> P
         data: the folder of binarized data, with ``dict.LANGUAGE.txt`` and ``codes`` or ``sentencepiece.model``.
         langs: source and target language.
         tokenise: the options of the ``Tokeniser`` that made the text.
-
-    Returns:
-        The path of the manifest.
     """
     path = data / "manifest.json"
     if path.exists():
@@ -41,11 +38,8 @@ def describe(data: Path, langs: Sequence[str], tokenise: Mapping[str, Any]) -> P
 
 
 def _check_units(folder: Path, langs: Sequence[str]) -> None:
-    """Check that the segmentation model beside binarized text segments its words into the same units.
-
-    Raises:
-        TextError: more than 1 in 100 sentences differ, or a dictionary has subword units, but there is no model.
-    """
+    """Check that the model beside binarized text segments 99 in 100 of its sentences into the same units, and that a
+    dictionary of subword units has one."""
     found = (name for name, its in SEGMENTATIONS.items() if its.model and (folder / its.model).is_file())
     segmentation = next(found, "none")
     model, join = folder / SEGMENTATIONS[segmentation].model, SEGMENTATIONS[segmentation].join

@@ -48,15 +48,8 @@ def rejoin(text: str, lang: str) -> str:
 
 
 def _sides(token: str, before: str, after: str, lang: str, opened: str) -> tuple[bool, bool, str]:
-    """Return whether a token joins the text before it and the text after it, and the quotation marks that are open.
-
-    Args:
-        token: any token; a mark may be joined to brackets and full stops already.
-        before: the previous token, empty at the beginning.
-        after: the next token, empty at the end.
-        lang: the language.
-        opened: the quotation marks that are open before the token.
-    """
+    """Return whether a token, between those ``before`` and ``after``, joins the text before it and the text after it,
+    and the quotation marks that are open. A mark may be joined to brackets and full stops already."""
     first, last = token[:1], token[-1:]
     between = before[-1:].isalnum() and after[:1].isalnum()
     if first in ("\u0964", "\u0965"):

@@ -20,14 +20,7 @@ def reader(
     langs: Sequence[str], lowercase: bool = False, normalise: bool = False, plain: bool = False
 ) -> Callable[[str, int], str]:
     """Return a function that returns the part of a sentence of one side that the model sees: sentences that the model
-    cannot distinguish have equal keys.
-
-    Args:
-        langs: source and target language.
-        lowercase: letter case is lost.
-        normalise: punctuation is normalized.
-        plain: the text is not tokenized, so that blanks distinguish sentences; tokenization may only move them.
-    """
+    cannot distinguish have equal keys. Of ``plain`` text, which is not tokenized, it sees the blanks, too."""
     from .moses import Normalizer
 
     normalisers = [Normalizer(lang) for lang in langs] if normalise else []
@@ -44,23 +37,11 @@ def divide(
     given: Path, output: Path, langs: Sequence[str], key: Callable[[str, int], str], splits: Sequence[str],
     wanted: Sequence[str], count: int | None = None, limits: Limits | None = None,
 ) -> None:  # fmt: skip
-    """Write the splits of a corpus; sets that are not given are held out of the training text.
+    """Write the splits of a corpus, train first; those that are ``wanted`` are held out of the given training text.
 
-    Training pairs that share a side with a held-out pair are left out. A warning says how many source sentences of a
-    given set are in the training text.
-
-    Args:
-        given: the folder of the given text.
-        output: the folder for all splits.
-        langs: source and target language, with which the names of files end.
-        key: as from :func:`reader`.
-        splits: train, and all others.
-        wanted: the sets that are held out.
-        count: pairs of each held-out set; by default one in ``PART``, at most ``HELD_OUT``.
-        limits: the limits of held-out pairs.
-
-    Raises:
-        TextError: there are too few pairs to hold out or to train on.
+    Each is of ``count`` pairs, by default one in ``PART`` and at most ``HELD_OUT``, that keep to the ``limits``.
+    Training pairs that share a side with a held-out pair, by the ``key`` of :func:`reader`, are left out. A warning
+    says how many source sentences of a given set are in the training text.
     """
     held = _held_out(given / "train", langs, key, wanted, count, limits) if wanted else {}
     for split in splits[1:]:

@@ -31,12 +31,8 @@ def documents(path: Path) -> Iterator[list[str]]:
 
 
 def sentences(lines: list[str], split: bool) -> list[str]:
-    """Return the sentences of a document, with single spaces as white space.
-
-    Args:
-        lines: the lines of the document; an HTML line break ends a line, too.
-        split: whether to split lines at the ends of sentences.
-    """
+    """Return the sentences of a document, with single spaces as white space: its lines, which HTML's breaks end, too,
+    or their parts if lines are to be ``split`` where sentences end."""
     found = (part for line in lines for part in re.split(r"<br\s*/?>", line))
     if split:
         found = (part for line in found for part in _END.sub("\\1\n", line).split("\n"))

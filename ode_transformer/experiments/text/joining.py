@@ -44,12 +44,8 @@ def joined_words(lines: Sequence[str], name: str, segmentation: str | None) -> l
     """Return lines with their subword units joined to words.
 
     SentencePiece marks the beginning of almost every line. In a text of words the mark occurs by chance, and joining
-    would remove all blanks: lines that mostly begin otherwise are unchanged, with a warning.
-
-    Args:
-        lines: the lines.
-        name: the file of the lines, for messages.
-        segmentation: the value of ``--remove-bpe``; None if it is not given.
+    would remove all blanks: lines that mostly begin otherwise are unchanged, with a warning. ``segmentation`` is the
+    value of ``--remove-bpe``, None if it is not given; ``name`` is the file, for messages.
     """
     if segmentation not in (None, *JOIN):
         raise OdeTransformerError(f"--remove-bpe {segmentation}: must be one of {', '.join(JOIN)}")

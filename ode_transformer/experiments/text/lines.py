@@ -58,13 +58,8 @@ def watched(lines: Iterable[str], has_fault: Callable[[str], bool], file: Path, 
 def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
     """Yield the lines of a UTF-8 file, plain or ``.gz``. Only line feeds end a line, so that all tools count alike.
 
-    Args:
-        path: the file.
-        errors: ``surrogateescape`` also reads lines that hold a NUL, or invalid bytes, which become surrogates.
-        bar: the name of a progress bar on a terminal, which shows how much of the file is left; empty for none.
-
-    Raises:
-        TextError: the file is missing, damaged or not UTF-8, or a line has more than ``LONGEST`` bytes.
+    With ``surrogateescape`` for ``errors`` also lines that hold a NUL, or invalid bytes, which become surrogates, are
+    read; all else that is no text is a ``TextError``. ``bar`` names a progress bar.
     """
     try:
         with path.open("rb") as stored:
@@ -94,9 +89,6 @@ def _with_bar(lines: Iterable[str], stored: IO[bytes], name: str) -> Iterator[st
     """Show progress by the bytes that have been read: counting the lines would take another pass."""
     from tqdm import tqdm
 
-    if not stored.seekable():  # a pipe
-        yield from lines
-        return
     size = os.fstat(stored.fileno()).st_size
     with tqdm(desc=name, total=size, unit="B", unit_scale=True, disable=None, file=sys.stderr) as shown:
         for number, line in enumerate(lines):
@@ -153,11 +145,7 @@ def read_pair(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[tup
 
 
 def parallel(source: Path, lines: Iterator[str], target: Path, others: Iterator[str]) -> Iterator[tuple[str, str]]:
-    """Yield the lines of two texts in pairs; ``source`` and ``target`` name the texts in messages.
-
-    Raises:
-        TextError: the texts are empty, or have different numbers of lines.
-    """
+    """Yield the lines of two texts in pairs, of which there must be one; ``source`` and ``target`` name the texts."""
     number = 0
     for number, (line, other) in enumerate(itertools.zip_longest(lines, others), 1):
         if line is None or other is None:

@@ -39,17 +39,10 @@ def held_settings(file: Path) -> dict[str, str]:
 
 
 def check_settings(file: Path, settings: Mapping[str, str], required: bool = False) -> None:
-    """Compare settings with those in a ``settings.json`` or ``manifest.json``.
+    """Compare settings with those in a ``settings.json`` or ``manifest.json``, and raise ``TextError`` if they differ.
 
-    The settings are written if there is no file, or if its settings differ and nothing was made with them.
-
-    Args:
-        file: the file of earlier settings.
-        settings: the current settings, as text; the setting of a file is its SHA-256.
-        required: whether the file must exist.
-
-    Raises:
-        TextError: the file is required and missing, or settings differ; the message names them.
+    The settings are written if there is no file, unless it is ``required``, or if nothing was made with those that
+    differ. The setting of a file is its SHA-256.
     """
     wanted = {"text_version": VERSION, **settings}
     held = held_settings(file) if required or file.exists() else {}

@@ -57,16 +57,12 @@ def gather(
     """Join files of corpora into SPLIT.LANGUAGE; reads text, .gz, segments of .sgm and .xml, and TED's train.tags.
 
     Lines may end in a carriage return, which is removed. Training pairs that are not UTF-8 are dropped with a warning.
+    More than one in ten of two files, or one of another split, is an error.
 
     Args:
         files: for each pair of files, its split, the source file and the target file.
-        output: the folder for the text.
-        langs: source and target language.
+        output, langs: the folder for the text; source and target language.
         kind: the treatment of Romanian, one of ``ROMANIAN``.
-
-    Raises:
-        TextError: two files are not parallel, a pair of another split than ``train`` is not UTF-8, or more than one in
-            ten training pairs of two files.
     """
     for split in dict.fromkeys(split for split, _, _ in files):
         with pair_writer(output / split, langs) as write:

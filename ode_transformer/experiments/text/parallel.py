@@ -21,9 +21,6 @@ def in_parallel(work: Callable[[list[str]], T], lines: Iterable[str], workers: i
     """Yield the result of ``work`` for each chunk of lines, in order; about two chunks per process are held in memory.
 
     No process is started for a single chunk, such as most validation sets, or a single worker.
-
-    Raises:
-        TextError: a process was killed.
     """
     lines = iter(lines)
     chunks = iter(lambda: list(itertools.islice(lines, CHUNK)), [])

@@ -19,19 +19,12 @@ from .tokenisation import Tokeniser
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The way from raw text to subword units, and back.
+    """The way from raw text to subword units, and back."""
 
-    Args:
-        tokeniser: the tokenizer of the source language.
-        target: the target language.
-        segmentation: one of ``SEGMENTATIONS``.
-        model: the file of the model that the segmentation learned.
-    """
-
-    tokeniser: Tokeniser
-    target: str
-    segmentation: str = "none"
-    model: Path | None = None
+    tokeniser: Tokeniser  # of the source language
+    target: str  # the target language
+    segmentation: str = "none"  # one of SEGMENTATIONS
+    model: Path | None = None  # the file that the segmentation learned
 
     @classmethod
     def of(cls, folder: Path) -> "Pipeline":

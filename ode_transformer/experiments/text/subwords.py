@@ -71,15 +71,8 @@ def gpt2_encoder(folder: Path) -> Any:
 
 
 def learn(segmentation: str, files: Sequence[Path], size: int, model: Path, workers: int = 1) -> None:
-    """Learn the joint subword units of files.
-
-    Args:
-        segmentation: ``subword-nmt`` or ``sentencepiece``.
-        files: the training text.
-        size: number of BPE merges, or vocabulary size of SentencePiece.
-        model: the file to write.
-        workers: the number of processes.
-    """
+    """Learn the joint subword units of files of training text, by ``subword-nmt`` or ``sentencepiece``, and write their
+    model; ``size`` is the number of BPE merges, or the vocabulary size of SentencePiece."""
     if segmentation == "subword-nmt":
         return _learn_bpe(files, size, model, workers)
     for coverage in (1.0, 0.9995):  # every character is a unit if there is room for all
@@ -120,26 +113,13 @@ def _count_words(lines: list[str]) -> Counter[str]:
 
 
 def learn_sentencepiece(
-    lines: Iterable[str],
-    size: int,
-    workers: int,
-    model: Path,
-    normalisation: str = "nmt_nfkc_cf",
+    lines: Iterable[str], size: int, workers: int, model: Path, normalisation: str = "nmt_nfkc_cf",
     coverage: float = 0.9995,
-) -> None:
-    """Learn BPE with SentencePiece, on at most ``SAMPLE`` lines of a text.
+) -> None:  # fmt: skip
+    """Learn BPE with SentencePiece, on at most ``SAMPLE`` lines of a text, and write its model.
 
-    Args:
-        lines: the text.
-        size: the maximum vocabulary size.
-        workers: the number of threads.
-        model: the file to write.
-        normalisation: the name of a normalization rule of SentencePiece. The default also lower-cases, as for the BERT
-            of Macaron Net; ``identity`` leaves text as it is.
-        coverage: the share of the characters of the text, the rarest left out, that get a unit of their own.
-
-    Raises:
-        SegmentationError: SentencePiece cannot learn the units, for example fewer units than characters.
+    The default rule of normalization also lower-cases, as for the BERT of Macaron Net; ``identity`` leaves text as it
+    is. ``coverage`` is the share of the characters of the text, the rarest left out, that get a unit of their own.
     """
     import sentencepiece
 

@@ -50,11 +50,7 @@ class Tokeniser:
     plain: bool = False
 
     def tokenise(self, lines: Iterable[str]) -> list[str]:
-        """Tokenize with sacremoses and the rules of Moses that it lacks (:mod:`.moses`), or only collapse white space.
-
-        Raises:
-            TextError: sacremoses does not know the language.
-        """
+        """Tokenize with sacremoses and the rules of Moses that it lacks (:mod:`.moses`), or collapse white space."""
         if not self.plain:
             from .moses import Normalizer, Tokenizer
 

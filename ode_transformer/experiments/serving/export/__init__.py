@@ -100,16 +100,12 @@ def is_exported(folder: str | Path) -> bool:
 
 
 def open_exported(folder: str | Path, threads: int = 0, device: Optional[str] = "cpu") -> Exported:
-    """Open an exported model.
+    """Open the folder of an exported model, unless a file is missing or has changed.
 
     Args:
         folder: the folder that ``ode-transformer export`` wrote.
         threads: the number of parts of a batch that are translated in parallel on a CPU; 0 for one per processor.
         device: ``cpu``, ``cuda`` or ``cuda:N``; None for a GPU if the library can use one, else the CPU.
-
-    Raises:
-        ExportError: the folder is no exported model, a file is missing or has changed, the library is not installed, or
-            it cannot use the device.
     """
     folder = Path(folder)
     description = read_json(folder / DESCRIPTION, ExportError)

@@ -87,12 +87,7 @@ class Reader(Exported):
         """Return the ``nbest`` best translations of each source, as indices without the end, with their scores.
 
         A sentence is finished when it has ``beam`` translations. As in fairseq, a translation ends if the end of
-        sentence is among the ``beam`` best of 2 ``beam`` candidates.
-
-        Args:
-            sources: the indices of the symbols of each sentence, without the end of sentence.
-            search: the options of the search.
-            most: the maximum length of a translation, without the end of sentence.
+        sentence is among the ``beam`` best of 2 ``beam`` candidates. It has ``most`` symbols at most, and its end.
         """
         beam = search.beam
         # The candidates per hypothesis, two of which may be discarded: padding, and an end before ``min_len``.

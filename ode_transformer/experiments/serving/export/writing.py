@@ -18,12 +18,8 @@ import torch
 
 from .... import machine
 from ....files import atomic_folder, sha256, write_json
-from ...text.manifest import read_manifest
-from ...text.pipeline import Pipeline
 from ..backend import Backend, Search, as_arguments
-from ..opening import find_model
-from ..pytorch import PyTorch, open_models
-from ..translator import Translator
+from ..pytorch import PyTorch
 from . import DESCRIPTION, FORMATS, ExportError, load_module
 
 TOLERANCE = 1e-4
@@ -31,39 +27,12 @@ LENGTHS = ((1, 9), (5, 3), (12, 20), (30, 1), (7, 7))
 """The lengths of the sources and targets that are compared, without the end of sentence."""
 
 
-def export(
-    path: str | Path,
-    format: str,
-    output: str | Path,
-    *,
-    quantization: Optional[str] = None,
-    data: str | Path | None = None,
-) -> dict[str, Any]:
-    """Export a run, a checkpoint or a bundle, as :func:`.opening.find_model` finds it, by :func:`write`."""
-    load_module("to", format)  # before the model is opened
-    origin = find_model(path, data)
-    model = open_models([origin], "cpu")
-    # Data of segmented text have no pipeline from raw text, which an export does not require.
-    if (origin.data / "manifest.json").is_file() and read_manifest(origin.data).get("tokenise") is not None:
-        Translator(model, Pipeline.of(origin.data), origin.search)  # refuses what `translate` would
-    return write(model, format, output, quantization, origin.files(model.languages), origin.search)
-
-
 def write(
-    model: PyTorch,
-    format: str,
-    output: str | Path,
-    quantization: Optional[str] = None,
-    files: Sequence[Path] = (),
+    model: PyTorch, format: str, output: str | Path, quantization: Optional[str] = None, files: Sequence[Path] = (),
     search: Mapping[str, Any] = {},
-) -> dict[str, Any]:
-    """Write a model that is on the CPU to a new folder, and return the content of its ``export.json``.
-
-    Args:
-        model, format, output, quantization: the model, one of ``FORMATS``, the folder, and one of ``QUANTIZATIONS``.
-        files: files to copy beside the model, such as its dictionaries.
-        search: the model's flags of ``fairseq-generate``.
-    """
+) -> dict[str, Any]:  # fmt: skip
+    """Write a model that is on the CPU to a new folder, with ``files`` such as its dictionaries and its flags of
+    ``fairseq-generate``, and return the content of its ``export.json``."""
     output, writer = Path(output), load_module("to", format)
     if os.path.lexists(output):
         raise ExportError(f"-o {output}: already exists; an export takes a new folder")
