@@ -648,7 +648,7 @@ def comparison(baseline: str, precision: str, groups: str, contests: str) -> str
         groups: of recipes, separated by commas.
         contests: the paths of their records below ``results/bench``, separated by commas, which have this baseline.
     """
-    from ode_transformer.experiments.bench import suite
+    from ode_transformer.experiments.bench.systems import described
 
     records = [_results(f"bench/{path}") for path in contests.split(",")]
     costs_of = {system: record["systems"] for record in reversed(records) for system in record["systems"]}
@@ -681,7 +681,7 @@ def comparison(baseline: str, precision: str, groups: str, contests: str) -> str
     notes = [_signatures(row for group in names for row in _rows(group, precision).values())]
     families = {one.family: one.adjusted_for for one in _comparisons()}
     notes += [f"{_pair(group)}: p adjusted for {families[group, 'sacrebleu']} comparisons." for group in names]
-    notes += [f"Speed and memory: {text}." for text in dict.fromkeys(map(suite.described, records))]
+    notes += [f"Speed and memory: {text}." for text in dict.fromkeys(map(described, records))]
     return f"{table(head, found)}\n\n{' '.join(notes)}"
 
 

@@ -39,7 +39,6 @@ def one_of(*values: Any) -> Callable[[Any], str]:
 
 count = must_be(lambda value: type(value) is int and 0 <= value < MOST, "a whole number, 0 or more")
 at_least_one = must_be(lambda value: type(value) is int and 1 <= value < MOST, "a whole number, 1 or more")
-positive = must_be(lambda value: type(value) in (int, float) and 0 < value < MOST, "a number above 0")
 
 
 def _lacks(value: Any, form: Any, at: str) -> Iterator[str]:

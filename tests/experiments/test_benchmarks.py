@@ -14,7 +14,7 @@ import torch
 
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
-from ode_transformer.experiments.bench import gpu, lengths, suite, systems, turns
+from ode_transformer.experiments.bench import gpu, lengths, systems, turns
 from ode_transformer.experiments.bench.systems import STOCK, Contestant, Setting
 from ode_transformer.files import read_json
 from tests.helpers import USER_DIR, Kernels, binarise_pairs, refused, without_hydra, write_parallel
@@ -158,43 +158,6 @@ def test_what_a_failed_system_held_is_free_when_its_error_is_told(monkeypatch):
 )
 def test_bad_contests_are_named(quick, words, message, capsys):
     refused(["bench", *words], message, capsys)
-
-
-# The suite
-
-
-@pytest.mark.parametrize("name", suite.SUITE)
-def test_every_contest_can_be_held(quick, name):
-    setting, its = suite.SUITE[name]
-    for system in (found := its()).values():
-        cfg = systems.configure(system, setting)
-        assert cfg.model.arch == system.arch and cfg.criterion._name == system.criterion
-    assert len(found) > 1 and {*suite.QUICK.get(name, ())} <= {*found}
-
-
-def test_contests_without_a_record_are_held(tmp_path, quick, monkeypatch, capsys):
-    """Their tables have speed and memory beside the baseline's; ``quick`` writes nothing."""
-    held = []
-
-    def measure(of, setting, memory=True):
-        held.append((list(of), setting.rounds, memory))
-        about = {"parameters": 7, "seconds": 2.0, "peak_mib": 100.0}
-        speeds = {"speed": {"median": 0.9, "quartiles": [0.8, 0.96], "all": [0.9]}}
-        found = {name: about | speeds | {"peak_mib": 100.0 if name == "stock" else 90.0} for name in of}
-        return {"tokens": 100, "setting": setting.noted(), "baseline": "stock", "systems": found}
-
-    monkeypatch.setattr(systems, "measure", measure)
-    monkeypatch.chdir(tmp_path)
-    words = ["bench", "suite", "base-floater", "--directory", str(tmp_path)]
-    for _ in range(2):
-        assert cli.main(words) == 0
-    assert "base-floater.json: already exists" in capsys.readouterr().out and len(held) == 1
-    assert cli.main(["bench", "table", str(tmp_path / "base-floater.json")]) == 0
-    hardware, shown = read_json(tmp_path / "base-floater.json")["hardware"], capsys.readouterr().out
-    assert all(hardware[part] in shown for part in ("processor", "blas", "capability"))
-    assert "| floater_base | 7 | 50.0 | 0.90 [0.80, 0.96] | 90 (0.90) |" in shown
-    assert cli.main(["bench", "quick"]) == 0 and [path.name for path in tmp_path.iterdir()] == ["base-floater.json"]
-    assert held[1:] == [(list(names), 3, False) for names in suite.QUICK.values()]
 
 
 # On a GPU

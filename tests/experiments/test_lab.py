@@ -6,7 +6,7 @@ from torch import nn
 
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.lab import flow, orders, steps
-from ode_transformer.files import read_json, write_json, write_lines
+from ode_transformer.files import read_json, write_lines
 from ode_transformer.modules.layers import Sublayer
 from ode_transformer.numerics.flow import TOLERANCE, Flow
 from ode_transformer.numerics.integrators import INTEGRATORS
@@ -135,5 +135,3 @@ def test_the_command(tmp_path, record, monkeypatch, capsys):
     assert [row["layer"] for row in content["layers"][tmp_path.name]] == [*encoder, "decoder 1", "decoder 2"]
     assert content["target"] == text
     refused(["lab", "orders", paths[1], *sentences, *target], "lm.pt: .*--target: must be left out", capsys)
-    write_json(output, {"methods": [{"method": "x"}], "layers": {}})
-    refused(["plot", "orders", output, "--output", str(picture)], "methods.*is missing", capsys)

@@ -103,8 +103,12 @@ def test_lines_of_costs_are_the_records(tmp_path, capsys):
     output = tmp_path / "costs.svg"
     assert cli.main(["plot", "costs", *costs, "--output", str(output)]) == 0
     assert output.stat().st_size > 5000
-    words = ["plot", "orders", costs[0], "--output", str(output)]
-    refused(words, "lengths.json: is not a record of orders of convergence: methods is missing", capsys)
+    contest = record(tmp_path / "contest.json", what="training", systems={"rk2_tiny": {"seconds": 1}})
+    for kind, path, said in (
+        ("orders", costs[0], "is not a record of orders"),
+        ("costs", contest, "its systems differ"),
+    ):
+        refused(["plot", kind, path, "--output", str(output)], f"{path}: {said}", capsys)
 
 
 # Training, coefficients

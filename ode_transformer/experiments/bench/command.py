@@ -5,7 +5,7 @@ import inspect
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from ...errors import OdeTransformerError
 from ...files import read_json, write_json
 from .. import recipes
 from ..arguments import add_function, add_parameters, at_least, output_file
-from . import gpu, lengths, serving, suite, systems
+from . import gpu, lengths, serving, systems
 from .systems import Setting
 
 _KINDS = {"gpu": gpu, "lengths": lengths, "serving": serving}  # besides contests: each with measure() and table()
@@ -42,10 +42,10 @@ def rendered(name: str, record: Mapping[str, Any]) -> str:
     """
     what = record.get("what")
     if what in ("training", "decoding"):
-        return suite.table(name, record)
+        return systems.table(name, record)
     if what in _KINDS:
         return _KINDS[what].table(record)
-    raise OdeTransformerError(f"{name}: is a record of {what}, which has no table")
+    raise OdeTransformerError(f"{name}: is not a record of a benchmark that has a table")
 
 
 def _show(name: str, record: Mapping[str, Any], output: str | Path | None = None) -> None:
@@ -58,30 +58,11 @@ def _show(name: str, record: Mapping[str, Any], output: str | Path | None = None
 # The commands.
 
 
-def _quick(args: argparse.Namespace) -> None:
-    for name, chosen in suite.QUICK.items():
-        every, setting = suite.SUITE[name].systems(), replace(suite.SUITE[name].setting, rounds=3)
-        measured = systems.measure({system: every[system] for system in chosen}, setting, memory=False)
-        _show(name, record_of(setting.what, measured))
-
-
-def _suite(args: argparse.Namespace) -> None:
-    if unknown := [name for name in args.contests if name not in suite.SUITE]:
-        raise OdeTransformerError(f"{unknown[0]}: must be one of {', '.join(suite.SUITE)}")
-    for name in args.contests or suite.SUITE:
-        output = args.directory / f"{name}.json"
-        if output.exists():
-            print(f"{output}: already exists; remove it to repeat the contest")
-        else:
-            setting, its = suite.SUITE[name]
-            _show(name, record_of(setting.what, systems.measure(its(), setting)), output)
-
-
 def _compare(args: argparse.Namespace) -> None:
     """Run ``training`` or ``decoding``."""
     setting = Setting(**{field.name: vars(args)[field.name] for field in fields(Setting) if field.name in vars(args)})
-    compared = suite.beside_stock(setting, *args.arch, flags=tuple(args.flags)).systems()
-    _show("-", record_of(args.what, systems.measure(compared, setting)), args.output)
+    compared = systems.beside_stock(setting, args.arch, tuple(args.flags))
+    _show(", ".join(args.arch), record_of(args.what, systems.measure(compared, setting)), args.output)
 
 
 def _measure(args: argparse.Namespace) -> None:
@@ -128,13 +109,6 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
         if record:
             kind.add_argument("--output", type=output_file, metavar="FILE", help="JSON file for the record")
         return kind
-
-    add("quick", _quick, "measure a few tiny systems in a few minutes on a CPU, without a record")
-
-    kind = add("suite", _suite, "run contests on a CPU, each with a record", "[CONTEST...] --directory DIR")
-    help_ = f"one of {', '.join(suite.SUITE)} (default: all); a contest that has a record is skipped"
-    kind.add_argument("contests", nargs="*", metavar="CONTEST", help=help_)
-    kind.add_argument("--directory", type=Path, required=True, metavar="DIR", help="folder for the records")
 
     for name, step, others in (("training", "training step", ["beam"]), ("decoding", "beam search", ["data"])):
         help_ = f"compare the {step} of architectures with that of fairseq's Transformer, in the shape of the first"

@@ -1,15 +1,14 @@
-"""Systems to measure in a setting: training steps by fairseq's trainer, or beam search.
-
-All systems read the same random sentences, or the same batches of binarized data.
+"""Contests: systems that are compared with a baseline in a setting, by training steps of fairseq's trainer or beam
+search. All systems read the same random sentences, or the same batches of binarized data.
 """
 
 import itertools
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from fairseq import options, tasks
@@ -22,6 +21,7 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from torch import nn
 
+from ... import markdown
 from ...checkpoints.standalone import task
 from ...config import PRESETS
 from ...errors import OdeTransformerError
@@ -29,7 +29,7 @@ from ...numerics.splitting import SPLITTINGS
 from ...paths import PACKAGE
 from ...training import criterion
 from ..text.binarised import check_data
-from .turns import in_turns, peak, speed
+from .turns import describe_hardware, in_turns, median_and_quartiles, peak, speed
 
 STOCK = "label_smoothed_cross_entropy"
 MAX_TOKENS = 4096  # per batch of data
@@ -39,17 +39,12 @@ _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_
 
 @dataclass(frozen=True)
 class Contestant:
-    """A system in a contest: an architecture with flags of fairseq-train, a criterion and an optimizer.
-
-    ``at`` is the position on the x axis of a plot, and ``symbols`` the vocabulary size, if that is the axis.
-    """
+    """A system in a contest: an architecture with flags of fairseq-train, a criterion and an optimizer."""
 
     arch: str
     flags: tuple[str, ...] = ()
     criterion: str = criterion.NAME
     optimizer: str = "fused_adam"
-    at: Optional[int] = None
-    symbols: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +122,18 @@ def stock_like(arch: str, flags: tuple[str, ...] = ()) -> Contestant:
     return Contestant("transformer", tuple(words), STOCK, "adam")
 
 
+def beside_stock(setting: Setting, archs: Sequence[str], flags: tuple[str, ...] = ()) -> dict[str, Contestant]:
+    """Return stock fairseq's Transformer in the shape of the first architecture, the baseline, and the architectures.
+
+    In training all have both criteria; the architectures have ``flags`` of fairseq-train.
+    """
+    found = {"stock": stock_like(archs[0], flags), **{arch: Contestant(arch, flags) for arch in archs}}
+    if setting.what == "training":
+        found["stock, our criterion"] = replace(found["stock"], criterion=Contestant.criterion)
+        found |= {f"{arch}, stock criterion": replace(found[arch], criterion=STOCK) for arch in archs}
+    return found
+
+
 def random_batch(of: Setting) -> dict[str, Any]:
     """Return a batch of random pairs of the setting's lengths and symbols, collated by fairseq."""
     g = torch.Generator().manual_seed(1)
@@ -142,8 +149,7 @@ def random_batch(of: Setting) -> dict[str, Any]:
 def samples(system: Contestant, setting: Setting) -> tuple[FairseqTask, list[dict[str, Any]]]:
     """Return a task, and the samples of a system's turn: random sentences, or batches of the setting's data."""
     if not setting.data:
-        size = system.symbols or setting.symbols
-        return task(size), [random_batch(replace(setting, symbols=size))]
+        return task(setting.symbols), [random_batch(setting)]
     check_data(Path(setting.data), "train")
     try:
         its_task = tasks.setup_task(configure(system, setting).task)
@@ -192,12 +198,11 @@ def build(system: Contestant, setting: Setting) -> tuple[Callable[[], Any], dict
     return run, {"parameters": sum(p.numel() for p in model.parameters())}
 
 
-def measure(systems: Mapping[str, Contestant], setting: Setting, memory: bool = True) -> dict[str, Any]:
+def measure(systems: Mapping[str, Contestant], setting: Setting) -> dict[str, Any]:
     """Return the measurements of systems, the first of which is the baseline, for a record.
 
     Of each system they have its fields, the facts from :func:`build`, the median ``seconds``, the ``speed``
-    (:func:`.turns.speed`) and, with ``memory``, ``peak_mib`` (model, optimizer and step) and ``step_mib`` (the step's
-    part of it).
+    (:func:`.turns.speed`), ``peak_mib`` (model, optimizer and step) and ``step_mib`` (the step's part of it).
     """
     baseline, first = next(iter(systems.items()))
     tokens = sum(sample["ntokens"] for sample in samples(first, setting)[1])  # checks the data before a process starts
@@ -205,11 +210,53 @@ def measure(systems: Mapping[str, Contestant], setting: Setting, memory: bool = 
     noted, times = in_turns(builds, setting.rounds, setting.device)
     found = {}
     for name, system in systems.items():
-        found[name] = {key: value for key, value in asdict(system).items() if value not in (None, False)} | noted[name]
+        found[name] = asdict(system) | noted[name]
         found[name] |= {
             "seconds": round(statistics.median(times[name]), 4),
             "speed": speed(times[baseline], times[name]),
         }
-        if memory:
-            found[name] |= zip(("peak_mib", "step_mib"), peak(name, builds[name], setting.device), strict=True)
+        found[name] |= zip(("peak_mib", "step_mib"), peak(name, builds[name], setting.device), strict=True)
     return {"tokens": tokens, "setting": setting.noted(), "baseline": baseline, "systems": found}
+
+
+def described(record: Mapping[str, Any]) -> str:
+    """Describe the setting, the machine and the version of PyTorch of a contest's record."""
+    setting = record["setting"]
+    if setting.get("data"):
+        read = f"{setting.get('batches', 2)} batches of {setting['data']}"
+    else:
+        lengths = f"{setting['shortest'] or setting['tokens']} to {setting['tokens']} tokens"
+        read = f"{setting['sentences']} sentences of {lengths}, {setting['symbols']:,} symbols"
+    if setting["what"] == "decoding":
+        read += f", beam {setting['beam']}"
+    of_each = any(found.get("precision") for found in record["systems"].values())  # in records of earlier versions
+    precision = "" if of_each else f"{setting['precision']}, "
+    version = record["versions"]["torch"].split("+")[0]
+    where = describe_hardware(setting["device"], record["hardware"])
+    return f"{read}, {precision}{setting['rounds']} rounds in turns, {where}, PyTorch {version}"
+
+
+def table(name: str, record: Mapping[str, Any]) -> str:
+    """Return a contest's record as Markdown."""
+    setting, systems = record["setting"], record["systems"]
+    baseline = systems[record["baseline"]]
+    decoding = setting["what"] == "decoding"
+    amount = setting["sentences"] if decoding else record["tokens"]
+    head = ["system", "parameters", "sentences/s" if decoding else "tokens/s"]
+    head += [f"speed / {record['baseline']}", "memory, MiB", "of it a step's"]
+    rows = []
+    for system, found in systems.items():
+        rate = amount / found["seconds"]
+        memory = (
+            f"{found[key]:,.0f} ({found[key] / baseline[key]:.2f})" if key in found else ""
+            for key in ("peak_mib", "step_mib")
+        )
+        cells = [
+            system,
+            f"{found['parameters']:,}",
+            f"{rate:,.{0 if rate >= 100 else 1}f}",
+            "1" if found is baseline else median_and_quartiles(found["speed"]),
+            *memory,
+        ]
+        rows.append(cells)
+    return f"**{name}**: {setting['what']}; {described(record)}\n\n{markdown.table(head, rows)}"

@@ -47,7 +47,7 @@ GROUPS = {
         "score": Command(".metrics.command", "score translations, summaries, corrections or predictions"),
         "table": Command(".results.command", "print tables of measured results beside the papers' numbers"),
         "compare": Command(".results.command", "test whether systems differ from a baseline"),
-        "report": Command(".results.command", "write a report on finished runs, in HTML or Markdown"),
+        "report": Command(".results.command", "write a report on finished runs, one page of HTML"),
     },
     "data: text and published data sets": {
         "dataset": Command(".tasks.command", "write published and generated data sets as text files, for data-prep"),

@@ -121,8 +121,8 @@ PLOTS = {
     "training": ("perplexity and gradient norm against updates", "logs of fairseq-train --log-format json, or records"),
     "coefficients": ("weights of the stages of each layer, from learned coefficients", "checkpoints, one panel each"),
     "costs": (
-        "time and memory against sentence length, depth or vocabulary size",
-        "records of `ode-transformer bench`",
+        "time and memory of a training step against sentence length",
+        "records of `bench lengths`, or those of earlier versions against depth or vocabulary size",
     ),
     "orders": (
         "local errors against the step size, and errors of the steps of trained models",

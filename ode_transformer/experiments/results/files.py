@@ -12,10 +12,14 @@ from ..records import check_record
 
 
 def _json_files(folder: Path) -> list[Path]:
-    """Return the JSON files in a folder and its subfolders, those in the fewest first; links are followed."""
+    """Return the JSON files in a folder and its subfolders, those in the fewest first.
+
+    Links are followed, but not to a folder that they are in.
+    """
     found = []
     for home, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if name[0] != "."]
+        real = Path(home).resolve()
+        folders[:] = [name for name in folders if name[0] != "." and not real.is_relative_to((real / name).resolve())]
         found += [Path(home, name) for name in names if name.endswith(".json")]
     return sorted(found, key=lambda path: (len(path.parts), path))
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ...files import atomic_file, read_json
-from ...schema import count, lacks, positive
 from .. import records
 from ..records import logs
 
@@ -31,10 +30,6 @@ CURVES = {
 }
 
 TYPES = 15  # of edits, at most, in a plot
-_LENGTHS = {"rows": [{"length": positive, "seconds": {str: positive}, "peak_mib": {str: positive}}]}
-_METHOD = {"method": str, "theory": count, "local": float, "sizes": [positive], "local_errors": [positive]}
-_ORDERS = {"methods": [_METHOD], "layers": {str: [{"difference": positive}]}}
-_SYSTEMS = {"systems": {str: {"at": positive, "seconds": positive, "step_mib": (..., positive)}}}
 
 Points = list[tuple[float, float]]
 
@@ -98,30 +93,31 @@ def curve_picture(curves: Mapping[str, Sequence[tuple[int, float]]], label: str)
     return file.getvalue()
 
 
-def _record(path: str | Path, form: Any, what: str) -> Any:
-    """Return the record in a file."""
+def _record(path: str | Path, kinds: Sequence[str]) -> Any:
+    """Return the record in a file, which must be of one of these kinds."""
     record = read_json(path)
-    if wrong := lacks(record, form):
-        raise records.RecordError(f"{path}: is not a record of {what}: {wrong}")
+    if not isinstance(record, dict) or record.get("what") not in kinds:
+        raise records.RecordError(f"{path}: is not a record of {' or '.join(kinds)}")
     return record
 
 
 def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, Points]]]:
-    """Return the costs in a record of ``ode-transformer bench``: the name of the x axis, and for ``seconds`` and
-    ``MiB`` the points (x, y) of each system, sorted by x."""
-    record = _record(path, {}, "cost")
+    """Return the costs in a record of ``bench lengths``, or of an earlier version's contest of depths or vocabularies:
+    the name of the x axis, and for ``seconds`` and ``MiB`` the points (x, y) of each system, sorted by x."""
+    record = _record(path, ("lengths", "training"))
     lines: dict[str, dict[str, Points]] = {"seconds": {}, "MiB": {}}
-    if record.get("what") == "lengths":
+    if record["what"] == "lengths":
         axis = "tokens of a sentence"
-        for row in _record(path, _LENGTHS, "cost against length")["rows"]:
+        for row in record["rows"]:
             for kind, key in (("seconds", "seconds"), ("MiB", "peak_mib")):
                 for system, value in row[key].items():
                     lines[kind].setdefault(system, []).append((row["length"], value))
     else:
-        found = _record(path, _SYSTEMS, "cost against length, depth or a dictionary's size")["systems"]
-        sized = any("symbols" in system for system in found.values())
+        if any("at" not in system for system in record["systems"].values()):
+            raise records.RecordError(f"{path}: its systems differ in more than depth or vocabulary size")
+        sized = any("symbols" in system for system in record["systems"].values())
         axis = "symbols of the dictionary" if sized else "layers of the encoder"
-        for name, system in found.items():
+        for name, system in record["systems"].items():
             for kind, key in (("seconds", "seconds"), ("MiB", "step_mib")):
                 if key in system:
                     label = name.removesuffix(f" {system['at']}")
@@ -152,9 +148,8 @@ def costs(files: Sequence[str], output: str | Path) -> None:
             axis.set_xticks(ticks, [f"{x:,.0f}" for x in ticks])
             axis.minorticks_off()
             axis.grid(alpha=0.3)
-            axis.set(
-                xlabel=name, ylabel={"seconds": "seconds of a training step", "MiB": "memory of a step, MiB"}[kind]
-            )
+            label = {"seconds": "seconds of a training step", "MiB": "memory of a step, MiB"}[kind]
+            axis.set(xlabel=name, ylabel=label)
             axis.legend(fontsize=8)
     save(figure, output)
 
@@ -191,9 +186,9 @@ def training(files: Sequence[str], output: str | Path) -> None:
 def orders(file: str | Path, output: str | Path) -> None:
     """Draw a record of ``ode-transformer lab orders``: local errors against the step size, one line per method, and
     errors by layer, one line per model."""
-    record = _record(file, _ORDERS, "orders of convergence")
     from matplotlib import ticker
 
+    record = _record(file, ("orders",))
     methods, layers = record["methods"], record["layers"]
     figure, axes = panels(8 * (1 + bool(layers)), 6, 1 + bool(layers))
     axis, *more = axes[0]

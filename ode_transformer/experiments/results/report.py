@@ -1,21 +1,19 @@
-"""``ode-transformer report``: a self-contained page of all finished runs in a folder, as HTML or Markdown.
+"""``ode-transformer report``: a self-contained HTML page of all finished runs in a folder.
 
 The page is made from records and the translations beside them; it loads nothing from elsewhere and runs no script.
-Markdown has everything but the curves.
 """
 
 import base64
 import difflib
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from importlib import resources
 from pathlib import Path
 from typing import Any, Optional
 
-from ... import markdown
 from ...errors import OdeTransformerError
 from ...files import write_text
 from ..metrics import METRICS
@@ -53,8 +51,10 @@ class Part:
     pictures: list[tuple[str, str]] = field(default_factory=list)
 
 
-def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] = (), kind: str = "html") -> str:
-    """Return the page of all finished runs in a folder; arguments are those of :func:`write`, ``html`` or ``md``."""
+def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] = ()) -> str:
+    """Return the page of all finished runs in a folder; the arguments are those of :func:`write`."""
+    from jinja2 import Environment
+
     found = read_records(folder) if folder.is_dir() else {}
     if not found:
         raise OdeTransformerError(f"{folder}: no record of a finished run is there; rehearsals do not count")
@@ -70,39 +70,14 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
         its = _translated(by_recipe)
         tested = [row for row in recorded if row.baseline in by_recipe]
         runs = Part("Runs", [_run(record) for records in by_recipe.values() for record in records])
-        parts = [Part("", [_scores(by_recipe)]), _significance(tested, first, its), _curves(by_recipe, kind)]
+        parts = [Part("", [_scores(by_recipe)]), _significance(tested, first, its), _curves(by_recipe)]
         parts += [*_translations(its, sentences), runs]
         groups[name] = [part for part in parts if part.tables or part.pictures]
     count = f"{_count(sum(map(len, found.values())), 'run')} of {_count(len(found), 'recipe')}"
     title = f"{count} in {folder.resolve().name}, {date.today():%d %B %Y}".replace(" 0", " ")
-    return (_html if kind == "html" else _markdown)(title, groups)
-
-
-def _html(title: str, groups: Mapping[str, Sequence[Part]]) -> str:
-    from jinja2 import Environment
-
     text = resources.files(__package__).joinpath("report.html.j2").read_text(encoding="utf-8")
     template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
     return template.render(title=title, groups=groups, generated=GENERATED).lstrip()
-
-
-def _markdown(title: str, groups: Mapping[str, Sequence[Part]]) -> str:
-    lines = [GENERATED, f"# {title}"]
-    for name, parts in groups.items():
-        lines.append(f"## {name}")
-        for part in parts:
-            lines += [f"### {part.title}"] * bool(part.title)
-            for table in part.tables:
-                rows = ([cell if isinstance(cell, str) else _bold(cell) for cell in row] for row in table.rows)
-                lines += [f"**{table.summary}**"] * bool(table.summary)
-                lines += [markdown.table(table.head, rows)] * bool(table.rows)
-                lines += [table.note] * bool(table.note)
-                lines += [f"```bash\n{table.commands}\n```"] * bool(table.commands)
-    return "\n\n".join(lines) + "\n"
-
-
-def _bold(words: Iterable[tuple[str, bool]]) -> str:
-    return " ".join(f"**{word}**" if marked else word for word, marked in words)
 
 
 def _count(n: int, what: str) -> str:
@@ -183,11 +158,11 @@ def _first(by_recipe: Records) -> str:
     return next(named, next(iter(by_recipe)))
 
 
-def _curves(by_recipe: Records, kind: str) -> Part:
+def _curves(by_recipe: Records) -> Part:
     """Draw each kind of curve, with a line per recipe, of its first run, and at most ``LINES`` lines per picture."""
     firsts = {_name(its[0]): its[0]["training"] for its in by_recipe.values()}
     drawings = []
-    for key, label in plots.CURVES.items() if kind == "html" else ():
+    for key, label in plots.CURVES.items():
         drawn = [(name, points) for name, training in firsts.items() if (points := curve_points(training, key))]
         for start in range(0, len(drawn), LINES):
             picture = plots.curve_picture(dict(drawn[start : start + LINES]), label)
@@ -291,7 +266,7 @@ def write(
 
     Args:
         directory: a folder with finished runs or records, such as runs or results.
-        output: FILE.html, or FILE.md for Markdown (default: DIR/report.html).
+        output: the HTML file (default: DIR/report.html).
         baseline: the recipe that others of its group are tested against (default: the group's first Transformer).
         sentences: show these sentences of each test set, counted from 0, with the output of every system (default:
             those whose outputs differ most, and some others).
@@ -299,5 +274,5 @@ def write(
     output = output or directory / "report.html"
     if output.exists() and GENERATED not in output.read_text(encoding="utf-8", errors="replace")[:200]:
         raise OdeTransformerError(f"--output {output}: was not written by ode-transformer report; must be another file")
-    write_text(output, page(directory, baseline, sentences, "md" if output.suffix == ".md" else "html"))
+    write_text(output, page(directory, baseline, sentences))
     print(output)
