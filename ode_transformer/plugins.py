@@ -31,11 +31,7 @@ class PluginError(OdeTransformerError):
 
 
 def load(folder: str | Path) -> None:
-    """Import the package in a folder as ``fairseq-train --user-dir`` does, once, before ``models`` is imported.
-
-    Raises:
-        PluginError: the folder is no package, has the name of another, or registers something invalid.
-    """
+    """Import the package in a folder as ``fairseq-train --user-dir`` does, once, before ``models`` is imported."""
     path = Path(os.path.abspath(folder))
     if path.resolve() in [one.resolve() for one in (PACKAGE, *_folders)]:  # also through a link
         return

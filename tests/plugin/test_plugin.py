@@ -106,9 +106,6 @@ def test_an_installed_plugin_may_be_named_too(tmp_path, monkeypatch):
     importlib.import_module("installed_plugin")
     plugins.load(folder)
     assert not plugins.missing(str(folder))
-    (tmp_path / "links").mkdir()
-    (tmp_path / "links" / "installed_plugin").symlink_to(folder)
-    plugins.load(tmp_path / "links" / "installed_plugin")  # is loaded already
 
 
 def test_processes_of_benchmarks_load_the_plugin(tmp_path):
