@@ -176,13 +176,17 @@ def test_selection(tmp_path):
     assert [p.stem for p in best] == ["checkpoint.best_bleu_30.100", "checkpoint.best_bleu_31.000"]
 
 
-def test_a_last_checkpoint_that_was_cut_short_is_replaced_by_the_newest_whole_one(tmp_path):
+def test_a_last_checkpoint_that_was_cut_short_is_replaced_by_the_newest_whole_one(tmp_path, monkeypatch):
     assert checkpoints.resume_point(tmp_path) == 0
     for name, updates in (("2", 14), ("_1_70", 70), ("_best", 30), ("_avg", 80), ("_last", 71)):
         at(tmp_path / f"checkpoint{name}.pt", updates)  # an average is not one to go on from
     assert checkpoints.resume_point(tmp_path) == 71
     (tmp_path / "checkpoint_last.pt").write_bytes(b"PK half a file")
     (tmp_path / "checkpoint11.pt").write_bytes(b"and another")
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space left"):
+        patched.setattr(checkpoints, "copy_file", Mock(side_effect=OSError(28, "No space left on device")))
+        checkpoints.resume_point(tmp_path)
+    assert (tmp_path / "checkpoint_last.pt").exists(), "without it, fairseq would begin anew"
     assert checkpoints.resume_point(tmp_path) == 70
     assert checkpoints.load(tmp_path / "checkpoint_last.pt")["optimizer_history"][-1]["num_updates"] == 70
     assert (tmp_path / "checkpoint_last.pt.damaged").read_bytes() == b"PK half a file"

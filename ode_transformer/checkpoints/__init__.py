@@ -256,10 +256,14 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
             with contextlib.suppress(DamagedError):
                 if (updates := _updates(path)) > done:
                     done, newest = updates, path
-    if mend and last.exists():
-        last.replace(last.with_name("checkpoint_last.pt.damaged"))
-    if mend and newest is not None:
-        copy_file(newest, last)
+    if mend:
+        whole = last.with_name("checkpoint_last.pt.whole")
+        if newest is not None:  # first, because fairseq begins anew where it finds no last checkpoint
+            copy_file(newest, whole)
+        if last.exists():
+            last.replace(last.with_name("checkpoint_last.pt.damaged"))
+        if newest is not None:
+            whole.replace(last)
     return done
 
 

@@ -108,6 +108,7 @@ def test_an_installed_plugin_may_be_named_too(tmp_path, monkeypatch):
     assert not plugins.missing(str(folder))
 
 
+@pytest.mark.full
 def test_processes_of_benchmarks_load_the_plugin(tmp_path):
     code = "import os, pathlib\npathlib.Path(__file__).with_name(f'{os.getpid()}.pid').touch()\n"
     folder = write_package(tmp_path / "counted_plugin", code)
