@@ -149,7 +149,7 @@ def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source:
     languages = [trained.get("source_lang"), trained.get("target_lang")]
     if not all(languages):  # trained without -s and -t: fairseq takes what the data are called, and so it does here
         languages = infer_language_pair(str(data))
-    wanted = {data / f"dict.{language}.txt": size for language, size in zip(languages, sizes, strict=True)}
+    wanted = {data / f"dict.{language or '*'}.txt": size for language, size in zip(languages, sizes, strict=True)}
     for path in (data / "input0" / "dict.txt", data / "dict.txt"):
         if path.is_file():  # of one text: the task adds <mask>
             wanted = {path: sizes[0] - 1}
