@@ -11,6 +11,7 @@ import hashlib
 import importlib.metadata
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,8 @@ def load(folder: str | Path) -> None:
     from fairseq import utils
 
     try:
-        utils.import_user_module(argparse.Namespace(user_dir=str(path)))
+        with contextlib.redirect_stdout(sys.stderr):  # what a plugin prints is no part of a command's output
+            utils.import_user_module(argparse.Namespace(user_dir=str(path)))
     except Exception as error:  # fairseq refuses the name of another package
         utils.import_user_module.memo.discard(str(path))  # so that the user can correct it and load it again
         if isinstance(error, (ImportError, ValueError)):
@@ -80,7 +82,8 @@ def load_installed() -> None:
         package = point.dist.name if point.dist else point.module
         _installed[point.module] = package
         try:
-            point.load()
+            with contextlib.redirect_stdout(sys.stderr):
+                point.load()
         except (ImportError, ValueError) as error:
             raise PluginError(f"plugin {point.name} of the package {package}: cannot be loaded: {error}") from error
 
