@@ -11,6 +11,7 @@ import hashlib
 import importlib.metadata
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,7 @@ class PluginError(OdeTransformerError):
 
 
 def load(folder: str | Path) -> None:
-    """Import the package in a folder as ``fairseq-train --user-dir`` does, once, before ``models`` is imported.
-
-    Raises:
-        PluginError: the folder is no package, has the name of another, or registers something invalid.
-    """
+    """Import the package in a folder as ``fairseq-train --user-dir`` does, once, before ``models`` is imported."""
     path = Path(os.path.abspath(folder))
     if path.resolve() in [one.resolve() for one in (PACKAGE, *_folders)]:  # also through a link
         return
@@ -44,7 +41,8 @@ def load(folder: str | Path) -> None:
     from fairseq import utils
 
     try:
-        utils.import_user_module(argparse.Namespace(user_dir=str(path)))
+        with contextlib.redirect_stdout(sys.stderr):  # what a plugin prints is no part of a command's output
+            utils.import_user_module(argparse.Namespace(user_dir=str(path)))
     except Exception as error:  # fairseq refuses the name of another package
         utils.import_user_module.memo.discard(str(path))  # so that the user can correct it and load it again
         if isinstance(error, (ImportError, ValueError)):
@@ -84,7 +82,8 @@ def load_installed() -> None:
         package = point.dist.name if point.dist else point.module
         _installed[point.module] = package
         try:
-            point.load()
+            with contextlib.redirect_stdout(sys.stderr):
+                point.load()
         except (ImportError, ValueError) as error:
             raise PluginError(f"plugin {point.name} of the package {package}: cannot be loaded: {error}") from error
 

@@ -354,6 +354,8 @@ def test_the_dictionary_of_one_text_lacks_the_mask(tmp_path):
         (folder / "dict.txt").write_text("".join(f"w{i} 1\n" for i in range(45)))
         run()
         (folder / "dict.txt").unlink()
+    with pytest.raises(CheckpointError, match=r"data/dict\.\*\.txt: no such file; .*stock\.pt needs a dictionary"):
+        run()
 
 
 def test_classification_heads_are_left_out_and_named_and_opened_on_request(tmp_path):

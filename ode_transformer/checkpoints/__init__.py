@@ -193,16 +193,8 @@ def select(
 ) -> list[Path]:
     """Return the checkpoints that fairseq-train left in its ``--save-dir``, oldest (or worst) first.
 
-    Args:
-        directory: the folder.
-        last_epochs: this many of ``checkpointN.pt``, the newest; one of the three numbers has to be given.
-        last_updates: this many of ``checkpoint_E_U.pt``, the newest.
-        best: this many of ``checkpoint.best_*.pt`` (``--keep-best-checkpoints``); 1 is ``checkpoint_best.pt``.
-        fewer: whether to accept fewer checkpoints, but at least one.
-
-    Raises:
-        CheckpointError: the folder does not exist or has fewer checkpoints of that kind (with ``fewer`` none), not
-            exactly one number is given, or it is below 1.
+    One of three numbers is given: that of ``checkpointN.pt``, of ``checkpoint_E_U.pt``, or of the best ones that
+    ``--keep-best-checkpoints`` has kept, where 1 is ``checkpoint_best.pt``. With ``fewer``, a single one suffices.
     """
     given = {"last-epochs": last_epochs, "last-updates": last_updates, "best": best}
     chosen = [(k, n) for k, n in given.items() if n is not None]
@@ -251,14 +243,8 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
     fairseq writes ``checkpoint_last.pt`` as a copy, which a kill can truncate; every later start would then fail. Or
     the disk has damaged it, and training would resume from other values. Such a file is kept under another name, and
     the intact checkpoint with the most updates takes its place, as it does if the first copy was not yet made. If there
-    is none, training starts anew.
-
-    Args:
-        directory: the folder of checkpoints.
-        mend: whether to repair the folder; otherwise only the number is returned.
-
-    Raises:
-        CheckpointError: fairseq cannot resume from a checkpoint though it is intact.
+    is none, training starts anew. Without ``mend``, the folder is left as it is. An intact checkpoint from which
+    fairseq cannot resume is an error.
     """
     last = Path(directory) / "checkpoint_last.pt"
     if last.exists():
@@ -270,10 +256,14 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
             with contextlib.suppress(DamagedError):
                 if (updates := _updates(path)) > done:
                     done, newest = updates, path
-    if mend and last.exists():
-        last.replace(last.with_name("checkpoint_last.pt.damaged"))
-    if mend and newest is not None:
-        copy_file(newest, last)
+    if mend:
+        whole = last.with_name("checkpoint_last.pt.whole")
+        if newest is not None:  # first, because fairseq begins anew where it finds no last checkpoint
+            copy_file(newest, whole)
+        if last.exists():
+            last.replace(last.with_name("checkpoint_last.pt.damaged"))
+        if newest is not None:
+            whole.replace(last)
     return done
 
 

@@ -95,15 +95,10 @@ def write(
     texts: Mapping[str, str],
     half: bool = False,
 ) -> None:
-    """Write a bundle, completely or not at all.
+    """Write a bundle to a new folder, completely or not at all.
 
-    Args:
-        path: the folder, which must not exist.
-        model, options, state: the registered name of the model, its options as plain values, and its tensors.
-        generate: the model's flags of ``fairseq-generate``.
-        plugin: the name of the plugin that the model was trained with, if any.
-        files, texts: files to copy and texts to write, by their names in the bundle.
-        half: store weights in fp16.
+    ``options`` of the registered ``model`` are plain values; ``generate`` are the model's flags of
+    ``fairseq-generate``. ``files`` to copy and ``texts`` to write are by their names in the bundle.
     """
     from safetensors import SafetensorError
     from safetensors.torch import save

@@ -53,12 +53,9 @@ def inputs_of(model: nn.Module, texts: Sequence[Sequence[Tensor]]) -> dict[str, 
 
     An encoder-decoder reads the source, and in its decoder the target or, without one, only the beginning of a
     sentence. A language model reads the text in blocks of ``--tokens-per-sample``, as with fairseq's
-    ``--sample-break-mode none``. A masked language model reads sentence by sentence, with nothing masked.
-
-    ``texts`` are the source and perhaps the target, from :func:`read_texts`.
-
-    Returns:
-        ``src_tokens`` (B, S); for an encoder-decoder also ``src_lengths`` (B,) and ``prev_output_tokens`` (B, T).
+    ``--sample-break-mode none``. A masked language model reads sentence by sentence, with nothing masked. ``texts`` are
+    the source and perhaps the target, from :func:`read_texts`; the result are ``src_tokens`` (B, S) and, for an
+    encoder-decoder, ``src_lengths`` (B,) and ``prev_output_tokens`` (B, T).
     """
     (source, *target), found = texts, stacks(model)
     symbols = next(iter(found.values())).dictionary

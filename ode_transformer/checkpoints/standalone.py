@@ -126,9 +126,7 @@ def errors_about(what: str) -> Iterator[None]:
 def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[str, Any]]:
     """Return the registered name of a model of ours, or one of ``STOCK``, and the options of its flat configuration.
 
-    Raises:
-        CheckpointError: the file has another architecture or none, or an option is not a plain value of a size that the
-            file can account for.
+    Other architectures are refused, and so is an option that is not a plain value of a size that the file accounts for.
     """
     with _plugin_named(state, path):
         return _model_options(state, path)
@@ -225,14 +223,8 @@ def stock_options(model: str, options: dict[str, Any]) -> dict[str, Any]:
 def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> nn.Module:
     """Return the encoder-decoder or language model, masked or not, of a loaded checkpoint, in training mode.
 
-    Args:
-        state: the result of :func:`load`.
-        path: the file, for messages.
-        heads: also open classifiers, and the classification heads of stock models. Without it, classifiers are
-            refused and the heads of stock models are left out; those of our masked language models are always opened.
-
-    Raises:
-        CheckpointError: the checkpoint has another architecture, or its tensors do not fit its options.
+    With ``heads``, classifiers and the classification heads of stock models are opened, too. Without it, classifiers
+    are refused and the heads of stock models are left out; those of our masked language models are always opened.
     """
     with _plugin_named(state, path):
         name, options = _model_options(state, path)

@@ -89,17 +89,9 @@ def warm_start(
     The optimizer and the counters start from zero. The architecture's sizes have to be the checkpoint's; other options
     of the stock Transformer (norms, sharing of embeddings, dropout) are taken from it unless ``flags`` say otherwise.
 
-    Args:
-        source: a checkpoint of fairseq's Transformer or RoBERTa, of any age; or a RoBERTa's ``model.safetensors``.
-        output: the file to write.
-        arch: one of our architectures.
-        flags: flags of fairseq-train, as on its command line; those of the model take effect.
-        approximate: also write a model that does not equal its source.
-        data: binarized data whose vocabulary sizes the checkpoint must fit; the first of several separated by colons.
-
-    Raises:
-        CheckpointError: the source cannot be read, is not a stock model of the architecture's kind, does not fit (which
-            options or tensors), or the result is not equal and ``approximate`` is not set. Nothing is written then.
+    Of ``flags``, as for fairseq-train, those of the model take effect. ``data``, the first of several folders separated
+    by colons, must have the checkpoint's vocabulary sizes. A model that does not equal its source is refused unless
+    ``approximate`` is set; nothing is written then.
     """
     if Path(output).resolve() == Path(source).resolve():
         raise CheckpointError(f"--output {output}: must not be the checkpoint itself")
@@ -157,7 +149,7 @@ def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source:
     languages = [trained.get("source_lang"), trained.get("target_lang")]
     if not all(languages):  # trained without -s and -t: fairseq takes what the data are called, and so it does here
         languages = infer_language_pair(str(data))
-    wanted = {data / f"dict.{language}.txt": size for language, size in zip(languages, sizes, strict=True)}
+    wanted = {data / f"dict.{language or '*'}.txt": size for language, size in zip(languages, sizes, strict=True)}
     for path in (data / "input0" / "dict.txt", data / "dict.txt"):
         if path.is_file():  # of one text: the task adds <mask>
             wanted = {path: sizes[0] - 1}

@@ -436,6 +436,7 @@ def described(format, **values):
     [
         (None, "export.json: cannot be read"),
         ('{"format": ["onnx"]}', "format must be one of ctranslate2, onnx"),
+        (described("onnx", source_lang="../../x"), "source_lang must be a language"),
         (described("onnx", sha256={"x": "0"}), "is missing, or not a file of its folder"),
         (described("onnx", sha256={"export.json": "0"}), "has changed since its SHA-256 was noted"),
     ],

@@ -91,13 +91,13 @@ def write_package(folder: Path, code: str = "") -> Path:
     return folder
 
 
-def test_every_command_loads_the_plugin_that_it_is_given(tmp_path, monkeypatch):
-    folder = write_package(tmp_path / "some_plugin", "import ode_transformer.models\nANSWER = 42\n")
+def test_every_command_loads_the_plugin_that_it_is_given(tmp_path, monkeypatch, capsys):
+    folder = write_package(tmp_path / "some_plugin", "import ode_transformer.models\nANSWER = 42\nprint('hello')\n")
     monkeypatch.chdir(tmp_path)
     for words in (["--user-dir", "some_plugin", "path"], ["path", f"--user-dir={folder}"]):
         assert cli.main(words) == 0
     assert sys.modules.pop("some_plugin").ANSWER == 42
-    assert plugins.current() == ""
+    assert plugins.current() == "" and capsys.readouterr() == (f"{plugins.PACKAGE}\n" * 2, "hello\n")
 
 
 def test_an_installed_plugin_may_be_named_too(tmp_path, monkeypatch):
@@ -106,11 +106,9 @@ def test_an_installed_plugin_may_be_named_too(tmp_path, monkeypatch):
     importlib.import_module("installed_plugin")
     plugins.load(folder)
     assert not plugins.missing(str(folder))
-    (tmp_path / "links").mkdir()
-    (tmp_path / "links" / "installed_plugin").symlink_to(folder)
-    plugins.load(tmp_path / "links" / "installed_plugin")  # is loaded already
 
 
+@pytest.mark.full
 def test_processes_of_benchmarks_load_the_plugin(tmp_path):
     code = "import os, pathlib\npathlib.Path(__file__).with_name(f'{os.getpid()}.pid').touch()\n"
     folder = write_package(tmp_path / "counted_plugin", code)

@@ -5,6 +5,7 @@ is one, and ``export.json``, which describes the model, its checkpoint, and the 
 from the checkpoint's. Opening the folder and translating need neither PyTorch nor fairseq.
 """
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
@@ -14,7 +15,7 @@ from typing import Any, Optional
 from ....errors import OdeTransformerError, install_command
 from ....files import check_hashes, read_json
 from ....processors import usable
-from ....schema import at_least_one, lacks, one_of
+from ....schema import at_least_one, lacks, must_be, one_of
 from ...text.binarised import symbols_of
 from ..backend import Backend, Found, Search
 
@@ -36,10 +37,12 @@ The module ``to_FORMAT`` has functions ``write(model, folder)`` and ``quantize(m
 
 QUANTIZATIONS = ("int8",)
 
+_LANGUAGE = must_be(lambda name: isinstance(name, str) and re.fullmatch(r"[\w-]+", name), "a language")  # no path
+
 _FORM = {
     "format": one_of(*FORMATS),
-    "source_lang": str,
-    "target_lang": str,
+    "source_lang": _LANGUAGE,
+    "target_lang": _LANGUAGE,
     "longest": {"source": at_least_one, "target": at_least_one},
     "quantization": (..., None, str),
     "model": (..., str),
