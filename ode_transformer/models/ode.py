@@ -174,6 +174,9 @@ class ReleasedModel(OdeModel):
                     f"{name} {integration!r}: must be 'avg' with {side}_history_type 'dense', which is a mean here"
                 )
             ours.setdefault(f"{side}_history", history or "none")
+        for name in ours.keys() & values.keys():
+            if values[name] != getattr(OdeConfig, name):
+                raise OdeTransformerError(f"{flag(name)} {values[name]}: use the released code's option in its place")
         return OdeModel.build_model(OdeConfig(**values | ours), task)
 
 
