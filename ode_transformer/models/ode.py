@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Optional
 
 from fairseq.models import register_model
 
-from ..config import as_dict, flag, option, register_architectures, register_former
+from ..config import as_dict, flag, option, register_architectures
 from ..errors import OdeTransformerError
 from ..modules.options import HistoryName, RelativePositionsName, SplitTransformerConfig
 from .transformer import SplitTransformerModel, row, size
@@ -117,18 +117,16 @@ SIZES = {
 ARCHITECTURES = {
     name + suffix: row(SYSTEMS[name], fields) for suffix, (fields, names) in SIZES.items() for name in names
 }
-
-register_architectures("ode", OdeConfig, ARCHITECTURES)
-
-# Earlier versions had more systems in these sizes.
+# Earlier versions had all systems in all sizes, and checkpoints have their names.
 FORMER = {
-    name + suffix: " ".join([name, *(f"{flag(field)} {row(SYSTEMS[name], fields)[field]}" for field in fields)])
-    for suffix, (fields, _) in SIZES.items()
+    name + suffix: row(SYSTEMS[name], fields)
+    for suffix, (fields, names) in SIZES.items()
     for name in SYSTEMS
-    if name + suffix not in ARCHITECTURES
+    if name not in names
 }
 
-register_former("ode", FORMER)
+register_architectures("ode", OdeConfig, ARCHITECTURES)
+register_architectures("ode", OdeConfig, FORMER, listed=False)
 
 
 _INTEGRATION = "released code: integration of a dense history, avg; ignored with other histories"
@@ -220,4 +218,4 @@ RELEASED = {
     "ode_relative_transformer_t2t_wmt_en_de_big": _size(1024, 16, 6, dropout=0.3) | {"max_relative_length": 8},
 }
 
-register_architectures("ode_released", ReleasedOdeConfig, RELEASED, released=True)
+register_architectures("ode_released", ReleasedOdeConfig, RELEASED, listed=False)
