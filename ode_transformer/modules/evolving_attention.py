@@ -204,15 +204,11 @@ class EvolvingAttention(_Cached):
         nn.init.xavier_uniform_(self.out.weight)
         self.dropout_module = Dropout(dropout, module_name=self.__class__.__name__)
 
-    def time_signal(self) -> Tensor:
-        """T_l (d',), the learned map of this depth."""
-        return self.time_weights * self.waves.type_as(self.time_weights)
-
     def evolved(self, q: Tensor, k: Tensor, time_query: Tensor) -> tuple[Tensor, float, Optional[Tensor]]:
         """Return queries (B, m, T, e), a scale and a bias of keys (B, m, S) or None, such that q k^T scale + bias are
         the scores at this depth, A0 + T_l A2 (equation 9).
         """
-        t = self.time_signal()
+        t = self.time_weights * self.waves.type_as(self.time_weights)  # T_l (d',)
         if self.form == "paper":
             c = self.head_dim**0.5 * (time_query @ t)  # W~q T_l
             return q + c.view(self.heads, 1, -1), self.head_dim**-0.5, None

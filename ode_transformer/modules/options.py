@@ -46,8 +46,6 @@ _NO_FLOW = tuple(name for name in POSITION_ENCODERS if name != "floater")
 NEEDS = (
     ("gate_sharing", "shared", "coefficients", UNWEIGHTED),
     ("no_token_positional_embeddings", False, "position_encoder", ("sinusoidal", "learned")),
-    ("encoder_learned_pos", False, "position_encoder", ("sinusoidal",)),
-    ("decoder_learned_pos", False, "position_encoder", ("sinusoidal",)),
     ("position_blocks", "all", "position_encoder", ("none",)),
     ("flow_sharing", "all", "position_encoder", ("none", "sinusoidal", "learned")),
     ("flow_method", "rk4", "position_encoder", _NO_FLOW),

@@ -76,6 +76,8 @@ def _of_model(cfg: TransformerConfig) -> Iterator[str]:
     for name, idle, of, without in NEEDS:
         if getattr(cfg, name) != idle and getattr(cfg, of) in without:
             yield f"{flag(name)} {getattr(cfg, name)}: has no meaning with {flag(of)} {getattr(cfg, of)}"
+    if cfg.position_encoder == "sinusoidal" and (cfg.encoder.learned_pos or cfg.decoder.learned_pos):
+        yield "--position-encoder sinusoidal: contradicts --encoder-learned-pos or --decoder-learned-pos"
     if not 0.01 <= cfg.flow_step < math.inf:
         yield f"--flow-step {cfg.flow_step}: must be a number of tokens, 0.01 or more"
     if cfg.ffn_hidden_layers not in (1, 2):

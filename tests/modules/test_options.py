@@ -30,10 +30,6 @@ def build(arch, **flags):
 OF_NEEDS = [
     ("rk2_tiny", {"gate-sharing": "per-layer"}, "--gate-sharing per-layer: has no meaning with --coefficients fixed"),
     ("macaron_tiny", {"no-token-positional-embeddings": True, "position-encoder": "learned"}, "True: .* learned"),
-    *(
-        ("rk2_tiny", {f"{side}-learned-pos": True, "position-encoder": "sinusoidal"}, f"--{side}-learned-pos .* sinus")
-        for side in ("encoder", "decoder")
-    ),
     ("rk2_tiny", {"position-blocks": "input"}, "--position-blocks input: has no meaning with --position-encoder none"),
     ("rk2_tiny", {"flow-sharing": "stack", "position-encoder": "learned"}, "stack: .* --position-encoder learned"),
     ("rk2_tiny", {"flow-method": "midpoint", "position-encoder": "rnn-scalar-1"}, "midpoint: .* rnn-scalar-1"),
@@ -42,6 +38,10 @@ OF_NEEDS = [
 ]
 OF_MODEL = [
     OF_NEEDS,
+    [
+        ("rk2_tiny", {"decoder-learned-pos": True, "position-encoder": "sinusoidal"}, "contradicts --encoder-learned"),
+        ("floater_roberta_tiny", {"position-encoder": "sinusoidal"}, "contradicts --encoder-learned-pos"),
+    ],
     ("floater_tiny", {"flow-step": 0.0}, r"--flow-step 0\.0: must be a number of tokens"),
     ("macaron_tiny", {"ffn-hidden-layers": 3}, "--ffn-hidden-layers 3: must be 1 or 2"),
     (
