@@ -56,10 +56,8 @@ def nested_config(
 ) -> TransformerConfig:
     """Return the nested configuration that fairseq's Transformer is built from, with the options of a family checked.
 
-    Args:
-        flat, config_class: the flat configuration, or fairseq's or hydra's version of it, and its class.
-        alone: the only side of the model, ``encoder`` or ``decoder``; None if it has both.
-        prepare: the checks of the family.
+    ``flat`` is of class ``config_class``, or fairseq's or hydra's version of that; ``alone`` is the only side of the
+    model, None if it has both; ``prepare`` has the checks of the family.
     """
     cfg = to_transformer_config(flat, config_class)
     if alone:
