@@ -137,19 +137,19 @@ def flag(field: str, on: bool = True) -> str:
 
 
 PRESETS: dict[str, tuple[str, type, Mapping[str, Any]]] = {}
-"""The model, configuration class and preset fields of our architectures by name; released names are left out."""
+"""The model, configuration class and preset fields of our architectures by name; some names are not listed here."""
 
 
 def register_architectures(
-    model: str, config_class: type, architectures: Mapping[str, Mapping[str, Any]], released: bool = False
+    model: str, config_class: type, architectures: Mapping[str, Mapping[str, Any]], listed: bool = True
 ) -> None:
     """Register a table of presets, by name, as architectures (``--arch``) of a registered model.
 
-    ``released`` names are those of released code, for loading its checkpoints, and are not in ``PRESETS``.
+    Names that only checkpoints have, of released code or of earlier versions, are not ``listed`` in ``PRESETS``.
     """
     for name, preset in architectures.items():
         register_model_architecture(model, name)(partial(_apply_preset, model, config_class, name, preset))
-        if not released:
+        if listed:
             PRESETS[name] = (model, config_class, preset)
 
 
@@ -163,7 +163,8 @@ def _apply_preset(model: str, config_class: type, name: str, preset: Mapping[str
         if config.arch != name:
             raise OdeTransformerError(
                 f"model._name={name} is an architecture of the command line (--arch {name}), which hydra would "
-                f"build with the defaults of model '{model}'. Under hydra say {' '.join(under_hydra(name))}"
+                f"build with the defaults of model '{model}'. Under hydra say "
+                + " ".join(under_hydra(model, config_class, preset))
             )
         return
 
@@ -176,21 +177,6 @@ def _apply_preset(model: str, config_class: type, name: str, preset: Mapping[str
         if key not in idle:
             given.setdefault(key, value)
     _follow_encoder(given)
-
-
-def register_former(model: str, names: Mapping[str, str]) -> None:
-    """Register names of removed architectures, each with its replacement for training.
-
-    Checkpoints that store such a name still load, as the registered model.
-    """
-    for name, instead in names.items():
-        register_model_architecture(model, name)(partial(_refuse_former, name, instead))
-
-
-def _refuse_former(name: str, instead: str, config: Any) -> None:
-    """Refuse a removed name wherever :func:`_apply_preset` would be needed, but not in a checkpoint."""
-    if isinstance(config, argparse.Namespace) or config.arch != name:
-        raise OdeTransformerError(f"--arch {name}: is gone; take {instead}")
 
 
 def _follow_encoder(given: dict[str, Any]) -> None:
@@ -207,9 +193,8 @@ def resolve(preset: Mapping[str, Any], config_class: type) -> dict[str, Any]:
     return as_dict(config_class.from_namespace(argparse.Namespace(**given)))
 
 
-def under_hydra(name: str) -> list[str]:
+def under_hydra(model: str, config_class: type, preset: Mapping[str, Any]) -> list[str]:
     """Return the words for an architecture in ``fairseq-hydra-train``: its model, and the fields that it changes."""
-    model, config_class, preset = PRESETS[name]
     defaults, values = as_dict(config_class()), resolve(preset, config_class)
     changed = {"_name": model} | {key: values[key] for key in defaults if values[key] != defaults[key]}
     return [f"+model.{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in changed.items()]

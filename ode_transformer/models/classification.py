@@ -40,7 +40,7 @@ class ClassificationHead(nn.Module):
 
 @dataclass
 class EncoderClassifierConfig(SplitTransformerConfig):
-    """The options of an encoder; options of a decoder are refused or cause a warning."""
+    """The options of an encoder."""
 
     encoder_normalize_before: bool = True
     max_positions: int = option(512, LONGEST)

@@ -121,4 +121,4 @@ RELEASED = {
     "flow_transformer_wmt_en_de_big_t2t": size(1024, 4096, 16, dropout=0.3, attention_dropout=0.1, **_PRE_NORM),
 }
 
-register_architectures("floater_released", ReleasedFloaterConfig, RELEASED, released=True)
+register_architectures("floater_released", ReleasedFloaterConfig, RELEASED, listed=False)

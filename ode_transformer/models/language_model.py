@@ -28,7 +28,7 @@ from .transformer import SplitTransformerModel, add_positions_and_freeze, build_
 
 @dataclass
 class LanguageModelConfig(SplitTransformerConfig):
-    """The options of a decoder without an encoder; options of an encoder are refused or cause a warning."""
+    """The options of a decoder without an encoder."""
 
     decoder_embed_dim: int = 512
     decoder_ffn_embed_dim: int = 2048

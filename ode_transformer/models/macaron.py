@@ -65,4 +65,4 @@ RELEASED = {
 }
 
 register_architectures("macaron", MacaronConfig, ARCHITECTURES)
-register_architectures("macaron", MacaronConfig, RELEASED, released=True)
+register_architectures("macaron", MacaronConfig, RELEASED, listed=False)

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Optional
 
 from fairseq.models import register_model
 
-from ..config import as_dict, flag, option, register_architectures, register_former
+from ..config import as_dict, flag, option, register_architectures
 from ..errors import OdeTransformerError
 from ..modules.options import HistoryName, RelativePositionsName, SplitTransformerConfig
 from .transformer import SplitTransformerModel, row, size
@@ -117,18 +117,16 @@ SIZES = {
 ARCHITECTURES = {
     name + suffix: row(SYSTEMS[name], fields) for suffix, (fields, names) in SIZES.items() for name in names
 }
-
-register_architectures("ode", OdeConfig, ARCHITECTURES)
-
-# Earlier versions had more systems in these sizes.
+# Earlier versions had all systems in all sizes, and checkpoints have their names.
 FORMER = {
-    name + suffix: " ".join([name, *(f"{flag(field)} {row(SYSTEMS[name], fields)[field]}" for field in fields)])
-    for suffix, (fields, _) in SIZES.items()
+    name + suffix: row(SYSTEMS[name], fields)
+    for suffix, (fields, names) in SIZES.items()
     for name in SYSTEMS
-    if name + suffix not in ARCHITECTURES
+    if name not in names
 }
 
-register_former("ode", FORMER)
+register_architectures("ode", OdeConfig, ARCHITECTURES)
+register_architectures("ode", OdeConfig, FORMER, listed=False)
 
 
 _INTEGRATION = "released code: integration of a dense history, avg; ignored with other histories"
@@ -174,6 +172,9 @@ class ReleasedModel(OdeModel):
                     f"{name} {integration!r}: must be 'avg' with {side}_history_type 'dense', which is a mean here"
                 )
             ours.setdefault(f"{side}_history", history or "none")
+        for name in ours.keys() & values.keys():
+            if values[name] != getattr(OdeConfig, name):
+                raise OdeTransformerError(f"{flag(name)} {values[name]}: use the released code's option in its place")
         return OdeModel.build_model(OdeConfig(**values | ours), task)
 
 
@@ -217,4 +218,4 @@ RELEASED = {
     "ode_relative_transformer_t2t_wmt_en_de_big": _size(1024, 16, 6, dropout=0.3) | {"max_relative_length": 8},
 }
 
-register_architectures("ode_released", ReleasedOdeConfig, RELEASED, released=True)
+register_architectures("ode_released", ReleasedOdeConfig, RELEASED, listed=False)

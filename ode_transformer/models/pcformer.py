@@ -15,7 +15,7 @@ from typing import Any
 
 from fairseq.models import register_model
 
-from ..config import option, register_architectures, register_former
+from ..config import option, register_architectures
 from ..errors import OdeTransformerError
 from .ode import ReleasedConfig, ReleasedModel, counterpart
 from .transformer import size
@@ -89,12 +89,8 @@ RELEASED = {
     "relative_PCformer_t2t_wmt_en_de_big": _BIG | _RELATIVE,
 }
 
-register_architectures("pcformer_released", ReleasedPCformerConfig, RELEASED, released=True)
-
 # Released names whose sizes are in no released code; checkpoints store them.
-FORMER = {"PCformer_t2t_iwslt_de_en": "PCformer_t2t_wmt_en_de with sizes"} | {
-    f"relative_PCformer_t2t_{name}": "relative_PCformer_t2t_wmt_en_de with sizes"
-    for name in ("iwslt_de_en", "wmt_en_de_small", "wmt_en_de_tiny", "wmt_en_de_big_Gemma")
-}
+_SIZES = ("iwslt_de_en", "wmt_en_de_small", "wmt_en_de_tiny", "wmt_en_de_big_Gemma")
+WITHOUT_SIZES = {name: {} for name in ("PCformer_t2t_iwslt_de_en", *(f"relative_PCformer_t2t_{x}" for x in _SIZES))}
 
-register_former("pcformer_released", FORMER)
+register_architectures("pcformer_released", ReleasedPCformerConfig, RELEASED | WITHOUT_SIZES, listed=False)

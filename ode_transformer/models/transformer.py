@@ -4,7 +4,6 @@ A family is a configuration with its own defaults and a table of named architect
 and FLOATER share all options (``modules/options.py``); TransEvolve has blocks of another kind, and its own options.
 """
 
-import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
@@ -20,8 +19,6 @@ from ..modules.rules import check_options, of_one_side, refuse
 from ..modules.stacks import Decoder, Encoder, SplitStack
 from ..numerics.splitting import SPLITTINGS
 from ..training.graphs import TrainingGraphs
-
-logger = logging.getLogger(__name__)
 
 
 def size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more: Any) -> dict[str, Any]:
@@ -59,10 +56,8 @@ def nested_config(
 ) -> TransformerConfig:
     """Return the nested configuration that fairseq's Transformer is built from, with the options of a family checked.
 
-    Args:
-        flat, config_class: the flat configuration, or fairseq's or hydra's version of it, and its class.
-        alone: the only side of the model, ``encoder`` or ``decoder``; None if it has both.
-        prepare: the checks of the family.
+    ``flat`` is of class ``config_class``, or fairseq's or hydra's version of that; ``alone`` is the only side of the
+    model, None if it has both; ``prepare`` has the checks of the family.
     """
     cfg = to_transformer_config(flat, config_class)
     if alone:
@@ -78,17 +73,11 @@ def add_positions_and_freeze(model: nn.Module, cfg: TransformerConfig, **sides: 
         stack.tell_positions(model.position_encoder)
     if (pattern := cfg.freeze) is None:
         return
-    named = dict(model.named_parameters())
+    named = dict(model.named_parameters(remove_duplicate=False))  # a matrix that is shared by each of its names
     try:
         found = [name for name in named if re.search(pattern, name)]
-        # A matrix that is shared has further names, as in the state dict, but is frozen by its first.
-        others = {name: p for name, p in model.named_parameters(remove_duplicate=False) if re.search(pattern, name)}
     except re.error as error:
         raise OdeTransformerError(f"--freeze {pattern!r}: must be a regular expression: {error}") from error
-    for other, p in others.items():
-        if not any(p is named[name] for name in found):
-            first = next(name for name in named if named[name] is p)
-            logger.warning(f"--freeze {pattern!r}: {other} is trained, because it is {first}, which does not match")
     if not found:
         raise OdeTransformerError(
             f"--freeze {pattern!r}: must match the name of a parameter, such as {min(named)} or {max(named)}"

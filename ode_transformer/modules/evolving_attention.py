@@ -62,11 +62,8 @@ def _widened(x: Tensor, width: int, value: float = 0.0) -> Tensor:
 def waves(size: int, depth_index: int, depth: int, form: str) -> Tensor:
     """T_l / w (d',), the waves of the learned Fourier map of depth (equation 7), in double precision.
 
-    Args:
-        size, depth_index, depth: d', i and L.
-        form: ``paper``: ``sin(2 pi j l / (d' L))``, then cosines, with j from 1 and l = i + 1, from 1 to L; or that of
-            the released code, ``sin(p i pi / 64)`` with p from 0 and i = 0 to L - 1, so that all sines are 0 in the
-            first layer of a block.
+    Paper: ``sin(2 pi j l / (d' L))``, then cosines, with j and l from 1. Released code: ``sin(j l pi / 64)`` with j and
+    l from 0, so that all sines are 0 in the first layer of a block. ``depth_index`` is l counted from 0.
     """
     j = torch.arange(size // 2, dtype=torch.float64)
     if form == "paper":
@@ -204,15 +201,11 @@ class EvolvingAttention(_Cached):
         nn.init.xavier_uniform_(self.out.weight)
         self.dropout_module = Dropout(dropout, module_name=self.__class__.__name__)
 
-    def time_signal(self) -> Tensor:
-        """T_l (d',), the learned map of this depth."""
-        return self.time_weights * self.waves.type_as(self.time_weights)
-
     def evolved(self, q: Tensor, k: Tensor, time_query: Tensor) -> tuple[Tensor, float, Optional[Tensor]]:
         """Return queries (B, m, T, e), a scale and a bias of keys (B, m, S) or None, such that q k^T scale + bias are
         the scores at this depth, A0 + T_l A2 (equation 9).
         """
-        t = self.time_signal()
+        t = self.time_weights * self.waves.type_as(self.time_weights)  # T_l (d',)
         if self.form == "paper":
             c = self.head_dim**0.5 * (time_query @ t)  # W~q T_l
             return q + c.view(self.heads, 1, -1), self.head_dim**-0.5, None

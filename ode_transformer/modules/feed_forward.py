@@ -4,9 +4,12 @@ Dutta et al. 2021, equations 10 and 11: a matrix W (in, out) is U S V, where U a
 rectangular diagonal matrix of learned singular values. Only r = min(in, out) of them meet both U and V, so that ::
 
     h W = ((h U[:, :r]) * s[:r]) V[:r].
+
+For inference the three are folded into one matrix.
 """
 
 import math
+from typing import Any
 
 import torch
 from fairseq import utils
@@ -60,6 +63,14 @@ class RandomProjection(nn.Module):
         """(..., in) -> (..., out)."""
         return ((h @ self.left) * self.singular_values) @ self.right + self.bias
 
+    @torch.no_grad()
+    def folded(self) -> nn.Linear:
+        """Return the same map with one matrix, U S V."""
+        whole = (self.left.float() * self.singular_values.float()) @ self.right.float()
+        linear = nn.Linear(*whole.shape, device="meta")
+        linear.weight, linear.bias = nn.Parameter(whole.t().contiguous().type_as(self.bias)), self.bias
+        return linear
+
 
 class FeedForward(nn.Module):
     """Layer norm, then two linear maps with an activation between them, and dropout.
@@ -88,3 +99,8 @@ class FeedForward(nn.Module):
         """(T, B, d) -> (T, B, d), to be added to the state."""
         x = self.activation_dropout_module(self.activation_fn(self.fc1(self.layer_norm(x))))
         return self.dropout_module(self.fc2(x))
+
+    def make_generation_fast_(self, **_: Any) -> None:
+        """Fold random projections; fairseq's commands call this before generation, for good."""
+        if isinstance(self.fc1, RandomProjection):
+            self.fc1, self.fc2 = self.fc1.folded(), self.fc2.folded()

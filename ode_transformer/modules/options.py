@@ -45,6 +45,7 @@ _NO_FLOW = tuple(name for name in POSITION_ENCODERS if name != "floater")
 
 NEEDS = (
     ("gate_sharing", "shared", "coefficients", UNWEIGHTED),
+    ("no_token_positional_embeddings", False, "position_encoder", ("sinusoidal", "learned")),
     ("position_blocks", "all", "position_encoder", ("none",)),
     ("flow_sharing", "all", "position_encoder", ("none", "sinusoidal", "learned")),
     ("flow_method", "rk4", "position_encoder", _NO_FLOW),

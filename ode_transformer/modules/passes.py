@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ..errors import OdeTransformerError
+
 _VARIANTS = 64  # of the layers of a model: encoder's and decoder's, for some kinds of sizes each
 
 
@@ -42,5 +44,12 @@ def _call(layer: nn.Module, *args: Any) -> Any:
 
 @functools.cache
 def _compiled() -> Callable:
+    from torch._inductor.cpp_builder import get_cpp_compiler
+
+    try:
+        get_cpp_compiler()
+    except RuntimeError as error:
+        sentence = "--compile-layers: needs a C++ compiler; install one, or train without this option"
+        raise OdeTransformerError(sentence) from error
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _VARIANTS)
     return torch.compile(_call, dynamic=True)

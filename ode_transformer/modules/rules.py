@@ -48,6 +48,8 @@ def of_all_models(cfg: TransformerConfig, sides: Sequence[str]) -> Iterator[str]
     for name, off in ABSENT.items():
         if (x := getattr(cfg, name)) != off:
             yield f"{flag(name)} {x}: is an option of fairseq that our models lack"
+    if cfg.share_decoder_input_output_embed and cfg.adaptive_softmax_cutoff:
+        yield "--share-decoder-input-output-embed: has no meaning with --adaptive-softmax-cutoff"
     if cfg.cuda_graphs and cfg.checkpoint_activations:
         yield "--cuda-graphs: cannot be combined with --checkpoint-activations"
     for side in sides:
@@ -74,6 +76,8 @@ def _of_model(cfg: TransformerConfig) -> Iterator[str]:
     for name, idle, of, without in NEEDS:
         if getattr(cfg, name) != idle and getattr(cfg, of) in without:
             yield f"{flag(name)} {getattr(cfg, name)}: has no meaning with {flag(of)} {getattr(cfg, of)}"
+    if cfg.position_encoder == "sinusoidal" and (cfg.encoder.learned_pos or cfg.decoder.learned_pos):
+        yield "--position-encoder sinusoidal: contradicts --encoder-learned-pos or --decoder-learned-pos"
     if not 0.01 <= cfg.flow_step < math.inf:
         yield f"--flow-step {cfg.flow_step}: must be a number of tokens, 0.01 or more"
     if cfg.ffn_hidden_layers not in (1, 2):
@@ -111,6 +115,8 @@ def _of_side(cfg: TransformerConfig, o: Options) -> Iterator[str]:
             yield f"--ode-function {cfg.ode_function}: must be both with {of_whole_layers}, which is of whole layers"
     if not o.pre_norm and not o.unweighted:
         yield f"{o.given} and {coefficients}: need a pre-norm {o.side}, --{o.side}-normalize-before"
+    if max(map(o.splitting.flows.count, "FG")) > 2:  # a plugin can add others
+        yield f"{splitting}: must have at most two of each sub-layer"
     if o.ffn_hidden_layers == 2 and o.splitting.feed_forwards == 2:
         yield f"--ffn-hidden-layers 2: needs a splitting with one feed-forward, got {cfg.splitting}"
     if o.integrator == EULER and o.coefficients not in (*UNWEIGHTED, "scalars"):

@@ -22,7 +22,7 @@ from fairseq_cli import validate as validate_cli
 from torch.multiprocessing.spawn import ProcessRaisedException
 
 from ode_transformer import checkpoints
-from ode_transformer.config import under_hydra
+from ode_transformer.config import PRESETS, under_hydra
 from ode_transformer.errors import OdeTransformerError, print_sentence
 from ode_transformer.models.macaron import MacaronModel
 from tests import helpers
@@ -152,7 +152,7 @@ def test_what_a_model_refuses_ends_in_a_sentence(data, tmp_path, program):
     words = [folder, *flags({k: v for k, v in values.items() if v is not None})]
     if program == "fairseq-hydra-train":
         overrides = HYDRA | {"task.data": folder, "hydra.run.dir": tmp_path, "checkpoint.save_dir": tmp_path}
-        words = [*under_hydra(values["arch"]), *(f"{k}={v}" for k, v in overrides.items())]
+        words = [*under_hydra(*PRESETS[values["arch"]]), *(f"{k}={v}" for k, v in overrides.items())]
     done = subprocess.run([program, *words], cwd=ROOT, env=environment(), text=True, capture_output=True)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith(f"{program}: error: --share-all-embeddings requires a joined")
@@ -199,7 +199,7 @@ def test_hydra(data, tmp_path, hydra_train, capsys):
         "task.data": data, "++model.dropout": 0.05, "++model.gate_sharing": "per-layer",
         "checkpoint.save_dir": tmp_path / "out",
     }  # fmt: skip
-    words = under_hydra("rk2_learnable_tiny")
+    words = under_hydra(*PRESETS["rk2_learnable_tiny"])
     hydra_train(*words, **overrides)
     state = torch.load(tmp_path / "out" / "checkpoint_last.pt", weights_only=True)
     model = state["cfg"]["model"]

@@ -182,6 +182,8 @@ REFUSED = {
         ({"alpha_type": "vector", "layer_wise": True}, r"alpha_type 'vector': must be scalar with layer_wise"),
         ({"enc_calculate_num": 3, "rk_norm": True}, r"enc_calculate_num 3: must be 2 or 4"),
         ({"encoder_history_type": "learnable_dense"}, r"encoder_history_type 'learnable_dense': must be"),
+        ({"gate_sharing": "per-layer"}, "--gate-sharing per-layer: use the released code's option"),
+        ({"decoder_history": "none"}, "--decoder-history none: use the released code's option"),
     ],
 }
 

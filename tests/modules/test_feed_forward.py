@@ -1,11 +1,13 @@
 """Random rotations against equation 10 written out, whole matrices and all."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from ode_transformer.modules.feed_forward import RandomProjection
+from tests.helpers import batch, small
 
 N_IN, N_OUT, L = 6, 24, 3
 
@@ -37,4 +39,13 @@ def test_the_low_rank_form_is_exact(form, n_in, n_out, index):
     s.diagonal().copy_(projection.singular_values.detach())
     h = torch.randn(4, n_in, dtype=torch.float64)
     expected = h @ u @ s @ v + projection.bias
-    torch.testing.assert_close(projection(h.float()).double(), expected, atol=1e-5, rtol=1e-5)
+    for form in (projection, projection.folded()):
+        torch.testing.assert_close(form(h.float()).double(), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_generation_has_one_matrix_for_each_random_projection():
+    m = small("transevolve_randomff_2_tiny")
+    expected = m(*batch())[0]
+    m.prepare_for_inference_(SimpleNamespace(generation=SimpleNamespace()))
+    assert not any(isinstance(module, RandomProjection) for module in m.modules())
+    torch.testing.assert_close(m(*batch())[0], expected, atol=1e-5, rtol=0)

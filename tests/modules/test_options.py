@@ -11,6 +11,7 @@ from ode_transformer.models import transevolve
 from ode_transformer.modules import rules
 from ode_transformer.modules.options import NEEDS, Options, SplitTransformerConfig
 from ode_transformer.modules.rules import ABSENT
+from ode_transformer.numerics.splitting import SPLITTINGS, Splitting
 from tests.helpers import ROOT, SMALL, configure, task
 
 POST_NORM_ENCODER = {"no-encoder-normalize-before": True}
@@ -28,6 +29,7 @@ def build(arch, **flags):
 
 OF_NEEDS = [
     ("rk2_tiny", {"gate-sharing": "per-layer"}, "--gate-sharing per-layer: has no meaning with --coefficients fixed"),
+    ("macaron_tiny", {"no-token-positional-embeddings": True, "position-encoder": "learned"}, "True: .* learned"),
     ("rk2_tiny", {"position-blocks": "input"}, "--position-blocks input: has no meaning with --position-encoder none"),
     ("rk2_tiny", {"flow-sharing": "stack", "position-encoder": "learned"}, "stack: .* --position-encoder learned"),
     ("rk2_tiny", {"flow-method": "midpoint", "position-encoder": "rnn-scalar-1"}, "midpoint: .* rnn-scalar-1"),
@@ -36,6 +38,10 @@ OF_NEEDS = [
 ]
 OF_MODEL = [
     OF_NEEDS,
+    [
+        ("rk2_tiny", {"decoder-learned-pos": True, "position-encoder": "sinusoidal"}, "contradicts --encoder-learned"),
+        ("floater_roberta_tiny", {"position-encoder": "sinusoidal"}, "contradicts --encoder-learned-pos"),
+    ],
     ("floater_tiny", {"flow-step": 0.0}, r"--flow-step 0\.0: must be a number of tokens"),
     ("macaron_tiny", {"ffn-hidden-layers": 3}, "--ffn-hidden-layers 3: must be 1 or 2"),
     (
@@ -66,6 +72,7 @@ OF_SIDE = [
         ("pcformer_tiny", {"ode-function": "ffn"}, "ffn: must be both with --encoder-history corrector"),
     ],
     ("rk2_tiny", POST_NORM_ENCODER, "--integrator heun and .* fixed: need a pre-norm encoder"),
+    ("macaron_tiny", {"splitting": "parallel"}, "--splitting parallel: must have at most two of each"),
     ("macaron_tiny", {"ffn-hidden-layers": 2}, "--ffn-hidden-layers 2: needs a splitting with one feed-forward, got s"),
     ("rk2_tiny", {"integrator": "euler", "coefficients": "ema"}, "ema: must be fixed, ones or scalars with"),
     ("rk2_learnable_tiny", {"decoder-integrator": "rk4"}, "sigmoid: needs .* 2 stages, got --decoder-integrator rk4"),
@@ -112,6 +119,7 @@ def of_absent():
 
 OF_ALL_MODELS = [
     list(of_absent()),
+    ("macaron_tiny", {"share-decoder-input-output-embed": True, "adaptive-softmax-cutoff": "9,20"}, "has no meaning"),
     ("macaron_tiny", {"cuda-graphs": True, "checkpoint-activations": True}, "--cuda-graphs: cannot be"),
     [(arch, {"decoder-attention-heads": 3}, "heads 3: must divide the width 16") for arch in ("macaron_tiny", FULL)],
 ]
@@ -136,7 +144,9 @@ CASES = [case for examples in EXAMPLES.values() for one in examples for case in 
 
 
 @pytest.mark.parametrize(("arch", "flags", "message"), CASES)
-def test_what_a_rule_refuses(arch, flags, message):
+def test_what_a_rule_refuses(arch, flags, message, monkeypatch):
+    if "at most two" in message:  # as a plugin might add it
+        monkeypatch.setitem(SPLITTINGS.data, "parallel", Splitting("FGFGF", (0.2, 0.5, 0.6, 0.5, 0.2)))
     with pytest.raises(ValueError, match=message):
         build(arch, **flags)
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.modules import passes
 from tests.helpers import batch, small
 
@@ -51,3 +52,12 @@ def test_compiled_layers_are_whole_graphs_with_the_results_of_eager_mode(variant
     m.eval()(*batch(sizes=(4, 6, 5)))
     assert backend.frame_count <= traces + 2, "layers and sizes share their code"
     assert m.state_dict().keys() == small(variant).state_dict().keys()
+
+
+def test_a_compiler_that_is_missing_is_named():
+    m = small("macaron", **{"compile-layers": True}).train()
+    with (
+        torch._inductor.config.patch({"cpp.cxx": ("no-such-compiler",)}),
+        pytest.raises(OdeTransformerError, match="C"),
+    ):
+        m(*batch())
