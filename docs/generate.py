@@ -387,19 +387,20 @@ def _baselines(group: str) -> dict[str, dict[str, str]]:
 
 def gap(group: str, baseline: str, *systems: str) -> str:
     """How far the perplexities of language models, rows of a group, are below that of another on the test set, and the
-    paper's."""
+    paper's; with the numbers of trainings."""
 
-    def perplexities(name: str) -> tuple[float, float]:
+    def perplexities(name: str) -> tuple[int, float, float]:
         recipe = recipes.load(f"{group}/{name}")
         ((test_set, theirs),) = recipe.paper[0].scores.items()
-        return statistics.mean(METRICS["perplexity"].values(_records()[recipe.name], test_set)), theirs["perplexity"]
+        values = METRICS["perplexity"].values(_records()[recipe.name], test_set)
+        return len(values), statistics.mean(values), theirs["perplexity"]
 
-    found = []
+    found, (trainings, *first) = [], perplexities(baseline)
     for system in systems:
-        both = zip(perplexities(baseline), perplexities(system), strict=True)
-        gains = (f"{first - its:.2f} ({100 * (first - its) / first:.1f} percent)" for first, its in both)
-        found.append((f"`{system}`", *gains))
-    return table(("system", f"points below `{baseline}`", "in the paper"), found)
+        count, *its = perplexities(system)
+        gains = (f"{a - b:.2f} ({100 * (a - b) / a:.1f} percent)" for a, b in zip(first, its, strict=True))
+        found.append((f"`{system}`", f"{count} and {trainings}", *gains))
+    return table(("system", "trainings, and the baseline's", f"points below `{baseline}`", "in the paper"), found)
 
 
 def flow(*names: str) -> str:
