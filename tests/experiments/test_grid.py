@@ -106,6 +106,7 @@ def test_runs_of_a_grid_share_a_folder_only_with_their_like():
         (["--seeds", "1", "1"], r"search.seeds \[1, 1\]: must be different numbers"),
         (["--", "--seed", "3"], "-- --seed: is set by --seed, before the --"),
         (["--values", "update-freq", "1", "2"], "--values update-freq: is set by train.batches and --devices"),
+        (["--values", "batch-size", "x"], "schedule follows from {'batch-size': 'x'}: could not convert .*'x'"),
     ],
 )
 def test_what_is_not_for_a_grid_is_refused(words, message, capsys):

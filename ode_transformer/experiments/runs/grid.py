@@ -85,7 +85,10 @@ def train(
     of_seeds = [recipes.load(recipe.given, scale=recipe.scale, seed=seed) for seed in space.seeds]
     for chosen in itertools.product(*space.values.values()):
         flags = dict(zip(space.values, map(_spelt, chosen), strict=True))
-        follows = schedule(recipe.train.flags, flags)
+        try:
+            follows = schedule(recipe.train.flags, flags)
+        except (ValueError, ArithmeticError) as error:
+            raise OdeTransformerError(f"--values: the learning rate's schedule follows from {flags}: {error}") from error
         where = home_of(recipe, place) / (",".join(f"{flag}={value}" for flag, value in flags.items()) or "point")
         more = [word for flag, value in (flags | follows).items() for word in (f"--{flag}", value)]
         its = replace(place, flags=(*place.flags, *more))
