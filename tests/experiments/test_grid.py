@@ -62,6 +62,9 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
     search = recipes.load("macaron/glue/macaron-cola"), recipes.SearchSpace({"lr": ["1"]}, [7]), TrainingPlace(cpu=True)
     monkeypatch.setattr(runner.Run, "go", mock.Mock(side_effect=RunError("another cause")))
     raises("seed-7: another cause", grid.train, *search)
+    monkeypatch.setattr(grid, "_diverged", lambda folder: True)  # an earlier run with other flags behind --
+    monkeypatch.setattr(runner.Run, "check_own", mock.Mock(side_effect=RunError("it holds another run")))
+    raises("it holds another run", grid.train, *search)
 
 
 def test_without_words_a_grid_is_the_search_of_the_recipe(monkeypatch, capsys):

@@ -492,11 +492,11 @@ def run_all(
         try:
             if here:
                 one.go(prepared)
-            elif "prepare" in one.chosen:  # in this process, because theirs could not share it
+                continue
+            one.check_own()
+            if "prepare" in one.chosen:  # in this process, because theirs could not share it
                 replace(one, last="prepare").go(prepared)
                 one = replace(one, first=one.chosen[1]) if one.first == "prepare" and one.chosen[1:] else one
-            else:
-                one.check_own()
             able.append(one)
         except (OdeTransformerError, OSError) as error:
             failed[one.run_dir] = error
