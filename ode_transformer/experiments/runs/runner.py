@@ -333,11 +333,7 @@ class Run:
 
 
 def execute(step: Step, lock: int = -1) -> float:
-    """Print the line of a step, run it, and return the seconds that it took.
-
-    Raises:
-        RunError: an input does not exist, or the step failed.
-    """
+    """Print the line of a step, run it, and return the seconds that it took."""
     for path in step.inputs:
         if not (recipes.ROOT / path).exists():
             raise RunError(f"{step.key}: needs {path}, which does not exist")
