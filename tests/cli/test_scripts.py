@@ -660,8 +660,10 @@ def test_runs_on_a_cpu_share_the_cores_and_a_run_of_another_is_not_begun(monkeyp
     other = tmp_path / "runs" / "multi30k-full" / "macaron-tiny.seed-2"
     other.mkdir(parents=True)
     (other / "checkpoint_last.pt").touch()
-    words = ["multi30k-full/macaron-tiny", "--seeds", "1", "2", "3", "--cpu", "--from", "train", "--until", "train"]
+    monkeypatch.setattr(runner, "execute", lambda step, lock: 0)
+    words = ["multi30k-full/macaron-tiny", "--seeds", "1", "2", "3", "--cpu", "--until", "train"]
     assert run(*words, "--jobs", "3") == 1
+    assert [path.name for path in other.iterdir()] == ["checkpoint_last.pt"], "not even a stamp of the data"
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     assert run(*words, "--jobs", "3") == 1
     assert [variables["OMP_NUM_THREADS"] for variables in started] == ["2", "2", "5", "5"]

@@ -22,6 +22,10 @@ from tests.helpers import output_of, refused
         (["run", "x", "--scale", "tiny"], "--scale tiny: must be one of full, small$"),
         (["recipe", "shwo"], "action shwo: is unknown; the nearest is show$"),
         (["dataset", "aeslc", "x", "--output-dir", "y", "--articles=8"], "--articles: must be .*, --output-dir$"),
+        # Old names: of grid, predict and dataset glue.
+        (["glue", "grid", "x", "--seedz", "1"], "--seedz: is unknown; the nearest is --seeds; flags"),
+        (["choose", "x", "--data", "y", "--output", "z", "--bach-size", "2"], "--bach-size: .* is --batch-size$"),
+        (["glue", "prepare", "cola", "x", "--like", "y", "--output-dir", "z", "--licke"], "--licke: .* --like"),
         # Numbers that are too small, or none, and arguments that need others.
         (["run", "quickstart/rk2-tiny", "--devices", "0"], "--devices.*: 0: must be a whole number, 1 or more"),
         (["run", "quickstart/rk2-tiny", "--jobs", "two"], "--jobs.*: two: must be a whole number, 1 or more"),

@@ -62,6 +62,9 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
     search = recipes.load("macaron/glue/macaron-cola"), recipes.SearchSpace({"lr": ["1"]}, [7]), TrainingPlace(cpu=True)
     monkeypatch.setattr(runner.Run, "go", mock.Mock(side_effect=RunError("another cause")))
     raises("seed-7: another cause", grid.train, *search)
+    monkeypatch.setattr(grid, "_diverged", lambda folder: True)  # an earlier run with other flags behind --
+    monkeypatch.setattr(runner.Run, "check_own", mock.Mock(side_effect=RunError("it holds another run")))
+    raises("it holds another run", grid.train, *search)
 
 
 def test_without_words_a_grid_is_the_search_of_the_recipe(monkeypatch, capsys):
@@ -106,6 +109,7 @@ def test_runs_of_a_grid_share_a_folder_only_with_their_like():
         (["--seeds", "1", "1"], r"search.seeds \[1, 1\]: must be different numbers"),
         (["--", "--seed", "3"], "-- --seed: is set by --seed, before the --"),
         (["--values", "update-freq", "1", "2"], "--values update-freq: is set by train.batches and --devices"),
+        (["--values", "batch-size", "x"], "schedule follows from {'batch-size': 'x'}: could not convert .*'x'"),
     ],
 )
 def test_what_is_not_for_a_grid_is_refused(words, message, capsys):

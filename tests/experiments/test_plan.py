@@ -11,7 +11,7 @@ from ode_transformer.files import write_json
 from tests.helpers import run_record
 
 HERE = {"processor": "P", "cores": 2, "memory_gib": 9, "gpus": []}
-NAME = "multi30k-full/macaron-tiny"  # 8,000 updates
+NAME = "multi30k-full/macaron-tiny"  # 8,000 updates; the checkpoints of ten epochs are kept, the best and the last
 
 
 @pytest.fixture
@@ -31,20 +31,22 @@ def test_a_record_tells_what_runs_take(write, monkeypatch):
     recipe = recipes.load(NAME)
     assert plan.line([recipe]) == "1 run, 8,000 updates"
     write(f"results/{NAME}.json")
-    assert plan.line([recipe] * 3) == "3 runs, 24,000 updates, about 12.0 hours by records of this hardware"
+    gib = 12 * 12 * 1e6 / 2**30
+    more = f"about {3 * gib:.1f} GiB of checkpoints, about 12.0 hours by records of this hardware"
+    assert plan.line([recipe] * 3) == f"3 runs, 24,000 updates, {more}"
     assert "about 6.0 hours" in plan.line([recipe] * 3, jobs=2)
     assert "about 4.0 hours" in plan.line([recipe], jobs=2), "a run is not shorter for that"
     assert plan.line([recipe, recipes.load("multi30k-full/rk2-tiny")]) == "2 runs, 16,000 updates"
-    # Those of another machine do not count, in part or all of it; a run of one's own counts first.
+    # Of another machine, in part or all of it, the size alone is known; a run of one's own counts first.
     write(f"results/{NAME}.json", trained_on=[{"hardware": HERE}, {"hardware": HERE | {"gpus": ["G"]}}])
-    assert plan.cost(recipe) == (8000, 0)
+    assert plan.cost(recipe) == (8000, gib, 0)
     write(f"results/{NAME}.seed-2.json", seconds=1800.0)
-    assert plan.cost(recipe) == (8000, 8.0)
+    assert plan.cost(recipe) == (8000, gib, 8.0)
     write(f"runs/{NAME}/record.json", trained_on=[{"hardware": HERE}], seconds=450.0)
-    assert plan.cost(recipe) == (8000, 2.0)
+    assert plan.cost(recipe) == (8000, gib, 2.0)
     monkeypatch.setattr(machine, "hardware", lambda: HERE | {"gpus": ["G"]})
     write(f"results/{NAME}.json", trained_on=[{"hardware": HERE | {"gpus": ["G"]}}], command="fairseq-train data --cpu")
-    assert plan.cost(recipe) == (8000, 0), "what a CPU took beside a GPU is no speed of that"
+    assert plan.cost(recipe) == (8000, gib, 0), "what a CPU took beside a GPU is no speed of that"
 
 
 def test_a_recipe_shows_the_plan_of_all_its_seeds(write, capsys):
@@ -56,6 +58,6 @@ def test_a_recipe_shows_the_plan_of_all_its_seeds(write, capsys):
 def test_a_training_by_epochs_takes_the_updates_of_its_record(write):
     recipe = recipes.load(NAME)
     recipe = replace(recipe, train=replace(recipe.train, flags={"max-epoch": 3}))
-    assert plan.cost(recipe) == (0, 0)
+    assert plan.cost(recipe) == (0, 0, 0)
     write(f"results/{NAME}.json")
-    assert plan.cost(recipe) == (500, 0.25)
+    assert plan.cost(recipe) == (500, 0, 0.25), "which keeps the checkpoints of all epochs"

@@ -77,6 +77,17 @@ GROUPS = {
 """The commands by the groups of the help."""
 COMMANDS = {name: command for its in GROUPS.values() for name, command in its.items()}
 
+MOVED = {
+    "glue grid": "grid",
+    "glue prepare": "dataset glue",
+    "glue predict": "glue",
+    "glue validate": "predict --subset valid",
+    "glue score": "score",
+    **dict.fromkeys(("classify", "choose"), "predict"),
+    **{name: f"dataset {name}" for name in ("corpus", "listops", "documents")},
+}
+"""The new names of commands, whose old names work for one more version."""
+
 
 class Parser(argparse.ArgumentParser):
     """A parser of options and positional arguments in any order, whose errors name the nearest valid values.
@@ -150,6 +161,10 @@ def call(words: Sequence[str]) -> int:
     words = [re.sub(r"^(--[\w-]+=)?~(?=/|$)", lambda found: (found[1] or "") + home, word) for word in words]
     user_dir, words = _user_dir(words)
     words = [*words[1:], "--help"] if words[:1] == ["help"] else words
+    for old, new in MOVED.items():
+        if words[: len(old.split())] == old.split():
+            words = [*new.split(), *words[len(old.split()) :]]
+            break
     chosen = next((word for word in words if not word.startswith("-")), None)
     if chosen in COMMANDS and COMMANDS[chosen].takes_flags and "--" in words:
         words, flags = words[: words.index("--")], words[words.index("--") + 1 :]

@@ -85,7 +85,10 @@ def train(
     of_seeds = [recipes.load(recipe.given, scale=recipe.scale, seed=seed) for seed in space.seeds]
     for chosen in itertools.product(*space.values.values()):
         flags = dict(zip(space.values, map(_spelt, chosen), strict=True))
-        follows = schedule(recipe.train.flags, flags)
+        try:
+            follows = schedule(recipe.train.flags, flags)
+        except (ValueError, ArithmeticError) as error:
+            raise OdeTransformerError(f"--values: the schedule follows from {flags}: {error}") from error
         where = home_of(recipe, place) / (",".join(f"{flag}={value}" for flag, value in flags.items()) or "point")
         more = [word for flag, value in (flags | follows).items() for word in (f"--{flag}", value)]
         its = replace(place, flags=(*place.flags, *more))
@@ -94,6 +97,8 @@ def train(
             found.append(runner.Run(of_seed, its, folder_of(folder), last="score"))
         points.append({"flags": flags, "schedule": follows, "seeds": list(space.seeds), "folders": folders})
     with contextlib.chdir(recipes.ROOT), processes.terminable(resumable=True):
+        for one in found:  # first, lest an earlier run in the folder that diverged be taken for this one
+            one.check_own()
         for run_dir, error in runner.run_all(found, jobs).items():
             if not _diverged(recipes.ROOT / run_dir):
                 raise OdeTransformerError(runner.message(run_dir, error)) from error

@@ -333,11 +333,7 @@ class Run:
 
 
 def execute(step: Step, lock: int = -1) -> float:
-    """Print the line of a step, run it, and return the seconds that it took.
-
-    Raises:
-        RunError: an input does not exist, or the step failed.
-    """
+    """Print the line of a step, run it, and return the seconds that it took."""
     for path in step.inputs:
         if not (recipes.ROOT / path).exists():
             raise RunError(f"{step.key}: needs {path}, which does not exist")
@@ -492,11 +488,11 @@ def run_all(
         try:
             if here:
                 one.go(prepared)
-            elif "prepare" in one.chosen:  # in this process, because theirs could not share it
+                continue
+            one.check_own()
+            if "prepare" in one.chosen:  # in this process, because theirs could not share it
                 replace(one, last="prepare").go(prepared)
                 one = replace(one, first=one.chosen[1]) if one.first == "prepare" and one.chosen[1:] else one
-            else:
-                one.check_own()
             able.append(one)
         except (OdeTransformerError, OSError) as error:
             failed[one.run_dir] = error
