@@ -135,4 +135,4 @@ def write(
             hashes = {file.name: sha256(file) for file in sorted(part.iterdir()) if file.name != CARD}
             write_json(part / INDEX, {"format": FORMAT, "sha256": hashes})
     except (OSError, SafetensorError) as error:
-        raise BundleError(f"{path}: cannot be written: {error}") from error
+        raise BundleError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from error

@@ -280,7 +280,7 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     with raw.with_suffix(".de").open("a") as file:
         file.write("Noch ein Satz.\n")
     said = refused(capsys, *words, "--size", 60, "--valid", raw)
-    differences = ("size: 50 then, 60 now", "valid: not given then, my now", "train 0 de: a file with hash ")
+    differences = ("size: 50 then, 60 now", "valid: not given then, my now", "train.de: another file than then")
     assert all(difference in said for difference in differences)
     for path in raw.parent.iterdir():
         path.unlink()
@@ -341,6 +341,8 @@ def test_folders_of_others_are_left_alone(tmp_path, capsys):
     assert said in refused(capsys, *words, "--test", long, "--hold-out", "2")
     theirs = write(tmp_path / "y.text" / "novel", ["Call me Ishmael."])
     assert "y.text: already exists" in refused(capsys, *words, "--out", tmp_path / "y")
+    write(tmp_path / "z.yaml", ["data: {prepare: another}"])
+    assert "its data.prepare makes other data" in refused(capsys, *words, "--out", tmp_path / "z")
     (theirs.parent / "settings.json").write_text('{"text_version": "3", "tokenise": "moses"}')  # of data-prep/
     assert "y.text was made with other settings" in refused(capsys, *words, "--out", tmp_path / "y")
     assert lines(theirs) == ["Call me Ishmael."]

@@ -7,6 +7,7 @@ Validation and test sets are held out of the text before it goes through the pip
 import contextlib
 import math
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Any
 import yaml
 
 from ... import processors
-from ...files import sha256, write_text
+from ...files import read_text, sha256, write_text
 from ..metrics import METRICS, Examples
 from ..metrics.bleu import check_language
 from ..recipes import is_name
@@ -183,11 +184,23 @@ class OwnText:
         if any(not path.name.startswith(".") for path in self.text.iterdir()) and not settings.is_file():
             raise TextError(f"{self.text}: already exists, and no preparation made it; choose another --out")
         check_settings(settings, self.settings())
+        self._check_recipe()
         once(self.text / "raw", self._divide)
         pipeline.segment()
         self._check_lengths()
         pipeline.binarise()
         self._say_ceilings()
+
+    def _check_recipe(self) -> None:
+        """Refuse an existing recipe that makes other data, which a run would find instead of these."""
+        if self.recipe_file.exists():
+            command, text = _quoted(self.command())[1:-1], read_text(self.recipe_file)
+            here, there = (re.sub(r" --workers \d+", "", said) for said in (command, text))
+            if here not in there:
+                raise TextError(
+                    f"{self.recipe_file}: already exists, and its data.prepare makes other data; remove it, choose "
+                    f"another --recipe, or change that to {self.command()}"
+                )
 
     def _divide(self, part: Path) -> None:
         """Join the files of every split, and hold validation and test pairs out of the training text if none are

@@ -524,7 +524,8 @@ def run_all(
 
 def message(folder: str, error: Exception) -> str:
     """Return the message of a run's error, which begins with the run's folder."""
-    return str(error) if str(error).startswith(folder) else f"{folder}: {error}"
+    said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+    return said if said.startswith(folder) else f"{folder}: {said}"
 
 
 def load_plugins(names: Iterable[str]) -> None:

@@ -1,6 +1,7 @@
 """``ode-transformer bundle``: a folder with a trained model and everything that translation needs."""
 
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Any, Optional
@@ -86,6 +87,8 @@ def make(
     from ... import checkpoints, plugins
     from ...checkpoints import bundles, standalone
 
+    if os.path.lexists(output):  # before the model is opened
+        raise bundles.BundleError(f"{output}: already exists")
     origin = find_model(model, data)
     if bundles.is_bundle(origin.model):
         raise bundles.BundleError(f"{model}: is a bundle already")

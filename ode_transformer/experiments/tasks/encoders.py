@@ -36,7 +36,7 @@ class TrainedEncoder:
         self.data, self.subset = data, subset
         self.known = standalone.check_dictionaries(checkpoint, data)
         if not all((part / f"{subset}.idx").is_file() for part in {data / "input0", *data.glob("input*")}):
-            raise OdeTransformerError(f"{data}: has no subset {subset}")
+            raise OdeTransformerError(f"{data}: has no examples input0/{subset}")
         check_data(data, subset)
         self.state = standalone.load(checkpoint)
         model = standalone.open_state(self.state, checkpoint, heads=True).eval()

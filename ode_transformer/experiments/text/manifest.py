@@ -51,18 +51,21 @@ def check_settings(file: Path, settings: Mapping[str, str], required: bool = Fal
     if different and not (held and made):
         write_json(file, wanted)
     elif different:
-        shown = (f"{name}: {_shown(held.get(name))} then, {_shown(wanted.get(name))} now" for name in different)
+        shown = (_difference(name, held.get(name), wanted.get(name)) for name in different)
+        data = file.parent.with_name(file.parent.name.removesuffix(".text"))
         raise TextError(
-            f"{file.parent} was made with other settings ({'; '.join(shown)}); choose another --out, or remove it (all "
-            "but its folder download, if there is one)"
+            f"{file.parent} was made with other settings ({'; '.join(shown)}); choose another --out, or remove {data} "
+            f"and {text_beside(data)} (all but its folder download, if there is one)"
         )
 
 
-def _shown(value: str | None) -> str:
-    """Return a setting for a message, with the first digits of a file's hash."""
-    if re.fullmatch("[0-9a-f]{64}", value or ""):
-        return f"a file with hash {value[:8]}"
-    return "not given" if value in ("", "None", None) else value
+def _difference(name: str, *values: str | None) -> str:
+    """Return how a setting differs, for a message; of files only that they do."""
+    if any(re.fullmatch("[0-9a-f]{64}", value or "") for value in values):
+        words = name.split()  # its split, number and language, or another name
+        return f"{'.'.join(dict.fromkeys((words[0], words[-1])))}: another file than then"
+    was, is_ = ("not given" if value in ("", "None", None) else value for value in values)
+    return f"{name}: {was} then, {is_} now"
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
