@@ -203,11 +203,11 @@ def the_splitting_makes_no_difference():
     return len(found) == 3 and not any(one.differs() for one in found)
 
 
-def old_protocol():
+def one_protocol():
     runs = [r for name, its in g._records().items() if name.startswith((f"{EN_DE}/", f"{EN_FR}/")) for r in its]
-    stock = {(r["recipe"], r["precision"]) for r in runs if "--optimizer adam " in r["command"]}
-    once = {(r["recipe"], r["precision"]) for r in runs if "--update-epoch-batch-itr True" not in r["command"]}
-    return stock == once == {(f"{EN_DE}/rk2-learnable-released-tiny", "fp32")}
+    return all(
+        word in r["command"] for r in runs for word in ("--optimizer fused_adam", "--update-epoch-batch-itr True")
+    )
 
 
 def shortcut():
@@ -406,8 +406,7 @@ CLAIMS = {
         "gains nothing here.** Its control `lie-trotter-tiny`, which differs only in the splitting, with one "
         "feed-forward network of twice the size, does not differ significantly from `macaron-tiny` of the same seed":
             the_splitting_makes_no_difference,
-        "In English-German and fp32, `rk2-learnable-released-tiny` was trained with fairseq's `adam` and criterion, "
-        "and with batches built once": old_protocol,
+        "All these systems were trained with `fused_adam` and with new batches in each epoch": one_protocol,
         "`deen-mix` has {:,} training pairs": lambda:
             (g._records()["deen-mix/rk2-tiny"][0]["data"]["counts"]["train"]["lines"],),
     },
