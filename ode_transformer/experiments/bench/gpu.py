@@ -20,6 +20,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from ... import files, machine, markdown
 from ...errors import OdeTransformerError
+from ...training.graphs import TrainingGraphs
 from .systems import MAX_TOKENS, Contestant, Setting, prepare, random_batch, stock_like
 from .turns import Process, back_and_forth, forget, seconds
 
@@ -135,7 +136,7 @@ def _finish(kept: SimpleNamespace, setting: Setting, profiled: bool) -> dict[str
         found["peak_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
         found["reserved_mib"] = round(torch.cuda.max_memory_reserved() / 2**20)  # includes the memory of graphs
         found |= _launches(kept.run) if profiled else {}
-    if (graphs := getattr(kept.model, "graphs", None)) is not None:
+    if isinstance(graphs := getattr(kept.model, "graphs", None), TrainingGraphs):
         seen, recorded = len(graphs.seen), len(graphs.recorded)
         if recorded < seen:
             raise OdeTransformerError(f"eager passes were timed, too: {recorded} of {seen} shapes were recorded")
