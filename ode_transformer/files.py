@@ -50,7 +50,7 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """Give a unique hidden name beside a path, and rename in the end what was made there; if that fails, remove it."""
+    """Yield a unique hidden name beside a path, and rename in the end what was made there; if that fails, remove it."""
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     target.parent.mkdir(parents=True, exist_ok=True)

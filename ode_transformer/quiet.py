@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def tidy() -> Iterator[None]:
-    """Suppress log messages below warnings, and what Python warns of: fairseq, hydra and PyTorch, about each other.
+    """Suppress log messages below warnings, and Python's warnings, which fairseq, hydra and PyTorch give of each other.
 
     Where logging is not configured, importing fairseq makes all loggers of the process print from INFO on, such as the
     hint at tensorboardX. Configuring it for warnings before that import prevents this.

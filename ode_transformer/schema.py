@@ -23,7 +23,10 @@ NAMES = {
 
 
 def lacks(value: Any, form: Any, at: str = "") -> str:
-    """Return where a value, parsed JSON of this name, departs from a form, and what it must be there; else ``""``."""
+    """Return where parsed JSON departs from a form, and what it must be there; empty if it conforms.
+
+    ``at`` is the name of the value, such as ``training.seconds``.
+    """
     return next(_lacks(value, form, at), "")
 
 

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from ode_transformer import config
 from ode_transformer.checkpoints.standalone import model_options, open_state
 from ode_transformer.models import floater, macaron, ode, pcformer, transevolve
-from tests.helpers import SMALL, batch, configure, model, task
+from tests.helpers import SMALL, batch, configure, model, raises, task
 
 
 def test_every_stock_flag_is_there():
@@ -128,6 +128,10 @@ def test_a_checkpoint_of_an_architecture_that_is_not_listed_opens(name, config_c
     stored = {**config.as_dict(config_class(**sizes)), "_name": name, "arch": name}
     m = build_model(OmegaConf.create(stored), task(), from_checkpoint=True)
     open_state({"cfg": {"model": stored}, "model": m.state_dict()}, "checkpoint.pt")
+
+
+def test_an_architecture_of_unknown_sizes_is_not_trained():
+    raises("PCformer_t2t_iwslt_de_en: its sizes are not known", configure, "PCformer_t2t_iwslt_de_en")
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,6 @@ RELEASED = {
 
 # Released names whose sizes are in no released code; checkpoints store them.
 _SIZES = ("iwslt_de_en", "wmt_en_de_small", "wmt_en_de_tiny", "wmt_en_de_big_Gemma")
-WITHOUT_SIZES = {name: {} for name in ("PCformer_t2t_iwslt_de_en", *(f"relative_PCformer_t2t_{x}" for x in _SIZES))}
+WITHOUT_SIZES = dict.fromkeys(["PCformer_t2t_iwslt_de_en", *(f"relative_PCformer_t2t_{x}" for x in _SIZES)])
 
 register_architectures("pcformer_released", ReleasedPCformerConfig, RELEASED | WITHOUT_SIZES, listed=False)

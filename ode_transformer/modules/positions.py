@@ -276,7 +276,7 @@ class BiasPositions(PositionEncoder):
         return [Place(biases=of_layer) for of_layer in biases]
 
     def solve(self, length: int) -> Solution:
-        """Return the solution for ``length`` positions or more; without gradients, none that attention cannot read."""
+        """Return the solution for ``length`` positions or more; without gradients, an overflow is an error."""
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             self.forget()  # the update of a fused optimizer may follow, which changes no version
             return self._solve(length)

@@ -80,6 +80,8 @@ def _of_model(cfg: TransformerConfig) -> Iterator[str]:
         yield "--position-encoder sinusoidal: contradicts --encoder-learned-pos or --decoder-learned-pos"
     if not 0.01 <= cfg.flow_step < math.inf:
         yield f"--flow-step {cfg.flow_step}: must be a number of tokens, 0.01 or more"
+    if not cfg.flow_horizon >= 0:
+        yield f"--flow-horizon {cfg.flow_horizon}: must be a number of tokens, or 0 for the longest sentence"
     if cfg.ffn_hidden_layers not in (1, 2):
         yield f"--ffn-hidden-layers {cfg.ffn_hidden_layers}: must be 1 or 2"
     if cfg.velocity_embedding and cfg.word_dropout > 0:

@@ -137,7 +137,8 @@ def translations(
     read, name = generate_output or hyp, f"{subset or 'test'}.{target_lang}"
     beside = references_in(data, subset or "test", target_lang) if data else {}
     if data and not beside:  # as of a recipe whose own preparation leaves none
-        print(f"warning: --data {data}: has neither tok/{name} nor raw/{name}", file=sys.stderr)
+        said = f"has neither tok/{name} nor raw/{name}; those of fairseq's output or --ref are taken"
+        print(f"warning: --data {data}: {said}", file=sys.stderr)
     tokenised = ref or beside.get("tok")
     hyps, refs, _ = read_generate_output(generate_output) if generate_output else (read_all(hyp), None, None)
     if tokenised:

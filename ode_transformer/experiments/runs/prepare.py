@@ -158,7 +158,7 @@ class OwnText:
             else:
                 self.make()
         if self.recipe_file.exists():
-            say(f"{self.recipe_file} already exists, and is left as it is, whatever data it names")
+            say(f"{self.recipe_file} already exists, and is left as it is")
         else:
             write_text(self.recipe_file, self.recipe_text())
             say(f"{self.recipe_file} is a recipe to start from. Next:")

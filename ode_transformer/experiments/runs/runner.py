@@ -494,6 +494,8 @@ def run_all(
                 replace(one, last="prepare").go(prepared)
                 one = replace(one, first=one.chosen[1]) if one.first == "prepare" and one.chosen[1:] else one
             able.append(one)
+        except BrokenPipeError:  # an error of the output, not of the run
+            raise
         except (OdeTransformerError, OSError) as error:
             failed[one.run_dir] = error
     if here:
