@@ -400,7 +400,9 @@ def gap(group: str, baseline: str, *systems: str) -> str:
         count, *its = perplexities(system)
         gains = (f"{a - b:.2f} ({100 * (a - b) / a:.1f} percent)" for a, b in zip(first, its, strict=True))
         found.append((f"`{system}`", f"{count} and {trainings}", *gains))
-    return table(("system", "trainings, and the baseline's", f"points below `{baseline}`", "in the paper"), found)
+    head = ("system", "trainings of it and of the baseline")
+    head += f"perplexity below that of `{baseline}`", "the same in the paper"
+    return table(head, found)
 
 
 def flow(*names: str) -> str:

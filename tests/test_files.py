@@ -42,6 +42,18 @@ def test_a_pipe_stays_a_pipe_and_a_link_a_link(tmp_path):
         assert (tmp_path / f"{name}.link").is_symlink() and (tmp_path / name).read_text() == "new"
 
 
+def test_a_file_keeps_its_mode_and_a_new_one_has_that_of_the_umask(tmp_path):
+    (tmp_path / "old").touch()
+    (tmp_path / "old").chmod(0o600)
+    before = os.umask(0o027)
+    try:
+        for name, mode in (("old", 0o600), ("new", 0o640)):
+            write_text(tmp_path / name, "new")
+            assert (tmp_path / name).stat().st_mode & 0o777 == mode
+    finally:
+        os.umask(before)
+
+
 def test_a_folder_takes_its_name_when_it_is_complete_and_otherwise_leaves_nothing(tmp_path):
     with pytest.raises(RuntimeError), atomic_folder(tmp_path / "x") as part:
         (part / "a").touch()

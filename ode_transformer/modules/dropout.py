@@ -40,8 +40,19 @@ class Dropout(FairseqDropout):
         return x
 
 
+_STOCK = {
+    "Encoder": "TransformerEncoder",
+    "EncoderLayer": "TransformerEncoderLayerBase",
+    "Decoder": "TransformerDecoder",
+    "DecoderLayer": "TransformerDecoderLayerBase",
+    "StagedAttention": "MultiheadAttention",
+}
+"""Our classes, and the names of fairseq's by which ``--retain-dropout-modules`` selects them."""
+
+
 def replace_dropout(model: nn.Module) -> None:
-    """Turn fairseq's dropout modules in a model into ``Dropout``."""
+    """Turn fairseq's dropout modules in a model into ``Dropout``, under the module names of fairseq's Transformer."""
     for module in model.modules():
         if type(module) is FairseqDropout:
             module.__class__ = Dropout
+            module.module_name = _STOCK.get(module.module_name, module.module_name)

@@ -20,7 +20,7 @@ from .losses import projected_cross_entropy
 
 NAME = "chunked_label_smoothed_cross_entropy"
 
-_SCORES_ON_CPU, _SCORES = 2**23, 2**26  # of a chunk; the former fit into a last-level cache of 32 MiB
+_SCORES_ON_CPU, _SCORES = 2**23, 2**26  # of a chunk; the former take 32 MiB, about a last-level cache
 _FEWEST = 512  # tokens; with fewer, a product is slow
 
 

@@ -310,14 +310,22 @@ def test_lines_that_are_not_utf8_are_dropped_from_training_text_alone(tmp_path, 
         pairs.gather([(split, *sides)], tmp_path / "raw", ("en", "fr"))
         return capsys.readouterr().err
 
-    assert f"{sides[0]}, {sides[1]}: 2 pairs that are not UTF-8 (lines 2, 4): dropped" in gather("train")
+    assert f"{sides[0]}, {sides[1]}: 2 pairs that are not UTF-8, or hold a NUL (lines 2, 4): dropped" in gather("train")
     for lang in ("en", "fr"):
         assert lines(tmp_path / "raw" / f"train.{lang}") == [f"{lang} {i}" for i in range(20) if i not in (1, 3)]
     with pytest.raises(TextError, match=r"a\.en: line 2 is not UTF-8 \(byte 0xe9"):
         gather("test")
     (tmp_path / "a.fr").write_bytes(b"\xe9t\xe9\n" * 3 + b"a\n" * 17)
-    with pytest.raises(TextError, match=r"3 of 20 pairs are not UTF-8, .* one in ten at most; .* iconv -f"):
+    with pytest.raises(
+        TextError, match=r"3 of 20 pairs are not UTF-8, or hold a NUL, .* one in ten at most; .* iconv -f"
+    ):
         gather("train")
+    capsys.readouterr()
+    for lang in ("en", "fr"):
+        (tmp_path / f"a.{lang}").write_bytes(b"a\n\0b\n" + b"c\n" * 18)
+    assert "1 pairs that are not UTF-8, or hold a NUL (lines 2): dropped" in gather("train")
+    with pytest.raises(TextError, match="line 2 holds a NUL"):
+        gather("test")
     capsys.readouterr()
     for count, more in ((5, ""), (6, ", ...")):
         list(watched(["?"] * count, bool, tmp_path, "lines are odd", "kept"))

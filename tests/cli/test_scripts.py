@@ -605,6 +605,64 @@ def test_the_gpu_suite_rehearsed_on_a_cpu(recipe, tmp_path, capsys):
     assert "failed: " in shown.err and "broken" in shown.err
 
 
+def test_what_has_no_record_is_trained_first(monkeypatch, tmp_path):
+    monkeypatch.setattr(gpu_suite, "ROOT", tmp_path)
+    (tmp_path / "data-bin" / "ptb").mkdir(parents=True)
+    for name in ("multi30k-full/macaron-tiny", "ptb/rk2-1"):
+        (tmp_path / "results" / name).parent.mkdir(parents=True)
+        (tmp_path / "results" / f"{name}.bf16.json").touch()
+    found = gpu_suite.usual()
+    ptb, others = ([n for n in found if n.startswith("ptb/") == of_ptb] for of_ptb in (True, False))
+    assert ptb[-1] == "ptb/rk2-1" and others[-1] == "multi30k-full/macaron-tiny"
+    assert found[:4] == [others[0], ptb[0], others[1], ptb[1]]
+
+
+def test_the_curves_of_unfinished_trainings_are_kept(tmp_path):
+    suite = gpu_suite.Suite(out=tmp_path, runs=tmp_path, systems=["ptb/rk2-1", "ptb/rk4-1"])
+    log = tmp_path / "ptb.rk2-1.bf16" / "train.log"
+    log.parent.mkdir()
+    entry = {"epoch": 1, "train_loss": "5.0", "train_num_updates": "9"}
+    log.write_text(f"2026-01-01 00:00:00 | INFO | train | {json.dumps(entry)}\n")
+    suite.note_unfinished(suite.waiting())
+    found = json.loads((tmp_path / "unfinished.json").read_text())
+    assert list(found) == ["ptb/rk2-1, seed 1, bf16"]
+    assert found["ptb/rk2-1, seed 1, bf16"]["curve"] == [{"epoch": 1, "num_updates": 9, "train_loss": 5.0}]
+
+
+def test_checks_that_cannot_be_run_are_told_and_the_contest_is_held(tmp_path, monkeypatch, capsys):
+    suite, held = gpu_suite.Suite(out=tmp_path, systems=["ptb/rk2-1"]), []
+    monkeypatch.setattr(suite, "check", mock.Mock(side_effect=OSError("no space")))
+    monkeypatch.setattr(suite, "contest", lambda: held.append("contest"))
+    suite.measure()
+    assert held and suite.failed and "OSError: no space" in capsys.readouterr().err
+    suite.ends = 0
+    suite.measure()
+    assert len(held) == 1
+
+
+def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch):
+    suite, asked = gpu_suite.Suite(out=tmp_path, systems=["ptb/rk2-1"]), []
+
+    def timed(words, seconds, output):
+        asked.append(words)
+        first = len(asked) == 1
+        found = [("two", "FAILED" if first else "PASSED")]
+        found[:0] = [("one[x y]", "PASSED")] * first
+        lines = [f"tests/gpu/test_a.py::{name} {status} [ 50%]\n" for name, status in found]
+        if not first:  # as pytest's workers write it
+            lines = [f"[gw0] [ 50%] {status} tests/gpu/test_a.py::{name} \n" for name, status in found]
+        output.write_text("".join(lines))
+        return gpu_suite.TIMED_OUT if first else 0
+
+    monkeypatch.setattr(suite, "timed", timed)
+    suite.check()
+    listed = tmp_path / "gpu-checks.txt"
+    assert suite.failed and listed.read_text() == "tests/gpu/test_a.py::one[x y]\n"
+    suite.check()
+    assert asked[1][asked[1].index("--deselect") + 1] == "tests/gpu/test_a.py::one[x y]"
+    assert listed.read_text().splitlines() == ["tests/gpu/test_a.py::one[x y]", "tests/gpu/test_a.py::two"]
+
+
 def ended(status):
     """A program that has ended."""
     return mock.Mock(returncode=status, poll=lambda: status)

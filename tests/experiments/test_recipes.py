@@ -554,6 +554,13 @@ def test_a_row_has_the_parameters_that_the_paper_prints(name):
             assert abs(count - printed) < max(1, 0.01 * printed), (paper, count)
 
 
+def test_torchrun_is_told_its_node(monkeypatch):
+    monkeypatch.setenv("SLURM_NODEID", "1")
+    words = training._torchrun(TrainingPlace(devices=16, nodes=2))
+    named = [words[words.index(f"--{name}") + 1] for name in ("nnodes", "node_rank", "nproc_per_node")]
+    assert named == ["2", "1", "8"]
+
+
 def test_the_folder_of_a_plugin_may_be_named_from_anywhere(tmp_path, monkeypatch):
     """fairseq's parsers look for ``--user-dir`` among the words of the process, from the top of the clone."""
     monkeypatch.setattr("sys.argv", ["ode-transformer", "--user-dir", "not-there"])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from ode_transformer.modules.dropout import Dropout, dropout
+from tests.helpers import small
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.999])
@@ -53,3 +54,21 @@ def test_the_ends_and_nothing():
     assert torch.equal(dropout(x, 1.0), torch.zeros_like(x))
     assert dropout(x[:0], 0.5).shape == (0, 4)
     assert torch.equal(Dropout(0.5).eval()(x), x)
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("TransformerEncoder", {"encoder"}),
+        ("TransformerDecoderLayerBase", {"decoder.layers.0"}),
+        ("MultiheadAttention", {f"{path}.0.{name}" for path, name in (
+            ("encoder.layers", "self_attn"), ("encoder.layers", "macaron_attn"), ("decoder.layers", "self_attn"),
+            ("decoder.layers", "macaron_attn"), ("decoder.layers", "encoder_attn"))}),
+    ],
+)  # fmt: skip
+def test_dropout_is_retained_in_decoding_by_fairseqs_names(name, kept):
+    m = small("macaron", **{"splitting": "strang-swapped", "encoder-layers": 1, "decoder-layers": 1}).eval()
+    m.make_generation_fast_(retain_dropout=True, retain_dropout_modules=[name])
+    found = {path for path, module in m.named_modules() if getattr(module, "apply_during_inference", False)}
+    suffixes = (".dropout_module", ".activation_dropout_module")
+    assert {path.removesuffix(suffixes[1]).removesuffix(suffixes[0]) for path in found} == kept

@@ -43,7 +43,7 @@ OF_MODEL = [
         ("floater_roberta_tiny", {"position-encoder": "sinusoidal"}, "contradicts --encoder-learned-pos"),
     ],
     ("floater_tiny", {"flow-step": 0.0}, r"--flow-step 0\.0: must be a number of tokens"),
-    ("floater_tiny", {"flow-horizon": -5.0}, r"--flow-horizon -5.*: must be a number of tokens, or 0 for the longest"),
+    ("floater_tiny", {"flow-horizon": -5}, r"--flow-horizon -5.*: must be a number of tokens, or 0 for the longest"),
     ("macaron_tiny", {"ffn-hidden-layers": 3}, "--ffn-hidden-layers 3: must be 1 or 2"),
     (
         "ode_residual_tiny",

@@ -16,7 +16,7 @@ from .manifest import read_mapping, text_beside
 # Romanian's s and t have commas below; older text has cedillas, which look the same.
 COMMAS = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
 DIACRITICS = str.maketrans("\u0218\u0219\u021a\u021b\u0102\u0103\u00c2\u00e2\u00ce\u00ee", "SsTtAaAaIi")
-NOT_TEXT = "pairs that are not UTF-8"
+NOT_TEXT = "pairs that are not UTF-8, or hold a NUL"
 MOST_NOT_TEXT = 0.1  # share of the training pairs of a file; more mean that the file has another encoding
 ROMANIAN = ("raw", "normalised", "stripped")
 
@@ -56,8 +56,8 @@ def gather(
 ) -> None:
     """Join files of corpora into SPLIT.LANGUAGE; reads text, .gz, segments of .sgm and .xml, and TED's train.tags.
 
-    Lines may end in a carriage return, which is removed. Training pairs that are not UTF-8 are dropped with a warning.
-    More than one in ten of two files, or one of another split, is an error.
+    Lines may end in a carriage return, which is removed. Training pairs that are not UTF-8, or hold a NUL, are dropped
+    with a warning. More than one in ten of two files, or one of another split, is an error.
 
     Args:
         files: for each pair of files, its split, the source file and the target file.
@@ -81,8 +81,8 @@ def gather(
                 faults.report(f"{source}, {target}", f"dropped; {PERHAPS}")
                 if number - count > MOST_NOT_TEXT * number:
                     raise TextError(
-                        f"{source}, {target}: {number - count:,} of {number:,} pairs are not UTF-8, which may be one "
-                        f"in ten at most; {PERHAPS}"
+                        f"{source}, {target}: {number - count:,} of {number:,} pairs are not UTF-8, or hold a "
+                        f"NUL, which may be one in ten at most; {PERHAPS}"
                     )
 
 
