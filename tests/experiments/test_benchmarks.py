@@ -17,6 +17,7 @@ from ode_transformer.experiments import cli
 from ode_transformer.experiments.bench import gpu, lengths, systems, turns
 from ode_transformer.experiments.bench.systems import STOCK, Contestant, Setting
 from ode_transformer.files import read_json
+from ode_transformer.training.graphs import TrainingGraphs
 from tests.helpers import USER_DIR, Kernels, binarise_pairs, refused, without_hydra, write_parallel
 
 TINY = Setting(sentences=3, tokens=5, shortest=2, symbols=60, rounds=3)
@@ -238,12 +239,16 @@ def test_systems_take_turns_alone_and_a_record_that_is_whole_is_kept(contest, tm
 
 
 def test_eager_passes_are_not_taken_for_graphs():
-    graphs = SimpleNamespace(seen={1: 2, 2: 2}, recorded={1: None}, seconds=3.0)
+    graphs = TrainingGraphs(pad=1, eos=2)
+    graphs.seen.update({1: 2, 2: 2})
+    graphs.recorded[1], graphs.seconds = None, 3.0
     kept = SimpleNamespace(model=SimpleNamespace(graphs=graphs))
     with pytest.raises(OdeTransformerError, match="1 of 2 shapes were recorded"):
         gpu._finish(kept, TINY, False)
     graphs.recorded[2] = None
     assert gpu._finish(kept, TINY, False) == {"shapes": 2, "recorded": 2, "recording_seconds": 3.0}
+    kept = SimpleNamespace(model=SimpleNamespace(graphs=lambda model, run, tokens: run(**tokens)))
+    assert gpu._finish(kept, TINY, False) == {}, "a model in eager mode has none"
 
 
 def test_a_system_that_fails_is_noted_and_one_that_is_late_is_given_up(contest, tmp_path):
