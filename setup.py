@@ -11,7 +11,7 @@ VERSION = re.search(r'__version__ = "(.+)"', (HERE / "ode_transformer" / "versio
 
 # What `ode-transformer export` writes models with, and what runs them.
 CTRANSLATE2 = ["ctranslate2"]
-ONNX = ["onnx", "onnxruntime", "onnxscript"]
+ONNX = ["onnx", "onnxruntime>=1.19", "onnxscript"]  # 1.19: the first that works with NumPy 2
 
 
 class BuildWithRecipes(build_py):

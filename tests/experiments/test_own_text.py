@@ -450,21 +450,6 @@ def test_translations_go_to_a_file_that_is_whole_or_not_there(run, file, capsys,
     assert output.read_bytes() == before and sorted(p.name for p in tmp_path.iterdir()) == ["long.de", "out.en"]
 
 
-def test_a_prefix_begins_every_translation(run, file, translator, exported, capsys):
-    sentences = lines(file)[:4]
-    free = translator.hypotheses(sentences)
-    word = min((w for w in free[0][0].text.split()[1:] if w.isalpha() and w != free[1][0].text.split()[0]), key=len)
-    found = translator.hypotheses([*sentences, ""], prefix=word, nbest=2)
-    assert all(h.text.startswith(word) for hypotheses in found[:4] for h in hypotheses) and found[4][0].text == ""
-    # The first words of a translation, as a prefix, give the same translation again with the same score.
-    begun = translator.hypotheses(sentences[:1], prefix=free[0][0].text.split()[0])
-    assert begun[0][0].units == free[0][0].units and begun[0][0].score == pytest.approx(free[0][0].score, abs=1e-4)
-    out = translated(capsys, run, file, "--prefix", word)
-    assert out[:4] == translator.translate(sentences, prefix=word)
-    raises(r"prefix .*: has .*, which the model does not know", translator.translate, sentences, prefix="\u2603")
-    raises("takes no prefix", ode_transformer.load(exported).translate, sentences, prefix=word)
-
-
 def test_samples_are_those_of_their_seed(run, file, sentences, translator, exported, capsys):
     samples = [translated(capsys, run, file, "--sampling", "--seed", seed) for seed in ("1", "1", "2")]
     assert samples[0] == samples[1] != samples[2]

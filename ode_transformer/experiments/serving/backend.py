@@ -133,11 +133,8 @@ class Backend:
                 f"{', '.join(map(as_option, self.options))}; translate with its run or bundle"
             )
 
-    def translate(
-        self, sentences: Sequence[Sequence[str]], search: Search, prefixes: Sequence[Sequence[str]] = ()
-    ) -> list[list[Found]]:
-        """Return the ``nbest`` best translations of each sentence of a batch, the best first, which begin with the
-        symbols in ``prefixes``."""
+    def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Found]]:
+        """Return the ``nbest`` best translations of each sentence of a batch, the best first."""
         self.check(search)
         if not sentences:
             return []
@@ -146,16 +143,9 @@ class Backend:
             raise OdeTransformerError(
                 f"a sentence of {source} subword units, its end included: must have {longest} at most"
             )
-        most = search.most(source, self.longest["target"])
-        if (length := max(map(len, prefixes), default=0)) > most:
-            raise OdeTransformerError(
-                f"the prefix has {length} units, a translation must have {most} at most (--max-len-a, --max-len-b)"
-            )
-        return self._translate(sentences, search, most, prefixes)
+        return self._translate(sentences, search, search.most(source, self.longest["target"]))
 
-    def _translate(
-        self, sentences: Sequence[Sequence[str]], search: Search, most: int, prefixes: Sequence[Sequence[str]]
-    ) -> list[list[Found]]:
+    def _translate(self, sentences: Sequence[Sequence[str]], search: Search, most: int) -> list[list[Found]]:
         """Implement :meth:`translate`; ``most`` is the maximum length of a translation, without the end of sentence."""
         raise NotImplementedError
 

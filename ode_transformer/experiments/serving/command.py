@@ -51,8 +51,8 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
         parser, translate, "model", "files", model=_MODEL, files={"nargs": "*", "metavar": "FILE"},
         more=_MODEL | {"option": ["--with"], "action": "append", "default": []},
         output={"option": ["-o", "--output"]}, max_len_a={"metavar": "A"}, max_len_b={"type": int, "metavar": "B"},
-        lenpen={"metavar": "P"}, prefix={"metavar": "TEXT"},
-        sampling_topp={"metavar": "P"}, seed={"type": int}, show=lambda args, status: status,
+        lenpen={"metavar": "P"}, sampling_topp={"metavar": "P"}, seed={"type": int},
+        show=lambda args, status: status,
     )  # fmt: skip
 
 

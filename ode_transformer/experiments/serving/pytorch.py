@@ -141,16 +141,11 @@ class PyTorch(Backend):
         lengths = torch.tensor([len(row) for row in rows], device=self.device)
         return {"src_tokens": collate_tokens(rows, pad, left_pad=True).to(self.device), "src_lengths": lengths}
 
-    def _translate(
-        self, sentences: Sequence[Sequence[str]], search: Search, most: int, prefixes: Sequence[Sequence[str]]
-    ) -> list[list[Found]]:
+    def _translate(self, sentences: Sequence[Sequence[str]], search: Search, most: int) -> list[list[Found]]:
         target = self.dictionaries[1]
-        begins = None
-        if any(prefixes):  # padding forces no symbol
-            begins = collate_tokens([row[:-1] for row in self._rows(1, prefixes)], target.pad()).to(self.device)
         try:
             generator = self.task.build_generator(self.models, GenerationConfig(**asdict(search)))
-            found = generator.generate(self.models, {"net_input": self._inputs(sentences)}, prefix_tokens=begins)
+            found = generator.generate(self.models, {"net_input": self._inputs(sentences)})
         except OdeTransformerError:
             raise
         except (AssertionError, ValueError, RuntimeError) as error:

@@ -31,7 +31,6 @@ def translate(
     max_len_a: Optional[float] = None,
     max_len_b: Optional[int] = None,
     nbest: int = 1,
-    prefix: str = "",
     sampling: bool = False,
     sampling_topk: Optional[int] = None,
     sampling_topp: Optional[float] = None,
@@ -57,7 +56,6 @@ def translate(
             batch (default: the recipe's, or 0).
         max_len_b: see --max-len-a (default: the recipe's, or 200).
         nbest: translations per sentence; above 1, each follows the number of its line in the file, and a tab.
-        prefix: raw text of whole words with which every translation begins.
         sampling: draw --nbest translations at random, unit by unit, instead of searching for the best.
         sampling_topk: draw from the N most probable units.
         sampling_topp: draw from the fewest units of probability P in all.
@@ -73,7 +71,6 @@ def translate(
         if file != STANDARD_INPUT and not Path(file).exists():
             raise OdeTransformerError(f"{file}: no such file")
     search = {"beam": beam, "lenpen": lenpen, "max_len_a": max_len_a, "max_len_b": max_len_b, "nbest": nbest}
-    search["prefix"] = prefix
     if sampling:
         # With a wider beam than nbest, the best of more samples would have another distribution.
         search |= {"sampling": True, "beam": beam or nbest}

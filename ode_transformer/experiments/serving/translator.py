@@ -37,13 +37,11 @@ class Hypothesis:
 
 
 class Piece(NamedTuple):
-    """A sentence, or a part of one that is too long: the indices of the sentence and of the part in it, the subwords,
-    and those with which the translation begins."""
+    """A sentence, or a part of one that is too long: the indices of sentence and part, and the subwords."""
 
     sentence: int
     at: int
     units: list[str]
-    prefix: list[str]
 
 
 class Translator:
@@ -63,7 +61,7 @@ class Translator:
                 f"{backend.name}: translates {' to '.join(backend.languages)}, but its data were prepared for "
                 f"{' to '.join(languages)}"
             )
-        self.known, self.produced = (frozenset(symbols) - {"<unk>"} for symbols in backend.symbols)
+        self.known = frozenset(backend.symbols[0]) - {"<unk>"}
         self.search = Search.of(flags)
         backend.check(self.search)
         self.batch_size = as_arguments(flags).get("batch_size", BATCH_SIZE)
@@ -100,21 +98,19 @@ class Translator:
         ((best, *_),) = self.hypotheses([sentence])
         return self.backend.layer_states(source, best.units.split())
 
-    def translate(self, sentences: Iterable[str], *, prefix: str = "", **search: Any) -> list[str]:
+    def translate(self, sentences: Iterable[str], **search: Any) -> list[str]:
         """Return the best translation of each sentence, in order.
 
         Args:
             sentences: raw text; the translation of an empty sentence is empty.
-            prefix: raw text in the target language, whole words with which every translation begins.
             search: options of ``fairseq-generate``, such as ``beam=4, lenpen=0.6``; by default the recipe's.
         """
-        return [best.text for best, *_ in self.hypotheses(sentences, prefix=prefix, **search)]
+        return [best.text for best, *_ in self.hypotheses(sentences, **search)]
 
     def hypotheses(
         self,
         sentences: Iterable[str],
         *,
-        prefix: str = "",
         names: Optional[Sequence[str]] = None,
         progress: Callable[[int], Any] = lambda n: None,
         **search: Any,
@@ -123,7 +119,6 @@ class Translator:
 
         Args:
             sentences: raw text.
-            prefix: as in :meth:`translate`.
             names: the names of the sentences in messages.
             progress: a function that is called with the number of pieces of sentences, or of empty sentences, that
                 were translated since the last call.
@@ -139,18 +134,17 @@ class Translator:
         read = [units.split() for units in self.pipeline.units(sentences)]
         unknown = sum(unit not in self.known for units in read for unit in units)
         warn_of_unknown("the text", unknown, sum(map(len, read)))
-        begin = self._prefix(prefix)
         pieces = [
-            Piece(i, at, piece, [] if at else begin)
+            Piece(i, at, piece)
             for i, units in enumerate(read)
             for at, piece in enumerate(self._pieces(units, names[i]))
         ]
         found: list[dict[int, list[Hypothesis]]] = [{} for _ in sentences]
         cut = set()
         for batch in self._batches(pieces):
-            units, prefixes = [piece.units for piece in batch], [piece.prefix for piece in batch]
+            units = [piece.units for piece in batch]
             most = chosen.most(max(map(len, units)) + 1, self.backend.longest["target"])
-            for piece, best in zip(batch, self.backend.translate(units, chosen, prefixes), strict=True):
+            for piece, best in zip(batch, self.backend.translate(units, chosen), strict=True):
                 found[piece.sentence][piece.at] = self._hypotheses(best)
                 if len(best[0][0]) >= most:
                     cut.add(piece.sentence)
@@ -165,14 +159,6 @@ class Translator:
         progress(sum(not its for its in found))
         nothing = [Hypothesis("", 0.0, "")] * chosen.nbest
         return [self._join([its[at] for at in sorted(its)]) if its else nothing for its in found]
-
-    def _prefix(self, prefix: str) -> list[str]:
-        """Return the subwords of a prefix, which the model must know."""
-        check_sentence("the prefix", prefix)
-        (units,) = self.pipeline.target_units([prefix]) if prefix.strip() else [""]
-        if unknown := [unit for unit in units.split() if unit not in self.produced]:
-            raise OdeTransformerError(f"prefix {prefix!r}: has {unknown[0]!r}, which the model does not know")
-        return units.split()
 
     def _pieces(self, units: list[str], name: str) -> list[list[str]]:
         """Split a sentence that is longer than the model can read, at best where a sentence ends, else a clause, else a
@@ -202,13 +188,11 @@ class Translator:
 
     def _batches(self, pieces: list[Piece]) -> Iterator[list[Piece]]:
         """Yield batches of pieces of similar length. That which needs the most memory comes first."""
-        pieces = sorted(pieces, key=lambda piece: (not piece.prefix, -len(piece.units)))
+        pieces = sorted(pieces, key=lambda piece: -len(piece.units))
         while pieces:
             count = min(self.batch_size, max(1, MAX_TOKENS // (len(pieces[0].units) + 1)))
-            # In a mixed batch, fairseq lets pieces without a prefix end at once.
-            batch = [piece for piece in pieces[:count] if bool(piece.prefix) == bool(pieces[0].prefix)]
-            yield batch
-            pieces = pieces[len(batch) :]
+            yield pieces[:count]
+            pieces = pieces[count:]
 
     def _hypotheses(self, best: Sequence[Found]) -> list[Hypothesis]:
         units = [" ".join(unit for unit in its if unit not in NO_WORDS) for its, _ in best]

@@ -4,7 +4,7 @@ Imports neither torch nor fairseq.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +59,6 @@ class Pipeline:
     def units(self, lines: Sequence[str]) -> list[str]:
         """Return the subword units of raw sentences, separated by single spaces."""
         return segmented(self.tokeniser.tokenise(lines), self.segmentation, self.model)
-
-    def target_units(self, lines: Sequence[str]) -> list[str]:
-        """Return the subword units of raw sentences in the target language."""
-        return replace(self, tokeniser=replace(self.tokeniser, lang=self.target)).units(lines)
 
     def plain_text(self, lines: Sequence[str]) -> list[str]:
         """Return detokenized text for subword units separated by spaces."""

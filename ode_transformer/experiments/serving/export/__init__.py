@@ -6,7 +6,6 @@ from the checkpoint's. Opening the folder and translating need neither PyTorch n
 """
 
 import re
-from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +16,7 @@ from ....files import check_hashes, read_json
 from ....processors import usable
 from ....schema import at_least_one, lacks, must_be, one_of
 from ...text.binarised import symbols_of
-from ..backend import Backend, Found, Search
+from ..backend import Backend, Search
 
 __all__ = ["DESCRIPTION", "FORMATS", "ExportError", "Search", "is_exported", "open_exported"]
 
@@ -77,14 +76,6 @@ class Exported(Backend):
         """As in :class:`.Backend`."""
         source, target = (symbols_of(self.folder / f"dict.{language}.txt") for language in self.languages)
         return source, target
-
-    def translate(
-        self, sentences: Sequence[Sequence[str]], search: Search, prefixes: Sequence[Sequence[str]] = ()
-    ) -> list[list[Found]]:
-        """As in :class:`.Backend`, without prefixes."""
-        if any(prefixes):
-            raise ExportError(f"{self.name}: is an exported model, whose search takes no prefix")
-        return super().translate(sentences, search)
 
 
 def load_module(which: str, format: str) -> Any:

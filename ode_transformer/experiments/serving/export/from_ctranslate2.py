@@ -51,9 +51,7 @@ class Reader(Exported):
     def _batch(self, sentences: Sequence[Sequence[str]]) -> int:
         return math.ceil(len(sentences) / self.model.num_translators)
 
-    def _translate(
-        self, sentences: Sequence[Sequence[str]], search: Search, most: int, prefixes: Sequence[Sequence[str]]
-    ) -> list[list[Found]]:
+    def _translate(self, sentences: Sequence[Sequence[str]], search: Search, most: int) -> list[list[Found]]:
         results = self.model.translate_batch(
             [renamed(sentence) for sentence in sentences],
             max_batch_size=self._batch(sentences),

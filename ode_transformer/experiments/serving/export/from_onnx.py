@@ -53,9 +53,7 @@ class Reader(Exported):
         numbers = self.numbers[side]
         return [[numbers.get(symbol, numbers["<unk>"]) for symbol in sentence] for sentence in sentences]
 
-    def _translate(
-        self, sentences: Sequence[Sequence[str]], search: Search, most: int, prefixes: Sequence[Sequence[str]]
-    ) -> list[list[Found]]:
+    def _translate(self, sentences: Sequence[Sequence[str]], search: Search, most: int) -> list[list[Found]]:
         sources = self._read(0, sentences)
         size = math.ceil(len(sources) / self.threads)
         parts = [sources[i : i + size] for i in range(0, len(sources), size)]
