@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+from importlib import resources
 from pathlib import Path
 from typing import Any, Optional
 
@@ -15,50 +16,6 @@ from .. import records
 from ..metrics import METRICS
 from .opening import Origin, find_model, open_origins
 from .translator import Translator
-
-CARD = """\
----
-{about}---
-
-# {title}
-
-{langs} translation, made with `ode_transformer` {version}.
-
-```
-{model}
-```
-
-## Use
-
-`ode_transformer` is installed from a clone of its repository, as its README says.{needs}
-
-```bash
-ode-transformer translate{option} FOLDER FILE
-```
-
-```python
-import ode_transformer
-
-model = ode_transformer.load("FOLDER"{argument})
-model.translate(["..."])
-```
-
-## Data
-
-{data}
-
-## Search
-
-By default, {search}.
-
-## Scores
-
-{scores}
-
-The files of this folder and their SHA-256 are in `bundle.json`; one that is missing or changed is refused. The weights
-are {weights}, in `model.safetensors`.
-"""
-
 
 RECORD = (
     *("recipe", "task", "scale", "description", "seeds", "precision", "flags", "devices", "scores", "paper"),
@@ -126,38 +83,36 @@ def _card(
     translator: Translator, origin: Origin, record: Optional[dict[str, Any]], half: bool, license: Optional[str],
     plugin: str,
 ) -> str:  # fmt: skip
+    from jinja2 import Template
+
     (opened,), languages = translator.backend.opened, translator.backend.languages
     about = {"language": list(languages), "license": license, "pipeline_tag": "translation", "tags": ["fairseq"]}
     about = {key: value for key, value in about.items() if value is not None}  # what the Hugging Face Hub reads
     manifest = read_json(origin.data / "manifest.json")
-    train = manifest.get("counts", {}).get("train", {}).get("lines")
-    pairs = f", {train:,} pairs to train on" if train else ""
-    title = record["recipe"] if record else f"{opened.name}, {' to '.join(languages)}"
-    return CARD.format(
+    text = resources.files(__package__).joinpath("card.md.j2").read_text(encoding="utf-8")
+    return Template(text, keep_trailing_newline=True).render(
         about=yaml.safe_dump(about, sort_keys=False, allow_unicode=True),
-        title=title,
-        langs=" to ".join(languages),
+        name=opened.name,
+        languages=" to ".join(languages),
         version=__version__,
         model=opened,
-        needs=f" The model was trained with the plugin `{plugin}`, which is not in this folder." if plugin else "",
-        option=f" --user-dir {plugin}" if plugin else "",
-        argument=f', user_dir="{plugin}"' if plugin else "",
-        data=f"Set `{manifest.get('set')}`{pairs}: {translator.pipeline}.",
+        plugin=plugin,
+        manifest=manifest,
+        pairs=manifest.get("counts", {}).get("train", {}).get("lines"),
+        pipeline=translator.pipeline,
         search=translator.search,
-        scores=_scores(record, half) if record else "There is no record of scores.",
-        weights="fp16" if half else "fp32",
+        record=record,
+        flags=shlex.join(record["flags"]) if record else "",
+        scores=_scores(record) if record else "",
+        half=half,
     )
 
 
-def _scores(record: dict[str, Any], half: bool) -> str:
+def _scores(record: dict[str, Any]) -> str:
     rows = [
         (test_set, metric.label, metric.shown(value), f"`{metric.recorded_signature(scores) or '-'}`")
         for test_set, scores in record["scores"].items()
         for metric in METRICS.values()
         if (value := metric.value(scores)) is not None
     ]
-    seeds, weights = " and ".join(map(str, record["seeds"])), "; these are scores of its fp32 weights" if half else ""
-    flags = f", with {shlex.join(record['flags'])}" if record["flags"] else ""
-    kind = "One training" if record["scale"] == "full" else "A rehearsal (`--scale small`)"
-    trained = f"{kind}, with seed {seeds}, in {record['precision']}{flags}{weights}."
-    return f"{trained}\n\n{markdown.table(('test set', 'metric', 'value', 'signature'), rows)}"
+    return markdown.table(("test set", "metric", "value", "signature"), rows)
