@@ -530,6 +530,28 @@ def contest(path: str) -> str:
     return rendered(path.rpartition("/")[2], _results(f"bench/{path}"))
 
 
+ENGINES = ("CTranslate2", "CTranslate2 int8", "ONNX", "ONNX int8")
+
+
+def served(*paths: str) -> str:
+    """The speed of exported models relative to fairseq's generator, and the BLEU that they lose, by engine.
+
+    Args:
+        paths: of records below ``results/bench``, in which an engine that cannot express a model has no speed.
+    """
+    models = {model: engines for path in paths for model, engines in _results(f"bench/{path}")["systems"].items()}
+    rows, losses = [], {name: [] for name in ENGINES}
+    for model, engines in models.items():
+        speeds = dict.fromkeys(ENGINES, "")
+        for name in ENGINES:
+            if "speed" in (its := engines[name]):
+                speeds[name] = f"{its['speed']['median']:.1f}"
+                losses[name].append(engines["fairseq"]["bleu"] - its["bleu"])
+        rows.append((f"`{model.removeprefix('runs/')}`", *speeds.values()))
+    lost = ", ".join(f"{max(its):.2f} ({name})" for name, its in losses.items())
+    return f"{table(('model', *ENGINES), rows)}\n\nThe models lose at most {lost} BLEU."
+
+
 def speed(path: str) -> str:
     """The speed of training with CUDA graphs on real batches, beside fairseq's own Transformer in its fastest round."""
     record = _results(f"bench/{path}")
@@ -961,9 +983,9 @@ def _results(path: str) -> Any:
 KINDS: dict[str, Callable[..., str]] = {
     kind.__name__: kind
     for kind in (
-        *(scores, precisions, measured, metric, headline, processors, contest, launches, speed, shapes, preparation),
-        *(arithmetic, comparison, intervals, orders, gates, steps, leads, spread, compared, significant, beside),
-        *(parts, resumed, gap, flow, endless),
+        *(scores, precisions, measured, metric, headline, processors, contest, launches, speed, served, shapes),
+        *(preparation, arithmetic, comparison, intervals, orders, gates, steps, leads, spread, compared),
+        *(significant, beside, parts, resumed, gap, flow, endless),
     )
 }
 

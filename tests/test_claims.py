@@ -258,33 +258,6 @@ def equation_9():
     return [its["materialised"] / its["equation-9"] for its in rows]
 
 
-def served(engine, *contests):
-    """What was measured of an engine, model by model, and the model's other engines."""
-    models = [its for contest in contests for its in systems(f"{EPYC}{contest}").values()]
-    return [(its[engine], its) for its in models if "speed" in its[engine]]
-
-
-def span(found):
-    values = [one["speed"]["median"] for one, _ in found]
-    return min(values), max(values)
-
-
-def loss(found):
-    return max(its["fairseq"]["bleu"] - one["bleu"] for one, its in found)
-
-
-def tiny_exports():
-    ct2, onnx = (served(engine, "serving-tiny") for engine in ("CTranslate2 int8", "ONNX"))
-    assert all(one["same_as_fairseq"] == 1000 for one, _ in onnx)
-    assert all(its["ONNX int8"]["sentences_per_second"] < one["sentences_per_second"] for one, its in onnx)
-    return *span(ct2), loss(ct2), *span(onnx)
-
-
-def base_exports():
-    ct2, onnx = (served(e, "serving-base", "serving-base-floater") for e in ("CTranslate2 int8", "ONNX int8"))
-    return *span(ct2), *span(onnx), loss(ct2 + onnx)
-
-
 def gpu(title, mode, what="milliseconds"):
     rounds = g._results("bench/nvidia-h200/gpu")["rounds"]
     (its,) = (r["systems"] for r in rounds if (r["title"], r["mode"]) == (title, mode))
@@ -544,15 +517,6 @@ CLAIMS = {
                 for row in g._results("bench/lengths-cpu")["rows"]),
         "slower for short sentences, about as the paper reports for long ones": lambda:
             max(equation_9()[:2]) < 0.8 and 1.1 < min(equation_9()[2:]) < max(equation_9()[2:]) < 1.25,
-    },
-    "export": {
-        "CTranslate2 with 8-bit integers is {:.1f} to {:.1f} times as fast as fairseq's generator and loses at most "
-        "{:.2f} BLEU. ONNX Runtime in single precision takes every model, is {:.1f} to {:.1f} times as fast, and gives "
-        "fairseq's translations; its 8-bit integers are no faster here.": tiny_exports,
-        "starts from raw text and checks every line, which costs a few percent": lambda:
-            all(0.94 < one["speed"]["median"] < 1 for one, _ in served("translate", "serving-tiny")),
-        "CTranslate2 with 8-bit integers is {:.1f} to {:.1f} times as fast as fairseq's generator, and ONNX Runtime "
-        "{:.1f} to {:.1f} times; both lose at most {:.2f} BLEU.": base_exports,
     },
     "gpus": {
         "all models that were measured, RK4 included, are then faster than stock fairseq on real batches of 4,096 "

@@ -27,7 +27,6 @@ MISSING = {
     "dataset glue": ["dataset", "glue", "cola", "{}", "--like", "{}", "--output-dir", "out"],
     "glue": ["glue", "{}", "--task", "cola", "--data", "{}", "--output-dir", "out"],
     "generate": ["generate", "quickstart/macaron-tiny", "--run-dir", "{}", "--output", "out"],
-    "bench serving": ["bench", "serving", "{}", "--text", "{}"],
     "bench table": ["bench", "table", "{}"],
     "prepare": ["prepare", "--train", "{}", "--langs", "de", "en", "--out", "out"],
     "recipe": ["recipe", "show", "{}.yaml"],

@@ -893,19 +893,6 @@ def exported(home, run):
     return home / "exported"
 
 
-def test_a_run_and_its_export_are_measured_on_raw_text(run, exported, home, capsys, tmp_path):
-    text = home / "mine" / "raw" / "test"
-    words = ["bench", "serving", run, exported, "--text", f"{text}.de", "--reference", f"{text}.en", "--rounds", "2"]
-    assert cli.main([*map(str, words), "--beam", "2", "--batch", "5", "--output", str(tmp_path / "x.json")]) == 0
-    record = json.loads((tmp_path / "x.json").read_text())
-    found = record["systems"][str(run)]
-    assert list(found) == [str(run), str(exported)] and record["setting"]["sentences"] == HELD_OUT
-    assert found[str(run)]["speed"]["median"] == 1 and found[str(run)]["same"] == HELD_OUT
-    assert all(each["sentences_per_second"] > 0 and 0 <= each["sacrebleu"] <= 100 for each in found.values())
-    assert f"| {exported} |" in capsys.readouterr().out
-    assert "lines, must have the 12 of --text" in refused(capsys, *words[:6], "--reference", run / "run.json")
-
-
 def test_an_exported_model_translates_raw_text_as_its_run_does(
     exported, translator, sentences, tmp_path, capsys, monkeypatch
 ):

@@ -161,7 +161,7 @@ def test_a_committed_measurement_says_what_was_run(path):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "results" / "bench").rglob("tables.md")), ids=lambda p: p.parent.name)
 def test_tables_of_the_benchmark_are_those_of_the_records(path, capsys):
-    gone = ("preparation", ".profile")  # measurements of earlier versions, which have no table any more
+    gone = ("preparation", "serving", ".profile")  # measurements of earlier versions, which have no table any more
     measured = sorted(str(p) for p in path.parent.glob("*.json") if not any(name in p.name for name in gone))
     assert cli.main(["bench", "table", *measured]) == 0
     assert capsys.readouterr().out == path.read_text(encoding="utf-8"), "`ode-transformer bench table` prints it"

@@ -1,7 +1,6 @@
 """``ode-transformer bench``: its arguments, records and tables."""
 
 import argparse
-import inspect
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -16,10 +15,8 @@ from ...errors import OdeTransformerError
 from ...files import read_json, write_json
 from .. import recipes
 from ..arguments import add_function, add_parameters, at_least, output_file
-from . import gpu, lengths, serving, systems
+from . import gpu, lengths, systems
 from .systems import Setting
-
-_KINDS = {"gpu": gpu, "lengths": lengths, "serving": serving}  # besides contests: each with measure() and table()
 
 
 def record_of(what: str, measured: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,8 +40,10 @@ def rendered(name: str, record: Mapping[str, Any]) -> str:
     what = record.get("what")
     if what in ("training", "decoding"):
         return systems.table(name, record)
-    if what in _KINDS:
-        return _KINDS[what].table(record)
+    if what == "lengths":
+        return lengths.table(record)
+    if what == "gpu":
+        return gpu.table(record)
     raise OdeTransformerError(f"{name}: is not a record of a benchmark that has a table")
 
 
@@ -65,11 +64,8 @@ def _compare(args: argparse.Namespace) -> None:
     _show(", ".join(args.arch), record_of(args.what, systems.measure(compared, setting)), args.output)
 
 
-def _measure(args: argparse.Namespace) -> None:
-    """Run ``lengths`` or ``serving``."""
-    function = _KINDS[args.what].measure
-    options = {name: vars(args)[name] for name in inspect.signature(function).parameters}
-    _show(args.what, record_of(args.what, function(**options)), args.output)
+def _lengths(args: argparse.Namespace) -> None:
+    _show("lengths", record_of("lengths", lengths.measure(args.lengths, args.rounds, args.device)), args.output)
 
 
 def _gpu(args: argparse.Namespace) -> int:
@@ -123,12 +119,8 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
         add_parameters(kind, Setting, **more | dict.fromkeys(["what", "batches", *others]))
 
     help_ = "measure training steps of TransEvolve's encoder at several sentence lengths"
-    kind = add("lengths", _measure, help_, record=True)
+    kind = add("lengths", _lengths, help_, record=True)
     add_parameters(kind, lengths.measure, lengths={"nargs": "+"}, device=devices)
-
-    help_ = "compare speed, translations and BLEU of trained models on raw text, on a CPU; the first is the baseline"
-    kind = add("serving", _measure, help_, "MODEL... --text FILE [options]", True)
-    add_parameters(kind, serving.measure, "models", models={"nargs": "+", "metavar": "MODEL"})
 
     help_ = "compare training speed with stock fairseq's, in eager mode, with compiled layers and with CUDA graphs"
     kind = add("gpu", _gpu, help_, "--output FILE [options]")
@@ -144,11 +136,10 @@ def add_gpu_suite(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer gpu-suite``."""
     from .gpu_suite import Suite
 
-    several = {"nargs": "+"}
-    more = {"systems": several | {"metavar": "RECIPE"}, "precisions": several | {"choices": recipes.PRECISIONS}}
-    add_function(parser, Suite, show=lambda args, suite: suite.run(), flags=None, **more)
+    systems = {"nargs": "+", "metavar": "RECIPE"}
+    add_function(parser, Suite, show=lambda args, suite: suite.run(), systems=systems)
     parser.epilog = (
-        "Words after -- are passed on to fairseq-train, such as `-- --max-update 20`; they and --cpu need --runs and "
-        "--out, because such a run is a rehearsal. --out gets gpu-checks.txt, contest.json, a record of every finished "
-        "training, and the curves of the others in unfinished.json; what is done is not done again."
+        "--cpu needs --runs and --out, because such a run is a rehearsal. --out gets gpu-checks.txt, contest.json, a "
+        "record of every finished training, and the curves of the others in unfinished.json; what is done is not done "
+        "again."
     )
