@@ -550,7 +550,7 @@ def test_scripts_hand_on_their_words_or_name_what_is_wrong(tmp_path):
         "a recipe is needed first, got --device": ["scripts/train.sh", "--device"],
         "a recipe or a folder is needed": ["scripts/average.sh"],
         "--output": ["scripts/generate.sh", "multi30k-full/macaron-tiny", "--", "--beam", "9"],
-        "need --runs and --out": ["scripts/gpu-suite.sh", "--", "--max-update", "1"],
+        "needs --runs and --out": ["scripts/gpu-suite.sh", "--cpu"],
         "to be run with sbatch": ["env", "SLURM_JOB_ID=", "scripts/slurm/train.sh", "ode/wmt14-en-de/rk2"],
     }
     *answers, begun = ask(tmp_path / "answers", [*asked.values(), job], environment())
@@ -567,28 +567,27 @@ def test_the_gpu_suite_reads_recipes_and_says_what_it_would_run(tmp_path, monkey
     """Before it measures; paths are from the user's folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(gpu_suite.Suite, "timed", lambda *_: pytest.fail("something was timed"))
-    words = ["gpu-suite", "--precisions", "bf16", "fp16", "--systems", "multi30k-full/transformer-tiny"]
+    words = ["gpu-suite", "--systems", "multi30k-full/transformer-tiny"]
     assert "no recipe 'nothing/tiny'" in fails(*words, "nothing/tiny", "--cpu", "--runs", "a", "--out", "b")
     assert not list(tmp_path.iterdir())
     words += ["ptb/rk2-unit-2-released", "--dry-run"]
     assert cli.main(words) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1 + 1 + 1, "fairseq takes bf16 for a TPU with its own model"
-    assert not any("transformer-tiny" in line and "--bf16" in line for line in lines)
-    record, flags = "ptb/rk2-unit-2-released.fp16.json", "--devices 1 --fp16 -- --num-workers 0 --cuda-graphs"
-    assert lines[-1].endswith(f"results/gpu/{record} {flags}")
+    assert len(lines) == 1, "fairseq takes bf16 for a TPU with its own model"
+    record, flags = "ptb/rk2-unit-2-released.bf16.json", "--devices 1 --bf16 -- --num-workers 0 --cuda-graphs"
+    assert lines[0].endswith(f"results/gpu/{record} {flags}")
     assert cli.main([*words, "--runs", "a", "--out", "b"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("python -m ode_transformer run ptb/rk2-unit-2-released --seed 1 --run-dir ")
-    assert f" {tmp_path}/a/ptb.rk2-unit-2-released.fp16 " in last
-    assert f" {tmp_path}/b/ptb/rk2-unit-2-released.fp16.json " in last
+    assert f" {tmp_path}/a/ptb.rk2-unit-2-released.bf16 " in last
+    assert f" {tmp_path}/b/ptb/rk2-unit-2-released.bf16.json " in last
 
 
 @pytest.mark.full
 def test_the_gpu_suite_rehearsed_on_a_cpu(recipe, tmp_path, capsys):
     broken = tmp_path / "broken.yaml"
     broken.write_text(recipe.read_text().replace("max-epoch: 2", "max-epoch: 2\n    lr-scheduler: nothing"))
-    words = ["gpu-suite", "--cpu", "--precisions", "fp32", "--runs", tmp_path / "runs", "--out", tmp_path / "out"]
+    words = ["gpu-suite", "--cpu", "--runs", tmp_path / "runs", "--out", tmp_path / "out"]
     words = [*map(str, words), "--systems", str(recipe)]
     for _ in range(2):
         assert cli.main(words) == 0

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import product, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Optional
 
@@ -72,10 +72,8 @@ class Suite:
         runs: folder for checkpoints (default: runs/gpu).
         out: folder for the small files of results (default: results/gpu, apart from records of runs on CPUs).
         systems: recipes to train (default: all of multi30k-full that start from no checkpoint, and ptb).
-        precisions: precisions to train in (default: bf16).
         cpu: rehearse the suite without a GPU.
         dry_run: print the commands of the trainings.
-        flags: of fairseq-train, for all trainings, besides --cuda-graphs for models of this package.
     """
 
     minutes: int = 9
@@ -83,10 +81,8 @@ class Suite:
     runs: Optional[Path] = None
     out: Optional[Path] = None
     systems: Sequence[str] = ()
-    precisions: Sequence[str] = ("bf16",)
     cpu: bool = False
     dry_run: bool = False
-    flags: Sequence[str] = ()
 
     def __post_init__(self):
         """Start the clock and load all recipes, so that an unknown one is refused before anything else is done."""
@@ -98,22 +94,15 @@ class Suite:
         self.turn, self.waits = threading.Lock(), False  # to begin or stop them, and whether they are stopped
 
     def _trainings(self) -> list[Run]:
-        """Return the runs of all systems, with a folder and a record each.
-
-        In bf16, fairseq's own models are left out, because fairseq takes ``--bf16`` for a TPU.
-        """
+        """Return the runs of all systems but fairseq's own models, which cannot be trained in bf16, each with a folder
+        and a record."""
         folder, found = (self.runs or ROOT / "runs" / "gpu").absolute(), []
-        for precision, name in product(self.precisions, self.systems or usual()):
-            recipe = recipes.load(name)
-            if precision == "bf16" and training.is_of_fairseq(recipe.train.arch):
-                continue
-            stem = f"{recipe.name.replace('/', '.')}.{precision}"
-            record = self.results / f"{recipe.name}{'' if precision == 'fp32' else f'.{precision}'}.json"
-            graphs = [] if training.is_of_fairseq(recipe.train.arch) else ["--cuda-graphs"]
-            # No worker processes: fairseq leaves one per epoch, and they would fill the memory.
-            flags = ("--num-workers", "0", *graphs, *self.flags)
-            place = TrainingPlace(precision=precision, cpu=self.cpu, flags=flags)
-            found.append(Run(recipe, place, str(folder / stem), str(record)))
+        # No worker processes: fairseq leaves one per epoch, and they would fill the memory.
+        place = TrainingPlace(precision="bf16", cpu=self.cpu, flags=("--num-workers", "0", "--cuda-graphs"))
+        for recipe in map(recipes.load, self.systems or usual()):
+            if not training.is_of_fairseq(recipe.train.arch):
+                stem = f"{recipe.name.replace('/', '.')}.bf16"
+                found.append(Run(recipe, place, str(folder / stem), str(self.results / f"{recipe.name}.bf16.json")))
         return found
 
     def waiting(self) -> list[Run]:
@@ -214,13 +203,13 @@ class Suite:
         for one in left:
             with contextlib.suppress(logs.LogError, OSError):
                 log = logs.read_log(one.folder / "train.log")
-                found[f"{one.title}, {one.place.precision}"] = {"curve": log["curve"], "seconds": log["seconds"]}
+                found[f"{one.title}, bf16"] = {"curve": log["curve"], "seconds": log["seconds"]}
         files.write_json(self.results / "unfinished.json", found)
 
     def run(self) -> int:
         """Run all parts, print the trainings that are done or left, and return the exit status, 1 if a part failed."""
-        if (self.flags or (self.cpu and not self.dry_run)) and not (self.runs and self.out):
-            raise RunError("--cpu and flags after -- need --runs and --out: a rehearsal is not a result")
+        if self.cpu and not self.dry_run and not (self.runs and self.out):
+            raise RunError("--cpu needs --runs and --out: a rehearsal is not a result")
         if self.dry_run:
             for one in self.waiting():
                 print(shlex.join(one.words()))
@@ -239,7 +228,6 @@ class Suite:
         left = self.waiting()
         self.note_unfinished(left)
         for one in self.trainings:
-            name = f"{one.title}, {one.place.precision}"
-            print(f"left: {name} (log: {one.folder / 'run.log'})" if one in left else f"done: {name}")
+            print(f"left: {one.title} (log: {one.folder / 'run.log'})" if one in left else f"done: {one.title}")
         print(f"{len(left)} left; call again" if left else "all done")
         return int(self.failed)

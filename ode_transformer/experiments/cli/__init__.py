@@ -71,7 +71,7 @@ GROUPS = {
         "baseline": Command(".tasks.command", "classify by the first symbols, or by a linear model of them"),
         "glue": Command(".tasks.command", "write the files for GLUE's evaluation server"),
         "squad": Command(".tasks.command", "answer SQuAD's questions with a trained model, and score answers"),
-        "gpu-suite": Command(".bench.command", "run the GPU checks, the GPU benchmark and trainings", True),
+        "gpu-suite": Command(".bench.command", "run the GPU checks, the GPU benchmark and trainings"),
     },
 }
 """The commands by the groups of the help."""
