@@ -5,7 +5,6 @@ Tables and sentences between markers are made of the records (docs/generate.py);
 
 import re
 from collections import Counter
-from itertools import pairwise
 from statistics import mean
 
 import pytest
@@ -241,16 +240,6 @@ def as_fast_as_operations():
     cells = g.arithmetic("amd-epyc-5/base-ode:amd-epyc/base-ode", "amd-epyc-5/base-rk4:amd-epyc/base-rk4")
     found = re.findall(r"\| rk[24] \| (\S+) \| (\S+)", cells)
     return len(found) == 2 and all(float(measured) >= float(alone) for alone, measured in found)
-
-
-def per_layer(system):
-    seconds = [(depth, systems("depth")[f"{system} {depth}"]["seconds"]) for depth in (2, 4, 8, 16)]
-    return [(later - before) / (more - few) for (few, before), (more, later) in pairwise(seconds)]
-
-
-def memory_for_symbols(criterion):
-    its = systems("vocabulary")
-    return its[f"{criterion} 40000"]["step_mib"] - its[f"{criterion} 5000"]["step_mib"]
 
 
 def equation_9():
@@ -507,11 +496,6 @@ CLAIMS = {
         "makes both stock and ours slower on a CPU": lambda:
             all(speed("tiny-compiled", f"{name}, compiled", [""]) < speed("tiny-compiled", name, [""])
                 for name in ("stock", "floater_tiny", "macaron_tiny", "rk2_tiny")),
-        "An additional layer costs about the same at any depth.": lambda:
-            all(max(per_layer(f"{name}_tiny")) < 1.5 * min(per_layer(f"{name}_tiny"))
-                for name in ("macaron", "ode_residual", "rk2", "rk4")),
-        "but hardly any more memory": lambda:
-            memory_for_symbols("in chunks") < 0.1 * memory_for_symbols("stock criterion"),
         "it is slower than the fused one": lambda:
             all(row["seconds"]["fused"] < row["seconds"]["evolving"]
                 for row in g._results("bench/lengths-cpu")["rows"]),

@@ -120,15 +120,10 @@ PLOTS = {
     "positions": ("heat map of a model's position vectors, position by dimension", "checkpoints, one panel each"),
     "training": ("perplexity and gradient norm against updates", "logs of fairseq-train --log-format json, or records"),
     "coefficients": ("weights of the stages of each layer, from learned coefficients", "checkpoints, one panel each"),
-    "costs": (
-        "time and memory of a training step against sentence length",
-        "records of `bench lengths`, or those of earlier versions against depth or vocabulary size",
-    ),
     "orders": (
         "local errors against the step size, and errors of the steps of trained models",
         "a record of `lab orders`",
     ),
-    "confusion": ("the confusion matrix of a classifier", "the record of a classification run"),
     "edits": ("corrections by type, of annotators and systems", "M2 files: the human edits, then one file per system"),
 }
 """By kind of plot, what it shows, and what files it is drawn from."""
@@ -139,7 +134,7 @@ def add_plot(parser: argparse.ArgumentParser) -> None:
     kinds, by_kind = parser.add_subparsers(dest="kind", required=True), {}
     for kind, (shows, read) in PLOTS.items():
         drawn = by_kind[kind] = kinds.add_parser(kind, help=shows)
-        name, nargs = ("file", None) if kind in ("orders", "confusion") else ("files", "+")
+        name, nargs = ("file", None) if kind == "orders" else ("files", "+")
         drawn.add_argument(name, nargs=nargs, metavar="FILE", help=read)
         help_ = f"picture to write: {', '.join(FORMATS)}"
         drawn.add_argument("--output", type=output_file, metavar="FILE", required=True, help=help_)
@@ -153,7 +148,6 @@ def add_plot(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_text_arguments(by_kind["coefficients"])
     by_kind["coefficients"].add_argument("--record", type=output_file, metavar="FILE", help="JSON file for the numbers")
-    by_kind["confusion"].add_argument("--of", metavar="TEST", help="test set (default: the record's first)")
     parser.set_defaults(run=_plot)
 
 

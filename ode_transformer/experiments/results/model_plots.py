@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ... import machine, markdown
+from ... import machine
 from ...checkpoints import CheckpointError
 from ...checkpoints.inputs import inputs_of, observed, read_texts, stacks, what_was_read
 from ...checkpoints.standalone import check_dictionaries, errors_about, open_model
@@ -127,7 +127,7 @@ def coefficients(
     output: str | Path,
     record: str | Path | None = None,
 ) -> None:
-    """Draw and print the weights of the stages of each layer, from learned coefficients, one panel per checkpoint.
+    """Draw the weights of the stages of each layer, from learned coefficients, one panel per checkpoint.
 
     The text that the models read, on which gates depend, is that of :func:`.inputs.read_texts`; ``record`` is a JSON
     file for the numbers.
@@ -146,14 +146,6 @@ def coefficients(
             hint = "; --target has its decoder read, too" * (len(seen) < len(stacks(model)))
             raise CheckpointError(f"{path}: has no learned coefficients in its {' and '.join(seen)}{hint}")
         layers[path] = found
-    for path, found in layers.items():
-        stages = range(1, 1 + max(len(row["mean"]) for row in found))
-        cells = (
-            (row["layer"], *(f"{m:.4f} ± {d:.4f}" for m, d in zip(row["mean"], row["deviation"], strict=True)))
-            for row in found
-        )
-        print(f"{path}: the weight of each stage, mean and deviation over tokens\n")
-        print(markdown.table(("layer", *(f"stage {stage}" for stage in stages)), cells), end="\n\n")
     figure, axes = panels(5.5 * len(layers), 4, len(layers))
     for axis, (path, found) in zip(axes[0], layers.items(), strict=True):
         for i in range(max(len(row["mean"]) for row in found)):

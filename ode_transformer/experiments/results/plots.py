@@ -1,5 +1,5 @@
-"""Plots of records and logs: training curves (ODE Transformer, Figures 5 and 6), edits by type (Figure 7), the cost of
-systems, orders of convergence, and confusion matrices.
+"""Plots of records and logs: training curves (ODE Transformer, Figures 5 and 6), edits by type (Figure 7), and orders
+of convergence.
 
 Each function that draws writes ``output``, whose suffix is the format. Plots of the parameters of models are in
 :mod:`.model_plots`, which needs torch and fairseq.
@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from ...files import atomic_file, read_json
 from .. import records
@@ -30,8 +30,6 @@ CURVES = {
 }
 
 TYPES = 15  # of edits, at most, in a plot
-
-Points = list[tuple[float, float]]
 
 
 def style(i: int, label: str) -> dict[str, Any]:
@@ -93,67 +91,6 @@ def curve_picture(curves: Mapping[str, Sequence[tuple[int, float]]], label: str)
     return file.getvalue()
 
 
-def _record(path: str | Path, kinds: Sequence[str]) -> Any:
-    """Return the record in a file, which must be of one of these kinds."""
-    record = read_json(path)
-    if not isinstance(record, dict) or record.get("what") not in kinds:
-        raise records.RecordError(f"{path}: is not a record of {' or '.join(kinds)}")
-    return record
-
-
-def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, Points]]]:
-    """Return the costs in a record of ``bench lengths``, or of an earlier version's contest of depths or vocabularies:
-    the name of the x axis, and for ``seconds`` and ``MiB`` the points (x, y) of each system, sorted by x."""
-    record = _record(path, ("lengths", "training"))
-    lines: dict[str, dict[str, Points]] = {"seconds": {}, "MiB": {}}
-    if record["what"] == "lengths":
-        axis = "tokens of a sentence"
-        for row in record["rows"]:
-            for kind, key in (("seconds", "seconds"), ("MiB", "peak_mib")):
-                for system, value in row[key].items():
-                    lines[kind].setdefault(system, []).append((row["length"], value))
-    else:
-        if any("at" not in system for system in record["systems"].values()):
-            raise records.RecordError(f"{path}: its systems differ in more than depth or vocabulary size")
-        sized = any("symbols" in system for system in record["systems"].values())
-        axis = "symbols of the dictionary" if sized else "layers of the encoder"
-        for name, system in record["systems"].items():
-            for kind, key in (("seconds", "seconds"), ("MiB", "step_mib")):
-                if key in system:
-                    label = name.removesuffix(f" {system['at']}")
-                    lines[kind].setdefault(label, []).append((system["at"], system[key]))
-    return axis, {kind: {label: sorted(points) for label, points in its.items()} for kind, its in lines.items()}
-
-
-def exponent(points: Points) -> float:
-    """Return the exponent of the power law through the last two points."""
-    (x0, y0), (x1, y1) = points[-2:]
-    return math.log(y1 / y0) / math.log(x1 / x0)
-
-
-def costs(files: Sequence[str], output: str | Path) -> None:
-    """Draw time and memory of a step against sentence length, depth or vocabulary size, one row per record."""
-    found = [cost_lines(path) for path in files]
-    figure, axes = panels(11, 4 * len(found), 2, len(found))
-    for row, (name, lines) in zip(axes, found, strict=True):
-        for axis, (kind, systems) in zip(row, lines.items(), strict=True):
-            for i, (label, points) in enumerate(systems.items()):
-                grown = len(points) > 1 and points[-1][0] > points[-2][0]
-                growth = f", grows with power {exponent(points):.2f}" if grown else ""
-                axis.plot(*zip(*points, strict=True), **style(i, label + growth))
-            axis.set_xscale("log", base=2)
-            axis.set_yscale("log", base=2)
-            axis.yaxis.set_major_formatter(lambda y, _: f"{y:,.3g}" if y < 100 else f"{y:,.0f}")
-            ticks = sorted({x for points in systems.values() for x, _ in points})
-            axis.set_xticks(ticks, [f"{x:,.0f}" for x in ticks])
-            axis.minorticks_off()
-            axis.grid(alpha=0.3)
-            label = {"seconds": "seconds of a training step", "MiB": "memory of a step, MiB"}[kind]
-            axis.set(xlabel=name, ylabel=label)
-            axis.legend(fontsize=8)
-    save(figure, output)
-
-
 def training_of(path: Path) -> dict[str, Any]:
     """Return the curves of a record or a log, in the form of a record's ``training``."""
     if path.suffix == ".json":
@@ -188,7 +125,9 @@ def orders(file: str | Path, output: str | Path) -> None:
     errors by layer, one line per model."""
     from matplotlib import ticker
 
-    record = _record(file, ("orders",))
+    record = read_json(file)
+    if not isinstance(record, dict) or record.get("what") != "orders":
+        raise records.RecordError(f"{file}: is not a record of orders")
     methods, layers = record["methods"], record["layers"]
     figure, axes = panels(8 * (1 + bool(layers)), 6, 1 + bool(layers))
     axis, *more = axes[0]
@@ -213,26 +152,6 @@ def orders(file: str | Path, output: str | Path) -> None:
     for axis in more:
         axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         axis.yaxis.set_major_formatter(ticker.PercentFormatter(1))
-    save(figure, output)
-
-
-def confusion(file: str | Path, of: Optional[str], output: str | Path) -> None:
-    """Draw the confusion matrix of a classifier from the record of its run, for a test set, by default the first."""
-    import numpy as np
-    from sklearn.metrics import ConfusionMatrixDisplay
-
-    scores = records.read_record(Path(file))["scores"]
-    test_set = of or next(iter(scores), "")
-    if test_set not in scores:
-        raise records.RecordError(f"{file}: --of {test_set}: must be one of {', '.join(scores)}")
-    found = scores[test_set].get("accuracy") or {}
-    if "confusion" not in found:
-        raise records.RecordError(f"{file}: no record of a classifier's {test_set}")
-    matrix = ConfusionMatrixDisplay(np.array(found["confusion"]), display_labels=found["classes"])
-    size = 2 + 0.6 * len(found["classes"])
-    figure, ((axis,),) = panels(size + 1, size, 1)
-    matrix.plot(ax=axis, cmap="Blues", xticks_rotation=45, values_format=",d")
-    axis.set(xlabel="taken for", ylabel="class", title=f"accuracy {found['value']:.1f} %")
     save(figure, output)
 
 
