@@ -42,7 +42,8 @@ test-all: install
 
 # lint         ruff and shellcheck, as in the tests
 lint: install
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/shellcheck -x scripts/*.sh scripts/*/*.sh data-prep/*.sh
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/shellcheck -x scripts/*.sh scripts/*/*.sh data-prep/*.sh ode_transformer/experiments/cli/completion.bash
 
 $(VENV)/docs: $(VENV)/installed
 	$(BIN)/pip install -c constraints.txt --no-build-isolation -e '.[docs]'

@@ -270,74 +270,23 @@ class OwnText:
 
     def recipe_text(self) -> str:
         """Return the text of the recipe: the systems to start from, with a schedule for the size of the text."""
+        from jinja2 import Environment, FileSystemLoader
+
         counts = read_mapping(self.data / "manifest.json")["counts"]
-        source, target = self.langs
-        per_epoch = max(1, round(counts["train"]["tokens"][target] / 3500))  # batches of 4,096 tokens are never full
+        per_epoch = max(1, round(counts["train"]["tokens"][self.langs[1]] / 3500))  # batches of 4,096 are never full
         epochs = min(max(round(3000 / per_epoch), 10), 60)
-        return RECIPE.format(
-            langs=f"{source}-{target}",
+        environment = Environment(loader=FileSystemLoader(Path(__file__).parent), keep_trailing_newline=True)
+        environment.filters["quoted"] = _quoted
+        return environment.get_template("recipe.yaml.j2").render(
+            own=self,
             pairs=f"{counts['train']['lines']:,}",
             name=shlex.quote(folder_of(self.recipe_file)),
-            command=_quoted(self.command()),
-            folder=_quoted(folder_of(self.data)),
-            source=_quoted(source),
-            target=_quoted(target),
+            folder=folder_of(self.data),
             share="share-decoder-input-output-embed" if self.separate_dictionaries else "share-all-embeddings",
             warmup=min(4000, max(1, per_epoch * epochs // 4)),
             epochs=epochs,
-            sets=_quoted(self.test_sets()),
             post_process=SEGMENTATIONS[self.segmentation].post_process[0],
-            lowercase=str(self.lowercase).lower(),
-            plain=str(self.plain).lower(),
         )
-
-
-RECIPE = """\
-# {langs}, {pairs} pairs. Written by `ode-transformer prepare`, and yours: it is not written again while it is there.
-# A starting point, not a tuned setting. `ode-transformer run {name}/ROW` takes a row from text to scores.
-description: {langs}, own text
-data: &data
-  prepare: {command}
-  directory: {folder}
-  source: {source}
-  target: {target}
-train:
-  batches: 1 # of up to max-tokens tokens in an update
-  flags:
-    {share}: true
-    optimizer: fused_adam
-    adam-betas: (0.9, 0.98)
-    lr: 0.003
-    lr-scheduler: inverse_sqrt
-    warmup-updates: {warmup}
-    warmup-init-lr: 1.0e-07
-    criterion: chunked_label_smoothed_cross_entropy
-    label-smoothing: 0.1
-    max-tokens: 4096
-    max-epoch: {epochs}
-    keep-last-epochs: 5
-    seed: 1
-average: {{last_epochs: 5}}
-generate: &generate
-  subsets: {sets}
-  beam: 5
-  lenpen: 1.0
-  flags: {{post-process: {post_process}, batch-size: 128, max-len-a: 1.0, max-len-b: 200}}
-score: &score
-  lowercase: {lowercase} # whether sacreBLEU and chrF ignore case
-  plain: {plain} # whether the text was not tokenized
-small: {{data: *data, generate: *generate, score: *score}} # `--scale small` rehearses on this text
-rows:
-  transformer-tiny: {{extends: _transformer-tiny.yaml}}
-  macaron-tiny: {{train: {{arch: macaron_tiny}}}}
-  ode-residual-tiny: {{train: {{arch: ode_residual_tiny}}}}
-  rk2-learnable-tiny: {{train: {{arch: rk2_learnable_tiny}}}}
-  rk4-tiny: {{train: {{arch: rk4_tiny}}}}
-  floater-tiny: {{train: {{arch: floater_tiny}}}}
-  # Of the papers' base size, for hundreds of thousands of pairs and a GPU.
-  macaron: {{train: {{arch: macaron_wmt_en_de, batches: 8, flags: {{lr: 0.0007, warmup-updates: 4000}}}}}}
-  rk2-learnable: {{train: {{arch: rk2_learnable, batches: 8, flags: {{lr: 0.0007, warmup-updates: 4000}}}}}}
-"""
 
 
 def _quoted(value: Any) -> str:
