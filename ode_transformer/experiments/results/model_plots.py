@@ -66,7 +66,7 @@ def positions(files: Sequence[str], of: str | None, length: int, output: str | P
             raise CheckpointError(f"{path}: --of {of}: must be one of {', '.join(found)}")
         drawn.append((Path(path), name, found[name].float()))
     figure, axes = panels(5 * len(drawn) + 1, 4.5, len(drawn))
-    for axis, (path, name, vectors) in zip(axes[0], drawn, strict=True):
+    for axis, (path, name, vectors) in zip(axes, drawn, strict=True):
         if name.count(".") == 3:  # a bias, whose change from position 0 distinguishes positions
             vectors, name = vectors - vectors[:1], f"{name}: b(t) - b(0)"
         scale = float(vectors.abs().max()) or 1.0
@@ -74,7 +74,7 @@ def positions(files: Sequence[str], of: str | None, length: int, output: str | P
         figure.colorbar(image, ax=axis, shrink=0.8)
         axis.set_title(f"{path.parent.name}/{path.name}\n{name}", fontsize=9)
         axis.set_xlabel("dimension")
-    axes[0][0].set_ylabel("position")
+    axes[0].set_ylabel("position")
     save(figure, output)
 
 
@@ -147,7 +147,7 @@ def coefficients(
             raise CheckpointError(f"{path}: has no learned coefficients in its {' and '.join(seen)}{hint}")
         layers[path] = found
     figure, axes = panels(5.5 * len(layers), 4, len(layers))
-    for axis, (path, found) in zip(axes[0], layers.items(), strict=True):
+    for axis, (path, found) in zip(axes, layers.items(), strict=True):
         for i in range(max(len(row["mean"]) for row in found)):
             points = [(x, row["mean"][i], row["deviation"][i]) for x, row in enumerate(found) if i < len(row["mean"])]
             axis.errorbar(*zip(*points, strict=True), capsize=3, **style(i, f"stage {i + 1}"))

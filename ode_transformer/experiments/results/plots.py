@@ -49,9 +49,10 @@ def pyplot() -> Any:
     return pyplot
 
 
-def panels(width: float, height: float, columns: int, rows: int = 1) -> tuple[Any, Any]:
-    """Return a figure and its axes, (rows, columns); the size is that of the whole in inches."""
-    return pyplot().subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained")
+def panels(width: float, height: float, count: int = 1) -> tuple[Any, Any]:
+    """Return a figure of panels side by side, and their axes; the size is that of the whole in inches."""
+    figure, axes = pyplot().subplots(1, count, figsize=(width, height), squeeze=False, layout="constrained")
+    return figure, axes[0]
 
 
 def save(figure: Any, output: str | Path) -> None:
@@ -82,7 +83,7 @@ def draw_curves(axis: Any, curves: Mapping[str, Sequence[tuple[int, float]]], la
 
 def curve_picture(curves: Mapping[str, Sequence[tuple[int, float]]], label: str) -> bytes:
     """Return a reproducible SVG of curves, drawn by :func:`draw_curves`."""
-    file, (figure, ((axis,),)) = io.BytesIO(), panels(6.4, 4.6, 1)
+    file, (figure, (axis,)) = io.BytesIO(), panels(6.4, 4.6)
     draw_curves(axis, curves, label)
     axis.legend(fontsize=8)
     with pyplot().rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
@@ -114,9 +115,9 @@ def training(files: Sequence[str], output: str | Path) -> None:
         curves[name if name not in curves else str(path)] = found
     drawn = {key: label for key, label in CURVES.items() if any(found[key] for found in curves.values())}
     figure, axes = panels(5 * len(drawn), 4.5, len(drawn))
-    for axis, (key, label) in zip(axes[0], drawn.items(), strict=True):
+    for axis, (key, label) in zip(axes, drawn.items(), strict=True):
         draw_curves(axis, {name: found[key] for name, found in curves.items()}, label)
-    axes[0][0].legend(fontsize=8)
+    axes[0].legend(fontsize=8)
     save(figure, output)
 
 
@@ -129,8 +130,7 @@ def orders(file: str | Path, output: str | Path) -> None:
     if not isinstance(record, dict) or record.get("what") != "orders":
         raise records.RecordError(f"{file}: is not a record of orders")
     methods, layers = record["methods"], record["layers"]
-    figure, axes = panels(8 * (1 + bool(layers)), 6, 1 + bool(layers))
-    axis, *more = axes[0]
+    figure, (axis, *more) = panels(8 * (1 + bool(layers)), 6, 1 + bool(layers))
     for row in sorted(methods, key=lambda row: -row["local_errors"][-1]):  # in the order of the ends of the lines
         order, label = row["theory"] - 1, f"{row['method']}: {row['local']:.2f}"
         look = {"color": COLOURS[order % len(COLOURS)], "marker": MARKS[order % len(MARKS)], "alpha": 0.8}
@@ -165,7 +165,7 @@ def edits(files: Sequence[str], output: str | Path) -> None:
 
     found = [types(Path(path)) for path in files]
     names = [name for name, _ in found[0].most_common(TYPES)]
-    figure, ((axis,),) = panels(2 + 0.5 * len(names), 4, 1)
+    figure, (axis,) = panels(2 + 0.5 * len(names), 4)
     width, absolute = 0.8 / len(found), list(map(os.path.abspath, files))
     home = os.path.commonpath(map(os.path.dirname, absolute))
     for i, (path, counts) in enumerate(zip(absolute, found, strict=True)):
