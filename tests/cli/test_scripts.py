@@ -326,6 +326,8 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
     words = (recipe, "--run-dir", tmp_path / "run", "--cpu", "--until")
     said = "average.last_epochs 2: training would keep fewer of these checkpoints; change --keep-last-epochs"
     assert f"error: {said}" in fails("run", *words, "average", "--", "--keep-last-epochs", 1)
+    for flag in ("--no-save", "--no-last-checkpoints"):
+        assert f"fewer of these checkpoints; change {flag}" in fails("run", *words, "average", "--", flag)
     assert not programs, "the data are not prepared, either"
     assert run(*words, "train", "--", "--keep-last-epochs", 1) == 0
     assert f"warning: {said}" in capsys.readouterr().err
@@ -475,6 +477,17 @@ def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, c
     assert "--run-dir and --record" in fails("run", two, "--run-dir", tmp_path / "z")
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_preparation_that_fails_is_tried_once(jobs, recipe, tmp_path, monkeypatch, fails):
+    """It may take an hour. Runs that share it fail with its error."""
+    monkeypatch.setattr(recipes, "default_run_dir", lambda r: f"{tmp_path}/{r.seed}")
+    tried = []
+    monkeypatch.setattr(processes, "launch", lambda words, *_: tried.append(words) or 3)
+    said = fails("run", recipe, "--seeds", 4, 5, "--cpu", "--jobs", jobs)
+    assert tried == [["true"]] and "2 of 2 runs failed:" in said
+    assert all(f"{tmp_path}/{seed}: prepare: true failed with status 3" in said for seed in (4, 5))
+
+
 def test_a_dry_run_prints_what_would_be_run(monkeypatch, capsys):
     """On the devices asked for, with the flags behind --; and so the stage before it, but for those flags."""
     words = ("--cpu", "--fp32", "--seed", "3", "--dry-run", "--", "--max-tokens", "77")
@@ -506,7 +519,7 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, fails, tm
     ("words", "message", "gpus", "variables"),
     [
         ("--devices 2 --cpu", "must be 1 with --cpu, which trains in one proc", 0, {}),
-        ("--devices 2", "--devices 2: this machine has no GPUs; must be at most 1", 0, {}),
+        ("--devices 2", "--devices 2: this machine has 0 GPUs; must be at most 1", 0, {}),
         ("--until trian", "--until trian: must be one of prepare, train, average", 0, {}),
         ("--cpu --run-dir README.md/x", "README.md/x: Not a directory", 0, {}),
         ("--run-dir a:b", "a:b: a run's folder must hold no colon", 0, {}),

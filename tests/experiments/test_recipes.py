@@ -412,6 +412,10 @@ def test_a_task_of_a_plugin_is_described_once(tmp_path, monkeypatch):
     assert load(tmp_path, tree | {"small": small}, scale="small").train.flags["max-update"] == 30
 
 
+def test_data_of_a_rehearsal_that_are_no_mapping_are_named(tmp_path):
+    raises(r"data must be a mapping, got 5$", load, tmp_path, sound() | {"data": 5}, scale="small")
+
+
 def test_a_file_that_is_no_recipe_is_named(tmp_path):
     raises(r"r\.yaml", load, tmp_path, "")
     raises("must be a name below configs/", recipes.load, "../setup")
@@ -512,12 +516,18 @@ def test_a_row_is_the_file_and_what_the_row_says(tmp_path, monkeypatch):
     assert recipes.names() == ["child/one", "child/two", "more", "r/one", "r/two"]
 
 
-def test_a_recipe_cannot_start_from_itself(tmp_path):
+@pytest.mark.parametrize("through", ["one", "two"])
+def test_a_recipe_cannot_start_from_itself(tmp_path, through):
     tree = rows()
-    tree["rows"]["two"]["train"]["start"] = {"recipe": "two"}
+    tree["rows"]["one"]["train"] = {"start": {"recipe": "two"}}
+    tree["rows"]["two"]["train"]["start"] = {"recipe": through}
     (tmp_path / "more.yaml").write_text("train: {}\n")
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(tree))
-    raises(r"two must not start from itself$", recipes.load, f"{tmp_path}/r.yaml/two")
+    raises(
+        rf"train\.start: \S+/two -> (\S+/{through} -> )?\S+: must not lead back$",
+        recipes.load,
+        f"{tmp_path}/r.yaml/two",
+    )
 
 
 # Symbols of the papers' vocabularies, source and target; none where a table counts something else.

@@ -149,18 +149,19 @@ def test_a_damaged_record_is_named(damage, lacking):
 
 
 def test_odd_files_among_the_runs_are_named_and_left_out(unpictured, folder, capsys):
-    """A bundle has a record without the commands; the rest was damaged."""
+    """They were damaged. A bundle has a record without the commands, and is passed over."""
     path = next(folder.rglob("record.json"))
     record, generated = json.loads(path.read_text()), path.parent / "generate" / "generate-test.txt"
     kept = {key: value for key, value in record.items() if key in bundle.RECORD}
     for name, content in {"bundle": kept, "odd": record | {"seeds": []}}.items():
         write_json(folder / name / "record.json", content)
+    write_json(folder / "bundle" / "bundle.json", {})
     (folder / "significance").mkdir()
     (folder / "significance" / "x.json").write_text("[")
     generated.write_text(generated.read_text()[:200])
     said = output_of(["report", folder], capsys).err
-    named = ("odd/record.json: is not what", "bundle/record.json: is not what", "significance/x.json: cannot be read")
-    assert all(f"left out: {folder}/{name}" in said for name in named)
+    named = ("odd/record.json: is not what", "significance/x.json: cannot be read")
+    assert all(f"left out: {folder}/{name}" in said for name in named) and "bundle" not in said
     assert f"left out: {generated}" in said
     assert "<h1>3 runs of 2 recipes in " in (folder / "report.html").read_text()
 

@@ -51,7 +51,7 @@ def test_the_page_of_configuration_and_the_model_are_left_to_the_log(monkeypatch
 
 def test_progress_is_a_line_where_there_is_no_terminal(monkeypatch):
     assert shown(monkeypatch, [CONFIGURATION, *INNER, VALID, TRAIN]).split("\n")[:-1] == [
-        "epoch 1, 1 updates: loss 8.5, words/s 100",
+        "epoch 1, 1 update: loss 8.5, words/s 100",
         "epoch 1, 2 updates: loss 7.5, words/s 100",
         "epoch 1, 1,200 updates: validation: loss 7.5, perplexity 181.02",
         "epoch 1, 1,200 updates: loss 8.5, perplexity 362.04, words/s 90.5",

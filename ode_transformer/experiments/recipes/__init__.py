@@ -55,7 +55,7 @@ def quoted(name: str) -> list[Paper]:
     return build(list[Paper], group(name).get("quoted", []), name, "quoted")
 
 
-def load(name: str, *, scale: str = "full", seed: Optional[int] = None) -> Recipe:
+def load(name: str, *, scale: str = "full", seed: Optional[int] = None, before: tuple[str, ...] = ()) -> Recipe:
     """Read and check a recipe.
 
     Args:
@@ -63,9 +63,10 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None) -> Recip
         scale: ``full``, or ``small`` for a rehearsal: a narrow model of the same layers, on small data, for few
             updates.
         seed: a seed other than the recipe's.
+        before: the recipes that start from this one.
     """
     try:
-        return _load(name, scale, seed)
+        return _load(name, scale, seed, before)
     except RecipeError as error:
         if plugin := plugins.missing(user_dir(name)):
             raise RecipeError(f"{error} (it needs the plugin {plugin}: give --user-dir, its folder)") from error
@@ -83,7 +84,7 @@ def user_dir(name: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _load(name: str, scale: str, seed: Optional[int]) -> Recipe:
+def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -> Recipe:
     path, title, row = files.find(name)
     tree = files.read(path)
     rows = tree.pop("rows", {"": {}})
@@ -101,6 +102,8 @@ def _load(name: str, scale: str, seed: Optional[int]) -> Recipe:
         tree = files.small(tree, own, path)
     elsewhere = not path.is_relative_to(CONFIGS)
     given = f"{path}/{row}".rstrip("/") if elsewhere else title
+    if given in before:
+        raise RecipeError(f"{path}: train.start: {' -> '.join((*before, given))}: must not lead back")
     tree["user_dir"] = tree.get("user_dir") or plugins.current()
     tree |= {"given": given, "scale": scale, "seed": seed}
     recipe = build(Recipe, {"name": title, **tree}, str(path), "")
@@ -108,10 +111,8 @@ def _load(name: str, scale: str, seed: Optional[int]) -> Recipe:
         raise RecipeError(f"{path}: {wrong}")
     if start := recipe.train.start:
         named = start.recipe if "/" in start.recipe else f"{given.rpartition('/')[0]}/{start.recipe}"
-        if named == given:
-            raise RecipeError(f"{path}: train.start: {named} must not start from itself")
         recipe = replace(recipe, train=replace(recipe.train, start=replace(start, recipe=named)))
-        other = load(named, scale=scale, seed=recipe.start_seed)
+        other = load(named, scale=scale, seed=recipe.start_seed, before=(*before, given))
         if other.data != recipe.data and not start.other_data:
             raise RecipeError(
                 f"{path}: train.start.recipe {named!r} uses other data; if that is meant, set train.start.other_data"

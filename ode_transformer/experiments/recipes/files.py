@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from ...paths import ROOT, SHARE, folder_of
-from ..recipe import RecipeError
+from ..recipe import Data, RecipeError, build
 
 CONFIGS = SHARE / "configs"
 ALTERNATIVES = ("average",)  # mappings with one of several keys, which are replaced, not merged
@@ -135,8 +135,8 @@ def small(tree: dict, own: dict, path: Path) -> dict:
         raise RecipeError(f"{path}: the task {task} has no rehearsal; give the recipe's own settings as small")
     small = read(file) if file.is_file() else {}
     if pairs := small.pop("pairs", {}):  # the data by languages
-        data = tree.get("data", {})
-        pair = f"{data.get('source', '')}-{data.get('target', '')}"
+        data = build(Data, tree.get("data"), str(path), "data")
+        pair = f"{data.source}-{data.target}"
         tree = merge(tree, {"data": pairs.get(pair, pairs["any"])})
         if tree["data"]["target"] != "de":
             tree = merge(tree, {"score": {"compound_split": False}})

@@ -12,7 +12,7 @@ from ..records import check_record
 
 
 def _json_files(folder: Path) -> list[Path]:
-    """Return the JSON files in a folder and its subfolders, those in the fewest first.
+    """Return the JSON files in a folder and its subfolders, those in the fewest first, without those of bundles.
 
     Links are followed, but not to a folder that they are in.
     """
@@ -20,7 +20,7 @@ def _json_files(folder: Path) -> list[Path]:
     for home, folders, names in os.walk(folder, followlinks=True):
         real = Path(home).resolve()
         folders[:] = [name for name in folders if name[0] != "." and not real.is_relative_to((real / name).resolve())]
-        found += [Path(home, name) for name in names if name.endswith(".json")]
+        found += [Path(home, name) for name in names if name.endswith(".json") and "bundle.json" not in names]
     return sorted(found, key=lambda path: (len(path.parts), path))
 
 
@@ -38,8 +38,7 @@ def readable(paths: Iterable[Any], read: Callable[[Any], Any]) -> Iterator[tuple
 def read_records(folder: Path) -> dict[str, list[dict]]:
     """Return the records of finished runs in a folder and its subfolders, by recipe; ``path`` of each is its file.
 
-    JSON files that are not records, such as translations, are left out; invalid records, such as a bundle's or a
-    damaged one, are reported on standard error.
+    JSON files that are not records, such as translations, are left out; invalid records are reported on standard error.
 
     A second record of the same precision, seed and flags, such as that of a run with another ``--run-dir``, becomes a
     variant of its own, named after its file. The first is the one in the fewest subfolders: a record in ``results/gpu``

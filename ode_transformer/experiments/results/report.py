@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from importlib import resources
 from pathlib import Path
 from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ...files import write_text
+from ..arguments import counted
 from ..metrics import METRICS
 from ..records import curve_points
 from . import comparisons, plots, significance, tables
@@ -53,7 +53,7 @@ class Part:
 
 def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] = ()) -> str:
     """Return the page of all finished runs in a folder; the arguments are those of :func:`write`."""
-    from jinja2 import Environment
+    from jinja2 import Environment, FileSystemLoader
 
     found = read_records(folder) if folder.is_dir() else {}
     if not found:
@@ -73,15 +73,11 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
         parts = [Part("", [_scores(by_recipe)]), _significance(tested, first, its), _curves(by_recipe)]
         parts += [*_translations(its, sentences), runs]
         groups[name] = [part for part in parts if part.tables or part.pictures]
-    count = f"{_count(sum(map(len, found.values())), 'run')} of {_count(len(found), 'recipe')}"
+    count = f"{counted(sum(map(len, found.values())), 'run')} of {counted(len(found), 'recipe')}"
     title = f"{count} in {folder.resolve().name}, {date.today():%d %B %Y}".replace(" 0", " ")
-    text = resources.files(__package__).joinpath("report.html.j2").read_text(encoding="utf-8")
-    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
-    return template.render(title=title, groups=groups, generated=GENERATED).lstrip()
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'s' * (n != 1)}"
+    loader = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template("report.html.j2").render(title=title, groups=groups, generated=GENERATED).lstrip()
 
 
 def _label(recipe: str, variant: tuple[str, ...], *seeds: int) -> str:
@@ -136,7 +132,7 @@ def _significance(recorded: Sequence[Compared], baseline: str, translated: Seque
     head = ["system", "compared with", "seed"]
     head += [f"{test_set}, {METRICS[metric].label}" for test_set, metric in columns]
     if found:
-        how = "; ".join(dict.fromkeys(f"{row.how}, {row.samples:,} samples, {row.signature}" for row in found))
+        how = "; ".join(dict.fromkeys(f"{row.how}, {counted(row.samples, 'sample')}, {row.signature}" for row in found))
         notes.insert(
             0,
             "Differences, their 95 percent intervals where they are known, and p; a star where p, adjusted for the "
@@ -206,7 +202,7 @@ def _translations(translated: Sequence[Record], sentences: Sequence[int]) -> Ite
         note = "Words that the reference does not have in that place are marked."
         if not sentences:
             note = f"First the sentences on which the systems differ most, then others at equal distances. {note}"
-        shown = [Table([f"{test_set}, {_count(len(chosen), 'sentence')}"], [], note)]
+        shown = [Table([f"{test_set}, {counted(len(chosen), 'sentence')}"], [], note)]
         for i in chosen:
             rows = [["source", examples.sources[i]]] if examples.sources else []
             rows.append(["reference", examples.references[0][i]])
@@ -243,7 +239,7 @@ def _run(record: Record) -> Table:
     places = [_machine(place["hardware"]) for place in training.get("trained_on") or [record]]
     rows = [
         ["description", record["description"]],
-        ["trained on", f"{'; '.join(places)}; {record['precision']}, {_count(record['devices'], 'device')}"],
+        ["trained on", f"{'; '.join(places)}; {record['precision']}, {counted(record['devices'], 'device')}"],
         ["time of training", f"{training['seconds'] / 60:,.0f} minutes"],
         ["averaged", ", ".join(map(str, record["averaged"]))],
         ["versions", ", ".join(f"{name} {version}" for name, version in record["versions"].items())],

@@ -16,6 +16,7 @@ from ...errors import OdeTransformerError
 from ...files import write_json
 from ...paths import folder_of
 from .. import recipes, records
+from ..arguments import counted
 from ..metrics import METRICS
 from ..records import logs
 from ..tasks.glue import TASK
@@ -180,8 +181,9 @@ def search(
         raise OdeTransformerError(f"{name}: has no search; must be given --values FLAG VALUE ... or --seeds SEED ...")
     if wrong := next(recipes.search_errors(replace(recipe, search=space)), ""):
         raise OdeTransformerError(f"{name}: {wrong}")
-    count = f"{space.trainings // len(space.seeds)} points, {len(space.seeds)} seeds: {space.trainings} trainings"
-    processes.say(f"{recipe.name}: {count}, less those that are done")
+    points, seeds = counted(space.trainings // len(space.seeds), "point"), counted(len(space.seeds), "seed")
+    every = counted(space.trainings, "training")
+    processes.say(f"{recipe.name}: {points}, {seeds}: {every}, less those that are done")
     processes.say(plan.line([recipe] * space.trainings, jobs))
     points = train(recipe, space, training.place_here(recipe, jobs=jobs, flags=flags, **place), jobs)
     if output:

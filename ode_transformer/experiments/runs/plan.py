@@ -6,6 +6,7 @@ from typing import Any
 
 from ... import machine
 from .. import recipes
+from ..arguments import counted
 from ..records import RecordError, read_record
 
 SAME = ("processor", "cores", "gpus")  # the keys in which machines of comparable speed agree
@@ -16,10 +17,10 @@ def line(planned: Sequence[recipes.Recipe], jobs: int = 1) -> str:
     """Describe the total cost of several runs, ``jobs`` at a time, as far as it is known of all of them."""
     known = functools.cache(lambda given, scale: cost(recipes.load(given, scale=scale)))
     costs = [known(recipe.given, recipe.scale) for recipe in planned]
-    parts = [f"{len(costs)} run{'s' * (len(costs) != 1)}"]
+    parts = [counted(len(costs), "run")]
     updates, gib, hours = zip(*costs, strict=True)
     if all(updates):
-        parts.append(f"{sum(updates):,} updates")
+        parts.append(counted(sum(updates), "update"))
     if all(gib):
         parts.append(f"about {sum(gib):.1f} GiB of checkpoints")
     if all(hours):

@@ -26,6 +26,7 @@ from ...errors import OdeTransformerError
 from ...files import atomic_folder, sha256, write_json
 from ...paths import shipped
 from .. import recipes, records, runs
+from ..arguments import counted
 from ..records import RunError, logs
 from ..tasks import TASKS
 from ..tasks.task import OURS, Step, flags, step_of_ours
@@ -165,12 +166,12 @@ class Run:
             raise RunError(f"--from {self.first} --until {self.last}: the first step must not come after the last")
         return found
 
-    def go(self, prepared: Optional[dict[tuple[str, ...], float]] = None) -> None:
+    def go(self, prepared: Optional[dict[tuple[str, ...], float | Exception]] = None) -> None:
         """Do the chosen steps that are not done yet.
 
         Args:
-            prepared: the seconds of preparations that other runs of this call have done, by their commands; they are
-                not repeated, and that of this run is added.
+            prepared: the seconds of preparations that other runs of this call have done, or their errors, by their
+                commands; they are not repeated, and that of this run is added.
         """
         if not self.place.alone and ("average" in self.chosen or "train" not in self.chosen):
             raise RunError(
@@ -181,7 +182,7 @@ class Run:
         with processes.alone_in(self.folder) if self.place.rank == 0 else contextlib.nullcontext(-1) as lock:
             self._go(lock, {} if prepared is None else prepared)
 
-    def _go(self, lock: int, prepared: dict[tuple[str, ...], float]) -> None:
+    def _go(self, lock: int, prepared: dict[tuple[str, ...], float | Exception]) -> None:
         self.check_own()
         stamps = records.read_stamps(self.folder)
         wanted = [step for step in self.steps() if step.name in self.chosen]
@@ -197,14 +198,23 @@ class Run:
             elif self.place.alone and not self._is_done(step, stamps):
                 if step.name in EVALUATION and (self.folder / "average.pt").is_file():
                     check([self.folder / "average.pt"], self.recipe, step.part)
-                if (seconds := prepared.get(tuple(step.command))) is None:
-                    processes.say(f"\n== {self.title}: {step.key}")
-                    seconds = execute(step, lock)
-                if step.name == "prepare":
-                    prepared[tuple(step.command)] = seconds
+                seconds = self._execute(step, lock, prepared if step.name == "prepare" else {})
                 if step.name == "generate":  # later translations with this model decode as its scores did
                     runs.note_decoding(self.folder, self.recipe)
                 self._stamp(step, stamps, seconds)
+
+    def _execute(self, step: Step, lock: int, shared: dict[tuple[str, ...], float | Exception]) -> float:
+        """Do a step below a heading, unless ``shared`` has its command; return the seconds, or raise the error."""
+        command = tuple(step.command)
+        if command not in shared:
+            processes.say(f"\n== {self.title}: {step.key}")
+            try:
+                shared[command] = execute(step, lock)
+            except (OdeTransformerError, OSError) as error:
+                shared[command] = error
+        if isinstance(found := shared[command], Exception):
+            raise found
+        return found
 
     def _is_done(self, step: Step, stamps: Mapping[str, Any]) -> bool:
         if step.name == "start" and self.begun:
@@ -300,7 +310,7 @@ class Run:
         config = command_lines.configuration([*step.command[1:], *step.where])
         updates = checkpoints.resume_point(self.folder, mend=writes)
         if config.optimization.max_update and updates >= config.optimization.max_update:
-            processes.say(f"{name} has its {updates} updates")
+            processes.say(f"{name} has its {counted(updates, 'update')}")
             self._stamp(step, stamps, 0)
             return
         if writes:
@@ -309,8 +319,7 @@ class Run:
                 start, more = next(iter(step.inputs[1:]), None), training.split(self.place.flags)[1]
                 run = runs.describe(self.recipe, step.command, config, start, more)
             runs.begin(self.folder, run, self.place.devices, step.where, self.recipe.user_dir)
-        processes.say(f"\n== {self.title}: train")
-        self._stamp(step, stamps, execute(step, lock))
+        self._stamp(step, stamps, self._execute(step, lock, {}))
 
     def check_average(self, config: "DictConfig") -> None:
         """Check that training, however long, keeps the checkpoints to be averaged."""
@@ -327,7 +336,8 @@ class Run:
             },
             "best": {"--keep-best-checkpoints": count > 1 and its.keep_best_checkpoints < needed},  # 1: always kept
         }
-        for flag, refused in too_few[kind].items():
+        never = {"--no-save": its.no_save, "--no-last-checkpoints": its.no_last_checkpoints}
+        for flag, refused in (never | too_few[kind]).items():
             if refused:
                 raise RunError(f"average.{kind} {count}: training would keep fewer of these checkpoints; change {flag}")
 

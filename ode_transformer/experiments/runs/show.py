@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Optional
 
 from .. import recipes
+from ..arguments import counted
 from . import command_lines, plan, runner
 from .training import TrainingPlace
 
@@ -52,8 +53,8 @@ def _about(recipe: recipes.Recipe, place: TrainingPlace) -> Iterator[str]:
     batches, units = recipe.train.batches, {"max-tokens": "tokens", "batch-size": "examples"}
     sizes = [f"up to {recipe.train.flags[k]:,} {unit}" for k, unit in units.items() if recipe.train.flags.get(k)]
     yield (
-        f"an update: {batches} batch{'es' * (batches > 1)} of {' and '.join(sizes)}; on {place.devices} "
-        f"GPU{'s' * (place.devices > 1)} each takes {batches / place.devices:g}, in {place.precision}"
+        f"an update: {batches} batch{'es' * (batches > 1)} of {' and '.join(sizes)}; on "
+        f"{counted(place.devices, 'GPU')} each takes {batches / place.devices:g}, in {place.precision}"
     )
     if recipe.seeds:
         yield f"seeds: {', '.join(map(str, recipe.seeds))}"
@@ -61,7 +62,7 @@ def _about(recipe: recipes.Recipe, place: TrainingPlace) -> Iterator[str]:
         space = replace(recipe.search, seeds=recipe.search.seeds or recipe.seeds or [recipe.own_seed])
         parts = {**space.values, "seeds": space.seeds}
         said = "; ".join(f"{name} {', '.join(map(str, values))}" for name, values in parts.items())
-        yield f"search: {said} ({space.trainings} trainings, `ode-transformer grid {recipe.given}`)"
+        yield f"search: {said} ({counted(space.trainings, 'training')}, `ode-transformer grid {recipe.given}`)"
     yield from (f"note: {line}" for line in recipe.note.splitlines())
     yield f"plan: {plan.line([recipe] * max(1, len(recipe.seeds)))}"
 

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ..arguments import counted
+
 RECORD = re.compile(
     r"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| )?(DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \| |:)([\w.]+)(?: \| |:)(.*)"
 )
@@ -98,7 +100,7 @@ class LogView:
         if of == "train" and "epoch" in said:  # an epoch may be shorter than the log interval
             self._move(updates if self.unit == "update" else int(said["epoch"]))
         if values:
-            when = f"epoch {said['epoch']}, {updates:,} updates: " if "epoch" in said else ""
+            when = f"epoch {said['epoch']}, {counted(updates, 'update')}: " if "epoch" in said else ""
             what = "" if trained else "validation: " if of == "valid" else f"{of}: "
             self._write(f"{when}{what}{values}")
 

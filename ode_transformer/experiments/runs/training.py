@@ -11,6 +11,7 @@ from typing import Optional
 from ... import processors
 from ...paths import USER_DIR
 from .. import recipes
+from ..arguments import counted
 from ..recipes import RecipeError
 from ..records import RunError
 from ..tasks import TASKS
@@ -117,9 +118,7 @@ def place_here(
         raise RunError(f"--jobs {jobs}: needs {jobs} x {devices or 1} GPUs; this machine has {gpus}")
     here = max(gpus // jobs, 1)
     if trains and (devices or 1) > here and alone and not dry_run:
-        raise RunError(
-            f"--devices {devices}: this machine has {gpus or 'no'} GPU{'s' * (gpus != 1)}; must be at most {here}"
-        )
+        raise RunError(f"--devices {devices}: this machine has {counted(gpus, 'GPU')}; must be at most {here}")
     if devices is None and alone:
         devices = max(n for n in recipes.divisors(recipe) if n <= here)
     if devices is None:
@@ -177,7 +176,7 @@ def step(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str, start: str 
     train, devices, precision = recipe.train, place.devices, place.precision
     if devices not in recipes.divisors(recipe):
         raise RecipeError(
-            f"{recipe.name}: {devices} devices do not divide the {train.batches} batches of an update; "
+            f"{recipe.name}: {devices} devices do not divide the batches of an update ({train.batches}); "
             f"take one of {recipes.divisors(recipe)}"
         )
     if precision == "bf16" and is_of_fairseq(train.arch):
