@@ -326,8 +326,6 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
     words = (recipe, "--run-dir", tmp_path / "run", "--cpu", "--until")
     said = "average.last_epochs 2: training would keep fewer of these checkpoints; change --keep-last-epochs"
     assert f"error: {said}" in fails("run", *words, "average", "--", "--keep-last-epochs", 1)
-    for flag in ("--no-save", "--no-last-checkpoints"):
-        assert f"fewer of these checkpoints; change {flag}" in fails("run", *words, "average", "--", flag)
     assert not programs, "the data are not prepared, either"
     assert run(*words, "train", "--", "--keep-last-epochs", 1) == 0
     assert f"warning: {said}" in capsys.readouterr().err
@@ -342,6 +340,8 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
         ({"last_updates": 2}, {"save_interval_updates": 1, "keep_interval_updates": 1}, "--keep-interval-updates"),
         ({"best": 2}, {}, "change --keep-best-checkpoints"),
         ({"best": 1}, {}, ""),
+        ({"best": 1}, {"no_save": True}, "change --no-save"),
+        ({"last_updates": 1}, {"save_interval_updates": 1, "no_last_checkpoints": True}, "--no-last-checkpoints"),
     ],
 )
 def test_what_flags_leave_for_the_average(recipe, tmp_path, average, flags, found):

@@ -412,8 +412,9 @@ def test_a_task_of_a_plugin_is_described_once(tmp_path, monkeypatch):
     assert load(tmp_path, tree | {"small": small}, scale="small").train.flags["max-update"] == 30
 
 
-def test_data_of_a_rehearsal_that_are_no_mapping_are_named(tmp_path):
-    raises(r"data must be a mapping, got 5$", load, tmp_path, sound() | {"data": 5}, scale="small")
+@pytest.mark.parametrize("key", ["data", "small"])
+def test_what_is_no_mapping_is_named_in_a_rehearsal_too(tmp_path, key):
+    raises(rf"{key} must be a mapping, got 5$", load, tmp_path, sound() | {key: 5}, scale="small")
 
 
 def test_a_file_that_is_no_recipe_is_named(tmp_path):

@@ -97,7 +97,9 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
     tree = files.merge(tree, rows[row] | ({"description": described} if described else {}))
     if tree.get("task", "translation") not in tuple(TASKS):  # determines the file of the rehearsal
         raise RecipeError(f"{path}: task {tree['task']!r}: must be one of {', '.join(TASKS)}")
-    own = tree.pop("small", {})
+    own = tree.pop("small", None) or {}
+    if not isinstance(own, dict):
+        raise RecipeError(f"{path}: small must be a mapping, got {own!r}")
     if scale == "small":
         tree = files.small(tree, own, path)
     elsewhere = not path.is_relative_to(CONFIGS)

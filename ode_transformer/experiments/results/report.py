@@ -38,8 +38,6 @@ class Table:
     rows: Sequence[Sequence[str | list[tuple[str, bool]]]]
     note: str = ""  # the text below the table
     text: bool = False  # whether all columns hold text; otherwise all but the first hold numbers
-    summary: str = ""  # the title of a collapsed table
-    commands: str = ""  # shell commands below the table
 
 
 @dataclass
@@ -64,19 +62,20 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
     for name, its in found.items():
         by_group.setdefault(name.rpartition("/")[0] or name, {})[name] = its
     recorded = comparisons.up_to_date(comparisons.read(folder), found)
-    groups: dict[str, list[Part]] = {}
+    groups: dict[str, tuple[list[Part], list[Record]]] = {}
     for name, by_recipe in by_group.items():
         first = baseline if baseline in by_recipe else _first(by_recipe)
         its = _translated(by_recipe)
         tested = [row for row in recorded if row.baseline in by_recipe]
-        runs = Part("Runs", [_run(record) for records in by_recipe.values() for record in records])
         parts = [Part("", [_scores(by_recipe)]), _significance(tested, first, its), _curves(by_recipe)]
-        parts += [*_translations(its, sentences), runs]
-        groups[name] = [part for part in parts if part.tables or part.pictures]
+        parts += _translations(its, sentences)
+        runs = [record for records in by_recipe.values() for record in records]
+        groups[name] = [part for part in parts if part.tables or part.pictures], runs
     count = f"{counted(sum(map(len, found.values())), 'run')} of {counted(len(found), 'recipe')}"
     title = f"{count} in {folder.resolve().name}, {date.today():%d %B %Y}".replace(" 0", " ")
     loader = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"machine": _machine, "counted": counted}
     return environment.get_template("report.html.j2").render(title=title, groups=groups, generated=GENERATED).lstrip()
 
 
@@ -233,23 +232,8 @@ def marked(words: list[str], reference: list[str]) -> list[tuple[str, bool]]:
     return [(word, i not in kept) for i, word in enumerate(words)]
 
 
-def _run(record: Record) -> Table:
-    """Return the table of a run: description, hardware, versions and command."""
-    training = record["training"]
-    places = [_machine(place["hardware"]) for place in training.get("trained_on") or [record]]
-    rows = [
-        ["description", record["description"]],
-        ["trained on", f"{'; '.join(places)}; {record['precision']}, {counted(record['devices'], 'device')}"],
-        ["time of training", f"{training['seconds'] / 60:,.0f} minutes"],
-        ["averaged", ", ".join(map(str, record["averaged"]))],
-        ["versions", ", ".join(f"{name} {version}" for name, version in record["versions"].items())],
-    ]
-    commands = "\n".join([record["command"], *(step["command"] for step in record.get("commands", []))])
-    summary = f"{record['recipe']}, seed {', '.join(map(str, record['seeds']))}"
-    return Table(["", ""], rows, text=True, summary=summary, commands=commands)
-
-
 def _machine(hardware: dict[str, Any]) -> str:
+    """Return a description of the hardware that a run was trained on."""
     gpus = Counter(hardware.get("gpus") or [])
     found = [f"{n} x {name}" for name, n in gpus.items()]
     return ", ".join([*found, f"{hardware.get('cores')} cores of {hardware.get('processor')}"])
