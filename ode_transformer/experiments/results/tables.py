@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from ... import markdown
 from ...errors import OdeTransformerError
 from .. import recipes
-from ..arguments import nearest
+from ..arguments import counted, nearest
 from ..metrics import METRICS
 from ..metrics.resampling import TESTS
 from ..records import read_record
@@ -215,7 +215,7 @@ def baseline(group: str, compared: Sequence[Compared]) -> str:
         return ""
     one = its[0]
     how = f"{TESTS[one.test]}, seed {one.seed}; {one.kind_of_p}"
-    return f"{one.baseline} at p < {LEVEL:g}, adjusted for {one.adjusted_for} comparisons ({how})"
+    return f"{one.baseline} at p < {LEVEL:g}, adjusted for {counted(one.adjusted_for, 'comparison')} ({how})"
 
 
 def for_programs(rows: Sequence[Row]) -> Iterator[tuple]:

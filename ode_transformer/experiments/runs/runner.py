@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 BEFORE_TRAINING = ("prepare", "start")
 EVALUATION = ("generate", "validate")  # steps that read average.pt, which is checked first
 
+Prepared = dict[tuple[str, ...], float | Exception]
+"""The seconds of preparations that the runs of one call share, or their errors, by their commands."""
+
 
 def steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str = "", record: str = "") -> list[Step]:
     """Return the steps of a recipe, to be run from the top of the repository, by default in its usual folder."""
@@ -166,12 +169,11 @@ class Run:
             raise RunError(f"--from {self.first} --until {self.last}: the first step must not come after the last")
         return found
 
-    def go(self, prepared: Optional[dict[tuple[str, ...], float | Exception]] = None) -> None:
+    def go(self, prepared: Optional[Prepared] = None) -> None:
         """Do the chosen steps that are not done yet.
 
         Args:
-            prepared: the seconds of preparations that other runs of this call have done, or their errors, by their
-                commands; they are not repeated, and that of this run is added.
+            prepared: the preparations of other runs, which are not repeated; that of this run is added.
         """
         if not self.place.alone and ("average" in self.chosen or "train" not in self.chosen):
             raise RunError(
@@ -182,7 +184,7 @@ class Run:
         with processes.alone_in(self.folder) if self.place.rank == 0 else contextlib.nullcontext(-1) as lock:
             self._go(lock, {} if prepared is None else prepared)
 
-    def _go(self, lock: int, prepared: dict[tuple[str, ...], float | Exception]) -> None:
+    def _go(self, lock: int, prepared: Prepared) -> None:
         self.check_own()
         stamps = records.read_stamps(self.folder)
         wanted = [step for step in self.steps() if step.name in self.chosen]
@@ -203,7 +205,7 @@ class Run:
                     runs.note_decoding(self.folder, self.recipe)
                 self._stamp(step, stamps, seconds)
 
-    def _execute(self, step: Step, lock: int, shared: dict[tuple[str, ...], float | Exception]) -> float:
+    def _execute(self, step: Step, lock: int, shared: Prepared) -> float:
         """Do a step below a heading, unless ``shared`` has its command; return the seconds, or raise the error."""
         command = tuple(step.command)
         if command not in shared:
