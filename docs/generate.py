@@ -601,7 +601,7 @@ def shapes(path: str) -> str:
         )
         for row in _results(f"bench/{path}")["rows"]
     ]
-    return table(("text", "`--max-tokens`", "batches an epoch", "shapes", "recorded", "eager", "padding"), rows)
+    return table(("text", "`--max-tokens`", "batches an epoch", "their shapes", "recorded", "eager", "padding"), rows)
 
 
 def preparation() -> str:
