@@ -38,6 +38,8 @@ def load(folder: str | Path) -> None:
         return
     if not (path / "__init__.py").is_file():
         raise PluginError(f"--user-dir {folder}: must be the folder of a package, but holds no __init__.py")
+    if path.name in sys.stdlib_module_names:
+        raise PluginError(f"--user-dir {folder}: has the name of a module of Python; rename the folder")
     from fairseq import utils
 
     try:

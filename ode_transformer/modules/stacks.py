@@ -15,6 +15,7 @@ from fairseq.models.transformer import Embedding, TransformerConfig, Transformer
 from fairseq.modules import LearnedPositionalEmbedding, PositionalEmbedding, SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
+from ..errors import OdeTransformerError
 from ..numerics.protocol import Learned
 from . import passes
 from .attention import relative_distances
@@ -320,6 +321,11 @@ class PlainDecoder(TransformerDecoderBase):
     def embed_words(self, tokens: Tensor) -> Tensor:
         """Tokens (B, T) -> their embeddings (B, T, C), not scaled."""
         return self.embed_tokens(tokens)
+
+    def make_generation_fast_(self, need_attn: Optional[str] = None, **_: Any) -> None:
+        """Refuse to print alignments of a model that has no weights for them; fairseq calls this before generation."""
+        if need_attn and all(getattr(layer, "encoder_attn", None) is None for layer in self.layers):
+            raise OdeTransformerError("--print-alignment: the model keeps no weights of attention to a source")
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
         """As in fairseq, which gives the output a shared embedding even if an adaptive softmax is in its place."""

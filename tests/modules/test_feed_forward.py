@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.modules.feed_forward import RandomProjection
 from tests.helpers import batch, small
 
@@ -49,3 +50,9 @@ def test_generation_has_one_matrix_for_each_random_projection():
     m.prepare_for_inference_(SimpleNamespace(generation=SimpleNamespace()))
     assert not any(isinstance(module, RandomProjection) for module in m.modules())
     torch.testing.assert_close(m(*batch())[0], expected, atol=1e-5, rtol=0)
+
+
+def test_alignments_of_a_model_without_weights_of_attention_are_refused():
+    m, asked = small("transevolve_randomff_2_tiny"), SimpleNamespace(print_alignment="hard")
+    with pytest.raises(OdeTransformerError, match="--print-alignment: the model keeps no weights"):
+        m.prepare_for_inference_(SimpleNamespace(generation=asked))

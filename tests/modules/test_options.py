@@ -122,6 +122,10 @@ OF_ALL_MODELS = [
     list(of_absent()),
     ("macaron_tiny", {"share-decoder-input-output-embed": True, "adaptive-softmax-cutoff": "9,20"}, "has no meaning"),
     ("macaron_tiny", {"cuda-graphs": True, "checkpoint-activations": True}, "--cuda-graphs: cannot be"),
+    [
+        (FULL, {"decoder-output-dim": 32}, "--decoder-output-dim 32: must be 16, the width of the embedding"),
+        ("rk2_tiny", {"decoder-input-dim": 8, "share-decoder-input-output-embed": True}, "output-dim 16: must be 8"),
+    ],
     [(arch, {"decoder-attention-heads": 3}, "heads 3: must divide the width 16") for arch in ("macaron_tiny", FULL)],
 ]
 EXAMPLES = {
