@@ -293,30 +293,24 @@ def average(paths: Sequence[str | Path], output: str | Path) -> None:
     state = load(paths[-1])
     model = state["model"]
     _check_finite(model, paths[-1])
-    tied: dict[tuple, str] = {}
-    alias = {name: tied.setdefault(storage_key(t), name) for name, t in model.items()}
-    total = {
-        name: t.to(torch.float64, copy=True)
-        for name, t in model.items()
-        if alias[name] == name and t.is_floating_point()
-    }
+    floats = {name: t for name, t in model.items() if t.is_floating_point()}
+    names = {storage_key(t): name for name, t in reversed(floats.items())}  # the first of those that are tied
+    total = {key: floats[name].to(torch.float64, copy=True) for key, name in names.items()}
     for path in paths[:-1]:
         other = load(path)["model"]
         _check_match(other, path, model, paths[-1])
         _check_finite(other, path)
-        for name, sum_ in total.items():
-            sum_ += other[name]
+        for key, sum_ in total.items():
+            sum_ += other[names[key]]
     mean = {
-        name: (total[name] / len(paths)).to(torch.promote_types(model[name].dtype, torch.float32))
-        if name in total
-        else model[name]
-        for name in tied.values()
+        key: (sum_ / len(paths)).to(torch.promote_types(floats[names[key]].dtype, torch.float32))
+        for key, sum_ in total.items()
     }
     averaged = {k: v for k, v in state.items() if k not in _DROPPED}
     extra = state.get("extra_state")
     if isinstance(extra, dict):
         averaged["extra_state"] = {k: v for k, v in extra.items() if not str(k).startswith("ema")}
-    averaged["model"] = {name: mean[alias[name]] for name in model}
+    averaged["model"] = {name: mean[storage_key(t)] if name in floats else t for name, t in model.items()}
     averaged["averaged_from"] = [Path(path).name for path in paths]
     save(averaged, output)
 

@@ -18,12 +18,7 @@ from typing import Any, NamedTuple, Optional
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.models import (
-    ARCH_MODEL_NAME_REGISTRY,
-    MODEL_DATACLASS_REGISTRY,
-    MODEL_REGISTRY,
-    FairseqLanguageModel,
-)
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY, FairseqLanguageModel
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import nn
 
@@ -204,10 +199,6 @@ def _short(value: Any) -> str:
     return text if len(text) < 100 else f"{text[:100]}..."
 
 
-def _elements(tensors: Any) -> int:
-    return sum(tensor.numel() for tensor in tensors)
-
-
 def stock_options(model: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of one of ``STOCK`` under their current names."""
     options = {name: value for name, value in options.items() if name != "arch"}
@@ -252,8 +243,8 @@ def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> 
         with errors_about(f"{path}: cannot be built as {stock.what if stock else name}"):
             with torch.device("meta"):  # nothing is allocated for what the file does not fit
                 outline = build()
-            tensors = [*outline.parameters(), *outline.buffers()]
-            if _elements(tensors) > _elements(state["model"].values()) + _ALLOWANCE:
+            needed = sum(tensor.numel() for tensor in (*outline.parameters(), *outline.buffers()))
+            if needed > sum(tensor.numel() for tensor in state["model"].values()) + _ALLOWANCE:
                 raise CheckpointError(f"{path}: is much smaller than the model that its options ask for")
             with warnings.catch_warnings():  # that nothing is copied: only names and shapes are compared
                 warnings.simplefilter("ignore")
