@@ -56,17 +56,7 @@ def _flat_fields() -> Iterable[tuple[str, type, Field]]:
 
 
 _StockFields = make_dataclass(
-    "_StockFields",
-    [
-        *_flat_fields(),
-        (
-            "arch",
-            Optional[str],
-            field(default=None, metadata={"help": "architecture named on the command line; set by fairseq"}),
-        ),
-    ],
-    bases=(FairseqDataclass,),
-    namespace={"__module__": __name__},
+    "_StockFields", _flat_fields(), bases=(FairseqDataclass,), namespace={"__module__": __name__}
 )
 
 
@@ -82,6 +72,7 @@ class FlatTransformerConfig(_StockFields):
     A subclass overrides a default by annotation and value alone; the help is inherited.
     """
 
+    arch: Optional[str] = option(None, "architecture named on the command line; set by fairseq")
     compile_layers: bool = option(
         False, "compile the layers with torch.compile for training, which takes minutes at the beginning"
     )

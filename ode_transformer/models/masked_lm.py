@@ -8,16 +8,8 @@ coefficients, history and positions can be used.
 ``macaron_bert_*`` is the BERT of Lu et al. 2019 (``models/macaron.py``; appendix B.2, Table 2): layers of half
 feed-forward, attention, half feed-forward with half the feed-forward dimension, so that the number of parameters is
 BERT's up to one norm and one bias per layer; and BERT's objective, in which a second sentence follows the first or does
-not (``--sentence-pairs``, ``next_sentence.py``). Where the paper and the released code differ, or the paper is silent:
-
-- As in the code, layers are pre-norm, positions are sinusoidal, embeddings are scaled by sqrt(C), and there is one
-  logit for "is next" with a binary cross-entropy.
-- All norms have weights and biases here; in the code only the head's norm has them.
-- Both feed-forwards have GELU; in the code the first has ReLU.
-- The embedding of the first sentence is learned; in the code its row is that of padding, and stays zero.
-- Weights start from N(0, 0.02^2), as in BERT and RoBERTa, but for those of relative positions and of a flow; in the
-  code from Kaiming's distribution.
-- Classification heads are RoBERTa's, a layer with tanh followed by the classes; the code's are a single layer.
+not (``--sentence-pairs``, ``next_sentence.py``). ``docs/encoders.md`` lists where the paper and the released code
+disagree.
 
 ``floater_roberta_*`` is FLOATER on RoBERTa (Liu et al. 2020, section 4.2, appendix B.3): RoBERTa with the biases of a
 flow, to which ``ode-transformer warm-start`` converts a trained RoBERTa. Solver and gradients are those that the paper

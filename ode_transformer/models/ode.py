@@ -114,16 +114,11 @@ SIZES = {
 }
 
 
-ARCHITECTURES = {
-    name + suffix: row(SYSTEMS[name], fields) for suffix, (fields, names) in SIZES.items() for name in names
-}
-# Earlier versions had all systems in all sizes, and checkpoints have their names.
-FORMER = {
-    name + suffix: row(SYSTEMS[name], fields)
-    for suffix, (fields, names) in SIZES.items()
-    for name in SYSTEMS
-    if name not in names
-}
+ARCHITECTURES, FORMER = {}, {}
+for _suffix, (_fields, _systems) in SIZES.items():
+    for _name, _system in SYSTEMS.items():
+        # Earlier versions had all systems in all sizes, and checkpoints have their names.
+        (ARCHITECTURES if _name in _systems else FORMER)[_name + _suffix] = row(_system, _fields)
 
 register_architectures("ode", OdeConfig, ARCHITECTURES)
 register_architectures("ode", OdeConfig, FORMER, listed=False)

@@ -1,7 +1,7 @@
 """PCformer: a Runge-Kutta predictor with learned weights of its stages, and a corrector over all layers before.
 
 Li et al. 2024, "Predictor-Corrector Enhanced Transformers with Exponential Moving Average Coefficient Learning"
-(NeurIPS 2024, arXiv 2411.03042). ``modules/pcformer.py`` has the equations of a layer, and ``docs/beyond.md`` the
+(NeurIPS 2024, arXiv 2411.03042). ``modules/history.py`` has the equations of a layer, and ``docs/beyond.md`` the
 options that stand for its parts: ``--arch pcformer`` is a row of ``models/ode.py``. This file loads checkpoints of the
 released code, by the options that these store. Besides what that page lists, the code
 

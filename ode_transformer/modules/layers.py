@@ -15,7 +15,7 @@ Legend: T positions, S positions of the source, B sentences, C the width, H head
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.models.transformer import TransformerConfig
@@ -36,26 +36,26 @@ from .positions import Biases
 class StepMemory:
     """What the evaluations of one step share."""
 
-    joint: Mapping[str, Optional[Joint]]  # by the name of a self-attention, its ``joint_projection``
-    state: Optional[dict]  # the cache of the source's keys and values, the same for every stage and decoding step
-    weights: Optional[Tensor] = None  # of cross-attention, in the last evaluation
+    joint: Mapping[str, Joint | None]  # by the name of a self-attention, its ``joint_projection``
+    state: dict | None  # the cache of the source's keys and values, the same for every stage and decoding step
+    weights: Tensor | None = None  # of cross-attention, in the last evaluation
 
 
 @dataclass(frozen=True)
 class Context:
     """The arguments of a layer in one forward pass, besides the state."""
 
-    padding_mask: Optional[Tensor] = None  # (B, T), true where there is no token; None if ``attn_mask`` has it
-    learned: Optional[Learned] = None  # the learned parameters that the steps of all layers share
-    biases: Optional[Mapping[str, Sequence[Biases]]] = None  # of the projections of each attention, by position
-    distances: Optional[Tensor] = None  # with relative positions, ``relative_distances``, (T, S, 2m + 1)
-    source: Optional[Tensor] = None  # the encoder's output, (S, B, C)
-    source_padding_mask: Optional[Tensor] = None  # (B, S), true where it is padding; None if ``source_mask`` has it
-    incremental_state: Optional[dict] = None  # the cache of incremental decoding
-    attn_mask: Optional[Tensor] = None  # (T, T) or (B, 1, T or 1, T), minus infinity where attention is forbidden
-    source_mask: Optional[Tensor] = None  # (B, 1, 1, S), the mask of cross-attention
+    padding_mask: Tensor | None = None  # (B, T), true where there is no token; None if ``attn_mask`` has it
+    learned: Learned | None = None  # the learned parameters that the steps of all layers share
+    biases: Mapping[str, Sequence[Biases]] | None = None  # of the projections of each attention, by position
+    distances: Tensor | None = None  # with relative positions, ``relative_distances``, (T, S, 2m + 1)
+    source: Tensor | None = None  # the encoder's output, (S, B, C)
+    source_padding_mask: Tensor | None = None  # (B, S), true where it is padding; None if ``source_mask`` has it
+    incremental_state: dict | None = None  # the cache of incremental decoding
+    attn_mask: Tensor | None = None  # (T, T) or (B, 1, T or 1, T), minus infinity where attention is forbidden
+    source_mask: Tensor | None = None  # (B, 1, 1, S), the mask of cross-attention
     need_head_weights: bool = False  # whether the layer returns the weights of cross-attention for each head
-    memory: Optional[StepMemory] = None  # of the step, which the layer sets
+    memory: StepMemory | None = None  # of the step, which the layer sets
 
     def merged(self, kind: torch.dtype) -> "Context":
         """Return the context in which the masks added to scores, of that type, have the padding."""
@@ -146,7 +146,7 @@ class SplitLayer(nn.Module):
 
     def forward(
         self, x: Tensor, context: Context, carried: Any = None, h: float = 1.0
-    ) -> tuple[Tensor, Any, Optional[Tensor]]:
+    ) -> tuple[Tensor, Any, Tensor | None]:
         """Take the step of the layer from x (T, B, C), where T is 1 in incremental decoding.
 
         Args:
@@ -160,7 +160,7 @@ class SplitLayer(nn.Module):
         recomputed = self.recomputed and context.incremental_state is None
         return recompute(recomputed, self.step, x, context, carried, h)
 
-    def step(self, y: Tensor, context: Context, carried: Any, h: float) -> tuple[Tensor, Any, Optional[Tensor]]:
+    def step(self, y: Tensor, context: Context, carried: Any, h: float) -> tuple[Tensor, Any, Tensor | None]:
         """As ``forward``, which may recompute this in the backward pass.
 
         Macaron Net's equations 17 to 19 are the sub-steps in turn. The ODE Transformer's equations 12 to 19 are the
@@ -254,13 +254,6 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
     """An encoder layer. Its parameters have fairseq's names."""
 
     side = "encoder"
-
-    def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
-        """Rename the norms of old checkpoints; the released Macaron code stores that of FFN_a as ``layer_norms.2``."""
-        super().upgrade_state_dict_named(state_dict, name)
-        for part in ("weight", "bias"):
-            if (old := f"{name}.layer_norms.2.{part}") in state_dict:
-                state_dict[f"{name}.macaron_layer_norm.{part}"] = state_dict.pop(old)
 
 
 class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):

@@ -7,7 +7,7 @@ Legend: T positions, S positions of the source, B sentences, C the width, H head
 
 import re
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from fairseq.distributed import fsdp_wrap
@@ -29,6 +29,7 @@ _RELEASED_NAMES = (
     (r"history\.rouge_predictions_norm\.", "history.prediction_norms."),
     (r"residual_norm\.", "stage_norms.0."),
     (r"RK_norm\.(\d+)", lambda match: f"stage_norms.{int(match[1]) + 1}"),
+    (r"(layers\.\d+)\.layer_norms\.2\.", r"\1.macaron_layer_norm."),  # Macaron Net's, of FFN_a
 )
 """Patterns of parameter names in released encoders, and our names for them."""
 
@@ -37,7 +38,7 @@ class SplitStack(nn.Module):
     """The additions of our stacks to fairseq's: histories, modules that the layers share, positions and velocities."""
 
     side: str
-    position_encoder: Optional[PositionEncoder] = None
+    position_encoder: PositionEncoder | None = None
 
     def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
         super().__init__(cfg, *args, **more)
@@ -59,7 +60,7 @@ class SplitStack(nn.Module):
                 self.velocity_positions = PositionalEmbedding(*size, learned=True)
         replace_dropout(self)
 
-    def tell_positions(self, encoder: Optional[PositionEncoder]) -> None:
+    def tell_positions(self, encoder: PositionEncoder | None) -> None:
         """Set the position encoder. The model registers it as a sub-module; the stack only refers to it."""
         self.__dict__["position_encoder"] = encoder
 
@@ -68,9 +69,9 @@ class SplitStack(nn.Module):
         x: Tensor,
         tokens: Tensor,
         context: Context,
-        alignment_layer: Optional[int] = None,
-        solution: Optional[Solution] = None,
-    ) -> tuple[list[Tensor], Optional[Tensor]]:
+        alignment_layer: int | None = None,
+        solution: Solution | None = None,
+    ) -> tuple[list[Tensor], Tensor | None]:
         """As in ``PlainDecoder``; ``solution`` is the result of ``PositionEncoder.solve``, or None to solve here."""
         distances = None
         if self.farthest is not None:
@@ -93,7 +94,7 @@ class SplitStack(nn.Module):
                 weights = of_layer
         return states, weights
 
-    def _places(self, tokens: Tensor, context: Context, solution: Optional[Solution]) -> list[Place]:
+    def _places(self, tokens: Tensor, context: Context, solution: Solution | None) -> list[Place]:
         """Return the positions of each layer."""
         if self.position_encoder is None:
             return [Place()] * len(self.layers)
@@ -103,7 +104,7 @@ class SplitStack(nn.Module):
         more = {"incremental_state": context.incremental_state, "solution": solution}
         return self.position_encoder.places(self.side, tokens, padding, source_padding=source_padding, **more)
 
-    def _velocity(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Optional[Tensor]:
+    def _velocity(self, tokens: Tensor, incremental_state: dict | None = None) -> Tensor | None:
         """Tokens (B, T) -> the velocity before the first layer (T, B, C), or None if the stack starts at rest."""
         if self.velocity_tokens is None:
             return None
@@ -141,9 +142,9 @@ class PlainEncoder(TransformerEncoderBase):
     def forward(
         self,
         src_tokens: Tensor,
-        src_lengths: Optional[Tensor] = None,
+        src_lengths: Tensor | None = None,
         return_all_hiddens: bool = False,
-        token_embeddings: Optional[Tensor] = None,
+        token_embeddings: Tensor | None = None,
         **more: Any,
     ) -> dict[str, list]:
         """Encode sources (B, S) into fairseq's dictionary; ``token_embeddings`` (B, S, C) replace those of the tokens.
@@ -177,7 +178,7 @@ class Encoder(SplitStack, PlainEncoder):
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         return fsdp_wrap(EncoderLayer(cfg), min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
 
-    def forward_embedding(self, src_tokens: Tensor, token_embedding: Optional[Tensor] = None) -> tuple[Tensor, Tensor]:
+    def forward_embedding(self, src_tokens: Tensor, token_embedding: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """As in fairseq, with ``--word-dropout``: tokens (B, S) -> the input of the first layer, and the scaled
         embeddings without positions, (B, S, C) each.
         """
@@ -185,7 +186,7 @@ class Encoder(SplitStack, PlainEncoder):
         return super().forward_embedding(src_tokens, self._drop_words(words))
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
-        """Bring parameter names up to date, including those of the released ODE Transformer and PCformer."""
+        """Bring parameter names up to date, including those of the released codes."""
         for key in [key for key in state_dict if key.startswith(f"{name}.")]:
             rest = key.removeprefix(f"{name}.")
             for old, new in _RELEASED_NAMES:
@@ -213,7 +214,7 @@ class PlainDecoder(TransformerDecoderBase):
 
     def through(
         self, x: Tensor, tokens: Tensor, context: Context, alignment_layer: int, **more: Any
-    ) -> tuple[list[Tensor], Optional[Tensor]]:
+    ) -> tuple[list[Tensor], Tensor | None]:
         """Pass through the layers.
 
         Args:
@@ -228,17 +229,17 @@ class PlainDecoder(TransformerDecoderBase):
         """
         raise NotImplementedError
 
-    def buffered_future_mask(self, tensor: Tensor) -> Optional[Tensor]:
+    def buffered_future_mask(self, tensor: Tensor) -> Tensor | None:
         """As in fairseq, but made anew: states (T, B, C) -> (T, T), minus infinity right of the diagonal."""
         return tensor.new_full((tensor.size(0), tensor.size(0)), float("-inf")).triu(1)
 
     def forward(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: Optional[dict[str, list]] = None,
-        incremental_state: Optional[dict] = None,
+        encoder_out: dict[str, list] | None = None,
+        incremental_state: dict | None = None,
         features_only: bool = False,
-        src_lengths: Optional[Tensor] = None,
+        src_lengths: Tensor | None = None,
         return_all_hiddens: bool = False,
         **more: Any,
     ) -> tuple[Tensor, dict[str, list]]:
@@ -252,11 +253,11 @@ class PlainDecoder(TransformerDecoderBase):
     def extract_features(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: Optional[dict[str, list]] = None,
-        incremental_state: Optional[dict] = None,
+        encoder_out: dict[str, list] | None = None,
+        incremental_state: dict | None = None,
         full_context_alignment: bool = False,
-        alignment_layer: Optional[int] = None,
-        alignment_heads: Optional[int] = None,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
         **more: Any,
     ) -> tuple[Tensor, dict[str, list]]:
         """Decode previous outputs into features.
@@ -302,7 +303,7 @@ class PlainDecoder(TransformerDecoderBase):
             x = self.project_out_dim(x)
         return x, {"attn": [weights], "inner_states": states}
 
-    def forward_embedding(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Tensor:
+    def forward_embedding(self, tokens: Tensor, incremental_state: dict | None = None) -> Tensor:
         """Tokens (B, T) -> the input of the first layer (B, T, C), or with a cache the last token's (B, 1, C)."""
         positions = None
         if self.embed_positions is not None:
@@ -322,7 +323,7 @@ class PlainDecoder(TransformerDecoderBase):
         """Tokens (B, T) -> their embeddings (B, T, C), not scaled."""
         return self.embed_tokens(tokens)
 
-    def make_generation_fast_(self, need_attn: Optional[str] = None, **_: Any) -> None:
+    def make_generation_fast_(self, need_attn: str | None = None, **_: Any) -> None:
         """Refuse to print alignments of a model that has no weights for them; fairseq calls this before generation."""
         if need_attn and all(getattr(layer, "encoder_attn", None) is None for layer in self.layers):
             raise OdeTransformerError("--print-alignment: the model keeps no weights of attention to a source")
