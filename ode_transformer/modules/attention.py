@@ -1,14 +1,14 @@
 """Attention for layers that are evaluated more than once, with relative positions, or with biases by position."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .incremental import as_hypotheses, as_queries, grown, once_a_sentence, reorder
+from .incremental import Cached, as_hypotheses, as_queries, grown, once_a_sentence
 from .positions import Biases
 
 RELATIVE_POSITIONS = ("none", "keys", "keys-values")
@@ -17,14 +17,11 @@ Joint = tuple[Tensor, Tensor]
 """The weight and the bias of several linear maps of the same input, concatenated."""
 
 
-class StagedAttention(MultiheadAttention):
-    """fairseq's attention, with one cache of incremental decoding per stage, and one cache of the source per sentence.
+class StagedAttention(Cached, MultiheadAttention):
+    """fairseq's attention, with one cache per stage, and one of the source per sentence (``incremental.py``).
 
     A Runge-Kutta layer attends several times per step, each time to the states of that stage. fairseq keeps one cache
     per module and would append the stages to each other; here each call names its stage.
-
-    A beam search repeats the source of a sentence for each of its hypotheses. Given their number (``set_beam_size``),
-    cross-attention keeps keys and values once per sentence, and treats the hypotheses as queries of their sentence.
 
     Self-attention can have relative positions (Shaw et al. 2018, equations 3 to 5). With r(i, j) = clip(j - i, -m, m),
     and d the width of a head::
@@ -32,21 +29,16 @@ class StagedAttention(MultiheadAttention):
         score_ij = q_i . (k_j + a_K[r(i, j)]) / sqrt(d)
         out_i    = sum_j softmax(score_i)_j (v_j + a_V[r(i, j)])
 
-    Each layer has its own tables, which its heads share. Each query is multiplied with the 2m + 1 vectors of the table
-    once, and each pair looks up its product; weights are summed by distance before they are multiplied with a_V.
-    Looking up and summing are products with one-hot distances, T S (2m + 1) numbers that layers, heads and sentences
-    share. The gradient of a gather would be summed in half precision, and on a GPU in an order that varies.
+    Each layer has its own tables, which its heads share. Products of queries and the 2m + 1 vectors of a_K are looked
+    up, and weights are summed by distance before they are multiplied with a_V: both are products with one-hot
+    distances, T S (2m + 1) numbers that layers, heads and sentences share. The gradient of a gather would be summed in
+    half precision, and on a GPU in an order that varies.
 
     m is ``max_relative_length``, None without relative positions; ``values`` says whether values have them, too.
     """
 
     def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        max_relative_length: Optional[int] = None,
-        values: bool = False,
-        **more: Any,
+        self, embed_dim: int, num_heads: int, max_relative_length: int | None = None, values: bool = False, **more: Any
     ):
         super().__init__(embed_dim, num_heads, **more)
         self.max_relative_length = max_relative_length
@@ -57,28 +49,22 @@ class StagedAttention(MultiheadAttention):
             if values:
                 self.relative_position_values = nn.Parameter(nn.init.xavier_uniform_(torch.empty(size)))
 
-    def _get_input_buffer(self, incremental_state: Optional[dict], stage: int = 0) -> dict:
-        return self.get_incremental_state(incremental_state, f"attn_state.{stage}") or {}
-
-    def _set_input_buffer(self, incremental_state: Optional[dict], buffer: dict, stage: int = 0) -> Optional[dict]:
-        return self.set_incremental_state(incremental_state, f"attn_state.{stage}", buffer)
-
     def forward(
         self,
         query: Tensor,
-        key: Optional[Tensor] = None,
-        value: Optional[Tensor] = None,
-        key_padding_mask: Optional[Tensor] = None,
-        incremental_state: Optional[dict] = None,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        incremental_state: dict | None = None,
         need_weights: bool = True,
         static_kv: bool = False,
-        attn_mask: Optional[Tensor] = None,
+        attn_mask: Tensor | None = None,
         need_head_weights: bool = False,
-        biases: Optional[Sequence[Biases]] = None,
-        distances: Optional[Tensor] = None,
-        joint: Optional[Joint] = None,
+        biases: Sequence[Biases] | None = None,
+        distances: Tensor | None = None,
+        joint: Joint | None = None,
         stage: int = 0,
-    ) -> tuple[Tensor, Optional[Tensor]]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Attend as fairseq's attention does: bitwise equal in evaluation in single precision; in beam search, equal
         up to rounding.
 
@@ -104,10 +90,9 @@ class StagedAttention(MultiheadAttention):
         else:
             q, k, v = self._project(query, key, value, biases, joint)
             if incremental_state is not None:
-                before = self._get_input_buffer(incremental_state, stage)
-                cache = grown(before, key_padding_mask, prev_key=k, prev_value=v)
-                self._set_input_buffer(incremental_state, cache, stage)
-                k, v, key_padding_mask = cache["prev_key"], cache["prev_value"], cache["padding"]
+                cache = grown(self.cached(incremental_state, stage), key_padding_mask, keys=k, values=v)
+                self.keep(incremental_state, cache, stage)
+                k, v, key_padding_mask = cache["keys"], cache["values"], cache["padding"]
             mask = merged_mask(attn_mask, key_padding_mask, q.dtype)
         q = as_queries(q, k.size(0))
         if distances is None and self.max_relative_length is not None:
@@ -127,7 +112,7 @@ class StagedAttention(MultiheadAttention):
         return self.out_proj(out), weights
 
     def _fused(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], distances: Optional[Tensor], dropout: float
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, distances: Tensor | None, dropout: float
     ) -> Tensor:
         """softmax(q k^T / sqrt(d) + mask) v by PyTorch's kernel: (B, H, T, d)."""
         if distances is not None:
@@ -136,7 +121,7 @@ class StagedAttention(MultiheadAttention):
         return fused_kernel(q, k, v, mask, dropout_p=dropout)
 
     def _by_two_products(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], distances: Optional[Tensor]
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, distances: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """As ``_fused``, but in the order of fairseq's attention, bitwise equal; and the weights (B, H, n T, S)."""
         bias = None if distances is None else self.score_bias(q, distances).flatten(0, 1)  # (N, T, S)
@@ -152,24 +137,25 @@ class StagedAttention(MultiheadAttention):
         p = self.dropout_module(weights.type_as(v)).flatten(0, 1)
         out = torch.bmm(p, v)
         if self.relative_position_values is not None:
-            out = out + self.value_bias(p, distances)
+            # sum_j p_ij a_V[r(i, j)], (N, T, d)
+            out = out + torch.matmul(torch.einsum("nts,tsr->ntr", p, distances), self.relative_position_values)
         return out.unflatten(0, (-1, self.num_heads)), weights
 
     def _meet_source(
         self,
         query: Tensor,
         source: Tensor,
-        mask: Optional[Tensor],
-        padding: Optional[Tensor],
+        mask: Tensor | None,
+        padding: Tensor | None,
         incremental_state: dict,
-        biases: Optional[Sequence[Biases]],
+        biases: Sequence[Biases] | None,
         stage: int,
-    ) -> tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Return queries, and the keys, values and mask of the source, which are computed once."""
-        if kept := self._get_input_buffer(incremental_state, stage):
+        if kept := self.cached(incremental_state, stage):
             q = self.q_proj(query)
             q = in_heads(q if biases is None else _add(q, biases[0].look_up()), self.num_heads)
-            return q, kept["prev_key"], kept["prev_value"], kept["mask"]
+            return q, kept["keys"], kept["values"], kept["mask"]
         hypotheses = 1
         # A search has one query at a time, and no mask but the padding; a Runge-Kutta layer keeps keys from stage to
         # stage in training too.
@@ -179,17 +165,11 @@ class StagedAttention(MultiheadAttention):
             biases = biases[0], biases[1].every(hypotheses)
         q, k, v = self._project(query, source, source, biases)
         mask = merged_mask(mask, padding, q.dtype)
-        kept = {"prev_key": k, "prev_value": v, "mask": mask, "hypotheses": hypotheses}
-        self._set_input_buffer(incremental_state, kept, stage)
+        self.keep(incremental_state, {"keys": k, "values": v, "mask": mask, "hypotheses": hypotheses}, stage)
         return q, k, v, mask
 
     def _project(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        biases: Optional[Sequence[Biases]],
-        joint: Optional[Joint] = None,
+        self, query: Tensor, key: Tensor, value: Tensor, biases: Sequence[Biases] | None, joint: Joint | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, H, T, d), keys and values (B, H, S, d); projections of the same input take one product."""
         # With hooks on the backward pass of this module, each argument is another tensor.
@@ -214,7 +194,7 @@ class StagedAttention(MultiheadAttention):
             parts.extend([x] if x.size(-1) == size else x.split(size, dim=-1))
         return parts
 
-    def joint_projection(self, own: bool = True) -> Optional[Joint]:
+    def joint_projection(self, own: bool = True) -> Joint | None:
         """Return the projections of keys, values and, if they are of the same input (``own``), queries as one map.
 
         None where separate maps are better: without gradients, concatenating the weights costs more than it saves;
@@ -226,23 +206,11 @@ class StagedAttention(MultiheadAttention):
             return None
         return torch.cat([m.weight for m in linears]), torch.cat([m.bias for m in linears])
 
-    def reorder_incremental_state(self, incremental_state: Optional[dict], new_order: Tensor) -> Optional[dict]:
-        """Reorder the cache of every stage with the hypotheses of a beam."""
-        stage = 0
-        while buffer := self._get_input_buffer(incremental_state, stage):
-            self._set_input_buffer(incremental_state, reorder(buffer, new_order), stage)
-            stage += 1
-        return incremental_state
-
     def score_bias(self, q: Tensor, distances: Tensor) -> Tensor:
         """q_i . a_K[r(i, j)] / sqrt(d) of queries (..., T, d) -> (..., T, S)."""
         keys = self.scaling * self.relative_position_keys  # fewer numbers than the queries
         products = q.movedim(-2, 0) @ keys.t()  # (T, ..., 2m + 1), in the layout of the projection
         return torch.einsum("t...r,tsr->...ts", products, distances)
-
-    def value_bias(self, p: Tensor, distances: Tensor) -> Tensor:
-        """sum_j p_ij a_V[r(i, j)] of weights (N, T, S) -> (N, T, d)."""
-        return torch.matmul(torch.einsum("nts,tsr->ntr", p, distances), self.relative_position_values)
 
 
 def in_heads(x: Tensor, heads: int) -> Tensor:
@@ -254,7 +222,7 @@ def _add(projected: Tensor, bias: Tensor) -> Tensor:
     return projected + bias.type_as(projected)
 
 
-def fused_kernel(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor] = None, **more: Any) -> Tensor:
+def fused_kernel(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **more: Any) -> Tensor:
     """PyTorch's ``scaled_dot_product_attention``, with its arguments.
 
     On a CPU its backward pass is several times slower in half precision than in single precision, for short sentences
@@ -268,7 +236,7 @@ def fused_kernel(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor] = 
     return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, **more).to(kind)
 
 
-def merged_mask(attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], kind: torch.dtype) -> Optional[Tensor]:
+def merged_mask(attn_mask: Tensor | None, key_padding_mask: Tensor | None, kind: torch.dtype) -> Tensor | None:
     """Merge two masks into one that is added to scores, (T, S) or (B, 1, T or 1, S); None if both are None."""
     if key_padding_mask is None:
         return attn_mask

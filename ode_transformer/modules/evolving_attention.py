@@ -16,7 +16,7 @@ Legend: B sentences, T queries, S keys, m heads, d model width, D = d + d' width
 """
 
 import math
-from typing import Any, NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 from fairseq.incremental_decoding_utils import with_incremental_state
@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from .attention import fused_kernel, in_heads
 from .dropout import Dropout
-from .incremental import as_hypotheses, as_queries, grown, once_a_sentence, reorder
+from .incremental import Cached, as_hypotheses, as_queries, grown, once_a_sentence
 
 FORMS = ("paper", "released")
 
@@ -35,7 +35,7 @@ _EPS = 1e-3  # of norms, as released
 
 
 def fused_attention(
-    q: Tensor, k: Tensor, v: Tensor, scale: float, key_bias: Optional[Tensor] = None, causal: bool = False
+    q: Tensor, k: Tensor, v: Tensor, scale: float, key_bias: Tensor | None = None, causal: bool = False
 ) -> Tensor:
     """softmax(q k^T scale + key_bias) v with memory linear in T and S: q (B, m, T, e), k (B, m, S, e), v (B, m, S, d/m)
     and ``key_bias`` (B, m, S), which is not scaled, -> (B, m, T, d/m).
@@ -73,34 +73,15 @@ def waves(size: int, depth_index: int, depth: int, form: str) -> Tensor:
     return torch.cat((angle.sin(), angle.cos()))
 
 
-@with_incremental_state
-class _Cached(nn.Module):
-    """A module with one cache of incremental decoding."""
-
-    def cached(self, incremental_state: Optional[dict]) -> Optional[dict]:
-        """The cache; None before the first step, and outside of decoding."""
-        return None if incremental_state is None else self.get_incremental_state(incremental_state, "cache")
-
-    def keep(self, incremental_state: Optional[dict], cache: dict[str, Any]) -> None:
-        """Set the cache, in decoding."""
-        if incremental_state is not None:
-            self.set_incremental_state(incremental_state, "cache", cache)
-
-    def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
-        """Reorder the cache with the hypotheses of a beam."""
-        if (cache := self.cached(incremental_state)) is not None:
-            self.keep(incremental_state, reorder(cache, new_order))
-
-
 class State(NamedTuple):
     """The part of the attention that a block computes once."""
 
     queries: Tensor  # (B, m, T, e)
     keys: Tensor  # (B, m, S, e)
-    padding: Optional[Tensor]  # (B, S), true where a key is padding; None if there is none
+    padding: Tensor | None  # (B, S), true where a key is padding; None if there is none
     time_query: Tensor  # W~q (D, d'), with as many rows per head as queries have columns
     # Of the source, (B, m, S, d/m), normalized without a norm's weights; None if each layer attends to its own input.
-    values: Optional[Tensor] = None
+    values: Tensor | None = None
 
     def fitted(self) -> "State":
         """Return a state of the ``paper`` form, prepared once as ``fused_attention`` would at every depth.
@@ -123,11 +104,9 @@ class State(NamedTuple):
         return State(queries, keys, None, time_query, values)
 
 
-class InitialState(_Cached):
+@with_incremental_state
+class InitialState(Cached, nn.Module):
     """The queries and keys of a block, from its input (the initial state of the particles).
-
-    In beam search, given the number of hypotheses (``set_beam_size``), the keys of the source are kept once per
-    sentence.
 
     Args:
         embed_dim: d, even; the temporal dimension d' is the same.
@@ -155,9 +134,9 @@ class InitialState(_Cached):
     def forward(
         self,
         x: Tensor,
-        source: Optional[Tensor] = None,
-        padding_mask: Optional[Tensor] = None,
-        incremental_state: Optional[dict] = None,
+        source: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        incremental_state: dict | None = None,
     ) -> State:
         """Project the block's input (T, B, d), and the states to attend to, ``source`` (S, B, d), or the input itself.
 
@@ -168,7 +147,7 @@ class InitialState(_Cached):
         if source is None:
             k = in_heads(self.dropout_module(self.key(x)), self.heads)
             cache = grown(cache, padding_mask, keys=k)
-        elif cache is None:
+        elif not cache:
             hypotheses = 1
             if incremental_state is not None:
                 source, padding_mask, hypotheses = once_a_sentence(source, padding_mask, self.beam_size)
@@ -183,7 +162,8 @@ class InitialState(_Cached):
         self.beam_size = beam_size
 
 
-class EvolvingAttention(_Cached):
+@with_incremental_state
+class EvolvingAttention(Cached, nn.Module):
     """Attention at depth l of a block, with the block's queries and keys (equation 9).
 
     ``depth_index``, ``depth`` and ``form`` are as in ``waves``.
@@ -201,7 +181,7 @@ class EvolvingAttention(_Cached):
         nn.init.xavier_uniform_(self.out.weight)
         self.dropout_module = Dropout(dropout, module_name=self.__class__.__name__)
 
-    def evolved(self, q: Tensor, k: Tensor, time_query: Tensor) -> tuple[Tensor, float, Optional[Tensor]]:
+    def evolved(self, q: Tensor, k: Tensor, time_query: Tensor) -> tuple[Tensor, float, Tensor | None]:
         """Return queries (B, m, T, e), a scale and a bias of keys (B, m, S) or None, such that q k^T scale + bias are
         the scores at this depth, A0 + T_l A2 (equation 9).
         """
@@ -214,7 +194,7 @@ class EvolvingAttention(_Cached):
         return q, k.size(-1) ** -0.5, key_bias
 
     def forward(
-        self, values: Tensor, state: State, causal: bool = False, incremental_state: Optional[dict] = None
+        self, values: Tensor, state: State, causal: bool = False, incremental_state: dict | None = None
     ) -> Tensor:
         """Attend with the block's queries and keys to the values of this depth.
 
@@ -233,7 +213,7 @@ class EvolvingAttention(_Cached):
         if v is None:
             v = in_heads(self.layer_norm(values), self.heads)  # no projection of values
             before = self.cached(incremental_state)
-            causal = causal and before is None  # in decoding, no key is ahead of the newest query
+            causal = causal and not before  # in decoding, no key is ahead of the newest query
             cache = grown(before, None, values=v)
             self.keep(incremental_state, cache)
             v = cache["values"]

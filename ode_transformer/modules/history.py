@@ -11,7 +11,7 @@ Where the parameters of ``learnable_dense`` have a counterpart in the released c
 """
 
 from collections.abc import Callable, Sequence
-from typing import Optional
+from dataclasses import dataclass
 
 import torch
 from fairseq.modules import LayerNorm
@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from ..numerics.integrators import Multistep
+from ..numerics.integrators import EULER, Multistep
+from ..numerics.protocol import NOTHING, Field, Integrator, Learned
 from ..numerics.registry import Registry
 
 
@@ -49,7 +50,7 @@ class SchemeWeights(History):
 
 
 class Corrector(History):
-    """The parameters of PCformer's corrector (``pcformer.py``), which a stack has in place of a history.
+    """The parameters of ``PredictorCorrector``, which a stack has in place of a history.
 
     W and W_c start as means; their first rows are never used, because the first layer reads the embedding. The names
     are the released code's, but for ``prediction_norms``, which are renamed when a released checkpoint is loaded.
@@ -60,6 +61,44 @@ class Corrector(History):
         self.layer_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
         self.weight, self.weight_c = (nn.Parameter(means(depth)) for _ in range(2))
         self.prediction_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
+
+
+@dataclass(frozen=True)
+class PredictorCorrector(Integrator):
+    """PCformer's step: a method predicts, which carries nothing by itself, and a mixture of all states before corrects.
+
+    Li et al. 2024 (arXiv 2411.03042). Layer l + 1 reads x_l, where x_0 = z_0 is the embedding, and its step from there,
+    with any method and coefficients, is the prediction P. With z' = LN'(P), the layer then takes an Euler step from a
+    mixture of all states so far, and layer l + 2 reads a second mixture::
+
+        c = sum_{k <= l} W[l + 1, k] z_k + W[l + 1, l + 1] z'
+        z_{l+1} = LN(c + f(c))
+        x_{l+1} = sum_{k <= l + 1} W_c[l + 1, k] z_k
+
+    With ``--ode-residual released`` the prediction alone is in that form, as in the released code.
+    """
+
+    predictor: Integrator
+
+    @property
+    def stages(self) -> int:
+        return self.predictor.stages + 1
+
+    def step(
+        self, f: Field, y: Tensor, carried: Sequence[Tensor] | None = None, h: float = 1.0, learned: Learned = NOTHING
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        """As in ``Integrator``: from x_l, carrying z_0 to z_l, to x_(l + 1), carrying z_0 to z_(l + 1).
+
+        ``learned.own`` is a ``Corrector``; the predictor reads the rest.
+        """
+        states, corrector = (y,) if carried is None else carried, learned.own
+        before = len(states)
+        prediction, _ = self.predictor.step(f, y, None, h, learned)
+        guess = corrector.prediction_norms[before - 1](prediction)
+        c = mixture(corrector.weight, before, (*states, guess))
+        z, _ = EULER.step(lambda c, _: f(c, self.predictor.stages), c, None, h)
+        states = (*states, corrector.layer_norms[before - 1](z))
+        return mixture(corrector.weight_c, before, states), states
 
 
 class DenseFormer(History):
@@ -108,7 +147,7 @@ class _Mixture(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, gradient: Tensor) -> tuple[Optional[Tensor], ...]:
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, ...]:
         weight, *states = ctx.saved_tensors
         used = ctx.row, slice(len(states))
         flat = gradient.flatten()

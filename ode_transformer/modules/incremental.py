@@ -3,26 +3,40 @@
 A search keeps n hypotheses per sentence, next to each other in the batch, and reorders them after every step. A cache
 that grows by one position per step has to be copied for that position anyway, so the new order is stored in it
 (``order``) and applied in the same copy. A cache of the source is the same for all hypotheses of a sentence, so it is
-kept once per sentence (``hypotheses`` is their number), and the hypotheses are queries of it.
+kept once per sentence (``hypotheses`` is their number, by ``set_beam_size``), and the hypotheses are queries of it.
 """
 
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor
 
 
-def once_a_sentence(key: Tensor, padding: Optional[Tensor], hypotheses: int) -> tuple[Tensor, Optional[Tensor], int]:
-    """Return the source of a decoding step without the copies for the hypotheses of a sentence.
+class Cached:
+    """The caches of incremental decoding of a module, one per stage; a mixin for fairseq's incremental modules."""
 
-    Args:
-        key: (S, B n, C).
-        padding: (B n, S), true where a key is padding, or None.
-        hypotheses: n, as a search has set it; it is checked, because that may have been another search.
+    def cached(self, incremental_state: dict | None, stage: int = 0) -> dict[str, Any]:
+        """The cache of a stage; empty before the first step, and outside of decoding."""
+        return self.get_incremental_state(incremental_state, f"cache.{stage}") or {}
 
-    Returns:
-        The key (S, B, C), the padding (B, S) or None if there is none, and n; or all unchanged with 1 in place of n, if
-        the hypotheses of a sentence do not have the same source.
+    def keep(self, incremental_state: dict | None, cache: dict[str, Any], stage: int = 0) -> None:
+        """Set the cache of a stage, in decoding."""
+        self.set_incremental_state(incremental_state, f"cache.{stage}", cache)
+
+    def reorder_incremental_state(self, incremental_state: dict | None, new_order: Tensor) -> None:
+        """Reorder the cache of every stage with the hypotheses of a beam."""
+        stage = 0
+        while cache := self.cached(incremental_state, stage):
+            self.keep(incremental_state, reorder(cache, new_order), stage)
+            stage += 1
+
+
+def once_a_sentence(key: Tensor, padding: Tensor | None, hypotheses: int) -> tuple[Tensor, Tensor | None, int]:
+    """Return a source without the copies for the n hypotheses of a sentence, and n: the key (S, B n, C) -> (S, B, C),
+    and the padding (B n, S), true where a key is padding, -> (B, S), or None if there is none.
+
+    n is what a search has set; it may have been another one. If the hypotheses of a sentence do not have the same
+    source, key and padding are returned as they are, with 1 for n.
     """
     if padding is not None and not padding.any():
         padding = None
@@ -50,7 +64,7 @@ def as_hypotheses(x: Tensor, length: int) -> Tensor:
     return x.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
 
 
-def append(old: Tensor, order: Optional[Tensor], new: Tensor) -> Tensor:
+def append(old: Tensor, order: Tensor | None, new: Tensor) -> Tensor:
     """Concatenate ``old`` (B, H, S, d), in a new order of the batch if given, and ``new`` (B, H, T, d), in one copy."""
     if order is None or (torch.is_grad_enabled() and (old.requires_grad or new.requires_grad)):
         return torch.cat((old if order is None else old[order], new), dim=2)
@@ -61,7 +75,7 @@ def append(old: Tensor, order: Optional[Tensor], new: Tensor) -> Tensor:
     return whole
 
 
-def grown(cache: Optional[dict[str, Any]], padding: Optional[Tensor], **new: Tensor) -> dict[str, Any]:
+def grown(cache: dict[str, Any], padding: Tensor | None, **new: Tensor) -> dict[str, Any]:
     """Return a cache with new positions appended, after its hypotheses are brought into their new order.
 
     ``new`` are the keys and values of the new positions by name, (B, H, T, d), and ``padding`` (B, T) is true where one

@@ -21,8 +21,7 @@ from ..numerics.momentum import Momentum
 from ..numerics.protocol import Integrator
 from ..numerics.splitting import SPLITTINGS
 from .attention import RELATIVE_POSITIONS
-from .history import HISTORIES, History, SchemeWeights
-from .pcformer import PredictorCorrector
+from .history import HISTORIES, History, PredictorCorrector, SchemeWeights
 from .positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS
 
 ODE_FUNCTIONS = {"both": None, "san": "F", "ffn": "G", "substeps": "FCG"}

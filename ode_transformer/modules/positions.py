@@ -9,7 +9,7 @@ positions, its *solution*, are computed once per pass, for encoder and decoder.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.models.transformer import TransformerConfig
@@ -27,7 +27,7 @@ FLOW_SHARING = ("all", "stack")
 Solution = Sequence[Tensor]
 """b(t) - b(0) of every piece of ``BiasPositions`` at the positions 0 to N - 1, each (N, 1 to 3, C)."""
 
-Index = Union[slice, Tensor]
+Index = slice | Tensor
 """The positions of the tokens: a slice, if all sentences have the same; one per token, (T, B); or ``_as_factor``."""
 
 
@@ -39,7 +39,7 @@ def can_ask(x: Tensor) -> bool:
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def padding_or_none(padding: Tensor) -> Optional[Tensor]:
+def padding_or_none(padding: Tensor) -> Tensor | None:
     """Return a padding mask (B, T), true where there is no token; None if the host may read it and finds no padding."""
     return None if can_ask(padding) and not padding.any() else padding
 
@@ -54,7 +54,7 @@ def token_positions(padding: Tensor, columns: slice) -> Index:
 class SinusoidalPositions(SinusoidalPositionalEmbedding):
     """fairseq's sinusoids of the input; shapes stay numbers, which fairseq turns into tensors that the host reads."""
 
-    def forward(self, input: Tensor, incremental_state: Optional[dict] = None, **_: Any) -> Tensor:
+    def forward(self, input: Tensor, incremental_state: dict | None = None, **_: Any) -> Tensor:
         """Tokens (B, T) -> (B, T, C); in incremental decoding (B, 1, C), for the last token."""
         sentences, length = input.shape
         if (least := self.padding_idx + 1 + length) > self.weights.size(0):
@@ -100,7 +100,7 @@ class Place:
     self-attention together, those of cross-attention for its queries, and for its keys and values.
     """
 
-    addition: Optional[Tensor] = None
+    addition: Tensor | None = None
     biases: Mapping[str, Sequence[Biases]] = field(default_factory=dict)
 
     def add(self, x: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ class Place:
 class PositionEncoder(nn.Module):
     """An encoding of positions for the layers of an encoder and of a decoder."""
 
-    def solve(self, length: int) -> Optional[Solution]:
+    def solve(self, length: int) -> Solution | None:
         """Return the solution for a pass over at most ``length`` tokens; None without one."""
         return None
 
@@ -120,9 +120,9 @@ class PositionEncoder(nn.Module):
         side: str,
         tokens: Tensor,
         padding: Tensor,
-        source_padding: Optional[Tensor] = None,
-        incremental_state: Optional[dict] = None,
-        solution: Optional[Solution] = None,
+        source_padding: Tensor | None = None,
+        incremental_state: dict | None = None,
+        solution: Solution | None = None,
     ) -> list[Place]:
         """Return one place per layer, for a pass through the encoder or the decoder.
 
@@ -163,7 +163,7 @@ class BlockPositions(PositionEncoder):
                 self._sinusoids[side] = [stack.embed_positions]
 
     def places(
-        self, side: str, tokens: Tensor, padding: Tensor, incremental_state: Optional[dict] = None, **_: Any
+        self, side: str, tokens: Tensor, padding: Tensor, incremental_state: dict | None = None, **_: Any
     ) -> list[Place]:
         tables = self.learned[side] if self.learned else self._sinusoids[side]
         found = (table(tokens, incremental_state=incremental_state) for table in tables)  # (B, T, C)
@@ -200,8 +200,7 @@ class BiasPositions(PositionEncoder):
     """Biases of queries, keys and values that move with the position, q_i = W_q x_i + b_q(t_i) (FLOATER, equation 13).
 
     b(0) is the bias that the projection has anyway. Only b(t) - b(0) is added, so that the parameters of a Transformer
-    are those of a FLOATER, and with zero dynamics the two compute the same. Queries, keys and values move with their
-    own positions; in cross-attention those of keys and values are the source's.
+    are those of a FLOATER, and with zero dynamics the two compute the same.
 
     All rows, three per attention, are solved at once. With gradients that is done in every pass; without, a solution is
     kept for later passes. It is dropped where weights may have changed: when a tensor's address or version has, in a
@@ -220,7 +219,7 @@ class BiasPositions(PositionEncoder):
         self, build: Callable[[int], nn.Module], sides: Mapping[str, Any], sharing: str = "all", blocks: str = "all"
     ):
         super().__init__()
-        self._kept: Optional[_Kept] = None
+        self._kept: _Kept | None = None
         self.depths = {side: len(stack.layers) for side, stack in sides.items()}
         self.pieces: list[Piece] = []  # a plain list, because the attentions belong to the stacks
         for side, stack in sides.items():
@@ -234,7 +233,9 @@ class BiasPositions(PositionEncoder):
                     for tokens, projections in parts.items():
                         solver = tokens if sharing == "stack" else "all"
                         piece = Piece(solver, tokens, side, i, name, attention, projections)
-                        _reset_biases(piece, _KINDS[tokens] + self.depths[side])
+                        for bias in piece.initial():  # Xavier's bound for the released code's tensor of all b(0)
+                            bound = math.sqrt(6 / ((_KINDS[tokens] + self.depths[side]) * bias.numel()))
+                            nn.init.uniform_(bias, -bound, bound)
                         if blocks == "all" or i == 0:
                             self.pieces.append(piece)
         names = dict.fromkeys(piece.solver for piece in self.pieces)
@@ -257,9 +258,9 @@ class BiasPositions(PositionEncoder):
         side: str,
         tokens: Tensor,
         padding: Tensor,
-        source_padding: Optional[Tensor] = None,
-        incremental_state: Optional[dict] = None,
-        solution: Optional[Solution] = None,
+        source_padding: Tensor | None = None,
+        incremental_state: dict | None = None,
+        solution: Solution | None = None,
     ) -> list[Place]:
         length, source_length, source = tokens.size(1), 0, None
         if source_padding is not None:
@@ -354,14 +355,7 @@ _KINDS = {"encoder": 3, "decoder": 4, "source": 2}
 """The number of kinds of projections in each tensor of b(0) in the released code, (kinds, L, C)."""
 
 
-def _reset_biases(piece: Piece, rows: int) -> None:
-    """As in the released code: Xavier's bound for one tensor of all b(0), whose first two sizes add up to ``rows``."""
-    for bias in piece.initial():
-        bound = math.sqrt(6 / (rows * bias.numel()))
-        nn.init.uniform_(bias, -bound, bound)
-
-
-def _block_positions(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
+def _block_positions(cfg: TransformerConfig, sides: Mapping[str, Any]) -> PositionEncoder | None:
     return BlockPositions(cfg, cfg.position_encoder == "learned", sides) if cfg.position_blocks == "all" else None
 
 
@@ -376,7 +370,7 @@ def _bias_positions(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Positio
     return BiasPositions(solver, sides, cfg.flow_sharing, cfg.position_blocks)
 
 
-POSITION_ENCODERS: Registry[Callable[[TransformerConfig, Mapping[str, Any]], Optional[PositionEncoder]]] = Registry(
+POSITION_ENCODERS: Registry[Callable[[TransformerConfig, Mapping[str, Any]], PositionEncoder | None]] = Registry(
     "position encoder",
     {
         "none": lambda cfg, sides: None,

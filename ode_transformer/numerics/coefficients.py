@@ -7,7 +7,6 @@ Source: Li et al. 2022, "ODE Transformer", section 3.2 and Table 10; ``ema`` is 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Optional, Union
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +14,7 @@ from torch import Tensor, nn
 from .registry import Registry
 
 
-def weighted_sum(
-    weights: Iterable[Union[float, Tensor]], terms: Iterable[Tensor], total: Optional[Tensor] = None
-) -> Tensor:
+def weighted_sum(weights: Iterable[float | Tensor], terms: Iterable[Tensor], total: Tensor | None = None) -> Tensor:
     """``total`` + sum_i weights[i] terms[i], in one pass over memory per term; the plain number 0 as a weight is free.
 
     Weights are numbers, or tensors that broadcast to the terms, which have one shape. Without a total, one weight at
@@ -36,13 +33,11 @@ def weighted_sum(
 class Coefficients(nn.Module):
     """The weights of the stages of a step, in place of the method's own weights b."""
 
-    def before(self, row: Sequence[float], stages: Sequence[Tensor]) -> Sequence[Union[float, Tensor]]:
-        """Return the weights of the stages F_1, ..., F_(i - 1) in the argument of stage i; by default the method's own
-        a_ij, ``row``.
-        """
+    def before(self, row: Sequence[float], stages: Sequence[Tensor]) -> Sequence[float | Tensor]:
+        """Return the weights of F_1 to F_(i - 1) in the argument of stage i; by default ``row``, the method's a_ij."""
         return row
 
-    def weights(self, stages: Sequence[Tensor]) -> Sequence[Union[float, Tensor]]:
+    def weights(self, stages: Sequence[Tensor]) -> Sequence[float | Tensor]:
         """Return gamma_i of each stage: numbers, or tensors that broadcast to a stage."""
         raise NotImplementedError
 
@@ -52,10 +47,7 @@ class Coefficients(nn.Module):
 
 
 class Ones(Coefficients):
-    """gamma_i = 1 (equation 23).
-
-    With Heun's two stages and the paper's F this is weight sharing: the layer is applied twice.
-    """
+    """gamma_i = 1 (equation 23); with Heun's two stages and the paper's F, the layer is applied twice."""
 
     def weights(self, stages: Sequence[Tensor]) -> list[float]:
         return [1.0] * len(stages)
@@ -73,10 +65,7 @@ class Scalars(Coefficients):
 
 
 class MovingAverage(Coefficients):
-    """gamma_i = a (1 - a)^(n - i) for stage i of n, where a is learned and starts at 1/2: later stages count more.
-
-    The shape of a is () for one number, (C,) for one number per channel.
-    """
+    """gamma_i = a (1 - a)^(n - i) for stage i of n, where a, () or (C,), is learned and starts at 1/2."""
 
     def __init__(self, *shape: int):
         super().__init__()
@@ -144,8 +133,8 @@ class Rule:
     """How the stages of a step are weighted."""
 
     # (number of stages; initial gamma, one number per stage; C) -> the coefficients; None for the method's own weights.
-    build: Callable[[int, Sequence[float], int], Optional[Coefficients]]
-    stages: Optional[int] = None  # how many the rule can weight; None for any number
+    build: Callable[[int, Sequence[float], int], Coefficients | None]
+    stages: int | None = None  # how many the rule can weight; None for any number
 
 
 def _gates(gates: int, activation: Callable[[Tensor], Tensor]) -> Rule:

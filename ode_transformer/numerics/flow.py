@@ -51,9 +51,7 @@ FINEST_STEP = 0.125
 class Flow(nn.Module):
     """The dynamics h of vectors of width ``dim``, and its solution by one of ``FLOW_METHODS``.
 
-    Args:
-        step: the number of tokens, whole or not, that one step of the solver spans; in evaluation, its upper limit.
-        horizon: the position, in tokens, up to which the equation is solved.
+    ``step``, the upper limit in evaluation, and ``horizon`` are in tokens, whole or not.
     """
 
     def __init__(self, dim: int, method: str = "rk4", step: float = 4.0, horizon: float = math.inf):

@@ -1,19 +1,12 @@
 """Integrators: tables of numbers, and one loop for each kind of table, its ``step`` (``protocol.py``).
 
-- ``ButcherTableau``, an explicit Runge-Kutta method: all evaluations are within one layer;
-- ``Polynomial``, PolyNet's powers of one residual function: its evaluations are within one layer, too;
-- ``Multistep``, a scheme that carries earlier states and increments (in a network, of earlier layers);
-- ``Momentum``, a method that carries a velocity (``momentum.py``).
-
-To add a method, add an entry to ``INTEGRATORS``.
-
 Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butcher 2016 for the tableaux.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional, Union
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,10 +36,6 @@ class ButcherTableau(Integrator):
             raise ValueError(f"a stage i from 0 must have a row of i weights and a weight b, got {self.a} and {self.b}")
         if not math.isclose(math.fsum(self.b), 1.0):
             raise ValueError(f"the weights b must sum to 1, got {math.fsum(self.b)} from {self.b}")
-
-    @property
-    def stages(self) -> int:
-        return len(self.b)
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -137,7 +126,7 @@ class Released(Integrator):
         """As in ``Integrator``."""
         return self.method.step(lambda y, stage: y + scaled(h, f(y, stage)), y, carried, 1.0, learned)
 
-    def learns(self, embed_dim: int) -> Optional[nn.Module]:
+    def learns(self, embed_dim: int) -> nn.Module | None:
         """As the method."""
         return self.method.learns(embed_dim)
 
@@ -153,10 +142,6 @@ class Polynomial(Integrator):
 
     weights: tuple[float, ...]
     order = 1  # where f(0) is 0
-
-    @property
-    def stages(self) -> int:
-        return len(self.weights)
 
     def step(
         self, f: Field, y: Tensor, carried: Any = None, h: float = 1.0, learned: Learned = NOTHING
@@ -174,7 +159,7 @@ POLYNET = Polynomial((1.0, 1.0))
 """PolyNet (Zhang et al. 2017), as in Table 7."""
 
 
-Weights = Callable[[int, Optional[Sequence]], Mapping[int, Union[float, Tensor]]]
+Weights = Callable[[int, Sequence | None], Mapping[int, float | Tensor]]
 
 
 def _nothing(depth: int) -> list:
@@ -206,7 +191,7 @@ class Multistep(Integrator):
         self,
         f: Field,
         y: Tensor,
-        carried: Optional[tuple[Sequence[Tensor], Sequence[Tensor]]] = None,
+        carried: tuple[Sequence[Tensor], Sequence[Tensor]] | None = None,
         h: float = 1.0,
         learned: Learned = NOTHING,
     ) -> tuple[Tensor, tuple[Sequence[Tensor], Sequence[Tensor]]]:

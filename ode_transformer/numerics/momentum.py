@@ -5,7 +5,6 @@ code.
 """
 
 from dataclasses import dataclass
-from typing import Optional, Union
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +28,7 @@ class Velocity(nn.Module):
         self.nu = nn.Parameter(torch.ones(())) if learns_nu else None
         self.norm = nn.LayerNorm(embed_dim)
 
-    def numbers(self) -> tuple[Tensor, Tensor, Tensor, Union[float, Tensor]]:
+    def numbers(self) -> tuple[Tensor, Tensor, Tensor, float | Tensor]:
         """beta and mu, between 0 and 1, initially 1/2; gamma, positive, initially log 2; nu, initially 1."""
         beta, mu, gamma = self.raw
         return beta.sigmoid(), mu.sigmoid(), F.softplus(gamma), 1.0 if self.nu is None else self.nu
@@ -55,7 +54,7 @@ class Momentum(Integrator):
         return Velocity(embed_dim, self.learns_nu)
 
     def step(
-        self, f: Field, y: Tensor, carried: Optional[Tensor] = None, h: float = 1.0, learned: Learned = NOTHING
+        self, f: Field, y: Tensor, carried: Tensor | None = None, h: float = 1.0, learned: Learned = NOTHING
     ) -> tuple[Tensor, Tensor]:
         """As in ``Integrator``: ``carried`` is v, 0 if None; ``learned.own`` has a ``Velocity``'s numbers and norm."""
         v = torch.zeros_like(y) if carried is None else carried

@@ -6,7 +6,7 @@ is its own: callers pass it on unread.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -20,8 +20,8 @@ Field = Callable[[Tensor, int], Tensor]
 class Learned:
     """The learned parameters of a network's steps; each method reads its own."""
 
-    combine: Optional[Coefficients] = None  # in place of the weights of a Runge-Kutta method or of a polynomial
-    norms: Optional[Sequence[Callable[[Tensor], Tensor]]] = None  # of the state and of each stage of Runge-Kutta steps
+    combine: Coefficients | None = None  # in place of the weights of a Runge-Kutta method or of a polynomial
+    norms: Sequence[Callable[[Tensor], Tensor]] | None = None  # of the state and of each stage of Runge-Kutta steps
     own: Any = None  # of one kind of method: a ``Velocity``, the weights of earlier layers, or a corrector
 
 
@@ -31,19 +31,21 @@ NOTHING = Learned()
 class Integrator:
     """A method of solving dy/dt = f(y), one step at a time."""
 
-    stages: int = 1
-    """Evaluations of f per step."""
-
     weights: tuple[float, ...] = ()
     """The weights of its stages, if coefficients can take their place."""
 
     spans_layers: bool = False
     """Whether a step reads earlier steps (in a network, earlier layers)."""
 
-    order: Optional[float] = None
+    order: float | None = None
     """The order of convergence, for ``ode-transformer lab orders``, which leaves out methods that do not name it."""
 
-    def learns(self, embed_dim: int) -> Optional[nn.Module]:
+    @property
+    def stages(self) -> int:
+        """Evaluations of f per step: one for each weight, or one."""
+        return len(self.weights) or 1
+
+    def learns(self, embed_dim: int) -> nn.Module | None:
         """Return the module that is learned for each field of width C, for ``Learned.own``; None for nothing."""
         return None
 

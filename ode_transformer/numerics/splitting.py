@@ -93,8 +93,7 @@ STRANG_SWAPPED = Splitting("FGF", (0.5, 1.0, 0.5))  # two attentions around one 
 PARALLEL = Splitting("FG", (1.0, 1.0), together=True)  # not split, as in GPT-J's parallel layers
 
 SPLITTINGS: Registry[Splitting] = Registry(
-    "splitting",
-    {"lie-trotter": LIE_TROTTER, "strang": STRANG, "strang-swapped": STRANG_SWAPPED, "parallel": PARALLEL},
+    "splitting", {"lie-trotter": LIE_TROTTER, "strang": STRANG, "strang-swapped": STRANG_SWAPPED, "parallel": PARALLEL}
 )
 
 

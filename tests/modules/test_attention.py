@@ -185,7 +185,7 @@ def test_rows_that_are_no_hypotheses_of_a_sentence_keep_their_own():
             more = {"key_padding_mask": hidden, "static_kv": True}
             found, _ = attention(query[:, rows], its, its, incremental_state=state, **more)
             torch.testing.assert_close(found, attention(query[:, rows], its, its, **more)[0])
-        assert len(attention._get_input_buffer(state)["prev_key"]) == held
+        assert len(attention.cached(state)["keys"]) == held
 
 
 @pytest.mark.parametrize("variant", ["rk2_tiny", "macaron", "transevolve_fullff_1_tiny"])

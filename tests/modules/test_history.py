@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ode_transformer.modules.history import HISTORIES, History, SchemeWeights, mixture
-from ode_transformer.modules.pcformer import PredictorCorrector
+from ode_transformer.modules.history import HISTORIES, History, PredictorCorrector, SchemeWeights, mixture
 from ode_transformer.numerics.integrators import DLCL, EULER, LEAPFROG, LINEAR_MULTISTEP
 from ode_transformer.numerics.protocol import Learned
 
