@@ -131,9 +131,11 @@ def test_the_old_layout_before_norms_keeps_its_last_norm(tmp_path):
         ("floater_tiny", {}, {"shared": False, **PRE_NORM}),
         ("floater_tiny", {}, {"max-source-positions": 8, "max-target-positions": 8, **LEARNED}),
         ("floater_input_tiny", {}, {"shared": False}),
+        ("rk2_scalars_tiny", {**NO_HISTORY, "position-encoder": "floater"}, PRE_NORM),
         ("ode_residual_tiny", NO_HISTORY, PRE_NORM),
         ("ode_dlcl_tiny", {"decoder-history": "none"}, PRE_NORM),
         ("ode_residual_tiny", {"encoder-history": "denseformer", "decoder-history": "denseformer"}, {}),
+        ("macaron_tiny", {"encoder-ffn-embed-dim": 24, "position-encoder": "floater"}, PRE_NORM),
     ],
 )
 def test_it_computes_what_its_transformer_computes(tmp_path, arch, more, of_source):
@@ -141,6 +143,19 @@ def test_it_computes_what_its_transformer_computes(tmp_path, arch, more, of_sour
     report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, words(SIZES | more))
     assert report.difference < 1e-6
     assert difference(tmp_path / "out.pt", m) < 5e-6  # in single precision
+
+
+def test_gates_and_histories_begin_near_eulers_step(tmp_path):
+    source = pre_norm(tmp_path / "stock.pt")
+    for arch, closed in (("rk2_learnable_tiny", []), ("rk2_two_sigmoids_tiny", [0]), ("rk2_two_tanh_tiny", [0])):
+        report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, words(SIZES), approximate=True)
+        assert report.difference > 1e-5 and difference(tmp_path / "out.pt", source) > 1e-6
+        m, _ = open_(tmp_path / "out.pt")
+        gates, stages = m.encoder.coefficients, torch.randn(2, 5, 3, 16)
+        expected = torch.tensor([1.0, *closed]).expand(5, 3, -1)
+        torch.testing.assert_close(gates.gates(list(stages)), expected, atol=0.01, rtol=0)
+        for side in (m.encoder, m.decoder):
+            assert torch.equal(side.history.weight, torch.eye(3))
 
 
 def test_the_source_is_not_overwritten_and_flags_for_training_are_said(tmp_path):
@@ -185,7 +200,8 @@ def test_every_tensor_is_reported(tmp_path, capsys):
         (stock, "floater_huge", {}, "--arch floater_huge: is none of .*; the nearest are floater_"),
         (stock, "floater_tiny", {"flow-step": 0}, "--flow-step 0"),
         (stock, "floater_tiny", {"no-such-flag": 1}, "--no-such-flag"),
-        (pre_norm, "rk2_tiny", NO_HISTORY, "exactly with.*: logits differ by .*--approximate writes it"),
+        (pre_norm, "rk2_learnable_tiny", NO_HISTORY, "exactly with.*: logits differ by .*--approximate writes it"),
+        (pre_norm, "rk2_tiny", NO_HISTORY, "logits differ"),
         (pre_norm, "ode_residual_tiny", {"encoder-history": "none", "decoder-history": "attention"}, "logits differ"),
         (stock, "floater_tiny", {"activation-fn": "gelu"}, "--activation-fn gelu, of the checkpoint relu"),
         (roberta, "ode_roberta_tiny", {}, "need a pre-norm encoder"),
@@ -306,6 +322,8 @@ def as_published(path):
         ("floater_roberta_tiny", {}, {"arch": "roberta_prenorm"}, False),
         ("floater_roberta_tiny", {}, {"untie-weights-roberta": True}, False),
         ("ode_roberta_tiny", {"integrator": "euler"}, {}, True),
+        ("ode_roberta_tiny", {"coefficients": "scalars"}, {"arch": "roberta_prenorm"}, False),
+        ("macaron_bert_tiny", {"position-encoder": "floater"}, {"arch": "roberta_prenorm"}, False),
     ],
 )
 def test_it_computes_what_its_roberta_computes(tmp_path, arch, more, of_source, published):

@@ -1,9 +1,17 @@
 """Warm start: a checkpoint of one of our architectures that continues a stock Transformer or RoBERTa of fairseq.
 
 FLOATER's training begins with one (paper, section 3.3 and appendices B.2 and B.3). Every tensor of the stock model is
-copied to the new model. What the stock model lacks is new; the last layer of a flow's dynamics and relative positions
-are zero, so that they change nothing. Both models are then run on the same sentences, and a result that differs is
-refused unless ``--approximate`` is given.
+copied to the new model; what the stock model lacks is set so that nothing changes, where the mathematics allows it::
+
+    FLOATER                       dynamics of zero (their last layer)
+    Runge-Kutta, scalars          weights (1, 0, ...), relative positions of zero, no history
+    DenseFormer                   weights of the identity, relative positions of zero
+    Macaron                       FFN_a = 0, W2 and b2 of FFN_b doubled, so that half a step of it is the whole FFN
+
+Both models are then run on the same sentences, and a result that differs is refused unless ``--approximate`` is given:
+
+    gates                         near (1, 0); a moving average stays at a = 1/2
+    learned history               each layer reads only the one before it, normalized
 """
 
 import argparse
@@ -28,11 +36,15 @@ from torch import nn
 from .. import checkpoints
 from ..config import PRESETS, FlatTransformerConfig, add_flags, flag, resolve
 from ..models.masked_lm import MaskedLanguageModel
+from ..modules.history import LearnableDense
+from ..numerics.coefficients import Gates, Scalars
 from ..numerics.flow import Flow
+from ..numerics.splitting import SPLITTINGS
 from . import CheckpointError, standalone
 from .standalone import STOCK, Stock, errors_about
 
 _SHAPE = ("embed_dim", "attention_heads", "layers", "ffn_embed_dim")
+_OPEN = 5.0  # of a gate before its activation: a sigmoid of 0.993
 EQUAL = 1e-5  # of logits in double precision; fairseq's softmax is in single
 
 
@@ -97,7 +109,7 @@ def warm_start(
         torch.manual_seed(1)
         with errors_about(f"{source} cannot become {arch}"):
             after = MODEL_REGISTRY[model_name].build_model(PRESETS[arch][1](**values), task_)
-    outcomes = _transfer(before, after, source, arch)
+    outcomes = _transfer(before, after, source, arch, values)
     with errors_about(f"{source} cannot become {arch}"):
         difference = _difference(before, after, sizes)
     if not difference <= EQUAL and not approximate:  # NaN counts as different
@@ -182,31 +194,52 @@ def _target(arch: str, flags: Sequence[str], stock: Stock, options: dict, source
     return model_name, values
 
 
-def _transfer(before: nn.Module, after: nn.Module, source: Any, arch: str) -> dict[str, str]:
+def _transfer(before: nn.Module, after: nn.Module, source: Any, arch: str, values: dict) -> dict[str, str]:
     """Fill the new model's tensors from the old one's, the dynamics with zeros; return the outcome for every tensor."""
     old, new = before.state_dict(), after.state_dict()
     outcomes, used, misfits = {}, set(), {}
     flows = {n for n, m in after.named_modules() if isinstance(m, Flow)}
+    macaron = SPLITTINGS.named(str(values["splitting"])).feed_forwards == 2
     with torch.no_grad():
         for name, tensor in new.items():
             theirs, what = old.get(name), "new"
             if theirs is not None and theirs.shape == tensor.shape:
-                tensor.copy_(theirs)
-                what = "copied"
+                doubled = macaron and re.search(r"\.fc2\.(weight|bias)$", name)
+                tensor.copy_(2 * theirs if doubled else theirs)
+                what = "doubled" if doubled else "copied"
                 used.add(name)
-            elif theirs is not None:
-                misfits[name] = f"{name} is {tuple(theirs.shape)}, must be {tuple(tensor.shape)}"
-            else:
-                stem, _, part = name.rpartition(".")
-                if part.startswith("relative_position_") or (stem in flows and part in ("weight2", "time2", "bias2")):
+            elif name.rpartition(".")[0] in flows:
+                if name.endswith(("weight2", "time2", "bias2")):
                     tensor.zero_()
                     what = "new, zero"
+            elif re.search(r"\.(macaron_fc2\.(weight|bias)|segments\.weight)$", name) or ".relative_position_" in name:
+                tensor.zero_()
+                what = "new, zero"
+            elif theirs is not None:
+                misfits[name] = f"{name} is {tuple(theirs.shape)}, must be {tuple(tensor.shape)}"
             outcomes[name] = what
+        _near_euler(after, outcomes)
     problems = [misfits.get(name, f"{name} has no place") for name in old if name not in used]
     if problems:
         more = f"; and {len(problems) - 8} more" if len(problems) > 8 else ""
         raise CheckpointError(f"{source} does not fit {arch}: {'; '.join(problems[:8])}{more}")
     return outcomes
+
+
+def _near_euler(after: nn.Module, outcomes: dict[str, str]) -> None:
+    """Set coefficients and histories as near to the plain step as possible."""
+    for name, module in after.named_modules():
+        if isinstance(module, Scalars):
+            module.weight.copy_(torch.eye(len(module.weight))[0])
+            outcomes[f"{name}.weight"] = "new, (1, 0, ...)"
+        elif isinstance(module, Gates):
+            module.gate.weight.zero_()
+            closed = 0.0 if module.activation is torch.tanh else -_OPEN
+            module.gate.bias.copy_(torch.tensor([_OPEN, closed])[: len(module.gate.bias)])
+            outcomes |= {f"{name}.gate.weight": "new, zero", f"{name}.gate.bias": "new, open"}
+        elif isinstance(module, LearnableDense):
+            module.weight.copy_(torch.eye(len(module.weight)))
+            outcomes[f"{name}.weight"] = "new, identity"
 
 
 @torch.no_grad()
@@ -233,9 +266,10 @@ def _difference(before: nn.Module, after: nn.Module, symbols: tuple[int, int]) -
 
 def _state(state: dict, model_name: str, values: dict, after: nn.Module, source: Any) -> dict[str, Any]:
     """Return the new checkpoint, before the first update of the first epoch."""
-    history = {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}
     fresh = {
-        "optimizer_history": [history],
+        "optimizer_history": [
+            {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0},
+        ],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "version": 2}},
     }
     config = state.get("cfg")
