@@ -548,8 +548,8 @@ def served(*paths: str) -> str:
                 speeds[name] = f"{its['speed']['median']:.1f}"
                 losses[name].append(engines["fairseq"]["bleu"] - its["bleu"])
         rows.append((f"`{model.removeprefix('runs/')}`", *speeds.values()))
-    lost = ", ".join(f"{max(its):.2f} ({name})" for name, its in losses.items())
-    return f"{table(('model', *ENGINES), rows)}\n\nThe models lose at most {lost} BLEU."
+    lost = ", ".join(f"{max(its):.2f} with {name}" for name, its in losses.items())
+    return f"{table(('model', *ENGINES), rows)}\n\nThe largest loss of BLEU is {lost}."
 
 
 def speed(path: str) -> str:

@@ -12,7 +12,8 @@ singular values (randomFF, equations 10 and 11). ``modules/evolving_attention.py
 needed, and ``modules/feed_forward.py`` how the random matrices are computed.
 
 ``docs/transevolve.md`` lists where the paper and the released code differ. Parameters that the paper counts but that
-have no effect are frozen.
+have no effect are frozen: W~k of every initial state, which softmax cancels, and the singular values that meet no row
+of V.
 """
 
 from collections.abc import Iterator, Sequence
