@@ -83,7 +83,8 @@ def test_files_are_read_and_what_is_wrong_with_one_is_named(tmp_path, published)
     assert changed(moved(2)) == changed(moved(-1)) == right  # off by a character or two
     for by in (3, -3):
         raises("x.json: question train-0-0: answer .* is not at character", changed, moved(by))
-    raises("SQuAD, whose version is one of 1.1, 2.0, v2.0", changed, lambda tree, qas: tree.update(version="3"))
+    raises("version must be one of 1.1, 2.0, v2.0", changed, lambda tree, qas: tree.update(version="3"))
+    raises(r"x.json: .*qas\[0\].answers is missing", changed, lambda tree, qas: qas[0].pop("answers"))
 
 
 TEXT = "Ünïcode “quotes” — they live\nhere.  We live; 20€ or ½ of it, 東京 too… naïve"
@@ -217,15 +218,16 @@ def test_an_answer_is_text():
 )
 def test_answers_are_compared_as_the_official_scripts_do(gold, answer, exact, f1):
     for version in ("1.1", "2.0"):
-        found = metric.compare({"q": gold}, {"q": answer}, version)["q"]
-        assert (found.exact_match, found.f1) == (exact, pytest.approx(f1))
+        for name, expected in (("exact_match", exact), ("f1", f1)):
+            assert metric.compare(name, {"q": gold}, {"q": answer}, version) == {"q": pytest.approx(expected)}
 
 
 def test_no_answer_is_the_empty_one():
     golds = {"a": [], "b": ["the"], "c": ["the", "x"]}  # what is only an article is no answer of 2.0
     assert metric.entry(golds, {"a": "", "b": "", "c": ""}, "2.0")["f1"]["value"] == pytest.approx(200 / 3)
     # What is only an article counts as none in 2.0, and nobody can match it in 1.1's F1.
-    assert metric.compare({"b": ["the"]}, {"b": "a"}, "1.1")["b"] == (1.0, 0.0, True)
+    for name, score in (("exact_match", 1.0), ("f1", 0.0)):
+        assert metric.compare(name, {"b": ["the"]}, {"b": "a"}, "1.1") == {"b": score}
     raises("question c: has no answer", metric.entry, golds, {"a": "", "b": ""}, "2.0")
     raises("question c: has no no-answer score", metric.entry, golds, dict.fromkeys("abc", ""), "2.0", {"a": 1, "b": 2})
 
@@ -240,7 +242,7 @@ def test_the_best_threshold_is_the_best_of_all():
 
         def at(threshold, name=name):
             left = {q: "" if no_answer[q] > threshold else answer for q, answer in answers.items()}
-            return sum(getattr(one, name) for one in metric.compare(golds, left, "2.0").values()) / 0.6
+            return sum(metric.compare(name, golds, left, "2.0").values()) / 0.6
 
         best = max(at(threshold) for threshold in [-99, *no_answer.values()])
         assert scores[best_name]["value"] == pytest.approx(best)
@@ -327,6 +329,8 @@ def test_a_trained_model_answers(trained, data, tmp_path, monkeypatch, capsys):
     assert cli.main([*words, "--threshold", str(where), "--output-dir", str(tmp_path / "b")]) == 0
     left, _ = squad.read_answers(tmp_path / "b")
     assert left == {name: "" if no_answer[name] > where else text for name, text in predictions.items()}
+    (tmp_path / "b" / "predictions.json").write_text('{"x": 1}')
+    raises("predictions.json: x must be a text", squad.read_answers, tmp_path / "b")
 
 
 def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
@@ -384,6 +388,8 @@ def test_race_is_read_as_roberta_reads_it(tmp_path):
     assert second == (article, ["Why? a", "Why? b", "Why? c", "Why? d"], 3)
     (tmp_path / "high" / "7.txt").write_text(json.dumps(tree | {"answers": ["A", "E"]}))
     raises(r"high/7.txt: .* answers\[1\] must be one of A, B, C, D", race.read, tmp_path, race.LEVELS)
+    (tmp_path / "high" / "7.txt").write_text(json.dumps(tree | {"answers": ["A"]}))
+    raises("high/7.txt: .* its lists differ in length", race.read, tmp_path, race.LEVELS)
     raises("no such folder, or no articles", race.read, tmp_path / "none", race.LEVELS)
 
 

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ...errors import OdeTransformerError
 from ..text.lines import read_all
 from .metric import Examples, Metric, percent
@@ -20,15 +22,12 @@ def entry(golds: Sequence[str], predicted: Sequence[str]) -> dict[str, Any]:
     the names; ``confusion``, for every class the number of its examples predicted as each class; ``report``, for every
     class its ``precision``, ``recall`` and ``f1`` in percent and the number of its ``examples``.
     """
-    import numpy as np
     from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
     golds, predicted, classes = list(golds), list(predicted), sorted({*golds, *predicted})
     confusion = confusion_matrix(golds, predicted, labels=classes)
-    *scores, _ = precision_recall_fscore_support(golds, predicted, labels=classes, zero_division=0.0)
-    rows = [
-        dict(zip(("precision", "recall", "f1"), map(float, row), strict=True)) for row in 100 * np.transpose(scores)
-    ]
+    *scores, counts = precision_recall_fscore_support(golds, predicted, labels=classes, zero_division=0.0)
+    columns = [*(100 * np.array(scores)).tolist(), counts.tolist()]
     return {
         "value": math.nan if UNDEFINED in predicted else 100 * float(confusion.trace()) / len(golds),
         "signature": SIGNATURE,
@@ -36,7 +35,8 @@ def entry(golds: Sequence[str], predicted: Sequence[str]) -> dict[str, Any]:
         "classes": classes,
         "confusion": confusion.tolist(),
         "report": {
-            name: row | {"examples": n} for name, row, n in zip(classes, rows, confusion.sum(1).tolist(), strict=True)
+            name: dict(zip(("precision", "recall", "f1", "examples"), row, strict=True))
+            for name, row in zip(classes, zip(*columns, strict=True), strict=True)
         },
     }
 

@@ -17,19 +17,21 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...errors import OdeTransformerError
 from .metric import Examples, Metric
 
 if TYPE_CHECKING:
-    import numpy as np
     from sacrebleu.metrics.base import Metric as SacreMetric
     from sacrebleu.metrics.bleu import BLEUScore
 
 
-def by_sacrebleu(name: str, label: str, key: str, make: Callable[[Examples], "SacreMetric"], **more: Any) -> Metric:
+def by_sacrebleu(name: str, label: str, key: str, make: Callable[[Examples], "SacreMetric"]) -> Metric:
     """Return a metric of sacreBLEU, by the statistics of sentences that sacreBLEU's own significance tests sum.
 
-    ``make`` returns sacreBLEU's metric for examples, on which the score of given sums must not depend.
+    ``make`` returns sacreBLEU's metric for examples, on which the score of given sums must not depend. The entry of
+    BLEU in a record has its parts, too.
     """
 
     def statistics(outputs: Sequence[str], examples: Examples) -> list[list[float]]:
@@ -39,7 +41,7 @@ def by_sacrebleu(name: str, label: str, key: str, make: Callable[[Examples], "Sa
     def of_any() -> "SacreMetric":
         return make(Examples())
 
-    def score(sums: "np.ndarray") -> float:
+    def score(sums: np.ndarray) -> float:
         return of_any()._compute_score_from_stats(sums.tolist()).score
 
     def signature(outputs: Sequence[str], examples: Examples) -> str:
@@ -47,7 +49,13 @@ def by_sacrebleu(name: str, label: str, key: str, make: Callable[[Examples], "Sa
         metric.num_refs = len(examples.references)
         return str(metric.get_signature())
 
-    return Metric(name, label, key, statistics=statistics, score=score, signature=signature, **more)
+    def parts(outputs: Sequence[str], examples: Examples) -> dict[str, Any]:
+        result = make(examples).corpus_score(outputs, examples.references)
+        its = _parts(result, result.precisions, result.format(width=2))
+        return its | {"signature": signature(outputs, examples)}
+
+    whole = parts if key == "bleu" else None
+    return Metric(name, label, key, statistics=statistics, score=score, signature=signature, whole=whole)
 
 
 def check_language(lang: str) -> None:
@@ -73,15 +81,6 @@ def _bleu(examples: Examples) -> "SacreMetric":
 
 def _transevolve(examples: Examples) -> "SacreMetric":
     return _made("BLEU", lowercase=True, tokenize="none", smooth_method="exp", force=True)
-
-
-def _entry(make: Callable[[Examples], "SacreMetric"]) -> Callable[[Sequence[str], Examples], dict[str, Any]]:
-    def whole(outputs: Sequence[str], examples: Examples) -> dict[str, Any]:
-        metric = make(examples)
-        result = metric.corpus_score(outputs, examples.references)
-        return _parts(result, result.precisions, result.format(width=2)) | {"signature": str(metric.get_signature())}
-
-    return whole
 
 
 def multi_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
@@ -126,8 +125,8 @@ def split_compounds(lines: Sequence[str]) -> list[str]:
 METRICS = (
     Metric("tokenised", "tokenized", "bleu"),  # computed by scoring.score, from tokenized text
     Metric("compound_split", "compounds split", "bleu"),
-    by_sacrebleu("sacrebleu", "sacreBLEU", "bleu", _bleu, whole=_entry(_bleu)),
-    by_sacrebleu("transevolve", "TransEvolve's BLEU", "bleu", _transevolve, whole=_entry(_transevolve)),
+    by_sacrebleu("sacrebleu", "sacreBLEU", "bleu", _bleu),
+    by_sacrebleu("transevolve", "TransEvolve's BLEU", "bleu", _transevolve),
     by_sacrebleu("chrf", "chrF2", "score", lambda examples: _made("CHRF", lowercase=examples.lowercase)),
     by_sacrebleu("ter", "TER", "score", lambda examples: _made("TER")),  # ignores case, as usual
 )

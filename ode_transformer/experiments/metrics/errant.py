@@ -9,15 +9,14 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
+
+import numpy as np
 
 from ...errors import OdeTransformerError, install_command
 from ...files import copy_file, write_lines
 from . import m2
 from .metric import Examples, Metric
-
-if TYPE_CHECKING:
-    import numpy as np
 
 PROGRAMS = ("errant_parallel", "errant_m2", "errant_compare")
 MODEL = "en_core_web_sm"  # which ERRANT loads
@@ -58,21 +57,19 @@ def files(edits: str) -> tuple[Path, Path]:
     return Path(edits), Path(edits).with_suffix(".gold.m2")
 
 
-def counts(corrections: Sequence[str], examples: Examples, edits: Optional[str] = None) -> "np.ndarray":
+def counts(corrections: Sequence[str], examples: Examples, edits: Optional[str] = None) -> np.ndarray:
     """Return the true positives, false positives and false negatives of each sentence, (sentences, 3).
 
     With several annotators, each sentence is scored against the one for whom the F0.5 of all sentences so far is
     highest. ``edits`` is as for :func:`entry`.
     """
-    import numpy as np
-
     found = parse_sentences(_compare(corrections, examples, edits))
     if len(found) != len(corrections):
         raise OdeTransformerError(f"errant_compare -v printed counts of {len(found)} of {len(corrections)} sentences")
     return np.array(found)
 
 
-def f05(sums: "np.ndarray") -> float:
+def f05(sums: np.ndarray) -> float:
     """Return F0.5 in percent, from the sums of :func:`counts`, (3,)."""
     right, wrong, missed = sums
     weighted = 1.25 * right

@@ -9,12 +9,11 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from .metric import Examples, Metric
-
-if TYPE_CHECKING:
-    import numpy as np
 
 ORDER = 4
 DRAWS = 500
@@ -23,36 +22,32 @@ SIGNATURE = (
 )
 
 
-def _ngrams(tokens: Sequence[str], n: int) -> Counter:
-    return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) + 1 - n))
+def _ngrams(tokens: Sequence[str]) -> list[Counter]:
+    """Return the counts of the n-grams of each order."""
+    return [Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) + 1 - n)) for n in range(1, ORDER + 1)]
 
 
-def counts(corrections: Sequence[str], examples: Examples) -> "np.ndarray":
+def counts(corrections: Sequence[str], examples: Examples) -> np.ndarray:
     """Return the counts of GLEU for each tokenized sentence and reference, (sentences, references, 2 + 2 * ORDER).
 
     They are the lengths of correction and reference, and for each order the matches and the n-grams of the correction.
     """
-    import numpy as np
-
     rows = []
     for source, correction, *its in zip(examples.sources, corrections, *examples.references, strict=True):
-        found, given = correction.split(), source.split()
-        ours = [_ngrams(found, n) for n in range(1, ORDER + 1)]
-        before = [_ngrams(given, n) for n in range(1, ORDER + 1)]
-        row = []
+        found, row = correction.split(), []
+        ours, before = _ngrams(found), _ngrams(source.split())
         for reference in its:
             words = reference.split()
             values = [len(found), len(words)]
-            for n, mine, old in zip(range(1, ORDER + 1), ours, before, strict=True):
-                theirs = _ngrams(words, n)
+            for mine, old, theirs in zip(ours, before, _ngrams(words), strict=True):
                 left = Counter({gram: count for gram, count in old.items() if gram not in theirs})
-                values += [max((mine & theirs).total() - (mine & left).total(), 0), max(len(found) + 1 - n, 0)]
+                values += [max((mine & theirs).total() - (mine & left).total(), 0), mine.total()]
             row.append(values)
         rows.append(row)
     return np.array(rows)
 
 
-def corpus_gleu(sums: "np.ndarray") -> float:
+def corpus_gleu(sums: np.ndarray) -> float:
     """Return GLEU, from 0 to 1, from the sums of the counts over all sentences."""
     if not sums.all():
         return 0.0
@@ -63,8 +58,6 @@ def corpus_gleu(sums: "np.ndarray") -> float:
 
 def entry(corrections: Sequence[str], examples: Examples) -> dict[str, Any]:
     """Return ``gleu`` in percent, and ``signature``."""
-    import numpy as np
-
     found = counts(corrections, examples)
     scores = []
     for draw in range(DRAWS):

@@ -7,25 +7,21 @@ in GLUE.
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ...errors import OdeTransformerError
 from . import accuracy
 from .metric import Examples, Metric
 
-if TYPE_CHECKING:
-    import numpy as np
-
 SIGNATURE = "percent"
 
 
-def cells(outputs: Sequence[str], examples: Examples) -> "np.ndarray":
+def cells(outputs: Sequence[str], examples: Examples) -> np.ndarray:
     """Return whether each example is a true positive, false positive, false negative and true negative of class 1.
 
     (examples, 4) of 0 and 1; NaN for all examples if an output is ``UNDEFINED``.
     """
-    import numpy as np
-
     if accuracy.UNDEFINED in outputs:
         return np.full((len(outputs), 4), np.nan)
     if odd := sorted({*examples.labels, *outputs} - {"0", "1"}):
@@ -34,7 +30,7 @@ def cells(outputs: Sequence[str], examples: Examples) -> "np.ndarray":
     return np.array([[pair == kind for kind in kinds] for pair in zip(examples.labels, outputs, strict=True)], float)
 
 
-def moments(outputs: Sequence[str], examples: Examples, ranked: bool = False) -> "np.ndarray":
+def moments(outputs: Sequence[str], examples: Examples, ranked: bool = False) -> np.ndarray:
     """Return 1, x, y, xx, yy and xy for the number x and the predicted number y of each example, less the mean of x.
 
     With ``ranked``, x and y are ranks. Those of predictions are ranks within one system, which a randomization test
@@ -42,8 +38,6 @@ def moments(outputs: Sequence[str], examples: Examples, ranked: bool = False) ->
 
     (examples, 6); NaN for all examples if an output is ``UNDEFINED``.
     """
-    import numpy as np
-
     if accuracy.UNDEFINED in outputs:
         return np.full((len(outputs), 6), np.nan)
     try:
@@ -58,19 +52,19 @@ def moments(outputs: Sequence[str], examples: Examples, ranked: bool = False) ->
     return np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
 
 
-def f1(sums: "np.ndarray") -> float:
+def f1(sums: np.ndarray) -> float:
     """Return F1 in percent, from the sums of :func:`cells`; 0 if there are no positives."""
     both, false, missed, _ = sums
     return _percent(2 * both, 2 * both + false + missed)
 
 
-def _matthews(sums: "np.ndarray") -> float:
+def _matthews(sums: np.ndarray) -> float:
     both, false, missed, neither = sums
     product = (both + false) * (both + missed) * (neither + false) * (neither + missed)
     return _percent(both * neither - false * missed, math.sqrt(product))
 
 
-def _correlation(sums: "np.ndarray") -> float:
+def _correlation(sums: np.ndarray) -> float:
     count, x, y, xx, yy, xy = sums
     return _percent(count * xy - x * y, math.sqrt(max((count * xx - x * x) * (count * yy - y * y), 0)))
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
+
+import numpy as np
 
 from ...errors import OdeTransformerError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -23,12 +22,12 @@ class Examples:
     lowercase: bool = False
 
 
-def mean(sums: "np.ndarray") -> float:
+def mean(sums: np.ndarray) -> float:
     """Return the mean, from the sums of values and of ones."""
     return float(sums[0] / sums[1])
 
 
-def percent(sums: "np.ndarray") -> float:
+def percent(sums: np.ndarray) -> float:
     """Return the mean in percent."""
     return 100 * mean(sums)
 
@@ -45,7 +44,7 @@ class Metric:
     # (outputs, examples) -> statistics of each output, (examples, columns), whose sums give the score; None for a
     # metric by which systems cannot be compared.
     statistics: Optional[Callable[[Sequence[str], Examples], Any]] = field(default=None, repr=False)
-    score: Callable[["np.ndarray"], float] = mean  # sums, (columns,) -> value
+    score: Callable[[np.ndarray], float] = mean  # sums, (columns,) -> value
     # The text with which values are quoted, or (outputs, examples) -> text; empty if the label is enough.
     signature: str | Callable[[Sequence[str], Examples], str] = ""
     # (outputs, examples) -> entry in a record; None if this is the value and the signature.
@@ -72,10 +71,8 @@ class Metric:
         value = self.score(self.statistics_of_each(outputs, examples).sum(0))
         return {self.key: float(value), "signature": self.signature_of(outputs, examples)}
 
-    def statistics_of_each(self, outputs: Sequence[str], examples: Examples) -> "np.ndarray":
+    def statistics_of_each(self, outputs: Sequence[str], examples: Examples) -> np.ndarray:
         """Return the statistics of each output, (examples, columns)."""
-        import numpy as np
-
         assert self.statistics is not None
         return np.asarray(self.statistics(outputs, examples), float)
 

@@ -10,13 +10,12 @@ import html
 import importlib.metadata
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from ...errors import OdeTransformerError, install_command
 from .metric import Examples, Metric
-
-if TYPE_CHECKING:
-    import numpy as np
 
 KINDS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 ENDS = (".", "!", "?")
@@ -42,10 +41,8 @@ def lead(source: str, count: int) -> str:
     return " ".join(sentences(source)[:count])
 
 
-def each(summaries: Sequence[str], examples: Examples) -> "np.ndarray":
+def each(summaries: Sequence[str], examples: Examples) -> np.ndarray:
     """Return F1 in percent of every tokenized summary, (summaries, len(KINDS)); references may be tokenized or not."""
-    import numpy as np
-
     try:
         from rouge_score.rouge_scorer import RougeScorer
         from rouge_score.tokenizers import DefaultTokenizer

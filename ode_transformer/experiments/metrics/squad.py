@@ -11,7 +11,7 @@ import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...errors import OdeTransformerError
 from . import glue
@@ -19,14 +19,6 @@ from .metric import Examples, Metric, percent
 
 BEST = {"best_exact": "exact_match", "best_f1": "f1"}
 """The metrics at the best threshold, and the plain metrics that they maximize."""
-
-
-class Graded(NamedTuple):
-    """A question's exact match and F1, from 0 to 1, and whether it has an answer."""
-
-    exact_match: float
-    f1: float
-    answerable: bool
 
 
 def normalised(text: str) -> str:
@@ -44,8 +36,18 @@ def f1(gold: str, answer: str, version: str) -> float:
     return 2 * same / (len(golds) + len(words)) if same else 0.0
 
 
-def compare(golds: Mapping[str, Sequence[str]], answers: Mapping[str, str], version: str) -> dict[str, Graded]:
-    """Compare answers with the gold answers, of which there are none for a question without an answer.
+def exact_match(gold: str, answer: str, version: str) -> float:
+    """Return whether two answers are equal."""
+    return float(normalised(gold) == normalised(answer))
+
+
+PLAIN = {"exact_match": exact_match, "f1": f1}
+
+
+def compare(
+    metric: str, golds: Mapping[str, Sequence[str]], answers: Mapping[str, str], version: str
+) -> dict[str, float]:
+    """Return the score of each answer, from 0 to 1, by one of ``PLAIN``; a question without an answer has no golds.
 
     Every question must have an answer, perhaps an empty one; for a missing one, the official script of 1.1 counts 0,
     and that of 2.0 leaves the question out.
@@ -56,9 +58,7 @@ def compare(golds: Mapping[str, Sequence[str]], answers: Mapping[str, str], vers
             raise OdeTransformerError(f"question {name}: has no answer, empty or not")
         if version == "2.0":
             gold = [text for text in gold if normalised(text)] or [""]
-        answer = answers[name]
-        exact = max(float(normalised(text) == normalised(answer)) for text in gold)
-        found[name] = Graded(exact, max(f1(text, answer, version) for text in gold), bool(golds[name]))
+        found[name] = max(PLAIN[metric](text, answers[name], version) for text in gold)
     return found
 
 
@@ -78,17 +78,17 @@ def question_scores(
     ``metric`` is ``exact_match``, ``f1`` or one of ``BEST``, which alone needs the no-answer score of each question.
     Returns the scores from 0 to 1, in the order of ``golds``; the threshold, or None; and the signature.
     """
-    compared = compare(golds, answers, version)
+    compared = compare(BEST.get(metric, metric), golds, answers, version)
     signature = f"percent; SQuAD {version}, {len(compared)} questions"
     if metric not in BEST:
-        return [getattr(one, metric) for one in compared.values()], None, signature
+        return [*compared.values()], None, signature
     if version != "2.0" or no_answer is None:
         raise OdeTransformerError(f"metric {metric}: needs the no-answer scores of SQuAD 2.0")
     if missing := [name for name in compared if name not in no_answer]:
         raise OdeTransformerError(f"question {missing[0]}: has no no-answer score")
     order = sorted((name for name in no_answer if name in compared), key=lambda name: no_answer[name])
-    left = {name: float(not one.answerable) for name, one in compared.items()}
-    taken = {n: getattr(one, BEST[metric]) if one.answerable else float(not answers[n]) for n, one in compared.items()}
+    left = {name: float(not gold) for name, gold in golds.items()}
+    taken = {name: score if golds[name] else float(not answers[name]) for name, score in compared.items()}
     score = best = sum(left.values())
     count, threshold = 0, 0.0
     for i, name in enumerate(order, 1):
