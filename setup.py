@@ -56,7 +56,7 @@ setup(
     ],
     python_requires=">=3.11,<3.14",
     packages=find_packages(include=["ode_transformer", "ode_transformer.*"]),
-    package_data={"ode_transformer": ["py.typed", "experiments/*/*.j2", "experiments/cli/completion.bash"]},
+    package_data={"ode_transformer": ["py.typed", *(f"experiments/**/*.{end}" for end in ("bash", "j2", "yaml"))]},
     cmdclass={"build_py": BuildWithRecipes},
     install_requires=[
         "fairseq-fixed==0.12.3.1",

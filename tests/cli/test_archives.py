@@ -310,26 +310,27 @@ def test_lines_that_are_not_utf8_are_dropped_from_training_text_alone(tmp_path, 
         pairs.gather([(split, *sides)], tmp_path / "raw", ("en", "fr"))
         return capsys.readouterr().err
 
-    assert f"{sides[0]}, {sides[1]}: 2 pairs that are not UTF-8, or hold a NUL (lines 2, 4): dropped" in gather("train")
+    assert (
+        f"{sides[0]}, {sides[1]}: 2 pairs with bytes that are not UTF-8, or with a NUL (lines 2, 4): dropped"
+        in gather("train")
+    )
     for lang in ("en", "fr"):
         assert lines(tmp_path / "raw" / f"train.{lang}") == [f"{lang} {i}" for i in range(20) if i not in (1, 3)]
     with pytest.raises(TextError, match=r"a\.en: line 2 is not UTF-8 \(byte 0xe9"):
         gather("test")
     (tmp_path / "a.fr").write_bytes(b"\xe9t\xe9\n" * 3 + b"a\n" * 17)
-    with pytest.raises(
-        TextError, match=r"3 of 20 pairs are not UTF-8, or hold a NUL, .* one in ten at most; .* iconv -f"
-    ):
+    with pytest.raises(TextError, match=r"must be UTF-8 .* in nine of ten pairs; in 3 of 20 they are not; .* iconv -f"):
         gather("train")
     capsys.readouterr()
     for lang in ("en", "fr"):
         (tmp_path / f"a.{lang}").write_bytes(b"a\n\0b\n" + b"c\n" * 18)
-    assert "1 pairs that are not UTF-8, or hold a NUL (lines 2): dropped" in gather("train")
+    assert "1 pair with bytes that are not UTF-8, or with a NUL (line 2): dropped" in gather("train")
     with pytest.raises(TextError, match="line 2 holds a NUL"):
         gather("test")
     capsys.readouterr()
     for count, more in ((5, ""), (6, ", ...")):
-        list(watched(["?"] * count, bool, tmp_path, "lines are odd", "kept"))
-        assert f": {count} lines are odd (lines 1, 2, 3, 4, 5{more}): kept" in capsys.readouterr().err
+        list(watched(["?"] * count, bool, tmp_path, "line of odd text", "kept"))
+        assert f": {count} lines of odd text (lines 1, 2, 3, 4, 5{more}): kept" in capsys.readouterr().err
 
 
 def test_dictionaries_are_read_as_fairseq_reads_them(tmp_path):
@@ -388,11 +389,11 @@ def test_a_mixture_of_sets(tmp_path):
     ("pair", "fault"),
     [
         (("a " * 80, "b " * 80), None),
-        (("a " * 81, "b " * 80), "pairs with more than 80 tokens on a side"),
+        (("a " * 81, "b " * 80), "pair with more than 80 tokens on a side"),
         (("a b c", "d e"), None),
-        (("a b c d", "e f"), "pairs with a side more than 1.5 times as long as the other"),
-        (("e f", "a b c d"), "pairs with a side more than 1.5 times as long as the other"),
-        (("a", " "), "pairs with an empty side"),
+        (("a b c d", "e f"), "pair with a side more than 1.5 times as long as the other"),
+        (("e f", "a b c d"), "pair with a side more than 1.5 times as long as the other"),
+        (("a", " "), "pair with an empty side"),
     ],
 )
 def test_what_cleaning_drops(pair, fault):

@@ -77,9 +77,9 @@ def test_own_segmentation(own):
 def test_odd_lines_are_reported_and_dropped_from_training_only(own):
     base, done, _ = own
     work = base / "out.text"
-    assert "tok/train.{en,de}: 1 pairs with an empty side (lines 49): dropped" in done.stderr
-    assert "tok/train.{en,de}: 1 pairs with more than 250 tokens on a side (lines 50): dropped" in done.stderr
-    assert "tok/val.{en,de}: 1 pairs with an empty side (lines 9): kept" in done.stderr
+    assert "tok/train.{en,de}: 1 pair with an empty side (line 49): dropped" in done.stderr
+    assert "tok/train.{en,de}: 1 pair with more than 250 tokens on a side (line 50): dropped" in done.stderr
+    assert "tok/val.{en,de}: 1 pair with an empty side (line 9): kept" in done.stderr
     assert len(lines(work / "bpe" / "train.en")) == 48 and len(lines(work / "bpe" / "val.en")) == 10
     assert "train.en is not the published file" in done.stderr
 
@@ -247,7 +247,13 @@ def test_what_text_prepare_refuses_before_any_work(tmp_path, fails):
     (tmp_path / "y.text" / "raw").mkdir(parents=True)
     for out, more, message in (
         ("x", ["--add", "tset", "a", "a"], "--add tset: must be one of --splits, train, valid, test"),
+        (
+            "x",
+            ["--add", "valid", "a", "a", "--every", "9"],
+            "--every 9: makes valid, which --add gives",
+        ),
         ("y", ["--add", "train", "a", "a"], "y.text: was left by an earlier call, of perhaps other files and options"),
+        ("x", ["--langs", "de", "de"], "--langs de de: must be two different languages"),
         ("x", ["--langs", "de", "source", "--tokenise="], "language source: must be one that sacremoses knows, as, "),
     ):
         words = ["--langs", "de", "en", "--splits", "train", "valid", "test", "--name", "x", "--source", "x", *more]
@@ -299,6 +305,9 @@ def test_text_is_divided_by_the_length_of_its_sources(tmp_path):
         with pytest.raises(TextError, match=message):
             divide(bins)
     divide([3, 5])
+    write_json(tmp_path / "data" / "manifest.json", {"settings": {}})
+    with pytest.raises(TextError, match="data: must be of parallel text"):
+        divide([3, 5])
     for name, lengths in {"train": [2], "valid": [2], "test": [3, 4], "test1": [5]}.items():
         found = list(read_pair(tmp_path / "cut" / name, ("en", "de")))
         assert found == [(" ".join("x" * n),) * 2 for n in lengths], "pairs stay pairs, none is lost or doubled"

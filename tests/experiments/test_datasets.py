@@ -62,6 +62,8 @@ def test_agnews(tmp_path):
     assert classification.read_agnews(tmp_path, 3) == found
     (tmp_path / "test.csv").write_text('"5","x","y"\n')
     raises(r"test\.csv: each row must be a class of 1, 2, 3, 4", classification.read_agnews, tmp_path, 3)
+    (tmp_path / "test.csv").write_bytes(b'"1","caf\xe9","y"\n')
+    raises(r"test\.csv: line 1 is not UTF-8", classification.read_agnews, tmp_path, 3)
 
 
 def test_labelled_text_as_symbols(tmp_path):
@@ -142,7 +144,7 @@ def test_edits_of_an_m2_file_are_made(tmp_path):
 
 def test_what_is_wrong_with_an_m2_file_is_named(tmp_path):
     for text, message in (
-        ("S a\nA 0 2|||X|||b|||R|||-|||0\n", "line 2: edit 0 2 of a sentence of 1 tokens"),
+        ("S a\nA 0 2|||X|||b|||R|||-|||0\n", "line 2: edit 0 2 of a sentence of 1 token"),
         ("S a\nS b\n", "line 2: must be a line S"),
         ("S a\nA 0 1|||X|||b|||R|||-|||0\nSome\n", "line 3: must be a line S"),
     ):
@@ -162,7 +164,7 @@ def test_learners_corpora(tmp_path, capsys):
     assert [pair.source for pair in found["valid"]] == [f"nucle.m2 {i} are" for i in (1, 3, 5)]
     assert [target for source, target in found["train"] if source == "We is"] == ["We are", "We were"]
     assert len(found["train"]) == 11 and not set(found["train"]) & set(found["valid"])
-    assert "nucle.m2: 7 sentences, 6 corrections of them" in capsys.readouterr().err
+    assert "nucle.m2: 7 sentences, 6 corrections\n" in capsys.readouterr().err
     release = (tmp_path / "nucle.m2").rename(tmp_path / "conll14st-preprocessed.m2")
     assert sizes(corpora.published(tmp_path)) == sizes(found)
     for names, message in (
@@ -239,7 +241,7 @@ def test_pairs_of_generated_errors(tmp_path, capsys):
     words = ["dataset", "gec", "--jfleg", str(tmp_path), "--conll14", str(tmp_path / "gold.m2")]
     out = tmp_path / "out"
     said = output_of([*words, "--clean", tmp_path / "clean", "--sentences", "31", "--output-dir", out], capsys).err
-    assert "31 sentences, errors: " in said and "train: 1 pairs left out, whose sentence is in CoNLL-2014" in said
+    assert "31 sentences, errors: " in said and "train: 1 pair left out, whose sentence is in CoNLL-2014" in said
     sources, targets = lines(out / "train.source"), lines(out / "train.target")
     assert "Two ." not in sources
     assert len(sources) == len(targets) == 30 and 0 < sum(a != b for a, b in zip(sources, targets, strict=True)) < 30
@@ -248,4 +250,4 @@ def test_pairs_of_generated_errors(tmp_path, capsys):
     assert cli.main([*words, "--output-dir", str(tmp_path / "x")]) == 1
     assert "one of --m2 DIR and --clean FILE" in capsys.readouterr().err
     (tmp_path / "test" / "test.ref2").write_text("One .\n")
-    raises("has 1 lines, must have 2, one per sentence", corpora.read_jfleg, tmp_path, "test")
+    raises("has 1 line, must have 2, one per sentence", corpora.read_jfleg, tmp_path, "test")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.tasks import baselines, listops
 from tests.helpers import ROOT, environment, output_of, refused
@@ -113,3 +114,5 @@ def test_a_bag_of_symbols_knows_words_but_not_their_order(tmp_path, capsys):
     assert baselines.bag_of_symbols([*good, *bad], [1] * 3 + [0] * 3, [["end fine a"], ["end a fine"]]) == [[1], [1]]
     said = output_of(["baseline", "bag-of-symbols", tmp_path, "--positions", "1"], capsys).out
     assert "accuracy 66.67" in said, "'a' and 'what' alone say nothing"
+    with pytest.raises(OdeTransformerError, match=r"bag-of-symbols cannot be fitted .* at least 2 classes"):
+        baselines.bag_of_symbols(good, ["pos"] * 3, [good])

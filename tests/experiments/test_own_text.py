@@ -226,7 +226,7 @@ def test_what_the_model_reads_alike_is_not_held_out_and_trained_on(tmp_path, cap
     # Of sets that are given, pairs that are trained on, too, are counted.
     write_pairs(tmp_path / "dev", [map(str.upper, pair) for pair in found["train"][:3]])
     text(tmp_path / "y", valid=str(tmp_path / "dev"))
-    assert "valid: 3 of its 3 different source sentences are trained on, too\n" in capsys.readouterr().err
+    assert "valid: also in the training text: 3 of its 3 different source sentences\n" in capsys.readouterr().err
     typographic = ("„gut“, sagt er.", "It isn\u2019t “bad” here.")
     plain = ('"gut" , sagt er .', 'It isn\'t "bad" here .')
     key = dividing.reader(LANGS, normalise=True)
@@ -631,7 +631,7 @@ def test_words_that_are_symbols_are_words_for_every_kind_of_model(tmp_path, caps
     train = write_pairs(tmp_path / "my", [(f"de {line}", f"en {line}") for line in odd])
     words = ["--train", train, "--langs", *LANGS, "--hold-out", 2, "--out", tmp_path / "x"]
     assert cli.main([str(word) for word in ("prepare", *words, "--tokeniser", "none", "--bpe", "none")]) == 0
-    assert "x.text/bpe/train.de: 1 lines hold <s>, <pad>, </s> as words" in capsys.readouterr().err
+    assert "x.text/bpe/train.de: 1 line with <s>, <pad>, </s> as words" in capsys.readouterr().err
     numbers, sizes = binarised.numbers_of(tmp_path / "x" / "train.de-en.de")
     assert (numbers == 2).sum() == len(sizes) and not (numbers == 1).any() and (numbers == 3).sum() == 2
     model = saved(tmp_path / "x", tmp_path / "model", "macaron_tiny")
@@ -684,7 +684,7 @@ def test_preparation_says_what_a_perfect_system_scores(tmp_path, capsys):
     assert "'Les mots d ’ un homme" in said and "becomes 'Les mots d’un homme" in said
     write(tmp_path / "bad.fr", ["oui.", "fr \u2581\u2581 1"])  # the mark of SentencePiece's units
     said = output_of(["prepare", *words, "--tokenizer", "none", "--out", tmp_path / "y"], capsys).err
-    assert f"{tmp_path}/y.text/tok/test1.fr: 1 lines hold \u2581, with which SentencePiece marks" in said
+    assert f"{tmp_path}/y.text/tok/test1.fr: 1 line with \u2581, with which SentencePiece marks" in said
     assert "'fr \u2581\u2581 1' becomes 'fr    1'. --bpe subword-nmt loses nothing" in said
 
 

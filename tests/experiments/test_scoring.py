@@ -154,8 +154,11 @@ def test_generate_output_is_reordered(tmp_path):
     ("text", "message"),
     [
         ("", "the file is empty"),
-        (generated(order=(2, 0)), "of 3 sentences, H-1 are missing; .*--required-batch-size-multiple 1"),
-        ("H-0\t0\ta\nH-1000000000000\t0\ta\n", "of 1000000000001 sentences, H-1, H-2, .* and 999999999994 more are"),
+        (generated(order=(2, 0)), "of 3 sentences, these are missing: H-1; .*--required-batch-size-multiple 1"),
+        (
+            "H-0\t0\ta\nH-1000000000000\t0\ta\n",
+            "of 1,000,000,000,001 sentences, .*: H-1, H-2, .* and 999999999994 more",
+        ),
         (generated().replace(END, ""), "'Generate ... with beam=...', is missing"),
         (generated() + generated(), "T-2 occurs twice"),
         (generated() + "\udcff", "is not UTF-8"),  # the byte 0xff
@@ -195,7 +198,7 @@ def main(*arguments: str) -> int:
         (["--hyp", "{h}", "--generate-output", "g"], "either --generate-output FILE or --hyp FILE is needed"),
         (["--hyp", "{h}"], "h: has no references; give the tokenized ones as --ref FILE"),
         (["--hyp", "{h}", "--ref", "{two}"], "two has 2 lines, must have 1, one per sentence of .*h"),
-        (["--hyp", "{units}", "--ref", "{h}"], "units: 1 of 1 lines hold subword units.*--remove-bpe"),
+        (["--hyp", "{units}", "--ref", "{h}"], "units: subword units, not words, in 1 of 1 line; .*--remove-bpe"),
         (["--hyp", "{h}", "--ref", "{h}", "--remove-bpe", "bpe"], "--remove-bpe bpe: must be one of"),
         (["--hyp", "{empty}", "--ref", "{empty}"], "empty: the file is empty"),
         (
@@ -227,7 +230,7 @@ def test_references_beside_binarised_data_win_over_those_with_unknown_words(tmp_
     assert main(*command) == 0
     said = capsys.readouterr().err
     assert "data: has neither tok/test.de nor raw/test.de" in said
-    assert "1 of 3 tokenized references hold <<unk>>" in said
+    assert "<<unk>> in 1 of 3 tokenized references" in said
     for kind, text in (("tok", "ein hund .\n\nzwei katzen\n"), ("raw", "Ein Hund.\n\nZwei Katzen\n")):
         (data / kind).mkdir(parents=True)
         write(data / kind / "test1.de", text)
@@ -256,7 +259,7 @@ def test_marks_are_removed_from_what_is_segmented_alone(tmp_path, capsys):
     assert main("--hyp", hyp, "--ref", ref, "--target-lang", "de", "--json", "--remove-bpe", "sentencepiece") == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out)["tokenised"]["precisions"][0] == 100
-    assert f"{ref}: 1 of 10 lines hold \u2581, and are taken for words" in shown.err
+    assert f"{ref}: \u2581 in 1 of 10 lines, taken for words" in shown.err
 
 
 def test_every_reference_that_is_given_is_read(tmp_path, capsys):

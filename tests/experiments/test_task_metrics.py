@@ -208,6 +208,8 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
         files = ["--edits", str(tmp_path / people), "--own-edits", str(tmp_path / ours)]
         refused([*words, *files], rf"--own-edits .*{ours}: would replace --edits", capsys)
     words += ["--edits", str(tmp_path / "gold.m2"), "--output", str(scores)]
+    refused(words, r"--edits .*gold\.m2: no such file", capsys)
+    (tmp_path / "gold.m2").touch()
     said = output_of(words, capsys)
     assert "M2SCORER is not set" in said.err and "errant_parallel" in said.err and "F0.5" not in said.out
     kept = []
@@ -260,7 +262,7 @@ def test_scores_of_summaries(tmp_path, capsys):
     assert found["sentences"] == 2 and "first sentence: ROUGE  " in capsys.readouterr().out
     refused([*words, "--lead", "1"], "--lead N needs --source", capsys)
     write_generated(out, ["a d@@ og barks .", "rain"])
-    refused(words, r"out\.txt: 1 of 2 lines hold subword units, not words; give --remove-bpe subword_nmt\|", capsys)
+    refused(words, r"out\.txt: subword units, not words, in 1 of 2 lines; give --remove-bpe subword_nmt\|", capsys)
     assert cli.main([*words, *more, "--remove-bpe"]) == 0
     assert json.loads((tmp_path / "s.json").read_text()) == found
     (tmp_path / "ref").write_text("one\n")

@@ -152,8 +152,8 @@ def translations(
     if join_hyphens:
         hyps, refs = ([line.replace(" @-@ ", "-") for line in lines] for lines in (hyps, refs))
     if unknown := sum("<<unk>>" in line for line in refs):
-        said = "hold <<unk>>, as fairseq writes them with its dictionary; give the original ones as --ref FILE"
-        print(f"warning: {unknown} of {len(refs)} tokenized references {said}", file=sys.stderr)
+        said = f"<<unk>> in {unknown} of {len(refs)} tokenized references, as fairseq writes it with its dictionary"
+        print(f"warning: {said}; give the original ones as --ref FILE", file=sys.stderr)
     if raw and not lowercase and "".join(hyps).islower() and not "".join(raw[0]).islower():
         print("warning: the translations hold no capital letter, the raw references do: --lowercase?", file=sys.stderr)
     sources = lines_of(source, len(hyps), read) if source else ()
@@ -214,6 +214,8 @@ def corrections(
         )
     if own_edits and Path(edits).resolve() in {path.resolve() for path in errant.files(own_edits)}:
         raise OdeTransformerError(f"--own-edits {own_edits}: would replace --edits {edits}; give another name")
+    if edits and not Path(edits).is_file():
+        raise OdeTransformerError(f"--edits {edits}: no such file")
     texts = joined_words(read_generate_output(corrections).hypotheses, corrections, remove_bpe)
     sources, *others = (lines_of(path, len(texts), corrections) for path in (source, *(references or [])))
     examples = Examples(others, sources, edits=edits or "")
@@ -293,7 +295,7 @@ def report(result: dict[str, Any]) -> str:
         rows.append(("  their reference", "the raw references" if raw else "the tokenized reference, detokenized"))
     if "sentences" in result:
         more = f", target language {result['target_lang']}" if "target_lang" in result else ""
-        more += f", of which {result['changed']} were changed" if "changed" in result else ""
+        more += f", {result['changed']} of them changed" if "changed" in result else ""
         rows.append(("sentences", f"{result['sentences']}{more}"))
     lines = [f"{label:<29}{value}" for label, value in rows]
     if "report" in (result.get("accuracy") or {}):

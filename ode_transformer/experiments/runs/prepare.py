@@ -168,16 +168,17 @@ class OwnText:
         """Make the data, in steps that are done once each."""
         pipeline = Preparation(
             out=self.data,
-            langs=tuple(self.langs),
+            langs=self.langs,
             splits=self.splits,
             name=self.data.name,
             source="own text",
             tokenise=self.tokenise,
             counted="units" if self.plain else "tokens",  # without a tokenizer only units can be counted
-            limits=self.limits,
+            max_tokens=self.max_tokens,
+            ratio=self.max_ratio,
             segmentation=self.segmentation,
             size=self.size,
-            joined=not self.separate_dictionaries,
+            separate_dictionaries=self.separate_dictionaries,
             workers=self.workers or processors.usable(),
         )
         settings = self.text / "settings.json"

@@ -14,7 +14,7 @@ from ... import machine
 from ...errors import OdeTransformerError
 from ...files import write_json
 from ..metrics import accuracy
-from ..text.lines import lines_of, read_all
+from ..text.lines import counted, lines_of, read_all
 
 SPLITS = ("test", "valid")  # scored if they exist
 
@@ -43,7 +43,10 @@ def bag_of_symbols(texts: Sequence[str], classes: Sequence[str], tests: Sequence
     from sklearn.pipeline import make_pipeline
 
     model = make_pipeline(TfidfVectorizer(analyzer=str.split), LogisticRegression(max_iter=1000))
-    model.fit(texts, classes)
+    try:
+        model.fit(texts, classes)
+    except ValueError as error:
+        raise OdeTransformerError(f"bag-of-symbols cannot be fitted to the training examples: {error}") from error
     return [model.predict(test).tolist() for test in tests]
 
 
@@ -81,7 +84,7 @@ def measure(
     record = {"what": "baseline", "kind": kind, "data": folder.name, "positions": positions}
     record |= {"scores": scores, "versions": machine.versions()}
     for name, found in scores.items():
-        print(f"{name}: accuracy {found['value']:.2f} ({found['examples']} examples)")
+        print(f"{name}: accuracy {found['value']:.2f} ({counted(found['examples'], 'example')})")
     if predictions:
         golds, theirs = accuracy.read(str(predictions))
         if golds != classes["test"]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ...errors import OdeTransformerError
 from ...files import read_text
 from ..text import subwords
-from .splits import write_splits
+from ..text.lines import read_lines, write_splits
 from .task import by_predictions
 
 LEVELS = ("subword", "characters")
@@ -77,8 +77,7 @@ def read_agnews(folder: Path, valid: int) -> Splits:
 
 
 def _articles(path: Path) -> list[tuple[str, str]]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = [row for row in csv.reader(file) if row not in ([], HEADER)]
+    rows = [row for row in csv.reader(f"{line}\n" for line in read_lines(path)) if row not in ([], HEADER)]
     if not rows or not all(len(row) == 3 and row[0] in TOPICS for row in rows):
         raise OdeTransformerError(f"{path}: each row must be a class of {', '.join(TOPICS)}, a title and a description")
     # A backslash stands for a line end or a blank.

@@ -8,11 +8,11 @@ from typing import Any
 
 from ..arguments import add_function, add_parameters, at_least, new_folder
 from ..text import corpus, documents
+from ..text.lines import counted, write_splits
 from . import baselines, classification, generated, glue, listops, multiple_choice, question_answering, summarisation
 from .correction import corpora
 from .encoders import write_predictions
 from .question_answering import published
-from .splits import write_splits
 from .translation import Pair
 
 SEED = {"seed": {"type": int}}
@@ -21,7 +21,7 @@ FILLED = {"output_dir": {"type": Path}}  # the folder may hold other files
 
 def _show_counts(args: argparse.Namespace, counts: Mapping[str, int]) -> None:
     for name, count in counts.items():
-        print(f"{name}: {count:,} examples", file=sys.stderr)
+        print(f"{name}: {counted(count, 'example')}", file=sys.stderr)
 
 
 def _show_paths(args: argparse.Namespace, paths: Iterable[Path]) -> None:

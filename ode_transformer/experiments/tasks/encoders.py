@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import OdeTransformerError
 from ...files import write_lines
 from ..metrics.accuracy import UNDEFINED
+from ..text.lines import counted
 
 if TYPE_CHECKING:
     from fairseq.data import FairseqDataset
@@ -123,7 +124,7 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
     classes = [str(i) for i in range(options)] or symbols.symbols[symbols.nspecial :][:count]
     if not (count == 1 if numbers else 1 < count == len(classes)):
         needed = "one" if numbers else f"one for each class of {dictionary}"
-        raise checkpoints.CheckpointError(f"{checkpoint}: has {count} outputs, must have {needed}")
+        raise checkpoints.CheckpointError(f"{checkpoint}: has {counted(count, 'output')}, must have {needed}")
     if classes and not (options or encoder.known):
         print(
             f"warning: {checkpoint}: no run.json beside it says the order of its classes; its outputs are taken for "
@@ -176,4 +177,4 @@ def write_predictions(
     """
     found = predictions(Path(checkpoint), Path(data), subset, batch_size, cpu)
     write_lines(output, map("\t".join, found))
-    print(f"{len(found)} examples -> {output}")
+    print(f"{counted(len(found), 'example')} -> {output}")

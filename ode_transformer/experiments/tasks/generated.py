@@ -55,15 +55,11 @@ def _write_squad(folder: Path, version: str, paragraphs: int, seed: int) -> None
             absent = next(name for name in NAMES if name not in text)
             qas = []
             for j, (question, gap, answer, _) in enumerate(asked):
-                name, impossible = gap.split()[0], version == "2.0" and j % 3 == 2
+                name = gap.split()[0]
                 answers = [{"text": answer, "answer_start": text.index(answer, text.index(name))}]
-                qas.append(
-                    {
-                        "id": f"{split}-{i}-{j}",
-                        "question": question.replace(name, absent) if impossible else question,
-                        "answers": [] if impossible else answers,
-                    }
-                )
+                if version == "2.0" and j % 3 == 2:
+                    question, answers = question.replace(name, absent), []
+                qas.append({"id": f"{split}-{i}-{j}", "question": question, "answers": answers})
             articles.append({"title": f"Article {i}", "paragraphs": [{"context": text, "qas": qas}]})
         said = {"1.1": "1.1", "2.0": "v2.0"}[version]
         write_json(folder / f"{split}-v{version}.json", {"version": said, "data": articles})
@@ -90,7 +86,7 @@ def _write_race(folder: Path, _: str, articles: int, seed: int) -> None:
 def _write_glue(folder: Path, name: str, examples: int, seed: int) -> None:
     """Write the files of a GLUE task; a task with one input has both sentences in it."""
     rng, task, labels = random.Random(seed), GLUE[name], GLUE[name].labels or NUMBERS
-    for split, (inputs, label, files, _, heading) in task.splits.items():
+    for split, (inputs, files, label, _, heading) in task.splits.items():
         width = task.width or max(*inputs, label or 0) + 1
         rows = [[f"column {i}" for i in range(width)]] if heading else []
         for i in range(examples if split == "train" else max(3, examples // 8)):

@@ -1,27 +1,28 @@
 """GLUE (Wang et al. 2019): classification of sentences or pairs of them by fairseq's ``sentence_prediction``.
 
-Each task of GLUE is an entry of ``GLUE``, which locates its text; its metrics follow from the recipe's flags.
+``glue.yaml`` locates the text of each task; its metrics follow from the recipe's flags.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import yaml
 
 from ...errors import OdeTransformerError
 from ...files import write_lines
 from ..text import subwords
-from ..text.lines import read_lines
+from ..text.lines import counted, read_lines, write_splits
 from .encoders import outputs
-from .splits import write_splits
 from .task import Recipe, by_predictions
 
 
 class Split(NamedTuple):
     """The files and columns of a split."""
 
-    inputs: tuple[int, ...]  # the columns of the sentences, from 0
-    label: int | None  # the column of the label; None for a test set
-    files: tuple[str, ...]  # alternatives of one or several files; the first that is complete is read
+    inputs: Sequence[int]  # the columns of the sentences, from 0
+    files: Sequence[str]  # alternatives of one or several files; the first that is complete is read
+    label: int | None = None  # the column of the label; None for a test set
     server: str = ""  # the name of a test set's file for GLUE's server, without ``.tsv``
     heading: bool = True  # whether the first line of each file is a header
 
@@ -32,44 +33,16 @@ class GlueTask(NamedTuple):
     folder: str  # in the published data
     splits: Mapping[str, Split]  # by fairseq's names
     width: int = 0  # columns of a labeled line, or 0 for any; fairseq's preparation also leaves out other lines
-    labels: tuple[str, ...] = ("0", "1")  # the classes; none where labels are numbers
+    labels: Sequence[str] = ("0", "1")  # the classes; none where labels are numbers
     divide: float = 0.0  # the divisor of numerical labels
 
 
-def _usual(
-    folder: str, inputs: tuple[int, ...], label: int, test: tuple[int, ...], files: Mapping[str, Any] = {}, **more: Any
-) -> GlueTask:
-    named = {"train": ("train.tsv",), "valid": ("dev.tsv",), "test": ("test.tsv",), **files}
-    splits = {name: Split(inputs, label, named[name]) for name in ("train", "valid")}
-    return GlueTask(folder, splits | {"test": Split(test, None, named["test"], folder)}, **more)
-
-
-_HELD_OUT = "mrpc_dev_ids.tsv"  # GLUE's list of MRPC's development set, by the second and third columns of its lines
-_LISTED = f"msr_paraphrase_train.txt {_HELD_OUT}"  # MRPC as published
-_ENTAILED = ("not_entailment", "entailment")
+HELD_OUT = "mrpc_dev_ids.tsv"  # GLUE's list of MRPC's development set, by the second and third columns of its lines
+_TABLE = yaml.load(Path(__file__).with_suffix(".yaml").read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 GLUE = {
-    "cola": GlueTask("CoLA", {  # GLUE's files, or the authors' own
-        "train": Split((3,), 1, ("train.tsv", "raw/in_domain_train.tsv"), heading=False),
-        "valid": Split((3,), 1, ("dev.tsv", "raw/in_domain_dev.tsv raw/out_of_domain_dev.tsv"), heading=False),
-        "test": Split((1,), None, ("test.tsv",), "CoLA"),
-    }),
-    "sst-2": _usual("SST-2", (0,), 1, (1,), {"train": ("train_full.tsv", "train.tsv")}),
-    "mrpc": _usual("MRPC", (3, 4), 0, (3, 4), {
-        "train": ("train.tsv", _LISTED), "valid": ("dev.tsv", _LISTED), "test": ("test.tsv", "msr_paraphrase_test.txt"),
-    }),
-    "qqp": _usual("QQP", (3, 4), 5, (1, 2), width=6),
-    "sts-b": _usual("STS-B", (7, 8), 9, (7, 8), labels=(), divide=5.0),
-    "mnli": GlueTask("MNLI", {
-        "train": Split((8, 9), 11, ("train.tsv",)),
-        "valid": Split((8, 9), 15, ("dev_matched.tsv",)),
-        "valid1": Split((8, 9), 15, ("dev_mismatched.tsv",)),
-        "test": Split((8, 9), None, ("test_matched.tsv",), "MNLI-m"),
-        "test1": Split((8, 9), None, ("test_mismatched.tsv",), "MNLI-mm"),
-        "test2": Split((1, 2), None, ("AX.tsv", "../diagnostic/diagnostic.tsv"), "AX"),  # the diagnostic set
-    }, labels=("contradiction", "neutral", "entailment")),
-    "qnli": _usual("QNLI", (1, 2), 3, (1, 2), labels=_ENTAILED),
-    "rte": _usual("RTE", (1, 2), 3, (1, 2), labels=_ENTAILED),
-}  # fmt: skip
+    name: GlueTask(**about | {"splits": {split: Split(**its) for split, its in about["splits"].items()}})
+    for name, about in _TABLE.items()
+}
 
 
 def examples(task: GlueTask, folder: Path, split: str) -> Iterator[list[str]]:
@@ -84,7 +57,7 @@ def examples(task: GlueTask, folder: Path, split: str) -> Iterator[list[str]]:
         names = " or ".join(" and ".join(map(str, paths)) for paths in alternatives)
         raise OdeTransformerError(f"{split}: {names} must be there")
     held: set[tuple[str, ...]] | None = None
-    if found[-1].name == _HELD_OUT:
+    if found[-1].name == HELD_OUT:
         *found, listed = found
         held = {tuple(line.split()) for line in read_lines(listed)}
     for path in found:
@@ -94,7 +67,7 @@ def examples(task: GlueTask, folder: Path, split: str) -> Iterator[list[str]]:
             if broken or (number == 1 and its.heading):
                 continue
             if len(values) <= max(columns):
-                raise OdeTransformerError(f"{path}: line {number} has {len(values)} columns, too few")
+                raise OdeTransformerError(f"{path}: line {number} has {counted(len(values), 'column')}, too few")
             if held is None or (tuple(values[1:3]) in held) == (split == "valid"):
                 yield [" ".join(values[i].split()) for i in columns]
 
@@ -115,7 +88,12 @@ def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, 
         texts = len(its.inputs)
         rows = [[*map(cut, row[:texts]), *row[texts:]] for row in examples(about, source / about.folder, split)]
         if about.divide and its.label is not None:
-            rows = [[*pair, f"{float(label) / about.divide:g}"] for *pair, label in rows]
+            try:
+                rows = [[*pair, f"{float(label) / about.divide:g}"] for *pair, label in rows]
+            except ValueError as error:
+                raise OdeTransformerError(
+                    f"{source / about.folder}: {split}: {error}; labels must be numbers"
+                ) from error
         if rows:  # a test set may be missing
             names = [f"input{i}" for i in range(texts)] + ["label"] * (its.label is not None)
             counts |= write_splits({split: rows}, names, output_dir)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ...errors import OdeTransformerError
-from .splits import write_splits
+from ..text.lines import write_splits
 
 VALUE_PROBABILITY = 0.75
 MAX_ELEMENTS = 10

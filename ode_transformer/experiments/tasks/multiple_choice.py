@@ -13,8 +13,8 @@ from ...errors import OdeTransformerError
 from ...files import read_json
 from ...schema import lacks, one_of
 from ..text import subwords
+from ..text.lines import write_splits
 from .encoders import RANKING
-from .splits import write_splits
 from .task import by_predictions
 
 LEVELS = ("middle", "high")
@@ -43,8 +43,9 @@ def read(folder: Path, levels: tuple[str, ...]) -> list[tuple[str, list[str], in
             raise OdeTransformerError(f"{folder / level}: no such folder, or no articles in it")
         for path in paths:
             tree = read_json(path)
-            if wrong := lacks(tree, _LAYOUT):
-                raise OdeTransformerError(f"{path}: is not of RACE's layout: {wrong}")
+            wrong = lacks(tree, _LAYOUT)
+            if wrong or len({len(tree[name]) for name in ("questions", "options", "answers")}) > 1:
+                raise OdeTransformerError(f"{path}: is not of RACE's layout: {wrong or 'its lists differ in length'}")
             for asked, options, answer in zip(tree["questions"], tree["options"], tree["answers"], strict=True):
                 joined = [asked.replace("_", one) if "_" in asked else f"{asked} {one}" for one in options]
                 found.append((_line(tree["article"]), list(map(_line, joined)), LETTERS.index(answer)))

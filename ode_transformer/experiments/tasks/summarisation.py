@@ -8,15 +8,15 @@ CNN/DailyMail.
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from ... import paths
 from ...errors import OdeTransformerError
 from ...files import read_text
 from ..metrics import Examples
 from ..text.lines import read_all
-from .task import Recipe, Step, Task
-from .translation import Pair, best_hypotheses, decoding_step, reads_source, scoring_step, task_flags, translations
+from .task import Recipe
+from .translation import Pair, by_decoding, reads_source, translations
 
 SUBJECT = "@subject"
 HIGHLIGHT = "@highlight"
@@ -83,11 +83,11 @@ def _story(text: str) -> Pair:
     return Pair(" ".join(article), "\t".join(highlights))
 
 
-def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
+def _options(recipe: Recipe, run_dir: str, subset: str) -> dict[str, Any]:
     options = {"summaries": translations(run_dir, subset), "ref": f"{recipe.data.directory}/raw/{subset}.target"}
     if recipe.score.lead or reads_source(recipe):
         options |= {"source": f"{recipe.data.directory}/tok/{subset}.source", "lead": recipe.score.lead or None}
-    return scoring_step(recipe, run_dir, subset, options)
+    return options
 
 
 def _examples(
@@ -98,13 +98,4 @@ def _examples(
     return summaries, Examples([references], read_all(source) if source.is_file() else ())
 
 
-TASK = Task(
-    name="summarisation",
-    flags=task_flags,
-    evaluate=decoding_step,
-    score=_scoring,
-    metrics=lambda recipe: ["rouge1", "rouge2", "rougeL"],
-    outputs=best_hypotheses,
-    examples=_examples,
-    section="generate",
-)
+TASK = by_decoding("summarisation", _options, lambda recipe: ["rouge1", "rouge2", "rougeL"], _examples)

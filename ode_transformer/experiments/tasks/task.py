@@ -139,6 +139,13 @@ def step_of_ours(
     return Step(name, command, part=subset, call=call, **files)
 
 
+def scoring_step(run_dir: str, subset: str, options: Mapping[str, Any]) -> Step:
+    """Return the step that scores a subset, with options of :func:`.scoring.score_file`; the first names the file."""
+    read, output = next(iter(options.values())), f"{run_dir}/scores/{subset}.json"
+    about = {**options, "output": output}
+    return step_of_ours("score", subset, ["score"], scoring.score_file, about, inputs=[read], outputs=[output])
+
+
 PREDICTION = {"batch-size": (..., at_least_one), "cpu": (..., bool)}
 """The form of ``validate.flags`` of tasks that a function of ours predicts."""
 
@@ -156,10 +163,8 @@ def by_predictions(name: str, flags: Callable[[Recipe], list[str]], metrics: Cal
         return step_of_ours("validate", subset, ["predict"], write_predictions, about, **files)
 
     def scores(recipe: Recipe, run_dir: str, subset: str) -> Step:
-        its, output = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json"
         asked = (*metrics(recipe), *further_metrics(recipe))
-        about = {"predictions": its, "metric": asked, "output": output}
-        return step_of_ours("score", subset, ["score"], scoring.score_file, about, inputs=[its], outputs=[output])
+        return scoring_step(run_dir, subset, {"predictions": predictions(run_dir, subset), "metric": asked})
 
     def outputs(recipe: Recipe, folder: Path, subset: str) -> list[str]:
         return read_all(predictions(str(folder), subset))
@@ -186,8 +191,6 @@ def by_perplexity(name: str, fairseq_task: str) -> Task:
         return Step("validate", command, [model], [log], subset, where, log=log)
 
     def scores(recipe: Recipe, run_dir: str, subset: str) -> Step:
-        log, output = f"{run_dir}/validate/{subset}.log", f"{run_dir}/scores/{subset}.json"
-        about = {"validation_log": log, "subset": subset, "output": output}
-        return step_of_ours("score", subset, ["score"], scoring.score_file, about, inputs=[log], outputs=[output])
+        return scoring_step(run_dir, subset, {"validation_log": f"{run_dir}/validate/{subset}.log", "subset": subset})
 
     return Task(name, lambda recipe: ["--task", fairseq_task], validates, scores, lambda recipe: ["perplexity"])

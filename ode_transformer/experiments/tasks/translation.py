@@ -4,18 +4,18 @@ Summarization and correction share the flags, the decoding and the files of pair
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ... import paths
 from ...errors import OdeTransformerError
 from ..metrics import METRICS, Examples
-from ..metrics.scoring import references_in, score_file
+from ..metrics.scoring import references_in
 from ..text.fairseq_output import read_generate_output
 from ..text.joining import SEGMENTATIONS
-from ..text.lines import read_all
-from .task import Recipe, Step, Task, flags, further_metrics, step_of_ours
+from ..text.lines import counted, read_all
+from .task import OF_TEXT, Recipe, Step, Task, flags, further_metrics, scoring_step
 
 
 class Pair(NamedTuple):
@@ -72,23 +72,14 @@ def check_units(recipe: Recipe) -> None:
             binarised.warn_of_unknown(prefix, *binarised.unknown(prefix))
 
 
-def scoring_step(recipe: Recipe, run_dir: str, subset: str, options: Mapping[str, Any]) -> Step:
-    """Return the step that scores a subset, with these options of :func:`.scoring.score_file`."""
-    output, read = f"{run_dir}/scores/{subset}.json", translations(run_dir, subset)
-    # The output of fairseq-generate is joined already, even if its words look like subwords.
-    joined = {"remove_bpe": "none"} if post_process(recipe) else {}
-    about = {**options, **joined, "metric": tuple(further_metrics(recipe)), "output": output}
-    return step_of_ours("score", subset, ["score"], score_file, about, inputs=[read], outputs=[output])
-
-
 def reads_source(recipe: Recipe) -> bool:
     """Whether a metric of the recipe needs the source."""
     return any("sources" in METRICS[name].needs for name in further_metrics(recipe))
 
 
-def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
+def _options(recipe: Recipe, run_dir: str, subset: str) -> dict[str, Any]:
     score, data = recipe.score, recipe.data
-    options = {
+    return {
         "generate_output": translations(run_dir, subset),
         "data": data.directory,
         "subset": subset,
@@ -99,7 +90,6 @@ def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
         "plain": score.plain,
         "source": reads_source(recipe) and f"{data.directory}/raw/{subset}.{data.source}",
     }
-    return scoring_step(recipe, run_dir, subset, options)
 
 
 def translations(run_dir: str, subset: str) -> str:
@@ -110,6 +100,28 @@ def translations(run_dir: str, subset: str) -> str:
 def best_hypotheses(recipe: Recipe, folder: Path, subset: str) -> list[str]:
     """Return the best hypothesis of each sentence of a subset, with subwords joined."""
     return read_generate_output(translations(str(folder), subset)).hypotheses
+
+
+def by_decoding(
+    name: str,
+    options: Callable[[Recipe, str, str], dict[str, Any]],
+    metrics: Callable[[Recipe], list[str]],
+    examples: Callable[..., tuple[Sequence[str], Examples]],
+    outputs: Callable[[Recipe, Path, str], list[str]] = best_hypotheses,
+    provides: Examples = OF_TEXT,
+) -> Task:
+    """Return a task whose text ``fairseq-generate`` writes and ``ode-transformer score`` scores.
+
+    ``options`` returns those of :func:`.scoring.score_file` for a recipe, the folder of a run and a subset.
+    """
+
+    def scores(recipe: Recipe, run_dir: str, subset: str) -> Step:
+        # The output of fairseq-generate is joined already, even if its words look like subwords.
+        joined = {"remove_bpe": "none"} if post_process(recipe) else {}
+        about = {**options(recipe, run_dir, subset), **joined, "metric": tuple(further_metrics(recipe))}
+        return scoring_step(run_dir, subset, about)
+
+    return Task(name, task_flags, decoding_step, scores, metrics, outputs, examples, "generate", provides=provides)
 
 
 def plain_text(recipe: Recipe, lines: Sequence[str], lang: str) -> list[str]:
@@ -146,7 +158,7 @@ def _examples(
         references = plain_text(recipe, printed.references or [], target)
     if len(references) != len(lines):
         raise OdeTransformerError(
-            f"{recipe.name} has {len(lines)} sentences of {subset}, the references in {data} are {len(references)}"
+            f"{recipe.name} has {counted(len(lines), 'sentence')} of {subset}, {data} references of {len(references)}"
         )
     if source.is_file():
         sources = read_all(source)
@@ -155,4 +167,4 @@ def _examples(
     return lines, Examples([references], sources, lang=target, lowercase=recipe.score.lowercase)
 
 
-TASK = Task("translation", task_flags, decoding_step, _scoring, _metrics, _outputs, _examples, section="generate")
+TASK = by_decoding("translation", _options, _metrics, _examples, _outputs)

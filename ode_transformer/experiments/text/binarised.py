@@ -15,7 +15,7 @@ import numpy as np
 
 from ...files import copy_file, write_lines
 from .joining import SPECIAL
-from .lines import TextError, read_lines, watched
+from .lines import TextError, counted, read_lines, watched
 from .parallel import in_parallel
 
 CONTROL = frozenset(SPECIAL[:3])  # symbols that stand for no word
@@ -100,7 +100,7 @@ def binarise_file(text: Path, dictionary: Path, prefix: Path, workers: int = 1) 
     from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder, best_fitting_int_dtype
 
     numbers = {symbol: number for number, symbol in enumerate(symbols_of(dictionary)) if symbol not in CONTROL}
-    fault = f"lines hold {', '.join(SPECIAL[:3])} as words, which are symbols of the model"
+    fault = f"line with {', '.join(SPECIAL[:3])} as words, which are symbols of the model"
     lines = read_lines(text, bar=f"binarise {text.name}")
     lines = watched(lines, _holds_control, text, fault, "these words are unknown to the model")
     prefix.parent.mkdir(parents=True, exist_ok=True)
@@ -158,7 +158,7 @@ def check_data(folder: Path, subset: str = "") -> None:
             raise TextError(f"{data}: each sentence must be a label and the end of the sentence")
         others, other = counts.setdefault((split, *languages[:1]), (len(sizes), index))
         if len(sizes) != others:
-            raise TextError(f"{index}: has {len(sizes)} sentences, {other} has {others}: must be parallel")
+            raise TextError(f"{index}: has {counted(len(sizes), 'sentence')}, {other} has {others}: must be parallel")
 
 
 def numbers_of(prefix: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -179,7 +179,7 @@ def numbers_of(prefix: Path) -> tuple[np.ndarray, np.ndarray]:
     except OSError as error:
         raise TextError(f"{error.filename}: {error.strerror}") from error
     if size != symbols * width:
-        raise TextError(f"{data}: has {size} bytes, which do not fit {symbols} symbols")
+        raise TextError(f"{data}: must have {counted(symbols, 'symbol')}, has {counted(size, 'byte')}")
     # Mapped and not read, since training text may be larger than the memory; an empty file cannot be mapped.
     return np.asarray(np.memmap(data, NUMBERS[code], "r")) if count else np.empty(0, int), sizes
 

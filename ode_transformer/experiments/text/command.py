@@ -4,7 +4,6 @@ import argparse
 import inspect
 import shlex
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,8 @@ from ..arguments import add_function, add_parameters, at_least
 from . import binarised, manifest, pairs
 from .describe import describe
 from .joining import SEGMENTATIONS
-from .lines import TextError
 from .pipeline import Pipeline
-from .preparation import COUNTED, DEFAULT_LIMITS, STARTS, Preparation, check_new, prepare_examples
+from .preparation import COUNTED, STARTS, Preparation, prepare_examples
 from .tokenisation import LOWERCASE, Tokeniser, options
 
 
@@ -43,22 +41,6 @@ def key_and_value(text: str) -> list[str]:
     return text.split("=", 1)
 
 
-def _prepare(args: argparse.Namespace) -> None:
-    """Prepare a parallel corpus: from text in DIR.text, or given by --add, to binarized data in DIR."""
-    check_new(args.out)
-    given = {f.name: getattr(args, f.name) for f in fields(Preparation) if hasattr(args, f.name)}
-    given |= {name: tuple(given[name]) for name in ("langs", "splits")}
-    if args.start == "raw" and args.tokenise is None:
-        given["tokenise"] = options()
-    given["limits"] = pairs.Limits(args.max_tokens, args.ratio)
-    given["beside"] = {name: Path(file) for name, file in args.beside}
-    preparation = Preparation(**given)
-    text = preparation.text
-    if args.files and (text / "raw").exists() and not (text / "settings.json").exists():
-        raise TextError(f"{text}: was left by an earlier call, of perhaps other files and options; remove it")
-    preparation.run()
-
-
 def _describe(args: argparse.Namespace) -> None:
     """Write the manifest of data that fairseq-preprocess made, so that models trained on them translate raw text."""
     print(f"{describe(args.data, args.langs, _options(args))}: {Pipeline.of(args.data)}")
@@ -74,36 +56,25 @@ def add_text(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="what", required=True)
     langs = {"langs": {"nargs": 2, "metavar": ("SOURCE", "TARGET")}}
     splits = {"splits": {"nargs": "+", "metavar": "SPLIT"}}
-    beside = {"beside": {"nargs": "*", "type": key_and_value, "metavar": "NAME=FILE", "default": []}}
 
-    def command(name: str, run: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
-        found = commands.add_parser(name, help=run.__doc__, description=run.__doc__)
+    def command(name: str, run: Callable[..., None]) -> argparse.ArgumentParser:
+        about = inspect.getdoc(run).partition("\n\n")[0]
+        found = commands.add_parser(name, help=about, description=about)
         found.set_defaults(run=run)
         return found
 
     add_parameters(sub := command("describe", _describe), describe, "data", tokenise=None, **langs)
     add_tokeniser(sub)
 
-    sub, flags = command("prepare", _prepare), {"metavar": "FLAGS", "type": tokeniser_of}
-    add_parameters(
-        sub, Preparation, "out", files=None, limits=None, joined=None, every={"type": at_least(2)},
-        tokenise=flags | {"help": "how text is tokenized: flags of `text describe`, as one word", "default": None},
-        tokenise_train=flags | {"help": "how training text is tokenized, if it differs"}, symbols={"type": at_least(5)},
-        romanian={"choices": pairs.ROMANIAN}, start={"choices": STARTS}, counted={"choices": COUNTED},
-        segmentation={"choices": SEGMENTATIONS}, dictionaries={"nargs": 2}, **langs, **splits, **beside,
+    flags = {"metavar": "FLAGS", "type": tokeniser_of}
+    add = {"option": ["--add"], "nargs": 3, "action": "append", "default": [], "metavar": ("SPLIT", "FILE", "FILE")}
+    add_function(
+        command("prepare", Preparation.run), Preparation, "out", show=lambda args, made: made.run(), files=add,
+        tokenise=flags, tokenise_train=flags, every={"type": at_least(2)}, symbols={"type": at_least(5)},
+        ratio={"type": at_least(1, float)}, romanian={"choices": pairs.ROMANIAN}, start={"choices": STARTS},
+        counted={"choices": COUNTED}, segmentation={"choices": SEGMENTATIONS}, dictionaries={"nargs": 2},
+        beside={"nargs": "*", "type": key_and_value, "metavar": "NAME=FILE", "default": []}, **langs, **splits,
     )  # fmt: skip
-    sub.add_argument(
-        "--add", nargs=3, action="append", default=[], metavar=("SPLIT", "FILE", "FILE"), dest="files",
-        help="add the sentence pairs of two files to a split; may be repeated",
-    )  # fmt: skip
-    ratio = {"type": at_least(1, float)}
-    add_parameters(sub, pairs.Limits, max_tokens={"default": DEFAULT_LIMITS.max_tokens}, ratio=ratio)
-    sub.add_argument(
-        "--separate-dictionaries",
-        action="store_false",
-        dest="joined",
-        help="one dictionary per language (default: a joined one)",
-    )
 
     sub = command("settings", _settings)
     sub.add_argument("file", type=Path, metavar="FILE", help="settings.json of text, or manifest.json of finished data")
@@ -112,9 +83,7 @@ def add_text(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--required", action="store_true", help="fail if there is no file")
 
     def calling(name: str, function: Callable[..., None], *first: str, **more: Any) -> None:
-        about = inspect.getdoc(function).partition("\n\n")[0]
-        sub = commands.add_parser(name, help=about, description=about)
-        add_function(sub, function, *first, **langs, **more, output_dir={"type": Path})
+        add_function(command(name, function), function, *first, **langs, **more, output_dir={"type": Path})
 
     calling("binarise", prepare_examples, "out", "folder", folder={"metavar": "FOLDER"})
     calling("unbinarise", binarised.unbinarise, "data", **splits)

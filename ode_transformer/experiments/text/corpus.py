@@ -15,6 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple, TypeVar
 
+import yaml
+
 from ...files import write_lines
 
 SIZES = {"train": 9000, "valid": 500, "test": 500}
@@ -26,65 +28,17 @@ Combination = tuple[str, str]  # German lemmas: (adjective, noun) or (verb, noun
 
 
 def _rows(table: str) -> list[list[str]]:
-    """Return the entries of a table, each split into its columns; "_" joins words."""
-    return [[column.replace("_", " ") for column in entry.split()] for entry in table.split(";")]
+    """Return the lines of a table, each split into its columns; "_" joins words."""
+    return [[column.replace("_", " ") for column in line.split()] for line in table.splitlines()]
 
 
-# Article, singular, plural, English (after "/" its plural if irregular) and kind: P person, F food, T text, C clothes,
-# X other things.
-NOUNS = _rows("""der Lehrer Lehrer teacher P; der Arzt Ärzte doctor P; der Bäcker Bäcker baker P;
-    der Freund Freunde friend P; der Bruder Brüder brother P; der König Könige king P; der Mann Männer man/men P;
-    die Frau Frauen woman/women P; die Tante Tanten aunt P; die Sängerin Sängerinnen singer P;
-    die Schwester Schwestern sister P; die Tochter Töchter daughter P; das Kind Kinder child/children P;
-    das Mädchen Mädchen girl P; der Apfel Äpfel apple F; der Kuchen Kuchen cake F; die Birne Birnen pear F;
-    die Suppe Suppen soup F; das Ei Eier egg F; der Brief Briefe letter T; der Bericht Berichte report T;
-    das Buch Bücher book T; das Gedicht Gedichte poem T; die Nachricht Nachrichten message T; das Hemd Hemden shirt C;
-    der Mantel Mäntel coat C; der Schuh Schuhe shoe C; die Jacke Jacken jacket C; das Kleid Kleider dress/dresses C;
-    der Schlüssel Schlüssel key X; der Stuhl Stühle chair X; die Tasche Taschen bag X; die Lampe Lampen lamp X;
-    das Bild Bilder picture X; das Messer Messer knife/knives X; die Kiste Kisten box/boxes X""")
-# Stem that takes an ending, English, kinds of nouns.
-ADJECTIVES = _rows("""jung young P; alt old PTCX; freundlich friendly P; müd tired P; krank sick P; klug clever P;
-    berühmt famous PT; traurig sad PT; neu new TCX; teur expensive FTCX; billig cheap FTCX; klein small PFTCX;
-    groß large FTCX; schön beautiful PTCX; schwer heavy CX; rot red FCX; blau blue CX; grün green FCX; frisch fresh F;
-    kalt cold F; lang long TC; kurz short TC; schmutzig dirty CX""")
-# Infinitive ("|" ends a separable prefix), third person, participle, English, its past, kinds of the object, its case:
-# A, D, or DA for a person in the dative and a thing in the accusative.
-VERBS = _rows("""kaufen kauft gekauft buy bought FTCX A; verkaufen verkauft verkauft sell sold FTCX A;
-    suchen sucht gesucht look_for looked_for PFTCX A; finden findet gefunden find found PFTCX A;
-    vergessen vergisst vergessen forget forgot PTCX A; essen isst gegessen eat ate F A;
-    lesen liest gelesen read read T A; schreiben schreibt geschrieben write wrote T A;
-    tragen trägt getragen wear wore C A; zeichnen zeichnet gezeichnet draw drew PFX A;
-    stehlen stiehlt gestohlen steal stole FTCX A; ein|packen packt gepackt pack packed FTCX A;
-    weg|werfen wirft geworfen throw_away threw_away FTCX A; an|ziehen zieht gezogen put_on put_on C A;
-    ab|holen holt geholt pick_up picked_up PTCX A; an|rufen ruft gerufen call called P A;
-    ein|laden lädt geladen invite invited P A; treffen trifft getroffen meet met P A;
-    loben lobt gelobt praise praised P A; helfen hilft geholfen help helped P D; danken dankt gedankt thank thanked P D;
-    zu|hören hört gehört listen_to listened_to P D; geben gibt gegeben give gave FTCX DA;
-    zeigen zeigt gezeigt show showed FTCX DA; schicken schickt geschickt send sent TCX DA;
-    an|bieten bietet geboten offer offered FCX DA; bringen bringt gebracht bring brought FTCX DA""")
-# Singular and plural of the finite verb, and what English puts before the subject of a question and before the verb.
-MODALS = {
-    "werden": ("wird", "werden", "will", ""),
-    "können": ("kann", "können", "can", ""),
-    "sollen": ("soll", "sollen", "should", ""),
-    "mögen": ("möchte", "möchten", "would", "like to"),
-}
+_LEXICON = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_bytes())
+NOUNS, ADJECTIVES, VERBS = (_rows(_LEXICON[name]) for name in ("nouns", "adjectives", "verbs"))
+PLACES, CONJUNCTIONS, DETERMINERS = (_rows(_LEXICON[name]) for name in ("places", "conjunctions", "determiners"))
+MODALS = _LEXICON["modals"]
+TIMES = {tense: _rows(table) for tense, table in _LEXICON["times"].items()}
 TENSES = ("present", "present", "perfect", "perfect", "perfect", *MODALS)
-TIMES = {
-    "present": _rows("jeden_Tag every_day; jeden_Montag every_Monday; immer_im_Sommer always_in_summer"),
-    "perfect": _rows(
-        "gestern yesterday; letzte_Woche last_week; letzten_Freitag last_Friday; vor_drei_Tagen three_days_ago"
-    ),
-    "future": _rows(
-        "morgen tomorrow; nächste_Woche next_week; nächsten_Sonntag next_Sunday; in_zwei_Stunden in_two_hours"
-    ),
-}
-PLACES = _rows("""in_der_Küche in_the_kitchen; im_Garten in_the_garden; in_der_Schule at_school; im_Wald in_the_forest;
-    am_Bahnhof at_the_station; auf_dem_Markt at_the_market; hinter_der_Brücke behind_the_bridge""")
-CONJUNCTIONS = _rows("weil because; obwohl although; bevor before; wenn when")
 QUESTIONS = (("", ""), ("wann", "when"), ("warum", "why"))
-# Stem, English in the singular and in the plural.
-DETERMINERS = [["d", "the", "the"]] * 4 + _rows("ein a two; mein my my; unser our our; dies this these")
 # Endings by case; the columns are masculine, feminine, neuter and plural.
 ARTICLES = ("der", "die", "das")
 STRONG = {"N": ("er", "e", "es", "e"), "A": ("en", "e", "es", "e"), "D": ("em", "er", "em", "en")}

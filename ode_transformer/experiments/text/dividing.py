@@ -66,16 +66,17 @@ def divide(
     if held:
         counts = " and ".join(f"{len(pairs):,} for {split}" for split, pairs in held.items())
         more = left_out - sum(map(len, held.values()))
-        _say(
-            f"no --{' and no --'.join(wanted)}, so pairs are held out from the training text: {counts} ({more:,} more "
-            f"that share a side with these are left out); {left:,} pairs are left to train on"
+        print(
+            f"no --{' and no --'.join(wanted)}, so pairs are held out from the training text: {counts}; left out "
+            f"since they share a side with these: {more:,}; left to train on: {left:,}",
+            file=sys.stderr,
         )
     if not left:
         raise TextError("--train: no pair is left to train on; take a smaller --hold-out")
     for split, found in trained.items():
         if found:
             its = f"{len(found):,} of its {len(own[split]):,} different source sentences"
-            _say(f"warning: {split}: {its} are trained on, too")
+            print(f"warning: {split}: also in the training text: {its}", file=sys.stderr)
 
 
 def _held_out(
@@ -106,7 +107,3 @@ def _held_out(
             "on a side, and keep to --max-tokens and --max-ratio"
         )
     return {split: [pair for _, pair in sorted(chosen[i :: len(wanted)])] for i, split in enumerate(wanted)}
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from ...errors import OdeTransformerError
 from ...files import atomic_file, copy_file
 from . import subwords
-from .lines import read_lines
+from .lines import counted, read_lines
 
 # A sentence ends after a full stop and closing quotes, before a capital letter or a digit: as much as a rule can tell.
 _END = re.compile(r"(?<=[.!?])([\"')\]]*)\s+(?=[\"'(\[]*[A-Z0-9])")
@@ -92,4 +92,4 @@ def prepare(
                 counts[name][0] += 1
                 counts[name][1] += len(kept)
     for name, (its_documents, its_sentences) in counts.items():
-        print(f"{name}: {its_documents} documents, {its_sentences} sentences")
+        print(f"{name}: {counted(its_documents, 'document')}, {counted(its_sentences, 'sentence')}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import OdeTransformerError
-from .lines import read_all
+from .lines import counted, read_all
 
 SHOWN = 5  # sentences named in a message
 _ID = r"\d{1,18}"  # the index of a sentence
@@ -65,10 +65,10 @@ def read_generate_output(path: str | Path) -> Generated:
             first = [f"{name}-{i}" for i in itertools.islice((i for i in expected if i not in its), SHOWN)]
             more = f" and {missing - SHOWN} more" if missing > SHOWN else ""
             raise OdeTransformerError(
-                f"{path}: of {len(expected)} sentences, {', '.join(first)}{more} are missing; the file is cut "
+                f"{path}: of {counted(len(expected), 'sentence')}, these are missing: {', '.join(first)}{more}; the "
                 # By default, fairseq leaves out a last batch whose size is not a multiple of 8.
-                "short, or fairseq-generate left sentences out: it needs --required-batch-size-multiple 1, and no "
-                "--skip-invalid-size-inputs-valid-test"
+                "file is cut short, or fairseq-generate left sentences out: it needs --required-batch-size-multiple 1, "
+                "and no --skip-invalid-size-inputs-valid-test"
             )
     if refs and not ended:
         raise OdeTransformerError(

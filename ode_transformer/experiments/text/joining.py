@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...errors import OdeTransformerError
+from .lines import counted
 
 MARK = "\u2581"  # with which SentencePiece marks the beginning of a word
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # symbols of every dictionary that are not in its file
@@ -52,7 +53,7 @@ def joined_words(lines: Sequence[str], name: str, segmentation: str | None) -> l
     units = sum("@@ " in line or MARK in line for line in lines)
     if units and segmentation is None:
         raise OdeTransformerError(
-            f"{name}: {units} of {len(lines)} lines hold subword units, not words; give --remove-bpe "
+            f"{name}: subword units, not words, in {units} of {counted(len(lines), 'line')}; give --remove-bpe "
             f"{'|'.join(JOIN)} (none: score them as they are), or in a recipe generate.flags.post-process"
         )
     join = JOIN[segmentation or "none"]
@@ -60,6 +61,5 @@ def joined_words(lines: Sequence[str], name: str, segmentation: str | None) -> l
     if segmentation == "sentencepiece" and 2 * begin <= sum(map(bool, lines)):
         join = str
         if units:
-            warning = f"{units} of {len(lines)} lines hold {MARK}, and are taken for words"
-            print(f"warning: {name}: {warning}", file=sys.stderr)
+            print(f"warning: {name}: {MARK} in {units} of {len(lines)} lines, taken for words", file=sys.stderr)
     return list(map(join, lines))

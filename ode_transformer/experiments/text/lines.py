@@ -7,13 +7,13 @@ import os
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
 from ...errors import OdeTransformerError
-from ...files import atomic_file
+from ...files import atomic_file, write_lines
 
 LONGEST = 2**26  # maximum bytes of a line; a compressed file of some kilobytes can hold lines of any length
 SHOWN = 5  # line numbers named in a message
@@ -25,6 +25,11 @@ class TextError(OdeTransformerError):
     """Text that cannot be used; the message names the file, the line or count, and what is expected."""
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun, such as ``1 pair`` or ``2,000 pairs``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 class Faults:
     """The count and the first line numbers of each fault of lines or pairs, in little memory for any text."""
 
@@ -33,7 +38,7 @@ class Faults:
         self.first: dict[str, list[int]] = {}
 
     def add(self, fault: str, number: int) -> None:
-        """Count a line or pair; ``fault`` names all that have it, such as "pairs with an empty side"."""
+        """Count a line or pair; ``fault`` names one that has it, such as "pair with an empty side"."""
         self.counts[fault] += 1
         if self.counts[fault] <= SHOWN:
             self.first.setdefault(fault, []).append(number)
@@ -41,8 +46,10 @@ class Faults:
     def report(self, files: str | Path, fate: str) -> None:
         """Print a warning for each fault; ``fate`` says what became of the lines or pairs."""
         for fault, count in self.counts.items():
+            noun, _, rest = fault.partition(" ")
             shown = ", ".join(map(str, self.first[fault])) + (", ..." if count > SHOWN else "")
-            print(f"warning: {files}: {count} {fault} (lines {shown}): {fate}", file=sys.stderr)
+            at = "line" if count == 1 else "lines"
+            print(f"warning: {files}: {counted(count, noun)} {rest} ({at} {shown}): {fate}", file=sys.stderr)
 
 
 def watched(lines: Iterable[str], has_fault: Callable[[str], bool], file: Path, fault: str, fate: str) -> Iterator[str]:
@@ -81,7 +88,9 @@ def lines_of(path: str | Path, count: int, source: str) -> list[str]:
     """Return the lines of a file as :func:`read_all` does; there must be ``count``, one per sentence of ``source``."""
     found = read_all(path)
     if len(found) != count:
-        raise OdeTransformerError(f"{path} has {len(found)} lines, must have {count}, one per sentence of {source}")
+        raise OdeTransformerError(
+            f"{path} has {counted(len(found), 'line')}, must have {count}, one per sentence of {source}"
+        )
     return found
 
 
@@ -151,7 +160,26 @@ def parallel(source: Path, lines: Iterator[str], target: Path, others: Iterator[
         if line is None or other is None:
             more = number + sum(1 for _ in (others if line is None else lines))
             sizes = (number - 1, more) if line is None else (more, number - 1)
-            raise TextError(f"{source} has {sizes[0]} lines, {target} has {sizes[1]}: must be parallel")
+            raise TextError(f"{source} has {counted(sizes[0], 'line')}, {target} has {sizes[1]}: must be parallel")
         yield line, other
     if not number:
         raise TextError(f"{source} and {target} are empty")
+
+
+def write_splits(
+    splits: Mapping[str, Iterable[Sequence[str]]], columns: Sequence[str], output_dir: Path
+) -> dict[str, int]:
+    """Write ``SPLIT.COLUMN`` of all splits and columns; return the number of examples by split.
+
+    Args:
+        splits: the examples by split, each with a text for every column.
+        columns: the names of the columns, such as ``input0`` and ``label``.
+        output_dir: the folder for the files.
+    """
+    counts = {}
+    for name, examples in splits.items():
+        rows = list(examples)
+        for i, column in enumerate(columns):
+            write_lines(output_dir / f"{name}.{column}", (row[i] for row in rows))
+        counts[name] = len(rows)
+    return counts

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import OdeTransformerError
-from .lines import read_lines
+from .lines import counted, read_lines
 
 NO_CORRECTION = ("noop", "UNK", "Um")
 """Types of edits without a correction: there is no error, or the annotator could not correct it."""
@@ -52,9 +52,8 @@ def read(path: Path) -> Iterator[Annotated]:
                     f"{path}: line {number}: must be A START END|||TYPE|||...|||ANNOTATOR"
                 ) from error
             if kind not in NO_CORRECTION and not 0 <= start <= end <= len(sentence.tokens):
-                raise OdeTransformerError(
-                    f"{path}: line {number}: edit {start} {end} of a sentence of {len(sentence.tokens)} tokens"
-                )
+                tokens = counted(len(sentence.tokens), "token")
+                raise OdeTransformerError(f"{path}: line {number}: edit {start} {end} of a sentence of {tokens}")
             its.append(Edit(start, end, kind, text))
         elif not line.strip():
             if sentence is not None:

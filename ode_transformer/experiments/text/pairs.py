@@ -10,13 +10,13 @@ from pathlib import Path
 
 from ...files import copy_file, write_lines
 from .binarised import test_names
-from .lines import PERHAPS, Faults, TextError, pair_writer, parallel, read_lines, read_pair
+from .lines import PERHAPS, Faults, TextError, counted, pair_writer, parallel, read_lines, read_pair
 from .manifest import read_mapping, text_beside
 
 # Romanian's s and t have commas below; older text has cedillas, which look the same.
 COMMAS = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
 DIACRITICS = str.maketrans("\u0218\u0219\u021a\u021b\u0102\u0103\u00c2\u00e2\u00ce\u00ee", "SsTtAaAaIi")
-NOT_TEXT = "pairs that are not UTF-8, or hold a NUL"
+NOT_TEXT = "pair with bytes that are not UTF-8, or with a NUL"
 MOST_NOT_TEXT = 0.1  # share of the training pairs of a file; more mean that the file has another encoding
 ROMANIAN = ("raw", "normalised", "stripped")
 
@@ -24,25 +24,20 @@ ROMANIAN = ("raw", "normalised", "stripped")
 @dataclass(frozen=True)
 class Limits:
     """The limits of cleaning, as in Moses' ``clean-corpus-n.perl``, which drops pairs that are empty, too long on a
-    side, or whose sides differ too much in length.
-
-    Args:
-        max_tokens: drop training pairs with a longer side.
-        ratio: drop training pairs of which one side is more than X times as long as the other (default: keep them).
-    """
+    side, or whose sides differ too much in length."""
 
     max_tokens: int
-    ratio: float | None = None
+    ratio: float | None = None  # of the longer side to the other
 
     def fault(self, pair: tuple[str, str]) -> str | None:
-        """Return the fault of a pair, which names all that have it, or None."""
+        """Return the fault of a pair, as :class:`.lines.Faults` counts it, or None."""
         longer, shorter = sorted((len(side.split()) for side in pair), reverse=True)
         if not shorter:
-            return "pairs with an empty side"
+            return "pair with an empty side"
         if longer > self.max_tokens:
-            return f"pairs with more than {self.max_tokens} tokens on a side"
+            return f"pair with more than {counted(self.max_tokens, 'token')} on a side"
         if self.ratio is not None and longer / shorter > self.ratio:
-            return f"pairs with a side more than {self.ratio:g} times as long as the other"
+            return f"pair with a side more than {self.ratio:g} times as long as the other"
         return None
 
 
@@ -77,12 +72,12 @@ def gather(
                     count += 1
                     both = zip((line.removesuffix("\r") for line in pair), langs, strict=True)
                     write([romanian(line, kind) if lang == "ro" else line for line, lang in both])
-                print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
+                print(f"{split}: {counted(count, 'pair')} of {source.name}", file=sys.stderr)
                 faults.report(f"{source}, {target}", f"dropped; {PERHAPS}")
                 if number - count > MOST_NOT_TEXT * number:
                     raise TextError(
-                        f"{source}, {target}: {number - count:,} of {number:,} pairs are not UTF-8, or hold a "
-                        f"NUL, which may be one in ten at most; {PERHAPS}"
+                        f"{source}, {target}: must be UTF-8 without NUL in nine of ten pairs; in "
+                        f"{number - count:,} of {number:,} they are not; {PERHAPS}"
                     )
 
 
@@ -164,7 +159,9 @@ def short_to_long(prepared: Path, output_dir: Path, langs: Sequence[str], limit:
         raise TextError(f"{given}: --limit must be 2 or more, bins must increase from --limit on")
     names = test_names(len(bins))
     counts = dict.fromkeys(("train", "valid", *names), 0)
-    splits = read_mapping(prepared / "manifest.json")["splits"]
+    splits = read_mapping(prepared / "manifest.json").get("splits")
+    if not splits:
+        raise TextError(f"{prepared}: must be of parallel text, whose manifest names its splits")
     with ExitStack() as stack:
         write = {name: stack.enter_context(pair_writer(output_dir / name, langs)) for name in counts}
         for split in ("train", "valid"):
@@ -181,4 +178,4 @@ def short_to_long(prepared: Path, output_dir: Path, langs: Sequence[str], limit:
         for name, count in counts.items():
             if not count:
                 raise TextError(f"{given}: no pairs for {name}")
-            print(f"{name}: {count} pairs", file=sys.stderr)
+            print(f"{name}: {counted(count, 'pair')}", file=sys.stderr)

@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from ...files import atomic_folder, copy_file, sha256, write_json, write_lines
 from ...version import installed_versions
 from .binarised import binarise, binarise_files, numbered, unknown, warn_of_unknown
 from .joining import JOIN, MARK, MODEL_FILES, SEGMENTATIONS
-from .lines import TextError, count_lines, read_lines, watched
+from .lines import TextError, count_lines, counted, read_lines, watched
 from .manifest import NEEDED, VERSION, hashes_in, read_mapping, text_beside
 from .pairs import Limits, clean, first_words, gather, hold_out, names_of
 from .parallel import in_parallel
@@ -29,7 +29,6 @@ from .tokenisation import Tokeniser, options
 PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
 STARTS = ("raw", "tok", "bpe")
 COUNTED = ("tokens", "units")
-DEFAULT_LIMITS = Limits(250)
 SIZES = ((50_000, 4_000), (1_000_000, 10_000), (float("inf"), 32_000))
 """The maximum number of training pairs, and the number of BPE merges or vocabulary size of SentencePiece for them."""
 
@@ -86,7 +85,7 @@ def check_new(out: Path) -> None:
         raise TextError(f"{out}: already exists, perhaps of other text or options; remove it, or choose another folder")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Preparation:
     """The preparation of a corpus: its text, the steps and their settings.
 
@@ -96,55 +95,65 @@ class Preparation:
         splits: names of the training, validation and test sets, with which the names of files begin.
         name: the name of the corpus.
         source: a description of where the text came from.
-        files: split, source file and target file, for all that are joined to ``raw``; empty if the text exists already.
+        files: add the sentence pairs of two files to a split; may be repeated (default: the text exists already).
         romanian: treatment of Romanian: raw, normalised (commas for cedillas), or stripped (no diacritics).
         start: the folder in DIR.text that exists already.
-        tokenise: options of a ``Tokeniser``; None if they are unknown, with another start.
-        tokenise_train: others for the training text.
+        tokenise: how text is tokenized: flags of `text describe`, as one word (default: no flags; with another start
+            than raw, unknown).
+        tokenise_train: how training text is tokenized, if it differs.
         language: the language of all files, where their names end in something else.
         counted: the unit of --max-tokens and --ratio: tokens, before subword units are learned, or subword units.
-        limits: the limits of training pairs; others are left out.
+        max_tokens: drop training pairs with a longer side.
+        ratio: drop training pairs of which one side is more than X times as long as the other (default: keep them).
         every: hold out every Nth training pair for validation (default: there is a validation set).
         words: cut source texts off after N words (default: never).
         segmentation: the subword segmentation.
         size: number of BPE merges, or vocabulary size of SentencePiece (default: by the size of the text).
         test_units: cut targets of test sets off after N subword units in the binarized data (default: never).
-        joined: one dictionary for both languages.
+        separate_dictionaries: one dictionary per language (default: a joined one).
         dictionaries: existing dictionaries of source and target (default: made from the training text).
         symbols: maximum size of a dictionary (default: unlimited).
-        beside: further files to copy, with their names in the folder of the data.
+        beside: further files to copy, after their names in the folder of the data.
         workers: the number of processes.
     """
 
     out: Path
-    langs: tuple[str, str]
-    splits: tuple[str, ...]
+    langs: Sequence[str]
+    splits: Sequence[str]
     name: str
     source: str
     files: Sequence[tuple[str, str | Path, str | Path]] = ()
     romanian: str = "raw"
     start: str = "raw"
-    tokenise: Mapping[str, Any] | None = field(default_factory=options)
+    tokenise: Mapping[str, Any] | None = None
     tokenise_train: Mapping[str, Any] | None = None
     language: str = ""
     counted: str = "tokens"
-    limits: Limits = DEFAULT_LIMITS
+    max_tokens: int = 250
+    ratio: float | None = None
     every: int = 0
     words: int = 0
     segmentation: str = "subword-nmt"
     size: int | None = None
     test_units: int = 0
-    joined: bool = True
+    separate_dictionaries: bool = False
     dictionaries: Sequence[Path] = ()
     symbols: int | None = None
-    beside: Mapping[str, Path] = field(default_factory=dict)
+    beside: Sequence[tuple[str, str | Path]] = ()
     workers: int = 1
 
     def __post_init__(self):
         """Check the splits and the tokenizer, which translation needs even if the text is tokenized already."""
+        if self.tokenise is None and self.start == "raw":
+            self.tokenise = options()
+        self.limits = Limits(self.max_tokens, self.ratio)
         numbered(self.splits)
+        if self.langs[0] == self.langs[1]:
+            raise TextError(f"--langs {' '.join(self.langs)}: must be two different languages")
         if odd := {split for split, *_ in self.files} - {*self.splits}:
             raise TextError(f"--add {min(odd)}: must be one of --splits, {', '.join(self.splits)}")
+        if self.every and any(split == self.splits[1] for split, *_ in self.files):
+            raise TextError(f"--every {self.every}: makes {self.splits[1]}, which --add gives; take one of both")
         for lang in self.langs if self.tokenise is not None else ():
             Tokeniser(self.language or lang, **self.tokenise).tokenise([])
 
@@ -154,7 +163,10 @@ class Preparation:
         return text_beside(self.out)
 
     def run(self) -> None:
-        """Do all steps that are not done yet."""
+        """Prepare a parallel corpus, from raw text to binarized data, in steps that are done once each."""
+        check_new(self.out)
+        if self.files and (self.text / "raw").exists() and not (self.text / "settings.json").exists():
+            raise TextError(f"{self.text}: was left by an earlier call, of perhaps other files and options; remove it")
         self.segment()
         self.binarise()
 
@@ -212,7 +224,7 @@ class Preparation:
         for name in names_of(self.splits, self.langs):
             lines = read_lines(folder / name, bar=f"segment {name}")
             if self.segmentation == "sentencepiece":  # words with subword-nmt's marks are split instead
-                fault = f"lines hold {MARK}, with which SentencePiece marks the beginnings of words"
+                fault = f"line with {MARK}, with which SentencePiece marks the beginnings of words"
                 fate = "kept, but in translations it becomes a blank"
                 lines = watched(lines, lambda line: MARK in line, folder / name, fault, fate)
             self._write(output / name, work, lines)
@@ -228,8 +240,10 @@ class Preparation:
     def _binarise(self, part: Path) -> None:
         """Write everything that a run reads to one folder."""
         text, langs = self.text, self.langs
-        chosen = {"joined": self.joined, "dictionaries": self.dictionaries, "symbols": self.symbols}
-        binarise(text / "bpe", part, self.splits, langs, **chosen, workers=self.workers)
+        binarise(
+            text / "bpe", part, self.splits, langs, joined=not self.separate_dictionaries,
+            dictionaries=self.dictionaries, symbols=self.symbols, workers=self.workers,
+        )  # fmt: skip
         for name in (*MODEL_FILES, "archives.sha256"):
             if (text / name).exists():
                 copy_file(text / name, part / name)
@@ -245,7 +259,7 @@ class Preparation:
                     copy_file(raw, part / "raw" / f"{name}.{lang}")
                 elif raw.parent.exists():
                     print(f"no raw text of {raw.name}: scores will use the detokenized text", file=sys.stderr)
-        for name, file in self.beside.items():
+        for name, file in self.beside:
             copy_file(file, part / name)
         self._write_manifest(part)
 
@@ -259,7 +273,7 @@ class Preparation:
             of, tokens = ({lang: both[i] for lang, both in found.items()} for i in (0, 1))
             counts[split] = {"lines": count_lines(files[0]), "tokens": tokens, "unknown": of}
             shown = ", ".join(f"{lang} {n:,} ({of[lang] / max(n, 1):.2%} unknown)" for lang, n in tokens.items())
-            print(f"{split:<6} {its:<18} {counts[split]['lines']:>7,} pairs   subword units: {shown}")
+            print(f"{split:<6} {its:<18} {counted(counts[split]['lines'], 'pair'):>13}   subword units: {shown}")
             for lang in langs:
                 warn_of_unknown(f"{its}.{lang}", *found[lang])
         # The four special symbols are not in the file.

@@ -15,7 +15,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from ...errors import OdeTransformerError
 from ...files import atomic_file, sha256
 from .joining import SPECIAL
 from .lines import TextError, read_lines
@@ -29,16 +28,12 @@ ODD = re.compile("|".join((*SPECIAL, "@@")))  # strings for which units of some 
 KNOWN_WORDS = 1_000_000  # words whose segmentation a process remembers
 
 
-class SegmentationError(OdeTransformerError):
-    """A folder without a segmentation, or one that cannot be learned; the message says what is missing."""
-
-
 def files(folder: Path) -> tuple[str, ...]:
-    """Return the names of the files of the segmentation in a folder; raise ``SegmentationError`` if it has none."""
+    """Return the names of the files of the segmentation in a folder; raise ``TextError`` if it has none."""
     for names in (OWN, GPT2):
         if all((folder / name).is_file() for name in names):
             return names
-    raise SegmentationError(f"{folder}: must hold {OWN[0]}, or {' and '.join(GPT2)}")
+    raise TextError(f"{folder}: must hold {OWN[0]}, or {' and '.join(GPT2)}")
 
 
 def sentencepiece_model(path: Path) -> Any:
@@ -48,7 +43,7 @@ def sentencepiece_model(path: Path) -> Any:
     try:
         return sentencepiece.SentencePieceProcessor(model_file=str(path))
     except (OSError, RuntimeError) as error:
-        raise SegmentationError(f"{path}: is not a SentencePiece model: {error}") from error
+        raise TextError(f"{path}: is not a SentencePiece model: {error}") from error
 
 
 def segmenter(folder: Path) -> Callable[[str], str]:
@@ -67,7 +62,7 @@ def gpt2_encoder(folder: Path) -> Any:
     try:
         return get_encoder(*(str(folder / name) for name in GPT2))
     except (AttributeError, OSError, TypeError, ValueError) as error:
-        raise SegmentationError(f"{folder}: {' and '.join(GPT2)} cannot be read: {error}") from error
+        raise TextError(f"{folder}: {' and '.join(GPT2)} cannot be read: {error}") from error
 
 
 def learn(segmentation: str, files: Sequence[Path], size: int, model: Path, workers: int = 1) -> None:
@@ -80,7 +75,7 @@ def learn(segmentation: str, files: Sequence[Path], size: int, model: Path, work
         try:
             # The text is normalized and tokenized already; "identity" leaves its words unchanged for the scores.
             return learn_sentencepiece(lines, size, workers, model, "identity", coverage)
-        except SegmentationError as error:
+        except TextError as error:
             if coverage < 1 or "required_chars" not in str(error):
                 raise
             # SentencePiece's advice for writing systems of thousands of characters, such as the Chinese.
@@ -152,7 +147,7 @@ def learn_sentencepiece(
     except RuntimeError as error:
         if failures:
             raise failures[0] from None
-        raise SegmentationError(f"--size {size}: SentencePiece: {error}") from error
+        raise TextError(f"--size {size}: SentencePiece: {error}") from error
 
 
 def segmented(lines: list[str], segmentation: str, model: Path | None) -> list[str]:
@@ -164,9 +159,9 @@ def segmented(lines: list[str], segmentation: str, model: Path | None) -> list[s
     if segmentation == "none":
         return [" ".join("<unk>" if word in SPECIAL else word for word in line.split(" ")) for line in lines]
     if segmentation == "sentencepiece":
-        rows = _sentencepiece(model, sha256(model)).encode(lines, out_type=str)
+        rows = _loaded(sentencepiece_model, model, sha256(model)).encode(lines, out_type=str)
         return [" ".join(f"{piece[:-1]} {piece[-1]}" if piece in SPECIAL else piece for piece in row) for row in rows]
-    bpe = _bpe(model, sha256(model))
+    bpe = _loaded(_bpe, model, sha256(model))
     if len(bpe.cache) > KNOWN_WORDS:
         bpe.cache.clear()
     return [
@@ -184,14 +179,12 @@ def _unambiguous(units: str) -> str:
 
 
 @cache
-def _sentencepiece(model: Path, digest: str) -> Any:
+def _loaded(load: Callable[[Path], Any], model: Path, digest: str) -> Any:
     """Load the model in a file; cached by the file's digest."""
-    return sentencepiece_model(model)
+    return load(model)
 
 
-@cache
-def _bpe(codes: Path, digest: str) -> Any:
-    """Load the BPE codes in a file; cached by the file's digest."""
+def _bpe(codes: Path) -> Any:
     from subword_nmt.apply_bpe import BPE
 
     try:

@@ -7,23 +7,23 @@ corrections, ``raw/SUBSET.ref0`` and so on, for GLEU, or human edits, ``raw/SUBS
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from .... import paths
 from ...metrics import Examples
 from ...text.lines import read_all
-from ..task import OF_TEXT, Recipe, Step, Task
-from ..translation import best_hypotheses, decoding_step, scoring_step, task_flags, translations
+from ..task import OF_TEXT, Recipe
+from ..translation import by_decoding, translations
 
 
-def _scoring(recipe: Recipe, run_dir: str, subset: str) -> Step:
+def _options(recipe: Recipe, run_dir: str, subset: str) -> dict[str, Any]:
     prefix = f"{recipe.data.directory}/raw/{subset}"
     options = {"corrections": translations(run_dir, subset), "source": f"{prefix}.source"}
     if subset in recipe.score.edits:
         options |= {"edits": f"{prefix}.m2", "own_edits": f"{run_dir}/edits/{subset}.m2"}
     else:
         options["references"] = [f"{prefix}.ref{i}" for i in range(recipe.score.references)]
-    return scoring_step(recipe, run_dir, subset, options)
+    return options
 
 
 def _examples(
@@ -37,14 +37,8 @@ def _examples(
     return corrections, Examples(references, sources)
 
 
-TASK = Task(
-    name="correction",
-    flags=task_flags,
-    evaluate=decoding_step,
-    score=_scoring,
-    metrics=lambda recipe: ["m2", "errant", "gleu"],
-    outputs=best_hypotheses,
-    examples=_examples,
-    section="generate",
-    provides=replace(OF_TEXT, edits="M2"),
-)
+def _metrics(recipe: Recipe) -> list[str]:
+    return ["m2", "errant", "gleu"]
+
+
+TASK = by_decoding("correction", _options, _metrics, _examples, provides=replace(OF_TEXT, edits="M2"))

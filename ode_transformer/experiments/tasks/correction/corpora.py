@@ -13,10 +13,9 @@ from pathlib import Path
 
 from ....errors import OdeTransformerError
 from ....files import copy_file, write_lines
-from ...text.lines import lines_of, read_all, read_lines
+from ...text.lines import counted, lines_of, read_all, read_lines, write_splits
 from ...text.m2 import NO_CORRECTION, Annotated, Edit
 from ...text.m2 import read as read_m2
-from ..splits import write_splits
 from ..translation import Pair
 from . import errors
 
@@ -84,7 +83,7 @@ def published(folder: Path) -> dict[str, list[Pair]]:
         found = list(read_m2(path))
         made = (Pair(uniform(" ".join(each.tokens)), uniform(text)) for each in found for text in corrected(each))
         wrong = [pair for pair in made if pair.target not in ("", pair.source)]
-        print(f"{path.name}: {len(found):,} sentences, {len(wrong):,} corrections of them", file=sys.stderr)
+        print(f"{path.name}: {counted(len(found), 'sentence')}, {counted(len(wrong), 'correction')}", file=sys.stderr)
         if path.name in nucle:
             every = max(len(wrong) // NUCLE_HELD_OUT, 2)
             held_out = range(every - 1, len(wrong), every)[:NUCLE_HELD_OUT]
@@ -107,7 +106,7 @@ def generated(path: Path, seed: int, rate: float, count: int | None) -> Iterator
         if wrong := corrupter.corrupt(tokens):
             yield Pair(" ".join(wrong), " ".join(tokens))
     made = ", ".join(f"{number:,} of {kind}" for kind, number in sorted(corrupter.made.items()))
-    print(f"{path.name}: {len(sentences):,} sentences, errors: {made}", file=sys.stderr)
+    print(f"{path.name}: {counted(len(sentences), 'sentence')}, errors: {made}", file=sys.stderr)
 
 
 def read_jfleg(folder: Path, split: str) -> tuple[list[str], list[list[str]]]:
@@ -159,7 +158,7 @@ def write(
     train = list(splits["train"])
     splits["train"] = [pair for pair in train if pair.source not in held_out]
     dropped = len(train) - len(splits["train"])
-    print(f"train: {dropped:,} pairs left out, whose sentence is in CoNLL-2014 or JFLEG", file=sys.stderr)
+    print(f"train: {counted(dropped, 'pair')} left out, whose sentence is in CoNLL-2014 or JFLEG", file=sys.stderr)
     counts = write_splits(splits, Pair._fields, output_dir)
     for name, (_, references) in tests.items():
         for i, lines in enumerate(references):

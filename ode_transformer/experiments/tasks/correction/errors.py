@@ -2,38 +2,21 @@
 
 A sentence is tokenized as in the Penn Treebank. With some probability, a word gets an error of one of the kinds that
 are possible there: an article, a preposition, the number of a noun, the form of a verb, or the spelling. Most words can
-only be misspelt, which is therefore done less often. Irregular forms are listed here; regular ones are looked up in the
-text itself, so that no tagger and no lexicon are needed: ``walks`` is a form of ``walk`` where both are frequent.
+only be misspelt, which is therefore done less often. Irregular forms are in ``errors.yaml``; regular ones are looked up
+in the text itself, so that no tagger or lexicon is needed: ``walks`` is a form of ``walk`` where both occur often.
 """
 
 import random
 import re
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
 
 ARTICLES = ("a", "an", "the")
 PREPOSITIONS = ("about", "at", "by", "during", "for", "from", "in", "into", "of", "on", "over", "through", "to", "with")
-BE_HAVE_DO = (
-    ("am", "is", "are", "be"), ("was", "were"), ("has", "have", "had"), ("does", "do", "did"), ("been", "being", "be"),
-)  # fmt: skip
-IRREGULAR = """
-    go went gone; see saw seen; take took taken; give gave given; come came; know knew known; make made; get
-    got; say said; think thought; find found; tell told; become became; leave left; feel felt; bring brought;
-    begin began begun; keep kept; hold held; write wrote written; stand stood; hear heard; mean meant; meet met;
-    run ran; pay paid; sit sat; speak spoke spoken; lead led; grow grew grown; lose lost; fall fell fallen; send
-    sent; build built; understand understood; draw drew drawn; break broke broken; spend spent; rise rose risen;
-    drive drove driven; buy bought; wear wore worn; choose chose chosen; eat ate eaten; teach taught; fly flew
-    flown; forget forgot forgotten"""
-IRREGULAR_NOUNS = "man men; woman women; child children; person people; foot feet; tooth teeth; life lives; wife wives"
 SUBJECTS = ("i", "you", "he", "she", "it", "we", "they", "who", "that", "which", "there", "this")
-NEIGHBOURS = {  # on a keyboard
-    "a": "sq", "b": "vn", "c": "xv", "d": "sf", "e": "wr", "f": "dg", "g": "fh", "h": "gj", "i": "uo", "j": "hk",
-    "k": "jl", "l": "k", "m": "n", "n": "bm", "o": "ip", "p": "o", "q": "wa", "r": "et", "s": "ad", "t": "ry",
-    "u": "yi", "v": "cb", "w": "qe", "x": "zc", "y": "tu", "z": "x",
-}  # fmt: skip
-CONFUSED = """their there; then than; to too; loose lose; affect effect; quite quiet; accept except; advice advise;
-    whether weather; where were; of off; believe beleive; receive recieve; because becouse; which wich; definitely
-    definately; separate seperate; until untill; tomorrow tommorow; beginning begining"""
 MISSPELT = 0.5  # the probability of a misspelling that was drawn; errors of other kinds are always made
 FREQUENT = 3  # the least number of occurrences of a regular form in the text
 
@@ -54,10 +37,6 @@ def straight(line: str) -> str:
 def tokenise(line: str) -> list[str]:
     """Return the Penn Treebank tokens of a sentence, with straight quotation marks."""
     return _TOKEN.findall(straight(line))
-
-
-def _sets(table: str) -> list[tuple[str, ...]]:
-    return [tuple(row.split()) for row in table.split(";")]
 
 
 def _join(table: dict[str, set[str]], words: Sequence[str]) -> None:
@@ -96,9 +75,10 @@ class Corrupter:
         self.made: Counter[str] = Counter()
         self.verbs: dict[str, set[str]] = {}
         self.nouns: dict[str, set[str]] = {}
-        for table, rows in ((self.verbs, [*BE_HAVE_DO, *_sets(IRREGULAR)]), (self.nouns, _sets(IRREGULAR_NOUNS))):
-            for row in rows:
-                _join(table, row)
+        tables = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_bytes())
+        for table, rows in ((self.verbs, tables["verbs"]), (self.nouns, tables["nouns"])):
+            for row in rows.splitlines():
+                _join(table, row.split())
         known = {word for word, count in words.items() if count >= FREQUENT and word.isalpha()}
         for word in known:
             many, verbs = {plural(word)} & known, {*inflections(word)} & known
@@ -106,7 +86,8 @@ class Corrupter:
                 _join(self.nouns, (word, *many))
             if verbs and len(word) > 2:
                 _join(self.verbs, (word, *verbs, *many))
-        rows = _sets(CONFUSED)
+        self.neighbours = tables["neighbours"]
+        rows = [row.split() for row in tables["confused"].splitlines()]
         self.confused = dict(rows) | {b: a for a, b in rows if b in known}
 
     def corrupt(self, tokens: Sequence[str]) -> list[str]:
@@ -167,7 +148,7 @@ class Corrupter:
         if len(word) < 4:
             return [tokens[i]]
         at = self.random.randrange(1, len(word) - 1)
-        letter = self.random.choice(NEIGHBOURS.get(word[at], "e"))
+        letter = self.random.choice(self.neighbours.get(word[at], "e"))
         return [self.random.choice((
             word[:at] + word[at + 1 :],
             word[:at] + word[at] + word[at:],

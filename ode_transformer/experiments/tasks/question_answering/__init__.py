@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from .... import paths
+from ....errors import OdeTransformerError
 from ....files import read_json, write_json
+from ....schema import lacks
 from ...metrics import Examples, squad
+from ...text.lines import counted
 from ..task import PREDICTION, Recipe, Step, Task, step_of_ours
 
 BEST = 20  # first and last symbols of a window that are combined
@@ -128,7 +131,7 @@ def write_answers(
     write_json(Path(output_dir) / "no_answer.json", {name: score for name, (_, score) in found.items()})
     predictions = {name: "" if score > limit else text for name, (text, score) in found.items()}
     write_json(Path(output_dir) / "predictions.json", predictions)  # last: with it, the step counts as done
-    print(f"{len(predictions)} questions -> {output_dir}")
+    print(f"{counted(len(predictions), 'question')} -> {output_dir}")
 
 
 def golds(tree: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -139,7 +142,14 @@ def golds(tree: Mapping[str, Any]) -> dict[str, list[str]]:
 def read_answers(folder: Path) -> tuple[dict[str, str], dict[str, float] | None]:
     """Return the predictions and the no-answer scores in a folder of ``squad predict``; the latter may be None."""
     scores = folder / "no_answer.json"
-    return read_json(folder / "predictions.json"), read_json(scores) if scores.exists() else None
+    return _by_question(folder / "predictions.json", str), _by_question(scores, float) if scores.exists() else None
+
+
+def _by_question(path: Path, kind: type) -> dict[str, Any]:
+    found = read_json(path)
+    if wrong := lacks(found, {str: kind}):
+        raise OdeTransformerError(f"{path}: {wrong}")
+    return found
 
 
 def write_scores(folder: str | Path, data: str | Path, subset: str, output: str | Path) -> None:

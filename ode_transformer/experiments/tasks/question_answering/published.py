@@ -12,11 +12,14 @@ from typing import Any
 
 from ....errors import OdeTransformerError
 from ....files import read_json, write_text
+from ....schema import lacks, one_of
 from ...text import subwords
-from ..splits import write_splits
+from ...text.lines import write_splits
 
 SPECIAL = 4  # special symbols of a sample: <s> question </s> </s> window </s>
 VERSIONS = {"1.1": "1.1", "2.0": "2.0", "v2.0": "2.0"}
+_QUESTION = {"id": str, "question": str, "answers": [{"text": str, "answer_start": int}]}
+_LAYOUT = {"version": one_of(*VERSIONS), "data": [{"paragraphs": [{"context": str, "qas": [_QUESTION]}]}]}
 
 Cut = Callable[[str], list[tuple[str, int, int]]]
 """A function that segments text into subwords, each with its characters [begin, end) in the text."""
@@ -25,16 +28,15 @@ Cut = Callable[[str], list[tuple[str, int, int]]]
 def read(path: Path) -> tuple[str, list[dict[str, Any]]]:
     """Return the version, ``1.1`` or ``2.0``, and the paragraphs of a published file, in the file's own layout."""
     tree = read_json(path)
-    version = VERSIONS.get(str(tree.get("version"))) if isinstance(tree, dict) else None
-    if version is None:
-        raise OdeTransformerError(f"{path}: must be a file of SQuAD, whose version is one of {', '.join(VERSIONS)}")
+    if wrong := lacks(tree, _LAYOUT):
+        raise OdeTransformerError(f"{path}: is not of SQuAD's layout: {wrong}")
     paragraphs = [paragraph for article in tree["data"] for paragraph in article["paragraphs"]]
     for text, question in ((paragraph["context"], item) for paragraph in paragraphs for item in paragraph["qas"]):
         for answer in question["answers"]:
             answer["answer_start"] = _place(
                 f"{path}: question {question['id']}", text, answer["text"], answer["answer_start"]
             )
-    return version, paragraphs
+    return VERSIONS[tree["version"]], paragraphs
 
 
 def _place(question: str, paragraph: str, answer: str, start: int) -> int:
