@@ -1,4 +1,4 @@
-"""The base class of errors that a user's input causes; ``numerics`` raises a plain ``ValueError``."""
+"""Messages, and the base class of errors that a user's input causes; ``numerics`` raises a plain ``ValueError``."""
 
 import re
 import sys
@@ -37,3 +37,8 @@ def install_command(extra: str) -> str:
     if INSTALLED:
         return f"pip install 'ode-transformer[{extra}]'"
     return f"in the clone, pip install -c constraints.txt --no-build-isolation -e '.[{extra}]'"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun as a part of a message, such as ``1 pair`` or ``2,000 pairs``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"

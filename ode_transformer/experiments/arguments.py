@@ -126,11 +126,6 @@ def short_message(message: str, parser: argparse.ArgumentParser) -> str:
     return message
 
 
-def counted(number: int, what: str) -> str:
-    """Return a number of things as a part of a message, such as ``1 run`` or ``2,000 updates``."""
-    return f"{number:,} {what}{'s' * (number != 1)}"
-
-
 def nearest(value: str, valid: Sequence[str], few: int = 12) -> str:
     """Return the end of an error message about an unknown value: the nearest valid ones, or all if they are few."""
     near = list(dict.fromkeys(difflib.get_close_matches(value, valid, 6)))[:3]

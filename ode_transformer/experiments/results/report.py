@@ -13,9 +13,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Optional
 
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, counted
 from ...files import write_text
-from ..arguments import counted
 from ..metrics import METRICS
 from ..records import curve_points
 from . import comparisons, plots, significance, tables

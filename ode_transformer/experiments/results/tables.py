@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from ... import markdown
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, counted
 from .. import recipes
-from ..arguments import counted, nearest
+from ..arguments import nearest
 from ..metrics import METRICS
 from ..metrics.resampling import TESTS
 from ..records import read_record

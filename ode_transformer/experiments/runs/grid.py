@@ -12,11 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, counted
 from ...files import write_json
 from ...paths import folder_of
 from .. import recipes, records
-from ..arguments import counted
 from ..metrics import METRICS
 from ..records import logs
 from ..tasks.glue import TASK

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ... import machine
+from ...errors import counted
 from .. import recipes
-from ..arguments import counted
 from ..records import RecordError, read_record
 
 SAME = ("processor", "cores", "gpus")  # the keys in which machines of comparable speed agree

@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from ... import plugins, processors
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, counted
 from ...files import atomic_folder, sha256, write_json
 from ...paths import shipped
 from .. import recipes, records, runs
-from ..arguments import counted
 from ..records import RunError, logs
 from ..tasks import TASKS
 from ..tasks.task import OURS, Step, flags, step_of_ours

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Optional
 
+from ...errors import counted
 from .. import recipes
-from ..arguments import counted
 from . import command_lines, plan, runner
 from .training import TrainingPlace
 

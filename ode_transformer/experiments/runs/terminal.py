@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..arguments import counted
+from ...errors import counted
 
 RECORD = re.compile(
     r"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| )?(DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \| |:)([\w.]+)(?: \| |:)(.*)"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ... import processors
+from ...errors import counted
 from ...paths import USER_DIR
 from .. import recipes
-from ..arguments import counted
 from ..recipes import RecipeError
 from ..records import RunError
 from ..tasks import TASKS

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ... import machine
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, counted
 from ...files import write_json
 from ..metrics import accuracy
-from ..text.lines import counted, lines_of, read_all
+from ..text.lines import lines_of, read_all
 
 SPLITS = ("test", "valid")  # scored if they exist
 

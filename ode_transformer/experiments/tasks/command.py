@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...errors import counted
 from ..arguments import add_function, add_parameters, at_least, new_folder
 from ..text import corpus, documents
-from ..text.lines import counted, write_splits
+from ..text.lines import write_splits
 from . import baselines, classification, generated, glue, listops, multiple_choice, question_answering, summarisation
 from .correction import corpora
 from .encoders import write_predictions

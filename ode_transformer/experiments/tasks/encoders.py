@@ -6,10 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, counted
 from ...files import write_lines
 from ..metrics.accuracy import UNDEFINED
-from ..text.lines import counted
 
 if TYPE_CHECKING:
     from fairseq.data import FairseqDataset

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import yaml
 
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, counted
 from ...files import write_lines
 from ..text import subwords
-from ..text.lines import counted, read_lines, write_splits
+from ..text.lines import read_lines, write_splits
 from .encoders import outputs
 from .task import Recipe, by_predictions
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ... import paths
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, counted
 from ..metrics import METRICS, Examples
 from ..metrics.scoring import references_in
 from ..text.fairseq_output import read_generate_output
 from ..text.joining import SEGMENTATIONS
-from ..text.lines import counted, read_all
+from ..text.lines import read_all
 from .task import OF_TEXT, Recipe, Step, Task, flags, further_metrics, scoring_step
 
 

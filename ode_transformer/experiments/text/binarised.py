@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ...errors import counted
 from ...files import copy_file, write_lines
 from .joining import SPECIAL
-from .lines import TextError, counted, read_lines, watched
+from .lines import TextError, read_lines, watched
 from .parallel import in_parallel
 
 CONTROL = frozenset(SPECIAL[:3])  # symbols that stand for no word

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, counted
 from ...files import atomic_file, copy_file
 from . import subwords
-from .lines import counted, read_lines
+from .lines import read_lines
 
 # A sentence ends after a full stop and closing quotes, before a capital letter or a digit: as much as a rule can tell.
 _END = re.compile(r"(?<=[.!?])([\"')\]]*)\s+(?=[\"'(\[]*[A-Z0-9])")

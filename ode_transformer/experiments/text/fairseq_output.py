@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...errors import OdeTransformerError
-from .lines import counted, read_all
+from ...errors import OdeTransformerError, counted
+from .lines import read_all
 
 SHOWN = 5  # sentences named in a message
 _ID = r"\d{1,18}"  # the index of a sentence

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...errors import OdeTransformerError
-from .lines import counted
+from ...errors import OdeTransformerError, counted
 
 MARK = "\u2581"  # with which SentencePiece marks the beginning of a word
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # symbols of every dictionary that are not in its file

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, counted
 from ...files import atomic_file, write_lines
 
 LONGEST = 2**26  # maximum bytes of a line; a compressed file of some kilobytes can hold lines of any length
@@ -23,11 +23,6 @@ BETWEEN = 10_000  # lines between updates of a progress bar
 
 class TextError(OdeTransformerError):
     """Text that cannot be used; the message names the file, the line or count, and what is expected."""
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number and its noun, such as ``1 pair`` or ``2,000 pairs``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 class Faults:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ...errors import OdeTransformerError
-from .lines import counted, read_lines
+from ...errors import OdeTransformerError, counted
+from .lines import read_lines
 
 NO_CORRECTION = ("noop", "UNK", "Um")
 """Types of edits without a correction: there is no error, or the annotator could not correct it."""

@@ -8,9 +8,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...errors import counted
 from ...files import copy_file, write_lines
 from .binarised import test_names
-from .lines import PERHAPS, Faults, TextError, counted, pair_writer, parallel, read_lines, read_pair
+from .lines import PERHAPS, Faults, TextError, pair_writer, parallel, read_lines, read_pair
 from .manifest import read_mapping, text_beside
 
 # Romanian's s and t have commas below; older text has cedillas, which look the same.

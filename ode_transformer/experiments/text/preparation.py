@@ -15,11 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ...errors import counted
 from ...files import atomic_folder, copy_file, sha256, write_json, write_lines
 from ...version import installed_versions
 from .binarised import binarise, binarise_files, numbered, unknown, warn_of_unknown
 from .joining import JOIN, MARK, MODEL_FILES, SEGMENTATIONS
-from .lines import TextError, count_lines, counted, read_lines, watched
+from .lines import TextError, count_lines, read_lines, watched
 from .manifest import NEEDED, VERSION, hashes_in, read_mapping, text_beside
 from .pairs import Limits, clean, first_words, gather, hold_out, names_of
 from .parallel import in_parallel

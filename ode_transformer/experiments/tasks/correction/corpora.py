@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ....errors import OdeTransformerError
+from ....errors import OdeTransformerError, counted
 from ....files import copy_file, write_lines
-from ...text.lines import counted, lines_of, read_all, read_lines, write_splits
+from ...text.lines import lines_of, read_all, read_lines, write_splits
 from ...text.m2 import NO_CORRECTION, Annotated, Edit
 from ...text.m2 import read as read_m2
 from ..translation import Pair

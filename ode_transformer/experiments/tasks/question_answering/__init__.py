@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from .... import paths
-from ....errors import OdeTransformerError
+from ....errors import OdeTransformerError, counted
 from ....files import read_json, write_json
 from ....schema import lacks
 from ...metrics import Examples, squad
-from ...text.lines import counted
 from ..task import PREDICTION, Recipe, Step, Task, step_of_ours
 
 BEST = 20  # first and last symbols of a window that are combined
