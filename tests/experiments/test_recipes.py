@@ -359,6 +359,7 @@ def load(tmp_path, tree, **which):
         (lambda t: t["generate"].update(subsets={"../test": "t"}), r"subsets '\.\./test'"),
         (lambda t: t["train"].update(precision="fp8"), r"train\.precision 'fp8': must be one of fp32"),
         (lambda t: t.update(extends="r.yaml"), r"extends itself"),
+        (lambda t: t.update(user_dir="absent"), r"r.yaml: user_dir .absent.: there is neither .*absent nor .*absent"),
         (lambda t: (t["data"].update(target="fr"), t.update(score={"compound_split": True})), r"German"),
         (lambda t: t.update(search={"values": {"lr": [1.0]}}), r"search: is for the task glue, got translation"),
         (lambda t: t.update(task="correction"), r"score\.references must be at least 1 for test, which .*, got 0$"),

@@ -171,8 +171,13 @@ def _extended(tree: dict, path: Path, before: tuple[Path, ...]) -> dict:
         merged = merge(merged, read(file, (*before, path)))
     own = {key: value for key, value in tree.items() if key != "extends"}
     if isinstance(own.get("user_dir"), str):
-        beside = (path.parent / own["user_dir"]).resolve()
-        own["user_dir"] = folder_of(beside if beside.is_dir() else (ROOT / own["user_dir"]).resolve())
+        candidates = [(folder / own["user_dir"]).resolve() for folder in (path.parent, ROOT)]
+        plugin = next(filter(Path.is_dir, candidates), None)
+        if plugin is None:
+            raise RecipeError(
+                f"{path}: user_dir {own['user_dir']!r}: there is neither {candidates[0]} nor {candidates[1]}"
+            )
+        own["user_dir"] = folder_of(plugin)
     return merge(merged, own)
 
 

@@ -60,11 +60,11 @@ def read_log(path: Path) -> dict[str, Any]:
                     entry["num_updates"] = updates
                 entry |= {f"{kind}_{k}": v for k, v in kept.items() if kind == "train" or k != "wps"}
         curve = {epoch: entry for epoch, entry in curve.items() if "num_updates" in entry}  # other epochs did not end
-        if not curve:
-            raise ValueError("it has no finished epoch")
         seconds = sum(map(_seconds, processes(text)))
     except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise LogError(f"{path}: is not a log of fairseq-train --log-format json: {error!r}") from error
+    if not curve:
+        raise LogError(f"{path}: has no finished epoch in the form of fairseq-train --log-format json")
     return {
         "curve": [curve[epoch] for epoch in sorted(curve)],
         "training": [steps["train_inner"][n] for n in sorted(steps["train_inner"])],

@@ -422,7 +422,10 @@ def run(
     for recipe in wanted:
         folder = runs.run_dir_of(recipe, run_dir)
         if folder in (other.run_dir for other in found):
-            raise RunError(f"{recipe.given}: would share {folder} with another run; run it by itself, with --run-dir")
+            raise RunError(
+                f"{recipe.given}: would share {folder} with another run of this command; name each recipe and seed "
+                "once, or run it by itself, with --run-dir"
+            )
         one = Run(recipe, TrainingPlace(), folder, file, first, last, trained)
         trains = "train" in one.chosen and not trained
         if flags and not trains:
