@@ -25,7 +25,7 @@ def read_texts(files: Sequence[tuple[str | Path, str | Path]], count: int) -> li
             with open(path, encoding="utf-8-sig", newline="\n") as file:
                 lines = [line.removesuffix("\n") for line in itertools.islice(file, count)]
             symbols = Dictionary.load(str(dictionary))
-        except (OSError, ValueError, RuntimeError) as error:
+        except (ValueError, RuntimeError) as error:
             raise CheckpointError(f"{path}, {dictionary}: {error}") from error
         texts.append([symbols.encode_line(line, add_if_not_exist=False).long() for line in lines])
     names, lengths = ", ".join(str(path) for path, _ in files), [len(text) for text in texts]
