@@ -162,7 +162,7 @@ def test_odd_files_among_the_runs_are_named_and_left_out(unpictured, folder, cap
     said = output_of(["report", folder], capsys).err
     named = ("odd/record.json: is not what", "significance/x.json: cannot be read")
     assert all(f"left out: {folder}/{name}" in said for name in named) and "bundle" not in said
-    assert f"left out: {generated}" in said
+    assert f"left out of the translations: {generated}" in said
     assert "<h1>3 runs of 2 recipes in " in (folder / "report.html").read_text()
 
 

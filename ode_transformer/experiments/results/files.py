@@ -24,13 +24,13 @@ def _json_files(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: (len(path.parts), path))
 
 
-def readable(paths: Iterable[Any], read: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
+def readable(paths: Iterable[Any], read: Callable[[Any], Any], where: str = "") -> Iterator[tuple[Any, Any]]:
     """Yield each path with what a function reads from it; a path that it refuses is reported on standard error."""
     for path in paths:
         try:
             found = read(path)
         except (OdeTransformerError, OSError) as error:
-            print(f"left out: {error}", file=sys.stderr)
+            print(f"left out{where}: {error}", file=sys.stderr)
             continue
         yield path, found
 

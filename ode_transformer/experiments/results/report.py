@@ -186,10 +186,13 @@ def _translations(translated: Sequence[Record], sentences: Sequence[int]) -> Ite
     detokenized.
     """
     firsts = {(record["recipe"], variant(record)): record for record in reversed(translated)}
-    systems = [(_name(record), its) for record, its in readable([*firsts.values()][::-1], _system)]
+    where = " of the translations"
+    systems = [(_name(record), its) for record, its in readable([*firsts.values()][::-1], _system, where)]
     for test_set in dict.fromkeys(name for _, one in systems for name in one.recipe.subsets.values()):
         there = [one for one in systems if test_set in one[1].recipe.subsets.values()]
-        read = [(label, *its) for (label, _), its in readable(there, lambda one, name=test_set: one[1].read(name))]
+        read = [
+            (label, *its) for (label, _), its in readable(there, lambda one, name=test_set: one[1].read(name), where)
+        ]
         if not read or not read[0][2].references:
             continue
         examples = read[0][2]
