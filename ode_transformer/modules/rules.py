@@ -88,6 +88,8 @@ def _of_model(cfg: TransformerConfig) -> Iterator[str]:
         yield f"--flow-horizon {cfg.flow_horizon}: must be a number of tokens, or 0 for the longest sentence"
     if cfg.ffn_hidden_layers not in (1, 2):
         yield f"--ffn-hidden-layers {cfg.ffn_hidden_layers}: must be 1 or 2"
+    if not 0 <= cfg.word_dropout < 1:
+        yield f"--word-dropout {cfg.word_dropout}: must be a probability, 0 or more and less than 1"
     if cfg.velocity_embedding and cfg.word_dropout > 0:
         yield f"--word-dropout {cfg.word_dropout}: must be 0 with --velocity-embedding, which would reveal the word"
 

@@ -45,6 +45,7 @@ OF_MODEL = [
     ("floater_tiny", {"flow-step": 0.0}, r"--flow-step 0\.0: must be a number of tokens"),
     ("floater_tiny", {"flow-horizon": -5}, r"--flow-horizon -5.*: must be a number of tokens, or 0 for the longest"),
     ("macaron_tiny", {"ffn-hidden-layers": 3}, "--ffn-hidden-layers 3: must be 1 or 2"),
+    ("rk2_tiny", {"word-dropout": 1.5}, r"--word-dropout 1\.5: must be a probability"),
     (
         "ode_residual_tiny",
         {**MOMENTUM, "velocity-embedding": True, "word-dropout": 0.2},
