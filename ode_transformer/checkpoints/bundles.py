@@ -105,7 +105,7 @@ def write(
 
     path = Path(path)
     if os.path.lexists(path):
-        raise BundleError(f"{path}: already exists")
+        raise BundleError(f"{path}: already exists; a bundle takes a new folder")
     tensors, tied, first = {}, {}, {}
     for name, tensor in state.items():
         of = first.setdefault(storage_key(tensor), name)

@@ -79,6 +79,7 @@ def test_data_that_are_not_there_or_damaged_are_not_read(recipe, tmp_path, monke
         (["run", "quickstart/macaron-tiny", "--cpu", "--", "--update-freq=2"], "--update-freq: is set by train.batch"),
         (["recipe", "show", "quickstart"], r"name one of its rows, as quickstart/ROW: transformer-tiny"),
         (["recipe", "show", "multi30k-short/macaron-tin"], "row macaron-tin is unknown; the nearest are macaron-tiny"),
+        (["recipe", "show", "multi30k-short/zzz"], "row zzz must be one of transformer-tiny, "),
         (["recipe", "show", "multi30k-shrot/macaron-tiny"], "; the nearest are: multi30k-short/macaron-tiny, "),
         (["recipe", "show", "multi30k"], "; the nearest are: multi30k-base, "),
         (["table", "quickstart", "--results", "none"], "--results none: no such folder"),

@@ -820,7 +820,7 @@ def test_half_precision_takes_half_the_space(run, bundle, tmp_path, capsys):
     reference = ode_transformer.load(bundle)
     for one, other in zip(loaded.backend.models[0].parameters(), reference.backend.models[0].parameters(), strict=True):
         assert one.dtype == torch.float32 and torch.equal(one, other.half().float())
-    assert "already exists" in refused(capsys, "bundle", run, "-o", tmp_path / "half")
+    assert "already exists; a bundle takes a new folder" in refused(capsys, "bundle", run, "-o", tmp_path / "half")
     assert "is a bundle already" in refused(capsys, "bundle", bundle, "-o", tmp_path / "again")
     assert not (tmp_path / "again").exists()
 

@@ -91,7 +91,7 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
     tree.pop("quoted", None)
     if row not in rows:
         if row:
-            raise RecipeError(f"{path}: row {row} {nearest(row, list(rows))}; `ode-transformer recipe list` prints all")
+            raise RecipeError(f"{path}: row {row} {nearest(row, list(rows), few=99)}")
         raise RecipeError(f"{path}: name one of its rows, as {name.rstrip('/')}/ROW: {', '.join(rows)}")
     described = files.described(rows[row], tree)
     tree = files.merge(tree, rows[row] | ({"description": described} if described else {}))

@@ -45,7 +45,7 @@ def make(
     from ...checkpoints import bundles, standalone
 
     if os.path.lexists(output):  # before the model is opened
-        raise bundles.BundleError(f"{output}: already exists")
+        raise bundles.BundleError(f"{output}: already exists; a bundle takes a new folder")
     origin = find_model(model, data)
     if bundles.is_bundle(origin.model):
         raise bundles.BundleError(f"{model}: is a bundle already")

@@ -33,7 +33,8 @@ def held_settings(file: Path) -> dict[str, str]:
     settings = held.get("settings", held)
     if not settings or lacks(settings, {str: str}):
         raise TextError(
-            f"{file.parent} was not made, or not finished, by this command; remove it, or choose another --out"
+            f"{file.parent} was not made, or not finished, by this command; choose another --out, or remove "
+            "it if none of its files is yours"
         )
     return settings
 
@@ -55,7 +56,8 @@ def check_settings(file: Path, settings: Mapping[str, str], required: bool = Fal
         data = file.parent.with_name(file.parent.name.removesuffix(".text"))
         raise TextError(
             f"{file.parent} was made with other settings ({'; '.join(shown)}); choose another --out, or remove {data} "
-            f"and {text_beside(data)} (all but its folder download, if there is one)"
+            f"and {text_beside(data)} (all but its folder download, if there is one) and the recipe "
+            "that `prepare` wrote"
         )
 
 
