@@ -204,11 +204,12 @@ class Run:
                     runs.note_decoding(self.folder, self.recipe)
                 self._stamp(step, stamps, seconds)
 
-    def _execute(self, step: Step, lock: int, shared: Prepared) -> float:
-        """Do a step below a heading, unless ``shared`` has its command; return the seconds, or raise the error."""
+    def _execute(self, step: Step, lock: int, shared: Prepared, more: str = "") -> float:
+        """Do a step below a heading, which ends with ``more``, unless ``shared`` has its command; return the seconds, or
+        raise the error."""
         command = tuple(step.command)
         if command not in shared:
-            processes.say(f"\n== {self.title}: {step.key}")
+            processes.say(f"\n== {self.title}: {step.key}{more}")
             try:
                 shared[command] = execute(step, lock)
             except (OdeTransformerError, OSError) as error:
@@ -320,7 +321,8 @@ class Run:
                 start, more = next(iter(step.inputs[1:]), None), training.split(self.place.flags)[1]
                 run = runs.describe(self.recipe, step.command, config, start, more)
             runs.begin(self.folder, run, self.place.devices, step.where, self.recipe.user_dir)
-        self._stamp(step, stamps, self._execute(step, lock, {}))
+        resumed = f", resumed after {counted(updates, 'update')}" if updates else ""
+        self._stamp(step, stamps, self._execute(step, lock, {}, resumed))
 
     def check_average(self, config: "DictConfig") -> None:
         """Check that training, however long, keeps the checkpoints to be averaged."""
