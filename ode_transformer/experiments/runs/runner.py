@@ -205,8 +205,8 @@ class Run:
                 self._stamp(step, stamps, seconds)
 
     def _execute(self, step: Step, lock: int, shared: Prepared, more: str = "") -> float:
-        """Do a step below a heading, which ends with ``more``, unless ``shared`` has its command; return the seconds, or
-        raise the error."""
+        """Do a step below a heading, which ends with ``more``, unless ``shared`` has its command; return the seconds,
+        or raise the error."""
         command = tuple(step.command)
         if command not in shared:
             processes.say(f"\n== {self.title}: {step.key}{more}")
