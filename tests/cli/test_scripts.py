@@ -303,7 +303,7 @@ def test_a_run_that_was_stopped_goes_on(finished, recipe, programs, tmp_path, ca
     (tmp_path / "steps.json").unlink()  # a longer one goes on in the same log, and says where it was
     for path in ("checkpoint_last.pt", "checkpoint2.pt", "checkpoint_best.pt"):
         shutil.copyfile(finished / "checkpoint1.pt", tmp_path / path)
-    assert run(*words) == 0 and f"train, resumed after {updates // 2} updates\n" in capsys.readouterr().err
+    assert run(*words) == 0 and "train, resumed after 1 update\n" in capsys.readouterr().err
     assert (tmp_path / "train.log").read_text() == 2 * (finished / "train.log").read_text()
     assert len(records.read_run(tmp_path)["places"]) == 2
 
