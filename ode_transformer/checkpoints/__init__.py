@@ -215,8 +215,8 @@ def select(
     if len(paths) < (1 if fewer else count):
         others = sorted(p.name for p in Path(directory).glob("*.pt"))
         names = ", ".join(p.name for p in paths) or f"but {', '.join(others) or 'no checkpoints'}"
-        less = "; --fewer, in a recipe average.fewer, takes those that are there" if paths else ""
-        raise CheckpointError(f"--{kind} {count}: {directory} has {len(paths)} of that kind ({names}){less}")
+        less = "--fewer, in a recipe average.fewer, takes those that are there" if paths else "train for longer"
+        raise CheckpointError(f"--{kind} {count}: {directory} has {len(paths)} of that kind ({names}); {less}")
     if kind == "best" and count > 1:
         maximised = options(load(paths[0]), "checkpoint").get("maximize_best_checkpoint_metric")
         paths = paths if maximised else paths[::-1]

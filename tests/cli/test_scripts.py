@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from fairseq.dataclass.configs import CheckpointConfig
+from fairseq.dataclass.configs import CheckpointConfig, DatasetConfig, OptimizationConfig
 from omegaconf import OmegaConf
 
 from ode_transformer import checkpoints, paths, processors
@@ -342,12 +342,16 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
         ({"best": 1}, {}, ""),
         ({"best": 1}, {"no_save": True}, "change --no-save"),
         ({"last_updates": 1}, {"save_interval_updates": 1, "no_last_checkpoints": True}, "--no-last-checkpoints"),
+        ({"last_epochs": 3}, {"max_epoch": 2}, "change --max-epoch"),
+        ({"last_epochs": 3, "fewer": True}, {"max_epoch": 2}, ""),
+        ({"best": 1}, {"disable_validation": True}, "change --disable-validation"),
     ],
 )
 def test_what_flags_leave_for_the_average(recipe, tmp_path, average, flags, found):
-    its = recipes.load(str(changed(recipe, tmp_path / "x", lambda tree: tree.update(average=average))))
-    one = runner.Run(its, TrainingPlace(cpu=True), str(tmp_path))
-    config = OmegaConf.create({"checkpoint": vars(CheckpointConfig()) | flags})
+    averaging = recipes.load(str(changed(recipe, tmp_path / "x", lambda tree: tree.update(average=average))))
+    one = runner.Run(averaging, TrainingPlace(cpu=True), str(tmp_path))
+    sections = {"checkpoint": CheckpointConfig(), "optimization": OptimizationConfig(), "dataset": DatasetConfig()}
+    config = OmegaConf.create({name: vars(its) | flags for name, its in sections.items()})
     with pytest.raises(RunError, match=found) if found else contextlib.nullcontext():
         one.check_average(config)
 

@@ -196,6 +196,7 @@ class OwnText:
         """Refuse an existing recipe that makes other data, which a run would find instead of these."""
         if self.recipe_file.exists():
             command, text = _quoted(self.command())[1:-1], read_text(self.recipe_file)
+            text = text.replace(" --tokeniser ", " --tokenizer ").replace(" --normalise", " --normalize")  # once
             here, there = (re.sub(r" --workers \d+", "", said) for said in (command, text))
             if here not in there:
                 raise TextError(
@@ -261,12 +262,13 @@ class OwnText:
         for option in ("train", "valid", "test"):
             given = [prefix for split in self.given if split.startswith(option) for prefix in self.given[split]]
             words += [f"--{option}", *map(folder_of, given)] if given else []
-        words += ["--tokeniser", self.tokeniser, "--bpe", self.segmentation, "--max-tokens", str(self.max_tokens)]
+        words += ["--tokenizer", self.tokeniser, "--bpe", self.segmentation, "--max-tokens", str(self.max_tokens)]
         for option in ("size", "max_ratio", "hold_out", "workers"):
             if (value := getattr(self, option)) is not None:
                 words += [f"--{option.replace('_', '-')}", str(value)]
-        for option in ("normalise", "lowercase", "separate_dictionaries"):
-            words += [f"--{option.replace('_', '-')}"] if getattr(self, option) else []
+        chosen = {"--normalize": self.normalise, "--lowercase": self.lowercase}
+        chosen["--separate-dictionaries"] = self.separate_dictionaries
+        words += [option for option, on in chosen.items() if on]
         return shlex.join([*words, "--recipe", folder_of(self.recipe_file)])
 
     def recipe_text(self) -> str:

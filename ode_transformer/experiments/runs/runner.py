@@ -199,7 +199,7 @@ class Run:
             elif self.place.alone and not self._is_done(step, stamps):
                 if step.name in EVALUATION and (self.folder / "average.pt").is_file():
                     check([self.folder / "average.pt"], self.recipe, step.part)
-                seconds = self._execute(step, lock, prepared if step.name == "prepare" else {})
+                seconds = self._execute(step, lock, prepared if step.name in BEFORE_TRAINING else {})
                 if step.name == "generate":  # later translations with this model decode as its scores did
                     runs.note_decoding(self.folder, self.recipe)
                 self._stamp(step, stamps, seconds)
@@ -325,19 +325,23 @@ class Run:
         self._stamp(step, stamps, self._execute(step, lock, {}, resumed))
 
     def check_average(self, config: "DictConfig") -> None:
-        """Check that training, however long, keeps the checkpoints to be averaged."""
+        """Check that training keeps the checkpoints to be averaged; how many updates an epoch has is not known yet."""
         ((kind, count),) = self.recipe.average.wanted
         needed, its = 1 if self.recipe.average.fewer else count, config.checkpoint
         too_few = {
             "last_epochs": {
                 "--no-epoch-checkpoints": its.no_epoch_checkpoints,
                 "--keep-last-epochs": 0 < its.keep_last_epochs < needed,
+                "--max-epoch": 0 < config.optimization.max_epoch < needed,
             },
             "last_updates": {
                 "--save-interval-updates": its.save_interval_updates <= 0,
                 "--keep-interval-updates": 0 < its.keep_interval_updates < needed,
             },
-            "best": {"--keep-best-checkpoints": count > 1 and its.keep_best_checkpoints < needed},  # 1: always kept
+            "best": {
+                "--keep-best-checkpoints": count > 1 and its.keep_best_checkpoints < needed,  # 1: always kept
+                "--disable-validation": config.dataset.disable_validation,
+            },
         }
         never = {"--no-save": its.no_save, "--no-last-checkpoints": its.no_last_checkpoints}
         for flag, refused in (never | too_few[kind]).items():
