@@ -281,6 +281,8 @@ def test_accuracy_and_what_becomes_of_each_class():
     assert report["b"] == {"precision": 60.0, "recall": 75.0, "f1": pytest.approx(200 / 3), "examples": 4}
     assert report["c"]["precision"] == 0.0
     assert accuracy.entry(["x", "nan"], ["x", "nan"])["value"] == 100, "a class may be called so"
+    counts = [row["examples"] for row in accuracy.entry(["x", "x"], ["y", "y"])["report"].values()]
+    assert counts == [2, 0] and all(type(count) is int for count in counts), "a record takes whole numbers alone"
 
 
 LENGTHS = (3, 9, 5, 2, 7, 4)

@@ -26,8 +26,8 @@ def entry(golds: Sequence[str], predicted: Sequence[str]) -> dict[str, Any]:
 
     golds, predicted, classes = list(golds), list(predicted), sorted({*golds, *predicted})
     confusion = confusion_matrix(golds, predicted, labels=classes)
-    *scores, counts = precision_recall_fscore_support(golds, predicted, labels=classes, zero_division=0.0)
-    columns = [*(100 * np.array(scores)).tolist(), counts.tolist()]
+    *scores, _ = precision_recall_fscore_support(golds, predicted, labels=classes, zero_division=0.0)
+    columns = [*(100 * np.array(scores)).tolist(), confusion.sum(1).tolist()]
     return {
         "value": math.nan if UNDEFINED in predicted else 100 * float(confusion.trace()) / len(golds),
         "signature": SIGNATURE,

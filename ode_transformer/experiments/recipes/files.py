@@ -174,9 +174,8 @@ def _extended(tree: dict, path: Path, before: tuple[Path, ...]) -> dict:
         candidates = [(folder / own["user_dir"]).resolve() for folder in (path.parent, ROOT)]
         plugin = next(filter(Path.is_dir, candidates), None)
         if plugin is None:
-            raise RecipeError(
-                f"{path}: user_dir {own['user_dir']!r}: there is neither {candidates[0]} nor {candidates[1]}"
-            )
+            sought = " or ".join(map(str, dict.fromkeys(candidates)))  # one of an absolute path
+            raise RecipeError(f"{path}: user_dir {own['user_dir']!r}: there is no folder {sought}")
         own["user_dir"] = folder_of(plugin)
     return merge(merged, own)
 
