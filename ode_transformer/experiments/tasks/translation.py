@@ -158,7 +158,8 @@ def _examples(
         references = plain_text(recipe, printed.references or [], target)
     if len(references) != len(lines):
         raise OdeTransformerError(
-            f"{recipe.name} has {counted(len(lines), 'sentence')} of {subset}, {data} references of {len(references)}"
+            f"{recipe.name} has {counted(len(lines), 'sentence')} of {subset}, {data} has references of "
+            f"{len(references)}"
         )
     if source.is_file():
         sources = read_all(source)

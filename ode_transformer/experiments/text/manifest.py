@@ -56,8 +56,8 @@ def check_settings(file: Path, settings: Mapping[str, str], required: bool = Fal
         data = file.parent.with_name(file.parent.name.removesuffix(".text"))
         raise TextError(
             f"{file.parent} was made with other settings ({'; '.join(shown)}); choose another --out, or remove {data} "
-            f"and {text_beside(data)} (all but its folder download, if there is one) and the recipe "
-            "that `prepare` wrote"
+            f"and {text_beside(data)} (all but its folder download, if there is one), and the recipe if `prepare` "
+            "wrote one"
         )
 
 
