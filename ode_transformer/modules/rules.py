@@ -52,9 +52,11 @@ def of_all_models(cfg: TransformerConfig, sides: Sequence[str]) -> Iterator[str]
         yield "--share-decoder-input-output-embed: has no meaning with --adaptive-softmax-cutoff"
     if cfg.cuda_graphs and cfg.checkpoint_activations:
         yield "--cuda-graphs: cannot be combined with --checkpoint-activations"
-    every = cfg.share_all_embeddings or cfg.merge_src_tgt_embed
-    shared, out = cfg.encoder.embed_dim if every else cfg.decoder.input_dim, cfg.decoder.output_dim
-    if "decoder" in sides and (every or cfg.share_decoder_input_output_embed) and out != shared:
+    # As in fairseq, the input of a language model alone has a width of its own.
+    shared = cfg.encoder.embed_dim if cfg.merge_src_tgt_embed else cfg.decoder.embed_dim
+    shared, out = shared if "encoder" in sides else cfg.decoder.input_dim, cfg.decoder.output_dim
+    shares = cfg.share_all_embeddings or cfg.merge_src_tgt_embed or cfg.share_decoder_input_output_embed
+    if "decoder" in sides and shares and not cfg.adaptive_softmax_cutoff and out != shared:
         yield f"--decoder-output-dim {out}: must be {shared}, the width of the embedding that the output shares"
     for side in sides:
         width, heads = getattr(cfg, side).embed_dim, getattr(cfg, side).attention_heads

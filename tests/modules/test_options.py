@@ -125,7 +125,7 @@ OF_ALL_MODELS = [
     ("macaron_tiny", {"cuda-graphs": True, "checkpoint-activations": True}, "--cuda-graphs: cannot be"),
     [
         (FULL, {"decoder-output-dim": 32}, "--decoder-output-dim 32: must be 16, the width of the embedding"),
-        ("rk2_tiny", {"decoder-input-dim": 8, "share-decoder-input-output-embed": True}, "output-dim 16: must be 8"),
+        (LANGUAGE_MODEL, {"decoder-input-dim": 8, "share-decoder-input-output-embed": True}, " 512: must be 8"),
     ],
     [(arch, {"decoder-attention-heads": 3}, "heads 3: must divide the width 16") for arch in ("macaron_tiny", FULL)],
 ]
@@ -155,6 +155,20 @@ def test_what_a_rule_refuses(arch, flags, message, monkeypatch):
         monkeypatch.setitem(SPLITTINGS.data, "parallel", Splitting("FGFGF", (0.2, 0.5, 0.6, 0.5, 0.2)))
     with pytest.raises(ValueError, match=message):
         build(arch, **flags)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"share-all-embeddings": True, "adaptive-softmax-cutoff": "9,20", "decoder-output-dim": 8},
+        {
+            "share-decoder-input-output-embed": True,
+            "decoder-input-dim": 8,
+        },  # which has an effect in language models only
+    ],
+)
+def test_other_widths_than_that_of_a_shared_embedding(flags):
+    build("rk2_tiny", **flags)
 
 
 def test_every_option_says_where_it_is_from_and_stands_in_the_documentation():
