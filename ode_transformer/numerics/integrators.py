@@ -38,6 +38,10 @@ class ButcherTableau(Integrator):
             raise ValueError(f"the weights b must sum to 1, got {math.fsum(self.b)} from {self.b}")
 
     @property
+    def stages(self) -> int:
+        return len(self.b)
+
+    @property
     def weights(self) -> tuple[float, ...]:
         return self.b
 
@@ -142,6 +146,10 @@ class Polynomial(Integrator):
 
     weights: tuple[float, ...]
     order = 1  # where f(0) is 0
+
+    @property
+    def stages(self) -> int:
+        return len(self.weights)
 
     def step(
         self, f: Field, y: Tensor, carried: Any = None, h: float = 1.0, learned: Learned = NOTHING

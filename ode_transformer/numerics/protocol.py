@@ -31,6 +31,9 @@ NOTHING = Learned()
 class Integrator:
     """A method of solving dy/dt = f(y), one step at a time."""
 
+    stages: int = 1
+    """Evaluations of f per step."""
+
     weights: tuple[float, ...] = ()
     """The weights of its stages, if coefficients can take their place."""
 
@@ -39,11 +42,6 @@ class Integrator:
 
     order: float | None = None
     """The order of convergence, for ``ode-transformer lab orders``, which leaves out methods that do not name it."""
-
-    @property
-    def stages(self) -> int:
-        """Evaluations of f per step: one for each weight, or one."""
-        return len(self.weights) or 1
 
     def learns(self, embed_dim: int) -> nn.Module | None:
         """Return the module that is learned for each field of width C, for ``Learned.own``; None for nothing."""

@@ -88,7 +88,7 @@ def test_the_powers_of_polynet_have_coefficients():
     ("a", "b", "message"),
     [
         (((), (1.0,)), (0.5, 0.6), "sum to 1"),
-        ((), (), "a row of i weights"),
+        ((), (), "sum to 1"),
         (((), (1.0, 0.0)), (0.5, 0.5), "a row of i weights"),
         (((), (1.0,)), (1.0,), "a row of i weights"),
     ],
