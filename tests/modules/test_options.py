@@ -157,14 +157,12 @@ def test_what_a_rule_refuses(arch, flags, message, monkeypatch):
         build(arch, **flags)
 
 
+# The width of a decoder's input has an effect in language models only.
 @pytest.mark.parametrize(
     "flags",
     [
         {"share-all-embeddings": True, "adaptive-softmax-cutoff": "9,20", "decoder-output-dim": 8},
-        {
-            "share-decoder-input-output-embed": True,
-            "decoder-input-dim": 8,
-        },  # which has an effect in language models only
+        {"share-decoder-input-output-embed": True, "decoder-input-dim": 8},
     ],
 )
 def test_other_widths_than_that_of_a_shared_embedding(flags):
