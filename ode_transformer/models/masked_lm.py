@@ -8,8 +8,7 @@ coefficients, history and positions can be used.
 ``macaron_bert_*`` is the BERT of Lu et al. 2019 (``models/macaron.py``; appendix B.2, Table 2): layers of half
 feed-forward, attention, half feed-forward with half the feed-forward dimension, so that the number of parameters is
 BERT's up to one norm and one bias per layer; and BERT's objective, in which a second sentence follows the first or does
-not (``--sentence-pairs``, ``next_sentence.py``). ``docs/encoders.md`` lists where the paper and the released code
-disagree.
+not (``--sentence-pairs``, ``next_sentence.py``). ``docs/encoders.md`` lists where it differs from the released code.
 
 ``floater_roberta_*`` is FLOATER on RoBERTa (Liu et al. 2020, section 4.2, appendix B.3): RoBERTa with the biases of a
 flow, to which ``ode-transformer warm-start`` converts a trained RoBERTa. Solver and gradients are those that the paper

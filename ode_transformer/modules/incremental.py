@@ -13,15 +13,22 @@ from torch import Tensor
 
 
 class Cached:
-    """The caches of incremental decoding of a module, one per stage; a mixin for fairseq's incremental modules."""
+    """The caches of incremental decoding of a module, one per stage; a mixin for fairseq's incremental modules.
+
+    Outside of decoding fairseq's methods, which read the number of a module, are not called: modules of one kind would
+    each be compiled for themselves.
+    """
 
     def cached(self, incremental_state: dict | None, stage: int = 0) -> dict[str, Any]:
         """The cache of a stage; empty before the first step, and outside of decoding."""
+        if incremental_state is None:
+            return {}
         return self.get_incremental_state(incremental_state, f"cache.{stage}") or {}
 
     def keep(self, incremental_state: dict | None, cache: dict[str, Any], stage: int = 0) -> None:
         """Set the cache of a stage, in decoding."""
-        self.set_incremental_state(incremental_state, f"cache.{stage}", cache)
+        if incremental_state is not None:
+            self.set_incremental_state(incremental_state, f"cache.{stage}", cache)
 
     def reorder_incremental_state(self, incremental_state: dict | None, new_order: Tensor) -> None:
         """Reorder the cache of every stage with the hypotheses of a beam."""

@@ -53,6 +53,13 @@ def test_compiled_layers_are_whole_graphs_with_the_results_of_eager_mode(variant
     assert m.state_dict().keys() == small(variant).state_dict().keys()
 
 
+@pytest.mark.parametrize("backend", ["eager"], indirect=True)
+def test_blocks_share_their_code(backend):
+    src, lengths, _ = batch()
+    small("transevolve_fullff_2_tiny", **{"compile-layers": True}).train().encoder(src, lengths)
+    assert backend.frame_count == 1
+
+
 def test_a_compiler_that_is_missing_is_named():
     passes._compiled.cache_clear()  # which an earlier pass has filled
     m = small("macaron", **{"compile-layers": True}).train()
