@@ -1,6 +1,7 @@
 """Integrators: consistency at construction, their orders, and what the schemes are by their equations."""
 
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from ode_transformer.numerics.integrators import (
     ButcherTableau,
 )
 from ode_transformer.numerics.momentum import NESTEROV, TRIPLE, Momentum, Velocity
-from ode_transformer.numerics.protocol import Learned
+from ode_transformer.numerics.protocol import Integrator, Learned
 from ode_transformer.numerics.registry import Registry
 from tests.helpers import rk_step
 
@@ -82,6 +83,14 @@ def test_the_powers_of_polynet_have_coefficients():
     y, weights = torch.randn(5), (0.3, 0.7)
     found, _ = POLYNET.step(logistic, y, learned=Learned(combine=Scalars(torch.tensor(weights))))
     torch.testing.assert_close(found, y + 0.3 * logistic(y) + 0.7 * logistic(logistic(y)))
+
+
+def test_a_method_of_ones_own_says_how_many_stages_it_has():
+    @dataclass(frozen=True)
+    class Repeated(Integrator):
+        stages: int
+
+    assert (Repeated(3).stages, Integrator().stages) == (3, 1)
 
 
 @pytest.mark.parametrize(
