@@ -38,10 +38,10 @@ def load(folder: str | Path) -> None:
         return
     if not (path / "__init__.py").is_file():
         raise PluginError(f"--user-dir {folder}: must be the folder of a package, but holds no __init__.py")
-    if path.name in sys.stdlib_module_names:
-        raise PluginError(f"--user-dir {folder}: has the name of a module of Python; rename the folder")
     from fairseq import utils
 
+    if (there := sys.modules.get(path.name)) and not hasattr(there, "__path__"):  # fairseq looks for it
+        raise PluginError(f"--user-dir {folder}: has the name of a module of Python that is in use; rename the folder")
     try:
         with contextlib.redirect_stdout(sys.stderr):  # what a plugin prints is no part of a command's output
             utils.import_user_module(argparse.Namespace(user_dir=str(path)))

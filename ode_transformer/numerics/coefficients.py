@@ -31,10 +31,7 @@ def weighted_sum(weights: Iterable[float | Tensor], terms: Iterable[Tensor], tot
 
 
 class Coefficients(nn.Module):
-    """The weights of the stages of a step, in place of the method's own weights b; in this class, all are 1.
-
-    With gamma_i = 1 (equation 23), Heun's two stages and the paper's F, the layer is applied twice.
-    """
+    """The weights of the stages of a step, in place of the method's own weights b."""
 
     def before(self, row: Sequence[float], stages: Sequence[Tensor]) -> Sequence[float | Tensor]:
         """Return the weights of F_1 to F_(i - 1) in the argument of stage i; by default ``row``, the method's a_ij."""
@@ -42,11 +39,18 @@ class Coefficients(nn.Module):
 
     def weights(self, stages: Sequence[Tensor]) -> Sequence[float | Tensor]:
         """Return gamma_i of each stage: numbers, or tensors that broadcast to a stage."""
-        return [1.0] * len(stages)
+        raise NotImplementedError
 
     def forward(self, stages: Sequence[Tensor]) -> Tensor:
         """Return the increment: [F_1, ..., F_n] -> sum_i gamma_i F_i."""
         return weighted_sum(self.weights(stages), stages)
+
+
+class Ones(Coefficients):
+    """gamma_i = 1 (equation 23): with Heun's two stages and the paper's F, the layer is applied twice."""
+
+    def weights(self, stages: Sequence[Tensor]) -> list[float]:
+        return [1.0] * len(stages)
 
 
 class Scalars(Coefficients):
@@ -141,7 +145,7 @@ COEFFICIENTS: Registry[Rule] = Registry(
     "coefficients",
     {
         "fixed": Rule(lambda stages, initial, embed_dim: None),
-        "ones": Rule(lambda stages, initial, embed_dim: Coefficients() if stages > 1 else None),
+        "ones": Rule(lambda stages, initial, embed_dim: Ones() if stages > 1 else None),
         "scalars": Rule(lambda stages, initial, embed_dim: Scalars(initial)),
         "sigmoid": _gates(1, torch.sigmoid),
         "two-sigmoids": _gates(2, torch.sigmoid),

@@ -121,7 +121,7 @@ def test_processes_of_benchmarks_load_the_plugin(tmp_path):
     ("name", "code", "message"),
     [
         ("absent", None, "must be the folder of a package, but holds no __init__.py"),
-        ("random", "", "has the name of a module of Python; rename the folder"),
+        ("random", "", "has the name of a module of Python that is in use; rename the folder"),
         ("yaml", "", "cannot be loaded: .* is not globally unique. Please rename the directory"),
         ("plugin-1.2", "", "cannot be loaded: No module named 'plugin-1'"),
         ("needs_more", "import no_such_module\n", "cannot be loaded: No module named 'no_such_module'"),

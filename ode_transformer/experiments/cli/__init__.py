@@ -36,7 +36,7 @@ GROUPS = {
         "translate": Command(".serving.command", "translate raw text with a trained model"),
         "bundle": Command(".serving.command", "pack a trained model and all that translating needs into one folder"),
         "export": Command(".serving.command", "write a trained model for serving with CTranslate2 or ONNX"),
-        "doctor": Command(".cli.doctor", "print what is installed, and what each unavailable feature lacks"),
+        "doctor": Command(".cli.doctor", "print what is installed, and what missing packages are for"),
     },
     "reproduce: recipes, from data to tables": {
         "recipe": Command(".runs.command", "list, check and show recipes"),

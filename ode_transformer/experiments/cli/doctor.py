@@ -1,4 +1,4 @@
-"""``ode-transformer doctor``: the state of an installation, and what unavailable features lack."""
+"""``ode-transformer doctor``: the state of an installation, and what missing packages are for."""
 
 import argparse
 import importlib.util
