@@ -11,6 +11,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 
 from ode_transformer.config import PRESETS
 from ode_transformer.experiments import cli, recipes
+from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.models import floater, ode
 from ode_transformer.modules.attention import RELATIVE_POSITIONS
 from ode_transformer.modules.history import HISTORIES
@@ -101,9 +102,11 @@ def test_systems_and_choices_are_all_named():
     tables = (
         floater.ARCHITECTURES, ode.SYSTEMS, filter(None, ode.SIZES), INTEGRATORS, SPLITTINGS, COEFFICIENTS,
         ODE_FUNCTIONS, ODE_RESIDUALS, HISTORIES, RELATIVE_POSITIONS, POSITION_ENCODERS, POSITION_BLOCKS, FLOW_SHARING,
-        FLOW_METHODS,
+        FLOW_METHODS, TASKS,
     )  # fmt: skip
     assert not [name for names in tables for name in names if f"`{name}`" not in TEXT]
+    page = (ROOT / "docs" / "data.md").read_text()
+    assert not [path.name for path in ROOT.glob("data-prep/prepare-*.sh") if f"`data-prep/{path.name}`" not in page]
 
 
 def expanded(word: str) -> list[str]:
