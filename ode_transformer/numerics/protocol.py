@@ -38,7 +38,7 @@ class Integrator:
     """The weights of its stages, if coefficients can take their place."""
 
     spans_layers: bool = False
-    """Whether a step reads earlier steps (in a network, earlier layers)."""
+    """Whether it is a ``Multistep`` scheme, of whole layers only; other methods that carry something leave it false."""
 
     order: float | None = None
     """The order of convergence, for ``ode-transformer lab orders``, which leaves out methods that do not name it."""

@@ -112,7 +112,8 @@ def by_decoding(
 ) -> Task:
     """Return a task whose text ``fairseq-generate`` writes and ``ode-transformer score`` scores.
 
-    ``options`` returns those of :func:`.scoring.score_file` for a recipe, the folder of a run and a subset.
+    ``options`` returns those of :func:`.scoring.score_file` for a recipe, the folder of a run and a subset; what
+    scores the file then, in ``scoring.KINDS``, computes the metrics that ``metrics`` names without being asked.
     """
 
     def scores(recipe: Recipe, run_dir: str, subset: str) -> Step:
