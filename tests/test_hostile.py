@@ -1,7 +1,6 @@
 """Files of strangers, damaged and odd ones: no code runs, no work is without bound, and each ends in one sentence."""
 
 import argparse
-import contextlib
 import gzip
 import random
 import re
@@ -57,11 +56,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_options_that_fairseq_evaluates_run_nothing(tmp_path, whole, kind):
-    """Seventeen ways of running code from plain data; one of these options is not read at all."""
+    """Seventeen ways of running code from plain data; `check` stands before fairseq-generate."""
     path, code, marker = hostile(tmp_path, whole, kind)
-    unread = kind == "stock-xformers_att_config"
-    with contextlib.nullcontext() if unread else pytest.raises(CheckpointError, match=f"^{path}: "):
-        standalone.open_model(path)
+    with pytest.raises(CheckpointError, match=f"^{path}: "):
+        standalone.model_options(standalone.load(path), path)
     assert not marker.exists() and len(HOSTILE) == 17
     eval(code if HOSTILE[kind][2] is str else eval(code))
     assert marker.exists(), "the attack itself works"

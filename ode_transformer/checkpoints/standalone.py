@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Optional
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY, FairseqLanguageModel
+from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import nn
 
@@ -57,6 +58,10 @@ _ROBERTAS_OWN = (
     *("activation_fn", "encoder_learned_pos", "encoder_normalize_before", "layernorm_embedding", "no_scale_embedding"),
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
 )
+
+# Of a stock Transformer, fairseq-generate also reads, and evaluates, nested options and those without a side's prefix.
+_PARTS = (EncDecBaseConfig, DecoderConfig, QuantNoiseConfig)
+_NESTED = {"encoder", "decoder", "quant_noise", *(f.name for part in _PARTS for f in fields(part))} - {"_name"}
 
 # Options that matter in training alone, which our models do not have, and their values in evaluation.
 _OF_TRAINING = {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "offload_activations": False}
@@ -158,8 +163,8 @@ def _model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[s
     del known["_name"]
     if ours and not state.get("args") and (unknown := sorted(set(stored) - {*known, *GONE, "_name"})):
         raise CheckpointError(f"{path}: its model {model} has unknown options: {', '.join(unknown)[:200]}")
-    if not ours and (stored.get("encoder") or stored.get("decoder")):
-        raise CheckpointError(f"{path}: its model {model} has nested options, which are not read here")
+    if not ours and (nested := sorted(name for name in _NESTED if stored.get(name) is not None)):
+        raise CheckpointError(f"{path}: its model {model} has options that are not read here: {', '.join(nested)}")
     options = {name: value for name, value in stored.items() if name in known}
     for name, value in options.items():
         kind = next((kind for kind in typing.get_args(known[name]) if kind is not type(None)), known[name])
