@@ -13,9 +13,14 @@ from ode_transformer.checkpoints import CheckpointError, inputs, standalone
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import scoring
+from ode_transformer.experiments.serving.backend import Backend
+from ode_transformer.experiments.serving.export import open_exported
+from ode_transformer.experiments.serving.translator import Translator
 from ode_transformer.experiments.text import lines, moses, pairs
 from ode_transformer.experiments.text.lines import read_all, read_lines
-from ode_transformer.files import sha256, write_json
+from ode_transformer.experiments.text.pipeline import Pipeline
+from ode_transformer.experiments.text.tokenisation import Tokeniser, options
+from ode_transformer.files import sha256, write_json, write_lines
 from tests.helpers import SMALL, configure, model, refused
 from tests.test_warm_start import SIZES, stock, words
 
@@ -125,6 +130,34 @@ def test_odd_checkpoints_end_in_a_sentence(tmp_path, whole, source, change, mess
     path = changed(whole / f"{source}.pt", tmp_path / "odd.pt", change)
     with pytest.raises(CheckpointError, match=rf"^{path}.*{message}"):
         standalone.open_model(path)
+
+
+# Bundles and exports
+
+
+@pytest.mark.parametrize(
+    ("flags", "longest", "message"),
+    [({"batch-size": 0}, 9, "batch_size 0"), ({"batch-size": "x"}, 9, "batch_size 'x'"), ({}, 1, "it: reads 1 units")],
+)
+def test_no_sentence_is_cut_for_ever(flags, longest, message):
+    """A model that reads the end of a sentence only would get its first piece again and again."""
+    backend = Backend()
+    backend.name, backend.languages, backend.symbols = "it", ("de", "en"), ([], [])
+    backend.longest = {"source": longest, "target": 9}
+    with pytest.raises(OdeTransformerError, match=f"^{message}"):
+        Translator(backend, Pipeline(Tokeniser("de", **options()), "en"), flags)
+
+
+@pytest.mark.parametrize("kind", ["ctranslate2", "onnx"])
+def test_a_damaged_export_ends_in_a_sentence(tmp_path, kind):
+    pytest.importorskip({"onnx": "onnxruntime"}.get(kind, kind))
+    write_lines(tmp_path / "dict.de.txt", ["a 1"])
+    for name in ("model.bin", "encoder.onnx", "decoder.onnx"):
+        (tmp_path / name).write_bytes(b"junk" * 9)
+    about = {"format": kind, "source_lang": "de", "target_lang": "de", "longest": {"source": 9, "target": 9}}
+    write_json(tmp_path / "export.json", about | {"sha256": {}})
+    with pytest.raises(OdeTransformerError, match=f"^{tmp_path}: is damaged, or not of this version: "):
+        open_exported(tmp_path)
 
 
 # Dictionaries

@@ -65,6 +65,12 @@ class Translator:
         self.search = Search.of(flags)
         backend.check(self.search)
         self.batch_size = as_arguments(flags).get("batch_size", BATCH_SIZE)
+        if type(self.batch_size) is not int or self.batch_size < 1:
+            raise OdeTransformerError(f"batch_size {self.batch_size!r}: must be a whole number, 1 or more")
+        if (least := min(backend.longest.values())) < 2:
+            raise OdeTransformerError(
+                f"{backend.name}: reads {least} units, must read 2: one, and the end of a sentence"
+            )
 
     def __repr__(self) -> str:
         lines = [*self.backend.about, self.pipeline, f"search: {self.search}", f"on {self.backend.device}"]

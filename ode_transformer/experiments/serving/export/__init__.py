@@ -65,7 +65,12 @@ class Exported(Backend):
         self.about = [
             f"{description['format']}, {description.get('quantization') or 'fp32'}, of {description.get('model')}"
         ]
-        self._open(device)
+        try:
+            self._open(device)
+        except OdeTransformerError:
+            raise
+        except Exception as error:  # damaged files raise errors of many kinds
+            raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
 
     def _open(self, device: Optional[str]) -> None:
         """Open the files of the format; ``device`` is as in :func:`open_exported`."""
