@@ -275,6 +275,8 @@ def test_an_average_does_not_take_the_name_of_a_checkpoint_that_training_needs(t
         output = str(tmp_path / f"{name}.pt")
         refused([*words, output], rf"--output .*{name}\.pt: would pass for a checkpoint .* average\.pt", capsys)
     assert (tmp_path / "checkpoint_best.pt").read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+    (tmp_path / "link.pt").symlink_to(tmp_path / "checkpoint_best.pt")
+    refused([*words, str(tmp_path / "link.pt")], r"--output .*link\.pt: would pass for a checkpoint", capsys)
     assert cli.main([*words, str(tmp_path / "elsewhere" / "checkpoint_best.pt")]) == 0
     refused(["resume", str(tmp_path / "none")], r"none: no such folder", capsys)
 

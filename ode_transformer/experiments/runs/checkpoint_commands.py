@@ -33,7 +33,8 @@ def average(
     from ... import checkpoints
 
     paths = checkpoints.select(folder, last_epochs=last_epochs, last_updates=last_updates, best=best, fewer=fewer)
-    if Path(output).name.startswith("checkpoint") and Path(output).resolve().parent == Path(folder).resolve():
+    places = [Path(output).parent.resolve() / Path(output).name, Path(output).resolve()]  # that of a link, and its end
+    if any(p.name.startswith("checkpoint") and p.parent == Path(folder).resolve() for p in places):
         raise OdeTransformerError(f"--output {output}: would pass for a checkpoint of the training; take average.pt")
     print(f"averaging {', '.join(p.name for p in paths)} -> {output}")
     checkpoints.average(paths, output)
