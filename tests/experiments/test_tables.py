@@ -196,6 +196,18 @@ def test_folders_of_runs_are_compared_and_intervals_are_printed(runs, capsys):
     raises("elsewhere: must hold a run", significance.of_folder, str(runs / "elsewhere"))
 
 
+@pytest.mark.parametrize(("kind", "shown"), [("detokenised", 99.0), ("raw", None)])
+def test_a_recorded_value_is_shown_where_it_is_of_the_references_that_are_read(runs, kind, shown):
+    """Here without data, with the references that fairseq printed."""
+    baseline, system = load("transformer", "rk4")
+    hyps, refs, _ = read_generate_output(system.folder / "generate/generate-test.txt")
+    scores = scoring.score(hyps, refs, "en")
+    recorded = scores | {"reference": kind, "sacrebleu": scores["sacrebleu"] | {"bleu": 99.0}}
+    write_json(system.folder / "scores/test.json", recorded)
+    found = significance.compare(baseline, [system], samples=10)["test_sets"]["generated"]
+    assert found[system.recipe.name]["bleu"] == pytest.approx(shown or scores["sacrebleu"]["bleu"])
+
+
 def test_what_is_compared_are_the_scores(runs):
     """Raw references where they are, and no case where the recipe takes none."""
     raw = [line.capitalize() + "." for line in sentences(COUNT)]
