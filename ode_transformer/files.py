@@ -18,8 +18,8 @@ def atomic_file(path: str | Path, mode: str = "w") -> Iterator[IO]:
     """Open a file for writing that takes its name only when it is complete.
 
     It is written beside its place, flushed to the disk and renamed, so that whatever goes wrong, a kill or a full disk
-    included, an older file of that name survives untouched. A symbolic link is followed, and the
-    file keeps its permissions. A pipe or a device is opened in place, because a file must not replace it.
+    included, an older file of that name survives untouched. A symbolic link is followed, and the file keeps its
+    permissions. A pipe or a device is opened in place, because a file must not replace it.
 
     The mode is ``w`` for UTF-8 text with line feeds as they are, or ``wb``. An error names the file, and not the
     temporary one.
