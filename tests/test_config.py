@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from ode_transformer import config
 from ode_transformer.checkpoints.standalone import model_options, open_state
 from ode_transformer.models import floater, macaron, ode, pcformer, transevolve
+from ode_transformer.modules.attention import StagedAttention
 from tests.helpers import SMALL, batch, configure, model, raises, task
 
 
@@ -24,6 +25,10 @@ def test_every_stock_flag_is_there():
     assert not missing
 
 
+def attentions(m):
+    return [module for module in m.modules() if isinstance(module, StagedAttention)]
+
+
 @pytest.mark.parametrize(
     ("flag", "value", "read"),
     [
@@ -33,7 +38,7 @@ def test_every_stock_flag_is_there():
         ("dropout", 0.25, lambda m: m.encoder.layers[0].dropout_module.p),
         ("activation-dropout", 0.35, lambda m: m.decoder.layers[0].activation_dropout_module.p),
         ("relu-dropout", 0.35, lambda m: m.decoder.layers[0].activation_dropout_module.p),
-        ("attention-dropout", 0.45, lambda m: m.encoder.layers[0].self_attn.dropout_module.p),
+        ("attention-dropout", 0.45, lambda m: min(attention.dropout_module.p for attention in attentions(m))),
         ("activation-fn", "gelu", lambda m: m.encoder.layers[0].activation_fn.__name__),
         ("adaptive-softmax-cutoff", "10,20", lambda m: ",".join(map(str, m.decoder.adaptive_softmax.cutoff[:2]))),
         ("decoder-output-dim", 64, lambda m: m.decoder.output_projection.in_features),

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from ode_transformer.modules.attention import StagedAttention, fused_kernel, merged_mask, relative_distances
 from ode_transformer.modules.positions import Biases
-from tests.helpers import Kernels, batch, small
+from tests.helpers import Kernels, batch, small, stepwise
 
 
 def relative(m=3, values=False, dropout=0.0, dtype=torch.float64):
@@ -190,8 +190,11 @@ def test_rows_that_are_no_hypotheses_of_a_sentence_keep_their_own():
 
 @pytest.mark.parametrize("variant", ["rk2_tiny", "macaron", "transevolve_fullff_1_tiny"])
 def test_targets_that_are_padded_on_the_left(variant):
-    """The first queries see padding alone: their weights are no numbers in a softmax."""
-    m = small(variant, **({} if "evolve" in variant else {"attention-dropout": 0.1})).train()
+    """The first queries see padding alone: their weights are no numbers in a softmax. In decoding, too, it is unseen,
+    where positions are not fairseq's, which counts it then.
+    """
+    others = {"attention-dropout": 0.1, "no-token-positional-embeddings": True}
+    m = small(variant, **({} if "evolve" in variant else others)).train()
     source, lengths, _ = batch()
     target = torch.tensor([[1, 1, 2, 5], [2, 6, 7, 8], [1, 2, 9, 5]])
     m(source, lengths, target)[0].float().log_softmax(-1)[..., 5].sum().backward()
@@ -200,6 +203,8 @@ def test_targets_that_are_padded_on_the_left(variant):
     with torch.no_grad():
         alone = m(source[:1], lengths[:1], target[:1, 2:])[0]
         torch.testing.assert_close(m(source, lengths, target)[0][:1, 2:], alone, atol=1e-5, rtol=0)
+        steps = stepwise(m.decoder, target, m.encoder(source, lengths))
+        torch.testing.assert_close(steps[:1, 2:], alone, atol=1e-5, rtol=0)
 
 
 def test_the_fused_kernel_is_told_the_dropout(monkeypatch):

@@ -53,7 +53,10 @@ def test_the_ends_and_nothing():
     assert torch.equal(dropout(x, 0.0), x)
     assert torch.equal(dropout(x, 1.0), torch.zeros_like(x))
     assert dropout(x[:0], 0.5).shape == (0, 4)
-    assert torch.equal(Dropout(0.5).eval()(x), x)
+    retained = Dropout(0.5).eval()
+    assert torch.equal(retained(x), x)
+    retained.apply_during_inference = True  # as fairseq-generate --retain-dropout sets it
+    assert not torch.equal(retained(x), x)
 
 
 @pytest.mark.parametrize(

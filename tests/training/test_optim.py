@@ -27,13 +27,19 @@ def test_its_updates_are_those_of_fairseqs_adam(weight_decay):
         optimizers.append(each(config(weight_decay=weight_decay, adam_eps=1e-9), parameters[-1]))
     for update in range(20):
         gradients = [torch.randn_like(p) for p in start]
-        if update % 3 == 1:
+        if update % 4 == 1:
             gradients[1] = None  # of a layer that was dropped
+        norms = []
         for optimizer, mine in zip(optimizers, parameters, strict=True):
             optimizer.set_lr(0.01 * (update + 1))
             for p, gradient in zip(mine, gradients, strict=True):
-                p.grad = gradient
+                p.grad = copy.deepcopy(gradient)
+            limit, of_devices = (0.0, 1.0, 99.0)[update % 3], torch.square if update % 2 else None
+            norms.append(optimizer.clip_grad_norm(limit, of_devices))
             optimizer.step()
+        torch.testing.assert_close(
+            *([norm, *(p.grad for p in mine)] for norm, mine in zip(norms, parameters, strict=True))
+        )
         if update in (9, 14):  # a checkpoint, of its own and of the other
             optimizers[1].load_state_dict(copy.deepcopy(optimizers[update == 9].state_dict()), {})
     torch.testing.assert_close(parameters[1], parameters[0], rtol=1e-5, atol=1e-6)
@@ -76,6 +82,18 @@ def test_with_amp_the_loss_scale_leaves_updates_as_they_are(flow):
         plain.step()
         torch.testing.assert_close(parameters[1], parameters[0])
         assert not torch.equal(parameters[1][0], before[0]) and not torch.equal(parameters[1][1], before[1])
+
+
+def test_a_flow_learns_at_a_rate_of_its_own():
+    """Adam's first update is the learning rate, against the sign of the gradient."""
+    rest, flow = nn.Parameter(torch.zeros(5)), nn.Parameter(torch.zeros(3))
+    flow.param_group = "flow"
+    cfg = FlowAdamConfig(_name="flow_adam", adam_betas="(0.9, 0.98)", lr=[1e-2], flow_lr_scale=3.0)
+    optimizer = FlowAdam(cfg, [flow, rest])
+    optimizer.set_lr(0.1)
+    rest.grad, flow.grad = torch.randn(5), torch.randn(3)
+    optimizer.step()
+    torch.testing.assert_close((rest.data, flow.data), (-0.1 * rest.grad.sign(), -0.3 * flow.grad.sign()))
 
 
 def test_what_cannot_be_trained_with_is_named():
