@@ -61,6 +61,8 @@ def test_training_after_inference_mode(variant):
     m = small(variant)
     with torch.inference_mode():
         before = m(*batch())[0].clone()
+    m.encoder.train()  # a part alone
+    assert not any(module.training for module in m.eval().modules())
     m.train()(*batch())[0].log_softmax(-1)[..., 7].sum().backward()
     assert all(p.grad.isfinite().all() for p in m.parameters())
     with torch.no_grad():

@@ -4,22 +4,26 @@ import pytest
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 
+from ode_transformer.models import ode
 from ode_transformer.models.pcformer import RELEASED, ReleasedPCformerModel
 from ode_transformer.modules.layers import Context
 from ode_transformer.numerics.integrators import HEUN, RK4
 from tests.helpers import batch, model, perturbed, small
 
 
-@pytest.mark.parametrize("name", RELEASED)
+@pytest.mark.parametrize("name", [*RELEASED, *ode.RELEASED])
 def test_the_released_names_say_their_sizes_and_relative_positions(name):
-    assert ARCH_MODEL_REGISTRY[name] is ReleasedPCformerModel
+    """Also those of the ODE Transformer."""
+    assert ARCH_MODEL_REGISTRY[name] is (ReleasedPCformerModel if "PC" in name else ode.ReleasedOdeModel)
     with torch.device("meta"):
         m = model(name)
     layer, cfg = m.encoder.layers[0], m.cfg
     size = (layer.embed_dim, layer.fc1.out_features, layer.self_attn.num_heads, cfg.dropout)
-    assert size == ((1024, 4096, 16, 0.3) if "big" in name else (512, 2048, 8, 0.1))
+    expected = {"big": (1024, 4096, 16, 0.3), "iwslt": (512, 1024, 4, 0.3)}
+    assert size == next((its for word, its in expected.items() if word in name), (512, 2048, 8, 0.1))
     assert str(cfg.relative_positions) == ("keys" if "relative" in name else "none")
-    assert (cfg.integrator, cfg.coefficients, cfg.gate_sharing) == ("heun", "ema", "shared")
+    coefficients = "ema" if "PC" in name else "sigmoid"
+    assert (cfg.integrator, cfg.coefficients, cfg.gate_sharing) == ("heun", coefficients, "shared")
 
 
 @pytest.mark.parametrize("released", [False, True])

@@ -245,7 +245,7 @@ def test_the_transformer_beside_it_has_its_width_and_depth():
     assert isinstance(theirs, EncoderClassifier)
     assert ours(torch.randint(4, 50, (2, 9)))[0].shape == (2, 9, 256), "states, where no head is asked"
     assert len(theirs.encoder.layers) == len(ours.encoder.layers[0].attention) == 6
-    assert theirs.encoder.layers[0].embed_dim == 256
+    assert theirs.encoder.layers[0].embed_dim == 256 and theirs.encoder.layers[0].normalize_before
 
 
 @pytest.mark.parametrize("arch", ["transevolve_small", "transformer_small"])

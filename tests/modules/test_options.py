@@ -45,7 +45,7 @@ OF_MODEL = [
     ("floater_tiny", {"flow-step": 0.0}, r"--flow-step 0\.0: must be a number of tokens"),
     ("floater_tiny", {"flow-horizon": -5}, r"--flow-horizon -5.*: must be a number of tokens, or 0 for the longest"),
     ("macaron_tiny", {"ffn-hidden-layers": 3}, "--ffn-hidden-layers 3: must be 1 or 2"),
-    ("rk2_tiny", {"word-dropout": 1.5}, r"--word-dropout 1\.5: must be a probability"),
+    ("rk2_tiny", {"word-dropout": 1.0}, r"--word-dropout 1\.0: must be a probability, 0 or more and less than 1"),
     (
         "ode_residual_tiny",
         {**MOMENTUM, "velocity-embedding": True, "word-dropout": 0.2},
@@ -73,7 +73,14 @@ OF_SIDE = [
         ("rk2_tiny", {**PARALLEL, "ode-function": "san"}, "--ode-function san: must be both with --splitting parallel"),
         ("pcformer_tiny", {"ode-function": "ffn"}, "ffn: must be both with --encoder-history corrector"),
     ],
-    ("rk2_tiny", POST_NORM_ENCODER, "--integrator heun and .* fixed: need a pre-norm encoder"),
+    [
+        ("ode_residual_tiny", {**another, **POST_NORM_ENCODER}, f"{given}: need a pre-norm encoder, --encoder-n")
+        for another, given in (
+            ({"integrator": "heun"}, "--integrator heun and --coefficients fixed"),
+            (MOMENTUM, "--integrator nesterov and --coefficients fixed"),
+            ({"coefficients": "scalars"}, "--integrator euler and --coefficients scalars"),
+        )
+    ],
     ("macaron_tiny", {"splitting": "parallel"}, "--splitting parallel: must have at most two of each"),
     ("macaron_tiny", {"ffn-hidden-layers": 2}, "--ffn-hidden-layers 2: needs a splitting with one feed-forward, got s"),
     ("rk2_tiny", {"integrator": "euler", "coefficients": "ema"}, "ema: must be fixed, ones or scalars with"),
