@@ -98,14 +98,15 @@ def difference(path, m):
 def test_the_old_layout(tmp_path):
     """fairseq 0.6: in_proj_weight, layer_norms.N, a Namespace; its own logits are the fixture's."""
     fixture = load("stock_old_layout_postnorm")
-    torch.save(as_written(fixture), tmp_path / "old.pt")
+    old = as_written(fixture | {"args": fixture["args"] | {"relu_dropout": 0.2}})
+    torch.save(old, tmp_path / "old.pt")
     report = warm_start(tmp_path / "old.pt", tmp_path / "out.pt", "floater_base", words(sizes(fixture)))
     assert report.unused == [f"{side}.embed_positions._float_tensor" for side in ("encoder", "decoder")]
     m, cfg = open_(tmp_path / "out.pt")
     prev = fixture["prev_output_tokens"]
     logits = m(fixture["src_tokens"], fixture["src_lengths"], prev)[0]
     torch.testing.assert_close(logits[prev != 1], fixture["logits"][prev != 1], atol=1e-5, rtol=0)
-    assert cfg.model["_name"] == "floater"
+    assert cfg.model["_name"] == "floater" and "--activation-dropout=0.2" in report.flags
 
 
 def test_the_old_layout_before_norms_keeps_its_last_norm(tmp_path):
@@ -374,7 +375,8 @@ def as_safetensors(folder, m, dtype=torch.float32, **config):
     """A model of fairseq's as ``model.safetensors`` and ``config.json``."""
     names = {ours: theirs for theirs, ours in hugging_face._TOP.items()}
     layers = {ours: theirs for theirs, ours in hugging_face._LAYER.items()}
-    tensors = {"roberta.embeddings.token_type_embeddings.weight": torch.full((1, 16), 0.25)}
+    kind = torch.linspace(-0.25, 0.25, 16)  # a constant would vanish in the first norm
+    tensors = {"roberta.embeddings.token_type_embeddings.weight": kind[None]}
     for name, tensor in m.state_dict().items():
         name = name.removeprefix("encoder.")
         if name in ("lm_head.weight", "sentence_encoder.version"):
@@ -386,7 +388,7 @@ def as_safetensors(folder, m, dtype=torch.float32, **config):
         else:
             new = names.get(name) or f"{names[stem]}.{part}"
         # The embedding of the kind of token is added at every position.
-        tensors[new] = tensor - 0.25 if name.endswith("embed_positions.weight") else tensor
+        tensors[new] = tensor - kind if name.endswith("embed_positions.weight") else tensor
     tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()}
     safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     config = {
@@ -402,9 +404,9 @@ def as_safetensors(folder, m, dtype=torch.float32, **config):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.half, 0.02), (torch.bfloat16, 0.1)])
 def test_safetensors(tmp_path, dtype, tolerance):
     m = roberta(tmp_path / "stock.pt")
-    path = as_safetensors(tmp_path, m, dtype)
+    path = as_safetensors(tmp_path, m, dtype, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3)
     report = warm_start(path, tmp_path / "out.pt", "floater_roberta_tiny", words(ROBERTA))
-    assert report.difference < 1e-6
+    assert report.difference < 1e-6 and {"--dropout=0.2", "--attention-dropout=0.3"} <= set(report.flags)
     assert difference(tmp_path / "out.pt", m) < tolerance
 
 
