@@ -178,6 +178,9 @@ def test_another_dictionary_of_the_same_size_is_refused(tmp_path, whole, capsys)
         ["warm-start", path, "--arch", "floater_tiny", "--output", output, "--data", str(data), "--", *words(SIZES)],
     ):
         refused(argv, "dict.xx.txt: is not the dictionary that", capsys)
+    of_target = sha256(data / "dict.xx.txt")
+    write_json(run / "run.json", {"dictionaries": {"dict.xx.txt": digest, "dict.yy.txt": of_target}})
+    refused(["check", path, "--data", str(data)], "dict.xx.txt: is not the dictionary that", capsys)
 
 
 # Text

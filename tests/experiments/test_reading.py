@@ -278,12 +278,14 @@ def test_the_loss_is_the_mean_of_both_cross_entropies(trained, data):
     m, its_task, _ = trained
     windows = dataset(data)
     sample = windows.collater([windows[i] for i in range(5)])
+    tokens = sample["net_input"]["src_tokens"]
+    logits, _ = m(tokens, spans=True)
+    found, wrong = logits.masked_fill((tokens == 1)[..., None], -99.0).argmax(1), torch.arange(5) > 1
+    sample["first"], sample["last"] = found[:, 0], torch.where(wrong, found[:, 1] == 0, found[:, 1])
     loss, size, log = SpanPredictionCriterion(its_task)(m, sample)
-    logits, _ = m(sample["net_input"]["src_tokens"], spans=True)
+    assert log["ncorrect"] == 2, "an answer has two ends"
     expected = 0.0
-    for row, source, first, last in zip(
-        logits, sample["net_input"]["src_tokens"], sample["first"], sample["last"], strict=True
-    ):
+    for row, source, first, last in zip(logits, tokens, sample["first"], sample["last"], strict=True):
         real = row[source != 1].log_softmax(0)
         expected -= (real[first, 0] + real[last, 1]) / 2
     torch.testing.assert_close(loss, expected)

@@ -265,6 +265,8 @@ def test_the_loss_is_the_sum_of_both_means(pairs):
     expected = F.cross_entropy(logits[real], sample["target"][real])
     expected += nn.BCEWithLogitsLoss()(more["next_sentence"], sample["follows"].float())
     torch.testing.assert_close(loss / size, expected)
+    sample["follows"] = more["next_sentence"] > 0
+    assert criterion(m, sample)[2]["ncorrect"] == 6
     with pytest.raises(ValueError, match="needs a model with --sentence-pairs"):
         criterion(built(symbols=len(its_task.source_dictionary)), sample)
 

@@ -208,6 +208,13 @@ def test_a_pass_with_other_arguments_than_numbers_is_in_eager_mode():
     assert m.graphs.passes == 2 and len(m.graphs.seen) == 1
 
 
+def test_a_pass_with_other_numbers_is_another_recording():
+    m, (src, lengths, prev) = recorded()  # of features
+    eager, replayed = (m(src_tokens=src, src_lengths=lengths, prev_output_tokens=prev)[0] for _ in range(2))
+    assert len(m.graphs.recorded) == 2
+    torch.testing.assert_close(replayed[prev != 1], eager[prev != 1], atol=2e-5, rtol=2e-5)
+
+
 def test_gradients_add_up_over_several_batches_and_outlive_the_next_pass():
     (m, inputs), others = recorded(), batch(sizes=(9, 3, 2, 4))
     step(m, *others)
