@@ -140,14 +140,20 @@ def test_an_architecture_of_unknown_sizes_is_not_trained():
 
 
 @pytest.mark.parametrize(
-    ("arch", "heads"),
+    ("arch", "heads", "dropouts"),
     [
-        ("macaron_iwslt_de_en", 4), ("macaron_wmt_en_de_big", 16), ("floater_base", 8), ("floater_big", 16),
-        ("transevolve_fullff_1", 8), ("transevolve_small", 8), ("macaron_bert_base", 12),
-        ("floater_roberta_base", 12), ("floater_roberta_large", 16),
+        ("macaron_iwslt_de_en", 4, (0.3, 0.1, 0.1)), ("macaron_wmt_en_de", 8, (0.1, 0.1, 0.1)),
+        ("macaron_wmt_en_de_big", 16, (0.3, 0.1, 0.1)), ("rk2", 8, (0.1, 0.1, 0.1)), ("rk2_big", 16, (0.3, 0.1, 0.1)),
+        ("rk2_learnable_h256_l28", 4, (0.1, 0.1, 0.1)), ("floater_base", 8, (0.1, 0.0, 0.0)),
+        ("floater_big", 16, (0.3, 0.1, 0.0)), ("transevolve_fullff_1", 8, (0.1, 0.0, 0.0)),
+        ("transevolve_small", 8, (0.1, 0.0, 0.0)), ("macaron_bert_base", 12, (0.1, 0.1, 0.0)),
+        ("floater_roberta_base", 12, (0.1, 0.1, 0.0)), ("floater_roberta_large", 16, (0.1, 0.1, 0.0)),
+        ("ode_transformer_lm_ptb_1l", 8, (0.1, 0.1, 0.1)),
     ],
 )  # fmt: skip
-def test_heads_are_the_papers(arch, heads):
-    """Numbers of parameters do not tell them."""
-    row = config.PRESETS[arch][2]
+def test_heads_and_dropouts_are_the_papers(arch, heads, dropouts):
+    """Numbers of parameters do not tell them: spec sections 1 and 3, of states, attention and activations."""
+    _, config_class, row = config.PRESETS[arch]
     assert {value for key, value in row.items() if key.endswith("_attention_heads")} == {heads}
+    values = config.resolve(row, config_class)
+    assert tuple(values[name] for name in ("dropout", "attention_dropout", "activation_dropout")) == dropouts

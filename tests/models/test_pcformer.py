@@ -22,6 +22,7 @@ def test_the_released_names_say_their_sizes_and_relative_positions(name):
     expected = {"big": (1024, 4096, 16, 0.3), "iwslt": (512, 1024, 4, 0.3)}
     assert size == next((its for word, its in expected.items() if word in name), (512, 2048, 8, 0.1))
     assert str(cfg.relative_positions) == ("keys" if "relative" in name else "none")
+    assert cfg.attention_dropout == cfg.activation_dropout == 0.1
     coefficients = "ema" if "PC" in name else "sigmoid"
     assert (cfg.integrator, cfg.coefficients, cfg.gate_sharing) == ("heun", coefficients, "shared")
 
