@@ -12,7 +12,7 @@ from ode_transformer.experiments import cli, records
 from ode_transformer.experiments.results import model_plots, plots
 from ode_transformer.experiments.results.model_plots import position_vectors
 from ode_transformer.files import write_json
-from tests.helpers import ROOT, SMALL, VARIANTS, batch, configure, dictionary, output_of, refused, small, task
+from tests.helpers import ROOT, SMALL, VARIANTS, batch, configure, dictionary, model, output_of, refused, small, task
 
 LANGUAGE_MODEL = {
     "arch": "ode_transformer_lm_ptb_1l", "task": "language_modeling", "tokens-per-sample": 5, "decoder-embed-dim": 16,
@@ -157,7 +157,7 @@ def test_the_gate_of_a_language_model_is_the_one_that_it_reads_its_text_with(tmp
 
 
 def test_models_read_what_they_read_in_training(text):
-    """As fairseq's data set of pairs has it."""
+    """As fairseq's data set of pairs has it; a masked language model reads ``<s>`` first."""
     d = dictionary(50)
     ((source,), (again, target)) = (inputs.read_texts([(text[1], text[3])] * count, 9) for count in (1, 2))
     assert [len(row) for row in source] == [4, 2, 5] and all(map(torch.equal, source, again))
@@ -169,6 +169,8 @@ def test_models_read_what_they_read_in_training(text):
     assert set(found) == set(batch["net_input"])
     for name, expected in batch["net_input"].items():
         assert torch.equal(found[name][batch["id"]], expected), name
+    masked = inputs.inputs_of(model("floater_roberta_tiny"), [source])["src_tokens"]
+    assert masked[:, 0].eq(d.bos()).all() and masked.ne(d.pad()).sum(1).tolist() == [5, 3, 6]
 
 
 def test_pictures_of_coefficients(tmp_path, text, capsys):
