@@ -34,6 +34,7 @@ def whole(size, out, index, form, seed_generator):
 @pytest.mark.parametrize("form", ["paper", "released"])
 def test_the_low_rank_form_is_exact(form, n_in, n_out, index):
     projection = RandomProjection(n_in, n_out, index, L, form, seed=5)
+    torch.nn.init.normal_(projection.bias)
     g = torch.Generator().manual_seed(5)
     u, v = whole(n_in, n_out, index, form, g), whole(n_out, n_out, index, form, g)
     s = torch.zeros(n_in, n_out, dtype=torch.float64)
