@@ -294,7 +294,7 @@ corpus() {
 prepare_raw() {
     local all=$1
     if [[ ${earlier:-no} == yes ]]; then all+=" --old-full-stop"; fi
-    prepare --tokenise="$all $2" --tokenise-train="$all $3" --size "$merges" "${@:4}"
+    prepare --tokenize="$all $2" --tokenize-train="$all $3" --size "$merges" "${@:4}"
 }
 
 # --- Text in the symbols of a pretrained model

@@ -19,5 +19,5 @@ into "$text/raw" dataset aeslc "$folder/enron_subject_line"
 compare "training e-mails" "$text/raw/train.target" 14436
 compare "development e-mails" "$text/raw/valid.target" 1960
 compare "test e-mails" "$text/raw/test.target" 1906
-prepare --splits train valid test --language en --tokenise="--lowercase last --normalise" --max-tokens 100000 \
+prepare --splits train valid test --language en --tokenize="--lowercase last --normalize" --max-tokens 100000 \
     --words "$words" --size "$merges" --beside tok/test.source="$text/tok/test.source" # for the score of its first sentences

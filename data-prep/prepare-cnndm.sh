@@ -28,6 +28,6 @@ into "$text/raw" dataset cnndm "$cnn" "$folder/dailymail/stories" --lists "$list
 compare "training stories" "$text/raw/train.target" 287227
 compare "validation stories" "$text/raw/valid.target" 13368
 compare "test stories" "$text/raw/test.target" 11490
-prepare --splits train valid test --language en --tokenise="--lowercase last --normalise" --max-tokens 100000 \
+prepare --splits train valid test --language en --tokenize="--lowercase last --normalize" --max-tokens 100000 \
     --words "$words" --size "$merges" --test-units "$test_units" \
     --beside tok/test.source="$text/tok/test.source" # for the score of its first sentences

@@ -20,7 +20,7 @@ set_of iwslt14
 files+=(--add test "$folder"/test.raw.{de,en})
 set_of newstest
 files+=(--add test1 "$folder"/en-de/newstest2014.{de,en})
-prepare_raw "--normalise --lowercase last" --straight-quotes '' "${files[@]}" --splits train valid test test1 \
+prepare_raw "--normalize --lowercase last" --straight-quotes '' "${files[@]}" --splits train valid test test1 \
     --max-tokens 175 --ratio 1.5 --every 100
 compare "training and validation text" "$text/raw/train.en" 255417
 compare "IWSLT14's test set" "$out/tok/test.en" 6750

@@ -56,7 +56,7 @@ for split in "${splits[@]}"; do
     files+=(--add "$split" "${texts[@]}")
 done
 if [[ $segmentation == own ]]; then
-    prepare_raw "--normalise --lowercase first" '' '' "${files[@]}" --splits "${splits[@]}" --max-tokens 250
+    prepare_raw "--normalize --lowercase first" '' '' "${files[@]}" --splits "${splits[@]}" --max-tokens 250
 else
-    prepare "${files[@]}" --start bpe --splits "${splits[@]}" --tokenise="--normalise --lowercase first --old-full-stop"
+    prepare "${files[@]}" --start bpe --splits "${splits[@]}" --tokenize="--normalize --lowercase first --old-full-stop"
 fi

@@ -13,4 +13,4 @@ options seed=number -- "$@"
 begin seed="$seed"
 once "$text/bpe" python -m ode_transformer dataset corpus "$text/bpe.part" --seed "$seed"
 name=quickstart workers=1
-prepare --start bpe --tokenise= --splits train valid test --separate-dictionaries
+prepare --start bpe --tokenize= --splits train valid test --separate-dictionaries

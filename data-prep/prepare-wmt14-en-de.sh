@@ -24,7 +24,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source=en target=de merges=40000 version=news-commentary-v9 validation=newstest2013 clean=units no_aggressive=no
 corpus_options 'version=news-commentary-v9|news-commentary-v12|wmt16' 'validation=newstest2013|held-out' \
     'clean=units|tokens' -- "$@"
-name=wmt14.en-de.$version splits=(train valid test test1) flags=(--aggressive --straight-quotes "--normalise --printable") more=()
+name=wmt14.en-de.$version splits=(train valid test test1) flags=(--aggressive --straight-quotes "--normalize --printable") more=()
 out=${out:-$root/data-bin/$name}
 if [[ $version == wmt16 ]]; then
     [[ "$validation $clean $merges" == 'newstest2013 units 40000' ]] ||

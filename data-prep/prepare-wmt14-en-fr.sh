@@ -21,7 +21,7 @@ add_pair train UN training-parallel-un.tgz $statmt/wmt13 un/undoc.2000.fr-en.{en
 add_pair train NEWS_COMMENTARY training-parallel-nc-v9.tgz $statmt/wmt14 training/news-commentary-v9.fr-en.{en,fr}
 add_pair train GIGA training-giga-fren.tar $statmt/wmt10 giga-fren.release2.fixed.{en,fr}.gz
 add_pair test TEST test-full.tgz $statmt/wmt14 test-full/newstest2014-fren-{src.en,ref.fr}.sgm
-prepare_raw --aggressive --straight-quotes "--normalise --printable" "${files[@]}" --splits train valid test \
+prepare_raw --aggressive --straight-quotes "--normalize --printable" "${files[@]}" --splits train valid test \
     --counted units --max-tokens 250 --ratio 1.5 --every 1333
 compare training "$text/bpe/train.fr" 35762532
 compare validation "$text/bpe/valid.fr" 26822

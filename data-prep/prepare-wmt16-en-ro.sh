@@ -33,7 +33,7 @@ add_pair train EUROPARL training-parallel-ep-v8.tgz $wmt16 training-parallel-ep-
 add_pair train SETIMES en-ro.txt.zip https://object.pouta.csc.fi/OPUS-SETIMES/v2/moses SETIMES.en-ro.{en,ro}
 add_pair valid DEV dev-romanian-updated.tgz $wmt16 dev/newsdev2016-enro-{src.en,ref.ro}.sgm
 add_pair test TEST test.tgz $wmt16 test/newstest2016-enro-{src.en,ref.ro}.sgm
-prepare_raw --normalise --straight-quotes '' "${files[@]}" --romanian "$romanian" --splits train valid test \
+prepare_raw --normalize --straight-quotes '' "${files[@]}" --romanian "$romanian" --splits train valid test \
     --max-tokens 80 --ratio 9 --separate-dictionaries
 compare newsdev2016 "$text/bpe/valid.ro" 1999
 compare newstest2016 "$out/tok/test.ro" 1999

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ... import markdown
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, counted
 from ...files import write_json
 from ..arguments import nearest
 from ..text.detokenisation import detokenise
@@ -152,8 +152,8 @@ def translations(
     if join_hyphens:
         hyps, refs = ([line.replace(" @-@ ", "-") for line in lines] for lines in (hyps, refs))
     if unknown := sum("<<unk>>" in line for line in refs):
-        said = f"<<unk>> in {unknown} of {len(refs)} tokenized references, as fairseq writes it with its dictionary"
-        print(f"warning: {said}; give the original ones as --ref FILE", file=sys.stderr)
+        said = f"<<unk>> in {unknown} of {counted(len(refs), 'tokenized reference')}, as fairseq writes it with"
+        print(f"warning: {said} its dictionary; give the original ones as --ref FILE", file=sys.stderr)
     if raw and not lowercase and "".join(hyps).islower() and not "".join(raw[0]).islower():
         print("warning: the translations hold no capital letter, the raw references do: --lowercase?", file=sys.stderr)
     sources = lines_of(source, len(hyps), read) if source else ()

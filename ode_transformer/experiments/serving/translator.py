@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional
 
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, counted
 from ..text.binarised import warn_of_unknown
 from ..text.pipeline import Pipeline
 from ..text.tokenisation import is_unspaced
@@ -158,7 +158,7 @@ class Translator:
         if cut:
             shown = "; ".join(names[i] for i in sorted(cut)[:SHOWN]) + ("; ..." if len(cut) > SHOWN else "")
             print(
-                f"warning: {len(cut)} translations were cut off at the limit of --max-len-a, --max-len-b and the "
+                f"warning: {counted(len(cut), 'translation')} cut off at the limit of --max-len-a, --max-len-b and the "
                 f"model's positions ({shown})",
                 file=sys.stderr,
             )

@@ -29,7 +29,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
 
 def tokeniser_of(flags: str) -> dict[str, Any]:
     """Return the fields of a ``Tokeniser`` from its flags in one string."""
-    parser = argparse.ArgumentParser(prog="--tokenise", add_help=False)
+    parser = argparse.ArgumentParser(prog="--tokenize", add_help=False)
     add_tokeniser(parser)
     return _options(parser.parse_args(shlex.split(flags)))
 
@@ -70,7 +70,8 @@ def add_text(parser: argparse.ArgumentParser) -> None:
     add = {"option": ["--add"], "nargs": 3, "action": "append", "default": [], "metavar": ("SPLIT", "FILE", "FILE")}
     add_function(
         command("prepare", Preparation.run), Preparation, "out", show=lambda args, made: made.run(), files=add,
-        tokenise=flags, tokenise_train=flags, every={"type": at_least(2)}, symbols={"type": at_least(5)},
+        tokenise=flags | {"option": ["--tokenize"]}, tokenise_train=flags | {"option": ["--tokenize-train"]},
+        every={"type": at_least(2)}, symbols={"type": at_least(5)},
         ratio={"type": at_least(1, float)}, romanian={"choices": pairs.ROMANIAN}, start={"choices": STARTS},
         counted={"choices": COUNTED}, segmentation={"choices": SEGMENTATIONS}, dictionaries={"nargs": 2},
         beside={"nargs": "*", "type": key_and_value, "metavar": "NAME=FILE", "default": []}, **langs, **splits,

@@ -60,5 +60,6 @@ def joined_words(lines: Sequence[str], name: str, segmentation: str | None) -> l
     if segmentation == "sentencepiece" and 2 * begin <= sum(map(bool, lines)):
         join = str
         if units:
-            print(f"warning: {name}: {MARK} in {units} of {len(lines)} lines, taken for words", file=sys.stderr)
+            said = f"{MARK} in {units} of {counted(len(lines), 'line')}, taken for words"
+            print(f"warning: {name}: {said}", file=sys.stderr)
     return list(map(join, lines))

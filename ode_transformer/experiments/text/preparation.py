@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ from .tokenisation import Tokeniser, options
 PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
 STARTS = ("raw", "tok", "bpe")
 COUNTED = ("tokens", "units")
+BEFORE_UNITS = ("counted", "max_tokens", "ratio", "every", "words", "segmentation", "size", "test_units")
+"""The fields of a preparation of which text that is segmented already, ``--start bpe``, takes no notice."""
 SIZES = ((50_000, 4_000), (1_000_000, 10_000), (float("inf"), 32_000))
 """The maximum number of training pairs, and the number of BPE merges or vocabulary size of SentencePiece for them."""
 
@@ -155,6 +157,12 @@ class Preparation:
             raise TextError(f"--add {min(odd)}: must be one of --splits, {', '.join(self.splits)}")
         if self.every and any(split == self.splits[1] for split, *_ in self.files):
             raise TextError(f"--every {self.every}: makes {self.splits[1]}, which --add gives; take one of both")
+        for one in fields(self) if self.start == "bpe" else ():
+            if one.name in BEFORE_UNITS and getattr(self, one.name) != one.default:
+                option = f"--{one.name.replace('_', '-')} {getattr(self, one.name)}"
+                raise TextError(
+                    f"{option}: --start bpe takes text as it is, cleaned and segmented; leave one of them out"
+                )
         for lang in self.langs if self.tokenise is not None else ():
             Tokeniser(self.language or lang, **self.tokenise).tokenise([])
 
