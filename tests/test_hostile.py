@@ -19,7 +19,7 @@ from ode_transformer.experiments.serving.translator import Translator
 from ode_transformer.experiments.text import lines, moses, pairs
 from ode_transformer.experiments.text.lines import read_all, read_lines
 from ode_transformer.experiments.text.pipeline import Pipeline
-from ode_transformer.experiments.text.tokenisation import Tokeniser, options
+from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.files import sha256, write_json, write_lines
 from tests.helpers import SMALL, configure, model, refused
 from tests.test_warm_start import SIZES, stock, words
@@ -145,7 +145,7 @@ def test_no_sentence_is_cut_for_ever(flags, longest, message):
     backend.name, backend.languages, backend.symbols = "it", ("de", "en"), ([], [])
     backend.longest = {"source": longest, "target": 9}
     with pytest.raises(OdeTransformerError, match=f"^{message}"):
-        Translator(backend, Pipeline(Tokeniser("de", **options()), "en"), flags)
+        Translator(backend, Pipeline(Tokeniser(), "de", "en"), flags)
 
 
 @pytest.mark.parametrize("kind", ["ctranslate2", "onnx"])

@@ -265,12 +265,12 @@ def test_iwslt14_is_the_published_text(tmp_path, lang):
     raw = data("iwslt14", tmp_path) / f"test.raw.{lang}"
     wrapped = tmp_path / f"IWSLT14.test.{lang}.xml"  # the sentences as TED's files have them
     wrapped.write_bytes(segments([escape(line) for line in read_lines(raw)]))
-    tokeniser = Tokeniser(lang, straight_quotes=True, lowercase="last")
-    found = list(tokeniser.tokenise(pairs._text(wrapped)))
+    tokeniser = Tokeniser(straight_quotes=True, lowercase="last")
+    found = tokeniser.tokenise(pairs._text(wrapped), lang)
     assert len(found) == 6750 and differing(found, read_lines(published / "tok" / f"test.{lang}")) == 0
     if lang == "en":
         assert sum(len(line.split()) for line in found) == 131_156
-    units = subwords.segmented(found, "subword-nmt", published / "code")
+    units = subwords.SEGMENTATIONS["subword-nmt"].segment(found, published / "code")
     assert differing(units, read_lines(published / "bpe10k" / f"test.{lang}")) == 0
 
 
@@ -296,7 +296,7 @@ def test_iwslt14_is_the_published_text(tmp_path, lang):
     ],
 )
 def test_tokens(lang, options, line, tokens):
-    assert list(Tokeniser(lang, **options).tokenise([line])) == [tokens]
+    assert Tokeniser(**options).tokenise([line], lang) == [tokens]
 
 
 def test_lines_that_are_not_utf8_are_dropped_from_training_text_alone(tmp_path, capsys):
@@ -361,11 +361,12 @@ def test_bpe_is_that_of_subword_nmt(tmp_path, monkeypatch, workers):
     monkeypatch.setattr(sys, "stderr", Terminal())  # with progress bars
     text = [*side("en", 40), "", "  two  blanks ", *side("de", 42)]
     write_lines(tmp_path / "train", text)
-    subwords.learn("subword-nmt", [tmp_path / "train"], 70, tmp_path / "codes", workers)
+    subword_nmt = subwords.SEGMENTATIONS["subword-nmt"]
+    subword_nmt.learn([tmp_path / "train"], 70, tmp_path / "codes", workers)
     expected = io.StringIO()
     learn_bpe(text, expected, 70)
     assert (tmp_path / "codes").read_text() == expected.getvalue()
-    work = partial(subwords.segmented, segmentation="subword-nmt", model=tmp_path / "codes")
+    work = partial(subword_nmt.segment, model=tmp_path / "codes")
     found = itertools.chain(*parallel.in_parallel(work, text, workers))
     assert list(found) == list(map(BPE(io.StringIO(expected.getvalue())).process_line, text))
     assert "100%" in sys.stderr.getvalue()

@@ -35,14 +35,14 @@ from ode_transformer.experiments.serving.pytorch import PyTorch
 from ode_transformer.experiments.serving.translator import LONGEST, Hypothesis
 from ode_transformer.experiments.tasks.task import OURS
 from ode_transformer.experiments.tasks.translation import check_units
-from ode_transformer.experiments.text import binarised, dividing, subwords
+from ode_transformer.experiments.text import binarised, dividing
 from ode_transformer.experiments.text.corpus import Grammar
 from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
-from ode_transformer.experiments.text.joining import SEGMENTATIONS
 from ode_transformer.experiments.text.lines import read_pair
 from ode_transformer.experiments.text.pipeline import Pipeline
 from ode_transformer.experiments.text.preparation import once
+from ode_transformer.experiments.text.subwords import SEGMENTATIONS
 from ode_transformer.experiments.text.tokenisation import Tokeniser, is_unspaced
 from ode_transformer.files import sha256, write_json, write_lines
 from tests.cli.data_scripts import lines, times
@@ -311,7 +311,7 @@ def test_other_languages_sets_of_their_own_and_another_system_of_lines(tmp_path,
     assert "--share-all-embeddings requires a joined" in refused(capsys, *words, "--", "--share-all-embeddings")
     pipeline = Pipeline.of(out)
     assert pipeline.units(lines(out / "raw" / "test.qaa")) == lines(Path(f"{out}.text") / "bpe" / "test.qaa")
-    assert pipeline.plain_text(subwords.segmented(raw, "sentencepiece", out / "sentencepiece.model")) == raw
+    assert pipeline.plain_text(SEGMENTATIONS["sentencepiece"].segment(raw, out / "sentencepiece.model")) == raw
 
 
 @pytest.mark.parametrize(
@@ -618,11 +618,11 @@ ODD_WORDS = ("</s>", "<s>", "<pad>", "<unk>", "foo@@", "@@", "a</s>", "<blank>")
 def test_units_of_any_words_are_no_symbols_and_make_the_same_words_again(tmp_path, segmentation):
     model, text = tmp_path / "model", [f"{word} bar x{word}" for word in ODD_WORDS]
     write(tmp_path / "words", text * 50)  # so often that each is a unit of its own
-    subwords.learn(segmentation, [tmp_path / "words"], 90, model)
-    units = subwords.segmented(text, segmentation, model)
+    SEGMENTATIONS[segmentation].learn([tmp_path / "words"], 90, model)
+    units = SEGMENTATIONS[segmentation].segment(text, model)
     assert not set(binarised.SPECIAL) & set(" ".join(units).split())
     assert list(map(SEGMENTATIONS[segmentation].join, units)) == text
-    assert subwords.segmented(["bar </s>"], "none", None) == ["bar <unk>"]
+    assert SEGMENTATIONS["none"].segment(["bar </s>"], model) == ["bar <unk>"]
 
 
 def test_words_that_are_symbols_are_words_for_every_kind_of_model(tmp_path, capsys):
@@ -663,7 +663,7 @@ TYPOGRAPHY = {
 
 @pytest.mark.parametrize("lang", TYPOGRAPHY)
 def test_typographic_characters_are_joined_to_their_words(lang):
-    (tokens,) = Tokeniser(lang).tokenise([TYPOGRAPHY[lang]])
+    (tokens,) = Tokeniser().tokenise([TYPOGRAPHY[lang]], lang)
     assert detokenise([tokens], lang) == [TYPOGRAPHY[lang]]
     assert detokenise(["a ’ ’ / ‹ b ›"], lang)[0].endswith("/ ‹ b ›"), "which may stand apart"
     assert detokenise(["as ’ 5"], lang) == ["as’ 5" if lang == "en" else "as ’ 5"]

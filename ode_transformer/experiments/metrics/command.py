@@ -5,7 +5,7 @@ import inspect
 from typing import Any
 
 from ..arguments import Once, add_parameters, output_file
-from ..text.joining import JOIN
+from ..text.subwords import JOIN
 from .scoring import KINDS, score_file
 
 FILES = (

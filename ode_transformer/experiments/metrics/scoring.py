@@ -16,8 +16,8 @@ from ...files import write_json
 from ..arguments import nearest
 from ..text.detokenisation import detokenise
 from ..text.fairseq_output import read_generate_output
-from ..text.joining import joined_words
 from ..text.lines import lines_of, read_all
+from ..text.subwords import joined_words
 from ..text.tokenisation import languages
 from . import METRICS, Examples, Metric, accuracy, errant, gleu, m2, perplexity, resampling, rouge
 from .bleu import multi_bleu, split_compounds

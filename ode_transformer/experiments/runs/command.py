@@ -49,8 +49,8 @@ def add_quickstart(parser: argparse.ArgumentParser) -> None:
 def add_prepare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer prepare``."""
     from ..text.dividing import HELD_OUT, PART
-    from ..text.joining import SEGMENTATIONS
     from ..text.preparation import SIZES
+    from ..text.subwords import SEGMENTATIONS
     from .prepare import TOKENISERS, OwnText
 
     several = {"nargs": "+", "action": Once, "metavar": "PREFIX"}

@@ -25,13 +25,13 @@ from ..recipes import is_name
 from ..tasks.task import OURS
 from ..text.binarised import test_names
 from ..text.dividing import LONGEST, divide, reader
-from ..text.joining import SEGMENTATIONS
 from ..text.lines import TextError, read_lines
 from ..text.manifest import check_settings, held_settings, read_mapping, text_beside
 from ..text.pairs import Limits, gather
 from ..text.pipeline import Pipeline
 from ..text.preparation import Preparation, once
-from ..text.tokenisation import is_unspaced, options
+from ..text.subwords import SEGMENTATIONS
+from ..text.tokenisation import Tokeniser, is_unspaced
 from . import folder_of
 from .processes import alone_in, say
 
@@ -107,9 +107,8 @@ class OwnText:
             raise TextError(
                 f"--langs {' '.join(self.langs)}: sacremoses needs spaces between words; take --tokenizer none"
             )
-        self.tokenise = options(
-            plain=self.plain, normalise=self.normalise, lowercase="first" if self.lowercase else "no"
-        )
+        lowercase = "first" if self.lowercase else "no"
+        self.tokenise = Tokeniser(lowercase=lowercase, normalise=self.normalise, plain=self.plain)
         check_language(self.langs[1])  # before hours of training
 
     def file(self, prefix: str, lang: str) -> Path:

@@ -13,8 +13,8 @@ from ...errors import OdeTransformerError
 from ...paths import ROOT
 from .. import records
 from ..tasks import TASKS
-from ..text.joining import MODEL_FILES
 from ..text.pipeline import Pipeline
+from ..text.subwords import MODEL_FILES
 from .export import is_exported, open_exported
 from .translator import Translator
 

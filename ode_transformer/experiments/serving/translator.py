@@ -55,7 +55,7 @@ class Translator:
 
     def __init__(self, backend: Backend, pipeline: Pipeline, flags: Mapping[str, Any]):
         self.backend, self.pipeline = backend, pipeline
-        languages = pipeline.tokeniser.lang, pipeline.target
+        languages = pipeline.source, pipeline.target
         if backend.languages != languages:
             raise OdeTransformerError(
                 f"{backend.name}: translates {' to '.join(backend.languages)}, but its data were prepared for "

@@ -12,9 +12,11 @@ from ... import paths
 from ...errors import OdeTransformerError, counted
 from ..metrics import METRICS, Examples
 from ..metrics.scoring import references_in
+from ..text import binarised
 from ..text.fairseq_output import read_generate_output
-from ..text.joining import SEGMENTATIONS
 from ..text.lines import read_all
+from ..text.manifest import read_mapping
+from ..text.subwords import SEGMENTATIONS, segmentation_by
 from .task import OF_TEXT, Recipe, Step, Task, flags, further_metrics, scoring_step
 
 
@@ -53,17 +55,14 @@ def post_process(recipe: Recipe) -> str | None:
 
 def check_units(recipe: Recipe) -> None:
     """Check that the recipe joins the subwords of its data to words, and warn of subsets with many unknown ones."""
-    from ..text import binarised  # imports NumPy, which is slow
-    from ..text.manifest import read_mapping
-
     folder = paths.ROOT / recipe.data.directory
     held = read_mapping(folder / "manifest.json").get("sha256", {}) if (folder / "manifest.json").is_file() else {}
-    for its in SEGMENTATIONS.values():
-        if its.model in held and (found := post_process(recipe)) not in its.post_process:
-            raise OdeTransformerError(
-                f"{recipe.name}: generate.flags.post-process is {found}, must be {its.post_process[0]}, by which the "
-                f"text of {recipe.data.directory} is segmented"
-            )
+    name, found = segmentation_by(held), post_process(recipe)
+    if name != "none" and found not in (valid := SEGMENTATIONS[name].post_process):
+        raise OdeTransformerError(
+            f"{recipe.name}: generate.flags.post-process is {found}, must be {valid[0]}, by which the text of "
+            f"{recipe.data.directory} is segmented"
+        )
     langs = recipe.data.source, recipe.data.target
     pairs = ("-".join(langs), "-".join(langs[::-1]))  # fairseq accepts both
     for split, pair, lang in itertools.product(("valid", *recipe.subsets), pairs, langs):

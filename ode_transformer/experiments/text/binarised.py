@@ -15,9 +15,9 @@ import numpy as np
 
 from ...errors import counted
 from ...files import copy_file, write_lines
-from .joining import SPECIAL
 from .lines import TextError, read_lines, watched
 from .parallel import in_parallel
+from .subwords import SPECIAL
 
 CONTROL = frozenset(SPECIAL[:3])  # symbols that stand for no word
 END, UNKNOWN = SPECIAL.index("</s>"), SPECIAL.index("<unk>")

@@ -4,34 +4,33 @@ import argparse
 import inspect
 import shlex
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ..arguments import add_function, add_parameters, at_least
 from . import binarised, manifest, pairs
-from .describe import describe
-from .joining import SEGMENTATIONS
-from .pipeline import Pipeline
+from .pipeline import Pipeline, describe
 from .preparation import COUNTED, STARTS, Preparation, prepare_examples
-from .tokenisation import LOWERCASE, Tokeniser, options
+from .subwords import SEGMENTATIONS
+from .tokenisation import LOWERCASE, Tokeniser
 
 
 def add_tokeniser(parser: argparse.ArgumentParser) -> None:
     """Add the flags that are fields of a ``Tokeniser``."""
     normalise = {"option": ["--normalize", "--normalise"]}
-    add_parameters(parser, Tokeniser, lang=None, lowercase={"choices": LOWERCASE}, normalise=normalise)
+    add_parameters(parser, Tokeniser, lowercase={"choices": LOWERCASE}, normalise=normalise)
 
 
-def _options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of a ``Tokeniser``, except its language."""
-    return {name: getattr(args, name) for name in options()}
+def _tokeniser(args: argparse.Namespace) -> Tokeniser:
+    return Tokeniser(**{field.name: getattr(args, field.name) for field in fields(Tokeniser)})
 
 
-def tokeniser_of(flags: str) -> dict[str, Any]:
-    """Return the fields of a ``Tokeniser`` from its flags in one string."""
+def tokeniser_of(flags: str) -> Tokeniser:
+    """Return the ``Tokeniser`` of flags in one string."""
     parser = argparse.ArgumentParser(prog="--tokenize", add_help=False)
     add_tokeniser(parser)
-    return _options(parser.parse_args(shlex.split(flags)))
+    return _tokeniser(parser.parse_args(shlex.split(flags)))
 
 
 def key_and_value(text: str) -> list[str]:
@@ -43,7 +42,7 @@ def key_and_value(text: str) -> list[str]:
 
 def _describe(args: argparse.Namespace) -> None:
     """Write the manifest of data that fairseq-preprocess made, so that models trained on them translate raw text."""
-    print(f"{describe(args.data, args.langs, _options(args))}: {Pipeline.of(args.data)}")
+    print(f"{describe(args.data, args.langs, _tokeniser(args))}: {Pipeline.of(args.data)}")
 
 
 def _settings(args: argparse.Namespace) -> None:
@@ -63,7 +62,7 @@ def add_text(parser: argparse.ArgumentParser) -> None:
         found.set_defaults(run=run)
         return found
 
-    add_parameters(sub := command("describe", _describe), describe, "data", tokenise=None, **langs)
+    add_parameters(sub := command("describe", _describe), describe, "data", tokeniser=None, **langs)
     add_tokeniser(sub)
 
     flags = {"metavar": "FLAGS", "type": tokeniser_of}

@@ -7,8 +7,8 @@ from typing import Any
 
 from ...files import read_json, sha256, write_json
 from ...schema import count, lacks
-from .joining import MODEL_FILES
 from .lines import TextError
+from .subwords import MODEL_FILES
 
 NEEDED = ("dict.*.txt", *MODEL_FILES)  # the files of binarized data that translation needs
 VERSION = "3"  # the version of the prepared text; data of another version are refused

@@ -9,8 +9,8 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,12 @@ from ...errors import counted
 from ...files import atomic_folder, copy_file, sha256, write_json, write_lines
 from ...version import installed_versions
 from .binarised import binarise, binarise_files, numbered, unknown, warn_of_unknown
-from .joining import JOIN, MARK, MODEL_FILES, SEGMENTATIONS
 from .lines import TextError, count_lines, read_lines, watched
 from .manifest import NEEDED, VERSION, hashes_in, read_mapping, text_beside
 from .pairs import Limits, clean, first_words, gather, hold_out, names_of
 from .parallel import in_parallel
-from .subwords import learn, segmented
-from .tokenisation import Tokeniser, options
+from .subwords import JOIN, MARK, MODEL_FILES, SEGMENTATIONS
+from .tokenisation import Tokeniser
 
 PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
 STARTS = ("raw", "tok", "bpe")
@@ -128,8 +127,8 @@ class Preparation:
     files: Sequence[tuple[str, str | Path, str | Path]] = ()
     romanian: str = "raw"
     start: str = "raw"
-    tokenise: Mapping[str, Any] | None = None
-    tokenise_train: Mapping[str, Any] | None = None
+    tokenise: Tokeniser | None = None
+    tokenise_train: Tokeniser | None = None
     language: str = ""
     counted: str = "tokens"
     max_tokens: int = 250
@@ -148,7 +147,7 @@ class Preparation:
     def __post_init__(self):
         """Check the splits and the tokenizer, which translation needs even if the text is tokenized already."""
         if self.tokenise is None and self.start == "raw":
-            self.tokenise = options()
+            self.tokenise = Tokeniser()
         self.limits = Limits(self.max_tokens, self.ratio)
         numbered(self.splits)
         if self.langs[0] == self.langs[1]:
@@ -164,7 +163,7 @@ class Preparation:
                     f"{option}: --start bpe takes text as it is, cleaned and segmented; leave one of them out"
                 )
         for lang in self.langs if self.tokenise is not None else ():
-            Tokeniser(self.language or lang, **self.tokenise).tokenise([])
+            self.tokenise.tokenise([], self.language or lang)
 
     @property
     def text(self) -> Path:
@@ -215,28 +214,27 @@ class Preparation:
         """Tokenize the text of some splits."""
         for split, lang in itertools.product(splits, self.langs):
             chosen = self.tokenise_train if self.tokenise_train and split == self.splits[0] else self.tokenise
-            name, tokeniser = f"{split}.{lang}", Tokeniser(self.language or lang, **chosen)
-            lines = read_lines(folder / name, bar=f"tokenise {name}")
-            self._write(output / name, tokeniser.tokenise, lines)
+            name, work = f"{split}.{lang}", partial(chosen.tokenise, lang=self.language or lang)
+            self._write(output / name, work, read_lines(folder / name, bar=f"tokenise {name}"))
 
     def _segment(self, folder: Path, output: Path) -> None:
         """Learn subword units, unless that is done, and segment the text of all splits."""
         if self.segmentation == "none":
             shutil.copytree(folder, output, dirs_exist_ok=True)
             return
-        model = self.text / SEGMENTATIONS[self.segmentation].model
+        chosen = SEGMENTATIONS[self.segmentation]
+        model = self.text / chosen.model
         if not model.exists():
             training = [folder / name for name in names_of(self.splits[:1], self.langs)]
             size = self.size or next(size for most, size in SIZES if count_lines(training[0]) <= most)
-            learn(self.segmentation, training, size, model, self.workers)
-        work = partial(segmented, segmentation=self.segmentation, model=model)
+            chosen.learn(training, size, model, self.workers)
         for name in names_of(self.splits, self.langs):
             lines = read_lines(folder / name, bar=f"segment {name}")
             if self.segmentation == "sentencepiece":  # words with subword-nmt's marks are split instead
                 fault = f"line with {MARK}, with which SentencePiece marks the beginnings of words"
                 fate = "kept, but in translations it becomes a blank"
                 lines = watched(lines, lambda line: MARK in line, folder / name, fault, fate)
-            self._write(output / name, work, lines)
+            self._write(output / name, partial(chosen.segment, model=model), lines)
 
     def _write(self, file: Path, work: Callable[[list[str]], list[str]], lines: Iterable[str]) -> None:
         """Write the lines that ``work`` makes of lines, by several processes."""
@@ -298,7 +296,8 @@ class Preparation:
             "counts": counts,  # tokens are subword units
             "symbols": symbols,
             "settings": (read_mapping(settings) if settings.exists() else {}) | {"text_version": VERSION},
-            "tokenise": None if self.language else self.tokenise,  # how the model's input is; null if unknown
+            # How the model's input is tokenized; null if that is unknown.
+            "tokenise": asdict(self.tokenise) if self.tokenise and not self.language else None,
             "sha256": hashes_in(data, *NEEDED, "raw/*", "tok/*", "archives.sha256") | segmented,
             "versions": {"python": platform.python_version(), **installed_versions(PACKAGES)},
         }

@@ -1,5 +1,7 @@
 """Subword units: BPE by subword-nmt or SentencePiece for translation, and those of masked language models.
 
+``SEGMENTATIONS`` has what is known about each way to segment the words of a translation.
+
 The folder of a masked language model holds its dictionary and either ``sentencepiece.model``, with subwords learned on
 the pretraining text, or ``encoder.json`` and ``vocab.bpe``, the byte-level BPE of GPT-2 that RoBERTa was trained with.
 Folders of text for pretraining and fine-tuning hold the same files.
@@ -10,16 +12,18 @@ import itertools
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from ...errors import OdeTransformerError, counted
 from ...files import atomic_file, sha256
-from .joining import SPECIAL
 from .lines import TextError, read_lines
 from .parallel import in_parallel
 
+MARK = "\u2581"  # with which SentencePiece marks the beginning of a word
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # symbols of every dictionary that are not in its file
 OWN = ("sentencepiece.model",)
 GPT2 = ("encoder.json", "vocab.bpe")
 LONGEST = 100_000  # bytes of a line; SentencePiece skips longer ones
@@ -65,24 +69,7 @@ def gpt2_encoder(folder: Path) -> Any:
         raise TextError(f"{folder}: {' and '.join(GPT2)} cannot be read: {error}") from error
 
 
-def learn(segmentation: str, files: Sequence[Path], size: int, model: Path, workers: int = 1) -> None:
-    """Learn the joint subword units of files of training text, by ``subword-nmt`` or ``sentencepiece``, and write their
-    model; ``size`` is the number of BPE merges, or the vocabulary size of SentencePiece."""
-    if segmentation == "subword-nmt":
-        return _learn_bpe(files, size, model, workers)
-    for coverage in (1.0, 0.9995):  # every character is a unit if there is room for all
-        lines = itertools.chain.from_iterable(map(read_lines, files))
-        try:
-            # The text is normalized and tokenized already; "identity" leaves its words unchanged for the scores.
-            return learn_sentencepiece(lines, size, workers, model, "identity", coverage)
-        except TextError as error:
-            if coverage < 1 or "required_chars" not in str(error):
-                raise
-            # SentencePiece's advice for writing systems of thousands of characters, such as the Chinese.
-            print(f"{error}; leaving out the rarest .05% of the text's characters", file=sys.stderr)
-
-
-def _learn_bpe(files: Sequence[Path], size: int, model: Path, workers: int) -> None:
+def _learn_bpe(files: Sequence[Path], size: int, model: Path, workers: int = 1) -> None:
     from tqdm import tqdm
 
     library = importlib.import_module("subword_nmt.learn_bpe")
@@ -105,6 +92,19 @@ def _taken(words: Counter[str]) -> Iterator[str]:
 
 def _count_words(lines: list[str]) -> Counter[str]:
     return Counter(word for line in lines for word in line.strip("\r ").split(" ") if word)
+
+
+def _learn_pieces(files: Sequence[Path], size: int, model: Path, workers: int = 1) -> None:
+    for coverage in (1.0, 0.9995):  # every character is a unit if there is room for all
+        lines = itertools.chain.from_iterable(map(read_lines, files))
+        try:
+            # The text is normalized and tokenized already; "identity" leaves its words unchanged for the scores.
+            return learn_sentencepiece(lines, size, workers, model, "identity", coverage)
+        except TextError as error:
+            if coverage < 1 or "required_chars" not in str(error):
+                raise
+            # SentencePiece's advice for writing systems of thousands of characters, such as the Chinese.
+            print(f"{error}; leaving out the rarest .05% of the text's characters", file=sys.stderr)
 
 
 def learn_sentencepiece(
@@ -150,17 +150,7 @@ def learn_sentencepiece(
         raise TextError(f"--size {size}: SentencePiece: {error}") from error
 
 
-def segmented(lines: list[str], segmentation: str, model: Path | None) -> list[str]:
-    """Segment words into subword units, by ``subword-nmt`` or ``sentencepiece`` and its model.
-
-    With ``none`` words are unchanged, but special symbols become unknown words, as in binarized data. A unit that
-    equals a special symbol is split.
-    """
-    if segmentation == "none":
-        return [" ".join("<unk>" if word in SPECIAL else word for word in line.split(" ")) for line in lines]
-    if segmentation == "sentencepiece":
-        rows = _loaded(sentencepiece_model, model, sha256(model)).encode(lines, out_type=str)
-        return [" ".join(f"{piece[:-1]} {piece[-1]}" if piece in SPECIAL else piece for piece in row) for row in rows]
+def _bpe_units(lines: list[str], model: Path) -> list[str]:
     bpe = _loaded(_bpe, model, sha256(model))
     if len(bpe.cache) > KNOWN_WORDS:
         bpe.cache.clear()
@@ -178,6 +168,11 @@ def _unambiguous(units: str) -> str:
     return f"{units[:-1]}@@ {units[-1]}" if last in SPECIAL or last.endswith("@@") else units
 
 
+def _pieces(lines: list[str], model: Path) -> list[str]:
+    rows = _loaded(sentencepiece_model, model, sha256(model)).encode(lines, out_type=str)
+    return [" ".join(f"{piece[:-1]} {piece[-1]}" if piece in SPECIAL else piece for piece in row) for row in rows]
+
+
 @cache
 def _loaded(load: Callable[[Path], Any], model: Path, digest: str) -> Any:
     """Load the model in a file; cached by the file's digest."""
@@ -192,3 +187,67 @@ def _bpe(codes: Path) -> Any:
             return BPE(file)
     except (ValueError, SystemExit) as error:  # subword-nmt prints the line that it cannot read, and ends
         raise TextError(f"{codes}: is not a file of subword-nmt codes") from error
+
+
+def _words(lines: list[str], model: Path) -> list[str]:
+    """Return words as they are, but special symbols as unknown words, as in binarized data."""
+    return [" ".join("<unk>" if word in SPECIAL else word for word in line.split(" ")) for line in lines]
+
+
+def _join_subwords(line: str) -> str:
+    return f"{line} ".replace("@@ ", "").rstrip(" ")
+
+
+def _join_pieces(line: str) -> str:
+    return line.replace(" ", "").replace(MARK, " ").strip(" ")
+
+
+class Segmentation(NamedTuple):
+    """A way to segment words into units, of which none equals a special symbol, and to join these again."""
+
+    model: str  # the file of the model beside the data; empty if there is none
+    # (files of training text, number of BPE merges or SentencePiece's size of the vocabulary, model, workers): write
+    # the model of joint units.
+    learn: Callable[..., None]
+    segment: Callable[[list[str], Path], list[str]]  # (lines, model) -> their units, separated by spaces
+    join: Callable[[str], str]  # the units of a line -> words
+    post_process: tuple[str, ...]  # the values of fairseq's --post-process that join the units, too
+
+
+SEGMENTATIONS = {
+    "subword-nmt": Segmentation("codes", _learn_bpe, _bpe_units, _join_subwords, ("subword_nmt", "@@ ", "@@")),
+    "sentencepiece": Segmentation(OWN[0], _learn_pieces, _pieces, _join_pieces, ("sentencepiece",)),
+    "none": Segmentation("", lambda *_: None, _words, str, ("none",)),
+}
+MODEL_FILES = tuple(its.model for its in SEGMENTATIONS.values() if its.model)
+JOIN = {its.post_process[0]: its.join for its in SEGMENTATIONS.values()}  # by the value of --remove-bpe
+
+
+def segmentation_by(names: Container[str]) -> str:
+    """Return the segmentation whose model is among the names of files, otherwise ``none``."""
+    return next((name for name, its in SEGMENTATIONS.items() if its.model and its.model in names), "none")
+
+
+def joined_words(lines: Sequence[str], name: str, segmentation: str | None) -> list[str]:
+    """Return lines with their subword units joined to words.
+
+    SentencePiece marks the beginning of almost every line. In a text of words the mark occurs by chance, and joining
+    would remove all blanks: lines that mostly begin otherwise are unchanged, with a warning. ``segmentation`` is the
+    value of ``--remove-bpe``, None if it is not given; ``name`` is the file, for messages.
+    """
+    if segmentation not in (None, *JOIN):
+        raise OdeTransformerError(f"--remove-bpe {segmentation}: must be one of {', '.join(JOIN)}")
+    units = sum("@@ " in line or MARK in line for line in lines)
+    if units and segmentation is None:
+        raise OdeTransformerError(
+            f"{name}: subword units, not words, in {units} of {counted(len(lines), 'line')}; give --remove-bpe "
+            f"{'|'.join(JOIN)} (none: score them as they are), or in a recipe generate.flags.post-process"
+        )
+    join = JOIN[segmentation or "none"]
+    begin = sum(line.startswith(MARK) for line in lines)
+    if segmentation == "sentencepiece" and 2 * begin <= sum(map(bool, lines)):
+        join = str
+        if units:
+            said = f"{MARK} in {units} of {counted(len(lines), 'line')}, taken for words"
+            print(f"warning: {name}: {said}", file=sys.stderr)
+    return list(map(join, lines))

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 from unicodedata import category
 
 from .lines import TextError
@@ -30,7 +29,6 @@ class Tokeniser:
     """The steps of tokenization, in this order.
 
     Args:
-        lang: the language.
         straight_quotes: replace right single quotes by apostrophes.
         lowercase: lower-case the text ``first``, as usual for Multi30k; ``last``, as fairseq for IWSLT14; or ``no``.
         normalise: normalize punctuation with Moses' rules.
@@ -40,7 +38,6 @@ class Tokeniser:
         plain: do not tokenize, but replace each run of white space by a space; for any language.
     """
 
-    lang: str
     straight_quotes: bool = False
     lowercase: str = "no"
     normalise: bool = False
@@ -49,18 +46,18 @@ class Tokeniser:
     old_full_stop: bool = False
     plain: bool = False
 
-    def tokenise(self, lines: Iterable[str]) -> list[str]:
+    def tokenise(self, lines: Iterable[str], lang: str) -> list[str]:
         """Tokenize with sacremoses and the rules of Moses that it lacks (:mod:`.moses`), or collapse white space."""
         if not self.plain:
             from .moses import Normalizer, Tokenizer
 
-            if self.lang not in languages():
+            if lang not in languages():
                 known = ", ".join(sorted(languages()))
                 raise TextError(
-                    f"language {self.lang}: must be one that sacremoses knows, {known}; any is taken without a "
+                    f"language {lang}: must be one that sacremoses knows, {known}; any is taken without a "
                     "tokenizer (prepare --tokenizer none, text describe --plain)"
                 )
-            normaliser, tokeniser = Normalizer(self.lang), Tokenizer(self.lang, old_full_stop=self.old_full_stop)
+            normaliser, tokeniser = Normalizer(lang), Tokenizer(lang, old_full_stop=self.old_full_stop)
         found = []
         for line in lines:
             line = line.translate(QUOTES) if self.straight_quotes else line
@@ -74,10 +71,3 @@ class Tokeniser:
                 line = tokeniser.tokenize(line, aggressive_dash_splits=self.aggressive, return_str=True)
             found.append(line.lower() if self.lowercase == "last" else line)
         return found
-
-
-def options(**chosen: Any) -> dict[str, Any]:
-    """Return the options of a ``Tokeniser`` without its language: the given ones, and defaults for the others."""
-    found = asdict(Tokeniser("", **chosen))
-    del found["lang"]
-    return found
