@@ -197,3 +197,16 @@ def add_function(
     parser.set_defaults(
         run=lambda args: show(args, function(**{name: value for name, value in vars(args).items() if name in names}))
     )
+
+
+def add_command(
+    commands: Any, name: str, function: Callable[..., Any], *first: str, about: str = "", **more: Any
+) -> argparse.ArgumentParser:
+    """Add a sub-command that calls a function, as :func:`add_function` does, and return its parser.
+
+    Its help is ``about``, by default the first paragraph of the function's docstring.
+    """
+    about = about or (inspect.getdoc(function) or "").partition("\n\n")[0]
+    parser = commands.add_parser(name, help=about, description=about)
+    add_function(parser, function, *first, **more)
+    return parser

@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 
 from ode_transformer.experiments import cli
+from ode_transformer.experiments.metrics import m2
 from ode_transformer.experiments.tasks import classification, summarisation
 from ode_transformer.experiments.tasks.correction import corpora, errors
-from ode_transformer.experiments.text import m2
 from ode_transformer.files import write_text
 from tests.cli.data_scripts import lines
 from tests.helpers import output_of, raises

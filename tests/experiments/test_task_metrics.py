@@ -221,7 +221,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(errant, "installed", lambda: True)
     monkeypatch.setattr(errant, "entry", entry)
     said = output_of([*words, "--own-edits", "own.m2"], capsys).out
-    assert kept == ["own.m2", None], "not those of the sentences as they were"
+    assert list(map(str, kept)) == ["own.m2", "None"], "not those of the sentences as they were"
     found = json.loads(scores.read_text())
     assert METRICS["errant"].value(found) == 48.0 and METRICS["errant"].value(found["source"]) == 0.0
     assert re.search(r"^uncorrected: ERRANT F0.5 +ERRANT F0.5 = 0.00", said, re.M)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def entry(golds: Sequence[str], predicted: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def read(path: str) -> tuple[list[str], list[str]]:
+def read(path: str | Path) -> tuple[list[str], list[str]]:
     """Return the labels and the predicted labels in a file of ``ode-transformer predict``."""
     rows = [line.split("\t") for line in read_all(path)]
     if odd := [number for number, row in enumerate(rows, 1) if len(row) not in (2, 3)]:

@@ -8,18 +8,13 @@ from ..arguments import Once, add_parameters, output_file
 from ..text.subwords import JOIN
 from .scoring import KINDS, score_file
 
-FILES = (
-    *("generate_output", "hyp", "ref", "source", "summaries", "corrections", "edits", "own_edits"),
-    *("predictions", "validation_log"),
-)
-
 
 def add_score(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer score``: those of all functions in ``KINDS``."""
     parser.register("action", None, Once)  # argparse's default action
-    file, several = {"metavar": "FILE", "required": False}, {"action": "append", "default": None}
-    more: dict[str, Any] = dict.fromkeys(FILES, file) | {"data": {"metavar": "DIR"}}
-    more |= {"reference": file | several, "references": file | {"nargs": "+"}, "metric": {"metavar": "NAME"} | several}
+    several = {"action": "append", "default": None}
+    more: dict[str, Any] = {name: {"required": False} for name in KINDS}
+    more |= {"reference": several, "references": {"nargs": "+", "default": None}, "metric": several}
     more |= {"remove_bpe": {"nargs": "?", "const": "subword_nmt", "metavar": "|".join(JOIN)}}
     for kind in KINDS.values():
         add_parameters(parser, kind, **more)

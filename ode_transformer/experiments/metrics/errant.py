@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def signature(*_: Any) -> str:
     return f"{versions}, span-based correction, F0.5, percent"
 
 
-def entry(corrections: Sequence[str], examples: Examples, edits: Optional[str] = None) -> dict[str, Any]:
+def entry(corrections: Sequence[str], examples: Examples, edits: str | Path | None = None) -> dict[str, Any]:
     """Return ``precision``, ``recall`` and ``f`` (F0.5) of tokenized corrections, in percent, and ``signature``.
 
     ERRANT classifies the human edits anew. ``edits`` is the file ``NAME.m2`` for the edits of the corrections, for
@@ -52,12 +52,12 @@ def entry(corrections: Sequence[str], examples: Examples, edits: Optional[str] =
     return {**dict(zip(("precision", "recall", "f"), percent, strict=True)), "signature": signature()}
 
 
-def files(edits: str) -> tuple[Path, Path]:
+def files(edits: str | Path) -> tuple[Path, Path]:
     """Return the files of edits that :func:`entry` writes: ``NAME.m2``, and ``NAME.gold.m2`` of the human ones."""
     return Path(edits), Path(edits).with_suffix(".gold.m2")
 
 
-def counts(corrections: Sequence[str], examples: Examples, edits: Optional[str] = None) -> np.ndarray:
+def counts(corrections: Sequence[str], examples: Examples, edits: str | Path | None = None) -> np.ndarray:
     """Return the true positives, false positives and false negatives of each sentence, (sentences, 3).
 
     With several annotators, each sentence is scored against the one for whom the F0.5 of all sentences so far is
@@ -77,7 +77,7 @@ def f05(sums: np.ndarray) -> float:
     return float(100 * weighted / whole) if whole else 100.0  # as ERRANT, if there are no edits
 
 
-def _compare(corrections: Sequence[str], examples: Examples, edits: Optional[str]) -> str:
+def _compare(corrections: Sequence[str], examples: Examples, edits: str | Path | None) -> str:
     """Return what ``errant_compare -v`` prints."""
     signature()  # which names what is not installed
     with tempfile.TemporaryDirectory() as folder:

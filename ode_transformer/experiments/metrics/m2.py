@@ -1,4 +1,4 @@
-"""F0.5 of corrections by MaxMatch (Dahlmeier and Ng 2012).
+"""M2 files, tokenized sentences with the edits of their annotators, and F0.5 by MaxMatch (Dahlmeier and Ng 2012).
 
 The official scorer is under the GPL and needs Python 2, so that it is called, by the command in ``M2SCORER``, and not
 copied. ERRANT counts differently (:mod:`.errant`), and its numbers cannot be compared with these.
@@ -11,16 +11,71 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, counted
 from ...files import sha256, write_lines
-from ..text import m2
+from ..text.lines import read_lines
 from .metric import Examples, Metric
 
 EXAMPLE = "'python2 /opt/m2scorer/scripts/m2scorer.py'"
+NO_CORRECTION = ("noop", "UNK", "Um")
+"""Types of edits without a correction: there is no error, or the annotator could not correct it."""
+
+
+class Edit(NamedTuple):
+    """An annotator's replacement of some tokens."""
+
+    start: int  # the first replaced token; -1 for the edit "no error"
+    end: int  # the one behind the last
+    kind: str  # the type of the error, or noop
+    text: str  # the correction; -NONE- or empty to delete the tokens
+
+
+class Annotated(NamedTuple):
+    """A sentence, and its edits by the number of the annotator."""
+
+    tokens: list[str]
+    edits: dict[int, list[Edit]]
+
+
+def read(path: Path) -> Iterator[Annotated]:
+    """Yield the sentences of an M2 file.
+
+    Lines ``S`` are tokenized sentences, lines ``A START END|||TYPE|||CORRECTION|||...|||ANNOTATOR`` the edits of the
+    sentence before, in tokens. A sentence ends at an empty line or, after edits, at the next sentence. A CORRECTION may
+    hold bars itself.
+    """
+    sentence: Annotated | None = None
+    for number, line in enumerate([*read_lines(path), ""], 1):
+        if re.match(r"S(\s|$)", line) and (sentence is None or sentence.edits):
+            if sentence is not None:
+                yield sentence
+            sentence = Annotated(line[1:].split(), {})
+        elif line.startswith("A ") and sentence is not None:
+            try:
+                rest, _, _, annotator = line[2:].rsplit("|||", 3)
+                span, kind, text = rest.split("|||", 2)
+                start, end = map(int, span.split())
+                its = sentence.edits.setdefault(int(annotator), [])
+            except ValueError as error:
+                raise OdeTransformerError(
+                    f"{path}: line {number}: must be A START END|||TYPE|||...|||ANNOTATOR"
+                ) from error
+            if kind not in NO_CORRECTION and not 0 <= start <= end <= len(sentence.tokens):
+                tokens = counted(len(sentence.tokens), "token")
+                raise OdeTransformerError(f"{path}: line {number}: edit {start} {end} of a sentence of {tokens}")
+            its.append(Edit(start, end, kind, text))
+        elif not line.strip():
+            if sentence is not None:
+                yield sentence
+            sentence = None
+        else:
+            raise OdeTransformerError(
+                f"{path}: line {number}: must be a line S (sentence), a line A (edit) after it, or empty, as in M2"
+            )
 
 
 def scorer() -> list[str]:
@@ -65,7 +120,7 @@ def parse(text: str) -> dict[str, float]:
 
 def types(path: Path) -> Counter[str]:
     """Return how many edits of each type annotator 0 made in an M2 file."""
-    sentences = list(m2.read(path))
+    sentences = list(read(path))
     if not sentences:
         raise OdeTransformerError(f"{path}: no line S of a sentence; must be an M2 file")
     return Counter(edit.kind for each in sentences for edit in each.edits.get(0, []) if edit.kind != "noop")

@@ -96,13 +96,13 @@ def references_in(data: str | Path, subset: str, lang: str) -> dict[str, str]:
 
 
 def translations(
-    generate_output: str | None = None,
-    hyp: str | None = None,
-    ref: str | None = None,
+    generate_output: str | Path | None = None,
+    hyp: str | Path | None = None,
+    ref: str | Path | None = None,
     target_lang: str | None = None,
-    reference: Sequence[str] = (),
-    source: str | None = None,
-    data: str | None = None,
+    reference: Sequence[Path] = (),
+    source: str | Path | None = None,
+    data: str | Path | None = None,
     subset: str | None = None,
     lowercase: bool = False,
     compound_split: bool = False,
@@ -162,9 +162,9 @@ def translations(
 
 
 def summaries(
-    summaries: str,
-    ref: str | None = None,
-    source: str | None = None,
+    summaries: str | Path,
+    ref: str | Path | None = None,
+    source: str | Path | None = None,
     lead: int | None = None,
     remove_bpe: str | None = None,
     metric: Sequence[str] = (),
@@ -189,11 +189,11 @@ def summaries(
 
 
 def corrections(
-    corrections: str,
-    source: str | None = None,
-    references: Sequence[str] | None = None,
-    edits: str | None = None,
-    own_edits: str | None = None,
+    corrections: str | Path,
+    source: str | Path | None = None,
+    references: Sequence[Path] = (),
+    edits: str | Path | None = None,
+    own_edits: str | Path | None = None,
     remove_bpe: str | None = None,
     metric: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -217,8 +217,8 @@ def corrections(
     if edits and not Path(edits).is_file():
         raise OdeTransformerError(f"--edits {edits}: no such file")
     texts = joined_words(read_generate_output(corrections).hypotheses, corrections, remove_bpe)
-    sources, *others = (lines_of(path, len(texts), corrections) for path in (source, *(references or [])))
-    examples = Examples(others, sources, edits=edits or "")
+    sources, *others = (lines_of(path, len(texts), corrections) for path in (source, *references))
+    examples = Examples(others, sources, edits=str(edits or ""))
     result: dict[str, Any] = {"sentences": len(texts)}
     result["changed"] = sum(a.split() != b.split() for a, b in zip(sources, texts, strict=True))
     result["source"] = {"label": "uncorrected"}
@@ -237,7 +237,7 @@ def corrections(
     return result | compute_metrics(metric, texts, examples)
 
 
-def predictions(predictions: str, metric: Sequence[str] = ()) -> dict[str, Any]:
+def predictions(predictions: str | Path, metric: Sequence[str] = ()) -> dict[str, Any]:
     """Score a file of predicted labels, by default by accuracy.
 
     Args:
@@ -258,7 +258,7 @@ def score_labels(golds: Sequence[str], predicted: Sequence[str], metrics: Sequen
     return {**found, "sentences": len(golds)}
 
 
-def validation_log(validation_log: str, subset: str | None = None) -> dict[str, Any]:
+def validation_log(validation_log: str | Path, subset: str | None = None) -> dict[str, Any]:
     """Read the perplexity of a subset, by default ``test``.
 
     Args:

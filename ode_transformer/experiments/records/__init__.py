@@ -43,13 +43,13 @@ _TRAINING = {
     "trained_on": (..., [{"hardware": _HARDWARE}]),
 }
 
-
-_CLASSES = {
-    "classes": (..., [str]),
-    "confusion": (..., [[count]]),
-    "report": (..., {str: {"precision": float, "recall": float, "f1": float, "examples": count}}),
+_METRICS: dict[str, Any] = {
+    "accuracy": {
+        "classes": (..., [str]),
+        "confusion": (..., [[count]]),
+        "report": (..., {str: {"precision": float, "recall": float, "f1": float, "examples": count}}),
+    }
 }
-_METRICS: dict[str, Any] = {"accuracy": {**_CLASSES}}
 for _metric in METRICS.values():
     _METRICS.setdefault(_metric.entry or _metric.name, {}).update({_metric.key: float, "signature": (..., str)})
 _SCORES = {name: (..., None, form) for name, form in _METRICS.items()}

@@ -86,7 +86,7 @@ def measure(
     for name, found in scores.items():
         print(f"{name}: accuracy {found['value']:.2f} ({counted(found['examples'], 'example')})")
     if predictions:
-        golds, theirs = accuracy.read(str(predictions))
+        golds, theirs = accuracy.read(predictions)
         if golds != classes["test"]:
             raise OdeTransformerError(f"--predictions {predictions}: must be of {folder}/test.input0")
         (rule,) = first_symbol(texts["test"], theirs, [texts["test"]])

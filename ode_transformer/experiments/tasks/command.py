@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import counted
-from ..arguments import add_function, add_parameters, at_least, new_folder
+from ..arguments import add_command, add_function, add_parameters, at_least, new_folder
 from ..text import corpus, documents
 from ..text.lines import write_splits
 from . import baselines, classification, generated, glue, listops, multiple_choice, question_answering, summarisation
@@ -43,10 +43,10 @@ def add_glue(parser: argparse.ArgumentParser) -> None:
 def add_squad(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer squad``."""
     actions, more = parser.add_subparsers(dest="action", required=True), {"subset": {"default": "valid"}, **FILLED}
-    sub = actions.add_parser("predict", help="answer the questions of a data set")
-    add_function(sub, question_answering.write_answers, "checkpoint", **more)
-    sub = actions.add_parser("score", help="compute exact match and F1, as the official scripts do")
-    add_function(sub, question_answering.write_scores, "folder", **more)
+    about = "answer the questions of a data set"
+    add_command(actions, "predict", question_answering.write_answers, "checkpoint", about=about, **more)
+    about = "compute exact match and F1, as the official scripts do"
+    add_command(actions, "score", question_answering.write_scores, "folder", about=about, **more)
 
 
 def add_baseline(parser: argparse.ArgumentParser) -> None:
@@ -59,9 +59,7 @@ def add_dataset(parser: argparse.ArgumentParser) -> None:
     sets = parser.add_subparsers(dest="name", required=True)
 
     def add(name: str, what: str, function: Any, *first: str, show: Any = _show_counts, **more: Any) -> Any:
-        sub = sets.add_parser(name, help=what, description=what)
-        add_function(sub, function, *first, show=show, **more)
-        return sub
+        return add_command(sets, name, function, *first, about=what, show=show, **more)
 
     def write_labelled(args: argparse.Namespace, splits: classification.Splits) -> None:
         written = classification.write(splits, args.output_dir, args.level, args.size, args.workers)

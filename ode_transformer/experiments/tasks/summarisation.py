@@ -8,13 +8,10 @@ CNN/DailyMail.
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
-from ... import paths
 from ...errors import OdeTransformerError
 from ...files import read_text
-from ..metrics import Examples
-from ..text.lines import read_all
 from .task import Recipe
 from .translation import Pair, by_decoding, reads_source, translations
 
@@ -90,12 +87,4 @@ def _options(recipe: Recipe, run_dir: str, subset: str) -> dict[str, Any]:
     return options
 
 
-def _examples(
-    recipe: Recipe, summaries: Sequence[str], subset: str, folder: Optional[Path]
-) -> tuple[Sequence[str], Examples]:
-    data = paths.ROOT / recipe.data.directory
-    source, references = data / "tok" / f"{subset}.source", read_all(data / "raw" / f"{subset}.target")
-    return summaries, Examples([references], read_all(source) if source.is_file() else ())
-
-
-TASK = by_decoding("summarisation", _options, lambda recipe: ["rouge1", "rouge2", "rougeL"], _examples)
+TASK = by_decoding("summarisation", _options, lambda recipe: ["rouge1", "rouge2", "rougeL"])

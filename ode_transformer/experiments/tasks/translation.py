@@ -105,15 +105,25 @@ def by_decoding(
     name: str,
     options: Callable[[Recipe, str, str], dict[str, Any]],
     metrics: Callable[[Recipe], list[str]],
-    examples: Callable[..., tuple[Sequence[str], Examples]],
+    examples: Optional[Callable[..., tuple[Sequence[str], Examples]]] = None,
     outputs: Callable[[Recipe, Path, str], list[str]] = best_hypotheses,
     provides: Examples = OF_TEXT,
 ) -> Task:
     """Return a task whose text ``fairseq-generate`` writes and ``ode-transformer score`` scores.
 
     ``options`` returns those of :func:`.scoring.score_file` for a recipe, the folder of a run and a subset; what
-    scores the file then, in ``scoring.KINDS``, computes the metrics that ``metrics`` names without being asked.
+    scores the file then, in ``scoring.KINDS``, computes the metrics that ``metrics`` names without being asked. Without
+    ``examples``, these are in the files of the options ``ref`` or ``references``, ``source`` and ``edits``.
     """
+
+    def in_files(
+        recipe: Recipe, lines: Sequence[str], subset: str, folder: Optional[Path]
+    ) -> tuple[Sequence[str], Examples]:
+        given = options(recipe, "", subset)
+        texts = {key: paths.ROOT / given[key] for key in ("ref", "source", "edits") if given.get(key)}
+        references = [texts["ref"]] if "ref" in texts else [paths.ROOT / one for one in given.get("references", [])]
+        sources = read_all(texts["source"]) if "source" in texts else ()
+        return lines, Examples(list(map(read_all, references)), sources, edits=str(texts.get("edits", "")))
 
     def scores(recipe: Recipe, run_dir: str, subset: str) -> Step:
         # The output of fairseq-generate is joined already, even if its words look like subwords.
@@ -121,6 +131,7 @@ def by_decoding(
         about = {**options(recipe, run_dir, subset), **joined, "metric": tuple(further_metrics(recipe))}
         return scoring_step(run_dir, subset, about)
 
+    examples = examples or in_files
     return Task(name, task_flags, decoding_step, scores, metrics, outputs, examples, "generate", provides=provides)
 
 

@@ -79,7 +79,7 @@ def read_all(path: str | Path) -> list[str]:
     return lines
 
 
-def lines_of(path: str | Path, count: int, source: str) -> list[str]:
+def lines_of(path: str | Path, count: int, source: str | Path) -> list[str]:
     """Return the lines of a file as :func:`read_all` does; there must be ``count``, one per sentence of ``source``."""
     found = read_all(path)
     if len(found) != count:

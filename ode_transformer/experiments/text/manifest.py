@@ -1,7 +1,7 @@
 """Descriptions of prepared text and binarized data: their settings, and the manifest."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +39,17 @@ def held_settings(file: Path) -> dict[str, str]:
     return settings
 
 
-def check_settings(file: Path, settings: Mapping[str, str], required: bool = False) -> None:
-    """Compare settings with those in a ``settings.json`` or ``manifest.json``, and raise ``TextError`` if they differ.
+def check_settings(file: Path, settings: Mapping[str, str] | Iterable[Sequence[str]], required: bool = False) -> None:
+    """Compare settings with those in a file and name the differences; write the file if there is none.
 
-    The settings are written if there is no file, unless it is ``required``, or if nothing was made with those that
-    differ. The setting of a file is its SHA-256.
+    It is also written if nothing was made with settings that differ.
+
+    Args:
+        file: settings.json of text, or manifest.json of finished data.
+        settings: the settings on which the data depend; that of a file is its SHA-256.
+        required: fail if there is no file.
     """
-    wanted = {"text_version": VERSION, **settings}
+    wanted = {"text_version": VERSION, **dict(settings)}
     held = held_settings(file) if required or file.exists() else {}
     different = [name for name in {**held, **wanted} if held.get(name) != wanted.get(name)]
     made = {path.name for path in file.parent.glob("[!.]*")} - {"settings.json", "download"}

@@ -81,15 +81,18 @@ class Pipeline:
         return f"{self.source} to {self.target}, text {made}{case}, units by {self.segmentation}"
 
 
-def describe(data: Path, langs: Sequence[str], tokeniser: Tokeniser) -> Path:
+def describe(data: Path, langs: Sequence[str], **flags: Any) -> str:
     """Write the manifest of data that fairseq-preprocess made, so that models trained on them translate raw text.
 
     Args:
         data: the folder of binarized data, with ``dict.LANGUAGE.txt`` and ``codes`` or ``sentencepiece.model``.
         langs: source and target language.
-        tokeniser: how the text was tokenized.
+        flags: the fields of the ``Tokeniser`` that made the text.
+
+    Returns:
+        the path of the manifest, and the pipeline that it describes.
     """
-    path = data / "manifest.json"
+    tokeniser, path = Tokeniser(**flags), data / "manifest.json"
     if path.exists():
         raise TextError(f"{path}: already exists; remove it to describe the data anew")
     models = [name for name in MODEL_FILES if (data / name).is_file()]
@@ -103,7 +106,7 @@ def describe(data: Path, langs: Sequence[str], tokeniser: Tokeniser) -> Path:
             _check_words(data / f"dict.{lang}.txt")
     about = {"set": data.name, "source_lang": langs[0], "target_lang": langs[1], "tokenise": asdict(tokeniser)}
     write_json(path, {**about, "sha256": hashes_in(data, *NEEDED)})
-    return path
+    return f"{path}: {Pipeline.of(data)}"
 
 
 def _check_words(dictionary: Path) -> None:

@@ -89,7 +89,7 @@ def check_new(out: Path) -> None:
 
 @dataclass
 class Preparation:
-    """The preparation of a corpus: its text, the steps and their settings.
+    """The preparation of a parallel corpus, from raw text to binarized data, in steps that are done once each.
 
     Args:
         out: the folder for the data; the text after every step is in DIR.text beside it.
@@ -171,7 +171,7 @@ class Preparation:
         return text_beside(self.out)
 
     def run(self) -> None:
-        """Prepare a parallel corpus, from raw text to binarized data, in steps that are done once each."""
+        """Do all steps that are not done yet."""
         check_new(self.out)
         if self.files and (self.text / "raw").exists() and not (self.text / "settings.json").exists():
             raise TextError(f"{self.text}: was left by an earlier call, of perhaps other files and options; remove it")

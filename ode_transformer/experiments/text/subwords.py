@@ -228,7 +228,7 @@ def segmentation_by(names: Container[str]) -> str:
     return next((name for name, its in SEGMENTATIONS.items() if its.model and its.model in names), "none")
 
 
-def joined_words(lines: Sequence[str], name: str, segmentation: str | None) -> list[str]:
+def joined_words(lines: Sequence[str], name: str | Path, segmentation: str | None) -> list[str]:
     """Return lines with their subword units joined to words.
 
     SentencePiece marks the beginning of almost every line. In a text of words the mark occurs by chance, and joining

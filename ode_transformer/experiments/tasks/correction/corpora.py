@@ -13,9 +13,9 @@ from pathlib import Path
 
 from ....errors import OdeTransformerError, counted
 from ....files import copy_file, write_lines
+from ...metrics.m2 import NO_CORRECTION, Annotated, Edit
+from ...metrics.m2 import read as read_m2
 from ...text.lines import lines_of, read_all, read_lines, write_splits
-from ...text.m2 import NO_CORRECTION, Annotated, Edit
-from ...text.m2 import read as read_m2
 from ..translation import Pair
 from . import errors
 
