@@ -24,7 +24,7 @@ from ode_transformer import checkpoints, paths
 from ode_transformer.checkpoints import standalone
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, records
-from ode_transformer.experiments.metrics import METRICS, Examples, accuracy, errant, gleu, m2, resampling, rouge
+from ode_transformer.experiments.metrics import METRICS, Examples, errant, gleu, labels, m2, resampling, rouge
 from ode_transformer.experiments.metrics.metric import mean
 from ode_transformer.experiments.records import decoding_flags
 from ode_transformer.experiments.results import significance
@@ -274,14 +274,14 @@ def test_scores_of_summaries(tmp_path, capsys):
 
 def test_accuracy_and_what_becomes_of_each_class():
     golds, taken = list("aaabbbbc"), list("aabbbbcb")
-    found = accuracy.entry(golds, taken)
+    found = labels.entry(golds, taken)
     assert found["value"] == 100 * 5 / 8 and found["classes"] == ["a", "b", "c"]
     assert found["confusion"] == [[2, 1, 0], [0, 3, 1], [0, 1, 0]]
     report = found["report"]
     assert report["b"] == {"precision": 60.0, "recall": 75.0, "f1": pytest.approx(200 / 3), "examples": 4}
     assert report["c"]["precision"] == 0.0
-    assert accuracy.entry(["x", "nan"], ["x", "nan"])["value"] == 100, "a class may be called so"
-    counts = [row["examples"] for row in accuracy.entry(["x", "x"], ["y", "y"])["report"].values()]
+    assert labels.entry(["x", "nan"], ["x", "nan"])["value"] == 100, "a class may be called so"
+    counts = [row["examples"] for row in labels.entry(["x", "x"], ["y", "y"])["report"].values()]
     assert counts == [2, 0] and all(type(count) is int for count in counts), "a record takes whole numbers alone"
 
 

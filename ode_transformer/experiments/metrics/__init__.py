@@ -7,7 +7,7 @@ take any.
 """
 
 from ...errors import OdeTransformerError
-from . import accuracy, bleu, comet, errant, gleu, glue, m2, perplexity, rouge, squad
+from . import bleu, comet, errant, gleu, labels, m2, perplexity, rouge, squad
 from .metric import Examples, Metric
 
 __all__ = ["METRICS", "Examples", "Metric", "register"]
@@ -17,8 +17,8 @@ METRICS: dict[str, Metric] = {
     for metric in (
         *(*bleu.METRICS, comet.METRIC),
         Metric("endless", "endless translations", "sentences", digits=0),
-        *(perplexity.METRIC, accuracy.METRIC, squad.EXACT_MATCH, squad.BEST_EXACT, *rouge.METRICS),
-        *(gleu.METRIC, *m2.METRICS, errant.METRIC, glue.MATTHEWS, squad.F1, squad.BEST_F1, *glue.CORRELATIONS),
+        *(perplexity.METRIC, labels.ACCURACY, squad.EXACT_MATCH, squad.BEST_EXACT, *rouge.METRICS),
+        *(gleu.METRIC, *m2.METRICS, errant.METRIC, labels.MATTHEWS, squad.F1, squad.BEST_F1, *labels.CORRELATIONS),
     )
 }
 

@@ -19,7 +19,7 @@ from ..text.fairseq_output import read_generate_output
 from ..text.lines import lines_of, read_all
 from ..text.subwords import joined_words
 from ..text.tokenisation import languages
-from . import METRICS, Examples, Metric, accuracy, errant, gleu, m2, perplexity, resampling, rouge
+from . import METRICS, Examples, Metric, errant, gleu, labels, m2, perplexity, resampling, rouge
 from .bleu import multi_bleu, split_compounds
 
 
@@ -243,7 +243,7 @@ def predictions(predictions: str | Path, metric: Sequence[str] = ()) -> dict[str
     Args:
         predictions: labels and predicted labels, as ``ode-transformer predict`` writes them.
     """
-    golds, predicted = accuracy.read(predictions)
+    golds, predicted = labels.read(predictions)
     return score_labels(golds, predicted, metric or ["accuracy"])
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from ...errors import OdeTransformerError
-from . import glue
+from . import labels
 from .metric import Examples, Metric, percent
 
 BEST = {"best_exact": "exact_match", "best_f1": "f1"}
@@ -131,12 +131,12 @@ def _read(metric: str, outputs: Sequence[str], examples: Examples) -> tuple[list
 def _statistics(metric: str, outputs: Sequence[str], examples: Examples) -> Any:
     """Return the statistics of answers to questions, or those of binary F1 for labels."""
     if examples.questions is None:
-        return glue.cells(outputs, examples)
+        return labels.cells(outputs, examples)
     return [(value, 1) for value in _read(metric, outputs, examples)[0]]
 
 
 def _signature(metric: str, outputs: Sequence[str], examples: Examples) -> str:
-    return _read(metric, outputs, examples)[2] if examples.questions else glue.SIGNATURE
+    return _read(metric, outputs, examples)[2] if examples.questions else labels.PERCENT
 
 
 def _metric(name: str, label: str, needs: str = "questions", label_kind: str = "") -> Metric:
@@ -145,7 +145,7 @@ def _metric(name: str, label: str, needs: str = "questions", label_kind: str = "
         label,
         needs=(needs,),
         statistics=partial(_statistics, name),
-        score=lambda sums: percent(sums) if len(sums) == 2 else glue.f1(sums),
+        score=lambda sums: percent(sums) if len(sums) == 2 else labels.f1(sums),
         signature=partial(_signature, name),
         label_kind=label_kind,
     )

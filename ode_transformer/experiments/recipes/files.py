@@ -30,23 +30,19 @@ class _Plain(_Loader):
 
 
 def read_yaml(path: Path) -> Any:
-    """Return the content of a YAML file. Callers must not change it, since it may be kept."""
+    """Return the content of a YAML file. Callers must not change it, since it is kept."""
     try:
-        changed = path.stat().st_mtime_ns
-        return _ours(path, changed) if CONFIGS in path.parents else _parsed(path)
+        state = path.stat()
+        return _parsed(path, state.st_mtime_ns, state.st_size)
     except OSError as error:
         raise RecipeError(f"{path}: {error.strerror or error}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or too many digits
         raise RecipeError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
 
 
-def _parsed(path: Path) -> Any:
+@functools.cache  # a table reads each file once per row, and those that it extends
+def _parsed(path: Path, changed: int, size: int) -> Any:
     return yaml.load(path.read_bytes().decode("utf-8-sig"), Loader=_Plain)
-
-
-@functools.cache
-def _ours(path: Path, changed: int) -> Any:  # a table reads each file once per row, and those that it extends
-    return _parsed(path)
 
 
 def groups() -> list[str]:

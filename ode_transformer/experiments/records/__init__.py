@@ -11,7 +11,7 @@ from typing import Any, Optional
 from ...errors import OdeTransformerError
 from ...files import read_json
 from ...schema import count, lacks, one_of
-from ..metrics import METRICS, accuracy
+from ..metrics import METRICS, labels
 from ..recipe import PRECISIONS, Recipe
 
 _RUN = {
@@ -146,7 +146,7 @@ def _signed(scores: dict[str, Any]) -> dict[str, Any]:
     """Return the scores of a test set with current signatures; earlier, GLUE's accuracy had a shorter one."""
     if not scores.get("accuracy"):
         return scores
-    return scores | {"accuracy": scores["accuracy"] | {"signature": accuracy.SIGNATURE}}
+    return scores | {"accuracy": scores["accuracy"] | {"signature": labels.SIGNATURE}}
 
 
 def read_scores(path: Path) -> dict[str, Any]:

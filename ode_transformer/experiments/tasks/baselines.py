@@ -13,7 +13,7 @@ from pathlib import Path
 from ... import machine
 from ...errors import OdeTransformerError, counted
 from ...files import write_json
-from ..metrics import accuracy
+from ..metrics import labels
 from ..text.lines import lines_of, read_all
 
 SPLITS = ("test", "valid")  # scored if they exist
@@ -80,17 +80,17 @@ def measure(
         texts[name] = [" ".join(line.split()[:positions]) for line in read_all(folder / f"{name}.input0")]
         classes[name] = lines_of(folder / f"{name}.label", len(texts[name]), f"{folder}/{name}.input0")
     predicted = KINDS[kind](texts["train"], classes["train"], [texts[name] for name in tests])
-    scores = {name: accuracy.entry(classes[name], taken) for name, taken in zip(tests, predicted, strict=True)}
+    scores = {name: labels.entry(classes[name], taken) for name, taken in zip(tests, predicted, strict=True)}
     record = {"what": "baseline", "kind": kind, "data": folder.name, "positions": positions}
     record |= {"scores": scores, "versions": machine.versions()}
     for name, found in scores.items():
         print(f"{name}: accuracy {found['value']:.2f} ({counted(found['examples'], 'example')})")
     if predictions:
-        golds, theirs = accuracy.read(predictions)
+        golds, theirs = labels.read(predictions)
         if golds != classes["test"]:
             raise OdeTransformerError(f"--predictions {predictions}: must be of {folder}/test.input0")
         (rule,) = first_symbol(texts["test"], theirs, [texts["test"]])
-        same, alone = accuracy.entry(theirs, rule)["value"], accuracy.entry(golds, rule)["value"]
+        same, alone = labels.entry(theirs, rule)["value"], labels.entry(golds, rule)["value"]
         record["model"] = {"predictions": predictions.name, "agreement": same, "rule": alone}
         said = f"its most frequent prediction by first symbol: {same:.2f} percent of its predictions"
         print(f"{said}, accuracy {alone:.2f}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import OdeTransformerError, counted
 from ...files import write_lines
-from ..metrics.accuracy import UNDEFINED
+from ..metrics.labels import UNDEFINED
 
 if TYPE_CHECKING:
     from fairseq.data import FairseqDataset

@@ -120,10 +120,13 @@ def by_decoding(
         recipe: Recipe, lines: Sequence[str], subset: str, folder: Optional[Path]
     ) -> tuple[Sequence[str], Examples]:
         given = options(recipe, "", subset)
-        texts = {key: paths.ROOT / given[key] for key in ("ref", "source", "edits") if given.get(key)}
-        references = [texts["ref"]] if "ref" in texts else [paths.ROOT / one for one in given.get("references", [])]
-        sources = read_all(texts["source"]) if "source" in texts else ()
-        return lines, Examples(list(map(read_all, references)), sources, edits=str(texts.get("edits", "")))
+        references = [given["ref"]] if "ref" in given else given.get("references", [])
+        source, edits = (paths.ROOT / given.get(option, "") for option in ("source", "edits"))
+        return lines, Examples(
+            references=[read_all(paths.ROOT / name) for name in references],
+            sources=read_all(source) if source.is_file() else (),
+            edits=str(edits) if "edits" in given else "",
+        )
 
     def scores(recipe: Recipe, run_dir: str, subset: str) -> Step:
         # The output of fairseq-generate is joined already, even if its words look like subwords.
