@@ -42,7 +42,7 @@ def add_text(parser: argparse.ArgumentParser) -> None:
     into = {"output_dir": {"type": Path}}
 
     passed = [field.name for field in fields(Tokeniser)]
-    shown = {"show": lambda args, said: print(said), "passed": passed, "flags": None}
+    shown = {"show": lambda args, said: print(said), "passed": passed, "how": None}
     add_tokeniser(add("describe", describe, "data", **shown, **langs))
 
     flags = {"metavar": "FLAGS", "type": tokeniser_of}

@@ -81,18 +81,18 @@ class Pipeline:
         return f"{self.source} to {self.target}, text {made}{case}, units by {self.segmentation}"
 
 
-def describe(data: Path, langs: Sequence[str], **flags: Any) -> str:
+def describe(data: Path, langs: Sequence[str], **how: Any) -> str:
     """Write the manifest of data that fairseq-preprocess made, so that models trained on them translate raw text.
 
     Args:
         data: the folder of binarized data, with ``dict.LANGUAGE.txt`` and ``codes`` or ``sentencepiece.model``.
         langs: source and target language.
-        flags: the fields of the ``Tokeniser`` that made the text.
+        how: the fields of the ``Tokeniser`` that made the text.
 
     Returns:
         the path of the manifest, and the pipeline that it describes.
     """
-    tokeniser, path = Tokeniser(**flags), data / "manifest.json"
+    tokeniser, path = Tokeniser(**how), data / "manifest.json"
     if path.exists():
         raise TextError(f"{path}: already exists; remove it to describe the data anew")
     models = [name for name in MODEL_FILES if (data / name).is_file()]
