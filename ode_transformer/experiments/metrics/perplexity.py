@@ -13,19 +13,22 @@ from .metric import Metric
 SIGNATURE = "of the units of the dictionary, end-of-sentence symbols included; fairseq-validate, two decimals"
 
 
-def score(path: str | Path, subset: str) -> dict[str, Any]:
+def score(validation_log: str | Path, subset: str = "test") -> dict[str, Any]:
     """Return the ``perplexity`` of a subset, its ``value`` and ``signature``, and ``loss``, in bits.
 
-    The last entry of the subset in the log of ``fairseq-validate`` counts.
+    The last entry of the subset in the log counts.
+
+    Args:
+        validation_log: a log of ``fairseq-validate --log-format json``, for the perplexity.
     """
-    text = Path(path).read_text(encoding="utf-8", errors="replace")
+    text = Path(validation_log).read_text(encoding="utf-8", errors="replace")
     found = [values for _, values in entries(text, subset)]
     if not found:
-        raise OdeTransformerError(f"{path}: no entry of subset {subset}; was it cut short?")
+        raise OdeTransformerError(f"{validation_log}: no entry of subset {subset}; was it cut short?")
     try:
         value, loss = float(found[-1]["ppl"]), float(found[-1]["loss"])
     except (KeyError, ValueError, TypeError, OverflowError) as error:
-        raise OdeTransformerError(f"{path}: no perplexity of subset {subset}: the criterion does not log it") from error
+        raise OdeTransformerError(f"{validation_log}: the criterion logs no perplexity of subset {subset}") from error
     return {"perplexity": {"value": value, "signature": SIGNATURE}, "loss": loss}
 
 

@@ -258,15 +258,6 @@ def score_labels(golds: Sequence[str], predicted: Sequence[str], metrics: Sequen
     return {**found, "sentences": len(golds)}
 
 
-def validation_log(validation_log: str | Path, subset: str | None = None) -> dict[str, Any]:
-    """Read the perplexity of a subset, by default ``test``.
-
-    Args:
-        validation_log: a log of ``fairseq-validate --log-format json``, for the perplexity.
-    """
-    return perplexity.score(validation_log, subset or "test")
-
-
 TITLES = {
     "tokenised": "tokenized BLEU (multi-bleu)",
     "compound_split": "  after compound splitting",
@@ -308,7 +299,7 @@ def report(result: dict[str, Any]) -> str:
 KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "generate_output": translations,
     "hyp": translations,
-    "validation_log": validation_log,
+    "validation_log": perplexity.score,
     "predictions": predictions,
     "summaries": summaries,
     "corrections": corrections,

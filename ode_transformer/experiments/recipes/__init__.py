@@ -27,7 +27,6 @@ from ..recipe import (  # noqa: F401
     RecipeError,
     Score,
     SearchSpace,
-    Start,
     build,
     default_run_dir,
     divisors,

@@ -207,8 +207,8 @@ class Segmentation(NamedTuple):
 
     model: str  # the file of the model beside the data; empty if there is none
     # (files of training text, number of BPE merges or SentencePiece's size of the vocabulary, model, workers): write
-    # the model of joint units.
-    learn: Callable[..., None]
+    # the model of joint units; None if there is none.
+    learn: Callable[..., None] | None
     segment: Callable[[list[str], Path], list[str]]  # (lines, model) -> their units, separated by spaces
     join: Callable[[str], str]  # the units of a line -> words
     post_process: tuple[str, ...]  # the values of fairseq's --post-process that join the units, too
@@ -217,7 +217,7 @@ class Segmentation(NamedTuple):
 SEGMENTATIONS = {
     "subword-nmt": Segmentation("codes", _learn_bpe, _bpe_units, _join_subwords, ("subword_nmt", "@@ ", "@@")),
     "sentencepiece": Segmentation(OWN[0], _learn_pieces, _pieces, _join_pieces, ("sentencepiece",)),
-    "none": Segmentation("", lambda *_: None, _words, str, ("none",)),
+    "none": Segmentation("", None, _words, str, ("none",)),
 }
 MODEL_FILES = tuple(its.model for its in SEGMENTATIONS.values() if its.model)
 JOIN = {its.post_process[0]: its.join for its in SEGMENTATIONS.values()}  # by the value of --remove-bpe
