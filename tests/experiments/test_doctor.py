@@ -11,9 +11,13 @@ def lines(capsys) -> list[str]:
 
 def test_what_is_here(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("ODE_TRANSFORMER_DATA", str(tmp_path))
+    monkeypatch.setenv("M2SCORER", "python2 m2scorer.py")
+    monkeypatch.delenv("COMET_MODEL", raising=False)
     monkeypatch.setattr(machine, "commit", lambda: "")
     assert cli.main(["doctor"]) == 0
     found = lines(capsys)
+    assert "M2SCORER=python2 m2scorer.py" in found
+    assert "COMET_MODEL is not set: scores by COMET need it, the checkpoint of a model" in found
     assert f"ODE_TRANSFORMER_DATA={tmp_path}" in found
     assert any(line.startswith("fairseq-fixed 0.12") for line in found)
     assert any("of free disk" in line for line in found)
@@ -30,5 +34,5 @@ def test_what_is_missing(monkeypatch, tmp_path, capsys):
     assert cli.main(["doctor"]) == 1
     found = lines(capsys)
     assert "PROBLEM: ode_transformer needs fairseq" in found
-    assert f"PROBLEM: ODE_TRANSFORMER_DATA={tmp_path}/none: no such folder" in found
+    assert f"PROBLEM: ODE_TRANSFORMER_DATA={tmp_path}/none: no such file or folder" in found
     assert "no_such_package is missing: nothing; pip install it" in found

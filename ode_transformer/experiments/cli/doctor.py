@@ -12,9 +12,9 @@ from ...paths import PACKAGE, ROOT, SHARE
 
 OPTIONAL = {
     "MeCab": ("sacreBLEU of Japanese", "pip install 'sacrebleu[ja]'"),
-    "comet": ("scores by COMET, whose checkpoint COMET_MODEL names", install_command("comet")),
+    "comet": ("scores by COMET", install_command("comet")),
     "ctranslate2": ("export --format ctranslate2", install_command("ctranslate2")),
-    "errant": ("scores of corrections, besides those by the scorer that M2SCORER names", install_command("errant")),
+    "errant": ("ERRANT's scores of corrections", install_command("errant")),
     "fairscale": ("--ddp-backend fully_sharded", install_command("sharded")),
     "mecab_ko": ("sacreBLEU of Korean", "pip install 'sacrebleu[ko]'"),
     "onnx": ("export --format onnx", install_command("onnx")),
@@ -25,6 +25,13 @@ OPTIONAL = {
     "wandb": ("--wandb-project of fairseq-train", install_command("logging")),
 }
 """The purpose of optional packages, and how they are installed, by import name."""
+
+VARIABLES = {
+    "ODE_TRANSFORMER_DATA": "the scripts in data-prep download what they can",
+    "COMET_MODEL": "scores by COMET need it, the checkpoint of a model",
+    "M2SCORER": "the M2 score of corrections needs it, the command of the official scorer",
+}
+"""What it means that a variable is not set."""
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +55,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def lines() -> Iterator[str]:
-    """Yield the versions of packages, the hardware, the folder of raw corpora, and missing packages with their use."""
+    """Yield the versions of packages, the hardware, our variables, and missing packages with their use."""
     from ...requirements import check_requirements
 
     yield from (f"{package} {version}" for package, version in machine.versions().items())
@@ -61,12 +68,12 @@ def lines() -> Iterator[str]:
         yield f"GPUs: {', '.join(found['gpus']) or none}"
     except ImportError as error:
         yield f"PROBLEM: {error}"
-    named = os.environ.get("ODE_TRANSFORMER_DATA")
-    if named and not os.path.isdir(named):
-        yield f"PROBLEM: ODE_TRANSFORMER_DATA={named}: no such folder"
-    else:
-        unset = "ODE_TRANSFORMER_DATA is not set: the scripts in data-prep download what they can"
-        yield f"ODE_TRANSFORMER_DATA={named}" if named else unset
+    for variable, unset in VARIABLES.items():
+        value = os.environ.get(variable)
+        if value and variable != "M2SCORER" and not os.path.exists(value):  # which is a command
+            yield f"PROBLEM: {variable}={value}: no such file or folder"
+        else:
+            yield f"{variable}={value}" if value else f"{variable} is not set: {unset}"
     for package, (purpose, remedy) in OPTIONAL.items():
         if importlib.util.find_spec(package) is None:
             yield f"{package} is missing: {purpose}; {remedy}"
