@@ -79,7 +79,7 @@ def test_names_that_are_taken_or_unknown(tmp_path, files, capsys):
     raises("metric rouge: there is one of that name already", register, Metric("rouge", "mine"))
     two, ref = ["compare", files["first"], files["other"]], ["--ref", files["ref"]]
     (tmp_path / "generated").write_text("S-0\ta\nH-0\t-0.1\tb\n")
-    refused([*two, *ref, "--metric", "lengthratio"], "lengthratio: is unknown; the nearest is length_ratio", capsys)
+    refused([*two, *ref, "--metric", "lengthratio"], "is length_ratio; one of a plugin needs --user-dir", capsys)
     refused([*two, *ref, "--metric", "comet"], "--metric comet: needs references and sources", capsys)
     refused([*two, *ref, "--seed", "3"], "--seed go with recipes; ", capsys)
     refused([*two, "--lowercase"], "--lowercase with --ref FILE", capsys)

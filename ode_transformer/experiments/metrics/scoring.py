@@ -79,10 +79,15 @@ def compute_metrics(metrics: Sequence[str], outputs: Sequence[str], examples: Ex
     found = {}
     for name in metrics:
         if name not in METRICS:
-            known = [metric.name for metric in METRICS.values() if metric.fits(examples)]
-            raise OdeTransformerError(f"--metric {name}: {nearest(name, known, few=40)}")
+            raise unknown_metric(name, [metric.name for metric in METRICS.values() if metric.fits(examples)])
         found[METRICS[name].entry or name] = METRICS[name].compute(outputs, examples)
     return found
+
+
+def unknown_metric(name: str, known: Sequence[str]) -> OdeTransformerError:
+    """Return the error about a metric that is not there; ``known`` are those that could be meant."""
+    said = nearest(name, known, few=40)
+    return OdeTransformerError(f"--metric {name}: {said}; one of a plugin needs --user-dir, the plugin's folder")
 
 
 def references_in(data: str | Path, subset: str, lang: str) -> dict[str, str]:

@@ -13,10 +13,9 @@ from ... import machine, markdown
 from ...errors import OdeTransformerError
 from ...files import sha256
 from .. import recipes, records
-from ..arguments import nearest
 from ..metrics import METRICS, Examples, Metric
 from ..metrics.resampling import bootstrap, interval, p_value
-from ..metrics.scoring import is_endless
+from ..metrics.scoring import is_endless, unknown_metric
 from ..runs import check_file
 from ..tasks import TASKS
 from ..text.lines import lines_of, read_all
@@ -204,8 +203,7 @@ def compare_files(
 def _metric(name: str, systems: Sequence[str]) -> Metric:
     """Return a metric by name; check it and the systems before anything is read or scored."""
     if name not in METRICS:
-        known = [one.name for one in METRICS.values() if one.statistics]
-        raise OdeTransformerError(f"--metric {name}: {nearest(name, known, few=40)}")
+        raise unknown_metric(name, [one.name for one in METRICS.values() if one.statistics])
     if METRICS[name].statistics is None:
         raise OdeTransformerError(f"--metric {name}: has no statistics of each output, so no test of significance")
     if twice := [system for system in systems if systems.count(system) > 1]:
