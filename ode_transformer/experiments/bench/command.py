@@ -31,20 +31,19 @@ def record_of(what: str, measured: Mapping[str, Any]) -> dict[str, Any]:
     return {"what": what, "hardware": hardware, "versions": machine.versions(), **measured}
 
 
-def rendered(name: str, record: Mapping[str, Any]) -> str:
-    """Return a record as Markdown; ``name`` is the name of its contest.
+TABLES = {
+    **dict.fromkeys(("training", "decoding"), systems.table),
+    "lengths": lengths.table,
+    "gpu": lambda name, record: gpu.table(record),
+}
+"""The functions that return a record as Markdown, with the name of its contest, by the kind of record."""
 
-    Raises:
-        OdeTransformerError: records of this kind have no table.
-    """
-    what = record.get("what")
-    if what in ("training", "decoding"):
-        return systems.table(name, record)
-    if what == "lengths":
-        return lengths.table(record)
-    if what == "gpu":
-        return gpu.table(record)
-    raise OdeTransformerError(f"{name}: is not a record of a benchmark that has a table")
+
+def rendered(name: str, record: Mapping[str, Any]) -> str:
+    """Return a record as Markdown, with the name of its contest; a record of a kind without a table is refused."""
+    if record.get("what") not in TABLES:
+        raise OdeTransformerError(f"{name}: is not a record of a benchmark that has a table")
+    return TABLES[record["what"]](name, record)
 
 
 def _show(name: str, record: Mapping[str, Any], output: str | Path | None = None) -> None:

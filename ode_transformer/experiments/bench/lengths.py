@@ -89,8 +89,8 @@ def measure(
     return {"setting": setting, "rows": rows}
 
 
-def table(record: Mapping[str, Any]) -> str:
-    """Return the record as Markdown; those of earlier versions have TransEvolve with the matrices of equation 9."""
+def table(name: str, record: Mapping[str, Any]) -> str:
+    """Return a record as Markdown; those of earlier versions have TransEvolve with the matrices of equation 9."""
     there = {system for row in record["rows"] for system in row["seconds"]}
     compared = {  # the title of each ratio of seconds
         "speed / materialized": ("materialised", "evolving"),
@@ -108,7 +108,7 @@ def table(record: Mapping[str, Any]) -> str:
         rows.append((f"{row['length']:,}", *ratios, *(f"{memory[k]:,.0f}" if k in memory else "" for k in sized)))
     setting, hardware = record["setting"], record["hardware"]
     title = (
-        f"**lengths**: width {setting['width']}, {setting['heads']} heads, {setting['depth']} layers, "
+        f"**{name}**: width {setting['width']}, {setting['heads']} heads, {setting['depth']} layers, "
         f"{setting['dtype']}, {setting['rounds']} rounds in turns, {describe_hardware(setting['device'], hardware)}"
     )
     return f"{title}\n\n{markdown.table(['tokens', *compared, *sized.values()], rows)}"
