@@ -5,6 +5,7 @@ method of order p, it is the error of the step times 1 - 2^-p (Richardson).
 """
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path = "m
     The norm of the increment is divided by that of the state, the norm of the ``difference`` from two half steps by
     that of the increment. Norms are root mean squares over channels and tokens, padding excepted.
     """
-    rows, hooks = [], []
+    rows: list[dict[str, Any]] = []
 
     def hook(layer: SplitLayer, args: tuple, result: tuple, name: str, real: Tensor) -> None:
         if len(args) > 3:
@@ -57,14 +58,11 @@ def errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path = "m
         state, step, difference = (float(z[real].double().pow(2).mean().sqrt()) for z in (x, y - x, two - y))
         rows.append({"layer": name, "increment": round(step / state, 5), "difference": round(difference / step, 5)})
 
-    try:
+    with ExitStack() as hooks:
         for side, (stack, real) in observed(model, net_input).items():
             for name, layer in layers_of(stack, side, path).items():
-                hooks.append(layer.register_forward_hook(partial(hook, name=name, real=real)))
+                hooks.enter_context(layer.register_forward_hook(partial(hook, name=name, real=real)))
         model.eval()(**net_input)
-    finally:
-        for each in hooks:
-            each.remove()
     return rows
 
 

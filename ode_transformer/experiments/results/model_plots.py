@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[s
     order there are the name of its ``layer``, such as ``decoder 1``, and lists of the ``mean`` and the standard
     ``deviation`` of the weight of each stage over real tokens.
     """
-    found, weighted, hooks = [], [], []
+    found, weighted = [], []
 
     def note(real: Tensor) -> Callable:
         def hook(module: Coefficients, args: tuple, _: Tensor) -> None:
@@ -106,17 +107,14 @@ def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[s
 
         return hook
 
-    try:
+    with ExitStack() as hooks:
         for side, (stack, real) in observed(model, net_input).items():
             for module in stack.modules():
                 if isinstance(module, Coefficients) and any(True for _ in module.parameters()):
-                    hooks.append(module.register_forward_hook(note(real)))
+                    hooks.enter_context(module.register_forward_hook(note(real)))
             for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers)):
-                hooks.append(layer.register_forward_hook(name(f"{side} {i + 1}")))
+                hooks.enter_context(layer.register_forward_hook(name(f"{side} {i + 1}")))
         model.eval()(**net_input)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return found
 
 

@@ -38,28 +38,19 @@ def style(i: int, label: str) -> dict[str, Any]:
     return {"color": COLOURS[i % 8], "marker": MARKS[(i + i // 8) % 8], "label": escaped}
 
 
-def pyplot() -> Any:
-    """Import matplotlib's pyplot, with a backend that opens no windows."""
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on INFO for all loggers
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
 def panels(width: float, height: float, count: int = 1) -> tuple[Any, Any]:
     """Return a figure of panels side by side, and their axes; the size is that of the whole in inches."""
-    figure, axes = pyplot().subplots(1, count, figsize=(width, height), squeeze=False, layout="constrained")
-    return figure, axes[0]
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on INFO for all loggers
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(1, count, squeeze=False)[0]
 
 
 def save(figure: Any, output: str | Path) -> None:
-    """Write a figure atomically, and free it."""
+    """Write a figure atomically."""
     with atomic_file(output, "wb") as file:
         figure.savefig(file, dpi=150, format=Path(output).suffix[1:])
-    pyplot().close(figure)
 
 
 def draw_curves(axis: Any, curves: Mapping[str, Sequence[tuple[int, float]]], label: str) -> None:
@@ -83,12 +74,13 @@ def draw_curves(axis: Any, curves: Mapping[str, Sequence[tuple[int, float]]], la
 
 def curve_picture(curves: Mapping[str, Sequence[tuple[int, float]]], label: str) -> bytes:
     """Return a reproducible SVG of curves, drawn by :func:`draw_curves`."""
+    from matplotlib import rc_context
+
     file, (figure, (axis,)) = io.BytesIO(), panels(6.4, 4.6)
     draw_curves(axis, curves, label)
     axis.legend(fontsize=8)
-    with pyplot().rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
         figure.savefig(file, format="svg", metadata={"Date": None})
-    pyplot().close(figure)
     return file.getvalue()
 
 

@@ -1,14 +1,13 @@
 """The view of a program's log on a terminal: warnings and errors, results of validation, and a progress bar."""
 
-import contextlib
 import itertools
-import json
 import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from ...errors import counted
+from ..text.fairseq_output import entries
 
 RECORD = re.compile(
     r"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| )?(DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \| |:)([\w.]+)(?: \| |:)(.*)"
@@ -30,11 +29,9 @@ SHOWN = {
 class LogView:
     """A view of the growing log of a program of fairseq on standard error.
 
-    Log records below a warning are left out, except progress: on a terminal a bar, and a line for every validation;
-    elsewhere a line each time. Everything else, such as a traceback, is shown, but the same warning only once.
-
-    Args:
-        words: the command, whose flags determine the length of training.
+    Log records below a warning are left out, except progress: on a terminal a bar, as long as the command's flags say,
+    and a line for every validation; elsewhere a line each time. Everything else, such as a traceback, is shown, but the
+    same warning only once.
     """
 
     def __init__(self, words: Sequence[str]):
@@ -82,9 +79,8 @@ class LogView:
         if batches := BATCHES.match(message):
             self.bar.unit, self.bar.total = " batches", int(batches[2])
             self._move(int(batches[1]))
-        elif "." not in of and message.startswith('{"'):
-            with contextlib.suppress(ValueError, AttributeError):  # a line that a kill cut short, or another program's
-                said = {key.removeprefix(f"{of}_"): value for key, value in json.loads(message).items()}
+        elif "." not in of:
+            for _, said in entries(f"| INFO | {of} | {message}", of):
                 self._result(of, said)
 
     def _result(self, of: str, said: dict[str, Any]) -> None:
