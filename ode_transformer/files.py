@@ -115,10 +115,10 @@ def sha256(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def check_hashes(folder: Path, hashes: Mapping[str, str], kind: type[OdeTransformerError], remedy: str) -> None:
-    """Compare files of a folder with their SHA-256, by their names in it; raise a ``kind`` that ends with a remedy."""
+def check_hashes(folder: Path, hashes: Mapping[str, str], remedy: str) -> None:
+    """Compare files of a folder with their SHA-256, by their names in it; an error ends with a remedy."""
     for name, digest in hashes.items():
         if Path(name).name != name or not (folder / name).is_file():
-            raise kind(f"{folder / name}: is missing, or not a file of its folder; {remedy}")
+            raise OdeTransformerError(f"{folder / name}: is missing, or not a file of its folder; {remedy}")
         if sha256(folder / name) != digest:
-            raise kind(f"{folder / name}: has changed since its SHA-256 was noted; {remedy}")
+            raise OdeTransformerError(f"{folder / name}: has changed since its SHA-256 was noted; {remedy}")

@@ -7,7 +7,11 @@ empty string. Additional keys are allowed, so that a file of a later version can
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
+
+from .errors import OdeTransformerError
+from .files import read_json
 
 MOST = 2**63
 """The bound of whole numbers: larger ones are no counts, and may not fit into a floating-point number."""
@@ -28,6 +32,14 @@ def lacks(value: Any, form: Any, at: str = "") -> str:
     ``at`` is the name of the value, such as ``training.seconds``.
     """
     return next(_lacks(value, form, at), "")
+
+
+def checked_json(path: Path, form: Any, fault: str, kind: type[OdeTransformerError] = OdeTransformerError) -> Any:
+    """Return the content of a JSON file; one of another form has a ``fault``, and the error is of class ``kind``."""
+    found = read_json(path, kind)
+    if wrong := lacks(found, form):
+        raise kind(f"{path}: {fault}: {wrong}")
+    return found
 
 
 def must_be(fits: Callable[[Any], bool], what: str) -> Callable[[Any], str]:

@@ -422,9 +422,9 @@ def added(name, content):
         (lambda data: data.replace(b"lm_head.bias", b"lm_tail.bias"), {}, "lm_tail.bias is not a tensor of a RoBERTa"),
         (added("lm_head.decoder.weight", torch.zeros(50, 16)), {}, "must be the embeddings unless tie_word"),
         (bytes, {"tie_word_embeddings": False}, "encoder.lm_head.weight"),
-        (bytes, {"model_type": "bert"}, "config.json: model_type must be roberta"),
-        (bytes, {"is_decoder": True}, "config.json: is_decoder must be False"),
-        (bytes, {"layer_norm_eps": None}, "config.json: layer_norm_eps is missing"),
+        (bytes, {"model_type": "bert"}, "config.json: is of another model: model_type must be roberta"),
+        (bytes, {"is_decoder": True}, "config.json: is of another model: is_decoder must be False"),
+        (bytes, {"layer_norm_eps": None}, "config.json: is of another model: layer_norm_eps is missing"),
         (bytes, {"hidden_act": "__import__('os')"}, "cannot be built as a RoBERTa"),
     ],
 )

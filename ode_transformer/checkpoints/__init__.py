@@ -9,7 +9,7 @@ import re
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import torch
@@ -135,14 +135,14 @@ def load(path: str | Path) -> dict[str, Any]:
     return state
 
 
-def load_tensors(path: str | Path, kind: type[CheckpointError] = CheckpointError) -> dict[str, Tensor]:
-    """Load the tensors of a ``.safetensors`` file, by their names; errors are of class ``kind``."""
+def load_tensors(path: str | Path) -> dict[str, Tensor]:
+    """Load the tensors of a ``.safetensors`` file, by their names."""
     from safetensors.torch import load_file
 
     try:
         return load_file(path)
     except Exception as error:  # of the system, of a damaged head, of a type that PyTorch does not have
-        raise kind(f"{path}: is not a readable safetensors file: {type(error).__name__}: {error}") from error
+        raise CheckpointError(f"{path}: is not a readable safetensors file: {type(error).__name__}: {error}") from error
 
 
 def _of_the_system(error: Exception) -> bool:
@@ -183,26 +183,12 @@ def save(state: dict[str, Any], path: str | Path) -> None:
         raise CheckpointError(f"{path}: cannot be written: {error}") from error
 
 
-def select(
-    directory: str | Path,
-    *,
-    last_epochs: Optional[int] = None,
-    last_updates: Optional[int] = None,
-    best: Optional[int] = None,
-    fewer: bool = False,
-) -> list[Path]:
-    """Return the checkpoints that fairseq-train left in its ``--save-dir``, oldest (or worst) first.
+def select(directory: str | Path, kind: str, count: int, *, fewer: bool = False) -> list[Path]:
+    """Return ``count`` checkpoints that fairseq-train left in its ``--save-dir``, oldest (or worst) first.
 
-    One of three numbers is given: that of ``checkpointN.pt``, of ``checkpoint_E_U.pt``, or of the best ones that
+    The kinds are ``last-epochs``, ``checkpointN.pt``; ``last-updates``, ``checkpoint_E_U.pt``; and ``best``, those that
     ``--keep-best-checkpoints`` has kept, where 1 is ``checkpoint_best.pt``. With ``fewer``, a single one suffices.
     """
-    given = {"last-epochs": last_epochs, "last-updates": last_updates, "best": best}
-    chosen = [(k, n) for k, n in given.items() if n is not None]
-    if len(chosen) != 1:
-        raise CheckpointError("exactly one of --last-epochs, --last-updates and --best must be given")
-    ((kind, count),) = chosen
-    if count < 1:
-        raise CheckpointError(f"--{kind} {count}: must be at least 1")
     if not Path(directory).is_dir():
         raise CheckpointError(f"{directory}: no such folder, must be the --save-dir of fairseq-train")
     pattern = {

@@ -6,7 +6,6 @@ the dictionaries and the subword model, the manifest of the data, the record of 
 it on may add files for people, such as a license.
 """
 
-import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -16,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..files import atomic_file, atomic_folder, check_hashes, read_json, sha256, write_json, write_text
-from ..schema import lacks, one_of
+from ..files import atomic_file, atomic_folder, check_hashes, sha256, write_json, write_text
+from ..schema import checked_json, one_of
 from . import CheckpointError, load_tensors, storage_key
 
 INDEX = "bundle.json"
@@ -32,10 +31,7 @@ FORMAT = 1
 
 _INDEX_FORM = {"format": one_of(FORMAT), "sha256": {WEIGHTS: str, CONFIG: str, str: str}}
 _CONFIG_FORM = {"model": str, "options": dict, "tied": {str: str}, "generate": dict, "plugin": (..., str)}
-
-
-class BundleError(CheckpointError):
-    """A bundle that cannot be used or made; the message names the file."""
+_OTHER = "is damaged, or not of this version"
 
 
 def is_bundle(path: str | Path) -> bool:
@@ -46,38 +42,27 @@ def is_bundle(path: str | Path) -> bool:
 def check(path: str | Path) -> None:
     """Compare every file of a bundle with its SHA-256."""
     folder = Path(path)
-    files = _read(folder / INDEX, _INDEX_FORM)["sha256"]
+    files = checked_json(folder / INDEX, _INDEX_FORM, _OTHER, CheckpointError)["sha256"]
     # The operating system's files begin with a dot.
     there = {file.name for file in folder.iterdir() if not file.name.startswith(".")}
     if unknown := sorted(name for name in there - set(files) - {INDEX, CARD} if _READ.fullmatch(name)):
-        raise BundleError(f"{folder / unknown[0]}: is not a file of the bundle, must be named in {INDEX}")
-    check_hashes(folder, files, BundleError, "make or copy the bundle again")
-
-
-def _read(path: Path, form: dict[str, Any]) -> dict[str, Any]:
-    found = read_json(path, BundleError)
-    if wrong := lacks(found, form):
-        raise BundleError(f"{path}: is damaged, or not of this version: {wrong}")
-    return found
+        raise CheckpointError(f"{folder / unknown[0]}: is not a file of the bundle, must be named in {INDEX}")
+    check_hashes(folder, files, "make or copy the bundle again")
 
 
 def config(path: str | Path) -> dict[str, Any]:
     """Return the configuration of a bundle: ``model``, its ``options``, the ``tied`` tensors, and ``generate``."""
-    return _read(Path(path) / CONFIG, _CONFIG_FORM)
+    return checked_json(Path(path) / CONFIG, _CONFIG_FORM, _OTHER, CheckpointError)
 
 
-def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
-    """Load the state of a bundle, in the form of :func:`.checkpoints.load`, with weights in fp32.
-
-    The files are compared with their hashes, unless ``checked`` says that :func:`check` has done so.
-    """
-    if not checked:
-        check(path)
-    found, tensors = config(path), load_tensors(Path(path) / WEIGHTS, BundleError)
+def load(path: str | Path) -> dict[str, Any]:
+    """Load the state of a bundle after :func:`check`, in the form of :func:`.checkpoints.load`, weights in fp32."""
+    check(path)
+    found, tensors = config(path), load_tensors(Path(path) / WEIGHTS)
     tensors = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
     for name, of in found["tied"].items():
         if of not in tensors:
-            raise BundleError(f"{Path(path) / CONFIG}: {name} is tied to {of!r}, which {WEIGHTS} does not hold")
+            raise CheckpointError(f"{Path(path) / CONFIG}: {name} is tied to {of!r}, which {WEIGHTS} does not hold")
         tensors[name] = tensors[of]
     model = {**found["options"], "_name": found["model"]}
     return {"model": tensors, "args": None, "cfg": {"model": model, "common": {"user_dir": found.get("plugin")}}}
@@ -100,39 +85,30 @@ def write(
     ``options`` of the registered ``model`` are plain values; ``generate`` are the model's flags of
     ``fairseq-generate``. ``files`` to copy and ``texts`` to write are by their names in the bundle.
     """
-    from safetensors import SafetensorError
     from safetensors.torch import save
 
-    path = Path(path)
-    if os.path.lexists(path):
-        raise BundleError(f"{path}: already exists; a bundle takes a new folder")
-    tensors, tied, first = {}, {}, {}
+    path, tensors, tied, first = Path(path), {}, {}, {}
     for name, tensor in state.items():
         of = first.setdefault(storage_key(tensor), name)
         if of != name and tensor.numel():
             tied[name] = of
             continue
-        if not torch.isfinite(tensor).all():
-            raise BundleError(f"{path}: {name} has values that are not finite")
         if tensor.is_floating_point():  # that of a training in fp16 is half already
             tensor = tensor.half() if half else tensor.float()
-            if not torch.isfinite(tensor).all():
-                raise BundleError(f"{path}: {name} has values that are too large for fp16")
+        if not torch.isfinite(tensor).all():
+            raise CheckpointError(f"{path}: {name} has values that are not finite{' in fp16' * half}")
         # A copy, because safetensors refuses tensors that share memory.
         tensors[name] = tensor.clone(memory_format=torch.contiguous_format)
     settings = {"model": model, "options": dict(options), "tied": tied, "generate": dict(generate)}
     settings |= {"plugin": plugin} if plugin else {}
-    try:
-        with atomic_folder(path) as part:
-            with atomic_file(part / WEIGHTS, "wb") as file:
-                file.write(save(tensors))
-            write_json(part / CONFIG, settings)
-            for name, source in files.items():
-                shutil.copyfile(source, part / name)
-            for name, text in texts.items():
-                write_text(part / name, text)
-            # The model card is for people, who may write more into it.
-            hashes = {file.name: sha256(file) for file in sorted(part.iterdir()) if file.name != CARD}
-            write_json(part / INDEX, {"format": FORMAT, "sha256": hashes})
-    except (OSError, SafetensorError) as error:
-        raise BundleError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from error
+    with atomic_folder(path) as part:
+        with atomic_file(part / WEIGHTS, "wb") as file:
+            file.write(save(tensors))
+        write_json(part / CONFIG, settings)
+        for name, source in files.items():
+            shutil.copyfile(source, part / name)
+        for name, text in texts.items():
+            write_text(part / name, text)
+        # The model card is for people, who may write more into it.
+        hashes = {file.name: sha256(file) for file in sorted(part.iterdir()) if file.name != CARD}
+        write_json(part / INDEX, {"format": FORMAT, "sha256": hashes})

@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from ..files import read_json
-from ..schema import lacks, one_of
+from ..schema import checked_json, one_of
 from . import CheckpointError, load_tensors
 
 _TOP = {
@@ -65,9 +64,8 @@ def load(path: str | Path) -> dict[str, Any]:
         CheckpointError: a file is missing or damaged, or is of another model.
     """
     path = Path(path)
-    config, tensors = read_json(path.with_name("config.json"), CheckpointError), load_tensors(path)
-    if wrong := lacks(config, _FORM):
-        raise CheckpointError(f"{path.with_name('config.json')}: {wrong}")
+    config = checked_json(path.with_name("config.json"), _FORM, "is of another model", CheckpointError)
+    tensors = load_tensors(path)
     options: dict[str, Any] = {ours: config[theirs] for theirs, ours in _OPTIONS.items() if theirs in config}
     options["untie_weights_roberta"] = config.get("tie_word_embeddings") is False
     model = {_renamed(path, name): tensor.float() for name, tensor in tensors.items() if not re.match(_LEFT_OUT, name)}

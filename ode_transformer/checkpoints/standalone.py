@@ -264,13 +264,10 @@ def open_model(path: str | Path) -> nn.Module:
     return open_state(load(path), path).eval()
 
 
-def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
-    """Load the state of a bundle's folder, of a RoBERTa's ``model.safetensors``, or else of a checkpoint.
-
-    ``checked`` says that the files of the bundle were compared with their hashes before.
-    """
+def load(path: str | Path) -> dict[str, Any]:
+    """Load the state of a bundle's folder, of a RoBERTa's ``model.safetensors``, or else of a checkpoint."""
     if bundles.is_bundle(path):
-        return bundles.load(path, checked=checked)
+        return bundles.load(path)
     return (hugging_face if Path(path).suffix == ".safetensors" else checkpoints).load(path)
 
 

@@ -108,7 +108,7 @@ def test_from_pretrained(data, trained):
 def test_averaged_checkpoints_decode_with_biases_of_the_averaged_weights(data, tmp_path):
     """The released FLOATER averages its caches, and decodes with what they were."""
     trained = train(data, tmp_path, arch="floater_tiny", lr=0.05)
-    checkpoints.average(checkpoints.select(trained, last_epochs=2), tmp_path / "average.pt")
+    checkpoints.average(checkpoints.select(trained, "last-epochs", 2), tmp_path / "average.pt")
     (loaded,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "average.pt")])
     with torch.no_grad():
         loaded.eval().encoder(*batch(symbols=8)[:2])  # fills what is remembered

@@ -251,7 +251,7 @@ def test_a_run_with_other_options_is_not_mixed_with_this_one(finished, recipe, p
         (["--seed", "9"], "with no --seed in place of --seed 9"),
         (["--", "--clip-norm", "0.5"], "with --clip-norm 1.0 in place of --clip-norm 0.5"),
     ):
-        said = f"holds another run, {differ}; choose another --run-dir. It was made by:\nfairseq-train"
+        said = f"holds another run, {differ}; {records.ANOTHER}. It was made by:\nfairseq-train"
         assert said in fails("run", recipe, "--run-dir", finished, "--cpu", *words)
     assert not programs
 

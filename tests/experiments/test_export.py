@@ -14,9 +14,10 @@ import pytest
 import torch
 from fairseq.dataclass.configs import GenerationConfig
 
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.serving import command, export
-from ode_transformer.experiments.serving.export import ExportError, Search, open_exported, writing
+from ode_transformer.experiments.serving.export import Search, open_exported, writing
 from ode_transformer.experiments.serving.pytorch import Opened, PyTorch
 from tests.helpers import POST_NORM, ROOT, SMALL, VARIANTS, configure, dictionary, perturbed, raises, small, task, typed
 
@@ -143,7 +144,7 @@ def test_ctranslate2_in_integers_is_near(tmp_path, ctranslate2):
 def test_what_ctranslate2_has_no_layers_for_is_named(tmp_path, name, ctranslate2):
     flags, reason = REFUSED[name]
     model = trained(small("macaron", **{"arch": name, **flags}))
-    with pytest.raises(ExportError, match=re.escape(reason)) as raised:
+    with pytest.raises(OdeTransformerError, match=re.escape(reason)) as raised:
         writing.write(model, "ctranslate2", tmp_path / "out")
     assert "--format onnx has" in str(raised.value)
     assert not list(tmp_path.iterdir())
@@ -301,6 +302,8 @@ def test_graphs_are_written_as_onnx_and_run_without_pytorch_and_fairseq(tmp_path
     to_onnx.quantize(model, tmp_path)
     near = export.load_module("from", "onnx").Reader(tmp_path, given, 1, "cpu").score(sources(), targets)
     assert near != expected and sum(map(sum, near)) == pytest.approx(sum(sum(e.expected) for e in expected), rel=0.1)
+    (tmp_path / "decoder.onnx").write_bytes((tmp_path / "encoder.onnx").read_bytes())
+    raises("is damaged, or not of this version: ", open_exported, tmp_path)
 
 
 ONNX = ["two-hidden-layers", "macaron", "decoder-rk2-learnable", "decoder-rk4-floater", "transevolve_randomff_1_tiny"]
@@ -394,7 +397,7 @@ def test_what_is_another_model_leaves_nothing(tmp_path, saved, monkeypatch, ctra
 
     monkeypatch.setattr(to_ctranslate2, "_norm", wrong)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ExportError, match=r"log-probabilities differ from the checkpoint's by .*0.0001"):
+    with pytest.raises(OdeTransformerError, match=r"log-probabilities differ from the checkpoint's by .*0.0001"):
         command.export(saved, tmp_path / "out", "ctranslate2")
     assert sorted(tmp_path.rglob("*")) == before
 

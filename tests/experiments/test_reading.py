@@ -332,7 +332,7 @@ def test_a_trained_model_answers(trained, data, tmp_path, monkeypatch, capsys):
     left, _ = squad.read_answers(tmp_path / "b")
     assert left == {name: "" if no_answer[name] > where else text for name, text in predictions.items()}
     (tmp_path / "b" / "predictions.json").write_text('{"x": 1}')
-    raises("predictions.json: x must be a text", squad.read_answers, tmp_path / "b")
+    raises("predictions.json: is not what squad predict writes: x must be a text", squad.read_answers, tmp_path / "b")
 
 
 def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):

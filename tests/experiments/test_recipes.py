@@ -15,6 +15,7 @@ from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.recipes import RecipeError, Score
 from ode_transformer.experiments.runs import command_lines, runner, training
@@ -275,7 +276,7 @@ def test_flags_that_a_program_does_not_know_are_named_with_the_nearest(change, m
     tree = sound()
     change(tree)
     steps = runner.steps(load(tmp_path, tree), TrainingPlace())
-    with pytest.raises(command_lines.FlagError, match=message) as raised:
+    with pytest.raises(OdeTransformerError, match=message) as raised:
         command_lines.check(steps)
     assert len(str(raised.value)) < 300
     command_lines.check(runner.steps(load(tmp_path, sound()), TrainingPlace()))

@@ -201,7 +201,7 @@ class Suite:
         """Write the losses so far of trainings that are not done, of those with a finished epoch."""
         found = {}
         for one in left:
-            with contextlib.suppress(logs.LogError, OSError):
+            with contextlib.suppress(OdeTransformerError, OSError):
                 log = logs.read_log(one.folder / "train.log")
                 found[f"{one.title}, bf16"] = {"curve": log["curve"], "seconds": log["seconds"]}
         files.write_json(self.results / "unfinished.json", found)

@@ -10,7 +10,7 @@ from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ...files import read_json
-from ...schema import count, lacks, one_of
+from ...schema import checked_json, count, lacks, one_of
 from ..metrics import METRICS, labels
 from ..recipe import PRECISIONS, Recipe
 
@@ -74,6 +74,10 @@ RECORD = {
 }
 
 
+ANOTHER = "rename that folder or, for a single run, choose another --run-dir"
+"""The remedy where a folder holds another run."""
+
+
 class RunError(OdeTransformerError):
     """A run that cannot be started or resumed; the message names the folder and the reason."""
 
@@ -84,22 +88,15 @@ class RecordError(OdeTransformerError):
 
 def read_run(run_dir: str | Path) -> Optional[dict[str, Any]]:
     """Return the content of ``run.json``, or None if no training began."""
-    folder = Path(run_dir)
-    if not (folder / "run.json").exists():
-        return None
-    run = read_json(folder / "run.json", RunError)
-    if wrong := lacks(run, _RUN):
-        raise RunError(f"{folder / 'run.json'}: is not what ode-transformer run writes: {wrong}")
-    return run
+    path = Path(run_dir) / "run.json"
+    return checked_json(path, _RUN, "is not what ode-transformer run writes", RunError) if path.exists() else None
 
 
 def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
     """Return the stamps of a run's finished steps, in the order in which they were finished."""
     path = Path(run_dir) / "steps.json"
-    stamps = read_json(path, RunError) if path.exists() else {}
-    if wrong := lacks(stamps, {str: {"command": [str], "line": str, "seconds": float}}):
-        raise RunError(f"{path}: is not what ode-transformer run writes: {wrong}")
-    return stamps
+    form = {str: {"command": [str], "line": str, "seconds": float}}
+    return checked_json(path, form, "is not what ode-transformer run writes", RunError) if path.exists() else {}
 
 
 def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> None:
@@ -107,9 +104,7 @@ def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> No
     both = ((run["recipe"], run["scale"]), (recipe.name, recipe.scale))
     trained, asked = (f"{name} --scale small" if scale == "small" else name for name, scale in both)
     if trained != asked:
-        raise RunError(
-            f"{run_dir} holds a run of {trained}, not of {asked}; name the former, or choose another --run-dir"
-        )
+        raise RunError(f"{run_dir} holds a run of {trained}, not of {asked}; name the former, or {ANOTHER}")
 
 
 def decoding_flags(recipe: Recipe) -> Optional[dict[str, Any]]:
@@ -151,10 +146,7 @@ def _signed(scores: dict[str, Any]) -> dict[str, Any]:
 
 def read_scores(path: Path) -> dict[str, Any]:
     """Return the scores of a test set in a file of ``ode-transformer score``."""
-    scores = read_json(path, RecordError)
-    if wrong := lacks(scores, SCORES):
-        raise RecordError(f"{path}: is not what ode-transformer score writes: {wrong}")
-    return _signed(scores)
+    return _signed(checked_json(path, SCORES, "is not what ode-transformer score writes", RecordError))
 
 
 def curve_points(training: Mapping[str, Any], key: str) -> list[tuple[int, float]]:

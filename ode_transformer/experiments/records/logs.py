@@ -18,10 +18,6 @@ OUT_OF_MEMORY = "attempting to recover from OOM in forward/backward pass"
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # at the beginning of each line that fairseq logs
 
 
-class LogError(OdeTransformerError):
-    """A log without what fairseq-train writes; the message names the file and what is missing."""
-
-
 def processes(text: str) -> list[str]:
     """Split a log by process: the first one and, after interruptions, those that resumed the training."""
     beginning = rf"(?={TIME} \| INFO \| fairseq_cli\.train \| \{{)"  # the configuration of a process
@@ -62,9 +58,9 @@ def read_log(path: Path) -> dict[str, Any]:
         curve = {epoch: entry for epoch, entry in curve.items() if "num_updates" in entry}  # other epochs did not end
         seconds = sum(map(_seconds, processes(text)))
     except (KeyError, ValueError, TypeError, OverflowError) as error:
-        raise LogError(f"{path}: is not a log of fairseq-train --log-format json: {error!r}") from error
+        raise OdeTransformerError(f"{path}: is not a log of fairseq-train --log-format json: {error!r}") from error
     if not curve:
-        raise LogError(f"{path}: has no finished epoch in the form of fairseq-train --log-format json")
+        raise OdeTransformerError(f"{path}: has no finished epoch in the form of fairseq-train --log-format json")
     return {
         "curve": [curve[epoch] for epoch in sorted(curve)],
         "training": [steps["train_inner"][n] for n in sorted(steps["train_inner"])],

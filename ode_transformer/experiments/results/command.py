@@ -4,6 +4,7 @@ import argparse
 import csv
 import inspect
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -16,10 +17,16 @@ from ..metrics.resampling import TESTS
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer run``, whose runs end in a table if they are several."""
-    from ..runs.command import add_run
+    from ..runs.command import SEEDS, add_runs_function
+    from ..runs.runner import run
     from .tables import after
 
-    add_run(parser, after)
+    step = {"metavar": "STEP"}
+    more = {"first": step | {"option": ["--from"]}, "last": step | {"option": ["--until"]}}
+    more |= {"names": {"nargs": "+", "metavar": "RECIPE"}, "seeds": SEEDS | {"option": ["--seeds", "--seed"]}}
+    more |= {"record": {"type": output_file, "metavar": "FILE"}}
+    add_runs_function(parser, partial(run, after=after), "names", **more)
+    parser.epilog = "Words after -- are passed on to fairseq-train. Several recipes or seeds end in a table."
 
 
 def add_table(parser: argparse.ArgumentParser) -> None:

@@ -16,11 +16,12 @@ from ...files import sha256, write_json
 from ...paths import folder_of
 from .. import recipes, records
 from ..records import RunError
+from ..text.manifest import hashes_in
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-_HASHED = {"dictionaries": "dict*.txt", "training_text": "train*.bin"}  # files of the data whose hashes a run keeps
+_HASHED = {"dictionaries": "**/dict*.txt", "training_text": "**/train*.bin"}  # files whose hashes a run keeps
 
 
 def run_dir_of(recipe: "recipes.Recipe", given: Optional[str | Path]) -> str:
@@ -39,25 +40,18 @@ def check_file(run: dict[str, Any], run_dir: str | Path, recipe: "recipes.Recipe
     if run["given"] != recipe.given and recipes.is_there(run["given"]):
         raise RunError(
             f"{run_dir} holds a run of {run['given']}, not of {recipe.given}, which has the same name; rename a file, "
-            "or choose another --run-dir"
+            f"or {records.ANOTHER}"
         )
-
-
-def _hashes(data: str | Path, key: str) -> dict[str, str]:
-    """Return the SHA-256 of every file of one kind in a folder of binarized data and below, by its path."""
-    folder = Path(data)
-    return {p.relative_to(folder).as_posix(): sha256(p) for p in sorted(folder.rglob(_HASHED[key]))}
 
 
 def check_same_data(run: dict[str, Any], run_dir: str | Path, data: str | Path, text: bool = True) -> None:
     """Check that binarized data have the dictionaries, and the training text, that a run was trained with."""
     for key in _HASHED if text else ("dictionaries",):
         then = run.get(key)  # runs of earlier versions have no hashes of the training text
-        if then is not None and then != _hashes(data, key):
+        if then is not None and then != hashes_in(Path(data), _HASHED[key]):
             what = key.replace("_", " ")
             raise RunError(
-                f"{run_dir} was trained with other {what} than {data} holds now; restore that, or choose another "
-                "--run-dir"
+                f"{run_dir} was trained with other {what} than {data} holds now; restore that, or {records.ANOTHER}"
             )
 
 
@@ -107,7 +101,7 @@ def describe(
         "data": recipe.data.directory,  # from the top of the repository
         "flags": list(flags),
         "generate": records.decoding_flags(recipe),  # which `ode-transformer translate` takes, too
-        **{key: _hashes(recipes.ROOT / recipe.data.directory, key) for key in _HASHED},
+        **{key: hashes_in(recipes.ROOT / recipe.data.directory, pattern) for key, pattern in _HASHED.items()},
         "parameters": count_parameters(config),
         # through JSON, because fairseq's enumerations are no plain strings
         "model": json.loads(json.dumps(model_options(config), default=str)),

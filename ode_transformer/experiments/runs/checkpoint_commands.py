@@ -32,7 +32,9 @@ def average(
     """
     from ... import checkpoints
 
-    paths = checkpoints.select(folder, last_epochs=last_epochs, last_updates=last_updates, best=best, fewer=fewer)
+    given = {"last-epochs": last_epochs, "last-updates": last_updates, "best": best}
+    ((kind, count),) = [(kind, count) for kind, count in given.items() if count is not None]
+    paths = checkpoints.select(folder, kind, count, fewer=fewer)
     places = [Path(output).parent.resolve() / Path(output).name, Path(output).resolve()]  # that of a link, and its end
     if any(p.name.startswith("checkpoint") and p.parent == Path(folder).resolve() for p in places):
         raise OdeTransformerError(f"--output {output}: would pass for a checkpoint of the training; take average.pt")

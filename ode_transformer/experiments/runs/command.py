@@ -3,16 +3,12 @@
 import argparse
 import inspect
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import recipes
-from ..arguments import Once, add_function, add_parameters, at_least, output_file
+from ..arguments import Once, add_function, add_parameters, at_least
 from . import checkpoint_commands, recording, training
-
-if TYPE_CHECKING:
-    from .runner import Run
 
 RUN_DIR = {"type": str}  # not Path, for which an empty one, the default, would be the current folder
 SEEDS = {"type": int, "nargs": "+", "default": [], "action": Once, "metavar": "N"}
@@ -25,7 +21,7 @@ def _add_recipe_function(parser: argparse.ArgumentParser, function: Callable, **
     recipes.add_run_options(parser)
 
 
-def _add_runs_function(parser: argparse.ArgumentParser, function: Callable, first: str, /, **more: Any) -> None:
+def add_runs_function(parser: argparse.ArgumentParser, function: Callable, first: str, /, **more: Any) -> None:
     """Let a command call a function that trains runs, with the options of :func:`.training.place_here`."""
     scale = {"type": str.lower, "choices": recipes.SCALES}
     usual = {"scale": scale, "seeds": SEEDS, "flags": None, "place": None, "after": None, "run_dir": RUN_DIR}
@@ -40,10 +36,10 @@ def _add_runs_function(parser: argparse.ArgumentParser, function: Callable, firs
 
 
 def add_quickstart(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``ode-transformer quickstart``."""
+    """``ode-transformer quickstart`` has no arguments."""
     from .quickstart import quickstart
 
-    add_function(parser, quickstart, run_dir=RUN_DIR | {"metavar": "DIR"}, seed={"type": int})
+    add_function(parser, quickstart)
 
 
 def add_prepare(parser: argparse.ArgumentParser) -> None:
@@ -67,24 +63,12 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_run(parser: argparse.ArgumentParser, after: Callable[[list["Run"]], Any]) -> None:
-    """Add the arguments of ``ode-transformer run``, which calls ``after`` with several runs that have a record."""
-    from .runner import run
-
-    step = {"metavar": "STEP"}
-    more = {"first": step | {"option": ["--from"]}, "last": step | {"option": ["--until"]}}
-    more |= {"names": {"nargs": "+", "metavar": "RECIPE"}, "seeds": SEEDS | {"option": ["--seeds", "--seed"]}}
-    more |= {"record": {"type": output_file, "metavar": "FILE"}}
-    _add_runs_function(parser, partial(run, after=after), "names", **more)
-    parser.epilog = "Words after -- are passed on to fairseq-train. Several recipes or seeds end in a table."
-
-
 def add_grid(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer grid``."""
     from .grid import search
 
     values = {"nargs": "+", "action": "append", "default": [], "metavar": ("FLAG", "VALUE")}
-    _add_runs_function(parser, search, "name", name={"metavar": "RECIPE"}, values=values)
+    add_runs_function(parser, search, "name", name={"metavar": "RECIPE"}, values=values)
     parser.epilog = "Words after -- are passed on to fairseq-train, in every run."
 
 

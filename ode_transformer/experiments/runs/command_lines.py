@@ -28,10 +28,6 @@ PARSERS = {
 """The functions of fairseq that make the parsers of its programs."""
 
 
-class FlagError(OdeTransformerError):
-    """A command line that its program refuses; the message names the flag, its value, and what is near or valid."""
-
-
 def check(steps: Iterable[Step]) -> None:
     """Check the command lines of steps, the first of each name only, since the others differ in the subset alone."""
     first: dict[str, Step] = {}
@@ -43,15 +39,15 @@ def check(steps: Iterable[Step]) -> None:
                 continue
             args = parsed([*step.command, *step.where])
             if step.command[0] == "fairseq-train" and not args.optimizer:
-                raise FlagError("fairseq-train needs --optimizer, such as fused_adam")
+                raise OdeTransformerError("fairseq-train needs --optimizer, such as fused_adam")
             if step.command[0] == "fairseq-train" and args.max_tokens is None and args.batch_size is None:
-                raise FlagError("fairseq-train needs the size of a batch: --max-tokens or --batch-size")
+                raise OdeTransformerError("fairseq-train needs the size of a batch: --max-tokens or --batch-size")
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
     """Return the arguments that a program of fairseq parses; to be called from the top of the repository."""
     if "--user-dir" in words and (plugin := plugins.missing(words[words.index("--user-dir") + 1])):
-        raise FlagError(f"{words[0]}: needs the plugin {plugin}: give --user-dir, its folder")
+        raise OdeTransformerError(f"{words[0]}: needs the plugin {plugin}: give --user-dir, its folder")
     from fairseq import options
 
     from ... import models  # noqa: F401  registers the architectures
@@ -63,7 +59,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
         sys.argv = given
 
     def error(message: str) -> None:
-        raise FlagError(f"{words[0]} refuses its flags: {short_message(message, parser)}")
+        raise OdeTransformerError(f"{words[0]} refuses its flags: {short_message(message, parser)}")
 
     parser.error = error  # instead of printing every flag
     try:
@@ -71,10 +67,12 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     except OdeTransformerError:
         raise
     except (ValueError, SyntaxError) as fault:  # --fp16 with --bf16; --lr 0,001
-        raise FlagError(f"{words[0]} refuses its flags: {fault}") from fault
+        raise OdeTransformerError(f"{words[0]} refuses its flags: {fault}") from fault
     for name in ("fp16", "amp"):  # the former fails at the first gradient that overflows, the latter does nothing
         if words[0] == "fairseq-train" and args.cpu and getattr(args, name):
-            raise FlagError(f"--{name} with --cpu: fairseq can train in {name} on a GPU only; take fp32 or bf16")
+            raise OdeTransformerError(
+                f"--{name} with --cpu: fairseq can train in {name} on a GPU only; take fp32 or bf16"
+            )
     return args
 
 
@@ -86,7 +84,7 @@ def configuration(words: Sequence[str]) -> "DictConfig":
     try:
         return convert_namespace_to_omegaconf(read)
     except ValueError as error:
-        raise FlagError(f"fairseq-train refuses its flags: {error}") from error
+        raise OdeTransformerError(f"fairseq-train refuses its flags: {error}") from error
 
 
 def flag_values(words: Sequence[str]) -> dict[str, str]:

@@ -120,15 +120,9 @@ def side_by_side(
 ) -> None:
     """Run several programs, some at a time, until all have ended or the time is over.
 
-    Programs that still run then, or when this process is interrupted, are terminated and waited for. In the last
-    ``LEAST`` seconds nothing is started.
-
-    Args:
-        jobs: the jobs, in order.
-        count: the number of jobs at a time.
-        start: starts the program of a job, given the lowest free place from 0 to ``count - 1``.
-        ended: receives the job, its exit status, and its duration in seconds.
-        seconds_left: returns the time left.
+    ``start`` starts the program of a job in the lowest free of ``count`` places, and ``ended`` receives the job, its
+    exit status, and its duration in seconds. Programs that still run at the end, or when this process is interrupted,
+    are terminated and waited for. In the last ``LEAST`` of the ``seconds_left`` nothing is started.
     """
     waiting = list(jobs)
     running: dict[int, tuple[Job, float, subprocess.Popen]] = {}
@@ -160,8 +154,7 @@ def _terminate(*_: Any) -> None:
 def terminable(resumable: bool = False) -> Iterator[None]:
     """Let SIGTERM, which schedulers send, end the programs that were started as well.
 
-    Args:
-        resumable: whether to tell the user that the same command continues, unless within another ``terminable``.
+    If it is ``resumable``, the user is told that the same command continues, unless within another ``terminable``.
     """
     before = signal.signal(signal.SIGTERM, _terminate)
     try:

@@ -1,7 +1,6 @@
 """The quickstart: a recipe from data to BLEU, and ten of its translations."""
 
 import time
-from typing import Optional
 
 from ...files import read_json
 from ..metrics.scoring import report
@@ -12,16 +11,10 @@ from . import runner, training
 RECIPE = "quickstart/macaron-tiny"
 
 
-def quickstart(run_dir: Optional[str] = None, seed: Optional[int] = None) -> None:
-    """Run the recipe, and print its score and some translations.
-
-    Args:
-        run_dir: where the files go (default: runs/quickstart/macaron-tiny).
-        seed: seed of training (default: 1).
-    """
+def quickstart() -> None:
+    """Run the recipe, and print its score and some translations."""
     began = time.monotonic()
-    seeds, cpu = [] if seed is None else [seed], not training.gpu_count()  # it is meant for CPUs, too
-    (done,) = runner.run([RECIPE], seeds=seeds, run_dir=run_dir, cpu=cpu)
+    (done,) = runner.run([RECIPE], cpu=not training.gpu_count())  # it is meant for CPUs, too
     ours, right, sources = read_generate_output(translations(str(done.folder), "test"))
     print("\nTen held-out sentences, their translations, and what is right:")
     for i in range(10):

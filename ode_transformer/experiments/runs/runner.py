@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from ... import plugins, processors
 from ...errors import OdeTransformerError, counted
-from ...files import atomic_folder, sha256, write_json
+from ...files import atomic_folder, write_json
 from ...paths import shipped
 from .. import recipes, records, runs
 from ..records import RunError, logs
@@ -31,7 +31,7 @@ from ..tasks import TASKS
 from ..tasks.task import OURS, Step, flags, step_of_ours
 from ..tasks.translation import check_units
 from ..text import binarised
-from ..text.manifest import read_manifest
+from ..text.manifest import hashes_in, read_manifest
 from . import checkpoint_commands, command_lines, plan, processes, recording, training
 from .training import TrainingPlace
 
@@ -107,26 +107,17 @@ def _start_steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str) -> 
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a recipe in a folder, and which of its steps are to be done.
-
-    Args:
-        recipe: the recipe.
-        place: where training takes place.
-        run_dir: the folder, absolute or relative to the top of the repository.
-        record: the record's file, if it is not ``record.json`` in the folder.
-        first: the step to begin with; it and the later ones are done again, the earlier ones are ignored. A finished
-            training is kept, since another one belongs in another folder.
-        last: the step to end with.
-        trained: whether to keep the finished training in the folder, even if its flags differ.
-    """
+    """A run of a recipe in a folder, and which of its steps are to be done."""
 
     recipe: recipes.Recipe
     place: TrainingPlace
-    run_dir: str
-    record: str = ""
+    run_dir: str  # the folder, absolute or relative to the top of the repository
+    record: str = ""  # the record's file, if it is not ``record.json`` in the folder
+    # The step to begin with; it and the later ones are done again, the earlier ones are ignored. A finished training is
+    # kept, since another one belongs in another folder.
     first: Optional[str] = None
-    last: Optional[str] = None
-    trained: bool = False
+    last: Optional[str] = None  # the step to end with
+    trained: bool = False  # whether to keep the finished training in the folder, even if its flags differ
 
     @property
     def folder(self) -> Path:
@@ -169,11 +160,7 @@ class Run:
         return found
 
     def go(self, prepared: Optional[Prepared] = None) -> None:
-        """Do the chosen steps that are not done yet.
-
-        Args:
-            prepared: the preparations of other runs, which are not repeated; that of this run is added.
-        """
+        """Do the chosen steps that are not done yet, but none of those in ``prepared``, to which its own are added."""
         if not self.place.alone and ("average" in self.chosen or "train" not in self.chosen):
             raise RunError(
                 "several tasks of one job can only train: give them --until train, then run once, alone, with --trained"
@@ -230,9 +217,7 @@ class Run:
         command = command_lines.portable([word.replace(self.run_dir, "RUN") for word in step.command])
         identity: dict[str, Any] = {"command": command}
         if step.part in self.recipe.subsets:
-            data = recipes.ROOT / self.recipe.data.directory
-            files = sorted(path for path in data.rglob(f"{step.part}.*") if path.is_file())
-            identity["data"] = {path.relative_to(data).as_posix(): sha256(path) for path in files}
+            identity["data"] = hashes_in(recipes.ROOT / self.recipe.data.directory, f"**/{step.part}.*")
         return identity
 
     def _stamp(self, step: Step, stamps: dict[str, Any], seconds: float) -> None:
@@ -273,7 +258,7 @@ class Run:
         name, run, trains = self.run_dir, records.read_run(self.folder), "train" in self.chosen
         another = self.begun or (self.place.rank == 0 and (self.folder / "train.log").exists())
         if run is None and trains and another:
-            raise RunError(f"{name} holds another run, without run.json; choose another --run-dir")
+            raise RunError(f"{name} holds another run, without run.json; {records.ANOTHER}")
         if run is None or not self.begun:
             return
         records.check_recipe(run, name, self.recipe)
@@ -283,7 +268,7 @@ class Run:
         theirs, ours = (training.split(words)[1] for words in (run["command"], command))
         if trains and not self.trained and (others := command_lines.differing(theirs, ours)):
             line = shlex.join(run["command"])
-            raise RunError(f"{name} holds another run, {others}; choose another --run-dir. It was made by:\n{line}")
+            raise RunError(f"{name} holds another run, {others}; {records.ANOTHER}. It was made by:\n{line}")
 
     def _train(self, step: Step, stamps: dict[str, Any], lock: int) -> None:
         """Train once, or resume an interrupted training."""

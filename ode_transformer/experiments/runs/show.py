@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Optional
 
-from ...errors import counted
+from ...errors import OdeTransformerError, counted
 from .. import recipes
 from . import command_lines, plan, runner
 from .training import TrainingPlace
@@ -77,6 +77,6 @@ def check(files: Sequence[str] = ()) -> None:
         recipe = recipes.load(name)
         try:
             command_lines.check(runner.steps(recipe, TrainingPlace()))
-        except command_lines.FlagError as error:
+        except OdeTransformerError as error:
             raise recipes.RecipeError(f"{name}: {error}") from error
         print(recipe.name)

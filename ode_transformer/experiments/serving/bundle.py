@@ -10,6 +10,7 @@ from typing import Any, Optional
 import yaml
 
 from ... import markdown
+from ...errors import OdeTransformerError
 from ...files import read_json, sha256
 from ...version import __version__
 from .. import records
@@ -45,12 +46,12 @@ def make(
     from ...checkpoints import bundles, standalone
 
     if os.path.lexists(output):  # before the model is opened
-        raise bundles.BundleError(f"{output}: already exists; a bundle takes a new folder")
+        raise OdeTransformerError(f"{output}: already exists; a bundle takes a new folder")
     origin = find_model(model, data)
     if bundles.is_bundle(origin.model):
-        raise bundles.BundleError(f"{model}: is a bundle already")
+        raise OdeTransformerError(f"{model}: is a bundle already")
     translator = open_origins([origin], "cpu")  # checks that the bundle will translate
-    (opened,), state = translator.backend.opened, standalone.load(origin.model, checked=True)
+    (opened,), state = translator.backend.opened, standalone.load(origin.model)
     record, plugin = _record(origin), plugins.name_of(checkpoints.options(state, "common").get("user_dir"))
     texts = {bundles.CARD: _card(translator, origin, record, fp16, license, plugin)}
     if record is not None:

@@ -7,7 +7,7 @@ from typing import Optional
 from ..arguments import add_function
 from ..text.manifest import read_manifest
 from ..text.pipeline import Pipeline
-from .export import FORMATS, QUANTIZATIONS, load_module
+from .export import FORMATS, QUANTIZATIONS
 from .opening import find_model
 from .translate import translate
 from .translator import Translator
@@ -25,7 +25,6 @@ def export(
         quantization: quantize the weights (default: single precision).
         data: the folder of the model's binarized data (default: that of its run, or the model's folder).
     """
-    load_module("to", format)  # before the model is opened
     from .export.writing import write
     from .pytorch import open_models
 
@@ -52,7 +51,6 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
         more=_MODEL | {"option": ["--with"], "action": "append", "default": []},
         output={"option": ["-o", "--output"]}, max_len_a={"metavar": "A"}, max_len_b={"type": int, "metavar": "B"},
         lenpen={"metavar": "P"}, sampling_topp={"metavar": "P"}, seed={"type": int},
-        show=lambda args, status: status,
     )  # fmt: skip
 
 

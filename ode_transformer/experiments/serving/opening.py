@@ -65,7 +65,7 @@ def find_model(model: str | Path, data: str | Path | None = None) -> Origin:
     from ...checkpoints import bundles, standalone
 
     if bundles.is_bundle(path):
-        bundles.check(path)
+        bundles.check(path)  # as loading does, but before any of its files is read
         return Origin(path, path, bundles.config(path)["generate"])
     folder = path if path.is_dir() else path.parent
     run = records.read_run(folder)

@@ -201,7 +201,7 @@ def open_models(origins: "Sequence[Origin]", device: str | torch.device | None =
     """Open a model, or an ensemble with the same dictionaries; by default on a GPU if there is one."""
     opened: list[Opened] = []
     for origin in origins:
-        state = standalone.load(origin.model, checked=True)
+        state = standalone.load(origin.model)
         languages = _languages(origin, state)
         files = origin.dictionaries(languages)
         if not opened:

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from json import dumps
@@ -41,8 +40,8 @@ def translate(
     buffer: Optional[int] = None,
     cpu: bool = False,
     fp16: bool = False,
-) -> Optional[int]:
-    """Translate raw text; return the exit status if it was interrupted, else None.
+) -> None:
+    """Translate raw text.
 
     Args:
         model: the folder of a run, a checkpoint, a bundle, or an exported model.
@@ -77,20 +76,16 @@ def translate(
         search |= {"sampling_topk": sampling_topk, "sampling_topp": sampling_topp}
     elif (sampling_topk, sampling_topp, seed) != (None, None, None):
         raise OdeTransformerError("--sampling-topk, --sampling-topp, --seed: have no meaning without --sampling")
-    try:
-        with atomic_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
-            translator = load(model, *more, data=data, device="cpu" if cpu else None)
-            if fp16:
-                translator.half()
-            translator.batch_size = batch_size or translator.batch_size
-            if seed is not None and "sampling" in translator.backend.options:
-                import torch
+    with atomic_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
+        translator = load(model, *more, data=data, device="cpu" if cpu else None)
+        if fp16:
+            translator.half()
+        translator.batch_size = batch_size or translator.batch_size
+        if seed is not None and "sampling" in translator.backend.options:
+            import torch
 
-                torch.manual_seed(seed)
-            _translate(translator, files or [STANDARD_INPUT], file, buffer, scores, json, search)
-    except KeyboardInterrupt:  # the usual way to leave a prompt
-        return 128 + signal.SIGINT
-    return None
+            torch.manual_seed(seed)
+        _translate(translator, files or [STANDARD_INPUT], file, buffer, scores, json, search)
 
 
 def _translate(

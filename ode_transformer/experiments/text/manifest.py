@@ -95,5 +95,5 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def hashes_in(data: Path, *patterns: str) -> dict[str, str]:
     """Return the SHA-256 of the files of a folder that match a pattern, by their relative paths."""
-    found = sorted(path for pattern in patterns for path in data.glob(pattern))
+    found = sorted(path for pattern in patterns for path in data.glob(pattern) if path.is_file())
     return {path.relative_to(data).as_posix(): sha256(path) for path in found}

@@ -12,19 +12,15 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ....errors import OdeTransformerError, install_command
-from ....files import check_hashes, read_json
+from ....files import check_hashes
 from ....processors import usable
-from ....schema import at_least_one, lacks, must_be, one_of
+from ....schema import at_least_one, checked_json, must_be, one_of
 from ...text.binarised import symbols_of
 from ..backend import Backend, Search
 
-__all__ = ["DESCRIPTION", "FORMATS", "ExportError", "Search", "is_exported", "open_exported"]
+__all__ = ["DESCRIPTION", "FORMATS", "Search", "is_exported", "open_exported"]
 
 DESCRIPTION = "export.json"
-
-
-class ExportError(OdeTransformerError):
-    """A model that cannot be exported, or an exported model that cannot be used; the message gives the reason."""
 
 
 FORMATS = {"ctranslate2": ("ctranslate2",), "onnx": ("onnx", "onnxruntime", "onnxscript", "onnx_ir")}
@@ -67,10 +63,11 @@ class Exported(Backend):
         ]
         try:
             self._open(device)
+            self.translate([["."]], Search(beam=1, max_len_b=1))  # graphs with other inputs than ours fail only here
         except OdeTransformerError:
             raise
         except Exception as error:  # damaged files raise errors of many kinds
-            raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
+            raise OdeTransformerError(f"{folder}: is damaged, or not of this version: {error}") from error
 
     def _open(self, device: Optional[str]) -> None:
         """Open the files of the format; ``device`` is as in :func:`open_exported`."""
@@ -90,7 +87,9 @@ def load_module(which: str, format: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in FORMATS[format]:
             raise
-        raise ExportError(f"--format {format}: {error.name} is not installed; {install_command(format)}") from error
+        raise OdeTransformerError(
+            f"--format {format}: {error.name} is not installed; {install_command(format)}"
+        ) from error
 
 
 def is_exported(folder: str | Path) -> bool:
@@ -107,9 +106,7 @@ def open_exported(folder: str | Path, threads: int = 0, device: Optional[str] = 
         device: ``cpu``, ``cuda`` or ``cuda:N``; None for a GPU if the library can use one, else the CPU.
     """
     folder = Path(folder)
-    description = read_json(folder / DESCRIPTION, ExportError)
-    if wrong := lacks(description, _FORM):
-        raise ExportError(f"{folder / DESCRIPTION}: is damaged, or not of this version: {wrong}")
+    description = checked_json(folder / DESCRIPTION, _FORM, "is damaged, or not of this version")
     # A damaged model could crash this process.
-    check_hashes(folder, description["sha256"], ExportError, "export the model again")
+    check_hashes(folder, description["sha256"], "export the model again")
     return load_module("from", description["format"]).Reader(folder, description, threads, device)

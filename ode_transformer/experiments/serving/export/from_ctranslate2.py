@@ -12,8 +12,9 @@ from typing import Optional
 
 import ctranslate2
 
+from ....errors import OdeTransformerError
 from ..backend import Found, Search
-from . import Exported, ExportError
+from . import Exported
 
 RENAMED = {"<pad>": "<blank>", "<blank>": "<pad>"}
 """CTranslate2 names the padding symbol ``<blank>``, which may be a word of a dictionary here: the two are swapped."""
@@ -30,7 +31,7 @@ class Reader(Exported):
     def _open(self, device: Optional[str]) -> None:
         there = ctranslate2.get_cuda_device_count()
         if device not in (None, "cpu") and not there:
-            raise ExportError(f"device {device}: CTranslate2 finds no GPU")
+            raise OdeTransformerError(f"device {device}: CTranslate2 finds no GPU")
         self.model = self._translator(device or ("cuda" if there else "cpu"))
         if device is None and there:
             # CTranslate2 loads its GPU libraries with the first batch; if they are missing, use the CPU.

@@ -5,8 +5,7 @@ A model is two graphs. ``encoder.onnx`` maps sentences (B, S) to the caches of t
 log-probabilities of the next symbol (B, n, V), and the caches grown by one position.
 
 The growing caches have one row per hypothesis and are reordered within the graph: ``order`` (B, n) is the row of the
-previous step that each hypothesis continues. Before the first step they are empty; in exports of earlier versions, of
-models whose self-attention reads the source too, ``encoder.onnx`` returns them.
+previous step that each hypothesis continues. Before the first step they are empty.
 
 The sentences of a batch are divided among threads, each with a search of its own. Several threads per operation, ONNX
 Runtime's default, bring less.
@@ -22,8 +21,9 @@ from typing import Any, Optional
 import numpy as np
 import onnxruntime
 
+from ....errors import OdeTransformerError
 from ..backend import Found, Search
-from . import Exported, ExportError
+from . import Exported
 
 NEXT = ".next"
 """The suffix of a growing cache among the outputs of the decoder's graph; its input has the name alone."""
@@ -40,7 +40,7 @@ class Reader(Exported):
 
     def _open(self, device: Optional[str]) -> None:
         if device not in (None, "cpu"):
-            raise ExportError(f"device {device}: the search over ONNX Runtime is for the CPU")
+            raise OdeTransformerError(f"device {device}: the search over ONNX Runtime is for the CPU")
         self.numbers = [{symbol: i for i, symbol in enumerate(symbols)} for symbols in self.symbols]
         self.encoder, self.decoder = (_session(self.folder / name) for name in ("encoder.onnx", "decoder.onnx"))
         self.of_source = [output.name for output in self.encoder.get_outputs()]
@@ -133,7 +133,7 @@ class Reader(Exported):
             row[columns - len(source) - 1 :] = [*source, END]
         read = self.encoder.run_with_ort_values(self.of_source, {"source": _value(padded)})
         caches = dict(zip(self.of_source, read, strict=True))
-        for given in (self.inputs[name] for name in self.growing - caches.keys()):  # empty before the first step
+        for given in map(self.inputs.get, self.growing):  # empty before the first step
             shape = [len(sources), *(n if isinstance(n, int) else 0 for n in given.shape[1:])]
             caches[given.name] = _value(np.zeros(shape, _TYPES[given.type]))
         return caches
@@ -142,8 +142,7 @@ class Reader(Exported):
         self, outputs: list[str], tokens: np.ndarray, order: np.ndarray, caches: dict[str, Any], count: int = 1
     ) -> list[np.ndarray]:
         """Take a step of the decoder, update the caches, and return its other outputs."""
-        given = {"tokens": tokens, "order": order, "count": np.array([count])}
-        given = {name: _value(x) for name, x in given.items() if name in self.inputs}
+        given = {"tokens": _value(tokens), "order": _value(order), "count": _value(np.array([count]))}
         found = self.decoder.run_with_ort_values([*outputs, *self.grown], given | caches)
         for name, value in zip(self.grown, found[len(outputs) :], strict=True):
             caches[name.removesuffix(NEXT)] = value

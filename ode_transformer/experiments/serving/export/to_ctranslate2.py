@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Optional
 
 import numpy as np
-from ctranslate2.converters import Converter, utils
+from ctranslate2.converters import utils
 from ctranslate2.specs import attention_spec, common_spec, model_spec, transformer_spec
 from torch import Tensor, nn
 
+from ....errors import OdeTransformerError
 from ....modules.layers import Sublayer
 from ....modules.stacks import SplitStack
 from ....numerics.integrators import EULER
 from ..pytorch import PyTorch
-from . import ExportError
 from .from_ctranslate2 import renamed
 
 ACTIVATIONS = {
@@ -35,8 +35,8 @@ ACTIVATIONS = {
 }
 
 
-def _refuse(what: str) -> ExportError:
-    return ExportError(f"--format ctranslate2: has no layer for {what}; --format onnx has")
+def _refuse(what: str) -> OdeTransformerError:
+    return OdeTransformerError(f"--format ctranslate2: has no layer for {what}; --format onnx has")
 
 
 def steps(stack: nn.Module, integrator: str) -> Iterator[Sublayer]:
@@ -84,23 +84,6 @@ def _check(model: nn.Module) -> None:
     ):
         if wrong:
             raise _refuse(what)
-
-
-class OurConverter(Converter):
-    """A converter of our models to CTranslate2's specification."""
-
-    def __init__(self, model: PyTorch):
-        self.model = model
-
-    def _load(self) -> transformer_spec.TransformerSpec:
-        (model,) = self.model.models
-        _check(model)
-        spec = transformer_spec.TransformerSpec(*(_stack(model, side) for side in ("encoder", "decoder")))
-        source, target = (renamed(dictionary.symbols) for dictionary in self.model.dictionaries)
-        spec.register_source_vocabulary(source)
-        spec.register_target_vocabulary(target)
-        spec.config.add_source_eos, spec.config.decoder_start_token = True, spec.config.eos_token
-        return spec
 
 
 def _stack(model: nn.Module, side: str) -> model_spec.LayerSpec:
@@ -209,11 +192,16 @@ def _numpy(tensor: Tensor, scale: float = 1.0) -> np.ndarray:
 
 def write(model: PyTorch, folder: Path, quantization: Optional[str] = None) -> None:
     """Write a model, in single precision by default."""
-    part = folder / "ctranslate2.part"  # the converter refuses an existing folder
-    OurConverter(model).convert(str(part), quantization=quantization)
-    for file in part.iterdir():
-        file.replace(folder / file.name)
-    part.rmdir()
+    (network,) = model.models
+    _check(network)
+    spec = transformer_spec.TransformerSpec(*(_stack(network, side) for side in ("encoder", "decoder")))
+    source, target = (renamed(dictionary.symbols) for dictionary in model.dictionaries)
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    spec.config.add_source_eos, spec.config.decoder_start_token = True, spec.config.eos_token
+    spec.validate()
+    spec.optimize(quantization)
+    spec.save(str(folder))
 
 
 def quantize(model: PyTorch, folder: Path) -> None:

@@ -17,10 +17,11 @@ from typing import Any, Optional
 import torch
 
 from .... import machine
+from ....errors import OdeTransformerError
 from ....files import atomic_folder, sha256, write_json
 from ..backend import Backend, Search, as_arguments
 from ..pytorch import PyTorch
-from . import DESCRIPTION, FORMATS, ExportError, load_module
+from . import DESCRIPTION, FORMATS, load_module
 
 TOLERANCE = 1e-4
 LENGTHS = ((1, 9), (5, 3), (12, 20), (30, 1), (7, 7))
@@ -35,7 +36,7 @@ def write(
     ``fairseq-generate``, and return the content of its ``export.json``."""
     output, writer = Path(output), load_module("to", format)
     if os.path.lexists(output):
-        raise ExportError(f"-o {output}: already exists; an export takes a new folder")
+        raise OdeTransformerError(f"-o {output}: already exists; an export takes a new folder")
     for side, longest in model.finite.items():
         if longest < model.longest[side]:
             units = f"a {side} can have at most {longest} subword units, its end included"
@@ -75,7 +76,7 @@ def compare(model: PyTorch, exported: Backend, tolerance: float) -> dict[str, An
     """Return the ``largest`` and the ``mean`` difference of log-probabilities from the checkpoint's, of ``symbols``.
 
     Raises:
-        ExportError: a difference exceeds the tolerance, or is not finite.
+        OdeTransformerError: a difference exceeds the tolerance, or is not finite.
     """
     longest = max(min(model.finite.values()) - 1, 1)
     lengths = [[min(n, longest) for n in side] for side in zip(*LENGTHS, strict=True)]
@@ -86,7 +87,7 @@ def compare(model: PyTorch, exported: Backend, tolerance: float) -> dict[str, An
     differences = [abs(x - y) for found in (together, alone) for x, y in zip(found, expected, strict=True)]
     largest = max(differences)
     if not largest <= tolerance or not math.isfinite(largest):
-        raise ExportError(
+        raise OdeTransformerError(
             f"{model.name}: the exported model's log-probabilities differ from the checkpoint's by {largest:.3g}, "
             f"must differ by {tolerance:g} at most; nothing was kept"
         )

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from .... import paths
-from ....errors import OdeTransformerError, counted
+from ....errors import counted
 from ....files import read_json, write_json
-from ....schema import lacks
+from ....schema import checked_json
 from ...metrics import Examples, squad
 from ..task import PREDICTION, Recipe, Step, Task, step_of_ours
 
@@ -140,15 +140,9 @@ def golds(tree: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def read_answers(folder: Path) -> tuple[dict[str, str], dict[str, float] | None]:
     """Return the predictions and the no-answer scores in a folder of ``squad predict``; the latter may be None."""
-    scores = folder / "no_answer.json"
-    return _by_question(folder / "predictions.json", str), _by_question(scores, float) if scores.exists() else None
-
-
-def _by_question(path: Path, kind: type) -> dict[str, Any]:
-    found = read_json(path)
-    if wrong := lacks(found, {str: kind}):
-        raise OdeTransformerError(f"{path}: {wrong}")
-    return found
+    scores, fault = folder / "no_answer.json", "is not what squad predict writes"
+    answers = checked_json(folder / "predictions.json", {str: str}, fault)
+    return answers, checked_json(scores, {str: float}, fault) if scores.exists() else None
 
 
 def write_scores(folder: str | Path, data: str | Path, subset: str, output: str | Path) -> None:

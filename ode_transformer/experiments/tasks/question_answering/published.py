@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import OdeTransformerError
-from ....files import read_json, write_text
-from ....schema import lacks, one_of
+from ....files import write_text
+from ....schema import checked_json, one_of
 from ...text import subwords
 from ...text.lines import write_splits
 
@@ -27,9 +27,7 @@ Cut = Callable[[str], list[tuple[str, int, int]]]
 
 def read(path: Path) -> tuple[str, list[dict[str, Any]]]:
     """Return the version, ``1.1`` or ``2.0``, and the paragraphs of a published file, in the file's own layout."""
-    tree = read_json(path)
-    if wrong := lacks(tree, _LAYOUT):
-        raise OdeTransformerError(f"{path}: is not of SQuAD's layout: {wrong}")
+    tree = checked_json(path, _LAYOUT, "is not of SQuAD's layout")
     paragraphs = [paragraph for article in tree["data"] for paragraph in article["paragraphs"]]
     for text, question in ((paragraph["context"], item) for paragraph in paragraphs for item in paragraph["qas"]):
         for answer in question["answers"]:
