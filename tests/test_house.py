@@ -93,7 +93,6 @@ def test_the_numerics_import_only_each_other_and_no_fairseq(graph):
 
 WRITERS = {
     "experiments.runs.processes": "logs, which grow, and locks",
-    "experiments.bench.gpu_suite": "logs of what it starts",
     "experiments.bench.turns": "Linux's counters",
 }
 

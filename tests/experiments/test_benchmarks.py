@@ -185,7 +185,7 @@ def contest(quick, monkeypatch, tmp_path):
     class Process:
         closed = False
 
-        def __init__(self, name):
+        def __init__(self, name, anew):
             self.name, self.kept = name, SimpleNamespace(times=[])
 
         def begin(self, function, *args):

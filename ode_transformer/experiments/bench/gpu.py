@@ -189,7 +189,9 @@ def measure(
     held = {(one["title"], one["mode"]): one for one in record["rounds"]}
     each = [one for one in each if _measured(held.get((one.title, one.mode))) < len(systems)]
     with contextlib.ExitStack() as stack:
-        processes = {name: stack.enter_context(contextlib.closing(Process(name))) for name in systems if each}
+        processes = {
+            name: stack.enter_context(contextlib.closing(Process(name, anew=True))) for name in systems if each
+        }
         for one in each:
             if seconds_left() <= 0 or not processes:
                 break

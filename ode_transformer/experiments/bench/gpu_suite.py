@@ -116,9 +116,8 @@ class Suite:
     def timed(self, words: Sequence[str], seconds: float, output: Path) -> int:
         """Run a command for at most ``seconds``, or until the time is over, and return its exit status."""
         ends = time.monotonic() + seconds
-        with open(output, "wb") as file:
-            options = {"cwd": ROOT, "env": processes.environment({}), "stdout": file, "start_new_session": True}
-            process = subprocess.Popen(words, stderr=subprocess.STDOUT, **options)
+        output.unlink(missing_ok=True)
+        process = processes.start(words, processes.environment({}), output, process_group=0)
         while process.poll() is None and self.left() > 0 and time.monotonic() < ends:
             time.sleep(0.2)
         with contextlib.suppress(ProcessLookupError):  # including the processes that it started
