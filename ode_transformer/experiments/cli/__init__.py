@@ -214,6 +214,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OdeTransformerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except UnicodeEncodeError as error:  # a file name that is to be written to a file
+        shown = error.object[max(0, error.start - 20) : error.end + 20]
+        print(f"error: {shown!r}: the name of a file must be UTF-8; rename the file", file=sys.stderr)
+        return 1
     except OSError as error:  # a missing file, a folder of another user, a full disk
         print(f"error: {error.filename}: {error.strerror}" if error.filename else f"error: {error}", file=sys.stderr)
         return 1
