@@ -122,13 +122,14 @@ compare() {
 
 # --- Where text comes from
 
-# extract ARCHIVE FOLDER [MEMBER or option of tar...]: unpack an archive to a folder, once.
+# extract ARCHIVE FOLDER [MEMBER or option of tar...]: unpack an archive to a folder, once; links could lead elsewhere.
 extract() {
     if [[ $1 == *.zip ]]; then
         once "$2" python -m zipfile -e "$1" "$2.part"
     else
         once "$2" tar -xf "$1" --one-top-level="$2.part" "${@:3}"
     fi || die "$1: could not be unpacked. If it is cut off or damaged, replace it and start again"
+    [[ -n $dry_run || -z $(find "$2" ! -type f ! -type d) ]] || { rm -r "$2" && die "$1: holds links, pipes or devices"; }
 }
 
 # find_set NAME: set $folder to the folder of a set and $origin to where it comes from: $RAW_DIR,

@@ -15,6 +15,14 @@ class OdeTransformerError(ValueError):
     the system's errors about files in the same way. Anything else is a defect and keeps its traceback.
     """
 
+    def __str__(self) -> str:
+        return visible(super().__str__())
+
+
+def visible(text: str) -> str:
+    """Return a text in which control characters, which a terminal would obey, are escape sequences of Python."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], text)
+
 
 def print_sentence(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print an error that ends one of fairseq's commands, an ``OdeTransformerError`` without its traceback.

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -104,9 +105,24 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
 def read_json(path: str | Path, kind: type[OdeTransformerError] = OdeTransformerError) -> Any:
     """Return the content of a JSON file; an error is of class ``kind``."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        found = json.loads(text)
+        if re.search(r"\\u[dD][89a-fA-F]", text):  # halves of a character, which are an error unless they are paired
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
     except (OSError, ValueError, RecursionError) as error:
         raise kind(f"{path}: cannot be read: {error}") from error
+
+
+@contextlib.contextmanager
+def written_by(writer: str, path: str | Path) -> Iterator[None]:
+    """Turn an error that the content of a file causes into one that names the file and the command that writes it."""
+    try:
+        yield
+    except OdeTransformerError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise OdeTransformerError(f"{path}: is not what {writer} writes: {error!r}") from error
 
 
 def sha256(path: str | Path) -> str:

@@ -297,9 +297,12 @@ def run_record(**content: Any) -> dict[str, Any]:
 
 
 def write_run(folder: Path, **content: Any) -> None:
-    """Write a ``run.json`` with this content, and null for the other keys that it must have."""
-    required = [key for key, form in records._RUN.items() if ... not in form]
-    write_json(folder / "run.json", dict.fromkeys(required) | content)
+    """Write a ``run.json`` that has nothing to say but this."""
+    empty = {**dict.fromkeys(("recipe", "given", "task", "data"), ""), "scale": "full", "precision": "fp32", "seed": 1}
+    empty |= {"command": [], "flags": [], "start": None, "generate": None, "devices": 1}
+    empty |= {"dictionaries": {}, "parameters": {"all": 9, "trained": 9}, "model": {}}
+    place = {"where": [], "hardware": {}, "versions": {}}
+    write_json(folder / "run.json", {**empty, "places": [place], **content})
 
 
 def batch(symbols: int = 50, sizes=(5, 3, 6), seed: int = 0, pad: int = 1, eos: int = 2):

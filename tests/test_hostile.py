@@ -9,19 +9,21 @@ import pytest
 import torch
 from sacremoses import MosesPunctNormalizer
 
+from ode_transformer import markdown
 from ode_transformer.checkpoints import CheckpointError, inputs, standalone
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes
+from ode_transformer.experiments import cli, recipes, records
 from ode_transformer.experiments.metrics import scoring
+from ode_transformer.experiments.results import plots, tables
 from ode_transformer.experiments.serving.backend import Backend
 from ode_transformer.experiments.serving.export import open_exported
 from ode_transformer.experiments.serving.translator import Translator
-from ode_transformer.experiments.text import lines, moses, pairs
+from ode_transformer.experiments.text import lines, moses, pairs, subwords
 from ode_transformer.experiments.text.lines import read_all, read_lines
 from ode_transformer.experiments.text.pipeline import Pipeline
 from ode_transformer.experiments.text.tokenisation import Tokeniser
-from ode_transformer.files import sha256, write_json, write_lines
-from tests.helpers import SMALL, configure, model, refused
+from ode_transformer.files import read_json, sha256, write_json, write_lines
+from tests.helpers import SMALL, configure, model, raises, refused, write_run
 from tests.test_warm_start import SIZES, stock, words
 
 
@@ -192,6 +194,73 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
     assert read_all(path) == list(read_lines(path)) == ["ein Haus\u2028mit Tür", "zwei", "\ufeffdrei"], "at the top"
     (tmp_path / "dict.txt").write_text("ein 1\nHaus 1\nmit 1\nTür 1\nzwei 1\n")
     assert [len(text) for text in inputs.read_texts([(path, tmp_path / "dict.txt")], 9)] == [3]
+
+
+# Files of runs, measurements and data sets
+
+
+def test_a_run_json_that_no_run_wrote_is_named(tmp_path):
+    for damage, message in (({"places": []}, "it has no places"), ({"parameters": None}, "parameters must be a map")):
+        write_run(tmp_path, **damage)
+        raises(rf"run\.json: is not what ode-transformer run writes: {message}", records.read_run, tmp_path)
+    write_run(tmp_path, dictionaries=[[1, 2]])
+    message = r"run\.json: does not say the dictionaries of its training"
+    raises(message, standalone.check_dictionaries, tmp_path / "x.pt", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "command"),
+    [
+        ("orders.json", '{"what": "orders", "methods": [], "layers": {}}', "plot orders FILE --output x.png"),
+        ("bench.json", '{"what": "gpu", "rounds": [{}]}', "bench table FILE"),
+        ("valid.questions.json", "{}", "squad score FOLDER --data FOLDER --output x.json"),
+        ("train.csv", '1,"a,b\n' + "x" * 200_000, "dataset agnews FOLDER --output-dir out LIMITS"),
+        ("train/neg/1a_9.txt", "", "dataset imdb FOLDER --output-dir out LIMITS"),
+    ],
+)
+def test_odd_files_end_in_a_sentence(tmp_path, name, content, command, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text(content)
+    command = command.replace("LIMITS", "--valid 2 --level characters")
+    argv = command.replace("FILE", str(tmp_path / name)).replace("FOLDER", str(tmp_path)).split()
+    refused(argv, f"^error: {tmp_path / name.partition('/1')[0]}: ", capsys)
+    assert [path.name for path in tmp_path.iterdir()] == [name.partition("/")[0]]
+
+
+def test_a_terminal_obeys_no_message_and_no_table(tmp_path):
+    with pytest.raises(OdeTransformerError, match=r"^\\x1b\[2J \\x07\n\tstays$"):
+        raise OdeTransformerError("\x1b[2J \x07\n\tstays")
+    assert "\x1b" not in tables.section("\x1b[2J", []) + markdown.table(["a"], [["\x1b[2J"]])
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"),
+    [("#version: 9.9\na b\n", "is not a file"), ("a \x1b b\n", r"codes: invalid line 1 in BPE .*: a \\x1b b$")],
+)
+def test_odd_codes_are_named(tmp_path, capfd, codes, message):
+    (tmp_path / "codes").write_text(codes)
+    raises(message, subwords.SEGMENTATIONS["subword-nmt"].segment, ["a"], tmp_path / "codes")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_units_and_texts_that_lack_a_part_are_named(tmp_path):
+    write_json(tmp_path / "encoder.json", {"a": 1})
+    (tmp_path / "vocab.bpe").write_text("#version: 0.2\na b\n")
+    raises(r"encoder.json: has no number of '.', a unit of vocab.bpe", subwords.segmenter, tmp_path)
+    (tmp_path / "x.json").write_text(r'["\ud83d\ude00"]')
+    assert read_json(tmp_path / "x.json") == ["\U0001f600"]
+    (tmp_path / "x.json").write_text(r'["\ud83d"]')
+    raises("x.json: cannot be read: .*surrogates not allowed", read_json, tmp_path / "x.json")
+    (tmp_path / "dict.txt").write_bytes(b"\xe9 1\n")  # about which fairseq raises a plain Exception
+    (tmp_path / "text").write_text("a\n")
+    raises("dict.txt: Incorrect encoding", inputs.read_texts, [(tmp_path / "text", tmp_path / "dict.txt")], 9)
+
+
+def test_a_dollar_sign_in_a_name_begins_no_formula(tmp_path):
+    path = tmp_path / "$x.m2"
+    path.write_text("S a b\nA 0 1|||R:$\\frac$|||c|||REQUIRED|||-NONE-|||0\n")
+    plots.edits([str(path), str(path)], tmp_path / "x.svg")
 
 
 # Recipes

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
 from . import CheckpointError
+from .standalone import errors_about
 
 
 def read_texts(files: Sequence[tuple[str | Path, str | Path]], count: int) -> list[list[Tensor]]:
@@ -21,12 +22,10 @@ def read_texts(files: Sequence[tuple[str | Path, str | Path]], count: int) -> li
     """
     texts = []
     for path, dictionary in files:
-        try:
-            with open(path, encoding="utf-8-sig", newline="\n") as file:
-                lines = [line.removesuffix("\n") for line in itertools.islice(file, count)]
+        with errors_about(str(path)), open(path, encoding="utf-8-sig", newline="\n") as file:
+            lines = [line.removesuffix("\n") for line in itertools.islice(file, count)]
+        with errors_about(str(dictionary)):
             symbols = Dictionary.load(str(dictionary))
-        except (ValueError, RuntimeError) as error:
-            raise CheckpointError(f"{path}, {dictionary}: {error}") from error
         texts.append([symbols.encode_line(line, add_if_not_exist=False).long() for line in lines])
     names, lengths = ", ".join(str(path) for path, _ in files), [len(text) for text in texts]
     if len(set(lengths)) > 1:

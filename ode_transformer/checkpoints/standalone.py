@@ -6,7 +6,6 @@ configuration, each option a plain value within bounds that the file's own size 
 """
 
 import argparse
-import json
 import re
 import typing
 import warnings
@@ -26,11 +25,12 @@ from torch import nn
 from .. import checkpoints, plugins
 from ..config import EVALUATED, GONE, FlatTransformerConfig, activation_dropout, literal
 from ..errors import OdeTransformerError
-from ..files import sha256
+from ..files import read_json, sha256
 from ..models.classification import EncoderClassifier
 from ..models.floater import FloaterModel
 from ..models.masked_lm import MaskedLanguageModel, MaskedLanguageModelConfig
 from ..models.transformer import SplitTransformerConfig, SplitTransformerModel
+from ..schema import lacks
 from . import CheckpointError, bundles, hugging_face
 
 
@@ -306,8 +306,10 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
     data, run = Path(data), Path(checkpoint).parent / "run.json"
     if not run.is_file():
         return False
-    with errors_about(f"{run}: does not say the dictionaries of its training"):
-        trained = dict(json.loads(run.read_text(encoding="utf-8"))["dictionaries"])
+    held = read_json(run, CheckpointError)
+    if wrong := lacks(held, {"dictionaries": {str: str}}):
+        raise CheckpointError(f"{run}: does not say the dictionaries of its training: {wrong}")
+    trained = held["dictionaries"]
     files = [data / name for name in trained] if data.is_dir() else [data]
     for file in files:
         if not file.is_file():

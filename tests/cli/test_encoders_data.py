@@ -1,6 +1,7 @@
 """The preparation of what encoders read: whose folder is whose, and miniatures of the layouts."""
 
 import json
+import tarfile
 import zipfile
 
 import pytest
@@ -125,6 +126,20 @@ def test_roberta_of_a_folder_and_a_download(tmp_path):
     assert found.pop("manifest.json") and found == {
         name: name.encode() for name in (*names, "encoder.json", "vocab.bpe")
     }
+
+
+def test_an_archive_with_a_link_is_refused(tmp_path):
+    """What is copied beside its files would replace the file that the link names."""
+    mine = tmp_path / "mine"
+    for path in (mine, tmp_path / "encoder.json", tmp_path / "vocab.bpe"):
+        path.write_text(path.name)
+    link = tarfile.TarInfo("roberta.base/encoder.json")
+    link.type, link.linkname = tarfile.SYMTYPE, str(mine)
+    with tarfile.open(tmp_path / "roberta.base.tar.gz", "w:gz") as archive:
+        archive.addfile(link)
+    done = run(command("roberta", "--out", tmp_path / "out", RAW_DIR=tmp_path))
+    assert done.returncode == 1 and "roberta.base.tar.gz: holds links, pipes or devices" in done.stderr
+    assert mine.read_text() == "mine" and not (tmp_path / "out.text" / "data").exists()
 
 
 def test_the_published_mrpc_is_split_by_its_list(tmp_path):

@@ -289,14 +289,22 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     assert read_json(output)["precisions"][names[-1]] == "fp16"
 
 
-@pytest.mark.parametrize("lacking", ["precisions", "metric", "test_sets"])
-def test_a_damaged_comparison_is_named_and_left_out(folder, capsys, lacking):
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ({"precisions": 7}, "precisions must be a mapping"),
+        ({"metric": "x"}, "metric must be one of "),
+        ({"test_sets": {"t": {"a": {"bleu": 1, "p_value": 7}}}}, "test_sets.t.a.p_value must be a number from 0 to 1"),
+        ({"test_sets": {"t": {"b": {"bleu": 1, "p_value": 0.5}}}}, "KeyError('a')"),
+    ],
+)
+def test_a_damaged_comparison_is_named_and_left_out(folder, capsys, damage, message):
     content = {"baseline": "a", "seed": 1, "metric": "sacrebleu", "test": "randomisation", "signature": ""}
-    content |= {"samples": 9, "precisions": {"a": "fp32"}, "test_sets": {"t": {"a": {"bleu": 1, "p_value": None}}}}
-    del content[lacking]
+    content |= {"samples": 9, "precisions": {"a": "fp32"}, **damage}
+    content.setdefault("test_sets", {"t": {"a": {"bleu": 1, "p_value": None}}})
     write_json(folder / comparisons.SIGNIFICANCE / "quickstart.json", content)
     assert tables_of("quickstart", folder)
-    said = f"quickstart.json: is not what ode-transformer compare writes: KeyError('{lacking}')"
+    said = f"quickstart.json: is not what ode-transformer compare writes: {message}"
     assert said in capsys.readouterr().err
 
 

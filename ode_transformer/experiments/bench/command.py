@@ -12,7 +12,7 @@ import torch
 
 from ... import machine
 from ...errors import OdeTransformerError
-from ...files import read_json, write_json
+from ...files import read_json, write_json, written_by
 from .. import recipes
 from ..arguments import add_function, add_parameters, at_least, output_file
 from . import gpu, lengths, systems
@@ -76,7 +76,8 @@ def _gpu(args: argparse.Namespace) -> int:
 
 def _table(args: argparse.Namespace) -> None:
     for path in map(Path, args.records):
-        _show(path.name.split(".")[0], read_json(path))
+        with written_by("ode-transformer bench", path):
+            _show(path.name.split(".")[0], read_json(path))
 
 
 def main(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
 from ... import plugins
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, visible
 from ...quiet import tidy
 from ...version import __version__
 from ..arguments import check_outputs, short_message, subparser
@@ -219,5 +219,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {shown!r}: the name of a file must be UTF-8; rename the file", file=sys.stderr)
         return 1
     except OSError as error:  # a missing file, a folder of another user, a full disk
-        print(f"error: {error.filename}: {error.strerror}" if error.filename else f"error: {error}", file=sys.stderr)
+        said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        print(f"error: {visible(said)}", file=sys.stderr)
         return 1

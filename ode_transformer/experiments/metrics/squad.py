@@ -58,7 +58,7 @@ def compare(
             raise OdeTransformerError(f"question {name}: has no answer, empty or not")
         if version == "2.0":
             gold = [text for text in gold if normalised(text)] or [""]
-        found[name] = max(PLAIN[metric](text, answers[name], version) for text in gold)
+        found[name] = max((PLAIN[metric](text, answers[name], version) for text in gold), default=0.0)
     return found
 
 

@@ -12,21 +12,23 @@ from ...errors import OdeTransformerError
 from ...files import read_json
 from ...schema import checked_json, count, lacks, one_of
 from ..metrics import METRICS, labels
-from ..recipe import PRECISIONS, Recipe
+from ..recipe import PRECISIONS, SCALES, Recipe
 
 _RUN = {
-    **dict.fromkeys(("recipe", "given", "task", "scale", "data"), (None, str)),
-    **dict.fromkeys(("command", "flags"), (None, [str])),
-    "seed": (None, int),
-    "precision": (None, one_of(*PRECISIONS)),
+    **dict.fromkeys(("recipe", "given", "task", "data"), str),
+    "command": [str],
+    "flags": [str],
+    "scale": one_of(*SCALES),
+    "seed": int,
+    "precision": one_of(*PRECISIONS),
     "start": (None, {"file": str, "sha256": str}),
     "generate": (None, dict),
-    "dictionaries": (None, {str: str}),
+    "dictionaries": {str: str},
     "training_text": (..., {str: str}),
-    "parameters": (None, {"all": count, "trained": count}),
-    "model": (None, dict),
-    "places": (None, [{"where": [str], "hardware": dict, "versions": dict}]),
-    "devices": (None, count),
+    "parameters": {"all": count, "trained": count},
+    "model": dict,
+    "places": [{"where": [str], "hardware": dict, "versions": dict}],
+    "devices": count,
     "plugin": (..., {"name": str, "sha256": str}),
 }
 
@@ -77,6 +79,8 @@ RECORD = {
 ANOTHER = "rename that folder or, for a single run, choose another --run-dir"
 """The remedy where a folder holds another run."""
 
+_NOT_OURS = "is not what ode-transformer run writes"
+
 
 class RunError(OdeTransformerError):
     """A run that cannot be started or resumed; the message names the folder and the reason."""
@@ -89,14 +93,18 @@ class RecordError(OdeTransformerError):
 def read_run(run_dir: str | Path) -> Optional[dict[str, Any]]:
     """Return the content of ``run.json``, or None if no training began."""
     path = Path(run_dir) / "run.json"
-    return checked_json(path, _RUN, "is not what ode-transformer run writes", RunError) if path.exists() else None
+    if not path.exists():
+        return None
+    run = checked_json(path, _RUN, _NOT_OURS, RunError)
+    if not run["places"]:
+        raise RunError(f"{path}: {_NOT_OURS}: it has no places")
+    return run
 
 
 def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
     """Return the stamps of a run's finished steps, in the order in which they were finished."""
-    path = Path(run_dir) / "steps.json"
-    form = {str: {"command": [str], "line": str, "seconds": float}}
-    return checked_json(path, form, "is not what ode-transformer run writes", RunError) if path.exists() else {}
+    path, form = Path(run_dir) / "steps.json", {str: {"command": [str], "line": str, "seconds": float}}
+    return checked_json(path, form, _NOT_OURS, RunError) if path.exists() else {}
 
 
 def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: Recipe) -> None:

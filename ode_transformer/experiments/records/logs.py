@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
+from ...schema import count
 from ..text.fairseq_output import entries
 
 DIVERGED = re.compile(r"FloatingPointError: (?:gradients are Nan/Inf|(?:AMP: )?Minimum loss scale reached)")
@@ -47,6 +48,8 @@ def read_log(path: Path) -> dict[str, Any]:
     try:
         for kind, values in entries(text, "train_inner", "train", "valid"):
             updates, epoch = int(values["num_updates"]), int(values["epoch"])
+            if wrong := count(updates):
+                raise ValueError(f"num_updates {wrong}")
             kept = {k: float(values[k]) for k in ("loss", "ppl", "accuracy", "gnorm", "wps") if k in values}
             if kind in steps:
                 steps[kind][updates] = {"num_updates": updates, **{k: v for k, v in kept.items() if k != "wps"}}

@@ -7,13 +7,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Optional
 
-from ...errors import OdeTransformerError
-from ...files import read_json
+from ...files import written_by
+from ...schema import checked_json, count, must_be, one_of
 from ..metrics import METRICS
 from ..metrics.resampling import TESTS
 from .files import readable, variant
 
 SIGNIFICANCE = "significance"  # the folder of comparisons in ``results``
+_P = must_be(lambda p: p is None or (type(p) in (int, float) and 0 <= p <= 1), "a number from 0 to 1, or null")
+_VALUES = {metric.key: (..., float) for metric in METRICS.values()}
+_VALUES |= {"p_value": _P, "interval": (..., [float, float]), "interval_of_difference": (..., None, [float, float])}
+_FORM = {
+    **dict.fromkeys(("baseline", "signature"), str),
+    "seed": (None, int),
+    "metric": one_of(*METRICS),
+    "test": one_of(*TESTS),
+    "samples": count,
+    "precisions": {str: str},
+    "test_sets": {str: {str: _VALUES}},
+}
 LEVEL = 0.05  # of adjusted p-values: the expected share of chance among the differences called significant
 
 
@@ -118,10 +130,9 @@ def read(folder: Path) -> list[Compared]:
     home = folder / SIGNIFICANCE
 
     def read_rows(path: Path) -> list[Compared]:
-        try:
-            return rows(read_json(path), path.relative_to(home).with_suffix("").as_posix())
-        except (AttributeError, KeyError, TypeError) as error:
-            raise OdeTransformerError(f"{path}: is not what ode-transformer compare writes: {error!r}") from error
+        found = checked_json(path, _FORM, "is not what ode-transformer compare writes")
+        with written_by("ode-transformer compare", path):  # a system may lack the metric
+            return rows(found, path.relative_to(home).with_suffix("").as_posix())
 
     return adjust(row for _, found in readable(sorted(home.rglob("*.json")), read_rows) for row in found)
 

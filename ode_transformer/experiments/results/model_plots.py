@@ -17,7 +17,7 @@ from ...errors import OdeTransformerError
 from ...files import write_json
 from ...modules.positions import BiasPositions
 from ...numerics.coefficients import Coefficients
-from .plots import panels, save, style
+from .plots import panels, plain, save, style
 
 
 @torch.no_grad()
@@ -73,7 +73,7 @@ def positions(files: Sequence[str], of: str | None, length: int, output: str | P
         scale = float(vectors.abs().max()) or 1.0
         image = axis.imshow(vectors, aspect="auto", cmap="PuOr", vmin=-scale, vmax=scale, interpolation="nearest")
         figure.colorbar(image, ax=axis, shrink=0.8)
-        axis.set_title(f"{path.parent.name}/{path.name}\n{name}", fontsize=9)
+        axis.set_title(plain(f"{path.parent.name}/{path.name}") + f"\n{name}", fontsize=9)
         axis.set_xlabel("dimension")
     axes[0].set_ylabel("position")
     save(figure, output)
@@ -151,7 +151,7 @@ def coefficients(
             axis.errorbar(*zip(*points, strict=True), capsize=3, **style(i, f"stage {i + 1}"))
         axis.set_xticks(range(len(found)), [row["layer"] for row in found], rotation=45, ha="right")
         axis.set_ylabel("weight: mean and deviation over tokens")
-        axis.set_title(f"{Path(path).parent.name}/{Path(path).name}", fontsize=9)
+        axis.set_title(plain(f"{Path(path).parent.name}/{Path(path).name}"), fontsize=9)
         axis.grid(alpha=0.3)
         axis.legend(fontsize=8)
     save(figure, output)

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...files import atomic_file, read_json
+from ...errors import visible
+from ...files import atomic_file, read_json, written_by
 from .. import records
 from ..records import logs
 
@@ -34,8 +35,12 @@ TYPES = 15  # of edits, at most, in a plot
 
 def style(i: int, label: str) -> dict[str, Any]:
     """Return the color, marker and label of line i; 64 lines differ, eight of them without color."""
-    escaped = label.replace("$", r"\$")  # which would begin a formula
-    return {"color": COLOURS[i % 8], "marker": MARKS[(i + i // 8) % 8], "label": escaped}
+    return {"color": COLOURS[i % 8], "marker": MARKS[(i + i // 8) % 8], "label": plain(label)}
+
+
+def plain(text: str) -> str:
+    """Return a text as matplotlib draws it unchanged, without formulas and control characters."""
+    return visible(text).replace("$", r"\$")
 
 
 def panels(width: float, height: float, count: int = 1) -> tuple[Any, Any]:
@@ -116,15 +121,21 @@ def training(files: Sequence[str], output: str | Path) -> None:
 def orders(file: str | Path, output: str | Path) -> None:
     """Draw a record of ``ode-transformer lab orders``: local errors against the step size, one line per method, and
     errors by layer, one line per model."""
-    from matplotlib import ticker
-
     record = read_json(file)
     if not isinstance(record, dict) or record.get("what") != "orders":
         raise records.RecordError(f"{file}: is not a record of orders")
+    with written_by("ode-transformer lab orders", file):
+        save(_orders(record), output)
+
+
+def _orders(record: Mapping[str, Any]) -> Any:
+    """Return the figure of :func:`orders`."""
+    from matplotlib import ticker
+
     methods, layers = record["methods"], record["layers"]
     figure, (axis, *more) = panels(8 * (1 + bool(layers)), 6, 1 + bool(layers))
     for row in sorted(methods, key=lambda row: -row["local_errors"][-1]):  # in the order of the ends of the lines
-        order, label = row["theory"] - 1, f"{row['method']}: {row['local']:.2f}"
+        order, label = row["theory"] - 1, plain(f"{row['method']}: {row['local']:.2f}")
         look = {"color": COLOURS[order % len(COLOURS)], "marker": MARKS[order % len(MARKS)], "alpha": 0.8}
         axis.plot(row["sizes"], row["local_errors"], label=label, **look)
     axis.set_xscale("log", base=2)
@@ -144,7 +155,7 @@ def orders(file: str | Path, output: str | Path) -> None:
     for axis in more:
         axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         axis.yaxis.set_major_formatter(ticker.PercentFormatter(1))
-    save(figure, output)
+    return figure
 
 
 def edits(files: Sequence[str], output: str | Path) -> None:
@@ -162,10 +173,9 @@ def edits(files: Sequence[str], output: str | Path) -> None:
     home = os.path.commonpath(map(os.path.dirname, absolute))
     for i, (path, counts) in enumerate(zip(absolute, found, strict=True)):
         places = [place + (i - (len(found) - 1) / 2) * width for place in range(len(names))]
-        axis.bar(
-            places, [counts[name] for name in names], width, label=os.path.relpath(path, home), color=COLOURS[i % 8]
-        )
-    axis.set_xticks(range(len(names)), names, rotation=45, ha="right")
+        label = plain(os.path.relpath(path, home))
+        axis.bar(places, [counts[name] for name in names], width, label=label, color=COLOURS[i % 8])
+    axis.set_xticks(range(len(names)), list(map(plain, names)), rotation=45, ha="right")
     axis.set_ylabel("edits")
     axis.grid(alpha=0.3, axis="y")
     axis.legend(fontsize=8)

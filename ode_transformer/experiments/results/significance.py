@@ -89,7 +89,7 @@ def of_folder(folder: str) -> System:
     run = records.read_run(folder)
     if run is None:
         raise OdeTransformerError(f"{folder}: must hold a run, with run.json")
-    recipe = recipes.load(run["given"], scale=run["scale"] or "full", seed=run["seed"])
+    recipe = recipes.load(run["given"], scale=run["scale"], seed=run["seed"])
     return System(recipe, Path(folder), given=folder)
 
 

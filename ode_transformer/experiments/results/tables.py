@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from ... import markdown
-from ...errors import OdeTransformerError, counted
+from ...errors import OdeTransformerError, counted, visible
 from .. import recipes
 from ..arguments import nearest
 from ..metrics import METRICS
@@ -184,7 +184,7 @@ def section(title: str, rows: Sequence[Row], baseline: str = "") -> str:
         lines.append(f"\\* {', '.join(starred)} differs from {baseline}")
     if baseline and any(cell.left_out and cell.measured for cell in cells):
         lines.append("† not compared")
-    return "\n".join(lines).rstrip() + "\n"
+    return visible("\n".join(lines)).rstrip() + "\n"
 
 
 def signatures(rows: Sequence[Row]) -> list[tuple[str, str]]:

@@ -81,11 +81,11 @@ def find_model(model: str | Path, data: str | Path | None = None) -> Origin:
             raise OdeTransformerError(
                 f"{path}: no such file, because the run is not finished; one of its checkpoints may be named instead"
             )
-    data = Path(data or (ROOT / run["data"] if run and run.get("data") else folder))
+    data = Path(data or (ROOT / run["data"] if run else folder))
     if not data.is_dir():
         raise OdeTransformerError(f"{data}: no such folder; name the folder of the data of {path} with --data")
     standalone.check_dictionaries(path, data)
-    return Origin(path, data, (run or {}).get("generate") or {}, folder if run else None)
+    return Origin(path, data, (run and run["generate"]) or {}, folder if run else None)
 
 
 def load(

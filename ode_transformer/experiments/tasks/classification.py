@@ -52,7 +52,8 @@ def read_imdb(folder: Path, valid: int) -> Splits:
 
 def _reviews(*folders: Path) -> list[str]:
     """Return the reviews in some folders, ordered by number."""
-    paths = [path for folder in folders for path in folder.glob("[0-9]*_*.txt")]
+    files = (path for folder in folders for path in folder.glob("*.txt"))
+    paths = [path for path in files if re.match(r"[0-9]+_", path.name)]
     if not paths:
         raise OdeTransformerError(f"{folders[0]}: no such folder, or no reviews NUMBER_RATING.txt in it")
     return [_on_one_line(read_text(path)) for path in sorted(paths, key=lambda path: int(path.name.partition("_")[0]))]
@@ -77,7 +78,10 @@ def read_agnews(folder: Path, valid: int) -> Splits:
 
 
 def _articles(path: Path) -> list[tuple[str, str]]:
-    rows = [row for row in csv.reader(f"{line}\n" for line in read_lines(path)) if row not in ([], HEADER)]
+    try:
+        rows = [row for row in csv.reader(f"{line}\n" for line in read_lines(path)) if row not in ([], HEADER)]
+    except csv.Error as error:  # of a quotation mark that is not closed
+        raise OdeTransformerError(f"{path}: is not CSV: {error}") from error
     if not rows or not all(len(row) == 3 and row[0] in TOPICS for row in rows):
         raise OdeTransformerError(f"{path}: each row must be a class of {', '.join(TOPICS)}, a title and a description")
     # A backslash stands for a line end or a blank.

@@ -111,7 +111,7 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
     from fairseq.tasks.sentence_ranking import SentenceRankingTask
 
     from ... import checkpoints
-    from ...checkpoints.standalone import HEAD
+    from ...checkpoints.standalone import HEAD, errors_about
     from ...training.sentence_prediction import NAME, OF_PAIRS
 
     texts, dictionary = len([*data.glob("input*")]), data / "label" / "dict.txt"
@@ -119,7 +119,8 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
     tasks = (RANKING,) if options else ("sentence_prediction", NAME, OF_PAIRS)
     encoder = TrainedEncoder(checkpoint, data, subset, cpu, HEAD, *tasks)
     count = encoder.head.out_proj.out_features
-    symbols = Dictionary() if numbers else Dictionary.load(str(dictionary))
+    with errors_about(str(dictionary)):
+        symbols = Dictionary() if numbers else Dictionary.load(str(dictionary))
     classes = [str(i) for i in range(options)] or symbols.symbols[symbols.nspecial :][:count]
     if not (count == 1 if numbers else 1 < count == len(classes)):
         needed = "one" if numbers else f"one for each class of {dictionary}"
@@ -135,6 +136,8 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
     form["max_option_length"] = checkpoints.options(encoder.state, "task").get("max_option_length")
     dataset = encoder.dataset(SentenceRankingTask if options else SentencePredictionTask, SimpleNamespace(**form))
     labels, golds = dataset.defn.get("target"), None
+    if labels is not None and len(labels) != len(dataset):  # fairseq takes an empty file
+        raise OdeTransformerError(f"{data}: {subset} has {counted(len(dataset), 'example')}, {len(labels)} labels")
     if labels is not None and classes:
         indices = [int(labels[i]) for i in range(len(dataset))]
         if not {*indices} <= {*range(len(classes))}:

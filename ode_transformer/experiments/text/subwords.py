@@ -7,7 +7,9 @@ the pretraining text, or ``encoder.json`` and ``vocab.bpe``, the byte-level BPE 
 Folders of text for pretraining and fine-tuning hold the same files.
 """
 
+import contextlib
 import importlib
+import io
 import itertools
 import re
 import sys
@@ -64,9 +66,12 @@ def gpt2_encoder(folder: Path) -> Any:
     from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 
     try:
-        return get_encoder(*(str(folder / name) for name in GPT2))
+        found = get_encoder(*(str(folder / name) for name in GPT2))
     except (AttributeError, OSError, TypeError, ValueError) as error:
         raise TextError(f"{folder}: {' and '.join(GPT2)} cannot be read: {error}") from error
+    if lacking := {*found.byte_encoder.values(), *map("".join, found.bpe_ranks)} - found.encoder.keys():
+        raise TextError(f"{folder / GPT2[0]}: has no number of {min(lacking)!r}, a unit of {GPT2[1]}")
+    return found
 
 
 def _learn_bpe(files: Sequence[Path], size: int, model: Path, workers: int = 1) -> None:
@@ -182,11 +187,15 @@ def _loaded(load: Callable[[Path], Any], model: Path, digest: str) -> Any:
 def _bpe(codes: Path) -> Any:
     from subword_nmt.apply_bpe import BPE
 
+    said = io.StringIO()  # subword-nmt prints the line that it cannot read, and ends
     try:
-        with codes.open(encoding="utf-8") as file:
-            return BPE(file)
-    except (ValueError, SystemExit) as error:  # subword-nmt prints the line that it cannot read, and ends
-        raise TextError(f"{codes}: is not a file of subword-nmt codes") from error
+        with codes.open(encoding="utf-8") as file, contextlib.redirect_stderr(said):
+            bpe = BPE(file)
+            bpe.process_line("ab")  # only this finds a version that subword-nmt does not know
+            return bpe
+    except (ValueError, NotImplementedError, SystemExit) as error:
+        what = said.getvalue().partition("\n")[0].removeprefix("Error: ")
+        raise TextError(f"{codes}: is not a file of subword-nmt codes{what and f': {what}'}") from error
 
 
 def _words(lines: list[str], model: Path) -> list[str]:

@@ -15,14 +15,21 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from .... import paths
-from ....errors import counted
-from ....files import read_json, write_json
-from ....schema import checked_json
+from ....errors import OdeTransformerError, counted
+from ....files import write_json, written_by
+from ....schema import checked_json, count, one_of
 from ...metrics import Examples, squad
 from ..task import PREDICTION, Recipe, Step, Task, step_of_ours
 
 BEST = 20  # first and last symbols of a window that are combined
 LONGEST = 30  # symbols of an answer
+WRITER = "data-prep/prepare-squad.sh"
+_QUESTIONS = {
+    "version": one_of("1.1", "2.0"),
+    "paragraphs": [{"text": str, "offsets": list}],
+    "questions": [{"id": str, "paragraph": count, "answers": [str]}],
+    "windows": [[count, count]],
+}
 _NONE = 1e6  # added to the no-answer score of a question without candidates
 
 
@@ -43,7 +50,11 @@ def questions(data: Path, subset: str) -> dict[str, Any]:
     ``questions``, each with ``id``, the index of its ``paragraph`` and ``answers``; and ``windows``, the index of the
     question and the first symbol of each.
     """
-    return read_json(data / f"{subset}.questions.json")
+    path = data / f"{subset}.questions.json"
+    tree = checked_json(path, _QUESTIONS, f"is not what {WRITER} writes")
+    if not tree["questions"]:
+        raise OdeTransformerError(f"{path}: has no questions")
+    return tree
 
 
 def most_context(windows: Sequence[Window], symbol: int) -> int:
@@ -92,17 +103,18 @@ def predict(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
         dataset, batch_size, lambda batch: encoder.model(batch["net_input"]["src_tokens"], spans=True)[0]
     )
     windows: list[list[Window]] = [[] for _ in tree["questions"]]
-    for i, (question, start) in enumerate(tree["windows"]):
-        begin, end = dataset.defn["begin"].labels[i], int(dataset.size(i)) - 1  # of the window in its sample
-        logits = found[i][:end]
-        if not logits.isfinite().all():
-            raise CheckpointError(f"{checkpoint}: its logits are not all numbers")
-        first, last = logits[begin:].T.tolist()
-        windows[question].append(Window(start, start + end - begin, logits[0].sum().item(), first, last))
-    return {
-        one["id"]: answer(tree["paragraphs"][one["paragraph"]], its)
-        for one, its in zip(tree["questions"], windows, strict=True)
-    }
+    with written_by(WRITER, data / f"{subset}.questions.json"):
+        for i, ((question, start), its) in enumerate(zip(tree["windows"], found, strict=True)):
+            begin, end = dataset.defn["begin"].labels[i], int(dataset.size(i)) - 1  # of the window in its sample
+            logits = its[:end]
+            if not logits.isfinite().all():
+                raise CheckpointError(f"{checkpoint}: its logits are not all numbers")
+            first, last = logits[begin:].T.tolist()
+            windows[question].append(Window(start, start + end - begin, logits[0].sum().item(), first, last))
+        return {
+            one["id"]: answer(tree["paragraphs"][one["paragraph"]], its)
+            for one, its in zip(tree["questions"], windows, strict=True)
+        }
 
 
 def write_answers(
