@@ -408,6 +408,8 @@ def test_safetensors(tmp_path, dtype, tolerance):
     report = warm_start(path, tmp_path / "out.pt", "floater_roberta_tiny", words(ROBERTA))
     assert report.difference < 1e-6 and {"--dropout=0.2", "--attention-dropout=0.3"} <= set(report.flags)
     assert difference(tmp_path / "out.pt", m) < tolerance
+    _, cfg = checkpoint_utils.load_model_ensemble([str(tmp_path / "out.pt")], task=masked.task())
+    assert cfg.task._name == cfg.criterion._name == "masked_lm"  # which fairseq-validate takes from the checkpoint
 
 
 def added(name, content):

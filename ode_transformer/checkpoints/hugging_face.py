@@ -5,6 +5,7 @@ checkpoint that fairseq would have written. Such a file contains no code.
 """
 
 import re
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,8 @@ def load(path: str | Path) -> dict[str, Any]:
             raise CheckpointError(
                 f"{path}: lm_head.decoder.weight must be the embeddings unless tie_word_embeddings is false"
             )
-    return {"model": model, "args": None, "cfg": {"model": {"_name": "roberta", **options}, "task": {}}}
+    args = Namespace(arch="roberta", task="masked_lm", criterion="masked_lm", data="", **options)
+    return {"model": model, "args": args, "cfg": None}
 
 
 def _renamed(path: Path, name: str) -> str:

@@ -340,6 +340,9 @@ def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
     words = ["squad", "predict", "--output-dir", str(tmp_path / "x")]
     refused([*words, f"{data}.start.pt", "--data", str(data)], "start.pt: has no span_head", capsys)
     refused([*words, checkpoint, "--data", str(tmp_path)], "valid.questions.json: ", capsys)
+    old = json.dumps({**squad.questions(data, "valid"), "version": "1.1"})
+    (tmp_path / "valid.questions.json").write_text(old, encoding="utf-8")
+    refused([*words, checkpoint, "--data", str(tmp_path), "--threshold", "0"], "--threshold 0: must be absent", capsys)
     state = torch.load(checkpoint, weights_only=True)
     state["model"]["span_head.bias"][:] = float("nan")
     torch.save(state, tmp_path / "nan.pt")

@@ -43,8 +43,8 @@ class Pipeline:
         options = manifest.get("tokenise")
         if options is None:
             raise TextError(
-                f"{path}: does not say how text was tokenized: the data were prepared elsewhere, or by an older "
-                "version of this package"
+                f"{path}: does not say how text was tokenized: the data are not for translation, or were prepared "
+                "elsewhere or by an older version of this package"
             )
         try:
             how = Tokeniser(**options), manifest["source_lang"], manifest["target_lang"]

@@ -137,6 +137,11 @@ def write_answers(
         cpu: do not use a GPU.
         threshold: give no answer where the no-answer score exceeds X; SQuAD 2.0 only (default: always answer).
     """
+    version = questions(Path(data), subset)["version"]
+    if threshold is not None and version != "2.0":
+        raise OdeTransformerError(
+            f"--threshold {threshold:g}: must be absent, since every question of SQuAD {version} has an answer"
+        )
     found = predict(Path(checkpoint), Path(data), subset, batch_size, cpu)
     limit = math.inf if threshold is None else threshold
     write_json(Path(output_dir) / "no_answer.json", {name: score for name, (_, score) in found.items()})
