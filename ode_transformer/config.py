@@ -246,6 +246,11 @@ def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
     values.pop("_name", None)
     known = {f.name: f for f in fields(config_class) if f.name != "_name"}
     if unknown := sorted(set(values) - set(known)):
+        if "max_positions" in unknown:
+            raise OdeTransformerError(
+                f"{config_class.__name__} has no field max_positions, which --task sentence_prediction sets: that task "
+                "needs an encoder alone, such as floater_roberta_base"
+            )
         raise OdeTransformerError(f"{config_class.__name__} has no field {unknown}; it has: {sorted(known)}")
     # Fields that an older checkpoint lacks take their defaults. A field without a value is an error, because a legacy
     # model under hydra finds None there, and silently builds something else.

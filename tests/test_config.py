@@ -99,6 +99,8 @@ def test_wrong_fields_are_named_and_nothing_in_them_is_evaluated(tmp_path):
         with pytest.raises(ValueError, match=field):
             macaron.MacaronModel.build_model(cfg, task())
     assert not (tmp_path / "executed").exists()
+    cfg = OmegaConf.create({**vars(macaron.MacaronConfig()), "max_positions": 64})
+    raises("that task needs an encoder alone", macaron.MacaronModel.build_model, cfg, task())
 
 
 def test_a_checkpoint_from_before_a_field_was_there_has_its_default():

@@ -47,6 +47,9 @@ def test_colas_own_archive_and_lines_of_qqp_that_are_broken(tmp_path, like):
     raises(r"train: .*RTE/train.tsv must be there", glue.prepare, "rte", tmp_path, like, tmp_path / "rte")
     table(tmp_path / "RTE" / "train.tsv", [["0", "x"]])
     raises(r"train.tsv: line 2 has 2 columns, too few", glue.prepare, "rte", tmp_path, like, tmp_path / "rte")
+    table(tmp_path / "RTE" / "train.tsv", [["0", "entailment", "x", "y"]])
+    said = "train.tsv: line 2 has the label 'y', must be not_entailment or entailment"
+    raises(said, glue.prepare, "rte", tmp_path, like, tmp_path / "rte")
     table(tmp_path / "STS-B" / "train.tsv", [[*"0123456", "one", "two", "good"]])
     raises("STS-B: train: .*'good'; labels must be numbers", glue.prepare, "sts-b", tmp_path, like, tmp_path / "sts")
 

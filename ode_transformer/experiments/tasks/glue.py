@@ -68,6 +68,9 @@ def examples(task: GlueTask, folder: Path, split: str) -> Iterator[list[str]]:
                 continue
             if len(values) <= max(columns):
                 raise OdeTransformerError(f"{path}: line {number} has {counted(len(values), 'column')}, too few")
+            if its.label is not None and task.labels and (label := values[its.label].strip()) not in task.labels:
+                known = " or ".join(task.labels)
+                raise OdeTransformerError(f"{path}: line {number} has the label {label[:40]!r}, must be {known}")
             if held is None or (tuple(values[1:3]) in held) == (split == "valid"):
                 yield [" ".join(values[i].split()) for i in columns]
 
