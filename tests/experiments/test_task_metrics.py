@@ -363,7 +363,7 @@ def test_data_of_another_model_are_not_classified(trained, tmp_path):
     assert predictions(path, tmp_path / "data", "test", 2, True) == predictions(path, data, "test", 2, True)
     write_index(tmp_path / "data" / "label" / "test", [[label] for label in (4, 5, 6, 4, 5, 4)])
     raises("a label of test is not one of neg, pos", predictions, path, tmp_path / "data", "test", 1, True)
-    labels.write_text("neg 1\n")
+    labels.write_text("neg 1\nmadeupword0000 0\n")
     write_index(tmp_path / "data" / "label" / "test", [[4]] * len(LENGTHS))
     raises("has 2 outputs, must have one for each class", predictions, path, tmp_path / "data", "test", 1, True)
     labels.write_text("neg 1\npos 1\n")

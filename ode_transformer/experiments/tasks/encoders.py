@@ -1,5 +1,6 @@
 """Trained encoders with a head, opened together with binarized data, and what they predict of these."""
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -121,7 +122,8 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
     count = encoder.head.out_proj.out_features
     with errors_about(str(dictionary)):
         symbols = Dictionary() if numbers else Dictionary.load(str(dictionary))
-    classes = [str(i) for i in range(options)] or symbols.symbols[symbols.nspecial :][:count]
+    named = [label for label in symbols.symbols[symbols.nspecial :] if not re.fullmatch(r"madeupword\d{4}", label)]
+    classes = [str(i) for i in range(options)] or named  # without the symbols that fairseq fills dictionaries up with
     if not (count == 1 if numbers else 1 < count == len(classes)):
         needed = "one" if numbers else f"one for each class of {dictionary}"
         raise checkpoints.CheckpointError(f"{checkpoint}: has {counted(count, 'output')}, must have {needed}")
