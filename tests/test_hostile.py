@@ -158,7 +158,8 @@ def test_a_damaged_export_ends_in_a_sentence(tmp_path, kind):
         (tmp_path / name).write_bytes(b"junk" * 9)
     about = {"format": kind, "source_lang": "de", "target_lang": "de", "longest": {"source": 9, "target": 9}}
     write_json(tmp_path / "export.json", about | {"sha256": {}})
-    with pytest.raises(OdeTransformerError, match=f"^{tmp_path}: is damaged, or not of this version: "):
+    said = f"^{tmp_path}: is damaged, or not of this version; export the model again: "
+    with pytest.raises(OdeTransformerError, match=said):
         open_exported(tmp_path)
 
 

@@ -258,7 +258,7 @@ def test_what_text_prepare_refuses_before_any_work(tmp_path, fails):
             for more in (["--every", "9"], ["--max-tokens", "80"], ["--ratio", "1.5"], ["--test-units", "9"])
         ),
         ("x", ["--langs", "de", "de"], "--langs de de: must be two different languages"),
-        ("x", ["--langs", "de", "source", "--tokenize="], "language source: must be one that sacremoses knows, as, "),
+        ("x", ["--langs", "de", "source", "--tokenise="], "language source: must be one that sacremoses knows, as, "),
     ):
         words = ["--langs", "de", "en", "--splits", "train", "valid", "test", "--name", "x", "--source", "x", *more]
         assert message in fails("text", "prepare", tmp_path / out, *words)

@@ -28,11 +28,13 @@ def test_what_is_missing(monkeypatch, tmp_path, capsys):
         raise ImportError("ode_transformer needs fairseq")
 
     monkeypatch.setenv("ODE_TRANSFORMER_DATA", str(tmp_path / "none"))
+    monkeypatch.setenv("COMET_MODEL", str(tmp_path))
     monkeypatch.setattr(requirements, "check_requirements", absent)
     monkeypatch.setattr(machine, "commit", lambda: "")
     monkeypatch.setattr(doctor, "OPTIONAL", {"no_such_package": ("nothing", "pip install it")})
     assert cli.main(["doctor"]) == 1
     found = lines(capsys)
     assert "PROBLEM: ode_transformer needs fairseq" in found
-    assert f"PROBLEM: ODE_TRANSFORMER_DATA={tmp_path}/none: no such file or folder" in found
+    assert f"PROBLEM: ODE_TRANSFORMER_DATA={tmp_path}/none: no such folder" in found
+    assert f"PROBLEM: COMET_MODEL={tmp_path}: no such file" in found, "but a folder"
     assert "no_such_package is missing: nothing; pip install it" in found

@@ -303,7 +303,7 @@ def test_graphs_are_written_as_onnx_and_run_without_pytorch_and_fairseq(tmp_path
     near = export.load_module("from", "onnx").Reader(tmp_path, given, 1, "cpu").score(sources(), targets)
     assert near != expected and sum(map(sum, near)) == pytest.approx(sum(sum(e.expected) for e in expected), rel=0.1)
     (tmp_path / "decoder.onnx").write_bytes((tmp_path / "encoder.onnx").read_bytes())
-    raises("is damaged, or not of this version: ", open_exported, tmp_path)
+    raises("is damaged, or not of this version; export the model again: ", open_exported, tmp_path)
 
 
 ONNX = ["two-hidden-layers", "macaron", "decoder-rk2-learnable", "decoder-rk4-floater", "transevolve_randomff_1_tiny"]

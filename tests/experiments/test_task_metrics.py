@@ -29,6 +29,7 @@ from ode_transformer.experiments.metrics.metric import mean
 from ode_transformer.experiments.records import decoding_flags
 from ode_transformer.experiments.results import significance
 from ode_transformer.experiments.runs import recording
+from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.encoders import predictions
 from ode_transformer.experiments.text.binarised import check_data
 from ode_transformer.files import sha256, write_json, write_lines, write_text
@@ -414,6 +415,19 @@ def test_edits_by_type_as_a_picture(tmp_path, capsys):
 
 
 # Comparisons
+
+
+def test_the_source_of_summaries_is_read_where_it_is_even_if_no_metric_of_the_recipe_reads_it(tmp_path, monkeypatch):
+    recipe = recipes.load("aeslc/transformer-tiny")
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    recipe = replace(recipe, score=replace(recipe.score, lead=0))
+    data = tmp_path / recipe.data.directory
+    write_lines(data / "raw" / "test.target", ["a summary"])
+    for sources in ((), ["a text"]):
+        if sources:
+            write_lines(data / "tok" / "test.source", sources)
+        _, examples = TASKS["summarisation"].examples(recipe, ["a word"], "test", None)
+        assert examples == Examples([["a summary"]], sources)
 
 
 def test_corrections_are_compared_by_gleu_or_by_errant(tmp_path, monkeypatch):

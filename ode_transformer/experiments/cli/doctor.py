@@ -27,11 +27,11 @@ OPTIONAL = {
 """The purpose of optional packages, and how they are installed, by import name."""
 
 VARIABLES = {
-    "ODE_TRANSFORMER_DATA": "the scripts in data-prep download what they can",
-    "COMET_MODEL": "scores by COMET need it, the checkpoint of a model",
-    "M2SCORER": "the M2 score of corrections needs it, the command of the official scorer",
+    "ODE_TRANSFORMER_DATA": ("folder", os.path.isdir, "the scripts in data-prep download what they can"),
+    "COMET_MODEL": ("file", os.path.isfile, "scores by COMET need it, the checkpoint of a model"),
+    "M2SCORER": ("command", bool, "the M2 score of corrections needs it, the command of the official scorer"),
 }
-"""What it means that a variable is not set."""
+"""What a variable names, whether that is there, and what it means that the variable is not set."""
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
@@ -68,10 +68,10 @@ def lines() -> Iterator[str]:
         yield f"GPUs: {', '.join(found['gpus']) or none}"
     except ImportError as error:
         yield f"PROBLEM: {error}"
-    for variable, unset in VARIABLES.items():
+    for variable, (what, is_there, unset) in VARIABLES.items():
         value = os.environ.get(variable)
-        if value and variable != "M2SCORER" and not os.path.exists(value):  # which is a command
-            yield f"PROBLEM: {variable}={value}: no such file or folder"
+        if value and not is_there(value):
+            yield f"PROBLEM: {variable}={value}: no such {what}"
         else:
             yield f"{variable}={value}" if value else f"{variable} is not set: {unset}"
     for package, (purpose, remedy) in OPTIONAL.items():

@@ -76,7 +76,7 @@ RECORD = {
 }
 
 
-ANOTHER = "rename that folder or, for a single run, choose another --run-dir"
+ANOTHER = "rename the run's folder or, for a single run, choose another --run-dir"
 """The remedy where a folder holds another run."""
 
 _NOT_OURS = "is not what ode-transformer run writes"

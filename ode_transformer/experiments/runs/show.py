@@ -75,8 +75,9 @@ def check(files: Sequence[str] = ()) -> None:
     """
     for name in recipes.names(files):
         recipe = recipes.load(name)
+        steps = runner.steps(recipe, TrainingPlace())
         try:
-            command_lines.check(runner.steps(recipe, TrainingPlace()))
+            command_lines.check(steps)
         except OdeTransformerError as error:
             raise recipes.RecipeError(f"{name}: {error}") from error
         print(recipe.name)

@@ -113,7 +113,8 @@ def by_decoding(
 
     ``options`` returns those of :func:`.scoring.score_file` for a recipe, the folder of a run and a subset; what
     scores the file then, in ``scoring.KINDS``, computes the metrics that ``metrics`` names without being asked. Without
-    ``examples``, these are in the files of the options ``ref`` or ``references``, ``source`` and ``edits``.
+    ``examples``, these are in the files of the options ``ref`` or ``references``, ``edits``, and ``source``, by default
+    ``tok/SUBSET.source`` of the data.
     """
 
     def in_files(
@@ -121,11 +122,11 @@ def by_decoding(
     ) -> tuple[Sequence[str], Examples]:
         given = options(recipe, "", subset)
         references = [given["ref"]] if "ref" in given else given.get("references", [])
-        source, edits = (paths.ROOT / given.get(option, "") for option in ("source", "edits"))
+        source = paths.ROOT / (given.get("source") or f"{recipe.data.directory}/tok/{subset}.source")
         return lines, Examples(
             references=[read_all(paths.ROOT / name) for name in references],
             sources=read_all(source) if source.is_file() else (),
-            edits=str(edits) if "edits" in given else "",
+            edits=str(paths.ROOT / given["edits"]) if "edits" in given else "",
         )
 
     def scores(recipe: Recipe, run_dir: str, subset: str) -> Step:

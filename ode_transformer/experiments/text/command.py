@@ -48,8 +48,10 @@ def add_text(parser: argparse.ArgumentParser) -> None:
     flags = {"metavar": "FLAGS", "type": tokeniser_of}
     added = {"option": ["--add"], "nargs": 3, "action": "append", "default": [], "metavar": ("SPLIT", "FILE", "FILE")}
     add(
-        "prepare", Preparation, "out", show=lambda args, made: made.run(), files=added,
-        tokenise=flags | {"option": ["--tokenize"]}, tokenise_train=flags | {"option": ["--tokenize-train"]},
+        "prepare", Preparation, "out", about="Prepare a parallel corpus, from raw text to binarized data.",
+        show=lambda args, made: made.run(), files=added,
+        tokenise=flags | {"option": ["--tokenize", "--tokenise"]},
+        tokenise_train=flags | {"option": ["--tokenize-train", "--tokenise-train"]},
         every={"type": at_least(2)}, symbols={"type": at_least(5)}, ratio={"type": at_least(1, float)},
         romanian={"choices": pairs.ROMANIAN}, start={"choices": STARTS}, counted={"choices": COUNTED},
         segmentation={"choices": SEGMENTATIONS}, dictionaries={"nargs": 2},

@@ -67,7 +67,9 @@ class Exported(Backend):
         except OdeTransformerError:
             raise
         except Exception as error:  # damaged files raise errors of many kinds
-            raise OdeTransformerError(f"{folder}: is damaged, or not of this version: {error}") from error
+            raise OdeTransformerError(
+                f"{folder}: is damaged, or not of this version; export the model again: {error}"
+            ) from error
 
     def _open(self, device: Optional[str]) -> None:
         """Open the files of the format; ``device`` is as in :func:`open_exported`."""
