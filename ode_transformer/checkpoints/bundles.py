@@ -31,7 +31,7 @@ FORMAT = 1
 
 _INDEX_FORM = {"format": one_of(FORMAT), "sha256": {WEIGHTS: str, CONFIG: str, str: str}}
 _CONFIG_FORM = {"model": str, "options": dict, "tied": {str: str}, "generate": dict, "plugin": (..., str)}
-_OTHER = "is damaged, or not of this version"
+_FAULT = "is damaged, or not of this version"
 
 
 def is_bundle(path: str | Path) -> bool:
@@ -42,7 +42,7 @@ def is_bundle(path: str | Path) -> bool:
 def check(path: str | Path) -> None:
     """Compare every file of a bundle with its SHA-256."""
     folder = Path(path)
-    files = checked_json(folder / INDEX, _INDEX_FORM, _OTHER, CheckpointError)["sha256"]
+    files = checked_json(folder / INDEX, _INDEX_FORM, _FAULT, CheckpointError)["sha256"]
     # The operating system's files begin with a dot.
     there = {file.name for file in folder.iterdir() if not file.name.startswith(".")}
     if unknown := sorted(name for name in there - set(files) - {INDEX, CARD} if _READ.fullmatch(name)):
@@ -52,7 +52,7 @@ def check(path: str | Path) -> None:
 
 def config(path: str | Path) -> dict[str, Any]:
     """Return the configuration of a bundle: ``model``, its ``options``, the ``tied`` tensors, and ``generate``."""
-    return checked_json(Path(path) / CONFIG, _CONFIG_FORM, _OTHER, CheckpointError)
+    return checked_json(Path(path) / CONFIG, _CONFIG_FORM, _FAULT, CheckpointError)
 
 
 def load(path: str | Path) -> dict[str, Any]:

@@ -57,7 +57,8 @@ def test_progress_is_a_line_where_there_is_no_terminal(monkeypatch):
         "epoch 1, 1,200 updates: loss 8.5, perplexity 362.04, words/s 90.5",
     ]
     of_glue = record("valid", epoch=1, valid_loss="0.9", valid_mcc="12.5", valid_num_updates="7")
-    assert shown(monkeypatch, [of_glue, ""]) == "epoch 1, 7 updates: validation: loss 0.9, Matthews 12.5\n"
+    of_others = record("others", num_updates="many")
+    assert shown(monkeypatch, [of_others, of_glue, ""]) == "epoch 1, 7 updates: validation: loss 0.9, Matthews 12.5\n"
 
 
 def test_results_of_fairseq_validate_are_of_their_set(monkeypatch):

@@ -1,5 +1,6 @@
 """The view of a program's log on a terminal: warnings and errors, results of validation, and a progress bar."""
 
+import contextlib
 import itertools
 import re
 import sys
@@ -81,7 +82,8 @@ class LogView:
             self._move(int(batches[1]))
         elif "." not in of:
             for _, said in entries(f"| INFO | {of} | {message}", of):
-                self._result(of, said)
+                with contextlib.suppress(KeyError, TypeError, ValueError):  # another program has other values
+                    self._result(of, said)
 
     def _result(self, of: str, said: dict[str, Any]) -> None:
         """Show progress within an epoch (``train_inner``), at its end (``train``), or the result of a subset."""
