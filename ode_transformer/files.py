@@ -61,7 +61,8 @@ def _replacing(path: Path) -> Iterator[Path]:
         yield temporary
         temporary.replace(target)
     except OSError as error:
-        if error.errno and error.filename in (None, str(temporary)):  # a full disk has no name
+        # A full disk has no name, or that of a copied file and its copy.
+        if error.errno and (error.filename is None or str(temporary) in f"{error.filename} {error.filename2}"):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     finally:

@@ -58,6 +58,10 @@ def test_a_folder_takes_its_name_when_it_is_complete_and_otherwise_leaves_nothin
     with pytest.raises(RuntimeError), atomic_folder(tmp_path / "x") as part:
         (part / "a").touch()
         raise RuntimeError
+    for names in (lambda part: (part / "a",), lambda part: ("other", None, part / "a")):  # a file; one and its copy
+        with pytest.raises(OSError, match="No space left") as error, atomic_folder(tmp_path / "x") as part:
+            raise OSError(28, "No space left on device", *names(part))
+        assert error.value.filename == str(tmp_path / "x"), "and not what is gone"
     assert not list(tmp_path.iterdir())
     with atomic_folder(tmp_path / "x") as part:
         (part / "a").touch()
