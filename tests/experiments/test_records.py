@@ -14,7 +14,7 @@ from ode_transformer.experiments.runs import command_lines, recording
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.text.lines import read_all
 from ode_transformer.files import read_json, sha256, write_json
-from tests.helpers import ROOT, own_quickstart, raises, write_generated, write_run
+from tests.helpers import ROOT, own_quickstart, raises, refused, write_generated, write_run
 
 HEAD = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | task: TranslationTask\n"
 # The first line of a process.
@@ -166,6 +166,12 @@ def test_tables_of_the_benchmark_are_those_of_the_records(path, capsys):
     measured = sorted(str(p) for p in path.parent.glob("*.json") if not any(name in p.name for name in gone))
     assert cli.main(["bench", "table", *measured]) == 0
     assert capsys.readouterr().out == path.read_text(encoding="utf-8"), "`ode-transformer bench table` prints it"
+
+
+def test_a_file_that_is_no_record_of_a_benchmark_has_no_table(tmp_path, capsys):
+    for content, wrong in (({"what": ["training"]}, "what must be one of training, "), ([1], "it must be a mapping")):
+        write_json(tmp_path / "x.json", content)
+        refused(["bench", "table", str(tmp_path / "x.json")], f"of a benchmark that has a table: {wrong}", capsys)
 
 
 def test_no_comparison_without_the_records_it_compares():

@@ -12,7 +12,8 @@ import torch
 
 from ... import machine
 from ...errors import OdeTransformerError
-from ...files import read_json, write_json, written_by
+from ...files import write_json, written_by
+from ...schema import checked_json, one_of
 from .. import recipes
 from ..arguments import add_function, add_parameters, at_least, output_file
 from . import gpu, lengths, systems
@@ -40,9 +41,7 @@ TABLES = {
 
 
 def rendered(name: str, record: Mapping[str, Any]) -> str:
-    """Return a record as Markdown, with the name of its contest; a record of a kind without a table is refused."""
-    if record.get("what") not in TABLES:
-        raise OdeTransformerError(f"{name}: is not a record of a benchmark that has a table")
+    """Return a record as Markdown, with the name of its contest."""
     return TABLES[record["what"]](name, record)
 
 
@@ -76,8 +75,9 @@ def _gpu(args: argparse.Namespace) -> int:
 
 def _table(args: argparse.Namespace) -> None:
     for path in map(Path, args.records):
+        record = checked_json(path, {"what": one_of(*TABLES)}, "is not a record of a benchmark that has a table")
         with written_by("ode-transformer bench", path):
-            _show(path.name.split(".")[0], read_json(path))
+            _show(path.name.split(".")[0], record)
 
 
 def main(args: argparse.Namespace) -> int:
