@@ -152,9 +152,12 @@ class PlainEncoder(TransformerEncoderBase):
         ``src_lengths`` is not read; further arguments are passed to ``through``.
         """
         padding = src_tokens.eq(self.padding_idx)
+        hidden = padding_or_none(padding)
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)
+        if hidden is not None:
+            x = x.masked_fill(hidden.unsqueeze(-1), 0.0)
         x = x.transpose(0, 1).contiguous()  # (S, B, C); as a view, it would be copied by every norm
-        states, _ = self.through(x, src_tokens, Context(padding_or_none(padding)), **more)
+        states, _ = self.through(x, src_tokens, Context(hidden), **more)
         x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
         return {
             "encoder_out": [x],
