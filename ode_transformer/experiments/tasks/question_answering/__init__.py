@@ -137,8 +137,7 @@ def write_answers(
         cpu: do not use a GPU.
         threshold: give no answer where the no-answer score exceeds X; SQuAD 2.0 only (default: always answer).
     """
-    version = questions(Path(data), subset)["version"]
-    if threshold is not None and version != "2.0":
+    if threshold is not None and (version := questions(Path(data), subset)["version"]) != "2.0":
         raise OdeTransformerError(
             f"--threshold {threshold:g}: must be absent, since every question of SQuAD {version} has an answer"
         )
