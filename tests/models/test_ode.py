@@ -65,6 +65,16 @@ def test_euler_without_history_and_relative_positions_is_fairseqs_transformer(bo
         torch.testing.assert_close(g, gradients[1][n], rtol=1e-5, atol=1e-6 * largest, msg=n)
 
 
+def test_an_encoder_hides_the_embeddings_of_padding_as_fairseqs():
+    """Their row is zero at the beginning only: the softmax trains it where the output shares the matrix."""
+    src, lengths, _ = batch(sizes=(6, 4))
+    states = []
+    for m in with_fairseqs(PRE_NORM):
+        torch.nn.init.ones_(m.encoder.embed_tokens.weight.data[m.encoder.padding_idx])
+        states.append(m.eval().encoder(src, lengths)["encoder_out"][0])
+    assert src.eq(m.encoder.padding_idx).any() and torch.equal(*states)
+
+
 def test_nesterovs_momentum_in_a_whole_encoder():
     """Sub-layer by sub-layer, v = LN_v(beta v + gamma Sub(LN(x + mu v))), x = x + v; v starts as an embedding."""
     m = perturbed(small("nesterov", **{**PLAIN, "dropout": 0.3}), 0.2)
