@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from ..errors import OdeTransformerError
 
@@ -21,10 +21,29 @@ def recompute(asked: bool, function: Callable, *args: Any) -> Any:
     fairseq's checkpointing runs a backward pass within the backward pass. There distributed training receives the
     gradient of a parameter that layers share, such as a gate, once per layer, and stops. PyTorch's non-reentrant
     checkpointing has no such inner pass.
+
+    It calls the function again with the random numbers of the first call. While a CUDA graph is recorded the state of
+    their generator cannot be read, so that the results of random operations (dropout, attention with dropout) are kept.
     """
     if not (asked and torch.is_grad_enabled()):
         return function(*args)
+    if _is_recording():
+        keeps = {"context_fn": _keep_random, "preserve_rng_state": False}
+        return checkpoint(function, *args, use_reentrant=False, **keeps)
     return checkpoint(function, *args, use_reentrant=False)
+
+
+def _is_recording() -> bool:
+    may = not torch.compiler.is_compiling() and torch.cuda.is_available()
+    return may and torch.cuda.is_current_stream_capturing()
+
+
+def _keep_random() -> tuple:
+    def policy(context: Any, operation: Any, *args: Any, **more: Any) -> CheckpointPolicy:
+        random = torch.Tag.nondeterministic_seeded in operation.tags
+        return CheckpointPolicy.MUST_SAVE if random else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)
 
 
 def run_layer(stack: nn.Module, layer: nn.Module, x: Tensor, context: Any, *more: Any) -> Any:

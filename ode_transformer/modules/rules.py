@@ -50,8 +50,8 @@ def of_all_models(cfg: TransformerConfig, sides: Sequence[str]) -> Iterator[str]
             yield f"{flag(name)} {x}: is an option of fairseq that our models lack"
     if cfg.share_decoder_input_output_embed and cfg.adaptive_softmax_cutoff:
         yield "--share-decoder-input-output-embed: has no meaning with --adaptive-softmax-cutoff"
-    if cfg.cuda_graphs and cfg.checkpoint_activations:
-        yield "--cuda-graphs: cannot be combined with --checkpoint-activations"
+    if cfg.cuda_graphs and cfg.checkpoint_activations and cfg.compile_layers:
+        yield "--cuda-graphs: cannot be combined with --checkpoint-activations and --compile-layers at once"
     # As in fairseq, the input of a language model alone has a width of its own.
     shared = cfg.encoder.embed_dim if cfg.merge_src_tgt_embed else cfg.decoder.embed_dim
     shared, out = shared if "encoder" in sides else cfg.decoder.input_dim, cfg.decoder.output_dim

@@ -232,16 +232,13 @@ class TrainingGraphs:
         # Parameters by themselves, in the same memory. DistributedDataParallel keeps the nodes that accumulate the
         # model's gradients; those run on the stream on which they were made, which a recording must not touch.
         own = {name: nn.Parameter(p.detach()) for name, p in model.named_parameters() if p.requires_grad}
-
-        def run_by_itself(*inputs: Tensor) -> Tensor:
-            with _reparametrize_module(model, own, tie_weights=True, stack_weights=True):
-                return run(*inputs)
-
+        with_own = _reparametrize_module(model, own, tie_weights=True, stack_weights=True)
         pool = next((one.forward.pool() for one in self.recorded.values()), None)  # lives as long as one of its graphs
         parameters, began = list(own.values()), time.monotonic()
         try:
-            with torch.cuda.stream(torch.cuda.current_stream()):  # to which a recording that fails may not return
-                its = RecordedPass(run_by_itself, inputs, parameters, self.gradients, self._place, pool)
+            # The backward pass, too, may run layers. A recording that fails may not return to its stream by itself.
+            with with_own, torch.cuda.stream(torch.cuda.current_stream()):
+                its = RecordedPass(run, inputs, parameters, self.gradients, self._place, pool)
         except RuntimeError as error:  # its traceback holds the memory of the recording until this returns
             if not any(isinstance(one, torch.cuda.OutOfMemoryError) for one in (error, error.__context__)):
                 raise

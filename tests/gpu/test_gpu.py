@@ -122,6 +122,7 @@ def train(data, save_dir, *more, devices=1, sizes=SMALL):
         *(["--cuda-graphs", f"--{precision}"] for precision in ("fp16", "bf16", "amp")),
         ["--cuda-graphs", "--arch", "rk4_tiny", "--fp16", "--update-freq", "2", "--criterion", NAME],
         ["--cuda-graphs", "--compile-layers", "--fp16"],
+        ["--cuda-graphs", "--checkpoint-activations", "--fp16"],
     ],
     ids=lambda mode: " ".join(mode) or "fp32",
 )

@@ -116,6 +116,22 @@ def test_dropout_draws_anew_in_every_replay():
     assert torch.equal(step(m, *inputs, False)[0], first)
 
 
+@pytest.mark.parametrize("variant", ["rk4_tiny", "floater_tiny", "transevolve_fullff_2_tiny"])
+def test_recomputed_activations_have_the_dropout_of_the_forward_pass(variant):
+    inputs, found = [t.cuda() for t in batch()], []
+    values = {"dropout": 0.3} | ({} if "evolve" in variant else {"attention-dropout": 0.2})
+    for more in ({}, {"checkpoint-activations": True}):
+        torch.manual_seed(0)
+        m = small(variant, **values, **more, **{"cuda-graphs": True}).cuda().half().train()
+        for _ in range(2):
+            step(m, *inputs, False)
+        torch.manual_seed(3)
+        x, gradients = step(m, *inputs, False)
+        found.append([x[inputs[2] != 1], *gradients.values()])
+        assert len(m.graphs.recorded) == 1
+    torch.testing.assert_close(found[1], found[0], atol=1e-2, rtol=1e-2)
+
+
 def test_a_further_shape_takes_no_memory_of_its_own():
     """cuBLAS would keep memory for every further stream on which a shape is recorded."""
     m, held = small("macaron", **{"cuda-graphs": True}).cuda().train(), []

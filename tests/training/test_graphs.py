@@ -13,10 +13,11 @@ from unittest.mock import MagicMock
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _dispatch_modes
 from torch.utils._pytree import tree_leaves
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.modules import positions
+from ode_transformer.modules import dropout, passes, positions
 from ode_transformer.training import graphs
 from tests import helpers
 from tests.helpers import VARIANTS, batch, sample, small
@@ -109,9 +110,9 @@ def step(m, *inputs):
     return passed(m, *inputs), {name: p.grad for name, p in m.named_parameters()}
 
 
-def recorded():
+def recorded(*arguments, **more):
     """A model that has recorded the shape of a batch, and the batch."""
-    m, inputs = model(), batch(sizes=(4, 6, 5))
+    m, inputs = model(*arguments, **more), batch(sizes=(4, 6, 5))
     for _ in range(2):
         step(m, *inputs)
     return m, inputs
@@ -332,14 +333,34 @@ def test_parameters_that_move_are_recorded_anew():
     assert len(set(map(id, found))) == 4
 
 
-def test_a_recorded_pass_has_parameters_of_its_own_in_the_same_memory():
+@pytest.mark.parametrize("more", [{}, {"checkpoint-activations": True}], ids=["", "recomputed"])
+def test_a_recorded_pass_has_parameters_of_its_own_in_the_same_memory(more):
     """DistributedDataParallel keeps the nodes of the model's own on a stream that a recording must not touch."""
-    m, _ = recorded()
+    m, _ = recorded(**more)
     own = {p.data_ptr(): p for p in m.parameters()}
     assert all(own[p.data_ptr()] is p for p in m.parameters())
     read = [t for graph in Graph.recorded for call in graph.calls for t in tensors(call) if t.data_ptr() in own]
     assert {t.data_ptr() for t in read} == own.keys()
     assert not any(t is own[t.data_ptr()] for t in read)
+
+
+@pytest.mark.parametrize("variant", ["macaron", "rk4_tiny", "floater_tiny", "transevolve_fullff_2_tiny"])
+def test_recomputed_activations_have_the_dropout_of_the_forward_pass(variant, monkeypatch):
+    monkeypatch.setattr(passes, "_is_recording", lambda: any(isinstance(m, Graph) for m in _dispatch_modes()))
+    monkeypatch.setattr(dropout, "dropout", lambda x, p: torch.native_dropout(x, p, True)[0])  # as on a GPU
+    values = {"dropout": 0.3} | ({} if "evolve" in variant else {"attention-dropout": 0.2})
+    found, products = [], []
+    for more in ({}, {"checkpoint-activations": True}):
+        Graph.recorded.clear()
+        m, inputs = recorded(variant, **values, **more)
+        torch.manual_seed(3)
+        x, gradients = step(m, *inputs)
+        found.append([x[inputs[2] != 1], *(g for g in gradients.values() if g is not None)])
+        backward = Graph.recorded[1].calls
+        products.append(sum("mm" in call[0].name() for call in backward))
+        assert not any("dropout" in call[0].name() and "backward" not in call[0].name() for call in backward)
+    torch.testing.assert_close(found[1], found[0])
+    assert products[1] > products[0], "nothing was computed again"
 
 
 def test_a_backward_pass_is_recorded_outside_of_autocast(monkeypatch):
