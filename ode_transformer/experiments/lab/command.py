@@ -43,12 +43,12 @@ def _orders(args: argparse.Namespace) -> dict[str, Any]:
     if args.checkpoints and not (args.text and args.dictionary):
         raise OdeTransformerError("checkpoints need --text and --dictionary")
     record = {"what": "orders", "versions": machine.versions(), **orders.measure(), "layers": {}}
-    print(orders.table(record))
     if args.checkpoints:
         files = texts_of(args)
         texts = read_texts(files, args.sentences)
         record["layers"] = steps.measure(args.checkpoints, texts, [dictionary for _, dictionary in files])
         record |= what_was_read(files, texts)
+    print(orders.table(record))
     for name, layers in record["layers"].items():
         head = ("layer", "relative size of its step", "relative distance of two half steps from it")
         rows = ((row["layer"], f"{row['increment']:.4f}", f"{row['difference']:.4f}") for row in layers)

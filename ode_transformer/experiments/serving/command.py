@@ -7,7 +7,7 @@ from typing import Optional
 from ..arguments import add_function
 from ..text.manifest import read_manifest
 from ..text.pipeline import Pipeline
-from .export import FORMATS, QUANTIZATIONS
+from .export import FORMATS, QUANTIZATIONS, load_module
 from .opening import find_model
 from .translate import translate
 from .translator import Translator
@@ -28,6 +28,7 @@ def export(
     from .export.writing import write
     from .pytorch import open_models
 
+    load_module("to", format)  # before the model is opened
     origin = find_model(model, data)
     opened = open_models([origin], "cpu")
     # Data of segmented text have no pipeline from raw text, which an export does not require.

@@ -158,8 +158,8 @@ class Translator:
         if cut:
             shown = "; ".join(names[i] for i in sorted(cut)[:SHOWN]) + ("; ..." if len(cut) > SHOWN else "")
             print(
-                f"warning: {counted(len(cut), 'translation')} cut off at the limit of --max-len-a, --max-len-b and the "
-                f"model's positions ({shown})",
+                f"warning: --max-len-a, --max-len-b or the model's positions cut off "
+                f"{counted(len(cut), 'translation')} ({shown})",
                 file=sys.stderr,
             )
         progress(sum(not its for its in found))
