@@ -93,7 +93,7 @@ BOTH, ONES = r"a\.pt and .*b\.pt", torch.ones(3)
         ({"w": torch.ones(4)}, {"w": ONES}, rf"{BOTH} cannot be averaged: w is \(4,\).*\(3,\)"),
         ({"w": ONES.long()}, {"w": ONES}, rf"{BOTH} cannot be averaged: w is \(3,\) torch\.int64 in the first"),
         ({"w": torch.tensor([1])}, {"w": torch.tensor([2])}, rf"{BOTH} cannot be averaged: w is \(1,\) torch\.int64"),
-        ({"w": torch.tensor([1.0, torch.nan])}, {"w": torch.ones(2)}, r"a\.pt: .*w has 1 values that are not finite"),
+        ({"w": torch.tensor([1.0, torch.nan])}, {"w": torch.ones(2)}, r"a\.pt: .*w has 1 value that are not finite"),
         ({"w": ONES}, {"w": ONES / 0}, r"b\.pt: .*w has 3 values that are not finite"),
         ({"w": [1.0]}, {"w": ONES}, r"a\.pt: model\['w'\] is a list"),
         ({"w": torch.ones(1).expand(10**9)}, {"w": ONES}, r"a\.pt: .*has more elements than stored values"),

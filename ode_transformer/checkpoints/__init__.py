@@ -16,7 +16,7 @@ import torch
 from fairseq.logging import meters
 from torch import Tensor
 
-from ..errors import OdeTransformerError
+from ..errors import OdeTransformerError, counted
 from ..files import atomic_file, copy_file
 
 # Checkpoints of stock fairseq's architectures contain an argparse.Namespace, and those of versions before 0.10 also the
@@ -326,5 +326,5 @@ def _check_finite(model: dict[str, Tensor], path: Any) -> None:
     for name, tensor in model.items():
         if tensor.is_floating_point() and not (finite := torch.isfinite(tensor)).all():
             raise CheckpointError(
-                f"{path}: cannot be averaged, {name} has {int((~finite).sum())} values that are not finite"
+                f"{path}: cannot be averaged, {name} has {counted(int((~finite).sum()), 'value')} that are not finite"
             )

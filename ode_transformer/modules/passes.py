@@ -22,8 +22,9 @@ def recompute(asked: bool, function: Callable, *args: Any) -> Any:
     gradient of a parameter that layers share, such as a gate, once per layer, and stops. PyTorch's non-reentrant
     checkpointing has no such inner pass.
 
-    It calls the function again with the random numbers of the first call. While a CUDA graph is recorded the state of
-    their generator cannot be read, so that the results of random operations (dropout, attention with dropout) are kept.
+    It calls the function again with the random numbers of the first call. In the CUDA graph of a backward pass their
+    generator cannot be set back to where it was in that of the forward pass, so that the results of random operations
+    (dropout, attention with dropout) are kept.
     """
     if not (asked and torch.is_grad_enabled()):
         return function(*args)
@@ -70,5 +71,6 @@ def _compiled() -> Callable:
     except RuntimeError as error:
         sentence = "--compile-layers: needs a C++ compiler; install one, or train without this option"
         raise OdeTransformerError(sentence) from error
+    torch._dynamo.config.optimize_ddp = False  # which would divide layers: each is a graph of its own already
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _VARIANTS)
     return torch.compile(_call, dynamic=True)

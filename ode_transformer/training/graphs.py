@@ -234,14 +234,22 @@ class TrainingGraphs:
         own = {name: nn.Parameter(p.detach()) for name, p in model.named_parameters() if p.requires_grad}
         with_own = _reparametrize_module(model, own, tie_weights=True, stack_weights=True)
         pool = next((one.forward.pool() for one in self.recorded.values()), None)  # lives as long as one of its graphs
-        parameters, began = list(own.values()), time.monotonic()
+        parameters, began, its = list(own.values()), time.monotonic(), None
         try:
             # The backward pass, too, may run layers. A recording that fails may not return to its stream by itself.
             with with_own, torch.cuda.stream(torch.cuda.current_stream()):
                 its = RecordedPass(run, inputs, parameters, self.gradients, self._place, pool)
-        except RuntimeError as error:  # its traceback holds the memory of the recording until this returns
-            if not any(isinstance(one, torch.cuda.OutOfMemoryError) for one in (error, error.__context__)):
+        except RuntimeError as error:
+            if isinstance(error.__context__, torch.cuda.OutOfMemoryError):  # PyTorch still takes this for a recording
+                raise OdeTransformerError(
+                    "--cuda-graphs: memory did not suffice to record a pass; train with fewer --max-tokens, or without "
+                    "this option"
+                ) from error
+            if "out of memory" not in str(error):  # which CUDA says outside of PyTorch's allocator, too
                 raise
+        if its is None:  # and the traceback that held the memory of the recording is gone
+            self.recorded.clear()  # the pool would keep that memory as long as another graph uses it
+            torch.cuda.empty_cache()
             self.eager.add(key)
             self.waited += 1
             shape = " x ".join(str(size) for size in key[: 1 + len(inputs)])

@@ -454,9 +454,11 @@ def test_samples_are_those_of_their_seed(run, file, sentences, translator, expor
     samples = [translated(capsys, run, file, "--sampling", "--seed", seed) for seed in ("1", "1", "2")]
     assert samples[0] == samples[1] != samples[2]
     assert samples[0] != translator.translate(sentences)
+    torch.manual_seed(1)
+    assert samples[0] == translator.translate(sentences, sampling=True)
     best = translator.translate(sentences, beam=1)
     assert translator.translate(sentences, sampling=True, sampling_topk=1) == best
-    assert {len(found) for found in translator.hypotheses(sentences, sampling=True, nbest=2)} == {2}  # of three
+    assert {len(found) for found in translator.hypotheses(sentences, sampling=True, nbest=2)} == {2}
     words = ("translate", run, file, "--cpu")
     assert "--seed: have no meaning without --sampling" in refused(capsys, *words, "--seed", "1")
     assert "search with beam 1" in refused(capsys, *words, "--sampling", "--sampling-topk", "9999")

@@ -247,6 +247,13 @@ def test_plain_text_has_no_tokenized_score_and_lower_case_beside_a_cased_referen
     assert main(*words, "--lowercase") == 0 and not capsys.readouterr().err
     assert main(*words, "--plain", "--json") == 0
     assert json.loads(capsys.readouterr().out)["tokenised"] is None
+    for kind in ("tok", "raw"):
+        (tmp_path / "data" / kind).mkdir(parents=True)
+    write(tmp_path / "data" / "tok" / "test.de", "ein haus &apos;s\n")
+    words[2:6] = "--data", str(tmp_path / "data"), "--plain", "--json"
+    assert main(*words) == 1 and "has no references; give plain ones" in capsys.readouterr().err
+    write(tmp_path / "data" / "raw" / "test.de", "ein haus\n")
+    assert main(*words) == 0 and json.loads(capsys.readouterr().out)["sacrebleu"]["precisions"][:2] == [100, 100]
     chinese = scoring.score(["\u732b\u5403\u9c7c\u3002"], ["\u732b\u5403\u8089\u3002"], "zh", plain=True)["sacrebleu"]
     assert chinese["hyp_len"] == 4 and "tok:zh" in chinese["signature"], "by characters"
 

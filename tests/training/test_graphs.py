@@ -267,10 +267,9 @@ def test_rare_shapes_stay_eager_and_the_number_of_recordings_is_bounded(monkeypa
     assert len(m.graphs.seen) == 2 and len(m.graphs.recorded) == 1
 
 
-@pytest.mark.parametrize("of_capture", [False, True])
-def test_a_shape_for_which_memory_does_not_suffice_stays_eager(of_capture, monkeypatch):
-    """The end of a capture may raise another error than the allocator, after it."""
-    held = []
+def test_a_shape_for_which_memory_does_not_suffice_stays_eager(monkeypatch):
+    """What was recorded before makes room for it, since all recordings share one pool of memory."""
+    (m, _), inputs, held = recorded(), batch(sizes=(5, 8, 6, 2, 3)), []
 
     class Memory:
         """What a recording has allocated."""
@@ -278,20 +277,31 @@ def test_a_shape_for_which_memory_does_not_suffice_stays_eager(of_capture, monke
     def fails(*_):
         memory = Memory()
         held.append(weakref.ref(memory))
-        try:
-            raise torch.cuda.OutOfMemoryError
-        finally:
-            if of_capture:
-                raise RuntimeError("operation failed due to a previous error during capture")
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
 
     monkeypatch.setattr(graphs, "RecordedPass", fails)
-    m, inputs = model(), batch(sizes=(4, 6, 5))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: held.append(len(m.graphs.recorded)))
     note, forward = (lambda: held.append("free") if held and held[0]() is None else None), m.encoder.forward
     m.encoder.forward = lambda *args, **more: (note(), forward(*args, **more))[1]
     first, *others = (step(m, *inputs)[0] for _ in range(4))
     assert all(torch.equal(first, other) for other in others)
-    assert held[1:] == ["free"] * 3, "it is tried once, and its memory is free for the pass itself"
-    assert m.graphs.waited == 4
+    assert held[1:] == [0] + ["free"] * 3, "it is tried once, and its memory is free for the pass itself"
+    assert m.graphs.waited == 5
+
+
+def test_memory_that_does_not_suffice_to_end_a_recording_is_an_error(monkeypatch):
+    """PyTorch would take all that follows for a part of the recording."""
+
+    def fails(*_):
+        try:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
+        finally:
+            raise RuntimeError("operation failed due to a previous error during capture")
+
+    monkeypatch.setattr(graphs, "RecordedPass", fails)
+    m, inputs = model(), batch(sizes=(4, 6, 5))
+    step(m, *inputs)
+    helpers.raises("--cuda-graphs: memory did not suffice", step, m, *inputs)
 
 
 def test_hooks_are_called(caplog):

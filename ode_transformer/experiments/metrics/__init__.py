@@ -24,7 +24,7 @@ METRICS: dict[str, Metric] = {
 
 
 def register(metric: Metric) -> None:
-    """Add the metric of a plugin, whose name must not be that of another metric or of an entry of records."""
+    """Add the metric of a plugin, whose name must not be that of another metric or of its entry in records."""
     if any(metric.name in (other.name, other.entry) and other != metric for other in METRICS.values()):
         raise OdeTransformerError(f"metric {metric.name}: there is one of that name already; give it another name")
     METRICS[metric.name] = metric

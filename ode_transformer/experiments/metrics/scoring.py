@@ -144,12 +144,14 @@ def translations(
     if data and not beside:  # as of a recipe whose own preparation leaves none
         said = f"has neither tok/{name} nor raw/{name}; those of fairseq's output or --ref are taken"
         print(f"warning: --data {data}: {said}", file=sys.stderr)
-    tokenised = ref or beside.get("tok")
+    # What fairseq printed is as the data are; plain text is scored against plain text.
+    tokenised = ref or beside.get("raw" if plain and hyp else "tok")
     hyps, refs, _ = read_generate_output(generate_output) if generate_output else (read_all(hyp), None, None)
     if tokenised:
         refs = lines_of(tokenised, len(hyps), read)
     if refs is None:
-        raise OdeTransformerError(f"{read}: has no references; give the tokenized ones as --ref FILE")
+        kind = "plain" if plain else "the tokenized"
+        raise OdeTransformerError(f"{read}: has no references; give {kind} ones as --ref FILE")
     raw = [lines_of(path, len(hyps), read) for path in reference or filter(None, [beside.get("raw")])]
     hyps = joined_words(hyps, read, remove_bpe)
     if ref or not tokenised:  # those beside the data are words, as its preparation knows

@@ -71,9 +71,7 @@ def translate(
             raise OdeTransformerError(f"{file}: no such file")
     search = {"beam": beam, "lenpen": lenpen, "max_len_a": max_len_a, "max_len_b": max_len_b, "nbest": nbest}
     if sampling:
-        # With a wider beam than nbest, the best of more samples would have another distribution.
-        search |= {"sampling": True, "beam": beam or nbest}
-        search |= {"sampling_topk": sampling_topk, "sampling_topp": sampling_topp}
+        search |= {"sampling": True, "sampling_topk": sampling_topk, "sampling_topp": sampling_topp}
     elif (sampling_topk, sampling_topp, seed) != (None, None, None):
         raise OdeTransformerError("--sampling-topk, --sampling-topp, --seed: have no meaning without --sampling")
     with atomic_file(output) if output else contextlib.nullcontext(sys.stdout) as file:

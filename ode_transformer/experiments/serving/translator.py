@@ -133,6 +133,9 @@ class Translator:
         if isinstance(sentences, str):
             raise OdeTransformerError("translate takes a list of sentences, got one string")
         sentences = list(sentences)
+        if search.get("sampling") and search.get("beam") is None:
+            # With a wider beam than nbest, the best of more samples would have another distribution.
+            search["beam"] = search.get("nbest") or self.search.nbest
         chosen = self.search.but(**search)
         names = names or [f"sentence {i + 1}" for i in range(len(sentences))]
         for name, sentence in zip(names, sentences, strict=True):

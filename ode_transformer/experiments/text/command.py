@@ -4,7 +4,6 @@ import argparse
 import shlex
 from dataclasses import fields
 from functools import partial
-from pathlib import Path
 
 from ..arguments import add_command, add_parameters, at_least
 from . import binarised, manifest, pairs
@@ -39,7 +38,6 @@ def add_text(parser: argparse.ArgumentParser) -> None:
     add = partial(add_command, parser.add_subparsers(dest="what", required=True))
     langs = {"langs": {"nargs": 2, "metavar": ("SOURCE", "TARGET")}}
     splits = {"splits": {"nargs": "+", "metavar": "SPLIT"}}
-    into = {"output_dir": {"type": Path}}
 
     passed = [field.name for field in fields(Tokeniser)]
     shown = {"show": lambda args, said: print(said), "passed": passed, "how": None}
@@ -60,6 +58,6 @@ def add_text(parser: argparse.ArgumentParser) -> None:
     settings = {"nargs": "+", "type": key_and_value, "metavar": "KEY=VALUE"}
     add("settings", manifest.check_settings, "file", "settings", settings=settings)
     add("binarise", prepare_examples, "out", "folder", folder={"metavar": "FOLDER"})
-    add("unbinarise", binarised.unbinarise, "data", **langs, **splits, **into)
+    add("unbinarise", binarised.unbinarise, "data", **langs, **splits)
     bins = {"type": int, "nargs": "+"}
-    add("short-to-long", pairs.short_to_long, "prepared", limit={"type": int}, bins=bins, **langs, **into)
+    add("short-to-long", pairs.short_to_long, "prepared", limit={"type": int}, bins=bins, **langs)

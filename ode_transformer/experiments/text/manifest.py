@@ -82,7 +82,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     held = read_mapping(folder / "manifest.json")
     held.setdefault("sha256", {})  # generated data have none; their settings describe them
-    if wrong := lacks(held, {"sha256": {str: str}, "counts": (..., {str: {"lines": (..., count)}})}):
+    langs = dict.fromkeys(("source_lang", "target_lang"), (..., str))
+    if wrong := lacks(held, {"sha256": {str: str}, "counts": (..., {str: {"lines": (..., count)}}), **langs}):
         raise TextError(f"{folder / 'manifest.json'}: is not a manifest: its {wrong}")
     for name, digest in held["sha256"].items():
         needed = name in MODEL_FILES or re.fullmatch(r"dict\.[\w-]+\.txt", name)

@@ -260,7 +260,8 @@ class Preparation:
             if words.exists():
                 copy_file(words, tok)
             else:
-                write_lines(tok, map(JOIN["subword_nmt"], read_lines(text / "bpe" / words.name)))
+                lines = read_lines(text / "bpe" / words.name)  # SentencePiece marks their beginnings
+                write_lines(tok, (JOIN["sentencepiece" if line[:1] == MARK else "subword_nmt"](line) for line in lines))
             for lang in langs:
                 if (raw := text / "raw" / f"{split}.{lang}").exists():
                     copy_file(raw, part / "raw" / f"{name}.{lang}")

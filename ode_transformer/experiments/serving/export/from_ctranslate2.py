@@ -32,14 +32,18 @@ class Reader(Exported):
         there = ctranslate2.get_cuda_device_count()
         if device not in (None, "cpu") and not there:
             raise OdeTransformerError(f"device {device}: CTranslate2 finds no GPU")
-        self.model = self._translator(device or ("cuda" if there else "cpu"))
-        if device is None and there:
-            # CTranslate2 loads its GPU libraries with the first batch; if they are missing, use the CPU.
-            try:
+        kind = device or ("cuda" if there else "cpu")
+        try:
+            self.model = self._translator(kind)
+            if kind != "cpu":  # CTranslate2 loads its GPU libraries with the first batch
                 self.model.translate_batch([["."]], beam_size=1, max_decoding_length=1)
-            except RuntimeError as error:
-                print(f"warning: {self.name}: translating on the CPU, without the GPU: {error}", file=sys.stderr)
-                self.model = self._translator("cpu")
+        except (RuntimeError, ValueError) as error:
+            if kind == "cpu":
+                raise
+            if device:
+                raise OdeTransformerError(f"device {device}: cannot run {self.name}: {error}") from error
+            print(f"warning: {self.name}: translating on the CPU, without the GPU: {error}", file=sys.stderr)
+            self.model = self._translator("cpu")
         self.device = self.model.device
 
     def _translator(self, device: str) -> ctranslate2.Translator:
