@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepare a mixture of real German-English text (Tatoeba, news, Multi30k, Europarl, TED and more, 255 thousand pairs): a
+# Prepare a mixture of real German-English text (Tatoeba, news, Multi30k, Europarl, TED and more, 245 thousand pairs): a
 # substitute of IWSLT14's size for when that is not available. It is not a published benchmark.
 #
 # Usage: data-prep/prepare-deen-mix.sh [options]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Train a recipe; a run that was interrupted continues from its last checkpoint. A recipe that starts from another's
-# checkpoint trains that one first, in its usual folder, in the same precision and on the same devices, but without the
-# flags after --.
+# checkpoint trains that one first, in its usual folder, in the same precision and on as many of the devices as divide its
+# batches, but without the flags after --.
 #
 # Usage: scripts/train.sh RECIPE [options of `ode-transformer run`] [-- more flags of fairseq-train]
 #   such as --run-dir DIR, --seed N, --devices N, --cpu, --fp16, --torchrun, --dry-run; `ode-transformer run --help`

@@ -12,6 +12,7 @@ from ..schema import NAMES
 
 PRECISIONS = ("fp32", "fp16", "bf16", "amp")
 SCALES = ("full", "small")
+SET = {"set": True}  # of fields that are no keys of a file
 
 
 class RecipeError(OdeTransformerError):
@@ -135,7 +136,6 @@ class SearchSpace:
 class Recipe:
     """The definition of an experiment."""
 
-    name: str
     description: str
     data: Data
     train: Train
@@ -150,10 +150,11 @@ class Recipe:
     note: str = ""  # gaps of the paper, and our choices
     seeds: list[int] = field(default_factory=list)  # of a run without --seeds; if empty, the seed of the flags
     search: Optional[SearchSpace] = None  # the space from which the settings of train were chosen
-    given: str = ""  # the argument of load: a name, or the path of a file elsewhere
     user_dir: str = ""  # the folder of a plugin, relative to the top of the repository
-    scale: str = "full"
-    seed: Optional[int] = None  # of this run, instead of the flags'
+    name: str = field(default="", metadata=SET)
+    given: str = field(default="", metadata=SET)  # the argument of load: a name, or the path of a file elsewhere
+    scale: str = field(default="full", metadata=SET)
+    seed: Optional[int] = field(default=None, metadata=SET)  # of this run, instead of the flags'
 
     @property
     def subsets(self) -> dict[str, str]:
@@ -190,7 +191,7 @@ def build(type_: Any, value: Any, path: str, key: str) -> Any:
     if is_dataclass(type_):
         if not isinstance(value, dict):
             raise RecipeError(f"{path}: {key} must be a mapping, got {value!r}")
-        known = {f.name: f for f in fields(type_)}
+        known = {f.name: f for f in fields(type_) if f.metadata != SET}
         prefix = f"{key}." if key else ""
         for k in value:
             if k not in known:

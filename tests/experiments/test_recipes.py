@@ -347,7 +347,7 @@ def load(tmp_path, tree, **which):
     ("change", "message"),
     [
         (lambda t: t.update(trian={}), r"unknown key trian; known: .*train"),
-        (lambda t: t.update(name="../../x"), r"name '\.\.'"),
+        (lambda t: t.update(seed=5), r"unknown key seed; known: description, .*seeds"),
         (lambda t: t.update(seeds=[1, 1]), r"seeds \[1, 1\]: must be different numbers"),
         (lambda t: t["data"].pop("source"), r"data\.source is missing"),
         (lambda t: t["data"].update(directory="~/bin"), r"data: ~/bin: no shell reads the ~ here"),
@@ -458,6 +458,8 @@ def test_a_recipe_may_start_from_anothers_checkpoint():
     assert commands(longer, "start") == [first]
     assert "runs/multi30k-short/transformer-tiny/checkpoint_best.pt" in commands(longer, "train")[0]
     assert commands(recipes.load("quickstart/macaron-tiny"), "start") == []
+    pretrained = commands(recipes.load("race/floater"), "start", devices=16)[0]  # from one of 8 batches per update
+    assert "--devices 8" in shlex.join(pretrained)
 
 
 def test_the_seed_goes_through_the_whole_run(tmp_path):

@@ -106,14 +106,13 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
     if given in before:
         raise RecipeError(f"{path}: train.start: {' -> '.join((*before, given))}: must not lead back")
     tree["user_dir"] = tree.get("user_dir") or plugins.current()
-    tree |= {"given": given, "scale": scale, "seed": seed}
-    recipe = build(Recipe, {"name": title, **tree}, str(path), "")
+    recipe = replace(build(Recipe, tree, str(path), ""), name=title, given=given, scale=scale, seed=seed)
     if wrong := next(_errors(recipe), ""):
         raise RecipeError(f"{path}: {wrong}")
     if start := recipe.train.start:
         named = start.recipe if "/" in start.recipe else f"{given.rpartition('/')[0]}/{start.recipe}"
-        recipe = replace(recipe, train=replace(recipe.train, start=replace(start, recipe=named)))
         other = load(named, scale=scale, seed=recipe.start_seed, before=(*before, given))
+        recipe = replace(recipe, train=replace(recipe.train, start=replace(start, recipe=other.given)))
         if other.data != recipe.data and not start.other_data:
             raise RecipeError(
                 f"{path}: train.start.recipe {named!r} uses other data; if that is meant, set train.start.other_data"
@@ -148,6 +147,8 @@ def _evaluation_errors(recipe: Recipe) -> Iterator[str]:
     for key in ("source", "target"):
         if recipe.generate and not getattr(recipe.data, key):
             yield f"data.{key} is missing"
+    if not recipe.subsets:
+        yield f"{task.section}.subsets: must have at least one test set, got none"
     if len(set(recipe.subsets.values())) < len(recipe.subsets):
         yield f"subsets: must have different names, got {', '.join(recipe.subsets.values())}"
 
@@ -160,7 +161,7 @@ def _name_errors(recipe: Recipe) -> Iterator[str]:
     for key, found in named.items():
         for part in found:
             if not isinstance(part, str) or not is_name(part):
-                yield f"{key} {part!r}: must be letters, digits and .,=+-_, at most 200 bytes, and no folders"
+                yield f"{key} {part!r}: must be letters, digits, blanks and .,=+-_, at most 200 bytes, and no folders"
     try:
         words = shlex.split(recipe.data.prepare)
     except ValueError:
@@ -181,7 +182,7 @@ def _training_errors(recipe: Recipe) -> Iterator[str]:
     for flag, why in OWN_FLAGS.items():
         if flag in train.flags:
             yield f"train.flags.{flag}: {why}"
-    for flag in ("batch-size", "max-tokens", "max-update", "seed"):
+    for flag in ("batch-size", "max-epoch", "max-tokens", "max-update", "seed", "total-num-update", "warmup-updates"):
         if type(value := train.flags.get(flag)) not in (int, type(None)):
             yield f"train.flags.{flag} {value!r}: must be a whole number, without quotation marks"
     for seed in (recipe.trained_seed, *recipe.seeds):

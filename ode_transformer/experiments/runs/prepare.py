@@ -95,7 +95,7 @@ class OwnText:
                 raise TextError(
                     f"{option}: its name must be letters, digits, blanks and .=+-_, at most 200 bytes, got {name!r}"
                 )
-        if {",", ":"} & set(self.out):
+        if {",", ":"} & set(folder_of(self.data)):
             raise TextError(f"--out {self.out}: must hold no comma and no colon, at which fairseq splits it")
         if self.recipe_file.suffix != ".yaml":
             raise TextError(f"--recipe {self.recipe}: must end in .yaml")

@@ -57,7 +57,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         "description": recipe.description,
         "seeds": [run["seed"]],
         "precision": run["precision"],
-        "flags": run["flags"],
+        "flags": [*map(portable, run["flags"])],
         "devices": run["devices"],
         "scores": scores,
         "paper": [vars(paper) for paper in recipe.paper],

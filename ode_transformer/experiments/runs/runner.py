@@ -81,6 +81,8 @@ def _start_steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str) -> 
     if start is None:
         return []
     other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.start_seed)
+    # Its batches may be others, which not so many devices divide.
+    place = replace(place, devices=max(n for n in recipes.divisors(other) if n <= place.devices))
     folder = recipes.default_run_dir(other)
     source, output = f"{folder}/{start.checkpoint}", f"{run_dir}/start.pt"
     finished = records.read_run(recipes.ROOT / folder)
@@ -307,7 +309,8 @@ class Run:
                 run = runs.describe(self.recipe, step.command, config, start, more)
             runs.begin(self.folder, run, self.place.devices, step.where, self.recipe.user_dir)
         resumed = f", resumed after {counted(updates, 'update')}" if updates else ""
-        self._stamp(step, stamps, self._execute(step, lock, {}, resumed))
+        # The checkpoint to start from, looked for above, is not read again when a training resumes.
+        self._stamp(step, stamps, self._execute(replace(step, inputs=()), lock, {}, resumed))
 
     def check_average(self, config: "DictConfig") -> None:
         """Check that training keeps the checkpoints to be averaged; how many updates an epoch has is not known yet."""
