@@ -24,7 +24,7 @@ def recompute(asked: bool, function: Callable, *args: Any) -> Any:
 
     It calls the function again with the random numbers of the first call. In the CUDA graph of a backward pass their
     generator cannot be set back to where it was in that of the forward pass, so that the results of random operations
-    (dropout, attention with dropout) are kept.
+    (dropout, and PyTorch's attention even without dropout) are kept.
     """
     if not (asked and torch.is_grad_enabled()):
         return function(*args)

@@ -81,18 +81,17 @@ class SplitStack(nn.Module):
         places = self._places(tokens, context, solution)
         if context.incremental_state is None:  # once for all layers and stages; a cache has masks of its own
             context = context.merged(x.dtype)
-        states, kept, weights = [x], [x], None
+        states, kept, weights = [], [x], None
         carried = self._velocity(tokens, context.incremental_state)
-        x = self.history.mix(kept)
         for i, (layer, place) in enumerate(zip(self.layers, places, strict=True)):
             need = i == alignment_layer
             told = replace(context, biases=place.biases, need_head_weights=need)
-            y, carried, of_layer = passes.run_layer(self, layer, place.add(x), told, carried)
+            states.append(place.add(self.history.mix(kept)))
+            y, carried, of_layer = passes.run_layer(self, layer, states[-1], told, carried)
             kept.append(self.history.keep(kept, y))
-            states.append(x := self.history.mix(kept))
             if need:
                 weights = of_layer
-        return states, weights
+        return [*states, self.history.mix(kept)], weights
 
     def _places(self, tokens: Tensor, context: Context, solution: Solution | None) -> list[Place]:
         """Return the positions of each layer."""
@@ -218,14 +217,14 @@ class PlainDecoder(TransformerDecoderBase):
         """Pass through the layers.
 
         Args:
-            x: (T, B, C), the input of the first layer; T is 1 in incremental decoding.
+            x: (T, B, C), the embedding; T is 1 in incremental decoding.
             tokens: (B, T'), all tokens so far.
             context: the context of all layers.
             alignment_layer: the layer whose weights of cross-attention are returned.
 
         Returns:
-            (T, B, C): x and, after each layer, the input of the next; after the last, the output. The weights of
-            cross-attention (H, B, T, S), or None.
+            (T, B, C): the input of each layer, and the output of the last. The weights of cross-attention (H, B, T, S),
+            or None.
         """
         raise NotImplementedError
 

@@ -147,6 +147,10 @@ class Polynomial(Integrator):
     weights: tuple[float, ...]
     order = 1  # where f(0) is 0
 
+    def __post_init__(self):
+        if self.weights[:1] != (1.0,):
+            raise ValueError(f"the first weight must be 1, or the method would solve another equation: {self.weights}")
+
     @property
     def stages(self) -> int:
         return len(self.weights)

@@ -44,7 +44,7 @@ class Splitting:
     Args:
         flows: one letter per sub-step, ``"F"`` or ``"G"``, e.g. ``"GFG"``; a layer can hold two of each.
         fractions: one fraction of the step per flow; those of F sum to 1, and so do those of G, or the scheme would
-            solve another equation, and a ``ValueError`` is raised.
+            solve another equation. A ``ValueError`` names what is wrong.
         together: whether all flows are evaluated from the state at the beginning of the step, and added.
     """
 
@@ -53,6 +53,8 @@ class Splitting:
     together: bool = False
 
     def __post_init__(self):
+        if not set(self.flows) <= {"F", "G"}:
+            raise ValueError(f"flows must be F and G, got {self.flows!r}; cross-attention follows the last F by itself")
         for flow in "FG":
             total = math.fsum(h for f, h in self if f == flow)
             if not math.isclose(total, 1.0):

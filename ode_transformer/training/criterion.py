@@ -30,6 +30,7 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
 
     def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict]:
         """Return the loss of a sample, its divisor, and the values to log, as fairseq's criterion does."""
+        _projection(model)  # a model without one may not take the following arguments
         # No layer is the one whose attention weights are returned: it could not take the fused kernel.
         net_input = {**sample["net_input"], "features_only": True, "alignment_layer": -1}
         return super().forward(model, {**sample, "net_input": net_input}, reduce)

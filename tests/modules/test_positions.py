@@ -273,3 +273,12 @@ def test_two_widths_have_a_flow_each():
 )
 def test_the_flow_ends_at_the_horizon_of_the_options(options, expected):
     assert small("floater_tiny", **options).position_encoder.solvers["all"].horizon == expected
+
+
+@pytest.mark.parametrize("variant", ["rk2_tiny", "sinusoidal-blocks", "learned-blocks"])
+def test_the_states_of_a_stack_are_the_inputs_of_its_layers_and_the_output_of_the_last(variant):
+    m, read = perturbed(small(variant)), []
+    for layer in m.encoder.layers:
+        layer.register_forward_hook(lambda _, inputs, output: read.append(inputs[0]))
+    states = m.encoder(*batch()[:2], return_all_hiddens=True)["encoder_states"]
+    assert len(states) == len(read) + 1 and all(map(torch.equal, states, read))

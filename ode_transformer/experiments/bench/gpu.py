@@ -182,7 +182,7 @@ def measure(
     where = "CPU (a rehearsal)" if rehearsed else torch.cuda.get_device_name()
     about: dict[str, Any] = {"what": "gpu", "device": where, "torch": torch.__version__, "commit": machine.commit()}
     record = files.read_json(output) if output.is_file() else {**about, "rounds": []}
-    if any(record.get(key) != value for key, value in about.items()):
+    if not isinstance(record, dict) or any(record.get(key) != value for key, value in about.items()):
         raise OdeTransformerError(
             f"{output}: is not a record of this device and version; remove it, or name another file"
         )
