@@ -91,10 +91,7 @@ def test_the_numerics_import_only_each_other_and_no_fairseq(graph):
         assert not {str(name).split(".")[0] for name in names} & {"fairseq", "omegaconf", "hydra", "ode_transformer"}
 
 
-WRITERS = {
-    "experiments.runs.processes": "logs, which grow, and locks",
-    "experiments.bench.turns": "Linux's counters",
-}
+WRITERS = {"experiments.runs.processes": "logs, which grow, and locks", "experiments.bench.turns": "Linux's counters"}
 
 
 def writes(node: ast.AST) -> bool:

@@ -267,9 +267,7 @@ def _difference(before: nn.Module, after: nn.Module, symbols: tuple[int, int]) -
 def _state(state: dict, model_name: str, values: dict, after: nn.Module, source: Any) -> dict[str, Any]:
     """Return the new checkpoint, before the first update of the first epoch."""
     fresh = {
-        "optimizer_history": [
-            {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0},
-        ],
+        "optimizer_history": [{"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "version": 2}},
     }
     config = state.get("cfg")

@@ -125,9 +125,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
         "none", "how decoder layers read the outputs of all earlier layers", "as --encoder-history"
     )
     word_dropout: float = option(
-        0.0,
-        "probability of dropping a whole token in training, in source and target",
-        "ODE Transformer's code",
+        0.0, "probability of dropping a whole token in training, in source and target", "ODE Transformer's code"
     )
     rk_norm: bool = option(
         False,

@@ -247,11 +247,7 @@ def test_what_text_prepare_refuses_before_any_work(tmp_path, fails):
     (tmp_path / "y.text" / "raw").mkdir(parents=True)
     for out, more, message in (
         ("x", ["--add", "tset", "a", "a"], "--add tset: must be one of --splits, train, valid, test"),
-        (
-            "x",
-            ["--add", "valid", "a", "a", "--every", "9"],
-            "--every 9: makes valid, which --add gives",
-        ),
+        ("x", ["--add", "valid", "a", "a", "--every", "9"], "--every 9: makes valid, which --add gives"),
         ("y", ["--add", "train", "a", "a"], "y.text: was left by an earlier call, of perhaps other files and options"),
         *(
             ("x", ["--start", "bpe", *more], f"{' '.join(more)}: --start bpe takes text as it is")
@@ -323,13 +319,8 @@ def test_short_to_long(own, tmp_path):
     once = [*words, "--limit", 8, "--bins", "8 10 13"]
     reverse = [*words, "--limit", 9, "--bins", "9 13", "--source", "de", "--target", "en"]
     # Our own scripts are named from the repository; paths may hold blanks.
-    by = [
-        S2L,
-        tmp_path / "new data",
-        "--dry-run",
-        "--prepared-by",
-        "data-prep/prepare-wmt16-en-ro.sh --delight 'de light'",
-    ]
+    prepared_by = "data-prep/prepare-wmt16-en-ro.sh --delight 'de light'"
+    by = [S2L, tmp_path / "new data", "--dry-run", "--prepared-by", prepared_by]
     _, reverse, made = twice(tmp_path / "s2l", once, reverse, by, answers=tmp_path / "answers")
     parts = [lines(tmp_path / f"s2l.text/bpe/{split}.en") for split in ("train", "test", "test1", "test2")]
     assert sorted(itertools.chain(*parts)) == sorted(lines(base / "out.text/bpe/train.en")) and all(parts)

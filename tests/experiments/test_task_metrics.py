@@ -308,8 +308,7 @@ def write_labelled(folder: Path) -> Path:
 
 
 @pytest.fixture(
-    scope="module",
-    params=["transevolve_small_randomff_2", pytest.param("transformer_small", marks=pytest.mark.full)],
+    scope="module", params=["transevolve_small_randomff_2", pytest.param("transformer_small", marks=pytest.mark.full)]
 )
 def trained(tmp_path_factory, request):
     """A classifier's checkpoint, and data for it."""

@@ -9,14 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ode_transformer.numerics.coefficients import Scalars, weighted_sum
-from ode_transformer.numerics.integrators import (
-    EULER,
-    HEUN,
-    INTEGRATORS,
-    POLYNET,
-    RK4,
-    ButcherTableau,
-)
+from ode_transformer.numerics.integrators import EULER, HEUN, INTEGRATORS, POLYNET, RK4, ButcherTableau
 from ode_transformer.numerics.momentum import NESTEROV, TRIPLE, Momentum, Velocity
 from ode_transformer.numerics.protocol import Integrator, Learned
 from ode_transformer.numerics.registry import Registry

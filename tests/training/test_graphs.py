@@ -290,15 +290,9 @@ def test_a_shape_for_which_memory_does_not_suffice_stays_eager(monkeypatch):
 
 
 def test_memory_that_does_not_suffice_to_end_a_recording_is_an_error(monkeypatch):
-    """PyTorch would take all that follows for a part of the recording."""
-
-    def fails(*_):
-        try:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
-        finally:
-            raise RuntimeError("operation failed due to a previous error during capture")
-
-    monkeypatch.setattr(graphs, "RecordedPass", fails)
+    after = RuntimeError("operation failed due to a previous error during capture")
+    after.__context__ = torch.cuda.OutOfMemoryError("CUDA out of memory.")
+    monkeypatch.setattr(graphs, "RecordedPass", MagicMock(side_effect=after))
     m, inputs = model(), batch(sizes=(4, 6, 5))
     step(m, *inputs)
     helpers.raises("--cuda-graphs: memory did not suffice", step, m, *inputs)

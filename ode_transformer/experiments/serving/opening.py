@@ -89,10 +89,7 @@ def find_model(model: str | Path, data: str | Path | None = None) -> Origin:
 
 
 def load(
-    path: str | Path,
-    *more: str | Path,
-    data: str | Path | None = None,
-    device: "str | torch.device | None" = None,
+    path: str | Path, *more: str | Path, data: str | Path | None = None, device: "str | torch.device | None" = None
 ) -> Translator:
     """As :func:`ode_transformer.load`."""
     models = [located(one) for one in (path, *more)]

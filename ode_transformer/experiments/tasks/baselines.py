@@ -54,11 +54,7 @@ KINDS = {"first-symbol": first_symbol, "bag-of-symbols": bag_of_symbols}
 
 
 def measure(
-    kind: str,
-    folder: Path,
-    positions: int | None = None,
-    predictions: Path | None = None,
-    output: Path | None = None,
+    kind: str, folder: Path, positions: int | None = None, predictions: Path | None = None, output: Path | None = None
 ) -> None:
     """Fit a baseline, score it, and print the accuracies.
 
