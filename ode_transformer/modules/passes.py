@@ -1,12 +1,15 @@
 """How a layer runs in training: compiled (``--compile-layers``), or computed again in the backward pass."""
 
 import functools
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+from torch.utils.checkpoint import checkpoint
 
 from ..errors import OdeTransformerError
 
@@ -23,8 +26,8 @@ def recompute(asked: bool, function: Callable, *args: Any) -> Any:
     checkpointing has no such inner pass.
 
     It calls the function again with the random numbers of the first call. In the CUDA graph of a backward pass their
-    generator cannot be set back to where it was in that of the forward pass, so that the results of random operations
-    (dropout, and PyTorch's attention even without dropout) are kept.
+    generator cannot be set back to where it was in that of the forward pass, so that masks of dropout and results of
+    other random operations (PyTorch's attention, even without dropout) are kept.
     """
     if not (asked and torch.is_grad_enabled()):
         return function(*args)
@@ -39,12 +42,30 @@ def _is_recording() -> bool:
     return may and torch.cuda.is_current_stream_capturing()
 
 
-def _keep_random() -> tuple:
-    def policy(context: Any, operation: Any, *args: Any, **more: Any) -> CheckpointPolicy:
-        random = torch.Tag.nondeterministic_seeded in operation.tags
-        return CheckpointPolicy.MUST_SAVE if random else CheckpointPolicy.PREFER_RECOMPUTE
+class _Random(TorchDispatchMode):
+    """A context that keeps what random operations draw or, ``again``, has them draw what was kept, in the same order."""
 
-    return create_selective_checkpoint_contexts(policy)
+    def __init__(self, kept: deque, again: bool):
+        super().__init__()
+        self.kept, self.again = kept, again
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        if torch.Tag.nondeterministic_seeded not in operation.tags:
+            return operation(*args, **(kwargs or {}))
+        drops = operation is torch.ops.aten.native_dropout.default
+        if self.again and drops:
+            (x, p, _), mask = args, self.kept.popleft()
+            return torch.ops.aten.native_dropout_backward(x, mask, 1 / (1 - p)), mask  # x mask / (1 - p)
+        if self.again:
+            return self.kept.popleft()
+        found = operation(*args, **(kwargs or {}))
+        self.kept.append(found[1] if drops else tree_map_only(Tensor, Tensor.detach, found))
+        return found
+
+
+def _keep_random() -> tuple[_Random, _Random]:
+    kept: deque = deque()
+    return _Random(kept, again=False), _Random(kept, again=True)
 
 
 def run_layer(stack: nn.Module, layer: nn.Module, x: Tensor, context: Any, *more: Any) -> Any:

@@ -132,9 +132,10 @@ def test_recomputed_activations_have_the_dropout_of_the_forward_pass(variant):
     torch.testing.assert_close(found[1], found[0], atol=1e-2, rtol=1e-2)
 
 
-def test_a_further_shape_takes_no_memory_of_its_own():
+@pytest.mark.parametrize("more", [{}, {"checkpoint-activations": True}], ids=["", "recomputed"])
+def test_a_further_shape_takes_no_memory_of_its_own(more):
     """cuBLAS would keep memory for every further stream on which a shape is recorded."""
-    m, held = small("macaron", **{"cuda-graphs": True}).cuda().train(), []
+    m, held = small("macaron", **{"cuda-graphs": True}, **more).cuda().train(), []
     for length in range(4, 16, 2):
         inputs = [t.cuda() for t in batch(sizes=(length, 3, 2))]
         for _ in range(2):
