@@ -43,7 +43,7 @@ def _is_recording() -> bool:
 
 
 class _Random(TorchDispatchMode):
-    """A context that keeps what random operations draw or, ``again``, has them draw what was kept, in the same order."""
+    """Keeps what random operations draw, or has them draw it ``again``, in the same order."""
 
     def __init__(self, kept: deque, again: bool):
         super().__init__()
