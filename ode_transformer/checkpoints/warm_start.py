@@ -45,7 +45,7 @@ from .standalone import STOCK, Stock, errors_about
 
 _SHAPE = ("embed_dim", "attention_heads", "layers", "ffn_embed_dim")
 _OPEN = 5.0  # of a gate before its activation: a sigmoid of 0.993
-EQUAL = 1e-5  # of logits in double precision; fairseq's softmax is in single
+EQUAL = 1e-5  # of logits, computed in double precision
 
 
 @dataclass(frozen=True)

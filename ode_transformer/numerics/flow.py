@@ -42,7 +42,7 @@ FLOW_METHODS = {"rk4": THREE_EIGHTHS, "midpoint": MIDPOINT}
 """Solvers with a fixed step, under torchdiffeq's names."""
 
 # How far halving the step may move a solution, relative to max(1, max |b|) at each position, before evaluation halves
-# the step, and before the step of training is worth a warning.
+# the step, and how far the solution of training may be from that of evaluation without a warning.
 TOLERANCE, COARSE = 1e-5, 1e-3
 # Evaluation halves the step no further than to this, in tokens: rounding errors of more steps would exceed the gain.
 FINEST_STEP = 0.125
@@ -91,21 +91,19 @@ class Flow(nn.Module):
     @torch.no_grad()
     def _refined(self, initial: Tensor, length: int) -> tuple[float, Tensor]:
         """Return the step, halved until it is small enough, and the solution with it."""
-        step, moved, errors = self.step, self.solved(initial, length, self.step), []
+        step, coarse = self.step, self.solved(initial, length, self.step)
+        moved = coarse
         while step / 2 >= FINEST_STEP:
             finer = self.solved(initial, length, step / 2)
-            size = (initial + finer).abs().amax((1, 2)).clamp(min=1)
-            # Where both are infinite, the quotient is not a number, and no step helps.
-            errors.append(float(((finer - moved).abs().amax((1, 2)) / size).nan_to_num(0.0, posinf=math.inf).max()))
-            if errors[-1] <= TOLERANCE:
+            if _change(initial, moved, finer) <= TOLERANCE:
                 break
             step, moved = step / 2, finer
         if step < self._reported:
-            self._reported = step
+            self._reported, change = step, _change(initial, coarse, moved)
             logger.log(
-                logging.WARNING if errors[0] > COARSE else logging.INFO,
+                logging.WARNING if change > COARSE else logging.INFO,
                 f"evaluation solves the flow with {step:g} tokens per step; the {self.step:g} of training change its "
-                f"biases by up to {errors[0]:.1e} of max(1, the largest). --flow-step {step:g} trains as it evaluates",
+                f"biases by up to {change:.1e} of max(1, the largest). --flow-step {step:g} trains as it evaluates",
             )
         return step, moved
 
@@ -139,6 +137,13 @@ class Flow(nn.Module):
         values = torch.stack(states)
         slopes = increment(*(x[:, None] for x in contributions(nodes)), values)
         return _interpolate(values - initial, slopes, positions / step)
+
+
+def _change(initial: Tensor, moved: Tensor, finer: Tensor) -> float:
+    """Return how far two solutions are apart, relative to max(1, max |b|) at each position."""
+    size = (initial + finer).abs().amax((1, 2)).clamp(min=1)
+    # Where both are infinite, the quotient is not a number, and no step helps.
+    return float(((finer - moved).abs().amax((1, 2)) / size).nan_to_num(0.0, posinf=math.inf).max())
 
 
 def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
