@@ -160,7 +160,7 @@ def test_generate_output_is_reordered(tmp_path):
             "of 1,000,000,000,001 sentences, .*: H-1, H-2, .* and 999999999994 more",
         ),
         (generated().replace(END, ""), "'Generate ... with beam=...', is missing"),
-        (generated() + generated(), "T-2 occurs twice"),
+        (generated() + generated(), "S-2 occurs twice"),
         (generated() + "\udcff", "is not UTF-8"),  # the byte 0xff
     ],
 )
@@ -201,6 +201,7 @@ def main(*arguments: str) -> int:
         (["--hyp", "{units}", "--ref", "{h}"], "units: subword units, not words, in 1 of 1 line; .*--remove-bpe"),
         (["--hyp", "{h}", "--ref", "{h}", "--remove-bpe", "bpe"], "--remove-bpe bpe: must be one of"),
         (["--hyp", "{empty}", "--ref", "{empty}"], "empty: the file is empty"),
+        (["--hyp", "{grep}", "--ref", "{h}"], "grep: is an output of fairseq-generate, .*by --generate-output"),
         (
             ["--hyp", "{h}", "--ref", "{h}", "--target-lang", "xx"],
             "--target-lang must be one of .*de.*, or any with --plain; got xx",
@@ -210,9 +211,10 @@ def main(*arguments: str) -> int:
     ],
 )
 def test_command_errors(tmp_path, capsys, arguments, message):
-    for name, text in {"h": "a b\n", "two": "a\nb\n", "empty": "", "units": "a@@ b\n"}.items():
+    texts = {"h": "a b\n", "two": "a\nb\n", "empty": "", "units": "a@@ b\n", "grep": "H-0\t-1\ta b\n"}
+    for name, text in texts.items():
         write(tmp_path / name, text)
-    names = {name: str(tmp_path / name) for name in ("h", "two", "empty", "units")}
+    names = {path.name: str(path) for path in tmp_path.iterdir()}
     lang = ["--target-lang", "de"] * ("--target-lang" not in arguments)
     refused(["score", *(word.format(**names) for word in arguments), *lang], message, capsys)
 
@@ -254,8 +256,9 @@ def test_plain_text_has_no_tokenized_score_and_lower_case_beside_a_cased_referen
     assert main(*words) == 1 and "has no references; give plain ones" in capsys.readouterr().err
     write(tmp_path / "data" / "raw" / "test.de", "ein haus\n")
     assert main(*words) == 0 and json.loads(capsys.readouterr().out)["sacrebleu"]["precisions"][:2] == [100, 100]
-    chinese = scoring.score(["\u732b\u5403\u9c7c\u3002"], ["\u732b\u5403\u8089\u3002"], "zh", plain=True)["sacrebleu"]
-    assert chinese["hyp_len"] == 4 and "tok:zh" in chinese["signature"], "by characters"
+    for lang in ("zh", "zh_CN", "zho_Hans"):
+        found = scoring.score(["\u732b\u5403\u9c7c\u3002"], ["\u732b\u5403\u8089\u3002"], lang, plain=True)["sacrebleu"]
+        assert found["hyp_len"] == 4 and "tok:zh" in found["signature"], "by characters"
 
 
 def test_marks_are_removed_from_what_is_segmented_alone(tmp_path, capsys):

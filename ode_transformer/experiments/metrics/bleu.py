@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import OdeTransformerError
+from ..text.tokenisation import written
 from .metric import Examples, Metric
 
 if TYPE_CHECKING:
@@ -70,12 +71,12 @@ def _made(kind: str, **options: Any) -> "SacreMetric":
 
 
 def _bleu(examples: Examples) -> "SacreMetric":
+    lang = written(examples.lang)  # sacreBLEU would split Chinese of another code at spaces
     try:
-        return _made("BLEU", lowercase=examples.lowercase, trg_lang=examples.lang)
+        return _made("BLEU", lowercase=examples.lowercase, trg_lang=lang)
     except RuntimeError as error:
         raise OdeTransformerError(
-            f"target language {examples.lang}: needs another package of sacreBLEU: pip install "
-            f"sacrebleu[{examples.lang}]"
+            f"target language {examples.lang}: needs another package of sacreBLEU: pip install sacrebleu[{lang}]"
         ) from error
 
 

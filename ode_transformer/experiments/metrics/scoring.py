@@ -15,7 +15,7 @@ from ...errors import OdeTransformerError, counted
 from ...files import write_json
 from ..arguments import nearest
 from ..text.detokenisation import detokenise
-from ..text.fairseq_output import read_generate_output
+from ..text.fairseq_output import check_text, read_generate_output
 from ..text.lines import lines_of, read_all
 from ..text.subwords import joined_words
 from ..text.tokenisation import languages
@@ -147,6 +147,8 @@ def translations(
     # What fairseq printed is as the data are; plain text is scored against plain text.
     tokenised = ref or beside.get("raw" if plain and hyp else "tok")
     hyps, refs, _ = read_generate_output(generate_output) if generate_output else (read_all(hyp), None, None)
+    if hyp:
+        check_text(hyps, hyp)
     if tokenised:
         refs = lines_of(tokenised, len(hyps), read)
     if refs is None:

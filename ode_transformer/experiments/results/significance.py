@@ -4,7 +4,6 @@ Systems are runs, given by recipes or folders, or plain files. The tests are tho
 any metric that has statistics per example.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -18,6 +17,7 @@ from ..metrics.resampling import bootstrap, interval, p_value
 from ..metrics.scoring import is_endless, unknown_metric
 from ..runs import check_file
 from ..tasks import TASKS
+from ..text.fairseq_output import check_text
 from ..text.lines import lines_of, read_all
 from . import comparisons
 
@@ -89,7 +89,10 @@ def of_folder(folder: str) -> System:
     run = records.read_run(folder)
     if run is None:
         raise OdeTransformerError(f"{folder}: must hold a run, with run.json")
-    recipe = recipes.load(run["given"], scale=run["scale"], seed=run["seed"])
+    try:
+        recipe = recipes.load(run["given"], scale=run["scale"], seed=run["seed"])
+    except recipes.RecipeError as error:
+        raise OdeTransformerError(f"{error}; if the recipe was moved, name it instead of {folder}") from error
     return System(recipe, Path(folder), given=folder)
 
 
@@ -186,10 +189,8 @@ def compare_files(
         lowercase: with --ref, ignore case.
     """
     its, first = _metric(metric or "sacrebleu", files), read_all(files[0])
-    if any(re.match(r"H-\d+\t", line) for line in first):
-        raise OdeTransformerError(
-            f"{files[0]}: is an output of fairseq-generate, must be text, a sentence in each line"
-        )
+    for path in files:
+        check_text(read_all(path), path)
     right = [lines_of(path, len(first), files[0]) for path in ref]
     sources = lines_of(source, len(first), files[0]) if source else ()
     examples = Examples(right, sources, labels=right[0], lang=target_lang, lowercase=lowercase)

@@ -36,6 +36,7 @@ from . import folder_of
 from .processes import alone_in, say
 
 TOKENISERS = ("sacremoses", "none")
+NO_RECIPE = "none"
 CEILING = 99  # sacreBLEU of prepared and detokenized references, below which there is a warning
 
 
@@ -49,7 +50,7 @@ class OwnText:
         out: folder for the binarized data; the text goes to DIR.text.
         valid: validation text (default: held out of the training text).
         test: test sets (default: held out of the training text).
-        recipe: recipe to write, unless it exists (default: DIR.yaml).
+        recipe: recipe to write, unless it exists, or none (default: DIR.yaml).
         hold_out: pairs to hold out for each set that is not given.
         tokeniser: tokenizer; none takes any language, with --bpe sentencepiece.
         normalise: normalize punctuation before tokenization.
@@ -97,10 +98,14 @@ class OwnText:
                 )
         if {",", ":"} & set(folder_of(self.data)):
             raise TextError(f"--out {self.out}: must hold no comma and no colon, at which fairseq splits it")
-        if self.recipe_file.suffix != ".yaml":
+        if self.recipe != NO_RECIPE and self.recipe_file.suffix != ".yaml":
             raise TextError(f"--recipe {self.recipe}: must end in .yaml")
         if self.langs[0] == self.langs[1]:
             raise TextError(f"--langs {' '.join(self.langs)}: must be two different languages")
+        if odd := [lang for lang in self.langs if not re.fullmatch(r"[\w-]+", lang)]:
+            raise TextError(f"--langs {odd[0]}: must be letters, digits, - and _; rename the files that end in it")
+        if self.hold_out is not None and self.valid and self.test:
+            raise TextError("--hold-out: has no meaning with --valid and --test")
         if self.plain and self.normalise:
             raise TextError("--normalize: cannot be combined with --tokenizer none, which takes text as it is")
         if not self.plain and any(map(is_unspaced, self.langs)):
@@ -156,12 +161,14 @@ class OwnText:
                 say(f"{self.data} is complete")
             else:
                 self.make()
+        if self.recipe == NO_RECIPE:  # as in the command of a recipe, wherever that is now
+            return
         if self.recipe_file.exists():
             say(f"{self.recipe_file} already exists, and is left as it is")
         else:
             write_text(self.recipe_file, self.recipe_text())
             say(f"{self.recipe_file} is a recipe to start from. Next:")
-            say(f"ode-transformer run {shlex.quote(folder_of(self.recipe_file))}/macaron-tiny")
+            say(f"ode-transformer run {shlex.quote(self.recipe or f'{self.out}.yaml')}/macaron-tiny")
 
     def make(self) -> None:
         """Make the data, in steps that are done once each."""
@@ -193,10 +200,10 @@ class OwnText:
 
     def _check_recipe(self) -> None:
         """Refuse an existing recipe that makes other data, which a run would find instead of these."""
-        if self.recipe_file.exists():
+        if self.recipe != NO_RECIPE and self.recipe_file.exists():
             command, text = _quoted(self.command())[1:-1], read_text(self.recipe_file)
             text = text.replace(" --tokeniser ", " --tokenizer ").replace(" --normalise", " --normalize")  # once
-            here, there = (re.sub(r" --workers \d+", "", said) for said in (command, text))
+            here, there = (re.sub(r" --workers \d+| --recipe [^\"\n]+", "", said) for said in (command, text))
             if here not in there:
                 raise TextError(
                     f"{self.recipe_file}: already exists, and its data.prepare makes other data; remove it, choose "
@@ -238,8 +245,11 @@ class OwnText:
             made = pipeline.plain_text(list(read_lines(self.text / "bpe" / name)))
             ceiling = METRICS["sacrebleu"].compute(made, Examples([raw], lang=target))["bleu"]
             say(f"{name}: the references themselves, prepared and detokenized, score {ceiling:.1f} sacreBLEU")
-            if ceiling < CEILING:
-                there, here = next(pair for pair in zip(raw, made, strict=True) if pair[0].split() != pair[1].split())
+            differ = [pair for pair in zip(raw, made, strict=True) if pair[0].split() != pair[1].split()]
+            if ceiling < CEILING and not differ:
+                say(f"warning: {name}: has no four words in a sentence, without which BLEU is 0; take chrF")
+            elif ceiling < CEILING:
+                there, here = differ[0]
                 say(
                     f"warning: {name}: no system can score more than {ceiling:.1f}, since the way back to text does "
                     f"not undo the preparation: {there!r} becomes {here!r}. "
@@ -268,7 +278,7 @@ class OwnText:
         chosen = {"--normalize": self.normalise, "--lowercase": self.lowercase}
         chosen["--separate-dictionaries"] = self.separate_dictionaries
         words += [option for option, on in chosen.items() if on]
-        return shlex.join([*words, "--recipe", folder_of(self.recipe_file)])
+        return shlex.join([*words, "--recipe", NO_RECIPE])
 
     def recipe_text(self) -> str:
         """Return the text of the recipe: the systems to start from, with a schedule for the size of the text."""

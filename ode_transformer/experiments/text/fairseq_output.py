@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,15 @@ def entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for kind, body in re.findall(rf"\| INFO \| ({'|'.join(map(re.escape, kinds))}) \| (\{{[^{{}}\n]*\}})", text):
         with contextlib.suppress(ValueError, RecursionError):
             yield kind, {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
+
+
+def check_text(lines: Iterable[str], path: str | Path) -> None:
+    """Refuse lines that fairseq-generate printed, as ``grep ^H`` leaves them, in a file of text."""
+    if any(re.match(rf"[HD]-{_ID}\t", line) for line in lines):
+        raise OdeTransformerError(
+            f"{path}: is an output of fairseq-generate, must be text, a sentence in each line; `score` reads it by "
+            "--generate-output"
+        )
 
 
 class Generated(NamedTuple):
@@ -48,8 +57,8 @@ def read_generate_output(path: str | Path) -> Generated:
     for line in read_all(path):
         if match := re.match(rf"(?:([TS])-({_ID})|(H)-({_ID})\t[^\t]*)\t(.*)", line):
             kind, number, text = match[1] or match[3], int(match[2] or match[4]), match[5]
-            if kind == "T" and number in found[kind]:
-                raise OdeTransformerError(f"{path}: T-{number} occurs twice; must be a single output")
+            if kind != "H" and number in found[kind]:  # of --nbest, H occurs several times
+                raise OdeTransformerError(f"{path}: {kind}-{number} occurs twice; must be a single output")
             found[kind].setdefault(number, text)
         elif match := re.search(r"\| Translated ([\d,]{1,20}) sentences ", line):
             translated = int(match[1].replace(",", ""))
@@ -67,8 +76,8 @@ def read_generate_output(path: str | Path) -> Generated:
             raise OdeTransformerError(
                 f"{path}: of {counted(len(expected), 'sentence')}, these are missing: {', '.join(first)}{more}; the "
                 # By default, fairseq leaves out a last batch whose size is not a multiple of 8.
-                "file is cut short, or fairseq-generate left sentences out: it needs --required-batch-size-multiple 1, "
-                "and no --skip-invalid-size-inputs-valid-test"
+                "file is cut short or one shard of several, or fairseq-generate left sentences out: it needs "
+                "--required-batch-size-multiple 1, and no --skip-invalid-size-inputs-valid-test"
             )
     if refs and not ended:
         raise OdeTransformerError(

@@ -84,6 +84,8 @@ def _learn_bpe(files: Sequence[Path], size: int, model: Path, workers: int = 1) 
         lines = read_lines(path, bar=f"count words of {path.name}")
         for found in in_parallel(_count_words, lines, workers):
             words.update(found)
+    if max(map(len, words), default=0) < 2:
+        raise TextError("--bpe subword-nmt: all words are single characters, which it cannot join; take --bpe none")
     with atomic_file(model) as file:
         library.learn_bpe(_taken(words), file, size, is_dict=True)
 

@@ -9,7 +9,7 @@ from .lines import TextError
 
 QUOTES = str.maketrans("\u2019", "'")
 LOWERCASE = ("no", "first", "last")
-UNSPACED = frozenset({"ja", "yue", "zh"})
+CODES = {"cmn": "zh", "jpn": "ja", "kor": "ko", "yue": "zh", "zho": "zh"}  # as sacreBLEU and ``is_unspaced`` know them
 
 
 def languages() -> frozenset[str]:
@@ -19,9 +19,15 @@ def languages() -> frozenset[str]:
     return LANGUAGES
 
 
+def written(lang: str) -> str:
+    """Return the code of a language without country and script: ``zh`` for ``zh_CN``, ``zho_Hans`` and ``yue``."""
+    code = re.split("[-_]", lang)[0].lower()
+    return CODES.get(code, code)
+
+
 def is_unspaced(lang: str) -> bool:
     """Whether a language, such as ``zh`` or ``zh_CN``, is written without spaces between words and sentences."""
-    return re.split("[-_]", lang)[0].lower() in UNSPACED
+    return written(lang) in ("ja", "zh")
 
 
 @dataclass(frozen=True)
