@@ -140,6 +140,8 @@ def register_architectures(
     without a preset, of unknown sizes, loads checkpoints and cannot be trained.
     """
     for name, preset in architectures.items():
+        if unknown := sorted({*(preset or ())} - {f.name for f in fields(config_class)}):
+            raise OdeTransformerError(f"--arch {name}: {config_class.__name__} has no field {', '.join(unknown)}")
         register_model_architecture(model, name)(partial(_apply_preset, model, config_class, name, preset))
         if listed:
             PRESETS[name] = (model, config_class, preset)

@@ -58,7 +58,7 @@ def using(folder: str | Path | None) -> Iterator[None]:
     """Load a plugin, if given, and make it the default of recipes within the context."""
     global _current
     before = _current
-    if folder:
+    if folder and Path(folder).resolve() != PACKAGE:  # which fairseq's users name
         load(folder)
         _current = folder_of(folder)
     try:
@@ -98,14 +98,14 @@ def installed() -> list[str]:
 def registered(class_: type | None) -> bool:
     """Whether a class belongs to this package or to a loaded plugin."""
     module = getattr(class_, "__module__", "")
-    names = [PACKAGE.name, *(path.name for path in _folders), *_installed]
+    names = [PACKAGE.name, *(path.name for path in _folders), *(module.partition(".")[0] for module in _installed)]
     return any(module == name or module.startswith(f"{name}.") for name in names)
 
 
 def name_and_hash(folder: str | Path) -> dict[str, str]:
     """Return the name of a plugin and the SHA-256 of its Python files, for ``run.json``."""
     path, digest = Path(os.path.abspath(folder)), hashlib.sha256()
-    for file in sorted(path.rglob("*.py")):
+    for file in sorted(filter(Path.is_file, path.rglob("*.py"))):  # an editor may keep a link to nowhere beside a file
         digest.update(b"%s\0%s\0" % (file.relative_to(path).as_posix().encode(), file.read_bytes()))
     return {"name": path.name, "sha256": digest.hexdigest()}
 

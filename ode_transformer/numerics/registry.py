@@ -30,6 +30,10 @@ class Registry(UserDict[str, T]):
             raise ValueError(f"{self.option} {name!r}: must be added before ode_transformer.models is imported")
         super().__setitem__(name, method)
 
+    def __ior__(self, methods: Mapping[str, T]) -> "Registry[T]":  # UserDict's would take any name
+        self.update(methods)
+        return self
+
     def choices(self) -> list[str]:
         """Return the names. No method can be added after this call."""
         self._closed = True

@@ -5,7 +5,6 @@ import contextlib
 import functools
 import re
 import shlex
-import sys
 from dataclasses import replace
 
 import pytest
@@ -579,6 +578,9 @@ def test_torchrun_is_told_its_node(monkeypatch):
 
 def test_the_folder_of_a_plugin_may_be_named_from_anywhere(tmp_path, monkeypatch):
     """fairseq's parsers look for ``--user-dir`` among the words of the process, from the top of the clone."""
-    monkeypatch.setattr("sys.argv", ["ode-transformer", "--user-dir", "not-there"])
-    command_lines.check(runner.steps(load(tmp_path, sound()), TrainingPlace()))
-    assert sys.argv[1:] == ["--user-dir", "not-there"]
+    (tmp_path / "from_anywhere").mkdir()
+    (tmp_path / "from_anywhere" / "__init__.py").write_text("import ode_transformer.models\n")
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "quickstart/macaron-tiny", "--cpu", "--dry-run", "--user-dir", "from_anywhere"]
+    monkeypatch.setattr("sys.argv", ["ode-transformer", *words])
+    assert cli.main() == 0

@@ -111,6 +111,8 @@ def test_an_installed_plugin_may_be_named_too(tmp_path, monkeypatch):
 @pytest.mark.full
 def test_processes_of_benchmarks_load_the_plugin(tmp_path):
     code = "import os, pathlib\npathlib.Path(__file__).with_name(f'{os.getpid()}.pid').touch()\n"
+    code += "import multiprocessing\nfrom ode_transformer.numerics.integrators import EULER, INTEGRATORS\n"
+    code += "if multiprocessing.parent_process():\n    INTEGRATORS['new'] = EULER  # before the models\n"
     folder = write_package(tmp_path / "counted_plugin", code)
     with plugins.using(folder), contextlib.closing(turns.Process("rk2")) as process:
         process(print)

@@ -200,8 +200,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # UTF-8, as in all files, whatever the locale; file names may hold any bytes.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
+        if argv is None:  # emptied, for fairseq's parsers look for --user-dir there, relative to another folder
+            argv, sys.argv[1:] = sys.argv[1:], []
         with tidy():
-            status = call(sys.argv[1:] if argv is None else argv)
+            status = call(argv)
         if sys.stdout is not None:  # None if the caller has closed it
             sys.stdout.flush()
         return status

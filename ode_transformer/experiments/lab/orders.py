@@ -105,7 +105,9 @@ def methods() -> dict[str, Method]:
             its = Method(2, partial(_momentum, method, nu), partial(_damped, nu))
             found[f"{name}, for a damped equation of second order"] = its
         elif method.order is not None:  # which a plugin's method may lack
-            step = _multistep if method.spans_layers else _step
+            own = method.learns(len(_START))
+            learned = Learned(own=own and own.double().requires_grad_(False))
+            step = _multistep if method.spans_layers else partial(_step, learned=learned)
             found[name] = Method(method.order + 1, partial(step, method, f))
     for name, weights, exponent in (
         ("gate 0.3", (0.3, 0.7), 2),
@@ -131,7 +133,10 @@ def methods() -> dict[str, Method]:
 
 
 def _step(method: Integrator, f: Field, past: Sequence[Tensor], h: float, **more: Any) -> Tensor:
-    return method.step(f, past[-1], None, h, **more)[0]
+    carried = None
+    for y in past:  # from the first again, for what the method carries
+        y, carried = method.step(f, y, carried, h, **more)
+    return y
 
 
 def _split(substeps: Sequence[Substep], past: Sequence[Tensor], h: float) -> Tensor:

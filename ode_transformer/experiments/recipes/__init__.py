@@ -41,6 +41,7 @@ OWN_FLAGS = {
     "update-freq": "is set by train.batches and --devices",
     "distributed-world-size": "is set by --devices",
     "save-dir": "is set by --run-dir",
+    "user-dir": "is set by the recipe's user_dir, or by --user-dir before the --",
     **dict.fromkeys(
         ("restore-file", "reset-optimizer", "reset-dataloader", "reset-lr-scheduler", "reset-meters"),
         "would apply again whenever the run is resumed; start from a checkpoint by train.start or finetune-from-model",

@@ -2,6 +2,7 @@
 
 import difflib
 import functools
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -167,7 +168,7 @@ def _extended(tree: dict, path: Path, before: tuple[Path, ...]) -> dict:
         merged = merge(merged, read(file, (*before, path)))
     own = {key: value for key, value in tree.items() if key != "extends"}
     if isinstance(own.get("user_dir"), str):
-        candidates = [(folder / own["user_dir"]).resolve() for folder in (path.parent, ROOT)]
+        candidates = [Path(os.path.abspath(folder / own["user_dir"])) for folder in (path.parent, ROOT)]
         plugin = next(filter(Path.is_dir, candidates), None)
         if plugin is None:
             sought = " or ".join(map(str, dict.fromkeys(candidates)))  # one of an absolute path

@@ -91,7 +91,8 @@ def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[s
 
     def note(real: Tensor) -> Callable:
         def hook(module: Coefficients, args: tuple, _: Tensor) -> None:
-            weights = (w[real] if w.shape[:2] == real.shape else w.flatten() for w in module.weights(*args))
+            weights = map(torch.as_tensor, module.weights(*args))  # of which some may be numbers
+            weights = (w[real] if w.shape[:2] == real.shape else w.flatten() for w in weights)
             weighted.append([w.double() for w in weights])
 
         return hook

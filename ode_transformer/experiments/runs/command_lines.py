@@ -48,15 +48,16 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     """Return the arguments that a program of fairseq parses; to be called from the top of the repository."""
     if "--user-dir" in words and (plugin := plugins.missing(words[words.index("--user-dir") + 1])):
         raise OdeTransformerError(f"{words[0]}: needs the plugin {plugin}: give --user-dir, its folder")
+    if (plugin := plugins.current()) and f"{PACKAGE.name}.models" not in sys.modules:
+        raise plugins.PluginError(
+            f"--user-dir {plugin}: must import ode_transformer.models in its last line; {words[0]}, which takes one "
+            "--user-dir, would not know our architectures"
+        )
     from fairseq import options
 
     from ... import models  # noqa: F401  registers the architectures
 
-    given, sys.argv = sys.argv, sys.argv[:1]  # fairseq would read --user-dir there, relative to another folder
-    try:
-        parser = getattr(options, PARSERS[words[0]])()
-    finally:
-        sys.argv = given
+    parser = getattr(options, PARSERS[words[0]])()
 
     def error(message: str) -> None:
         raise OdeTransformerError(f"{words[0]} refuses its flags: {short_message(message, parser)}")
