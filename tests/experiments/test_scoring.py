@@ -133,6 +133,7 @@ def generated(order=(2, 0, 1), hyps=("ein hund .", "", "zwei katzen"), refs=("ei
 
 
 def write(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode())
     return str(path)
 
@@ -234,7 +235,6 @@ def test_references_beside_binarised_data_win_over_those_with_unknown_words(tmp_
     assert "data: has neither tok/test.de nor raw/test.de" in said
     assert "<<unk>> in 1 of 3 tokenized references" in said
     for kind, text in (("tok", "ein hund .\n\nzwei katzen\n"), ("raw", "Ein Hund.\n\nZwei Katzen\n")):
-        (data / kind).mkdir(parents=True)
         write(data / kind / "test1.de", text)
     assert found("--subset", "test1") == (100, "raw")
     assert found("--subset", "test1", "--ref", write(tmp_path / "r", "ein hund .\n\neine katze\n")) == (60, "raw")
@@ -249,8 +249,6 @@ def test_plain_text_has_no_tokenized_score_and_lower_case_beside_a_cased_referen
     assert main(*words, "--lowercase") == 0 and not capsys.readouterr().err
     assert main(*words, "--plain", "--json") == 0
     assert json.loads(capsys.readouterr().out)["tokenised"] is None
-    for kind in ("tok", "raw"):
-        (tmp_path / "data" / kind).mkdir(parents=True)
     write(tmp_path / "data" / "tok" / "test.de", "ein haus &apos;s\n")
     words[2:6] = "--data", str(tmp_path / "data"), "--plain", "--json"
     assert main(*words) == 1 and "has no references; give plain ones" in capsys.readouterr().err
