@@ -91,7 +91,9 @@ class SentenceEncoder(RobertaEncoder):
         if self.segments is not None:
             ends = src_tokens.eq(self.dictionary.eos())
             second = (ends.cumsum(1) - ends.long()).clamp(max=1)  # after the first end of a sentence
-            embeddings = self.sentence_encoder.embed_tokens(src_tokens) + self.segments(second)
+            # Those of tokens alone are scaled, as in the released code.
+            segments = self.segments(second) / self.sentence_encoder.embed_scale
+            embeddings = self.sentence_encoder.embed_tokens(src_tokens) + segments
         return super().extract_features(src_tokens, return_all_hiddens, token_embeddings=embeddings)
 
 

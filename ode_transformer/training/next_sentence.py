@@ -148,7 +148,7 @@ class MaskedLMPairsTask(MaskedLMTask):
             raise FileNotFoundError(f"Dataset not found: {split} ({path})")
         longest = (self.cfg.tokens_per_sample - _SPECIAL) // 2
         blocks = TokenBlockDataset(text, text.sizes, longest, d.pad(), d.eos(), "complete_doc")
-        first, _, last = np.asarray([blocks.block_to_dataset_index[i] for i in range(len(blocks))]).T
+        first, _, last = blocks.block_to_dataset_index.T
         # An empty line holds one symbol, the end of a sentence.
         documents = np.cumsum(np.asarray(text.sizes) == 1)[first]
         sizes = np.asarray(blocks.sizes) - (last - first + 1)  # without those ends

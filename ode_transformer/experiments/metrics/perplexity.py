@@ -11,6 +11,7 @@ from ..text.fairseq_output import entries
 from .metric import Metric
 
 SIGNATURE = "of the units of the dictionary, end-of-sentence symbols included; fairseq-validate, two decimals"
+OF_PAIRS = "of masked units, of which no end-of-sentence symbol is one; fairseq-validate, two decimals"
 
 
 def score(validation_log: str | Path, subset: str = "test") -> dict[str, Any]:
@@ -29,7 +30,8 @@ def score(validation_log: str | Path, subset: str = "test") -> dict[str, Any]:
         value, loss = float(found[-1]["ppl"]), float(found[-1]["loss"])
     except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise OdeTransformerError(f"{validation_log}: the criterion logs no perplexity of subset {subset}") from error
-    return {"perplexity": {"value": value, "signature": SIGNATURE}, "loss": loss}
+    signature = OF_PAIRS if "next_sentence_loss" in found[-1] else SIGNATURE
+    return {"perplexity": {"value": value, "signature": signature}, "loss": loss}
 
 
 METRIC = Metric("perplexity", "perplexity")

@@ -5,6 +5,7 @@ There is a function for each kind of file. Its parameters are options of the com
 
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -253,6 +254,8 @@ def predictions(predictions: str | Path, metric: Sequence[str] = ()) -> dict[str
         predictions: labels and predicted labels, as ``ode-transformer predict`` writes them.
     """
     golds, predicted = labels.read(predictions)
+    if not metric and any(re.fullmatch(r"-?\d+\.\d+", gold) for gold in golds):
+        raise OdeTransformerError(f"{predictions}: its labels are numbers; give --metric pearson or --metric spearman")
     return score_labels(golds, predicted, metric or ["accuracy"])
 
 
