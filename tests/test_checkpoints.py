@@ -83,6 +83,17 @@ def test_tied_parameters_stay_tied_and_the_optimiser_stays_behind(tmp_path):
     assert (tmp_path / "average.pt").stat().st_size < 10_000
 
 
+def test_a_training_goes_on_with_its_next_batch_on_more_devices(tmp_path):
+    """fairseq counts the batches of one device."""
+    place = {"train_iterator": {"epoch": 2, "iterations_in_epoch": 24}}
+    trained = {"cfg": {"distributed_training": {"distributed_world_size": 4}}, "extra_state": place}
+    path = write(tmp_path / "last.pt", {"w": torch.ones(3)}, **trained)
+    for _ in range(2):
+        checkpoints.divide_anew(path, 8)
+    state = checkpoints.load(path)
+    assert state["extra_state"] == {"train_iterator": {"epoch": 2, "iterations_in_epoch": 12}}
+
+
 BOTH, ONES = r"a\.pt and .*b\.pt", torch.ones(3)
 
 

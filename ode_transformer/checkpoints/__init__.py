@@ -268,6 +268,20 @@ def _updates(path: Path) -> int:
     return updates
 
 
+def divide_anew(path: Path, devices: int) -> None:
+    """Let a training that stopped within an epoch go on with its next batch on another number of devices.
+
+    fairseq counts the batches of one device: it would repeat some, leave some out, or find the epoch too short.
+    """
+    state = load(path)
+    before = options(state, "distributed_training").get("distributed_world_size", devices)
+    place = state["extra_state"]["train_iterator"]
+    if before != devices and place.get("iterations_in_epoch"):
+        place["iterations_in_epoch"] = place["iterations_in_epoch"] * before // devices
+        state["cfg"]["distributed_training"]["distributed_world_size"] = devices
+        save(state, path)
+
+
 def average(paths: Sequence[str | Path], output: str | Path) -> None:
     """Average the parameters of checkpoints, holding one of them at a time besides the sum.
 

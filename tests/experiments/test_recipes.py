@@ -576,6 +576,14 @@ def test_torchrun_is_told_its_node(monkeypatch):
     assert named == ["2", "1", "8"]
 
 
+def test_one_machine_of_a_slurm_job_trains_on_as_many_gpus_as_it_is_told(monkeypatch):
+    """By Slurm's variables fairseq would take all GPUs of the job, and with a port and without Slurm, one."""
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    place = TrainingPlace(devices=4, flags=("--distributed-port", "20001"))
+    (train,) = (s for s in runner.steps(recipes.load("ode/wmt14-en-de/rk2"), place) if s.name == "train")
+    assert train.launcher == ["env", "-u", "SLURM_JOB_ID"] and "--distributed-port" not in train.words
+
+
 def test_the_folder_of_a_plugin_may_be_named_from_anywhere(tmp_path, monkeypatch):
     """fairseq's parsers look for ``--user-dir`` among the words of the process, from the top of the clone."""
     (tmp_path / "from_anywhere").mkdir()

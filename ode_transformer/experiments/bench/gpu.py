@@ -42,7 +42,7 @@ MODES = {
 }
 
 _TO_MEASURE = 60
-"""The seconds that a system may take after the end if it was ready in time."""
+"""The seconds that one call of a system that is ready may take, also after the end."""
 
 _TURNS = 3
 """How often each system is timed in a round."""
@@ -193,10 +193,13 @@ def measure(
             name: stack.enter_context(contextlib.closing(Process(name, anew=True))) for name in systems if each
         }
         for one in each:
-            if seconds_left() <= 0 or not processes:
+            if seconds_left() <= 0:
                 break
             found = _round(one, systems, processes, seconds_left, alone)
-            processes = {name: process for name, process in processes.items() if not process.closed}
+            for name in found:  # anew, because an error of CUDA would stay with its process
+                if "error" in found[name] and seconds_left() > 0:
+                    processes[name].close()
+                    processes[name] = stack.enter_context(contextlib.closing(Process(name, anew=True)))
             new = {"title": one.title, "mode": one.mode, "setting": one.setting.noted(), "systems": found}
             if _measured(new) >= max(1, _measured(held.get((one.title, one.mode)))):
                 held[one.title, one.mode] = new
@@ -226,7 +229,8 @@ def _round(
     def ask(name: str, function: Callable, *args: Any) -> None:
         if "error" not in found[name]:
             processes[name].begin(function, *args)
-            answer = _answer(processes[name], lambda: seconds_left() + _TO_MEASURE)
+            ends = time.monotonic() + _TO_MEASURE  # one that hangs must not keep everything else waiting
+            answer = _answer(processes[name], lambda: min(ends - time.monotonic(), seconds_left() + _TO_MEASURE))
             found[name] = answer if "error" in answer else found[name] | answer
 
     names = [name for name in processes if name != "stock"]

@@ -140,8 +140,10 @@ class Suite:
         said = log.read_text(errors="replace")
         found, failed = tests(said, "PASSED"), tests(said, "(?:FAILED|ERROR)")
         files.write_text(listed, "\n".join(sorted(passed | set(found))) + "\n")
-        processes.say("\n".join([f"{len(found)} passed, {len(failed)} failed", *failed]))
-        self.failed |= bool(failed) or status not in (0, NO_TESTS, TIMED_OUT)
+        wrong = status not in (0, NO_TESTS, TIMED_OUT)
+        more = f"; pytest ended with status {status}, its output is in {log}" if wrong else ""
+        processes.say("\n".join([f"{len(found)} passed, {len(failed)} failed{more}", *failed]))
+        self.failed |= bool(failed) or wrong
 
     def contest(self) -> None:
         """Measure every mode beside stock fairseq, as far as the record does not have it."""

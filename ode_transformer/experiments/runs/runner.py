@@ -307,6 +307,8 @@ class Run:
                 (self.folder / "train.log").unlink(missing_ok=True)  # its checkpoints are gone
                 start, more = next(iter(step.inputs[1:]), None), training.split(self.place.flags)[1]
                 run = runs.describe(self.recipe, step.command, config, start, more)
+            elif updates and run["devices"] != self.place.devices:
+                checkpoints.divide_anew(self.folder / "checkpoint_last.pt", self.place.devices)
             runs.begin(self.folder, run, self.place.devices, step.where, self.recipe.user_dir)
         resumed = f", resumed after {counted(updates, 'update')}" if updates else ""
         # The checkpoint to start from, looked for above, is not read again when a training resumes.
@@ -354,7 +356,7 @@ def execute(step: Step, lock: int = -1) -> float:
             if path and (diverged := logs.divergence(path)):
                 raise RunError(f"{step.key}: {diverged}. Its output is in {step.log}")
             more = f"; what it said is in {step.log}" if step.log else ""
-            raise RunError(f"{step.key}: {step.words[0]} {processes.ending(status)}{more}")
+            raise RunError(f"{step.key}: {step.command[0]} {processes.ending(status)}{more}")
     for source, target in step.moves:
         (recipes.ROOT / source).replace(recipes.ROOT / target)
         with contextlib.suppress(OSError):  # it holds other files
@@ -500,7 +502,9 @@ def run_all(
             one.check_own()
             if "prepare" in one.chosen:  # in this process, because theirs could not share it
                 replace(one, last="prepare").go(prepared)
-                one = replace(one, first=one.chosen[1]) if one.first == "prepare" and one.chosen[1:] else one
+                if not one.chosen[1:]:
+                    continue
+                one = replace(one, first=one.chosen[1]) if one.first == "prepare" else one
             able.append(one)
         except BrokenPipeError:  # an error of the output, not of the run
             raise

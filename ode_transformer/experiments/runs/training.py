@@ -125,8 +125,8 @@ def place_here(
         devices = tasks if tasks > nodes else nodes * here
     if devices % nodes:
         raise RunError(f"--devices {devices}: cannot be divided evenly among {nodes} nodes")
-    # With a port and one task per node, fairseq uses all GPUs of the job, whatever it is told.
-    if "--distributed-port" in command_lines.flag_values(flags) and tasks <= nodes and gpus and devices != nodes * gpus:
+    # With one task per node, fairseq uses all GPUs of the job, whatever it is told.
+    if not alone and not torchrun and tasks <= nodes and gpus and devices != nodes * gpus:
         raise RunError(
             f"--devices {devices}: the job has {nodes} x {gpus} GPUs, and all would train; ask Slurm for {devices}"
         )
@@ -182,6 +182,9 @@ def step(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str, start: str 
     if precision == "bf16" and is_of_fairseq(train.arch):
         raise RecipeError(f"bf16: with --arch {train.arch}, fairseq assumes a TPU; take fp32, fp16 or amp")
     placed, more = split(place.flags)
+    if place.alone and "--distributed-port" in placed:  # of a job of several tasks; one alone would train on one GPU
+        i = placed.index("--distributed-port")
+        del placed[i : i + 2]
     if start and "--finetune-from-model" in command_lines.flag_values([*flags(train.flags), *more]):
         raise RecipeError(f"{recipe.name}: --finetune-from-model: is set by train.start")
     command = [
@@ -209,7 +212,7 @@ def step(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str, start: str 
         [recipe.data.directory, *([start] if start else [])],
         [f"{run_dir}/run.json", f"{run_dir}/checkpoint_last.pt"],
         where=where,
-        launcher=_torchrun(place) if place.torchrun else [],
+        launcher=_torchrun(place) if place.torchrun else _without_slurm() if place.alone and devices > 1 else [],
         environment=processors.KEEP_FREED_MEMORY if place.cpu else {},
         log=f"{run_dir}/train.log",
     )
@@ -227,6 +230,13 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
         else:
             others.append(word)
     return placed, others
+
+
+def _without_slurm() -> list[str]:
+    """By these variables fairseq would train on all GPUs of the job, whatever it is told, and take one port for all
+    trainings in it."""
+    names = [n for n in ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST") if n in os.environ]
+    return ["env", *(word for name in names for word in ("-u", name))] if names else []
 
 
 def _torchrun(place: TrainingPlace) -> list[str]:
