@@ -1,7 +1,7 @@
-# docker build -t ode-transformer .                                               for a CPU
+# docker build -t ode-transformer .                         for a CPU (x86-64; on ARM with --platform linux/amd64)
 # docker build -t ode-transformer --build-arg INDEX=https://pypi.org/simple .     for GPUs, with CUDA
-# docker run -v "$PWD:/work" ode-transformer run quickstart/macaron-tiny          data-bin/ and runs/ of this folder
-# docker run --gpus all --ipc=host -v "$PWD:/work" ode-transformer run quickstart/macaron-tiny           on GPUs
+# docker run -u "$(id -u):$(id -g)" -v "$PWD:/work" ode-transformer run quickstart/macaron-tiny     data-bin/, runs/ here
+# docker run -u "$(id -u):$(id -g)" -v "$PWD:/work" --gpus all --ipc=host ode-transformer run quickstart/macaron-tiny
 FROM python:3.12-slim
 ARG INDEX=https://download.pytorch.org/whl/cpu
 RUN apt-get update && apt-get install -y --no-install-recommends curl xz-utils && rm -rf /var/lib/apt/lists/*

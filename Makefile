@@ -1,10 +1,11 @@
-# make demo    install, then train a Macaron Net on a generated corpus and score it
-# make test    install if needed, then run the tests, some minutes; `make test-all` runs all of them
+# install      into .venv, without the demo
+# demo         install, then train a Macaron Net on a generated corpus and score it
+# test         install if needed, then run a selection of the tests, some minutes
 # With PYTHON=python3.11 VENV=.venv-3.11, another Python in an environment of its own.
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all lint docs links tables
 
-# The first that starts, which a shim of pyenv may not. There is a wheel of fairseq for 3.12; on others it is built.
+# The first that starts, which a shim of pyenv may not. There is a wheel of fairseq for 3.12 on x86-64.
 PYTHON ?= $(shell for python in python3.12 python3.11 python3.13; do $$python -c '' 2>&- && echo $$python && exit; done; echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,7 +21,7 @@ $(VENV)/installed: setup.py constraints.txt
 	$(BIN)/python -m pip -V >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --upgrade pip
 	$(BIN)/pip install -c constraints.txt torch numpy cython wheel setuptools
-	@$(BIN)/python -c 'import sys; sys.version_info[:2] == (3, 12) or print("building fairseq takes about three minutes")'
+	@$(BIN)/python -c 'import platform, sys; (sys.version_info[:2], platform.machine()) == ((3, 12), "x86_64") or print("building fairseq takes about three minutes")'
 	$(BIN)/pip install -c constraints.txt --no-build-isolation fairseq-fixed
 	$(BIN)/pip install -c constraints.txt --no-build-isolation -e '.[test]'
 	touch $@

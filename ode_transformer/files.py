@@ -20,15 +20,15 @@ def atomic_file(path: str | Path, mode: str = "w") -> Iterator[IO]:
 
     It is written beside its place, flushed to the disk and renamed, so that whatever goes wrong, a kill or a full disk
     included, an older file of that name survives untouched. A symbolic link is followed, and the file keeps its
-    permissions. A pipe or a device is opened in place, because a file must not replace it.
+    permissions. A pipe, a device or ``/dev/stdout`` is opened in place, because a file must not replace it.
 
     The mode is ``w`` for UTF-8 text with line feeds as they are, or ``wb``. An error names the file, and not the
     temporary one.
     """
     path = Path(path)
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
-    if path.exists() and not path.is_file():
-        with path.open(mode, **text) as file:
+    if path.exists() and (not path.is_file() or re.match(r"/dev/(std|fd/)", str(path))):
+        with path.open(mode.replace("w", "a"), **text) as file:  # the shell has emptied the file, or goes on with it
             yield file
         return
     with _replacing(path) as temporary, temporary.open(mode, **text) as file:

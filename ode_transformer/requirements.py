@@ -4,7 +4,7 @@ import importlib
 
 MINIMUM_TORCH = (2, 6)
 REMEDY = (
-    "install the tested set: pip install torch numpy cython wheel setuptools, then "
+    "pip uninstall fairseq, if it is there; pip install torch numpy cython wheel setuptools; then "
     "pip install --no-build-isolation fairseq-fixed==0.12.3.1 (as the Makefile does)"
 )
 

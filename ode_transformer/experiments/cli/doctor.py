@@ -12,7 +12,7 @@ from ...paths import PACKAGE, ROOT, SHARE
 
 OPTIONAL = {
     "MeCab": ("sacreBLEU of Japanese", "pip install 'sacrebleu[ja]'"),
-    "comet": ("scores by COMET", install_command("comet")),
+    "comet": ("scores by COMET", "it needs NumPy 1: install the extra comet into an environment of its own"),
     "ctranslate2": ("export --format ctranslate2", install_command("ctranslate2")),
     "errant": ("ERRANT's scores of corrections", install_command("errant")),
     "fairscale": ("--ddp-backend fully_sharded", install_command("sharded")),
@@ -75,5 +75,6 @@ def lines() -> Iterator[str]:
         else:
             yield f"{variable}={value}" if value else f"{variable} is not set: {unset}"
     for package, (purpose, remedy) in OPTIONAL.items():
-        if importlib.util.find_spec(package) is None:
+        spec = importlib.util.find_spec(package)
+        if spec is None or spec.origin is None:  # of a folder of that name
             yield f"{package} is missing: {purpose}; {remedy}"

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ...errors import OdeTransformerError, install_command
+from ...errors import OdeTransformerError
 from ...files import sha256
 from .metric import Examples, Metric
 
@@ -29,7 +29,9 @@ def _model(path: Path) -> Any:
     try:
         from comet import load_from_checkpoint
     except ImportError as error:
-        raise OdeTransformerError(f"COMET needs the package unbabel-comet; {install_command('comet')}") from error
+        raise OdeTransformerError(
+            "COMET needs the package unbabel-comet, and that NumPy 1: install the extra comet into another environment"
+        ) from error
     return load_from_checkpoint(str(path), local_files_only=True)
 
 

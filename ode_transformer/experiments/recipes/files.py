@@ -80,7 +80,8 @@ def listed(prefix: str = "", *, paper: bool = False) -> dict[str, str]:
                 found[title] = described(own, tree)
     if not found:
         near = difflib.get_close_matches(prefix, groups(), 5, 0.4)
-        raise RecipeError(f"no recipe begins with {prefix!r}; there are {', '.join(near or groups())}")
+        known = f"the nearest are {', '.join(near)}" if near else f"there are {', '.join(groups())}"
+        raise RecipeError(f"no recipe begins with {prefix!r}; {known}")
     return found
 
 
