@@ -28,7 +28,7 @@ def atomic_file(path: str | Path, mode: str = "w") -> Iterator[IO]:
     path = Path(path)
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     if path.exists() and (not path.is_file() or re.match(r"/dev/(std|fd/)", str(path))):
-        with path.open(mode.replace("w", "a"), **text) as file:  # the shell has emptied the file, or goes on with it
+        with path.open(mode.replace("w", "a"), **text) as file:  # after what it holds; with > the shell has emptied it
             yield file
         return
     with _replacing(path) as temporary, temporary.open(mode, **text) as file:

@@ -423,7 +423,7 @@ def added(name, content):
         (lambda data: data[: len(data) // 2], {}, "is not a readable safetensors file"),
         (lambda data: data.replace(b"lm_head.bias", b"lm_tail.bias"), {}, "lm_tail.bias is not a tensor of a RoBERTa"),
         (added("lm_head.decoder.weight", torch.zeros(50, 16)), {}, "must be the embeddings unless tie_word"),
-        (added("roberta.embeddings.token_type_embeddings.weight", torch.zeros(1, 4)), {}, "must be one row"),
+        (added("roberta.embeddings.token_type_embeddings.weight", torch.zeros(1, 4)), {}, r"must be \(1, 16\)"),
         (bytes, {"tie_word_embeddings": False}, "encoder.lm_head.weight"),
         (bytes, {"model_type": "bert"}, "config.json: is of another model: model_type must be roberta"),
         (bytes, {"is_decoder": True}, "config.json: is of another model: is_decoder must be False"),

@@ -340,5 +340,5 @@ def _check_finite(model: dict[str, Tensor], path: Any) -> None:
     for name, tensor in model.items():
         if tensor.is_floating_point() and not (finite := torch.isfinite(tensor)).all():
             raise CheckpointError(
-                f"{path}: cannot be averaged, {name} has {counted(int((~finite).sum()), 'value')} that are not finite"
+                f"{path}: cannot be averaged, {name} has {counted(int((~finite).sum()), 'non-finite value')}"
             )

@@ -72,8 +72,8 @@ def load(path: str | Path) -> dict[str, Any]:
     model = {_renamed(path, name): tensor.float() for name, tensor in tensors.items() if not re.match(_LEFT_OUT, name)}
     positions, kinds = "encoder.sentence_encoder.embed_positions.weight", model.pop("encoder.token_type", None)
     if kinds is not None and positions in model:  # RoBERTa has one type of token, whose embedding is added everywhere
-        if kinds.shape != (1, *model[positions].shape[1:]):
-            raise CheckpointError(f"{path}: token_type_embeddings have the shape {tuple(kinds.shape)}, must be one row")
+        if kinds.shape != (wanted := (1, *model[positions].shape[1:])):
+            raise CheckpointError(f"{path}: token_type_embeddings are of shape {tuple(kinds.shape)}, must be {wanted}")
         model[positions] = model[positions] + kinds
     if not options["untie_weights_roberta"]:
         tied = model.get("encoder.sentence_encoder.embed_tokens.weight")

@@ -52,6 +52,11 @@ class _Random(TorchDispatchMode):
     def __torch_dispatch__(self, operation: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         if torch.Tag.nondeterministic_seeded not in operation.tags:
             return operation(*args, **(kwargs or {}))
+        if operation._schema.is_mutable:  # autograd would go on with its argument, not with what is kept
+            raise OdeTransformerError(
+                f"--cuda-graphs: with --checkpoint-activations, {operation} cannot draw in place; train without one of "
+                "these options"
+            )
         drops = operation is torch.ops.aten.native_dropout.default
         if self.again and drops:
             (x, p, _), mask = args, self.kept.popleft()
@@ -59,7 +64,10 @@ class _Random(TorchDispatchMode):
         if self.again:
             return self.kept.popleft()
         found = operation(*args, **(kwargs or {}))
-        self.kept.append(found[1] if drops else tree_map_only(Tensor, Tensor.detach, found))
+        if isinstance(found, Tensor):  # as of torch.rand, which may be changed in place
+            self.kept.append(found.detach().clone())
+        else:
+            self.kept.append(found[1] if drops else tree_map_only(Tensor, Tensor.detach, found))
         return found
 
 

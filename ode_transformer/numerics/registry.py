@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Registry(UserDict[str, T]):
-    """The methods that an option names; ``registry[name] = method`` adds one until ``choices`` is called.
+    """Entries by name, such as methods of an option; ``registry[name] = entry`` adds one until ``choices`` is called.
 
     The models call ``choices`` when they are imported, to enumerate the values of the option.
     """

@@ -237,7 +237,7 @@ def _round(
     for few in (names[i : i + one.at_once] for i in range(0, len(names), one.at_once)):
         if found and seconds_left() <= 0:
             break
-        timed = [*(["stock"] if "stock" in processes else []), *few]
+        timed = ["stock", *few]
         new = [name for name in timed if name not in found]
         for name in new:
             processes[name].begin(_warm_up, in_mode(systems[name], one.mode), one.setting)
@@ -247,9 +247,8 @@ def _round(
                 ask(name, _time, one.setting)
             for name in few:
                 ask(name, _finish, one.setting, one.profiled)
-    if "stock" in found:
-        with alone():
-            ask("stock", _finish, one.setting, one.profiled)
+    with alone():
+        ask("stock", _finish, one.setting, one.profiled)
     return found
 
 

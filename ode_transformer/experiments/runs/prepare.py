@@ -104,8 +104,6 @@ class OwnText:
             raise TextError(f"--langs {' '.join(self.langs)}: must be two different languages")
         if odd := [lang for lang in self.langs if not re.fullmatch(r"[\w-]+", lang)]:
             raise TextError(f"--langs {odd[0]}: must be letters, digits, - and _; rename the files that end in it")
-        if self.hold_out is not None and self.valid and self.test:
-            raise TextError("--hold-out: has no meaning with --valid and --test")
         if self.plain and self.normalise:
             raise TextError("--normalize: cannot be combined with --tokenizer none, which takes text as it is")
         if not self.plain and any(map(is_unspaced, self.langs)):
@@ -168,7 +166,7 @@ class OwnText:
         else:
             write_text(self.recipe_file, self.recipe_text())
             say(f"{self.recipe_file} is a recipe to start from. Next:")
-            say(f"ode-transformer run {shlex.quote(self.recipe or f'{self.out}.yaml')}/macaron-tiny")
+            say(f"ode-transformer run {shlex.quote(os.path.relpath(self.recipe_file))}/macaron-tiny")
 
     def make(self) -> None:
         """Make the data, in steps that are done once each."""
@@ -247,7 +245,7 @@ class OwnText:
             say(f"{name}: the references themselves, prepared and detokenized, score {ceiling:.1f} sacreBLEU")
             differ = [pair for pair in zip(raw, made, strict=True) if pair[0].split() != pair[1].split()]
             if ceiling < CEILING and not differ:
-                say(f"warning: {name}: has no four words in a sentence, without which BLEU is 0; take chrF")
+                say(f"warning: {name}: no sentence has four words or more, without which BLEU is 0; take chrF")
             elif ceiling < CEILING:
                 there, here = differ[0]
                 say(

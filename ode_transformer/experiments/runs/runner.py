@@ -81,8 +81,8 @@ def _start_steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str) -> 
     if start is None:
         return []
     other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.start_seed)
-    # Its batches may be others, which not so many devices divide.
-    place = replace(place, devices=max(n for n in recipes.divisors(other) if n <= place.devices))
+    if place.alone:  # its batches may be others, which not so many devices divide
+        place = replace(place, devices=max(n for n in recipes.divisors(other) if n <= place.devices))
     folder = recipes.default_run_dir(other)
     source, output = f"{folder}/{start.checkpoint}", f"{run_dir}/start.pt"
     finished = records.read_run(recipes.ROOT / folder)

@@ -188,6 +188,7 @@ def by_perplexity(name: str, fairseq_task: str) -> Task:
         command += ["--task", fairseq_task, "--path", model, "--valid-subset", subset]
         command += [*flags(recipe.validate.flags), "--required-batch-size-multiple", "1"]
         command += ["--log-format", "json", "--no-progress-bar"]
+        where = [*where, "--distributed-world-size", "1"]  # or fairseq takes all GPUs, in a Slurm job by its variables
         return Step("validate", command, [model], [log], subset, where, log=log)
 
     def scores(recipe: Recipe, run_dir: str, subset: str) -> Step:

@@ -9,7 +9,8 @@ from .lines import TextError
 
 QUOTES = str.maketrans("\u2019", "'")
 LOWERCASE = ("no", "first", "last")
-CODES = {"cmn": "zh", "jpn": "ja", "kor": "ko", "yue": "zh", "zho": "zh"}  # as sacreBLEU and ``is_unspaced`` know them
+# As sacreBLEU and ``is_unspaced`` know them.
+CODES = {**dict.fromkeys(("chi", "cmn", "lzh", "yue", "zho"), "zh"), "jpn": "ja", "kor": "ko"}
 
 
 def languages() -> frozenset[str]:
