@@ -11,7 +11,7 @@ from ..text.fairseq_output import entries
 from .metric import Metric
 
 SIGNATURE = "of the units of the dictionary, end-of-sentence symbols included; fairseq-validate, two decimals"
-OF_PAIRS = "of masked units, of which no end-of-sentence symbol is one; fairseq-validate, two decimals"
+OF_PAIRS = "of masked units, never an end-of-sentence symbol; fairseq-validate, two decimals"
 
 
 def score(validation_log: str | Path, subset: str = "test") -> dict[str, Any]:

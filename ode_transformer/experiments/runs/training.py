@@ -233,8 +233,9 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _without_slurm() -> list[str]:
-    """By these variables fairseq would train on all GPUs of the job, whatever it is told, and take one port for all
-    trainings in it."""
+    """Return a launcher that removes the variables of a Slurm job, by which fairseq would train on all of its GPUs,
+    whatever it is told, and take one port for all trainings in it.
+    """
     names = [n for n in ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST") if n in os.environ]
     return ["env", *(word for name in names for word in ("-u", name))] if names else []
 
