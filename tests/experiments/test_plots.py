@@ -103,7 +103,7 @@ def test_a_picture_of_trainings(tmp_path, monkeypatch):
     assert output.stat().st_size > 5000
     monkeypatch.setattr(plots, "save", lambda figure, output: shown.extend(axis.get_ylabel() for axis in figure.axes))
     shown: list[str] = []
-    plots.training([str(log)], output)
+    plots.training([str(log.parent)], output)  # of a run
     assert shown == ["validation accuracy", "gradient norm"], "of a classifier"
 
 

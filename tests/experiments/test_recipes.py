@@ -589,6 +589,6 @@ def test_the_folder_of_a_plugin_may_be_named_from_anywhere(tmp_path, monkeypatch
     (tmp_path / "from_anywhere").mkdir()
     (tmp_path / "from_anywhere" / "__init__.py").write_text("import ode_transformer.models\n")
     monkeypatch.chdir(tmp_path)
-    words = ["run", "quickstart/macaron-tiny", "--cpu", "--dry-run", "--run-dir", str(tmp_path / "run"), "--user-dir", "from_anywhere"]
-    monkeypatch.setattr("sys.argv", ["ode-transformer", *words])
+    words = ["run", "quickstart/macaron-tiny", "--cpu", "--dry-run", "--run-dir", str(tmp_path / "run")]
+    monkeypatch.setattr("sys.argv", ["ode-transformer", *words, "--user-dir", "from_anywhere"])
     assert cli.main() == 0

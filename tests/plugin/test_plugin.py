@@ -16,6 +16,7 @@ import yaml
 from ode_transformer import config, machine, plugins
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.bench import turns
+from ode_transformer.experiments.runs import command_lines
 from ode_transformer.models.ode import OdeConfig
 from tests.helpers import ROOT, SMALL, environment, write_parallel
 
@@ -133,6 +134,13 @@ def test_what_is_no_plugin_is_named(tmp_path, fails, name, code, message):
     if code is not None:
         write_package(tmp_path / name, code)
     assert re.search(f"--user-dir {tmp_path}/{name}: {message}", fails("--user-dir", tmp_path / name, "path"))
+
+
+def test_a_plugin_that_does_not_import_the_models_cannot_train(tmp_path, monkeypatch):
+    folder = write_package(tmp_path / "only_a_metric", "")
+    monkeypatch.delitem(sys.modules, f"{plugins.PACKAGE.name}.models", raising=False)
+    with plugins.using(folder), pytest.raises(plugins.PluginError, match="must import"):
+        command_lines.parsed(["fairseq-train", "data"])
 
 
 def test_a_plugin_that_was_mended_is_loaded_and_under_a_second_name_not_again(tmp_path):

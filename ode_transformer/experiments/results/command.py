@@ -125,7 +125,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
 FORMATS = (".png", ".svg", ".pdf")
 PLOTS = {
     "positions": ("heat map of a model's position vectors, position by dimension", "checkpoints, one panel each"),
-    "training": ("perplexity and gradient norm against updates", "logs of fairseq-train --log-format json, or records"),
+    "training": ("perplexity and gradient norm against updates", "folders of runs, records, or logs in JSON"),
     "coefficients": ("weights of the stages of each layer, from learned coefficients", "checkpoints, one panel each"),
     "orders": (
         "local errors against the step size, and errors of the steps of trained models",

@@ -90,7 +90,9 @@ def curve_picture(curves: Mapping[str, Sequence[tuple[int, float]]], label: str)
 
 
 def training_of(path: Path) -> dict[str, Any]:
-    """Return the curves of a record or a log, in the form of a record's ``training``."""
+    """Return the curves of a record, a log or a run's folder, in the form of a record's ``training``."""
+    if path.is_dir():
+        path /= "train.log"
     if path.suffix == ".json":
         return records.read_record(path)["training"]
     log = logs.read_log(path)
@@ -100,7 +102,7 @@ def training_of(path: Path) -> dict[str, Any]:
 def training(files: Sequence[str], output: str | Path) -> None:
     """Draw perplexity or accuracy and the gradient norm against updates, one line per file.
 
-    Files are logs of ``fairseq-train --log-format json``, or records of runs.
+    Files are logs of ``fairseq-train --log-format json``, records of runs, or the folders of runs.
     """
     curves = {}
     for path in map(Path, files):
