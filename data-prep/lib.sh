@@ -21,9 +21,10 @@ ${workers+  --workers N        processes (default: ${workers:-one for each proce
 }${tokeniser+  --merges N         BPE merges (default: $merges)
 }  --dry-run          print the commands only
 
-RAW_DIR names a folder with the files of the corpus, or ODE_TRANSFORMER_DATA one with folders of sets, SET or SET.tar.xz.
-What neither has is downloaded from its own address, or from the one that URL_NAME says, and compared with its SHA-256 in
-the list ARCHIVES_SHA256 (default: data-prep/checksums/archives.sha256), if it is known.
+RAW_DIR names a folder with the files of the corpus. ODE_TRANSFORMER_DATA names one with folders of sets, SET or
+SET.tar.xz; only a script whose help above names a set looks there. What is not found is downloaded from its own address,
+or from the one that URL_NAME says, and compared with its SHA-256 in the list ARCHIVES_SHA256 (default:
+data-prep/checksums/archives.sha256), if it is known.
 END
 }
 

@@ -128,6 +128,7 @@ def options() -> str:
 
     from ode_transformer import models  # noqa: F401
     from ode_transformer.config import FlatTransformerConfig, flag
+    from ode_transformer.models.classification import EncoderClassifierConfig
     from ode_transformer.models.floater import FloaterConfig
     from ode_transformer.models.language_model import LanguageModelConfig
     from ode_transformer.models.macaron import MacaronConfig
@@ -154,9 +155,11 @@ def options() -> str:
 
     head = ("option", "values", "default", "meaning", "from")
     parts = [
+        ("All families", rows(FlatTransformerConfig, FlatTransformerConfig.__base__)),
         ("All families but TransEvolve", rows(SplitTransformerConfig, FlatTransformerConfig)),
         ("TransEvolve", rows(TransEvolveConfig, FlatTransformerConfig)),
         ("TransEvolve for classification, in addition", rows(TransEvolveClassifierConfig, TransEvolveConfig)),
+        ("Classification: other defaults, and what is new", rows(EncoderClassifierConfig, SplitTransformerConfig)),
         ("Language models: other defaults, and what is new", rows(LanguageModelConfig, SplitTransformerConfig)),
         ("Masked language models: other defaults, and more", rows(MaskedLanguageModelConfig, SplitTransformerConfig)),
         ("Macaron Net: other defaults", rows(MacaronConfig, SplitTransformerConfig)),
@@ -166,9 +169,9 @@ def options() -> str:
     lines = [
         "# Options of the models",
         "",
-        "This page is generated from the dataclasses that define the options. The models know every flag of fairseq's "
-        "Transformer besides, such as `--encoder-layers` or `--share-all-embeddings`, and every switch has a twin that "
-        "turns it off. [How the parts combine](../combining.md) explains what goes together.",
+        "This page is generated from the dataclasses that define the options. The models also take nearly every flag "
+        "of fairseq's Transformer, such as `--encoder-layers` or `--share-all-embeddings`, and every switch has a twin "
+        "that turns it off. [How the parts combine](../combining.md) explains what goes together, and what is refused.",
     ]
     for title, found in parts:
         lines += ["", f"## {title}", "", table(head, found)]

@@ -115,15 +115,3 @@ def test_files_are_written_whole_or_not_at_all():
         if writes(node)
     }
     assert found == set(WRITERS)
-
-
-def test_there_are_at_most_eight_floors(graph):
-    """The longest chain of rooms of which each imports the next, the ground floor included."""
-    below = {i: set() for i in range(-1, len(ROOMS))}
-    for name, others in graph.items():
-        if name not in ENTRY_POINTS:
-            below[room(name)] |= {room(other) for other in others if other not in ENTRY_POINTS} - {room(name)}
-    floor = {}
-    for i in TopologicalSorter(below).static_order():
-        floor[i] = 1 + max((floor[other] for other in below[i]), default=0)
-    assert max(floor.values()) <= 8, floor

@@ -4,12 +4,13 @@ import argparse
 import functools
 import importlib.util
 import re
+from dataclasses import fields
 
 import pytest
 from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 
-from ode_transformer.config import PRESETS
+from ode_transformer.config import PRESETS, FlatTransformerConfig, flag
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.models import floater, ode
@@ -181,3 +182,10 @@ def test_the_integrator_of_the_readme_is_of_third_order():
     code = re.search(r"```python\n(from ode_transformer\.numerics.*?)```", README, re.S)[1]
     (tableau,) = re.findall(r"= (ButcherTableau\(.*\))\n", code)
     assert eval(tableau, {"ButcherTableau": ButcherTableau}).order == 3
+
+
+def test_the_page_of_options_has_all_of_ours():
+    stock = {f.name for f in fields(FlatTransformerConfig.__base__)} | {"arch"}
+    ours = {flag(f.name) for _, config, _ in PRESETS.values() for f in fields(config) if f.name not in stock}
+    page = generated().options()
+    assert len(ours) > 30 and not [name for name in ours if f"`{name}`" not in page]

@@ -253,6 +253,10 @@ def test_a_run_with_other_options_is_not_mixed_with_this_one(finished, recipe, p
     ):
         said = f"holds another run, {differ}; {records.ANOTHER}. It was made by:\nfairseq-train"
         assert said in fails("run", recipe, "--run-dir", finished, "--cpu", *words)
+    start = {"recipe": "quickstart/macaron-tiny", "warm_start": False, "other_data": True}
+    changed(recipe, recipe.parent, lambda t: t["train"].update(start=start)).rename(recipe.parent / "started.yaml")
+    began = "began from no checkpoint, not from runs/quickstart/macaron-tiny/checkpoint_best.pt, as train.start says"
+    assert began in fails("run", recipe.parent / "started.yaml", "--run-dir", finished, "--cpu")
     assert not programs
 
 
@@ -282,7 +286,7 @@ def test_checkpoints_of_another_run_are_never_averaged_with_those_of_this(finish
     assert (folder / "train.log").read_text() == (finished / "train.log").read_text(), "of the new run alone"
 
 
-def test_a_run_that_was_stopped_goes_on(finished, recipe, programs, tmp_path, capsys):
+def test_a_run_that_was_stopped_goes_on(finished, recipe, programs, tmp_path, monkeypatch, capsys):
     """Killed while fairseq wrote its last checkpoint, which is a copy that is not written whole or not at all."""
     updates = checkpoints.resume_point(finished)
     words = (recipe, "--run-dir", tmp_path, "--cpu", "--until", "train")
@@ -303,7 +307,11 @@ def test_a_run_that_was_stopped_goes_on(finished, recipe, programs, tmp_path, ca
     (tmp_path / "steps.json").unlink()  # a longer one goes on in the same log, and says where it was
     for path in ("checkpoint_last.pt", "checkpoint2.pt", "checkpoint_best.pt"):
         shutil.copyfile(finished / "checkpoint1.pt", tmp_path / path)
+    divided = []
+    monkeypatch.setattr(checkpoints, "divide_anew", lambda *its: divided.append(its))
+    (tmp_path / "run.json").write_text(json.dumps(records.read_run(tmp_path) | {"devices": 4}))
     assert run(*words) == 0 and "train, resumed after 1 update\n" in capsys.readouterr().err
+    assert divided == [(last, 1)]
     assert (tmp_path / "train.log").read_text() == 2 * (finished / "train.log").read_text()
     assert len(records.read_run(tmp_path)["places"]) == 2
 
@@ -492,8 +500,17 @@ def test_a_preparation_that_fails_is_tried_once(jobs, recipe, tmp_path, monkeypa
     assert all(f"{tmp_path}/{seed}: prepare: true failed with status 3" in said for seed in (4, 5))
 
 
+def test_a_defect_in_one_run_does_not_keep_the_others_from_being_done(recipe, tmp_path, monkeypatch, fails):
+    """As in a user's metric."""
+    monkeypatch.setattr(recipes, "default_run_dir", lambda r: f"{tmp_path}/{r.seed}")
+    monkeypatch.setattr(runner.Run, "go", mock.Mock(side_effect=KeyError("x")))
+    assert "2 of 2 runs failed" in fails("run", recipe, "--seeds", 4, 5, "--cpu")
+
+
 def test_a_dry_run_prints_what_would_be_run(monkeypatch, capsys):
     """On the devices asked for, with the flags behind --; and so the stage before it, but for those flags."""
+    monkeypatch.setattr(records, "read_stamps", lambda folder: {})  # whatever this clone has trained
+    monkeypatch.setattr(runner.Run, "begun", False)
     words = ("--cpu", "--fp32", "--seed", "3", "--dry-run", "--", "--max-tokens", "77")
     assert run("floater/wmt14-en-de/floater-base", *words) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -583,6 +600,7 @@ def test_scripts_hand_on_their_words_or_name_what_is_wrong(tmp_path):
 def test_the_gpu_suite_reads_recipes_and_says_what_it_would_run(tmp_path, monkeypatch, capsys, fails):
     """Before it measures; paths are from the user's folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(gpu_suite, "ROOT", tmp_path)  # without the records of this clone
     monkeypatch.setattr(gpu_suite.Suite, "timed", lambda *_: pytest.fail("something was timed"))
     words = ["gpu-suite", "--systems", "multi30k-full/transformer-tiny"]
     assert "no recipe 'nothing/tiny'" in fails(*words, "nothing/tiny", "--cpu", "--runs", "a", "--out", "b")

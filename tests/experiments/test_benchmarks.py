@@ -1,7 +1,6 @@
 """The benchmark's systems compute what they are said to; its numbers are whole. Timings are no test."""
 
 import contextlib
-import functools
 import itertools
 import weakref
 from dataclasses import replace
@@ -74,8 +73,7 @@ def test_the_stock_system_has_the_size_of_ours(quick, arch, flags, feed_forwards
         assert getattr(configured[0].model, name) == getattr(configured[1].model, name)
 
 
-def test_batches_of_data_take_the_place_of_random_sentences(tmp_path, monkeypatch):
-    monkeypatch.setattr(systems, "configure", functools.cache(systems.configure))  # which takes a second
+def test_batches_of_data_take_the_place_of_random_sentences(tmp_path):
     raw = write_parallel(tmp_path / "raw", splits=[("train", 304), ("valid", 1), ("test", 1)])
     setting = replace(TINY, data=str(binarise_pairs(raw, tmp_path / "bin")), batches=9)
     _, found = systems.samples(Contestant("macaron_tiny"), setting)

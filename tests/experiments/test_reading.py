@@ -9,6 +9,7 @@ import shutil
 import pytest
 import torch
 from fairseq.data import Dictionary
+from fairseq.logging import metrics
 
 from ode_transformer import paths
 from ode_transformer.checkpoints.standalone import open_model
@@ -284,6 +285,9 @@ def test_the_loss_is_the_mean_of_both_cross_entropies(trained, data):
     sample["first"], sample["last"] = found[:, 0], torch.where(wrong, found[:, 1] == 0, found[:, 1])
     loss, size, log = SpanPredictionCriterion(its_task)(m, sample)
     assert log["ncorrect"] == 2, "an answer has two ends"
+    with metrics.aggregate() as logged:
+        SpanPredictionCriterion.reduce_metrics([log])
+    assert logged.get_smoothed_value("accuracy") == 40
     expected = 0.0
     for row, source, first, last in zip(logits, tokens, sample["first"], sample["last"], strict=True):
         real = row[source != 1].log_softmax(0)

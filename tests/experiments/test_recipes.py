@@ -15,7 +15,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes
+from ode_transformer.experiments import cli, recipes, records
 from ode_transformer.experiments.recipes import RecipeError, Score
 from ode_transformer.experiments.runs import command_lines, runner, training
 from ode_transformer.experiments.runs.training import TrainingPlace
@@ -171,6 +171,7 @@ macaron/wmt14-en-de/macaron-base     0.0015   8000  0.98  32768  0.1 0.1 0.1 0.0
 macaron/wmt14-en-de/macaron-big      0.003    8000  0.98  262144 0.3 0.1 0.1 0.0    update 24000  4 0.6 best    1  yes
 ode/wmt14-en-de/rk2                  0.002    16000 0.997 65536  0.1 0.1 0.1 0.0    update 50000  4 0.6 epochs  5  yes
 ode/wmt14-en-de/rk4-big              0.002    16000 0.997 65536  0.3 0.1 0.1 0.0    update 100000 4 0.6 epochs  5  yes
+ode/wmt14-en-de/rk4-big-12           0.002    16000 0.997 65536  0.3 0.1 0.1 0.0    update 100000 4 0.6 epochs  5  yes
 ode/wmt14-en-fr/rk2-24               0.002    16000 0.997 262144 0.1 0.1 0.1 0.0    update 100000 4 0.6 epochs  5  -
 ode/wmt14-en-fr/rk2-big              0.002    16000 0.997 262144 0.1 0.1 0.1 0.0    update 100000 4 0.6 epochs  5  -
 ode/cnndm/rk4                        0.002    8000  0.997 131072 0.1 0.1 0.1 0.0    update 50000  4 2.0 epochs  5  -
@@ -254,6 +255,8 @@ def test_lists_begin_with_a_prefix_and_say_what_recipes_are(capsys):
 def test_files_of_ones_own_are_checked_row_by_row(tmp_path, capsys):
     own = own_quickstart(tmp_path / "x.yaml")
     assert "x/macaron-tiny" in output_of(["recipe", "check", own], capsys).out.splitlines()
+    (tmp_path / "y.yaml").write_text("extends: macaron/iwslt14-de-en.yaml\ngenerate: {subsets: {test: mine}}\n")
+    assert recipes.load(f"{tmp_path}/y.yaml/macaron").paper == [] == recipes.quoted(f"{tmp_path}/y.yaml")
     assert cli.main(["recipe", "check", f"{own}/macaron-tiny", "quickstart/rk2-tiny"]) == 0
     assert capsys.readouterr().out.splitlines() == ["x/macaron-tiny", "quickstart/rk2-tiny"]
     own.write_text(own.read_text().replace("    max-tokens: 1500\n", "    max-tokens: x\n"))
@@ -440,8 +443,9 @@ def test_bf16_is_refused_where_fairseq_takes_it_for_a_tpu():
     assert {loaded(name).train.arch for name in NAMES} - ours <= theirs
 
 
-def test_a_recipe_may_start_from_anothers_checkpoint():
+def test_a_recipe_may_start_from_anothers_checkpoint(monkeypatch):
     """FLOATER: the other recipe is trained, turned into FLOATER with the flags of the training, and trained further."""
+    monkeypatch.setattr(records, "read_stamps", lambda folder: {})  # whatever this clone has trained
     warm = recipes.load("multi30k-short/floater-warm-tiny")
     first, start = commands(warm, "start", run_dir="runs/x")
     (train,) = commands(warm, "train", run_dir="runs/x")
@@ -457,6 +461,9 @@ def test_a_recipe_may_start_from_anothers_checkpoint():
     assert commands(longer, "start") == [first]
     assert "runs/multi30k-short/transformer-tiny/checkpoint_best.pt" in commands(longer, "train")[0]
     assert commands(recipes.load("quickstart/macaron-tiny"), "start") == []
+    started = replace(longer.train, start=replace(longer.train.start, recipe="ode/wmt14-en-de/rk2"))
+    (other,) = commands(replace(longer, train=started), "start")
+    assert "--fp16" in other, "in the precision of its paper"
     pretrained = commands(recipes.load("race/floater"), "start", devices=16)[0]  # from one of 8 batches per update
     assert "--devices 8" in shlex.join(pretrained)
 
@@ -517,6 +524,10 @@ def test_a_row_is_the_file_and_what_the_row_says(tmp_path, monkeypatch):
     (tmp_path / "child.yaml").write_text(child)
     one = recipes.load(f"{tmp_path}/child.yaml/one")
     assert one.train.arch == "rk4_tiny" and one.average.wanted == [("best", 1)], "an average is replaced as a whole"
+    (tmp_path / "z.yaml").write_text("extends: r.yaml\nrows: {z: {train: {start: {recipe: child.yaml/one}}}}\n")
+    with contextlib.chdir(ROOT):  # the path is relative to the file
+        assert recipes.load(f"{tmp_path}/z.yaml/z").train.start.recipe == f"{tmp_path}/child.yaml/one"
+    (tmp_path / "z.yaml").unlink()
     monkeypatch.setattr(recipes.files, "CONFIGS", tmp_path)
     assert recipes.names() == ["child/one", "child/two", "more", "r/one", "r/two"]
 

@@ -6,7 +6,6 @@ import math
 import re
 import shutil
 from collections import Counter
-from datetime import date
 from html import unescape
 from pathlib import Path
 
@@ -72,7 +71,7 @@ def test_the_page_has_everything_and_needs_nothing(folder, capsys, monkeypatch):
     assert f"{bleu['tokenised']['bleu'] + 1.5:.2f} ± 0.71" in text
     assert re.search(r"\+\d\d\.\d\d \[\+.*\], p = 0\.00\d \*", text) and "approximate randomization" in text
     assert "quelle" in text and "<mark>" in page and "fairseq-train data-bin/" in text
-    assert "version:2" in text and f"<h1>3 runs of 2 recipes in runs, {date.today().day} " in page
+    assert "version:2" in text and "<h1>3 runs of 2 recipes in runs, " in page
     for source in sources:
         if source.startswith("data:"):  # the legend of a picture says which run a line is
             assert b"rk2-tiny, seed 1" in base64.b64decode(source.partition(",")[2])

@@ -1,5 +1,6 @@
 """Masked language models: RoBERTa where they are one, what options do, and fairseq's tasks."""
 
+import math
 import random
 
 import numpy as np
@@ -91,6 +92,7 @@ def test_only_masked_symbols_are_projected():
 
 def test_the_flow_and_the_first_weights_are_drawn_as_elsewhere():
     m = built(**{"encoder-embed-dim": 64})
+    assert (m.cfg.flow_method, m.cfg.flow_step) == ("midpoint", 1.0)  # appendix B.1
     assert m.encoder.sentence_encoder.layers[0].fc1.weight.std().item() == pytest.approx(0.02, rel=0.1)
     assert m.encoder.sentence_encoder.embed_tokens.weight[1].abs().max() == 0
     assert m.position_encoder.solvers["all"].weight2.std().item() == pytest.approx((2 / 129) ** 0.5, rel=0.1)
@@ -100,12 +102,16 @@ def test_the_flow_and_the_first_weights_are_drawn_as_elsewhere():
 
 
 def test_sentences_are_told_apart_by_the_first_end():
+    """The input is sqrt(C) E(word) + S(sentence) + P; the first state says whether the second sentence follows."""
     m = perturbed(built(arch="macaron_bert_tiny")).eval()
     x = torch.tensor([[0, 5, 6, 2, 7, 8, 2, 1]])
-    seen = []
-    m.encoder.segments.register_forward_hook(lambda module, inputs, out: seen.append(inputs[0].tolist()))
-    _, more = m(x)
-    assert seen == [[[0, 0, 0, 0, 1, 1, 1, 1]]] and more["next_sentence"].shape == (1,)
+    reader, read = m.encoder.sentence_encoder, []
+    reader.layers[0].register_forward_hook(lambda _, inputs, out: read.append(inputs[0][:7, 0]))
+    states, more = m(x, features_only=True)
+    segments = m.encoder.segments(torch.tensor([0, 0, 0, 0, 1, 1, 1]))
+    expected = 4 * reader.embed_tokens(x[0, :7]) + segments + reader.embed_positions(x)[0, :7]
+    torch.testing.assert_close(read[0], expected)
+    torch.testing.assert_close(more["next_sentence"], m.encoder.next_sentence(states[:, 0]).squeeze(-1))
 
 
 # What is refused
@@ -206,8 +212,8 @@ def test_pretraining_then_classification(text, pretrained, tmp_path):
 # Pairs of sentences
 
 
-def of_pairs(data, length=20):
-    its_task = MaskedLMPairsTask.setup_task(MaskedLMConfig(data=str(data), tokens_per_sample=length, seed=1))
+def of_pairs(data, length=20, **more):
+    its_task = MaskedLMPairsTask.setup_task(MaskedLMConfig(data=str(data), tokens_per_sample=length, seed=1, **more))
     its_task.load_dataset("train")
     return its_task
 
@@ -251,6 +257,14 @@ def test_blocks_of_several_sentences_have_one_end_each(text):
     assert all((sample["source"] == 2).sum() == 2 and not (sample["target"] == 2).any() for sample in samples)
 
 
+def test_words_are_masked_as_the_options_say(text):
+    dataset = of_pairs(text, mask_prob=0.5, leave_unmasked_prob=1.0, random_token_prob=0.0).dataset("train")
+    samples = [dataset[i] for i in range(len(dataset))]
+    source, target = (torch.cat([sample[key] for sample in samples]) for key in ("source", "target"))
+    masked = target != 1
+    assert torch.equal(source[masked], target[masked]) and 0.4 < masked.sum() / (len(source) - 3 * len(samples)) < 0.6
+
+
 def test_the_loss_is_the_sum_of_both_means(pairs):
     its_task, dataset = pairs
     m = perturbed(build_model(configure("macaron_bert_tiny", SMALL), its_task)).eval()
@@ -258,15 +272,18 @@ def test_the_loss_is_the_sum_of_both_means(pairs):
     criterion = MaskedLMPairsCriterion(its_task)
     loss, size, log = criterion(m, sample)
     with metrics.aggregate() as logged:
-        criterion.reduce_metrics([log])
+        criterion.reduce_metrics([log, log])
     assert logged.get_smoothed_value("ppl") > 1
+    assert logged.get_smoothed_value("loss") == pytest.approx((loss / size).item() / math.log(2), abs=1e-3)
     logits, more = m(sample["net_input"]["src_tokens"])
     real = sample["target"] != 1
     expected = F.cross_entropy(logits[real], sample["target"][real])
     expected += nn.BCEWithLogitsLoss()(more["next_sentence"], sample["follows"].float())
     torch.testing.assert_close(loss / size, expected)
     sample["follows"] = more["next_sentence"] > 0
-    assert criterion(m, sample)[2]["ncorrect"] == 6
+    with metrics.aggregate() as logged:
+        criterion.reduce_metrics([criterion(m, sample)[2]])
+    assert logged.get_smoothed_value("next_sentence_accuracy") == 100
     with pytest.raises(ValueError, match="needs a model with --sentence-pairs"):
         criterion(built(symbols=len(its_task.source_dictionary)), sample)
 

@@ -1,6 +1,5 @@
 """Files as the released code writes them: fairseq by itself loads each, and the model gives the released numbers."""
 
-import copy
 import math
 import re
 
@@ -40,19 +39,6 @@ def names(name, fixture):
     for old, new in RENAMED.items():
         name = re.sub(old, new, name)
     return [name.replace("in_proj_", f"{x}_proj.") for x in "qkv"] if "in_proj_" in name else [name]
-
-
-@pytest.fixture(autouse=True)
-def converted_once(monkeypatch):
-    """fairseq converts the options of a file twice, which takes a second each time."""
-    converted, stock = [], checkpoint_utils.convert_namespace_to_omegaconf
-
-    def convert(args):
-        if converted[:1] != [args]:
-            converted[:] = [args, stock(args)]
-        return copy.deepcopy(converted[1])
-
-    monkeypatch.setattr(checkpoint_utils, "convert_namespace_to_omegaconf", convert)
 
 
 def loaded(state, folder):

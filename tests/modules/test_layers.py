@@ -255,10 +255,10 @@ def test_a_post_norm_macaron_is_equations_17_to_19(cls, data):
 
 
 def test_initial_values_are_those_of_the_papers_code():
-    for name, p in EncoderLayer(config(splitting="strang")).named_parameters():
+    for name, p in EncoderLayer(config(splitting="strang", relative_positions="keys-values")).named_parameters():
         if name.endswith("bias"):
             assert not p.any(), name
-        if "fc" in name and name.endswith("weight"):
+        if ("fc" in name and name.endswith("weight")) or "relative_position" in name:
             bound = (6 / sum(p.shape)) ** 0.5  # Xavier
             assert 0.9 * bound < p.abs().max() <= bound, name
         if "q_proj.weight" in name:

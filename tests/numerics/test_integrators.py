@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ode_transformer.numerics.coefficients import Scalars, weighted_sum
@@ -100,6 +100,7 @@ def test_an_inconsistent_tableau_is_refused(a, b, message):
         ButcherTableau(a, b)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=5), st.booleans(), st.booleans())
 def test_a_weighted_sum_is_one(weights, tensors, begun):
     weights = [*weights, 1.0]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from fairseq import optim
 from fairseq.optim import fp16_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from fairseq.optim.amp_optimizer import AMPOptimizer
@@ -144,3 +145,4 @@ def test_copies_of_all_tensors_at_once_are_those_of_fairseq_bit_by_bit(flat, pre
             assert torch.equal(one, other)
     assert not torch.equal(parameters[1][0], start[0])
     assert type(optimizers[1]).__name__ == type(optimizers[0]).__name__  # as in checkpoints
+    assert optim.FP16Optimizer is FP16Optimizer, "which fairseq's trainer takes"

@@ -123,7 +123,7 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
     add_parameters(kind, lengths.measure, lengths={"nargs": "+"}, device=devices)
 
     help_ = "compare training speed with stock fairseq's, in eager mode, with compiled layers and with CUDA graphs"
-    kind = add("gpu", _gpu, help_, "--output FILE [options]")
+    kind = add("gpu", _gpu, help_, "--output PATH [options]")
     add_parameters(kind, gpu.measure, device=devices, data={"metavar": "DIR"}, seconds_left=None, alone=None)
     help_ = "begin no round after N minutes (default: %(default)s)"
     kind.add_argument("--minutes", type=at_least(0, float), default=4, metavar="N", help=help_)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Optional
 
 from ... import plugins
-from ...paths import ROOT  # noqa: F401  imported by others as recipes.ROOT
+from ...paths import ROOT
 from ...schema import lacks
 from ..arguments import nearest
 from ..metrics import METRICS
@@ -112,6 +112,9 @@ def _load(name: str, scale: str, seed: Optional[int], before: tuple[str, ...]) -
         raise RecipeError(f"{path}: {wrong}")
     if start := recipe.train.start:
         named = start.recipe if "/" in start.recipe else f"{given.rpartition('/')[0]}/{start.recipe}"
+        if ".yaml" in start.recipe:  # found as a plugin is, whatever the current folder
+            places = [str(folder / start.recipe) for folder in (path.parent, ROOT)]
+            named = next(filter(files.is_there, places), places[0])
         other = load(named, scale=scale, seed=recipe.start_seed, before=(*before, given))
         recipe = replace(recipe, train=replace(recipe.train, start=replace(start, recipe=other.given)))
         if other.data != recipe.data and not start.other_data:

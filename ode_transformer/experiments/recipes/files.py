@@ -166,7 +166,7 @@ def _extended(tree: dict, path: Path, before: tuple[Path, ...]) -> dict:
         file = next(filter(Path.is_file, candidates), None)
         if file is None:
             raise RecipeError(f"{path}: extends {base!r}: there is neither {' nor '.join(map(str, candidates))}")
-        merged = merge(merged, read(file, (*before, path)))
+        merged = merge(merged, _unpublished(read(file, (*before, path))))
     own = {key: value for key, value in tree.items() if key != "extends"}
     if isinstance(own.get("user_dir"), str):
         candidates = [Path(os.path.abspath(folder / own["user_dir"])) for folder in (path.parent, ROOT)]
@@ -176,6 +176,12 @@ def _extended(tree: dict, path: Path, before: tuple[Path, ...]) -> dict:
             raise RecipeError(f"{path}: user_dir {own['user_dir']!r}: there is no folder {sought}")
         own["user_dir"] = folder_of(plugin)
     return merge(merged, own)
+
+
+def _unpublished(tree: dict) -> dict:
+    """Return the content of a file for one that extends it: without the numbers of papers, which are of that file."""
+    rows = {row: {k: v for k, v in its.items() if k != "paper"} for row, its in tree.get("rows", {}).items()}
+    return {k: v for k, v in tree.items() if k not in ("paper", "quoted")} | ({"rows": rows} if rows else {})
 
 
 def merge(old: Mapping, new: Mapping) -> dict:

@@ -21,7 +21,7 @@ _RUN = {
     "scale": one_of(*SCALES),
     "seed": int,
     "precision": one_of(*PRECISIONS),
-    "start": (None, {"file": str, "sha256": str}),
+    "start": (None, {"file": str, "sha256": str, "source": (..., str)}),
     "generate": (None, dict),
     "dictionaries": {str: str},
     "training_text": (..., {str: str}),

@@ -81,9 +81,11 @@ def describe(
     command: Sequence[str],
     config: "DictConfig",
     start: Optional[str],
+    source: Optional[str] = None,
     flags: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the content of ``run.json`` for a training that begins, from the checkpoint ``start`` if there is one.
+    """Return the content of ``run.json`` for a training that begins, from the checkpoint ``start`` if there is one,
+    which may have been converted from ``source``.
 
     The command is without the words that say where it runs, the configuration is what fairseq made of it, and the flags
     are those that the user added to the recipe's.
@@ -97,7 +99,7 @@ def describe(
         "seed": config.common.seed,
         "precision": precision,
         "command": list(command),
-        "start": start and {"file": start, "sha256": sha256(recipes.ROOT / start)},
+        "start": start and {"file": start, "source": source, "sha256": sha256(recipes.ROOT / start)},
         "data": recipe.data.directory,  # from the top of the repository
         "flags": list(flags),
         "generate": records.decoding_flags(recipe),  # which `ode-transformer translate` takes, too

@@ -99,7 +99,9 @@ def train(
     with contextlib.chdir(recipes.ROOT), processes.terminable(resumable=True):
         for one in found:  # first, lest an earlier run in the folder that diverged be taken for this one
             one.check_own()
-        for run_dir, error in runner.run_all(found, jobs).items():
+        # One that diverged would do so again, and ends with an error, so that no stamp says that it is done.
+        left = [one for one in found if not (one.begun and logs.divergence(one.folder / "train.log"))]
+        for run_dir, error in runner.run_all(left, jobs).items():
             if not _diverged(recipes.ROOT / run_dir):
                 raise OdeTransformerError(runner.message(run_dir, error)) from error
     for point in points:

@@ -9,12 +9,15 @@ of its own, or a command of this package, called in this process.
 
 import contextlib
 import functools
+import gc
 import itertools
 import math
 import os
 import shlex
 import subprocess
+import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +31,7 @@ from ...paths import shipped
 from .. import recipes, records, runs
 from ..records import RunError, logs
 from ..tasks import TASKS
-from ..tasks.task import OURS, Step, flags, step_of_ours
+from ..tasks.task import OURS, Step, check_classes, flags, step_of_ours
 from ..tasks.translation import check_units
 from ..text import binarised
 from ..text.manifest import hashes_in, read_manifest
@@ -83,6 +86,8 @@ def _start_steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str) -> 
     other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.start_seed)
     if place.alone:  # its batches may be others, which not so many devices divide
         place = replace(place, devices=max(n for n in recipes.divisors(other) if n <= place.devices))
+    if place.precision == recipe.train.precision and not place.cpu:  # not one that the user asks for
+        place = replace(place, precision=other.train.precision)
     folder = recipes.default_run_dir(other)
     source, output = f"{folder}/{start.checkpoint}", f"{run_dir}/start.pt"
     finished = records.read_run(recipes.ROOT / folder)
@@ -90,12 +95,13 @@ def _start_steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str) -> 
         place = replace(place, precision=finished["precision"])  # a finished training serves, whatever its precision
     elif place.precision == "bf16" and training.is_of_fairseq(other.train.arch):
         place = replace(place, precision="fp32")  # fairseq would take bf16 for a TPU
-    words = [*OURS, "run", start.recipe, *recipes.run_options(other), "--until", "train"]
+    last = "average" if start.checkpoint == "average.pt" else "train"
+    words = [*OURS, "run", start.recipe, *recipes.run_options(other), "--until", last]
     words += ["--user-dir", plugins.current()] if plugins.current() else []
     seeds = [seed for seed in [recipes.seed_option(other)] if seed is not None]
     its = {"cpu": place.cpu, "devices": None if place.cpu else place.devices}
     its |= {"precision": place.precision, "torchrun": place.torchrun}
-    call = partial(run, [start.recipe], scale=other.scale, seeds=seeds, last="train", **its)
+    call = partial(run, [start.recipe], scale=other.scale, seeds=seeds, last=last, **its)
     found = [Step("start", words, outputs=[source], part="train", where=place.options, call=call)]
     if start.warm_start:
         more = [*TASKS[recipe.task].flags(recipe), *flags(recipe.train.flags)]
@@ -138,7 +144,8 @@ class Run:
 
     def words(self) -> list[str]:
         """Return the command that does this run."""
-        options = {"--run-dir": self.run_dir, "--record": self.record, "--user-dir": self.recipe.user_dir}
+        # The child loads the plugin that the recipe names, too, but only for this recipe, not for one it starts from.
+        options = {"--run-dir": self.run_dir, "--record": self.record, "--user-dir": plugins.current()}
         options |= {"--from": self.first, "--until": self.last}
         words = [*OURS, "run", self.recipe.given, *recipes.run_options(self.recipe)]
         words += [word for option, value in options.items() if value for word in (option, value)]
@@ -208,8 +215,8 @@ class Run:
         return found
 
     def _is_done(self, step: Step, stamps: Mapping[str, Any]) -> bool:
-        if step.name == "start" and self.begun:
-            return True
+        if step.name == "start":  # until training begins, from the checkpoint that is there now
+            return self.begun
         stamp = stamps.get(step.key)
         done = stamp is not None and all((recipes.ROOT / path).exists() for path in step.outputs)
         return done and all(stamp.get(k) == v for k, v in self._identity(step).items())
@@ -266,11 +273,20 @@ class Run:
         records.check_recipe(run, name, self.recipe)
         if name == recipes.default_run_dir(self.recipe):
             runs.check_file(run, name, self.recipe)
-        (command,) = (step.command for step in self.steps() if step.name == "train")
+        (step,) = (step for step in self.steps() if step.name == "train")
+        command, source, start = step.command, self._source(), run["start"]
         theirs, ours = (training.split(words)[1] for words in (run["command"], command))
         if trains and not self.trained and (others := command_lines.differing(theirs, ours)):
             line = shlex.join(run["command"])
             raise RunError(f"{name} holds another run, {others}; {records.ANOTHER}. It was made by:\n{line}")
+        # The entry of an earlier version has no source, only the file in this folder that was made of it.
+        if trains and not self.trained and (start and start.get("source", source)) != source:
+            began = f"began from {start.get('source', start['file'])}" if start else "began from no checkpoint"
+            raise RunError(f"{name} {began}, not from {source or 'none'}, as train.start says; {records.ANOTHER}")
+
+    def _source(self) -> Optional[str]:
+        """Return the checkpoint of the other recipe from which training starts, as it is before a conversion."""
+        return next((step.outputs[0] for step in self.steps() if step.key == "start train"), None)
 
     def _train(self, step: Step, stamps: dict[str, Any], lock: int) -> None:
         """Train once, or resume an interrupted training."""
@@ -286,6 +302,7 @@ class Run:
             check_units(self.recipe)
         if writes and not done:
             binarised.check_data(data)
+            check_classes(self.recipe, data)
         if begun and data.is_dir():
             runs.check_same_data(run, name, data, text=writes and not done)
         if done:
@@ -306,7 +323,7 @@ class Run:
             if not begun:
                 (self.folder / "train.log").unlink(missing_ok=True)  # its checkpoints are gone
                 start, more = next(iter(step.inputs[1:]), None), training.split(self.place.flags)[1]
-                run = runs.describe(self.recipe, step.command, config, start, more)
+                run = runs.describe(self.recipe, step.command, config, start, self._source(), more)
             elif updates and run["devices"] != self.place.devices:
                 checkpoints.divide_anew(self.folder / "checkpoint_last.pt", self.place.devices)
             runs.begin(self.folder, run, self.place.devices, step.where, self.recipe.user_dir)
@@ -350,6 +367,9 @@ def execute(step: Step, lock: int = -1) -> float:
     began = time.monotonic()
     if step.call:
         step.call()
+        if torch := sys.modules.get("torch"):  # what a model left on a GPU, which the next program needs
+            gc.collect()
+            torch.cuda.empty_cache()
     else:
         path = recipes.ROOT / step.log if step.log else None
         if status := processes.launch(step.words, processes.environment(step.environment), path, lock):
@@ -508,7 +528,9 @@ def run_all(
             able.append(one)
         except BrokenPipeError:  # an error of the output, not of the run
             raise
-        except (OdeTransformerError, OSError) as error:
+        except Exception as error:
+            if not isinstance(error, (OdeTransformerError, OSError)):  # a defect, of a plugin perhaps
+                traceback.print_exc()
             failed[one.run_dir] = error
     if here:
         return failed

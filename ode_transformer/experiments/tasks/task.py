@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
+from ...errors import OdeTransformerError
 from ...paths import USER_DIR
 from ...schema import at_least_one
 from ..metrics import METRICS, Examples, scoring
@@ -105,6 +106,15 @@ def further_metrics(recipe: Recipe) -> list[str]:
     printed = [name for paper in recipe.paper for scores in paper.scores.values() for name in scores]
     asked = [*recipe.score.metrics, *(name for name in printed if name == "transevolve")]
     return [name for name in METRICS if name in asked]
+
+
+def check_classes(recipe: Recipe, data: Path) -> None:
+    """Check that metrics of two classes are of data whose classes are 0 and 1."""
+    binary = [name for name in recipe.score.metrics if METRICS[name].label_kind == "binary"]
+    if binary and (path := data / "label" / "dict.txt").is_file():
+        named = {line.split()[0] for line in read_all(path)}
+        if odd := sorted(name for name in named - {"0", "1"} if not name.startswith("madeupword")):
+            raise OdeTransformerError(f"score.metrics {binary[0]}: is of classes 0 and 1; {data} has {', '.join(odd)}")
 
 
 def flags(values: Mapping[str, Any]) -> list[str]:

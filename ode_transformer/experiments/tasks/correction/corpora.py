@@ -136,9 +136,9 @@ def write(
         output_dir: the folder for the files.
         jfleg: the folder of JFLEG, which contains ``dev`` and ``test``.
         conll14: the file ``official-2014.combined.m2``.
-        m2: a folder of M2 files to train on; either this or ``clean``.
+        m2: a folder of M2 files to train on; either this or --clean.
         clean: correct English in which errors are generated, one sentence per line.
-        sentences: use the first N sentences of ``clean`` (default: all).
+        sentences: use the first N sentences of --clean (default: all).
         seed: the seed of the errors.
         rate: the probability of an error per word.
     """
