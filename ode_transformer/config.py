@@ -132,29 +132,26 @@ PRESETS: dict[str, tuple[str, type, Mapping[str, Any]]] = {}
 
 
 def register_architectures(
-    model: str, config_class: type, architectures: Mapping[str, Optional[Mapping[str, Any]]], listed: bool = True
+    model: str, config_class: type, architectures: Mapping[str, Mapping[str, Any]], listed: bool = True
 ) -> None:
     """Register a table of presets, by name, as architectures (``--arch``) of a registered model.
 
-    Names that only checkpoints have, of released code or of earlier versions, are not ``listed`` in ``PRESETS``. A name
-    without a preset, of unknown sizes, loads checkpoints and cannot be trained.
+    Names that only checkpoints have, of released code or of earlier versions, are not ``listed`` in ``PRESETS``.
     """
     for name, preset in architectures.items():
-        if unknown := sorted({*(preset or ())} - {f.name for f in fields(config_class)}):
+        if unknown := sorted({*preset} - {f.name for f in fields(config_class)}):
             raise OdeTransformerError(f"--arch {name}: {config_class.__name__} has no field {', '.join(unknown)}")
         register_model_architecture(model, name)(partial(_apply_preset, model, config_class, name, preset))
         if listed:
             PRESETS[name] = (model, config_class, preset)
 
 
-def _apply_preset(model: str, config_class: type, name: str, preset: Optional[Mapping[str, Any]], config: Any) -> None:
+def _apply_preset(model: str, config_class: type, name: str, preset: Mapping[str, Any], config: Any) -> None:
     """Set the fields of a named architecture that the user has not set.
 
     fairseq calls this with the command line's ``Namespace``, and again when it builds the model, with every field
     filled in. Under hydra only the second call happens, too late to tell the user's values from defaults: refused.
     """
-    if preset is None and (isinstance(config, argparse.Namespace) or config.arch != name):
-        raise OdeTransformerError(f"--arch {name}: its sizes are not known; take another architecture, with sizes")
     if not isinstance(config, argparse.Namespace):
         if config.arch != name:
             raise OdeTransformerError(

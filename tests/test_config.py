@@ -8,13 +8,14 @@ import pytest
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import build_model
 from fairseq.models.transformer import TransformerConfig
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
 
 from ode_transformer import config
 from ode_transformer.checkpoints.standalone import model_options, open_state
 from ode_transformer.models import floater, macaron, ode, pcformer, transevolve
 from ode_transformer.modules.attention import StagedAttention
-from tests.helpers import SMALL, batch, configure, model, raises, task
+from tests.helpers import SMALL, batch, configure, dictionary, model, raises, task
 
 
 def test_every_stock_flag_is_there():
@@ -137,8 +138,10 @@ def test_a_checkpoint_of_an_architecture_that_is_not_listed_opens(name, config_c
     open_state({"cfg": {"model": stored}, "model": m.state_dict()}, "checkpoint.pt")
 
 
-def test_an_architecture_of_unknown_sizes_is_not_trained():
-    raises("PCformer_t2t_iwslt_de_en: its sizes are not known", configure, "PCformer_t2t_iwslt_de_en")
+def test_shared_embeddings_need_one_dictionary():
+    two = TranslationTask(TranslationConfig(source_lang="xx", target_lang="yy"), dictionary(50), dictionary(51))
+    merged = configure("macaron_tiny", {**SMALL, "merge-src-tgt-embed": True})
+    raises("--merge-src-tgt-embed requires a joined", build_model, merged, two)
 
 
 @pytest.mark.parametrize(

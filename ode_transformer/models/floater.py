@@ -111,14 +111,15 @@ def _renamed(key: str, value: Tensor) -> dict[str, Tensor] | None:
 
 # The released code's names, so that its checkpoints load wherever fairseq loads one. The options stored in a checkpoint
 # override these.
-_PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+_T2T = dict.fromkeys(("encoder_normalize_before", "decoder_normalize_before"), True)
+_T2T |= dict.fromkeys(("attention_dropout", "activation_dropout"), 0.1)
 RELEASED = {
     "flow_transformer_iwslt_de_en": size(512, 1024, 4),
     "flow_transformer_wmt_en_de": size(512, 2048, 8),
     "flow_transformer_vaswani_wmt_en_de_big": size(1024, 4096, 16, dropout=0.3),
     "flow_transformer_vaswani_wmt_en_fr_big": size(1024, 4096, 16),
     "flow_transformer_wmt_en_de_big": size(1024, 4096, 16, dropout=0.3, attention_dropout=0.1),
-    "flow_transformer_wmt_en_de_big_t2t": size(1024, 4096, 16, dropout=0.3, attention_dropout=0.1, **_PRE_NORM),
+    "flow_transformer_wmt_en_de_big_t2t": size(1024, 4096, 16, dropout=0.3, **_T2T),
 }
 
 register_architectures("floater_released", ReleasedFloaterConfig, RELEASED, listed=False)

@@ -81,16 +81,18 @@ class ReleasedPCformerModel(ReleasedModel):
 
 _BASE, _BIG = size(512, 2048, 8), size(1024, 4096, 16, dropout=0.3)
 _RELATIVE = {"max_relative_length": 8, "k_only": True}
+_IWSLT = size(512, 1024, 4, dropout=0.3)
 
 RELEASED = {
+    "PCformer_t2t_iwslt_de_en": _IWSLT,
+    "relative_PCformer_t2t_iwslt_de_en": _IWSLT | _RELATIVE,
     "PCformer_t2t_wmt_en_de": _BASE,
     "PCformer_t2t_wmt_en_de_big": _BIG,
     "relative_PCformer_t2t_wmt_en_de": _BASE | _RELATIVE,
     "relative_PCformer_t2t_wmt_en_de_big": _BIG | _RELATIVE,
+    "relative_PCformer_t2t_wmt_en_de_small": size(256, 1024, 4) | _RELATIVE,
+    "relative_PCformer_t2t_wmt_en_de_tiny": size(128, 512, 4) | _RELATIVE,
+    "relative_PCformer_t2t_wmt_en_de_big_Gemma": size(1536, 6144, 24, dropout=0.3) | _RELATIVE,
 }
 
-# Released names whose sizes are in no released code; checkpoints store them.
-_SIZES = ("iwslt_de_en", "wmt_en_de_small", "wmt_en_de_tiny", "wmt_en_de_big_Gemma")
-WITHOUT_SIZES = dict.fromkeys(["PCformer_t2t_iwslt_de_en", *(f"relative_PCformer_t2t_{x}" for x in _SIZES)])
-
-register_architectures("pcformer_released", ReleasedPCformerConfig, RELEASED | WITHOUT_SIZES, listed=False)
+register_architectures("pcformer_released", ReleasedPCformerConfig, RELEASED, listed=False)

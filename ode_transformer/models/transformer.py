@@ -11,7 +11,7 @@ from typing import Any, Optional
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
 
-from ..config import HasFlags, to_transformer_config
+from ..config import HasFlags, flag, to_transformer_config
 from ..errors import OdeTransformerError
 from ..modules.options import SplitTransformerConfig
 from ..modules.positions import POSITION_ENCODERS
@@ -111,10 +111,11 @@ class EncoderDecoder(HasFlags, TransformerModelBase):
     def build_model(cls, cfg: Any, task: Any) -> "EncoderDecoder":
         """Return the model of a flat configuration, which ``nested_config`` checks."""
         cfg = cls.nested_config(cfg, cls.config_class)
-        if cfg.share_all_embeddings and task.source_dictionary != task.target_dictionary:
+        shares = [name for name in ("share_all_embeddings", "merge_src_tgt_embed") if getattr(cfg, name)]
+        if shares and task.source_dictionary != task.target_dictionary:
             raise OdeTransformerError(
-                "--share-all-embeddings requires a joined dictionary (fairseq-preprocess --joined-dictionary), also if "
-                "the architecture implies it; for one per language give --no-share-all-embeddings "
+                f"{flag(shares[0])} requires a joined dictionary (fairseq-preprocess --joined-dictionary), also if "
+                f"the architecture implies it; for one per language give {flag(shares[0], False)} "
                 "--share-decoder-input-output-embed"
             )
         return super().build_model(cfg, task)

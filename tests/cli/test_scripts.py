@@ -254,9 +254,9 @@ def test_a_run_with_other_options_is_not_mixed_with_this_one(finished, recipe, p
         said = f"holds another run, {differ}; {records.ANOTHER}. It was made by:\nfairseq-train"
         assert said in fails("run", recipe, "--run-dir", finished, "--cpu", *words)
     start = {"recipe": "quickstart/macaron-tiny", "warm_start": False, "other_data": True}
-    changed(recipe, recipe.parent, lambda t: t["train"].update(start=start)).rename(recipe.parent / "started.yaml")
+    started = changed(recipe, recipe.parent / "started", lambda t: t["train"].update(start=start))
     began = "began from no checkpoint, not from runs/quickstart/macaron-tiny/checkpoint_best.pt, as train.start says"
-    assert began in fails("run", recipe.parent / "started.yaml", "--run-dir", finished, "--cpu")
+    assert began in fails("run", started, "--run-dir", finished, "--cpu")
     assert not programs
 
 
