@@ -395,7 +395,7 @@ def gap(group: str, baseline: str, *systems: str) -> str:
     def perplexities(name: str) -> tuple[int, float, float]:
         recipe = recipes.load(f"{group}/{name}")
         ((test_set, theirs),) = recipe.paper[0].scores.items()
-        values = METRICS["perplexity"].values(_records()[recipe.name], test_set)
+        values = METRICS["perplexity"].values(alike(recipe.name), test_set)
         return len(values), statistics.mean(values), theirs["perplexity"]
 
     found, (trainings, *first) = [], perplexities(baseline)
@@ -481,6 +481,12 @@ def _first(group: str) -> recipes.Recipe:
 
 
 @functools.cache
+def alike(recipe: str) -> list[dict[str, Any]]:
+    """Return the records of a recipe that have the precision and the flags of its first one."""
+    found = _records()[recipe]
+    return [record for record in found if variant(record) == variant(found[0])]
+
+
 def _rows(group: str, precision: str = "fp32") -> dict[str, Any]:
     """Rows of the systems of a group that were run in a precision, by the recipe's row."""
     found = [row for row in _measured(group) if variant(row.records[0]) == (precision,)]
@@ -814,16 +820,12 @@ def endless(*groups: str) -> str:
     having = sum(one.values["endless"] > 0 for one, *_ in tested)
     moved = max(abs(difference - without) for _, difference, without in tested)
     turned = [one for one, difference, without in tested if difference * without < 0]
-    named = "; ".join(
-        f"`{one.system}` over `{one.baseline.rpartition('/')[2]}`, {one.precisions[1]}, seed {one.seed}, {one.test_set}"
-        for one in turned
-    )
     starred = sum(one.differs() for one in turned)
     return (
         f"Of {len(tested)} comparisons of two systems on a test set, {having} have sentences that one of the two "
         f"translates without end. Without these, the difference moves by up to {moved:.2f} sacreBLEU, and changes its "
-        f"sign in {len(turned)} comparisons, {f'{starred} of which have' if starred else 'none of which has'} a star "
-        f"({named}). {sum(one.differs() for one, *_ in tested)} comparisons have a star."
+        f"sign in {len(turned)} comparisons, {f'{starred} of which have' if starred else 'none of which has'} a star. "
+        f"{sum(one.differs() for one, *_ in tested)} comparisons have a star."
     )
 
 

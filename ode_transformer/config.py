@@ -21,7 +21,7 @@ from typing import Any, Optional
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import register_model_architecture
+from fairseq.models import ARCH_CONFIG_REGISTRY, register_model_architecture
 from fairseq.models.transformer import TransformerConfig
 from omegaconf import OmegaConf
 
@@ -138,6 +138,8 @@ def register_architectures(
 
     Names that only checkpoints have, of released code or of earlier versions, are not ``listed`` in ``PRESETS``.
     """
+    # On the command line, fairseq takes the model's own name for an architecture, too: that of the defaults.
+    ARCH_CONFIG_REGISTRY[model] = partial(_apply_preset, model, config_class, model, {})
     for name, preset in architectures.items():
         if unknown := sorted({*preset} - {f.name for f in fields(config_class)}):
             raise OdeTransformerError(f"--arch {name}: {config_class.__name__} has no field {', '.join(unknown)}")

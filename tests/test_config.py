@@ -15,7 +15,7 @@ from ode_transformer import config
 from ode_transformer.checkpoints.standalone import model_options, open_state
 from ode_transformer.models import floater, macaron, ode, pcformer, transevolve
 from ode_transformer.modules.attention import StagedAttention
-from tests.helpers import SMALL, batch, configure, dictionary, model, raises, task
+from tests.helpers import SMALL, arguments, batch, configure, dictionary, model, raises, task
 
 
 def test_every_stock_flag_is_there():
@@ -115,6 +115,7 @@ def test_a_checkpoint_from_before_a_field_was_there_has_its_default():
     [
         *((name, "other", None) for name in ("flow_update_interval", "flow_gradient")),
         ("decoder_layerdrop", 0.1, 0), ("offload_activations", True, False), ("flow_method", "heun3", "rk4"),
+        ("freeze", r"k_proj\.bias$", None),
     ],
 )  # fmt: skip
 def test_a_checkpoint_with_an_option_that_is_gone_opens(name, stored, opened):
@@ -162,3 +163,10 @@ def test_heads_and_dropouts_are_the_papers(arch, heads, dropouts):
     assert {value for key, value in row.items() if key.endswith("_attention_heads")} == {heads}
     values = config.resolve(row, config_class)
     assert tuple(values[name] for name in ("dropout", "attention_dropout", "activation_dropout")) == dropouts
+
+
+@pytest.mark.parametrize("name", ["macaron", "ode_transformer_lm"])
+def test_the_name_of_a_model_is_an_architecture_too(name):
+    """Its decoder follows the encoder, and --bf16 is no TPU."""
+    args = arguments(name, {"bf16": True, "encoder-embed-dim": 64})
+    assert (args.decoder_embed_dim, args.tpu) == (64, False)

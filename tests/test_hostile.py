@@ -4,6 +4,7 @@ import argparse
 import gzip
 import random
 import re
+import shutil
 
 import pytest
 import torch
@@ -105,6 +106,13 @@ def test_every_command_opens_checkpoints_through_the_same_door(tmp_path, whole, 
     ):
         refused(argv, f"^error: {path}: ", capsys)
         assert not marker.exists(), argv[0]
+
+
+def test_a_checkpoint_that_fairseq_would_read_in_place_of_another_is_refused(tmp_path, whole, capsys):
+    """fairseq-generate --path a.pt opens a-shard0.pt if that is there."""
+    for name in ("a.pt", "a-shard0.pt"):
+        shutil.copy(whole / "stock.pt", tmp_path / name)
+    refused(["check", str(tmp_path / "a.pt"), "--data", str(whole)], f"^error: {tmp_path}/a-shard0.pt: ", capsys)
 
 
 @pytest.mark.parametrize(

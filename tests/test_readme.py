@@ -148,7 +148,7 @@ def test_flags_exist():
     for tree in map(recipes.group, recipes.groups()):
         parts = (tree, *tree.get("rows", {}).values())
         known |= {f"--{flag}" for part in parts for flag in part.get("train", {}).get("flags", {})}
-    known |= {"--flow-lr-scale", "--report-accuracy"}
+    known |= {"--flow-lr-scale", "--report-accuracy", "--fp16-adam-stats", "--use-old-adam"}
     unknown = {flag for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", TEXT) if flag not in known}
     assert not unknown
 

@@ -165,7 +165,10 @@ def _model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[s
         raise CheckpointError(f"{path}: its model {model} has unknown options: {', '.join(unknown)[:200]}")
     if not ours and (nested := sorted(name for name in _NESTED if stored.get(name) is not None)):
         raise CheckpointError(f"{path}: its model {model} has options that are not read here: {', '.join(nested)}")
-    options = {name: value for name, value in stored.items() if name in known}
+    # What was read from a file of embeddings is in the checkpoint, and so are heads, which tasks add.
+    idle = {"encoder_embed_path": None, "decoder_embed_path": None, "freeze": None, "load_checkpoint_heads": ours}
+    idle = {name: value for name, value in (idle | _OF_TRAINING).items() if name in known}
+    options = {name: value for name, value in stored.items() if name in known and name not in idle}
     for name, value in options.items():
         kind = next((kind for kind in typing.get_args(known[name]) if kind is not type(None)), known[name])
         if value is not None and name not in EVALUATED and not _is_of(value, kind):
@@ -184,10 +187,7 @@ def _model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[s
             options["max_positions"] = _rows(state, name, path) - 2
     if "flow_method" in known and options.get("flow_method") in _FORMER_FLOW_METHODS:
         options["flow_method"] = "rk4"
-    # What was read from a file of embeddings is in the checkpoint, and so are heads, which tasks add.
-    idle = {"encoder_embed_path": None, "decoder_embed_path": None, "freeze": None, "load_checkpoint_heads": ours}
-    idle |= _OF_TRAINING
-    return model, options | {k: v for k, v in idle.items() if k in known}
+    return model, options | idle
 
 
 def _is_of(value: Any, kind: type) -> bool:

@@ -21,6 +21,7 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor
 
 from ..config import HasFlags, option, register_architectures
+from ..errors import OdeTransformerError
 from ..modules.options import HistoryName, RelativePositionsName, SplitTransformerConfig
 from ..modules.stacks import Decoder
 from .transformer import SplitTransformerModel, add_positions_and_freeze, build_graphs, nested_config
@@ -62,6 +63,12 @@ class OdeLanguageModel(HasFlags, FairseqLanguageModel):
         """Return the model of a flat configuration, checked by ``nested_config``, for samples as long as the task's."""
         cfg = nested_config(cfg, cls.config_class, alone="decoder")
         cfg.max_target_positions = max(cfg.tokens_per_sample, cfg.max_target_positions)
+        longest = getattr(getattr(task, "args", None), "tokens_per_sample", 0)
+        if longest > cfg.max_target_positions:  # fairseq would leave such samples out
+            raise OdeTransformerError(
+                f"--tokens-per-sample {longest}: must be at most the model's, {cfg.max_target_positions}; to train "
+                f"under hydra, add +model.tokens_per_sample={longest}"
+            )
         embedding = SplitTransformerModel.build_embedding(
             cfg, task.source_dictionary, cfg.decoder.input_dim, cfg.decoder.embed_path
         )

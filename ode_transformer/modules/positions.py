@@ -223,7 +223,7 @@ class BiasPositions(PositionEncoder):
         self.depths = {side: len(stack.layers) for side, stack in sides.items()}
         self.pieces: list[Piece] = []  # a plain list, because the attentions belong to the stacks
         for side, stack in sides.items():
-            for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers)):
+            for i, layer in enumerate(stack.layers):
                 for name in ("macaron_attn", "self_attn", "encoder_attn"):
                     if (attention := getattr(layer, name, None)) is None:
                         continue

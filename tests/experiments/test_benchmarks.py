@@ -97,6 +97,16 @@ def test_every_system_decodes_as_many_steps(quick):
 # Turns
 
 
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory."), OdeTransformerError("a reason")])
+def test_a_step_that_fails_is_told_and_leaves_no_file(error, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model, step = systems.prepare(Contestant("macaron_tiny"), TINY)
+    monkeypatch.setattr(model, "forward", mock.Mock(side_effect=error))
+    with pytest.raises(type(error), match=str(error)):
+        step()
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.full
 def test_systems_take_turns(tmp_path, capsys):
     words = ["bench", "training", "--arch", "floater_tiny", "--sentences", "3", "--tokens", "5", "--shortest", "2",

@@ -348,6 +348,9 @@ def test_a_model_is_as_long_as_its_attention_is_finite():
     assert 8 < reach < 128 and model.finite["target"] == reach
     assert all(map(math.isfinite, model.score([["w5"] * (reach - 1)], [["w6"]])[0]))
     raises(f"from position {reach} on", model.score, [["w5"] * reach], [["w6"]])
+    ((best, _),) = model.translate([["w5"]], Search(1, min_len=reach - 1))[0]
+    assert len(best) == reach - 1, "cut off before attention overflows, although 200 units are asked for"
+    raises(f"must have {reach} at most", model.translate, [["w5"] * reach], Search())
 
 
 # The command

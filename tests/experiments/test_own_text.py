@@ -649,8 +649,8 @@ def test_words_that_are_symbols_are_words_for_every_kind_of_model(tmp_path, caps
 
 TYPOGRAPHY = {
     "fr": "L’homme d’un âge qu’il dit « bonjour » à 5 € ou 20 km/h : aujourd’hui, c’est “bien” !",
-    "en": "It’s the dogs’ ‘bones’; don’t say (“yes”) for €5, 5 € or and/or.",
-    "de": "»Ja«, „gut“ – ‚so‘ geht’s. 5 € kosten 100 km/h (»so«).",
+    "en": "It’s the dogs’ ‘bones’; don’t say (“yes”) for €5, 5 € or and/or at 12:30.",
+    "de": "»Ja«, „gut“ – ‚so‘ geht’s. 5 € kosten 100 km/h (»so«). Geht's um 9:05?",
     "hi": "यह अच्छा है। वह गया।",
     "it": "L’amico dell’uomo dice: c’è.",
     "ru": "Он сказал: «Да», — и ушёл.",

@@ -105,6 +105,12 @@ def test_a_picture_of_trainings(tmp_path, monkeypatch):
     shown: list[str] = []
     plots.training([str(log.parent)], output)  # of a run
     assert shown == ["validation accuracy", "gradient norm"], "of a classifier"
+    labels = []
+    monkeypatch.setattr(plots, "save", lambda figure, _: labels.extend(figure.axes[0].get_legend_handles_labels()[1]))
+    (log.parent / "record.json").write_bytes(other.read_bytes())
+    plots.training([str(log.parent / "record.json")], output)
+    plots.training([str(log.parent)], output)
+    assert labels == ["run", "run"]
 
 
 def test_weights_of_stages_are_those_that_the_layers_use():

@@ -200,3 +200,9 @@ def test_sentences_that_differ_most_come_first():
     systems = {"one": [["a", "b"]] * 6, "two": [["a", "b"], ["x", "y"], ["a", "x"], ["a", "b"], ["a", "b"], ["a", "b"]]}
     assert _chosen(references, systems, 2) == [1, 2, 0, 3]
     assert _chosen(references, {"two": systems["two"]}, 2) == [0, 3]
+
+
+def test_the_baseline_is_the_first_of_the_groups_file():
+    for group, names, first in (("quickstart", ("transformer-longer-tiny", "transformer-tiny"), "transformer-tiny"),
+                                ("ptb", ("euler-4-1", "residual-1"), "residual-1")):  # fmt: skip
+        assert report._first({f"{group}/{name}": [] for name in names}) == f"{group}/{first}"

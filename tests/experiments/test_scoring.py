@@ -80,8 +80,8 @@ def test_compound_splitting():
 
 def test_detokenised_scores_and_their_reference():
     hyp = ["er sagt &quot; ja &quot; , und geht &apos;s gut @-@ nein ##AT##-##AT## doch ."]
-    raw = ['Er sagt "ja", und geht \'s gut-nein-doch.']
-    assert detokenise([hyp[0]], "de")[0] == 'er sagt "ja", und geht \'s gut-nein-doch.'
+    raw = ['Er sagt "ja", und geht\'s gut-nein-doch.']
+    assert detokenise([hyp[0]], "de")[0] == 'er sagt "ja", und geht\'s gut-nein-doch.'
     cased = scoring.score(hyp, hyp, "de", raw_refs=[raw])
     lower = scoring.score(hyp, hyp, "de", raw_refs=[raw], lowercase=True)
     without = scoring.score(hyp, hyp, "de")

@@ -272,6 +272,9 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     where = "approximate randomization, seed 1; two-sided p"
     expected = f"sacreBLEU differs from quickstart/transformer-tiny at p < 0.05, adjusted for 2 comparisons ({where})"
     assert expected in shown
+    lines = csv.DictReader(output_of(["table", "quickstart", "--csv", "--results", folder], capsys).out.splitlines())
+    stars = {x["row"] for x in lines if x["adjusted_p"] and float(x["adjusted_p"]) < 0.05}
+    assert "rk4-tiny" in stars and "rk2-tiny" not in stars
 
     def starred(label, name, bleu, **changes):
         write(name, bleu, **changes)

@@ -25,6 +25,7 @@ from tests.helpers import (
     idle,
     parse,
     perturbed,
+    raises,
     stepwise,
     train,
     typed,
@@ -145,3 +146,9 @@ def test_a_recipe_trains_and_its_perplexity_is_that_of_training(data, tmp_path):
     of_fairseq = evaluated(data, run_dir / "average.pt", "test", 512)
     assert test == pytest.approx(float(of_fairseq["perplexity"]), rel=1e-3) and abs(test - valid) > 2e-3 * valid
     assert record["averaged"] == ["checkpoint_best.pt"]
+
+
+def test_samples_of_the_task_that_are_longer_than_the_models_are_refused():
+    d = dictionary(50)
+    its_task = LanguageModelingTask(LanguageModelingConfig(tokens_per_sample=2048), d, d)
+    raises(r"tokens_per_sample=2048", build_model, configure("ode_transformer_lm_ptb_1l", TINY), its_task)

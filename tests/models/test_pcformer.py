@@ -19,7 +19,8 @@ def test_the_released_names_say_their_sizes_and_relative_positions(name):
         m = model(name)
     layer, cfg = m.encoder.layers[0], m.cfg
     size = (layer.embed_dim, layer.fc1.out_features, layer.self_attn.num_heads, cfg.dropout)
-    expected = {"big": (1024, 4096, 16, 0.3), "iwslt": (512, 1024, 4, 0.3)}
+    expected = {"Gemma": (1536, 6144, 24, 0.3), "big": (1024, 4096, 16, 0.3), "iwslt": (512, 1024, 4, 0.3)}
+    expected |= {"small": (256, 1024, 4, 0.1), "tiny": (128, 512, 4, 0.1)}
     assert size == next((its for word, its in expected.items() if word in name), (512, 2048, 8, 0.1))
     assert str(cfg.relative_positions) == ("keys" if "relative" in name else "none")
     assert cfg.attention_dropout == cfg.activation_dropout == 0.1

@@ -60,7 +60,7 @@ def test_a_file_of_the_released_code_gives_its_numbers(name, tmp_path):
     norms = {name: float(p.grad.norm()) for name, p in m.named_parameters()}
     for theirs, expected in released["grad_norms"].items():
         ours = math.hypot(*(norms.pop(part) for part in names(theirs, released)))
-        assert ours == pytest.approx(float(expected), rel=1e-4, abs=1e-6), theirs
+        assert ours == pytest.approx(float(expected), rel=1e-4, abs=1e-5), theirs  # those of keys' biases are noise
     assert not norms, f"parameters without a counterpart: {list(norms)}"
 
     out = m.encoder(released["src_tokens"], return_all_hiddens=True)

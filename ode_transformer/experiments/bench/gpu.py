@@ -165,8 +165,8 @@ def measure(
 ) -> dict[str, Any]:
     """Return the record of architectures beside stock fairseq in the shape of the first; on a CPU, of a rehearsal.
 
-    The record is written after every round in which a system was measured. One that is there already is continued:
-    rounds in which some system was not measured are repeated, and replaced if that measures as many or more.
+    The record is written after every round in which a system was measured. One that is there already is continued: in
+    the end rounds in which some system was not measured are repeated, and replaced if that measures as many or more.
 
     Args:
         output: JSON file for the record.
@@ -188,6 +188,7 @@ def measure(
         )
     held = {(one["title"], one["mode"]): one for one in record["rounds"]}
     each = [one for one in each if _measured(held.get((one.title, one.mode))) < len(systems)]
+    each.sort(key=lambda one: (one.title, one.mode) in held)  # a system that always fails must not keep others waiting
     with contextlib.ExitStack() as stack:
         processes = {
             name: stack.enter_context(contextlib.closing(Process(name, anew=True))) for name in systems if each

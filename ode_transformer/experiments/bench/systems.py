@@ -174,11 +174,12 @@ def prepare(system: Contestant, setting: Setting) -> tuple[nn.Module, Callable[[
     if setting.what == "training":
         trainer = Trainer(cfg, its_task, model, its_task.build_criterion(cfg.criterion))
         trainer.cuda_env = None  # otherwise fairseq resets PyTorch's peak memory at the end of a step
+        trainer.save_checkpoint = lambda *_: None  # at a crash: into the user's folder, or hiding the error
 
         def step() -> None:
             with metrics.aggregate(new_root=True):
                 for sample in found:
-                    trainer.train_step([sample])
+                    trainer.train_step([sample], raise_oom=True)  # otherwise fairseq leaves the step out, in no time
 
         return model, step
     model.to(setting.device).eval()

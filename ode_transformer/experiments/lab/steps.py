@@ -21,7 +21,7 @@ from ...modules.layers import SplitLayer
 
 def layers_of(stack: nn.Module, side: str, path: str | Path) -> dict[str, SplitLayer]:
     """Return the layers of a stack by name, such as ``encoder 1``; refuse those whose step cannot be halved."""
-    found = {f"{side} {i + 1}": layer for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers))}
+    found = {f"{side} {i + 1}": layer for i, layer in enumerate(stack.layers)}
     for name, layer in found.items():
         if not isinstance(layer, SplitLayer):
             raise CheckpointError(f"{path}: its {name} is a {type(layer).__name__}: no layers to measure")

@@ -11,6 +11,7 @@ from ..text.fairseq_output import entries
 from .metric import Metric
 
 SIGNATURE = "of the units of the dictionary, end-of-sentence symbols included; fairseq-validate, two decimals"
+MASKED = "of masked units, end-of-sentence symbols included; fairseq-validate, two decimals"
 OF_PAIRS = "of masked units, never an end-of-sentence symbol; fairseq-validate, two decimals"
 
 
@@ -30,7 +31,8 @@ def score(validation_log: str | Path, subset: str = "test") -> dict[str, Any]:
         value, loss = float(found[-1]["ppl"]), float(found[-1]["loss"])
     except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise OdeTransformerError(f"{validation_log}: the criterion logs no perplexity of subset {subset}") from error
-    signature = OF_PAIRS if "next_sentence_loss" in found[-1] else SIGNATURE
+    alone = MASKED if "'_name': 'masked_lm'" in text else SIGNATURE  # in the configuration, which fairseq logs first
+    signature = OF_PAIRS if "next_sentence_loss" in found[-1] else alone
     return {"perplexity": {"value": value, "signature": signature}, "loss": loss}
 
 

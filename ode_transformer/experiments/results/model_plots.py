@@ -113,7 +113,7 @@ def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[s
             for module in stack.modules():
                 if isinstance(module, Coefficients) and any(True for _ in module.parameters()):
                     hooks.enter_context(module.register_forward_hook(note(real)))
-            for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers)):
+            for i, layer in enumerate(stack.layers):
                 hooks.enter_context(layer.register_forward_hook(name(f"{side} {i + 1}")))
         model.eval()(**net_input)
     return found

@@ -15,6 +15,7 @@ from typing import Any, Optional
 
 from ...errors import OdeTransformerError, counted
 from ...files import write_text
+from .. import recipes
 from ..metrics import METRICS
 from ..records import curve_points
 from . import comparisons, plots, significance, tables
@@ -74,7 +75,7 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
     title = f"{count} in {folder.resolve().name}, {date.today():%d %B %Y}".replace(" 0", " ")
     loader = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"machine": _machine, "counted": counted}
+    environment.filters |= {"machine": _machine, "counted": counted, "name": _name}
     return environment.get_template("report.html.j2").render(title=title, groups=groups, generated=GENERATED).lstrip()
 
 
@@ -147,9 +148,11 @@ def _difference(row: Optional[Compared]) -> str:
 
 
 def _first(by_recipe: Records) -> str:
-    """Return the default baseline: the first recipe that is called a Transformer, else the first recipe."""
-    named = (name for name in by_recipe if name.rpartition("/")[2].startswith("transformer"))
-    return next(named, next(iter(by_recipe)))
+    """Return the default baseline: the first row of the group's file that is called a Transformer, else the first."""
+    group = next(iter(by_recipe)).rpartition("/")[0]
+    rows = recipes.group(group).get("rows", ()) if group in recipes.groups() else ()
+    names = [*(name for name in (f"{group}/{row}" for row in rows) if name in by_recipe), *by_recipe]
+    return next((name for name in names if name.rpartition("/")[2].startswith("transformer")), names[0])
 
 
 def _curves(by_recipe: Records) -> Part:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 RESULTS = recipes.ROOT / "results"
 COLUMNS = (
     *("group", "table", "row", "recipe", "test_set", "metric"),
-    *("paper", "measured", "deviation", "seeds", "p_value", "signature", "parameters", "updates"),
+    *("paper", "measured", "deviation", "seeds", "p_value", "adjusted_p", "signature", "parameters", "updates"),
 )
 
 
@@ -228,7 +228,8 @@ def for_programs(rows: Sequence[Row]) -> Iterator[tuple]:
                 f"{statistics.mean(measured):.4f}" if measured else "",
                 f"{deviation(measured):.4f}" if len(measured) > 1 else "",
                 len(measured) if measured and row.recipe else "",
-                *(cell.compared and cell.compared.p_value, "; ".join(sorted(signatures))),
+                *((cell.compared.p_value, cell.compared.adjusted) if cell.compared else (None, None)),
+                "; ".join(sorted(signatures)),
                 *(row.numbers("parameters"), row.numbers("updates")),
             )
 

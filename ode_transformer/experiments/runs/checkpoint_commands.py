@@ -67,7 +67,9 @@ def check(paths: Sequence[str | Path], data: str | Path) -> None:
     from ... import checkpoints
     from ...checkpoints import standalone
 
-    for path in paths:
+    for path in map(Path, paths):
+        if (shard := path.with_name(f"{path.name[:-3]}-shard0.pt")).exists():
+            raise OdeTransformerError(f"{shard}: fairseq would read it in place of {path}; move it elsewhere")
         standalone.model_options(checkpoints.load(path), path)
         if not standalone.check_dictionaries(path, data):
             print(f"{path}: no run.json beside it names its dictionaries, so they are not compared", file=sys.stderr)

@@ -125,6 +125,11 @@ class Backend:
     longest: dict[str, int]  # the maximum lengths of a source and of a target, including the end of sentence
     options: Collection[str] = [field.name for field in fields(Search)]  # of a search; others must have their defaults
 
+    @property
+    def finite(self) -> dict[str, int]:
+        """The maximum lengths, as in ``longest``, with which attention is finite."""
+        return self.longest
+
     def check(self, search: Search) -> None:
         """Check that the model supports a search."""
         if lacking := [name for name in search.given() if name not in self.options]:
@@ -138,12 +143,12 @@ class Backend:
         self.check(search)
         if not sentences:
             return []
-        source, longest = max(map(len, sentences)) + 1, self.longest["source"]
+        source, longest = max(map(len, sentences)) + 1, self.finite["source"]
         if source > longest:
             raise OdeTransformerError(
                 f"a sentence of {source} subword units, its end included: must have {longest} at most"
             )
-        return self._translate(sentences, search, search.most(source, self.longest["target"]))
+        return self._translate(sentences, search, search.most(source, self.finite["target"]))
 
     def _translate(self, sentences: Sequence[Sequence[str]], search: Search, most: int) -> list[list[Found]]:
         """Implement :meth:`translate`; ``most`` is the maximum length of a translation, without the end of sentence."""

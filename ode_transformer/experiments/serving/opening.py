@@ -100,6 +100,10 @@ def load(
         backend = open_exported(models[0], int(threads) if threads.isdecimal() else 0, device and str(device))
         return Translator(backend, Pipeline.of(models[0]), backend.description.get("search", {}))
 
+    from ...checkpoints import bundles
+
+    if data and all(map(bundles.is_bundle, map(located, models))):
+        raise OdeTransformerError(f"--data {data}: {models[0]} is a bundle, which holds its own data; leave it out")
     return open_origins([find_model(model, data) for model in models], device)
 
 

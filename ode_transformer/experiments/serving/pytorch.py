@@ -118,16 +118,18 @@ class PyTorch(Backend):
             raise OdeTransformerError("--fp16: needs a GPU")
         for model in self.models:
             model.half()
+        self.__dict__.pop("finite", None)  # attention overflows earlier
 
     @cached_property
     def finite(self) -> dict[str, int]:
-        """The maximum lengths of source and target with which the attention of the first model is finite.
+        """The maximum lengths of source and target with which the attention of all models is finite.
 
         FLOATER's biases grow with the position, so that attention may overflow before the model's last position.
         """
-        if (encoder := getattr(self.models[0], "position_encoder", None)) is None:
-            return self.longest
-        reach = encoder.reach(max(self.longest.values()))
+        reach = most = max(self.longest.values())
+        for model in self.models:
+            if (encoder := getattr(model, "position_encoder", None)) is not None:
+                reach = min(reach, encoder.reach(most))
         return {side: min(length, reach) for side, length in self.longest.items()}
 
     def _rows(self, side: int, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
@@ -142,9 +144,9 @@ class PyTorch(Backend):
         return {"src_tokens": collate_tokens(rows, pad, left_pad=True).to(self.device), "src_lengths": lengths}
 
     def _translate(self, sentences: Sequence[Sequence[str]], search: Search, most: int) -> list[list[Found]]:
-        target = self.dictionaries[1]
+        target, options = self.dictionaries[1], asdict(search) | {"max_len_a": 0.0, "max_len_b": most}
         try:
-            generator = self.task.build_generator(self.models, GenerationConfig(**asdict(search)))
+            generator = self.task.build_generator(self.models, GenerationConfig(**options))
             found = generator.generate(self.models, {"net_input": self._inputs(sentences)})
         except OdeTransformerError:
             raise

@@ -98,7 +98,7 @@ class Translator:
         """
         check_sentence("the sentence", sentence)
         source = self.pipeline.units([sentence])[0].split()
-        longest = self.backend.longest["source"]
+        longest = self.backend.finite["source"]
         if not 0 < len(source) < longest:
             raise OdeTransformerError(f"the sentence has {len(source):,} units, must have 1 to {longest - 1:,}")
         ((best, *_),) = self.hypotheses([sentence])
@@ -152,7 +152,7 @@ class Translator:
         cut = set()
         for batch in self._batches(pieces):
             units = [piece.units for piece in batch]
-            most = chosen.most(max(map(len, units)) + 1, self.backend.longest["target"])
+            most = chosen.most(max(map(len, units)) + 1, self.backend.finite["target"])
             for piece, best in zip(batch, self.backend.translate(units, chosen), strict=True):
                 found[piece.sentence][piece.at] = self._hypotheses(best)
                 if len(best[0][0]) >= most:
@@ -172,7 +172,7 @@ class Translator:
     def _pieces(self, units: list[str], name: str) -> list[list[str]]:
         """Split a sentence that is longer than the model can read, at best where a sentence ends, else a clause, else a
         word."""
-        most = self.backend.longest["source"] - 1  # without the end of sentence
+        most = self.backend.finite["source"] - 1  # without the end of sentence
         found = []
         rest = units
         while len(rest) > most:

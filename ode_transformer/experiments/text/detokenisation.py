@@ -1,8 +1,8 @@
 """Detokenization by Moses' rules, and by rules for typographic characters, which Moses does not join again.
 
 A mark is joined where its language and its line leave no doubt where it belongs: an apostrophe in elisions and
-contractions, closing quotation marks after the opening ones, the danda, a slash between words. Marks that stand apart
-in good French, such as guillemets, stay apart.
+contractions, closing quotation marks after the opening ones, the danda, a slash between words. A colon between digits
+is nearly always of a time or a result. Marks that stand apart in good French, such as guillemets, stay apart.
 """
 
 import re
@@ -16,6 +16,7 @@ CONTRACTED = {"en": r"(s|t|re|ve|ll|m|d)\b", "de": r"s\b"}
 """Endings that follow an apostrophe without a blank, by language."""
 
 _AMOUNT = re.compile(r"(?<=\d )([$\u00a3\u00a5\u20ac\u20b9])(?=[^\W\d_])")  # joined to the word after it
+_COLON = re.compile(r"(?<=\d) ?: (?=\d)")  # of a time or a result: 12:30, 3:2
 
 
 def detokenise(lines: Sequence[str], lang: str) -> list[str]:
@@ -34,7 +35,9 @@ def detokenise(lines: Sequence[str], lang: str) -> list[str]:
 
 def rejoin(text: str, lang: str) -> str:
     """Join the typographic characters in detokenized text to their words."""
-    text = _AMOUNT.sub(r"\1 ", text)
+    text = _COLON.sub(":", _AMOUNT.sub(r"\1 ", text))
+    if lang == "de":  # geht's; in English sacremoses joins it
+        text = re.sub(r"(?<=[^\W\d_]) 's\b", "'s", text)
     if MARKS.isdisjoint(text):
         return text
     tokens = text.split(" ")

@@ -37,7 +37,7 @@ class Pipeline:
         if not path.is_file():
             raise TextError(
                 f"{path}: no such file; it describes how the data of the model were prepared, and is in their folder "
-                "(--data). For data that fairseq-preprocess made, `ode-transformer text describe` writes it"
+                "(--data). For data of fairseq-preprocess, or their export, `ode-transformer text describe` writes it"
             )
         manifest = read_manifest(folder)
         options = manifest.get("tokenise")
