@@ -98,8 +98,12 @@ def installed() -> list[str]:
 def registered(class_: type | None) -> bool:
     """Whether a class belongs to this package or to a loaded plugin."""
     module = getattr(class_, "__module__", "")
-    names = [PACKAGE.name, *(path.name for path in _folders), *(module.partition(".")[0] for module in _installed)]
-    return any(module == name or module.startswith(f"{name}.") for name in names)
+    return module.partition(".")[0] in (PACKAGE.name, *_loaded())
+
+
+def _loaded() -> set[str]:
+    """Return the names of the packages of loaded plugins."""
+    return {*(path.name for path in _folders), *(module.partition(".")[0] for module in _installed)}
 
 
 def name_and_hash(folder: str | Path) -> dict[str, str]:
@@ -119,4 +123,4 @@ def name_of(user_dir: Any) -> str:
 def missing(user_dir: Any) -> str:
     """Return the name of the plugin in a stored ``--user-dir`` unless it is loaded; else an empty string."""
     name = name_of(user_dir)
-    return "" if name in (path.name for path in _folders) else name
+    return "" if name in _loaded() else name

@@ -19,6 +19,7 @@ from omegaconf import OmegaConf
 from ode_transformer.checkpoints import CheckpointError, hugging_face, standalone
 from ode_transformer.checkpoints.warm_start import warm_start
 from ode_transformer.experiments import cli
+from ode_transformer.numerics.splitting import SPLITTINGS, Splitting
 from tests.helpers import SMALL, batch, configure, parse, perturbed, task
 from tests.helpers import flags as words
 from tests.models import test_masked_lm as masked
@@ -144,6 +145,14 @@ def test_it_computes_what_its_transformer_computes(tmp_path, arch, more, of_sour
     report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, words(SIZES | more))
     assert report.difference < 1e-6
     assert difference(tmp_path / "out.pt", m) < 5e-6  # in single precision
+
+
+def test_the_last_feed_forward_stands_for_both(tmp_path, monkeypatch):
+    """Whatever its part of the step; a plugin may have other splittings."""
+    monkeypatch.setitem(SPLITTINGS.data, "strang", Splitting("GFG", (0.25, 1.0, 0.75)))
+    pre_norm(tmp_path / "stock.pt")
+    flags = words(SIZES | {"encoder-ffn-embed-dim": 24})
+    assert warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "macaron_tiny", flags).difference < 1e-6
 
 
 def test_gates_and_histories_begin_near_eulers_step(tmp_path):
@@ -274,7 +283,7 @@ def set_option(name, value):
         (stock, lambda s: s["cfg"].update(model={"_name": "macaron", "arch": "macaron_tiny"}), "be a Transformer of"),
         (roberta, set_option("adaptive_softmax_cutoff", "[__import__('os').mkdir('x')]"), "must be a plain list"),
         (roberta, set_option("pooler_dropout", [1]), "pooler_dropout is a list, must be a number"),
-        (roberta, set_option("_name", "xlm_anything"), "architectures 'xlm_anything' and 'roberta_base'; must be"),
+        (roberta, set_option("_name", "xlm_anything"), "architecture 'xlm_anything'; must be one of"),
         (roberta, lambda s: s["model"].pop("encoder.lm_head.bias"), "encoder.lm_head.bias"),
     ],
 )

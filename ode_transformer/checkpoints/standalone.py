@@ -149,12 +149,15 @@ def _model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[s
         raise CheckpointError(f"{path}: holds no configuration of its model")
     names = [name for name in (stored.get("_name"), stored.get("arch")) if name] or [None]
     models = [ARCH_MODEL_NAME_REGISTRY.get(name, name) if isinstance(name, str) else None for name in names]
+    kinds = ", ".join(stock.what for stock in STOCK.values())
+    if absent := next((n for n, m in zip(names, models, strict=True) if n and m not in MODEL_REGISTRY), ""):
+        said = f"must be one of ours, {kinds}, or of a plugin that is installed or given as --user-dir"
+        raise CheckpointError(f"{path}: is of architecture {_short(absent)}; {said}")
     if len(set(models)) > 1:  # fairseq reads one or the other
         raise CheckpointError(f"{path}: is of architectures {_short(names[0])} and {_short(names[1])}; must be of one")
     name, model = names[0], models[0]
     ours = model in MODEL_DATACLASS_REGISTRY and plugins.registered(MODEL_REGISTRY.get(model))
     if not ours and model not in STOCK:
-        kinds = ", ".join(stock.what for stock in STOCK.values())
         raise CheckpointError(f"{path}: is of architecture {_short(name)}; must be one of ours, {kinds}")
     known = {f.name: f.type for f in fields(MODEL_DATACLASS_REGISTRY[model] if ours else FlatTransformerConfig)}
     if model == "roberta":

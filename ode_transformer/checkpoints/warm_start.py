@@ -199,14 +199,15 @@ def _transfer(before: nn.Module, after: nn.Module, source: Any, arch: str, value
     old, new = before.state_dict(), after.state_dict()
     outcomes, used, misfits = {}, set(), {}
     flows = {n for n, m in after.named_modules() if isinstance(m, Flow)}
-    macaron = SPLITTINGS.named(str(values["splitting"])).feed_forwards == 2
+    splitting = SPLITTINGS.named(str(values["splitting"]))
+    whole = 1 / [fraction for flow, fraction in splitting if flow == "G"][-1]  # makes the last FFN's part all of it
     with torch.no_grad():
         for name, tensor in new.items():
             theirs, what = old.get(name), "new"
             if theirs is not None and theirs.shape == tensor.shape:
-                doubled = macaron and re.search(r"\.fc2\.(weight|bias)$", name)
-                tensor.copy_(2 * theirs if doubled else theirs)
-                what = "doubled" if doubled else "copied"
+                scaled = whole != 1 and re.search(r"\.fc2\.(weight|bias)$", name)
+                tensor.copy_(whole * theirs if scaled else theirs)
+                what = ("doubled" if whole == 2 else f"times {whole:g}") if scaled else "copied"
                 used.add(name)
             elif name.rpartition(".")[0] in flows:
                 if name.endswith(("weight2", "time2", "bias2")):

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from ..errors import OdeTransformerError
 from ..numerics.integrators import EULER, Multistep
 from ..numerics.protocol import NOTHING, Field, Integrator, Learned
 from ..numerics.registry import Registry
@@ -93,7 +94,9 @@ class PredictorCorrector(Integrator):
         """
         states, corrector = (y,) if carried is None else carried, learned.own
         before = len(states)
-        prediction, _ = self.predictor.step(f, y, None, h, learned)
+        prediction, more = self.predictor.step(f, y, None, h, learned)
+        if more is not None:  # such as a plugin's method
+            raise OdeTransformerError("history corrector: needs a method that carries nothing from layer to layer")
         guess = corrector.prediction_norms[before - 1](prediction)
         c = mixture(corrector.weight, before, (*states, guess))
         z, _ = EULER.step(lambda c, _: f(c, self.predictor.stages), c, None, h)

@@ -40,7 +40,8 @@ FlowSharingName = ChoiceEnum(list(FLOW_SHARING))
 UNWEIGHTED = ("fixed", "ones")
 """The coefficients with which an Euler step is the layer itself."""
 
-_NO_FLOW = tuple(name for name in POSITION_ENCODERS if name != "floater")
+# A plugin's encoder may have a flow.
+_NO_FLOW = ("none", "sinusoidal", "learned", *(name for name in POSITION_ENCODERS if name.startswith("rnn-")))
 
 NEEDS = (
     ("gate_sharing", "shared", "coefficients", UNWEIGHTED),

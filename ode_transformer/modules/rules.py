@@ -13,7 +13,7 @@ from ..errors import OdeTransformerError
 from ..numerics.coefficients import COEFFICIENTS
 from ..numerics.integrators import EULER, HEUN
 from ..numerics.protocol import Integrator
-from .options import NEEDS, UNWEIGHTED, Options
+from .options import NEEDS, Options
 
 
 def refuse(broken: Iterable[str]) -> None:
@@ -129,8 +129,8 @@ def _of_side(cfg: TransformerConfig, o: Options) -> Iterator[str]:
         yield f"{splitting}: must have at most two of each sub-layer"
     if o.ffn_hidden_layers == 2 and o.splitting.feed_forwards == 2:
         yield f"--ffn-hidden-layers 2: needs a splitting with one feed-forward, got {cfg.splitting}"
-    if o.integrator == EULER and o.coefficients not in (*UNWEIGHTED, "scalars"):
-        yield f"{coefficients}: must be fixed, ones or scalars with {o.given}, whose step has one stage"
+    if o.integrator == EULER and o.coefficients in ("ema", "ema-channels"):
+        yield f"{coefficients}: has no meaning with {o.given}, whose step has one stage"
     if (needed := COEFFICIENTS[o.coefficients].stages) not in (None, stages):
         yield f"{coefficients}: needs a method of {needed} stages, got {o.given} of {stages}; heun has 2"
     if o.coefficients == "second-order" and (o.integrator != HEUN or o.released or o.rk_norm):

@@ -441,6 +441,7 @@ def test_bf16_is_refused_where_fairseq_takes_it_for_a_tpu():
     theirs = {arch for arch in ARCH_MODEL_REGISTRY if arch.startswith(("transformer", "roberta"))} - ours
     assert all(map(training.is_of_fairseq, theirs)) and not any(map(training.is_of_fairseq, ours))
     assert {loaded(name).train.arch for name in NAMES} - ours <= theirs
+    assert not training.is_of_fairseq("transformer_small"), "which is registered"
 
 
 def test_a_recipe_may_start_from_anothers_checkpoint(monkeypatch):

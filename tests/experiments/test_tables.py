@@ -296,7 +296,7 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     ("damage", "message"),
     [
         ({"precisions": 7}, "precisions must be a mapping"),
-        ({"metric": "x"}, "metric must be one of "),
+        ({"metric": 7}, "metric must be a text"),
         ({"test_sets": {"t": {"a": {"bleu": 1, "p_value": 7}}}}, "test_sets.t.a.p_value must be a number from 0 to 1"),
         ({"test_sets": {"t": {"b": {"bleu": 1, "p_value": 0.5}}}}, "KeyError('a')"),
     ],
@@ -309,6 +309,13 @@ def test_a_damaged_comparison_is_named_and_left_out(folder, capsys, damage, mess
     assert tables_of("quickstart", folder)
     said = f"quickstart.json: is not what ode-transformer compare writes: {message}"
     assert said in capsys.readouterr().err
+
+
+def test_a_comparison_by_the_metric_of_a_plugin_that_is_not_loaded_is_named(folder, capsys):
+    content = read_json(ROOT / "results" / comparisons.SIGNIFICANCE / "deen-mix.json") | {"metric": "my_own"}
+    write_json(folder / comparisons.SIGNIFICANCE / "quickstart.json", content)
+    assert tables_of("quickstart", folder)
+    assert "quickstart.json: metric my_own: is unknown; one of a plugin needs --user-dir" in capsys.readouterr().err
 
 
 def test_a_comparison_with_another_baseline_or_by_another_test_has_its_own_p():

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.modules.history import HISTORIES, History, PredictorCorrector, SchemeWeights, mixture
 from ode_transformer.numerics.integrators import DLCL, EULER, LEAPFROG, LINEAR_MULTISTEP
 from ode_transformer.numerics.protocol import Learned
@@ -137,3 +138,11 @@ def test_multistep_schemes_over_a_stack(fields):
     y2 = x + w[1, 0] * f[0](x) + w[1, 1] * f[1](y1)
     y3 = x + w[2, 0] * f[0](x) + w[2, 1] * f[1](y1) + w[2, 2] * f[2](y2)
     torch.testing.assert_close(solve(DLCL, own, f, x), y3)
+
+
+def test_the_corrector_refuses_a_predictor_that_carries_something():
+    y = torch.zeros(2, SIZE)
+    with pytest.raises(OdeTransformerError, match="needs a method that carries nothing"):
+        PredictorCorrector(LEAPFROG).step(
+            lambda y, stage: y, y, learned=Learned(own=HISTORIES["corrector"](2, SIZE, True))
+        )

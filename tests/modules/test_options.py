@@ -83,7 +83,7 @@ OF_SIDE = [
     ],
     ("macaron_tiny", {"splitting": "parallel"}, "--splitting parallel: must have at most two of each"),
     ("macaron_tiny", {"ffn-hidden-layers": 2}, "--ffn-hidden-layers 2: needs a splitting with one feed-forward, got s"),
-    ("rk2_tiny", {"integrator": "euler", "coefficients": "ema"}, "ema: must be fixed, ones or scalars with"),
+    ("rk2_tiny", {"integrator": "euler", "coefficients": "ema"}, "ema: has no meaning with --integrator euler"),
     ("rk2_learnable_tiny", {"decoder-integrator": "rk4"}, "sigmoid: needs .* 2 stages, got --decoder-integrator rk4"),
     [
         ("rk2_second_order_tiny", another, "second-order: needs heun and")
@@ -178,6 +178,10 @@ def test_what_a_rule_refuses(arch, flags, message, monkeypatch):
 )
 def test_other_widths_than_that_of_a_shared_embedding(flags):
     build("rk2_tiny", **flags)
+
+
+def test_the_position_encoder_of_a_plugin_may_have_a_flow():
+    assert "flow_step" not in SplitTransformerConfig.idle_options({"position_encoder": "mine"})
 
 
 def test_every_option_says_where_it_is_from_and_stands_in_the_documentation():

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from ode_transformer import config, machine, plugins
-from ode_transformer.experiments import cli
+from ode_transformer.experiments import cli, runs
 from ode_transformer.experiments.bench import turns
 from ode_transformer.experiments.runs import command_lines
 from ode_transformer.models.ode import OdeConfig
@@ -26,7 +26,7 @@ PLUGIN = Path(__file__).parent / "my_methods"
 COMMANDS = """
 import json, sys
 import ode_transformer
-from ode_transformer.experiments import cli
+from ode_transformer.experiments import cli, runs
 
 *commands, bundle, plugin = json.loads(sys.argv[1])
 assert not any(map(cli.main, commands))
@@ -139,8 +139,19 @@ def test_what_is_no_plugin_is_named(tmp_path, fails, name, code, message):
 def test_a_plugin_that_does_not_import_the_models_cannot_train(tmp_path, monkeypatch):
     folder = write_package(tmp_path / "only_a_metric", "")
     monkeypatch.delitem(sys.modules, f"{plugins.PACKAGE.name}.models", raising=False)
-    with plugins.using(folder), pytest.raises(plugins.PluginError, match="must import"):
-        command_lines.parsed(["fairseq-train", "data"])
+    plugins.load(folder)  # as run does for a recipe that names it
+    with pytest.raises(plugins.PluginError, match="must import"):
+        command_lines.parsed(["fairseq-train", "data", "--user-dir", str(folder)])
+
+
+def test_a_plugin_that_changed_is_noticed_and_one_that_moved_is_the_same(tmp_path):
+    folder = write_package(tmp_path / "changing", "A = 1\n")
+    run = {"plugin": plugins.name_and_hash(folder)}
+    assert not runs.plugin_changed(run, str(folder))
+    (folder / "__init__.py").write_text("A = 2\n")
+    assert runs.plugin_changed(run, str(folder))
+    there, here = (["fairseq-train", "d", "--user-dir", f"/{x}/my_methods"] for x in "ab")
+    assert not command_lines.differing(there, here)
 
 
 def test_a_plugin_that_was_mended_is_loaded_and_under_a_second_name_not_again(tmp_path):

@@ -6,7 +6,7 @@ z' = (A + B) z, so that its solution sinh(exp(t (A + B)) asinh(y)) and the flows
 
 A method of order p has a local error of O(h^(p + 1)) after one step of size h, and a global error of O(h^p) at t = 1.
 The measured exponents are slopes of log error against log h, in double precision. A method that reads earlier states
-starts from two exact ones. Methods with momentum solve another problem, the second-order equation y'' + c y' = nu A y:
+starts from as many exact ones as its order, at least two. Methods with momentum solve y'' + c y' = nu A y instead:
 without a norm, nu times the velocity is h y', and beta is 1 - c h. Methods without an order are listed with the reason.
 """
 
@@ -165,7 +165,7 @@ def errors(method: Method) -> dict[str, Any]:
     """Return the local and global errors of a method with steps of 1/8 to 1/64, and their slopes."""
     steps, local, total = [8, 16, 32, 64], [], []
     for n in steps:
-        past = [method.solution(-1 / n), method.solution(0.0)]
+        past = [method.solution(-k / n) for k in reversed(range(max(2, method.theory - 1)))]
         local.append(float((method.step(past, 1 / n) - method.solution(1 / n)).norm()))
         for _ in range(n):
             past.append(method.step(past, 1 / n))

@@ -29,7 +29,6 @@ def layers_of(stack: nn.Module, side: str, path: str | Path) -> dict[str, SplitL
             ("is post-norm, which is not a step of an equation", not layer.normalize_before),
             ("has the released code's residual, which has no step size", layer.options.released),
             ("belongs to a multistep scheme", layer.options.integrator.spans_layers),
-            ("carries a velocity, which a half step would misread", bool(layer.velocities)),
             ("normalizes its stages, which removes the step size", layer.options.rk_norm),
             (
                 "is corrected with the states of other layers, which have no half steps",
@@ -53,7 +52,10 @@ def errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path = "m
     def hook(layer: SplitLayer, args: tuple, result: tuple, name: str, real: Tensor) -> None:
         if len(args) > 3:
             return  # one of the half steps below
-        (x, context, carried), (y, *_) = args, result
+        (x, context, carried), (y, after, *_) = args, result
+        if after is not None:
+            said = "carries a velocity or another state, which a half step would misread"
+            raise CheckpointError(f"{path}: its {name} {said}: no layers to measure")
         two, *_ = layer(layer(x, context, carried, 0.5)[0], context, carried, 0.5)
         state, step, difference = (float(z[real].double().pow(2).mean().sqrt()) for z in (x, y - x, two - y))
         rows.append({"layer": name, "increment": round(step / state, 5), "difference": round(difference / step, 5)})

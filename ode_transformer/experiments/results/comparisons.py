@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Optional
 
+from ...errors import OdeTransformerError
 from ...files import written_by
 from ...schema import checked_json, count, must_be, one_of
 from ..metrics import METRICS
@@ -18,9 +19,8 @@ _P = must_be(lambda p: p is None or (type(p) in (int, float) and 0 <= p <= 1), "
 _VALUES = {metric.key: (..., float) for metric in METRICS.values()}
 _VALUES |= {"p_value": _P, "interval": (..., [float, float]), "interval_of_difference": (..., None, [float, float])}
 _FORM = {
-    **dict.fromkeys(("baseline", "signature"), str),
+    **dict.fromkeys(("baseline", "signature", "metric"), str),
     "seed": (None, int),
-    "metric": one_of(*METRICS),
     "test": one_of(*TESTS),
     "samples": count,
     "precisions": {str: str},
@@ -131,6 +131,8 @@ def read(folder: Path) -> list[Compared]:
 
     def read_rows(path: Path) -> list[Compared]:
         found = checked_json(path, _FORM, "is not what ode-transformer compare writes")
+        if (name := found["metric"]) not in METRICS:
+            raise OdeTransformerError(f"{path}: metric {name}: is unknown; one of a plugin needs --user-dir")
         with written_by("ode-transformer compare", path):  # a system may lack the metric
             return rows(found, path.relative_to(home).with_suffix("").as_posix())
 

@@ -116,6 +116,12 @@ def _plugin(user_dir: str) -> dict[str, Any]:
     return {"plugin": plugins.name_and_hash(recipes.ROOT / user_dir)} if user_dir else {}
 
 
+def plugin_changed(run: dict[str, Any], user_dir: str) -> bool:
+    """Whether the plugin of a run is another than when its training began."""
+    now = _plugin(user_dir).get("plugin")
+    return bool(now and "plugin" in run and run["plugin"]["sha256"] != now["sha256"])
+
+
 def count_parameters(config: "DictConfig") -> dict[str, int]:
     """Return the numbers of all and of trained parameters of the model."""
     from fairseq import tasks

@@ -5,6 +5,7 @@ torch and fairseq are imported by the functions that need them.
 
 import argparse
 import contextlib
+import itertools
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -46,11 +47,12 @@ def check(steps: Iterable[Step]) -> None:
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
     """Return the arguments that a program of fairseq parses; to be called from the top of the repository."""
-    if "--user-dir" in words and (plugin := plugins.missing(words[words.index("--user-dir") + 1])):
+    user_dir = words[words.index("--user-dir") + 1] if "--user-dir" in words else ""
+    if plugin := plugins.missing(user_dir):
         raise OdeTransformerError(f"{words[0]}: needs the plugin {plugin}: give --user-dir, its folder")
-    if (plugin := plugins.current()) and f"{PACKAGE.name}.models" not in sys.modules:
+    if plugins.name_of(user_dir) and f"{PACKAGE.name}.models" not in sys.modules:
         raise plugins.PluginError(
-            f"--user-dir {plugin}: must import ode_transformer.models in its last line; {words[0]}, which takes one "
+            f"--user-dir {user_dir}: must import ode_transformer.models in its last line; {words[0]}, which takes one "
             "--user-dir, would not know our architectures"
         )
     from fairseq import options
@@ -100,8 +102,11 @@ def flag_values(words: Sequence[str]) -> dict[str, str]:
 
 
 def portable(words: Sequence[str]) -> list[str]:
-    """Return words with the package's name in place of its folder, which differs between environments."""
-    return [PACKAGE.name if Path(word).name == PACKAGE.name else word for word in words]
+    """Return words with names in place of the folders of the package and of a plugin, which differ by environment."""
+    return [
+        Path(word).name if before == "--user-dir" or Path(word).name == PACKAGE.name else word
+        for before, word in itertools.pairwise(["", *words])
+    ]
 
 
 def differing(theirs: Sequence[str], ours: Sequence[str]) -> str:

@@ -115,7 +115,7 @@ def _scores(folder: Path, subset: str) -> dict[str, Optional[float]]:
     if not path.is_file():
         return {}
     scores = records.read_scores(path)
-    found = {metric: scores[metric]["value"] for metric in METRICS if metric in scores}
+    found = {name: value for name, its in METRICS.items() if (value := its.value(scores)) is not None}
     return {metric: value if math.isfinite(value) else None for metric, value in found.items()}
 
 

@@ -47,6 +47,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         hashes["start"] = run["start"]["sha256"]
     # Folders differ between machines, so names replace them.
     folders = {run_dir: recipes.default_run_dir(recipe), paths.SHARE: "."}
+    folders |= {paths.ROOT / recipe.user_dir: Path(recipe.user_dir).name} if recipe.user_dir else {}
     folders |= {paths.PACKAGE: paths.PACKAGE.name, paths.ROOT: "."}
     folders |= {Path(os.environ[name]): f"${name}" for name in FOLDERS if os.environ.get(name)}
     portable = partial(_without_folders, folders)

@@ -181,6 +181,10 @@ class Run:
 
     def _go(self, lock: int, prepared: Prepared) -> None:
         self.check_own()
+        if self.begun and runs.plugin_changed(records.read_run(self.folder) or {}, self.recipe.user_dir):
+            processes.say(
+                f"warning: {self.run_dir}: the plugin {self.recipe.user_dir} has changed since training began"
+            )
         stamps = records.read_stamps(self.folder)
         wanted = [step for step in self.steps() if step.name in self.chosen]
         if self.first:

@@ -4,13 +4,14 @@ Words about the place are kept apart from those that say what is trained, since 
 """
 
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
 from ... import processors
 from ...errors import counted
-from ...paths import USER_DIR
+from ...paths import PACKAGE, USER_DIR
 from .. import recipes
 from ..recipes import RecipeError
 from ..records import RunError
@@ -166,7 +167,10 @@ def _check_cpu_serves(recipe: recipes.Recipe, precision: Optional[str]) -> None:
 
 
 def is_of_fairseq(arch: str) -> bool:
-    """Whether an architecture is one of fairseq's own Transformers or RoBERTas, judged by its name."""
+    """Whether an architecture is one of fairseq's own Transformers or RoBERTas, by its name unless it is registered."""
+    config = sys.modules.get(f"{PACKAGE.name}.config")  # which a plugin with architectures has imported
+    if config is not None and arch in config.PRESETS:
+        return False
     ours = arch in ("transformer_encoder", "transformer_small") or "macaron" in arch
     return arch.startswith(("roberta", "transformer")) and not ours
 
