@@ -6,7 +6,8 @@
 #   --merges N         joint BPE merges (default: 30000)
 #
 # RAW_DIR: cnn_stories.tgz and dailymail_stories.tgz, or cnn/stories and dailymail/stories; and See et al.'s all_train.txt,
-# all_val.txt and all_test.txt. URL_CNN, URL_DAILYMAIL, whose default may want a browser, URL_CNNDM_LISTS.
+# all_val.txt and all_test.txt; ODE_TRANSFORMER_DATA: cnndm. URL_CNN, URL_DAILYMAIL, whose default may want a browser,
+# URL_CNNDM_LISTS.
 # The paper counts 287,226 stories to train on; 114 of them have no article, and are left out.
 # Lower-cased, and tokenized as Moses does, where See et al. took Stanford's tokenizer; ROUGE hardly sees the difference.
 # The references are the highlights as published, in DIR/raw, with tabs between them. fairseq-generate is given the first
@@ -18,7 +19,8 @@ name=cnndm source=source target=target words=500 merges=30000 test_units=1000 wo
 options {words,merges,workers}=number -- "$@"
 begin words="$words" merges="$merges" highlights=tabs test_units="$test_units"
 url=${URL_CNNDM_LISTS:-https://raw.githubusercontent.com/abisee/cnn-dailymail/master/url_lists}
-for file in all_{train,val,test}.txt; do fetch URL_CNNDM_LISTS "$file" "$url/$file"; done
+find_set cnndm
+for file in all_{train,val,test}.txt; do RAW_DIR=$folder fetch URL_CNNDM_LISTS "$file" "$url/$file"; done
 lists=${archive%/*}
 drive='https://drive.google.com/uc?export=download&id='
 published cnndm cnn/stories CNN cnn_stories.tgz "${drive}0BwmD_VLjROrfTHk4NFg2SndKcjQ"

@@ -107,7 +107,7 @@ def test_what_is_downloaded_is_unpacked(tmp_path):
         done = run(command("glue", task, "--like", like, "--out", tmp_path / task, **addresses))
         assert done.returncode == 0, done.stderr
         assert numbers(tmp_path / task, counts) == counts
-    done = run(command("wikitext-103", "--out", tmp_path / "wiki", **addresses))
+    done = run(command("wikitext-103", "--out", tmp_path / "wiki", RAW_DIR=like, **addresses))
     # It was fetched, and lacks a file.
     assert "/wikitext-103-raw: must hold wiki.train.raw and wiki.valid.raw" in done.stderr
 

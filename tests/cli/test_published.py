@@ -185,3 +185,9 @@ def test_scripts_take_what_recipes_give_them(tmp_path):
     asked = [[ROOT / name, *words, "--dry-run", "--out", tmp_path / "out"] for name, *words in asked]
     for words, done in zip(asked, ask(tmp_path / "a", asked, clean(ODE_TRANSFORMER_DATA=tmp_path)), strict=True):
         assert done.returncode == 0 or "neither" in done.stderr, (words, done.stderr)
+
+
+def test_a_folder_of_sets_may_hold_all_of_a_set(tmp_path):
+    write_cnndm(tmp_path / "cnndm")
+    done = data_scripts.run(command("cnndm", "--dry-run", "--out", tmp_path / "out", ODE_TRANSFORMER_DATA=tmp_path))
+    assert done.returncode == 0 and "curl" not in done.stdout

@@ -219,3 +219,8 @@ def test_columns_are_those_of_the_published_archive():
         assert all(re.fullmatch("(sentence|question|String)[12]?", columns[i]) for i in its.inputs), (name, split)
         label = None if its.label is None else columns[its.label]
         assert label in ([None] if "test" in split else ["gold_label", "is_duplicate", "label", "score", "Quality"])
+
+
+def test_double_blanks_remain(tmp_path):
+    table(tmp_path / "train.tsv", [["0", " a  b ", "c", "entailment"]])
+    assert list(glue.examples(glue.GLUE["rte"], tmp_path, "train")) == [["a  b", "c", "entailment"]]

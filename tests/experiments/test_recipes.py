@@ -384,7 +384,8 @@ def test_a_broken_recipe_is_named(tmp_path, change, message):
     [
         ("imdb/transformer", {"flags": {"max-tokens": 9}}, r"'max-tokens': must be one of batch-size, cpu$"),
         ("race/floater", {"flags": {"batch-size": 0}}, r"batch-size must be a whole number, 1 or more$"),
-        ("squad/floater-v2", {"flags": {"cpu": True, "threshold": -1}}, ""),
+        ("squad/floater-v2", {"flags": {"cpu": True}}, ""),
+        ("squad/floater-v2", {"flags": {"threshold": -1}}, r"'threshold': must be one of batch-size, cpu$"),
         ("listops/transformer", {"metrics": ["f1"]}, r"'f1': is of two classes, .*num-classes is 10$"),
         ("imdb/transformer", {"metrics": ["pearson"]}, r"'pearson': is of numbers, which .*regression-target$"),
         ("imdb/transformer", {"metrics": ["f1"]}, ""),

@@ -72,7 +72,7 @@ def examples(task: GlueTask, folder: Path, split: str) -> Iterator[list[str]]:
                 known = " or ".join(task.labels)
                 raise OdeTransformerError(f"{path}: line {number} has the label {label[:40]!r}, must be {known}")
             if held is None or (tuple(values[1:3]) in held) == (split == "valid"):
-                yield [" ".join(values[i].split()) for i in columns]
+                yield [values[i].strip() for i in columns]  # double blanks stay, as in fairseq's preparation
 
 
 def prepare(task: str, source: Path, like: Path, output_dir: Path) -> dict[str, int]:
