@@ -11,7 +11,7 @@ import torch
 from sacremoses import MosesPunctNormalizer
 
 from ode_transformer import markdown
-from ode_transformer.checkpoints import CheckpointError, inputs, standalone
+from ode_transformer.checkpoints import inputs, standalone
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, records
 from ode_transformer.experiments.metrics import scoring
@@ -66,8 +66,7 @@ HOSTILE = {
 def test_options_that_fairseq_evaluates_run_nothing(tmp_path, whole, kind):
     """Seventeen ways of running code from plain data; `check` stands before fairseq-generate."""
     path, code, marker = hostile(tmp_path, whole, kind)
-    with pytest.raises(CheckpointError, match=f"^{path}: "):
-        standalone.model_options(standalone.load(path), path)
+    raises(f"^{path}: ", standalone.model_options, standalone.load(path), path)
     assert not marker.exists() and len(HOSTILE) == 17
     eval(code if HOSTILE[kind][2] is str else eval(code))
     assert marker.exists(), "the attack itself works"
@@ -138,8 +137,7 @@ def test_a_checkpoint_that_fairseq_would_read_in_place_of_another_is_refused(tmp
 )
 def test_odd_checkpoints_end_in_a_sentence(tmp_path, whole, source, change, message):
     path = changed(whole / f"{source}.pt", tmp_path / "odd.pt", change)
-    with pytest.raises(CheckpointError, match=rf"^{path}.*{message}"):
-        standalone.open_model(path)
+    raises(rf"^{path}.*{message}", standalone.open_model, path)
 
 
 # Bundles and exports
@@ -154,8 +152,7 @@ def test_no_sentence_is_cut_for_ever(flags, longest, message):
     backend = Backend()
     backend.name, backend.languages, backend.symbols = "it", ("de", "en"), ([], [])
     backend.longest = {"source": longest, "target": 9}
-    with pytest.raises(OdeTransformerError, match=f"^{message}"):
-        Translator(backend, Pipeline(Tokeniser(), "de", "en"), flags)
+    raises(f"^{message}", Translator, backend, Pipeline(Tokeniser(), "de", "en"), flags)
 
 
 @pytest.mark.parametrize("kind", ["ctranslate2", "onnx"])
@@ -167,8 +164,7 @@ def test_a_damaged_export_ends_in_a_sentence(tmp_path, kind):
     about = {"format": kind, "source_lang": "de", "target_lang": "de", "longest": {"source": 9, "target": 9}}
     write_json(tmp_path / "export.json", about | {"sha256": {}})
     said = f"^{tmp_path}: is damaged, or not of this version; export the model again: "
-    with pytest.raises(OdeTransformerError, match=said):
-        open_exported(tmp_path)
+    raises(said, open_exported, tmp_path)
 
 
 # Dictionaries
@@ -293,8 +289,7 @@ def test_hostile_recipes_end_in_a_sentence(tmp_path, content, message, capsys):
     assert cli.main(["recipe", "show", str(path)]) == 1
     said = capsys.readouterr().err
     assert said.startswith(f"error: {path}") and len(said) < 1000
-    with pytest.raises(recipes.RecipeError, match=message):
-        recipes.load(str(path))
+    raises(message, recipes.load, str(path))
 
 
 # Work without bound
@@ -324,7 +319,6 @@ def test_a_line_without_end_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "LONGEST", 1000)
     with gzip.open(tmp_path / "x.gz", "wb") as file:
         file.write(b"a\n" + b"x" * 1001)
-    with pytest.raises(OdeTransformerError, match=r"x.gz: line 2 has more than 1,000 bytes; is it text?"):
-        list(read_lines(tmp_path / "x.gz"))
+    raises(r"x.gz: line 2 has more than 1,000 bytes; is it text?", list, read_lines(tmp_path / "x.gz"))
     (tmp_path / "y").write_bytes(b"x" * 999 + b"\n" + b"y" * 1000)
     assert [len(line) for line in read_lines(tmp_path / "y")] == [999, 1000]

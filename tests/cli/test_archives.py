@@ -16,13 +16,13 @@ from xml.sax.saxutils import escape
 import pytest
 
 from ode_transformer.experiments.text import binarised, pairs, parallel, subwords
-from ode_transformer.experiments.text.lines import TextError, read_lines, read_pair, watched
+from ode_transformer.experiments.text.lines import read_lines, read_pair, watched
 from ode_transformer.experiments.text.pairs import Limits
 from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.files import sha256, write_lines
 from tests.cli import data_scripts
 from tests.cli.data_scripts import clean, joined, lines, refusals, run, sentences, tar, twice
-from tests.helpers import ROOT, unpack
+from tests.helpers import ROOT, raises, unpack
 
 ROMANIAN = [
     "Un bărbat stă în parc.",
@@ -316,17 +316,14 @@ def test_lines_that_are_not_utf8_are_dropped_from_training_text_alone(tmp_path, 
     )
     for lang in ("en", "fr"):
         assert lines(tmp_path / "raw" / f"train.{lang}") == [f"{lang} {i}" for i in range(20) if i not in (1, 3)]
-    with pytest.raises(TextError, match=r"a\.en: line 2 is not UTF-8 \(byte 0xe9"):
-        gather("test")
+    raises(r"a\.en: line 2 is not UTF-8 \(byte 0xe9", gather, "test")
     (tmp_path / "a.fr").write_bytes(b"\xe9t\xe9\n" * 3 + b"a\n" * 17)
-    with pytest.raises(TextError, match=r"must be UTF-8 .* in nine of ten pairs; in 3 of 20 they are not; .* iconv -f"):
-        gather("train")
+    raises(r"must be UTF-8 .* in nine of ten pairs; in 3 of 20 they are not; .* iconv -f", gather, "train")
     capsys.readouterr()
     for lang in ("en", "fr"):
         (tmp_path / f"a.{lang}").write_bytes(b"a\n\0b\n" + b"c\n" * 18)
     assert "1 pair with bytes that are not UTF-8, or with a NUL (line 2): dropped" in gather("train")
-    with pytest.raises(TextError, match="line 2 holds a NUL"):
-        gather("test")
+    raises("line 2 holds a NUL", gather, "test")
     capsys.readouterr()
     for count, more in ((5, ""), (6, ", ...")):
         list(watched(["?"] * count, bool, tmp_path, "line of odd text", "kept"))
@@ -342,8 +339,7 @@ def test_dictionaries_are_read_as_fairseq_reads_them(tmp_path):
     assert symbols == Dictionary.load(str(tmp_path / "dict.txt")).symbols
     for line in ("", "alone", "a b"):
         (tmp_path / "dict.txt").write_text(f"a 3\n{line}\nb 1\n")
-        with pytest.raises(TextError, match=r"line 2 is .*must be a symbol and its count"):
-            binarised.symbols_of(tmp_path / "dict.txt")
+        raises(r"line 2 is .*must be a symbol and its count", binarised.symbols_of, tmp_path / "dict.txt")
 
 
 class Terminal(io.StringIO):
@@ -416,10 +412,8 @@ def test_every_reader(tmp_path):
     damaged[20:40] = b"\xff" * 20
     (tmp_path / "z.gz").write_bytes(damaged)
     for name in ("y.gz", "z.gz"):
-        with pytest.raises(TextError, match=name):
-            list(read_lines(tmp_path / name))
+        raises(name, list, read_lines(tmp_path / name))
     for name, count in (("a", 3), ("b", 5)):
         (tmp_path / f"p.{name}").write_text("x\n" * count)
     for langs in (("a", "b"), ("b", "a")):
-        with pytest.raises(TextError, match=r"p\.a has 3 lines, .*p\.b has 5|p\.b has 5 lines, .*p\.a has 3"):
-            list(read_pair(tmp_path / "p", langs))
+        raises(r"p\.a has 3 lines, .*p\.b has 5|p\.b has 5 lines, .*p\.a has 3", list, read_pair(tmp_path / "p", langs))

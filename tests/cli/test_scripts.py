@@ -28,7 +28,7 @@ from ode_transformer.experiments.runs.training import TrainingPlace
 from ode_transformer.experiments.tasks import task
 from ode_transformer.files import sha256
 from tests.experiments.test_own_text import in_process
-from tests.helpers import ROOT, SMALL, ask, binarise_pairs, environment, write_parallel
+from tests.helpers import ROOT, SMALL, ask, binarise_pairs, environment, raises, write_parallel
 
 
 def run(*words) -> int:
@@ -406,8 +406,7 @@ with processes.alone_in(folder) as lock:
 
 def test_a_program_that_fails_and_what_a_step_needs_are_named(tmp_path, capsys):
     step = runner.Step("train", ["sh", "-c", "echo why; exit 3"], log=str(tmp_path / "train.log"))
-    with pytest.raises(RunError, match=r"train: sh failed with status 3; what it said is in .*train\.log"):
-        runner.execute(step)
+    raises(r"train: sh failed with status 3; what it said is in .*train\.log", runner.execute, step)
     assert "why" in capsys.readouterr().err
     with pytest.raises(RunError, match="generate test: needs absent, which does not exist"):
         runner.execute(runner.Step("generate", ["true"], part="test", inputs=["absent"]))

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from ode_transformer.config import PRESETS, resolve
 from ode_transformer.models import floater, macaron, ode
-from tests.helpers import perturbed, task
+from tests.helpers import perturbed, raises, task
 from tests.models.released import as_written, assert_logits, built, load
 
 MODELS = {
@@ -178,8 +178,7 @@ REFUSED = {
     ("name", "options", "message"), [(name, *row) for name, rows in REFUSED.items() for row in rows]
 )
 def test_options_of_the_released_code_without_a_counterpart_are_refused(name, options, message):
-    with pytest.raises(ValueError, match=message):
-        built(name, **options)
+    raises(message, built, name, **options)
 
 
 def released_layout(state):

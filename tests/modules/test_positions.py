@@ -9,7 +9,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ode_transformer.modules import positions
 from ode_transformer.modules.positions import BiasPositions, token_positions
-from tests.helpers import SMALL, batch, configure, model, perturbed, small, stepwise
+from tests.helpers import SMALL, batch, configure, model, perturbed, raises, small, stepwise
 
 
 def logits(m, seed=0, **more):
@@ -262,8 +262,7 @@ TWO_WIDTHS = {"decoder-embed-dim": 8, "decoder-output-dim": 8, "share-all-embedd
 
 
 def test_two_widths_have_a_flow_each():
-    with pytest.raises(ValueError, match=r"--flow-sharing all: needs one width .*; choose stack"):
-        small("floater_tiny", **TWO_WIDTHS)
+    raises(r"--flow-sharing all: needs one width .*; choose stack", small, "floater_tiny", **TWO_WIDTHS)
     assert logits(small("floater_tiny", **TWO_WIDTHS, **{"flow-sharing": "stack"})).isfinite().all()
 
 

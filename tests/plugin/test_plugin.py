@@ -18,7 +18,7 @@ from ode_transformer.experiments import cli
 from ode_transformer.experiments.bench import turns
 from ode_transformer.experiments.runs import command_lines
 from ode_transformer.models.ode import OdeConfig
-from tests.helpers import ROOT, SMALL, environment, write_parallel
+from tests.helpers import ROOT, SMALL, environment, raises, write_parallel
 
 PLUGIN = Path(__file__).parent / "my_methods"
 
@@ -145,8 +145,7 @@ def test_a_plugin_that_does_not_import_the_models_cannot_train(tmp_path, monkeyp
 
 def test_a_plugin_that_was_mended_is_loaded_and_under_a_second_name_not_again(tmp_path):
     folder, other = write_package(tmp_path / "mended", "import no_such_module\n"), tmp_path / "other_name"
-    with pytest.raises(plugins.PluginError, match="cannot be loaded"):
-        plugins.load(folder)
+    raises("cannot be loaded", plugins.load, folder)
     (folder / "__init__.py").write_text("ANSWER = 1\n")
     plugins.load(folder)
     other.symlink_to(folder)
@@ -184,6 +183,5 @@ def test_installed_packages_add_methods_before_one_of_them_imports_the_models(mo
 
 def test_an_architecture_whose_name_is_taken_is_refused():
     before = config.PRESETS["rk2_tiny"]
-    with pytest.raises(ValueError, match="rk2_tiny"):
-        config.register_architectures("ode", OdeConfig, {"rk2_tiny": {"encoder_layers": 1}})
+    raises("rk2_tiny", config.register_architectures, "ode", OdeConfig, {"rk2_tiny": {"encoder_layers": 1}})
     assert config.PRESETS["rk2_tiny"] == before
