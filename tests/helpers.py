@@ -446,9 +446,7 @@ def sentences(count: int) -> list[str]:
     return [" ".join(rng.choices(LETTERS, k=12)) for _ in range(count)]
 
 
-def write_translated(
-    folder: Path, recipe: Recipe, errors: float, seed: int, refs: Sequence[str], sources: str = ""
-) -> None:
+def write_translated(folder: Path, recipe: Recipe, errors: float, seed: int, refs: Sequence[str], sources="") -> None:
     """Write what a run leaves of its test set: the references, with this share of wrong words."""
     rng = random.Random(seed)
     hyps = [" ".join(rng.choice(LETTERS) if rng.random() < errors else w for w in line.split()) for line in refs]

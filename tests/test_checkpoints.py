@@ -13,7 +13,7 @@ import torch
 from ode_transformer import checkpoints
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli
-from tests.helpers import raises, refused
+from tests.helpers import output_of, raises, refused
 
 
 def write(path, model=None, **more):
@@ -204,7 +204,7 @@ def test_a_last_checkpoint_that_was_cut_short_is_replaced_by_the_newest_whole_on
     assert [p.name for p in (tmp_path / "other").iterdir()] == ["checkpoint_last.pt.damaged"]
 
 
-def test_a_damaged_last_checkpoint_is_replaced_and_no_average_is_made_of_one(tmp_path, capsys):
+def test_a_damaged_last_checkpoint_is_replaced_and_no_average_is_made_of_one(tmp_path, capsys, fails):
     for i in (1, 2, 3):
         at(tmp_path / f"checkpoint{i}.pt", 10 * i, model={"w": torch.randn(2**17)})
     content = bytearray((tmp_path / "checkpoint3.pt").read_bytes())
@@ -214,12 +214,11 @@ def test_a_damaged_last_checkpoint_is_replaced_and_no_average_is_made_of_one(tmp
         (tmp_path / name).write_bytes(content)
     assert torch.load(tmp_path / "checkpoint_last.pt")["optimizer_history"], "PyTorch sees nothing"
     assert checkpoints.resume_point(tmp_path, mend=False) == 20
-    assert cli.main(["resume", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "20\n"
+    assert output_of(["resume", tmp_path], capsys).out == "20\n"
     assert (tmp_path / "checkpoint_last.pt").read_bytes() == (tmp_path / "checkpoint2.pt").read_bytes()
     assert (tmp_path / "checkpoint_last.pt.damaged").exists()
-    assert cli.main(["average", str(tmp_path), "--last-epochs", "2", "--output", str(tmp_path / "a.pt")]) == 1
-    assert "checkpoint3.pt: damaged, the checksum of" in capsys.readouterr().err
+    said = fails("average", tmp_path, "--last-epochs", 2, "--output", tmp_path / "a.pt")
+    assert "checkpoint3.pt: damaged, the checksum of" in said
     assert not (tmp_path / "a.pt").exists()
 
 

@@ -13,7 +13,7 @@ from sacremoses import MosesPunctNormalizer
 from ode_transformer import markdown
 from ode_transformer.checkpoints import inputs, standalone
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes, records
+from ode_transformer.experiments import recipes, records
 from ode_transformer.experiments.metrics import scoring
 from ode_transformer.experiments.results import plots, tables
 from ode_transformer.experiments.serving.backend import Backend
@@ -283,11 +283,10 @@ def test_a_dollar_sign_in_a_name_begins_no_formula(tmp_path):
         ("extends: 5", "extends must be a file or a list of files, got 5"),
     ],
 )
-def test_hostile_recipes_end_in_a_sentence(tmp_path, content, message, capsys):
+def test_hostile_recipes_end_in_a_sentence(tmp_path, content, message, fails):
     path = tmp_path / "recipe.yaml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert cli.main(["recipe", "show", str(path)]) == 1
-    said = capsys.readouterr().err
+    said = fails("recipe", "show", path)
     assert said.startswith(f"error: {path}") and len(said) < 1000
     raises(message, recipes.load, str(path))
 

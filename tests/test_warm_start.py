@@ -18,8 +18,7 @@ from omegaconf import OmegaConf
 
 from ode_transformer.checkpoints import CheckpointError, hugging_face, standalone
 from ode_transformer.checkpoints.warm_start import warm_start
-from ode_transformer.experiments import cli
-from tests.helpers import SMALL, batch, configure, parse, perturbed, raises, task
+from tests.helpers import SMALL, batch, configure, output_of, parse, perturbed, raises, task
 from tests.helpers import flags as words
 from tests.models import test_masked_lm as masked
 from tests.models.released import as_written, load, sizes
@@ -183,10 +182,9 @@ def _pairs(flags):
 def test_every_tensor_is_reported(tmp_path, capsys):
     m = pre_norm(tmp_path / "stock.pt")
     arguments = ["warm-start", str(tmp_path / "stock.pt"), "--output", str(tmp_path / "o.pt"), "--arch"]
-    assert cli.main([*arguments, "rk2_tiny", "--approximate", "--", *words(SIZES)]) == 0
-    assert capsys.readouterr().err == "not equal to its source\n"
-    assert cli.main([*arguments, "floater_tiny", "--verbose", "--", *words(SIZES)]) == 0
-    out = capsys.readouterr().out
+    said = output_of([*arguments, "rk2_tiny", "--approximate", "--", *words(SIZES)], capsys).err
+    assert said == "not equal to its source\n"
+    out = output_of([*arguments, "floater_tiny", "--verbose", "--", *words(SIZES)], capsys).out
     copied = [line.split()[1] for line in out.splitlines() if line.startswith("    copied")]
     assert {name for name, _ in m.named_parameters()} <= set(copied)
     assert "new, zero  position_encoder.solvers.all.weight2  (16, 16)" in out

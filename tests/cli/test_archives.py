@@ -145,9 +145,8 @@ def test_end_to_end_and_again(archives, tmp_path, script, options, counts):
         assert "citeste" in (out / "raw" / "test.ro").read_text() and "Cainele" in (out / "tok" / "test.ro").read_text()
     if script == "iwslt14-de-en":  # TED's tags are gone; quotes are straight for the model alone
         assert lines(tmp_path / "out.text" / "raw" / "train.en") == [*side("en", 1), *side("en", 60)]
-        assert [line for line in lines(out / "tok" / "test.en") if line.startswith("it")] == [
-            f"it &apos;s {i} ." for i in range(5)
-        ]
+        quoted = [line for line in lines(out / "tok" / "test.en") if line.startswith("it")]
+        assert quoted == [f"it &apos;s {i} ." for i in range(5)]
         assert lines(out / "raw" / "test.en")[2] == "It’s 0."
         held, clean = (lines(tmp_path / "out.text" / name) for name in ("held/valid.en", "clean/train.en"))
         assert held == clean[22::23] and len(clean) == 61
@@ -310,10 +309,8 @@ def test_lines_that_are_not_utf8_are_dropped_from_training_text_alone(tmp_path, 
         pairs.gather([(split, *sides)], tmp_path / "raw", ("en", "fr"))
         return capsys.readouterr().err
 
-    assert (
-        f"{sides[0]}, {sides[1]}: 2 pairs with bytes that are not UTF-8, or with a NUL (lines 2, 4): dropped"
-        in gather("train")
-    )
+    said = f"{sides[0]}, {sides[1]}: 2 pairs with bytes that are not UTF-8, or with a NUL (lines 2, 4): dropped"
+    assert said in gather("train")
     for lang in ("en", "fr"):
         assert lines(tmp_path / "raw" / f"train.{lang}") == [f"{lang} {i}" for i in range(20) if i not in (1, 3)]
     raises(r"a\.en: line 2 is not UTF-8 \(byte 0xe9", gather, "test")

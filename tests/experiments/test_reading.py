@@ -269,9 +269,8 @@ def trained(data):
     for key in ("weight", "bias"):
         del first["model"][f"span_head.{key}"]
     torch.save(first, f"{data}.start.pt")
-    m, its_task = train(
-        data, **common, **{"save-dir": f"{data}.run", "max-epoch": 2, "finetune-from-model": f"{data}.start.pt"}
-    )
+    more = {"save-dir": f"{data}.run", "max-epoch": 2, "finetune-from-model": f"{data}.start.pt"}
+    m, its_task = train(data, **common, **more)
     return m.eval(), its_task, f"{data}.run/checkpoint_last.pt"
 
 

@@ -33,10 +33,7 @@ def oracle(hyps: list[bytes], refs: list[bytes]) -> str:
     bp = 1.0 if hyp_len >= ref_len else math.exp(1 - ref_len / hyp_len) if hyp_len else 0.0
     bleu = bp * math.exp(sum(map(math.log, p)) / 4) if all(p) else 0.0
     shown = "/".join(f"{100 * x:.1f}" for x in p)
-    return (
-        f"BLEU = {100 * bleu:.2f}, {shown} (BP={bp:.3f}, ratio={hyp_len / ref_len:.3f}, "
-        f"hyp_len={hyp_len}, ref_len={ref_len})"
-    )
+    return f"BLEU = {100 * bleu:.2f}, {shown} (BP={bp:.3f}, ratio={hyp_len / ref_len:.3f}, {hyp_len=}, {ref_len=})"
 
 
 words = st.sampled_from(["a", "b", "c", "ä", "日", "Haus", ".", "-", *(f"x{c}y" for c in OTHER_BLANKS), *OTHER_BLANKS])

@@ -440,10 +440,8 @@ def test_corrections_are_compared_by_gleu_or_by_errant(tmp_path, monkeypatch):
         others = ["m2"] if subset in rows[0].score.edits else [f"ref{i}" for i in range(4)]
         for name in ("source", *others):
             write_lines(raw / f"{subset}.{name}", [f"a {name} ."] * 200)
-    corrections = {
-        row.name: [f"a {'ref0' if i % (2 + k) else 'source'} ." for i in range(200)] for k, row in enumerate(rows)
-    }
-    monkeypatch.setattr(significance.System, "outputs", lambda one, test_set: corrections[one.recipe.name])
+    taken = {row.name: [f"a {'ref0' if i % (2 + k) else 'source'} ." for i in range(200)] for k, row in enumerate(rows)}
+    monkeypatch.setattr(significance.System, "outputs", lambda one, test_set: taken[one.recipe.name])
     counts = {"statistics": lambda found, _: [(one == "a ref0 .", 0, 1) for one in found]}
     monkeypatch.setitem(METRICS, "errant", replace(METRICS["errant"], **counts, signature="stand-in"))
     systems = [significance.System(row, tmp_path) for row in rows]
@@ -500,9 +498,8 @@ def test_the_sums_of_a_metrics_statistics_give_its_score(name):
 def test_an_exchange_of_one_prediction_exchanges_two_systems():
     """The correlation's terms are taken from one mean for both."""
     metric, golds = METRICS["pearson"], [str(i) for i in range(30)]
-    one, other = (
-        metric.statistics_of_each(taken, Examples(labels=golds)) for taken in (golds[::-1], [*golds[:0:-1], "7"])
-    )
+    both = (golds[::-1], [*golds[:0:-1], "7"])
+    one, other = (metric.statistics_of_each(taken, Examples(labels=golds)) for taken in both)
     assert resampling.p_value(one, other, metric.score, "randomisation", 200) == 1.0
 
 

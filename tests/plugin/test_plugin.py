@@ -62,9 +62,8 @@ def test_an_integrator_goes_from_a_recipe_to_a_bundle(tmp_path, fails):
         ["bundle", run, "-o", bundle],
     ]
     words = [sys.executable, "-c", COMMANDS, json.dumps([*commands, bundle, str(tmp_path / "my_methods")])]
-    done = subprocess.run(
-        words, cwd=tmp_path, env={**environment(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
+    env = {**environment(), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     translated = (tmp_path / "new.yy").read_text()
     assert done.stdout.endswith(f"again|{translated}order 3\n")
@@ -81,9 +80,8 @@ def test_an_integrator_goes_from_a_recipe_to_a_bundle(tmp_path, fails):
     for model in (run, f"{run}/average.pt", bundle):
         error = fails("translate", model, tmp_path / "new.xx", "--cpu")
         assert "needs the plugin my_methods: give --user-dir, its folder" in error, model
-    assert "must be added before ode_transformer.models is imported" in fails(
-        "--user-dir", tmp_path / "my_methods", "translate", bundle
-    )
+    error = fails("--user-dir", tmp_path / "my_methods", "translate", bundle)
+    assert "must be added before ode_transformer.models is imported" in error
 
 
 def write_package(folder: Path, code: str = "") -> Path:
@@ -183,5 +181,6 @@ def test_installed_packages_add_methods_before_one_of_them_imports_the_models(mo
 
 def test_an_architecture_whose_name_is_taken_is_refused():
     before = config.PRESETS["rk2_tiny"]
-    raises("rk2_tiny", config.register_architectures, "ode", OdeConfig, {"rk2_tiny": {"encoder_layers": 1}})
+    with pytest.raises(ValueError, match="rk2_tiny"):
+        config.register_architectures("ode", OdeConfig, {"rk2_tiny": {"encoder_layers": 1}})
     assert config.PRESETS["rk2_tiny"] == before

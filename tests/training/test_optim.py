@@ -39,9 +39,8 @@ def test_its_updates_are_those_of_fairseqs_adam(weight_decay):
             limit, of_devices = (0.0, 1.0, 99.0)[update % 3], torch.square if update % 2 else None
             norms.append(optimizer.clip_grad_norm(limit, of_devices))
             optimizer.step()
-        torch.testing.assert_close(
-            *([norm, *(p.grad for p in mine)] for norm, mine in zip(norms, parameters, strict=True))
-        )
+        clipped = ([norm, *(p.grad for p in mine)] for norm, mine in zip(norms, parameters, strict=True))
+        torch.testing.assert_close(*clipped)
         if update in (9, 14):  # a checkpoint, of its own and of the other
             optimizers[1].load_state_dict(copy.deepcopy(optimizers[update == 9].state_dict()), {})
     torch.testing.assert_close(parameters[1], parameters[0], rtol=1e-5, atol=1e-6)
