@@ -140,9 +140,6 @@ def test_odd_checkpoints_end_in_a_sentence(tmp_path, whole, source, change, mess
     raises(rf"^{path}.*{message}", standalone.open_model, path)
 
 
-# Bundles and exports
-
-
 @pytest.mark.parametrize(
     ("flags", "longest", "message"),
     [({"batch-size": 0}, 9, "batch_size 0"), ({"batch-size": "x"}, 9, "batch_size 'x'"), ({}, 1, "it: reads 1 units")],
@@ -167,9 +164,6 @@ def test_a_damaged_export_ends_in_a_sentence(tmp_path, kind):
     raises(said, open_exported, tmp_path)
 
 
-# Dictionaries
-
-
 def test_another_dictionary_of_the_same_size_is_refused(tmp_path, whole, capsys):
     run, data = tmp_path / "run", tmp_path / "data"
     run.mkdir(), data.mkdir()
@@ -190,18 +184,12 @@ def test_another_dictionary_of_the_same_size_is_refused(tmp_path, whole, capsys)
     refused(["check", path, "--data", str(data)], "dict.xx.txt: is not the dictionary that", capsys)
 
 
-# Text
-
-
 def test_a_byte_order_mark_is_no_text(tmp_path):
     path = tmp_path / "text"
     path.write_bytes("\ufeffein Haus\u2028mit Tür\nzwei\n\ufeffdrei\n".encode())
     assert read_all(path) == list(read_lines(path)) == ["ein Haus\u2028mit Tür", "zwei", "\ufeffdrei"], "at the top"
     (tmp_path / "dict.txt").write_text("ein 1\nHaus 1\nmit 1\nTür 1\nzwei 1\n")
     assert [len(text) for text in inputs.read_texts([(path, tmp_path / "dict.txt")], 9)] == [3]
-
-
-# Files of runs, measurements and data sets
 
 
 def test_a_run_json_that_no_run_wrote_is_named(tmp_path):
@@ -268,9 +256,6 @@ def test_a_dollar_sign_in_a_name_begins_no_formula(tmp_path):
     plots.edits([str(path), str(path)], tmp_path / "x.svg")
 
 
-# Recipes
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -289,9 +274,6 @@ def test_hostile_recipes_end_in_a_sentence(tmp_path, content, message, fails):
     said = fails("recipe", "show", path)
     assert said.startswith(f"error: {path}") and len(said) < 1000
     raises(message, recipes.load, str(path))
-
-
-# Work without bound
 
 
 def test_a_row_of_one_character_is_read_once(tmp_path):

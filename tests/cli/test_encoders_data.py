@@ -33,9 +33,6 @@ def test_what_is_prepared_first_has_a_folder_of_its_own(tmp_path, name, words, n
     assert not list(tmp_path.iterdir())
 
 
-# From miniatures of the published layouts to binarised data.
-
-
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """Generated SQuAD and RACE, CoLA, and text."""

@@ -21,8 +21,6 @@ from tests.helpers import USER_DIR, Kernels, binarise_pairs, raises, refused, wi
 
 TINY = Setting(sentences=3, tokens=5, shortest=2, symbols=60, rounds=3)
 
-# Encoders against sentence length
-
 
 def test_attention_with_its_matrix_is_the_same_function():
     """Forward and backward; a matrix takes no fused kernel."""

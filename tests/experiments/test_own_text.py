@@ -921,9 +921,6 @@ def test_what_an_exported_model_cannot_do_is_named(exported, run, home, tmp_path
     assert not (tmp_path / "x").exists()
 
 
-# The documentation.
-
-
 def test_the_notebook(run, monkeypatch, capsys):
     """Its code cells, one after the other, on the model of these tests; it is kept with the outputs of the demo's."""
     notebook = json.loads((ROOT / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))

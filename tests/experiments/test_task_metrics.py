@@ -42,9 +42,6 @@ REFERENCES = [
 ]
 
 
-# GLEU
-
-
 OFFICIAL = json.loads((FIXTURES / "gleu.json").read_text(encoding="utf-8"))
 """Sentences of our own, and what JFLEG's ``gleu.py`` prints of them, by the number of references."""
 
@@ -56,9 +53,6 @@ def test_gleu_is_what_jflegs_own_script_said_of_sentences_of_ours(system, refere
     found = gleu.entry(its["corrections"], Examples(OFFICIAL["references"][: int(references)], OFFICIAL["sources"]))
     printed = its["printed"][references].lstrip("['")  # with several references, deviation and interval follow
     assert printed.startswith(f"{found['gleu'] / 100:f}")
-
-
-# COMET
 
 
 def test_comet_reads_a_model_that_is_there(tmp_path, monkeypatch):
@@ -85,8 +79,6 @@ def test_comet_reads_a_model_that_is_there(tmp_path, monkeypatch):
     assert found["signature"] == f"unbabel-comet 2.2.7, wmt22-comet-da, SHA-256 {sha256(path)[:8]}"
     assert read[1] == {"src": "zwei", "mt": "a b", "ref": "a b c d"}
 
-
-# MaxMatch and ERRANT
 
 M2_SAYS = "Precision   : 0.6667\nRecall      : 0.4000\nF_0.5       : 0.5882\n"
 
@@ -228,9 +220,6 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     assert re.search(r"^uncorrected: ERRANT F0.5 +ERRANT F0.5 = 0.00", said, re.M)
 
 
-# ROUGE
-
-
 def test_sentences_end_at_their_tokens():
     found = rouge.sentences("it rained . he said &quot; no . &quot; then left !")
     assert found == ["it rained .", 'he said " no . "', "then left !"]
@@ -268,9 +257,6 @@ def test_scores_of_summaries(tmp_path, capsys):
     assert json.loads((tmp_path / "s.json").read_text()) == found
     (tmp_path / "ref").write_text("one\n")
     refused([*words, "--remove-bpe"], "must have 2, one per sentence", capsys)
-
-
-# Accuracy
 
 
 def test_accuracy_and_what_becomes_of_each_class():
@@ -411,9 +397,6 @@ def test_edits_by_type_as_a_picture(tmp_path, capsys):
     assert (tmp_path / "x.svg").stat().st_size > 5000
     files[1].write_text("\n")
     refused(words, "must be an M2 file", capsys)
-
-
-# Comparisons
 
 
 def test_the_source_of_summaries_is_read_where_it_is_even_if_no_metric_of_the_recipe_reads_it(tmp_path, monkeypatch):

@@ -77,9 +77,6 @@ def test_every_parameter_learns(m):
     assert not idle(m)
 
 
-# fairseq's programs
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder, rng = tmp_path_factory.mktemp("lm"), random.Random(0)

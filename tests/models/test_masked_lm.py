@@ -114,9 +114,6 @@ def test_sentences_are_told_apart_by_the_first_end():
     torch.testing.assert_close(more["next_sentence"], m.encoder.next_sentence(states[:, 0]).squeeze(-1))
 
 
-# What is refused
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -297,9 +294,6 @@ def test_macaron_bert_trains_on_pairs(text):
 def test_text_without_documents_is_named(tmp_path):
     data = prepare(tmp_path / "data", train=["a b c", ""] * 8, valid=["a b c", ""] * 4)
     raises("no document has two blocks", of_pairs, data)
-
-
-# --freeze in all models
 
 
 @pytest.mark.parametrize("arch", ["macaron_tiny", "ode_transformer_lm_ptb_1l", "transformer_small"])

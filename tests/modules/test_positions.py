@@ -39,9 +39,6 @@ def loss_of(m, seed=0):
     return logits(m, seed).log_softmax(-1)[..., 7].sum()
 
 
-# Where the tokens are
-
-
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
@@ -94,9 +91,6 @@ def test_rows_that_are_selected_by_a_product_are_those_that_are_looked_up(varian
         found.append([real, *(p.grad.clone() for p in m.position_encoder.parameters())])
     for ours, expected in zip(*reversed(found), strict=True):
         torch.testing.assert_close(ours, expected, atol=1e-6, rtol=1e-6)
-
-
-# The solution
 
 
 @pytest.mark.parametrize("arch", ["floater_tiny", "rk2_tiny"])
@@ -219,9 +213,6 @@ def test_without_its_flow_an_architecture_drops_what_it_says_of_it(arch):
     assert (cfg.flow_method, cfg.flow_step, cfg.position_blocks) == ("rk4", 4, "all")
 
 
-# Whole models
-
-
 @pytest.mark.parametrize("blocks", ["all", "input"])
 @pytest.mark.parametrize("norm", [{}, {"encoder-normalize-before": True, "decoder-normalize-before": True}])
 def test_without_dynamics_a_model_is_the_transformer(norm, blocks):
@@ -241,9 +232,6 @@ def test_without_dynamics_a_model_is_the_transformer(norm, blocks):
     states = [m.encoder(src, lengths)["encoder_out"][0][real] for m in (stock, floater)]
     assert torch.equal(*states)
     torch.testing.assert_close(floater(src, lengths, prev)[0], stock(src, lengths, prev)[0], atol=1e-6, rtol=0)
-
-
-# The others
 
 
 def test_blocks_are_told_what_the_input_is_told():
