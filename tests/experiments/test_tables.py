@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from ode_transformer import paths
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import scoring
@@ -171,14 +170,12 @@ COUNT = 200
 
 
 @pytest.fixture()
-def runs(tmp_path, monkeypatch):
+def runs(elsewhere):
     """Runs of three systems on one test set: a baseline, one as good, one better."""
-    for place in (paths, recipes):
-        monkeypatch.setattr(place, "ROOT", tmp_path)
     for name, errors, seed in (("transformer", 0.3, 1), ("rk2", 0.3, 5), ("rk4", 0.1, 3)):
         recipe = recipes.load(f"quickstart/{name}-tiny")
-        write_translated(tmp_path / "runs" / recipe.name, recipe, errors, seed, sentences(COUNT))
-    return tmp_path
+        write_translated(elsewhere / "runs" / recipe.name, recipe, errors, seed, sentences(COUNT))
+    return elsewhere
 
 
 def load(*names):
