@@ -80,6 +80,8 @@ def test_comet_reads_a_model_that_is_there(tmp_path, monkeypatch):
     assert read[1] == {"src": "zwei", "mt": "a b", "ref": "a b c d"}
 
 
+# MaxMatch and ERRANT
+
 M2_SAYS = "Precision   : 0.6667\nRecall      : 0.4000\nF_0.5       : 0.5882\n"
 
 
@@ -220,6 +222,9 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     assert re.search(r"^uncorrected: ERRANT F0.5 +ERRANT F0.5 = 0.00", said, re.M)
 
 
+# ROUGE
+
+
 def test_sentences_end_at_their_tokens():
     found = rouge.sentences("it rained . he said &quot; no . &quot; then left !")
     assert found == ["it rained .", 'he said " no . "', "then left !"]
@@ -257,6 +262,9 @@ def test_scores_of_summaries(tmp_path, capsys):
     assert json.loads((tmp_path / "s.json").read_text()) == found
     (tmp_path / "ref").write_text("one\n")
     refused([*words, "--remove-bpe"], "must have 2, one per sentence", capsys)
+
+
+# Accuracy
 
 
 def test_accuracy_and_what_becomes_of_each_class():
@@ -397,6 +405,9 @@ def test_edits_by_type_as_a_picture(tmp_path, capsys):
     assert (tmp_path / "x.svg").stat().st_size > 5000
     files[1].write_text("\n")
     refused(words, "must be an M2 file", capsys)
+
+
+# Comparisons
 
 
 def test_the_source_of_summaries_is_read_where_it_is_even_if_no_metric_of_the_recipe_reads_it(elsewhere):

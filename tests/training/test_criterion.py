@@ -51,7 +51,9 @@ def test_it_is_fairseqs(variant, shared):
         torch.testing.assert_close(torch.as_tensor(ours[2][key]), torch.as_tensor(theirs[2][key]), rtol=1e-6, atol=0)
     assert ours[3].keys() == theirs[3].keys()
     for name in ours[3]:
-        torch.testing.assert_close(ours[3][name], theirs[3][name], rtol=1e-4, atol=1e-5, msg=name)
+        torch.testing.assert_close(
+            ours[3][name], theirs[3][name], rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 def test_no_score_for_every_symbol_of_every_token(monkeypatch):

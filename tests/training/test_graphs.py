@@ -158,7 +158,9 @@ def test_a_padded_pass_has_the_features_and_gradients_of_the_batch_itself(varian
         if gradient is None or own[name] is None:
             assert gradient is own[name] or not torch.any(gradient if own[name] is None else own[name])
         else:
-            torch.testing.assert_close(own[name], gradient, atol=1e-4, rtol=1e-3, msg=name)
+            torch.testing.assert_close(
+                own[name], gradient, atol=1e-4, rtol=1e-3, msg=lambda text, n=name: f"{n}: {text}"
+            )
 
 
 HEAD = {"classification_head_name": "h", "features_only": True}
