@@ -61,7 +61,7 @@ options() {
         printf -v "${_name//-/_}" %s "$_value"
         shift
     done
-    if [[ -n $out ]]; then out=$(realpath -m -- "$out"); fi
+    if [[ -n $out ]]; then out=$(realpath -ms -- "$out"); fi # a link keeps its name, and the place beside it
     if [[ -n $dry_run ]]; then run() { printf '%q ' "$@"; echo; }; fi # plain commands are printed and none is run
 }
 
@@ -72,7 +72,7 @@ options() {
 begin() {
     out=${out:-$root/data-bin/$name}
     text=$out.text
-    [[ $out != *[,:]* ]] || die "--out $out: must hold no comma and no colon, at which fairseq splits it"
+    [[ ${out#"$root"/} != *[,:]* ]] || die "--out $out: must hold no comma and no colon, at which fairseq splits it"
     [[ -e $out ]] || alone "$out" # who may only read complete data need not lock them
     if [[ -e $out ]]; then
         python -m ode_transformer text settings "$out/manifest.json" "$@" --required
@@ -103,17 +103,20 @@ alone() {
     if [[ -n $dry_run ]]; then return; fi
     mkdir -p "$(dirname "$1")"
     exec 8>>"$1.lock"
-    if ! flock --nonblock 8; then
-        echo "waiting for another process that prepares $1" >&2
-        flock 8
-    fi
+    local status=0
+    flock --nonblock 8 2>/dev/null || status=$?
+    case $status in
+    0) ;;
+    1) echo "waiting for another process that prepares $1" >&2; flock 8 ;;
+    *) echo "warning: $1: this file system has no locks; start no second command there" >&2 ;;
+    esac
 }
 
 # compare WHAT FILE PUBLISHED [words]: say whether a file has as many lines, or words, as published.
 compare() {
     local found unit=${4:-lines}
     if [[ -n $dry_run ]]; then return; fi
-    found=$(wc "--$unit" <"$2")
+    found=$(LC_ALL=C.UTF-8 wc "--$unit" <"$2") # wc of the C locale sees no word in „ or –
     if [[ $found -eq $3 ]]; then
         echo "$1: $found $unit, as published" >&2
     else
@@ -322,7 +325,7 @@ pretrained() {
 # $generated, $folder gets so many generated texts, in the layout of NAME.
 begin_like() {
     local sum=''
-    like=$(realpath -m -- "${like:-$root/data-bin/$2}")
+    like=$(realpath -ms -- "${like:-$root/data-bin/$2}")
     name=$1${generated:+.generated}.$(basename "$like")
     out=${out:-$root/data-bin/$name}
     if [[ ! -e $out ]]; then pretrained "$like"; fi

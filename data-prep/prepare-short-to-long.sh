@@ -18,7 +18,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 prepared='' prepared_by='' source=en target=de limit=80 bins='80 100 120 140' workers=2
 options prepared=word prepared-by=text source=text target=text limit=number bins=text workers=number -- "$@"
 [[ -n $prepared ]] || die "PREPARED is needed; see --help"
-prepared=$(realpath -m -- "$prepared")
+prepared=$(realpath -ms -- "$prepared")
 read -ra begins <<<"$bins"
 out=${out:-$prepared.short-to-long}
 begin from="$(basename "$prepared")" source="$source" target="$target" limit="$limit" bins="${bins// /-}"

@@ -15,9 +15,17 @@ KEEP_FREED_MEMORY = {
 
 def usable() -> int:
     """Return the number of processors that this process may keep busy, which a container's quota can limit."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota, *period = text("/sys/fs/cgroup/cpu.max").split() or ["max"]
-    return max(1, min(allowed, int(quota) // int(period[0]))) if period and quota.isdecimal() else allowed
+    return max(1, min(_seen(), int(quota) // int(period[0]))) if period and quota.isdecimal() else _seen()
+
+
+def threads() -> dict[str, str]:
+    """Return the variable that keeps PyTorch within a container's quota, of which it takes no notice; else nothing."""
+    return {VARIABLE: str(usable())} if usable() < _seen() else {}
+
+
+def _seen() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def text(path: str) -> str:

@@ -7,8 +7,8 @@ shopt -s extglob
 share=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 root=$share
 if [[ ${share##*/} == _share ]]; then root=$PWD; fi
-# The environment that `make` creates serves where none is active.
-if [[ -z ${VIRTUAL_ENV:-} && -x $root/.venv/bin/python ]]; then PATH=$root/.venv/bin:$PATH; fi
+# The environment that `make` creates serves where none is active; one in the current folder is not ours.
+if [[ -z ${VIRTUAL_ENV:-} && -x $share/.venv/bin/python ]]; then PATH=$share/.venv/bin:$PATH; fi
 if ! command -v python >/dev/null; then python() { python3 "$@"; }; fi
 
 # fairseq and hydra print warnings about each other at every start.

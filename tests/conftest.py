@@ -63,6 +63,17 @@ def fresh_compiler():
 
 
 @pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """A folder that runs and records are looked for in, in place of this repository's."""
+    from ode_transformer import paths
+    from ode_transformer.experiments import recipes
+
+    for place in (paths, recipes):
+        monkeypatch.setattr(place, "ROOT", tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def fails(capsys):
     """What a command of ours that ends with status 1 says."""
     from ode_transformer.experiments import cli

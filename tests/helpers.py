@@ -446,9 +446,7 @@ def sentences(count: int) -> list[str]:
     return [" ".join(rng.choices(LETTERS, k=12)) for _ in range(count)]
 
 
-def write_translated(
-    folder: Path, recipe: Recipe, errors: float, seed: int, refs: Sequence[str], sources: str = ""
-) -> None:
+def write_translated(folder: Path, recipe: Recipe, errors: float, seed: int, refs: Sequence[str], sources="") -> None:
     """Write what a run leaves of its test set: the references, with this share of wrong words."""
     rng = random.Random(seed)
     hyps = [" ".join(rng.choice(LETTERS) if rng.random() < errors else w for w in line.split()) for line in refs]
@@ -495,7 +493,7 @@ def unpack(archive: Path, folder: Path) -> None:
 def environment() -> dict[str, str]:
     """The environment for a command in a process of its own: this Python's commands first, quiet, one thread."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    return {**os.environ, "PATH": path, "VIRTUAL_ENV": sys.prefix, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
 
 
 def ask(folder: Path, commands: Iterable[Sequence], env: Mapping[str, str]) -> list[subprocess.CompletedProcess]:

@@ -13,7 +13,7 @@ import torch
 from ode_transformer import checkpoints
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli
-from tests.helpers import refused
+from tests.helpers import output_of, raises, refused
 
 
 def write(path, model=None, **more):
@@ -60,8 +60,7 @@ def test_what_was_loaded_does_not_change_with_the_file(tmp_path, monkeypatch):
     path.write_bytes(write(tmp_path / "next.pt", {"w": torch.full((3,), 2.0)}).read_bytes())
     assert (loaded == 1).all()
     monkeypatch.setattr(torch, "load", lambda *args, **more: (real(*args, **more), os.utime(path, (0, 0)))[0])
-    with pytest.raises(CheckpointError, match=r"checkpoint_best\.pt: was written to while it was read"):
-        checkpoints.load(path)
+    raises(r"checkpoint_best\.pt: was written to while it was read", checkpoints.load, path)
 
 
 def test_tied_parameters_stay_tied_and_the_optimiser_stays_behind(tmp_path):
@@ -112,8 +111,7 @@ BOTH, ONES = r"a\.pt and .*b\.pt", torch.ones(3)
 )
 def test_checkpoints_without_a_mean_are_refused_by_name(tmp_path, first, second, message):
     paths = [write(tmp_path / "a.pt", first), write(tmp_path / "b.pt", second)]
-    with pytest.raises(CheckpointError, match=message):
-        checkpoints.average(paths, tmp_path / "average.pt")
+    raises(message, checkpoints.average, paths, tmp_path / "average.pt")
     assert not (tmp_path / "average.pt").exists()
 
 
@@ -124,13 +122,10 @@ def test_a_truncated_checkpoint_is_named(tmp_path):
         (tmp_path / "cut.pt").write_bytes(content[:size])
         with pytest.raises(checkpoints.DamagedError, match=r"cut\.pt"):
             checkpoints.load(tmp_path / "cut.pt")
-    with pytest.raises(CheckpointError, match="no such file"):
-        checkpoints.load(tmp_path / "absent.pt")
-    with pytest.raises(CheckpointError, match="is a folder; name a checkpoint in it"):
-        checkpoints.load(tmp_path)
+    raises("no such file", checkpoints.load, tmp_path / "absent.pt")
+    raises("is a folder; name a checkpoint in it", checkpoints.load, tmp_path)
     torch.save({"weights": 1}, tmp_path / "other.pt")
-    with pytest.raises(CheckpointError, match="not a fairseq checkpoint"):
-        checkpoints.load(tmp_path / "other.pt")
+    raises("not a fairseq checkpoint", checkpoints.load, tmp_path / "other.pt")
 
 
 class Evil:
@@ -172,12 +167,10 @@ def test_selection(tmp_path):
     assert names("best", 2) == ["checkpoint.best_loss_3.100", "checkpoint.best_loss_2.90011"]
     write(tmp_path / "checkpoint.best_loss_2.87.pt")  # as fairseq wrote it until 2021
     assert names("best", 2) == ["checkpoint.best_loss_2.90011", "checkpoint.best_loss_2.87"]
-    with pytest.raises(CheckpointError, match=r"--last-epochs 4: .* has 3 .*checkpoint10\.pt\); --fewer"):
-        names("last-epochs", 4)
+    raises(r"--last-epochs 4: .* has 3 .*checkpoint10\.pt\); --fewer", names, "last-epochs", 4)
     assert names("last-epochs", 4, fewer=True) == ["checkpoint1", "checkpoint2", "checkpoint10"]
     (tmp_path / "none").mkdir()
-    with pytest.raises(CheckpointError, match=r"--best 1: .* has 0 of that kind"):
-        checkpoints.select(tmp_path / "none", "best", 1, fewer=True)
+    raises(r"--best 1: .* has 0 of that kind", checkpoints.select, tmp_path / "none", "best", 1, fewer=True)
     for value in ("30.100", "9.500", "31.000"):  # where more is better
         cfg = {"checkpoint": {"maximize_best_checkpoint_metric": True}}
         write(tmp_path / "none" / f"checkpoint.best_bleu_{value}.pt", cfg=cfg)
@@ -211,7 +204,7 @@ def test_a_last_checkpoint_that_was_cut_short_is_replaced_by_the_newest_whole_on
     assert [p.name for p in (tmp_path / "other").iterdir()] == ["checkpoint_last.pt.damaged"]
 
 
-def test_a_damaged_last_checkpoint_is_replaced_and_no_average_is_made_of_one(tmp_path, capsys):
+def test_a_damaged_last_checkpoint_is_replaced_and_no_average_is_made_of_one(tmp_path, capsys, fails):
     for i in (1, 2, 3):
         at(tmp_path / f"checkpoint{i}.pt", 10 * i, model={"w": torch.randn(2**17)})
     content = bytearray((tmp_path / "checkpoint3.pt").read_bytes())
@@ -221,12 +214,11 @@ def test_a_damaged_last_checkpoint_is_replaced_and_no_average_is_made_of_one(tmp
         (tmp_path / name).write_bytes(content)
     assert torch.load(tmp_path / "checkpoint_last.pt")["optimizer_history"], "PyTorch sees nothing"
     assert checkpoints.resume_point(tmp_path, mend=False) == 20
-    assert cli.main(["resume", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "20\n"
+    assert output_of(["resume", tmp_path], capsys).out == "20\n"
     assert (tmp_path / "checkpoint_last.pt").read_bytes() == (tmp_path / "checkpoint2.pt").read_bytes()
     assert (tmp_path / "checkpoint_last.pt.damaged").exists()
-    assert cli.main(["average", str(tmp_path), "--last-epochs", "2", "--output", str(tmp_path / "a.pt")]) == 1
-    assert "checkpoint3.pt: damaged, the checksum of" in capsys.readouterr().err
+    said = fails("average", tmp_path, "--last-epochs", 2, "--output", tmp_path / "a.pt")
+    assert "checkpoint3.pt: damaged, the checksum of" in said
     assert not (tmp_path / "a.pt").exists()
 
 
@@ -240,12 +232,10 @@ def test_a_last_checkpoint_that_is_not_damaged_stays(tmp_path, monkeypatch):
     for error in (OSError(5, "Input/output error"), RuntimeError("DefaultCPUAllocator: can't allocate memory")):
         with monkeypatch.context() as patched:
             patched.setattr(checkpoints.torch, "load", Mock(side_effect=error))
-            with pytest.raises(CheckpointError, match=rf"checkpoint_last\.pt: cannot be read: .*{error.args[-1]}"):
-                checkpoints.resume_point(tmp_path)
+            raises(rf"checkpoint_last\.pt: cannot be read: .*{error.args[-1]}", checkpoints.resume_point, tmp_path)
         assert last.read_bytes() == whole
     at(last, 14, more=Path("x"))
-    with pytest.raises(CheckpointError, match=r"checkpoint_last\.pt: refused, it holds more than tensors"):
-        checkpoints.resume_point(tmp_path)
+    raises(r"checkpoint_last\.pt: refused, it holds more than tensors", checkpoints.resume_point, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint1.pt", "checkpoint_last.pt"]
 
 
@@ -254,25 +244,20 @@ def test_archives_that_unfold_and_tensors_that_are_not_plain_are_refused(tmp_pat
     with zipfile.ZipFile(plain) as source, zipfile.ZipFile(tmp_path / "small.pt", "w", zipfile.ZIP_DEFLATED) as packed:
         for member in source.infolist():
             packed.writestr(member.filename, source.read(member))
-    with pytest.raises(CheckpointError, match=r"small\.pt: not a readable checkpoint, its archive is compressed"):
-        checkpoints.load(tmp_path / "small.pt")
+    raises(r"small\.pt: not a readable checkpoint, its archive is compressed", checkpoints.load, tmp_path / "small.pt")
     for tensor in (torch.eye(3).to_sparse(), torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)):
-        with pytest.raises(CheckpointError, match=r"odd\.pt: w is not a plain tensor"):
-            checkpoints.load(write(tmp_path / "odd.pt", {"w": tensor}))
+        raises(r"odd\.pt: w is not a plain tensor", checkpoints.load, write(tmp_path / "odd.pt", {"w": tensor}))
 
 
 def test_without_the_optimizers_state_training_cannot_go_on(tmp_path):
     """fairseq would begin at update 0, in the middle of the epochs, and say nothing."""
     write(tmp_path / "checkpoint_last.pt", optimizer_history=[])
-    with pytest.raises(CheckpointError, match=r"checkpoint_last\.pt: says no number of updates"):
-        checkpoints.resume_point(tmp_path)
+    raises(r"checkpoint_last\.pt: says no number of updates", checkpoints.resume_point, tmp_path)
     write(tmp_path / "checkpoint_last.pt", optimizer_history=[{"num_updates": 18}])
-    with pytest.raises(CheckpointError, match="holds no state of the optimizer"):
-        checkpoints.resume_point(tmp_path)
+    raises("holds no state of the optimizer", checkpoints.resume_point, tmp_path)
     (tmp_path / "checkpoint_last.pt").rename(tmp_path / "checkpoint2.pt")
     (tmp_path / "checkpoint_last.pt").write_bytes(b"PK half a file")
-    with pytest.raises(CheckpointError, match=r"checkpoint2\.pt: holds no state of the optimizer"):
-        checkpoints.resume_point(tmp_path)
+    raises(r"checkpoint2\.pt: holds no state of the optimizer", checkpoints.resume_point, tmp_path)
     assert (tmp_path / "checkpoint_last.pt").exists(), "nothing is moved aside"
 
 

@@ -97,8 +97,7 @@ def test_wrong_fields_are_named_and_nothing_in_them_is_evaluated(tmp_path):
     wrong = {"encoder_leyers": 3, "encoder_layers": None} | dict.fromkeys(config.EVALUATED, code)
     for field, value in wrong.items():
         cfg = OmegaConf.create({**vars(macaron.MacaronConfig()), field: value})
-        with pytest.raises(ValueError, match=field):
-            macaron.MacaronModel.build_model(cfg, task())
+        raises(field, macaron.MacaronModel.build_model, cfg, task())
     assert not (tmp_path / "executed").exists()
     cfg = OmegaConf.create({**vars(macaron.MacaronConfig()), "max_positions": 64})
     raises("that task needs an encoder alone", macaron.MacaronModel.build_model, cfg, task())

@@ -11,9 +11,9 @@ import torch
 from sacremoses import MosesPunctNormalizer
 
 from ode_transformer import markdown
-from ode_transformer.checkpoints import CheckpointError, inputs, standalone
+from ode_transformer.checkpoints import inputs, standalone
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes, records
+from ode_transformer.experiments import recipes, records
 from ode_transformer.experiments.metrics import scoring
 from ode_transformer.experiments.results import plots, tables
 from ode_transformer.experiments.serving.backend import Backend
@@ -66,8 +66,7 @@ HOSTILE = {
 def test_options_that_fairseq_evaluates_run_nothing(tmp_path, whole, kind):
     """Seventeen ways of running code from plain data; `check` stands before fairseq-generate."""
     path, code, marker = hostile(tmp_path, whole, kind)
-    with pytest.raises(CheckpointError, match=f"^{path}: "):
-        standalone.model_options(standalone.load(path), path)
+    raises(f"^{path}: ", standalone.model_options, standalone.load(path), path)
     assert not marker.exists() and len(HOSTILE) == 17
     eval(code if HOSTILE[kind][2] is str else eval(code))
     assert marker.exists(), "the attack itself works"
@@ -138,11 +137,7 @@ def test_a_checkpoint_that_fairseq_would_read_in_place_of_another_is_refused(tmp
 )
 def test_odd_checkpoints_end_in_a_sentence(tmp_path, whole, source, change, message):
     path = changed(whole / f"{source}.pt", tmp_path / "odd.pt", change)
-    with pytest.raises(CheckpointError, match=rf"^{path}.*{message}"):
-        standalone.open_model(path)
-
-
-# Bundles and exports
+    raises(rf"^{path}.*{message}", standalone.open_model, path)
 
 
 @pytest.mark.parametrize(
@@ -154,8 +149,7 @@ def test_no_sentence_is_cut_for_ever(flags, longest, message):
     backend = Backend()
     backend.name, backend.languages, backend.symbols = "it", ("de", "en"), ([], [])
     backend.longest = {"source": longest, "target": 9}
-    with pytest.raises(OdeTransformerError, match=f"^{message}"):
-        Translator(backend, Pipeline(Tokeniser(), "de", "en"), flags)
+    raises(f"^{message}", Translator, backend, Pipeline(Tokeniser(), "de", "en"), flags)
 
 
 @pytest.mark.parametrize("kind", ["ctranslate2", "onnx"])
@@ -167,11 +161,7 @@ def test_a_damaged_export_ends_in_a_sentence(tmp_path, kind):
     about = {"format": kind, "source_lang": "de", "target_lang": "de", "longest": {"source": 9, "target": 9}}
     write_json(tmp_path / "export.json", about | {"sha256": {}})
     said = f"^{tmp_path}: is damaged, or not of this version; export the model again: "
-    with pytest.raises(OdeTransformerError, match=said):
-        open_exported(tmp_path)
-
-
-# Dictionaries
+    raises(said, open_exported, tmp_path)
 
 
 def test_another_dictionary_of_the_same_size_is_refused(tmp_path, whole, capsys):
@@ -194,18 +184,12 @@ def test_another_dictionary_of_the_same_size_is_refused(tmp_path, whole, capsys)
     refused(["check", path, "--data", str(data)], "dict.xx.txt: is not the dictionary that", capsys)
 
 
-# Text
-
-
 def test_a_byte_order_mark_is_no_text(tmp_path):
     path = tmp_path / "text"
     path.write_bytes("\ufeffein Haus\u2028mit Tür\nzwei\n\ufeffdrei\n".encode())
     assert read_all(path) == list(read_lines(path)) == ["ein Haus\u2028mit Tür", "zwei", "\ufeffdrei"], "at the top"
     (tmp_path / "dict.txt").write_text("ein 1\nHaus 1\nmit 1\nTür 1\nzwei 1\n")
     assert [len(text) for text in inputs.read_texts([(path, tmp_path / "dict.txt")], 9)] == [3]
-
-
-# Files of runs, measurements and data sets
 
 
 def test_a_run_json_that_no_run_wrote_is_named(tmp_path):
@@ -272,9 +256,6 @@ def test_a_dollar_sign_in_a_name_begins_no_formula(tmp_path):
     plots.edits([str(path), str(path)], tmp_path / "x.svg")
 
 
-# Recipes
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -287,17 +268,12 @@ def test_a_dollar_sign_in_a_name_begins_no_formula(tmp_path):
         ("extends: 5", "extends must be a file or a list of files, got 5"),
     ],
 )
-def test_hostile_recipes_end_in_a_sentence(tmp_path, content, message, capsys):
+def test_hostile_recipes_end_in_a_sentence(tmp_path, content, message, fails):
     path = tmp_path / "recipe.yaml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert cli.main(["recipe", "show", str(path)]) == 1
-    said = capsys.readouterr().err
+    said = fails("recipe", "show", path)
     assert said.startswith(f"error: {path}") and len(said) < 1000
-    with pytest.raises(recipes.RecipeError, match=message):
-        recipes.load(str(path))
-
-
-# Work without bound
+    raises(message, recipes.load, str(path))
 
 
 def test_a_row_of_one_character_is_read_once(tmp_path):
@@ -324,7 +300,6 @@ def test_a_line_without_end_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "LONGEST", 1000)
     with gzip.open(tmp_path / "x.gz", "wb") as file:
         file.write(b"a\n" + b"x" * 1001)
-    with pytest.raises(OdeTransformerError, match=r"x.gz: line 2 has more than 1,000 bytes; is it text?"):
-        list(read_lines(tmp_path / "x.gz"))
+    raises(r"x.gz: line 2 has more than 1,000 bytes; is it text?", list, read_lines(tmp_path / "x.gz"))
     (tmp_path / "y").write_bytes(b"x" * 999 + b"\n" + b"y" * 1000)
     assert [len(line) for line in read_lines(tmp_path / "y")] == [999, 1000]

@@ -18,9 +18,8 @@ from omegaconf import OmegaConf
 
 from ode_transformer.checkpoints import CheckpointError, hugging_face, standalone
 from ode_transformer.checkpoints.warm_start import warm_start
-from ode_transformer.experiments import cli
 from ode_transformer.numerics.splitting import SPLITTINGS, Splitting
-from tests.helpers import SMALL, batch, configure, parse, perturbed, task
+from tests.helpers import SMALL, batch, configure, output_of, parse, perturbed, raises, task
 from tests.helpers import flags as words
 from tests.models import test_masked_lm as masked
 from tests.models.released import as_written, load, sizes
@@ -192,10 +191,9 @@ def _pairs(flags):
 def test_every_tensor_is_reported(tmp_path, capsys):
     m = pre_norm(tmp_path / "stock.pt")
     arguments = ["warm-start", str(tmp_path / "stock.pt"), "--output", str(tmp_path / "o.pt"), "--arch"]
-    assert cli.main([*arguments, "rk2_tiny", "--approximate", "--", *words(SIZES)]) == 0
-    assert capsys.readouterr().err == "not equal to its source\n"
-    assert cli.main([*arguments, "floater_tiny", "--verbose", "--", *words(SIZES)]) == 0
-    out = capsys.readouterr().out
+    said = output_of([*arguments, "rk2_tiny", "--approximate", "--", *words(SIZES)], capsys).err
+    assert said == "not equal to its source\n"
+    out = output_of([*arguments, "floater_tiny", "--verbose", "--", *words(SIZES)], capsys).out
     copied = [line.split()[1] for line in out.splitlines() if line.startswith("    copied")]
     assert {name for name, _ in m.named_parameters()} <= set(copied)
     assert "new, zero  position_encoder.solvers.all.weight2  (16, 16)" in out
@@ -222,8 +220,7 @@ def test_every_tensor_is_reported(tmp_path, capsys):
 )  # fmt: skip
 def test_what_does_not_fit_or_cannot_be_equal_is_named(tmp_path, write, arch, change, words_):
     write(tmp_path / "stock.pt")
-    with pytest.raises(CheckpointError, match=words_):
-        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, words({**WRITTEN[write], **change}))
+    raises(words_, warm_start, tmp_path / "stock.pt", tmp_path / "out.pt", arch, words({**WRITTEN[write], **change}))
     assert [p.name for p in tmp_path.iterdir()] == ["stock.pt"]
 
 
@@ -240,12 +237,10 @@ def test_another_dictionary(tmp_path):
 
     for language, symbols in (("xx", 46), ("yy", 40)):
         (data / f"dict.{language}.txt").write_text("".join(f"w{i} 1\n" for i in range(symbols)))
-    with pytest.raises(CheckpointError, match=r"dict.yy.txt: has 44 symbols, .* trained with 50"):
-        run()
+    raises(r"dict.yy.txt: has 44 symbols, .* trained with 50", run)
     assert not (tmp_path / "out.pt").exists()
     (data / "dict.yy.txt").unlink()
-    with pytest.raises(CheckpointError, match=r"dict.yy.txt: no such file; .*stock.pt needs a dictionary of that name"):
-        run()
+    raises(r"dict.yy.txt: no such file; .*stock.pt needs a dictionary of that name", run)
     (data / "dict.yy.txt").write_text((data / "dict.xx.txt").read_text())
     run()
 
@@ -359,13 +354,11 @@ def test_the_dictionary_of_one_text_lacks_the_mask(tmp_path):
     for folder in (data, data / "input0"):  # the latter of sentences with labels
         folder.mkdir()
         (folder / "dict.txt").write_text("a 1\n")
-        with pytest.raises(CheckpointError, match=f"{folder.name}/dict.txt: has 5 symbols, .* with 49"):
-            run()
+        raises(f"{folder.name}/dict.txt: has 5 symbols, .* with 49", run)
         (folder / "dict.txt").write_text("".join(f"w{i} 1\n" for i in range(45)))
         run()
         (folder / "dict.txt").unlink()
-    with pytest.raises(CheckpointError, match=r"data/dict\.\*\.txt: no such file; .*stock\.pt needs a dictionary"):
-        run()
+    raises(r"data/dict\.\*\.txt: no such file; .*stock\.pt needs a dictionary", run)
 
 
 def test_classification_heads_are_left_out_and_named_and_opened_on_request(tmp_path):
@@ -443,8 +436,7 @@ def added(name, content):
 def test_safetensors_that_are_damaged_or_of_another_model_are_named(tmp_path, change, config, reason):
     path = as_safetensors(tmp_path, roberta(tmp_path / "stock.pt"), **config)
     path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(CheckpointError, match=reason):
-        warm_start(path, tmp_path / "out.pt", "floater_roberta_tiny", words(ROBERTA))
+    raises(reason, warm_start, path, tmp_path / "out.pt", "floater_roberta_tiny", words(ROBERTA))
     assert not (tmp_path / "out.pt").exists()
 
 
@@ -467,5 +459,4 @@ def test_matrices_without_width_or_rows_are_named(tmp_path, name, shape):
     state = torch.load(tmp_path / "stock.pt", weights_only=False)
     state["model"][f"encoder.sentence_encoder.{name}.weight"] = torch.zeros(shape)
     torch.save(state, tmp_path / "stock.pt")
-    with pytest.raises(CheckpointError, match=rf"{name}.weight is of shape .*, must have rows and columns"):
-        standalone.open_model(tmp_path / "stock.pt")
+    raises(rf"{name}.weight is of shape .*, must have rows and columns", standalone.open_model, tmp_path / "stock.pt")

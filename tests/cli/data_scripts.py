@@ -66,7 +66,7 @@ def clean(**more) -> dict[str, str]:
     nowhere["ARCHIVES_SHA256"] = str(ROOT / "tests" / "__init__.py")  # an empty list of sums
     more = {k: str(v) for k, v in more.items()}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {**kept, "PATH": path, "OMP_NUM_THREADS": "1", **nowhere, **more}
+    return {**kept, "PATH": path, "VIRTUAL_ENV": sys.prefix, "OMP_NUM_THREADS": "1", **nowhere, **more}
 
 
 def command(script: str, *arguments, **variables) -> list:
@@ -107,9 +107,7 @@ def numbers(out: Path, counts: dict[str, int]) -> dict[str, int]:
 
 def refusals(asked: dict[str, list], out: Path, answers: Path) -> None:
     """Check that commands, by what each says, end with status 1 and leave no data; one shell asks them all."""
-    commands = [
-        words if "--out" in words else [*words, "--out", out / str(i)] for i, words in enumerate(asked.values())
-    ]
+    commands = [its if "--out" in its else [*its, "--out", out / str(i)] for i, its in enumerate(asked.values())]
     for message, done in zip(asked, ask(answers, commands, clean()), strict=True):
         assert done.returncode == 1 and message in done.stderr, (message, done.stderr)
     assert not out.exists() or not [path for path in out.iterdir() if path.name.isdecimal()]

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -16,13 +17,13 @@ from xml.sax.saxutils import escape
 import pytest
 
 from ode_transformer.experiments.text import binarised, pairs, parallel, subwords
-from ode_transformer.experiments.text.lines import TextError, read_lines, read_pair, watched
+from ode_transformer.experiments.text.lines import read_lines, read_pair, watched
 from ode_transformer.experiments.text.pairs import Limits
 from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.files import sha256, write_lines
 from tests.cli import data_scripts
 from tests.cli.data_scripts import clean, joined, lines, refusals, run, sentences, tar, twice
-from tests.helpers import ROOT, unpack
+from tests.helpers import ROOT, raises, unpack
 
 ROMANIAN = [
     "Un bărbat stă în parc.",
@@ -145,9 +146,8 @@ def test_end_to_end_and_again(archives, tmp_path, script, options, counts):
         assert "citeste" in (out / "raw" / "test.ro").read_text() and "Cainele" in (out / "tok" / "test.ro").read_text()
     if script == "iwslt14-de-en":  # TED's tags are gone; quotes are straight for the model alone
         assert lines(tmp_path / "out.text" / "raw" / "train.en") == [*side("en", 1), *side("en", 60)]
-        assert [line for line in lines(out / "tok" / "test.en") if line.startswith("it")] == [
-            f"it &apos;s {i} ." for i in range(5)
-        ]
+        quoted = [line for line in lines(out / "tok" / "test.en") if line.startswith("it")]
+        assert quoted == [f"it &apos;s {i} ." for i in range(5)]
         assert lines(out / "raw" / "test.en")[2] == "It’s 0."
         held, clean = (lines(tmp_path / "out.text" / name) for name in ("held/valid.en", "clean/train.en"))
         assert held == clean[22::23] and len(clean) == 61
@@ -243,6 +243,34 @@ def test_the_steps_of_scripts(tmp_path):
     assert (tmp_path / "more").read_bytes() == x.read_bytes() and (tmp_path / "less").read_text() == "A\nb\nc\n"
 
 
+def test_scripts_in_odd_places(tmp_path):
+    """Beside the environment of another project; without locks; below a comma; data by a link; in the C locale."""
+    share, here, programs = tmp_path / "site" / "_share", tmp_path / "a,b", tmp_path / "programs"
+    for name in ("scripts", "data-prep"):
+        shutil.copytree(ROOT / name, share / name)
+    for path, words in ((here / ".venv/bin/python", "echo of another project"), (programs / "flock", "exit 65")):
+        path.parent.mkdir(parents=True)
+        path.write_text(f"#!/bin/sh\n{words}\n")
+        path.chmod(0o755)
+    (here / "data").symlink_to(tmp_path)
+    (here / "words").write_text("„ a – b ♪\n")
+    script = f"""
+        source {share}/data-prep/lib.sh
+        set -euo pipefail
+        python -c 'print("ours")'
+        name=x
+        begin a=b
+        options -- --out data
+        echo "$out"
+        compare words words 5 words
+    """
+    variables = {"PATH": f"{programs}:{clean()['PATH']}", "VIRTUAL_ENV": "", "PYTHONPATH": ROOT, "LC_ALL": "C"}
+    words = ["bash", "-c", script]
+    done = subprocess.run(words, env=clean(**variables), cwd=here, capture_output=True, text=True)
+    assert done.stdout == f"ours\n{here}/data\n", done.stderr
+    assert "this file system has no locks" in done.stderr and "words: 5 words, as published" in done.stderr
+
+
 def data(name: str, tmp_path: Path) -> Path:
     """The folder of a real set, unpacked if need be."""
     folder = Path(os.environ.get("ODE_TRANSFORMER_DATA", "nowhere"))
@@ -310,23 +338,18 @@ def test_lines_that_are_not_utf8_are_dropped_from_training_text_alone(tmp_path, 
         pairs.gather([(split, *sides)], tmp_path / "raw", ("en", "fr"))
         return capsys.readouterr().err
 
-    assert (
-        f"{sides[0]}, {sides[1]}: 2 pairs with bytes that are not UTF-8, or with a NUL (lines 2, 4): dropped"
-        in gather("train")
-    )
+    said = f"{sides[0]}, {sides[1]}: 2 pairs with bytes that are not UTF-8, or with a NUL (lines 2, 4): dropped"
+    assert said in gather("train")
     for lang in ("en", "fr"):
         assert lines(tmp_path / "raw" / f"train.{lang}") == [f"{lang} {i}" for i in range(20) if i not in (1, 3)]
-    with pytest.raises(TextError, match=r"a\.en: line 2 is not UTF-8 \(byte 0xe9"):
-        gather("test")
+    raises(r"a\.en: line 2 is not UTF-8 \(byte 0xe9", gather, "test")
     (tmp_path / "a.fr").write_bytes(b"\xe9t\xe9\n" * 3 + b"a\n" * 17)
-    with pytest.raises(TextError, match=r"must be UTF-8 .* in nine of ten pairs; in 3 of 20 they are not; .* iconv -f"):
-        gather("train")
+    raises(r"must be UTF-8 .* in nine of ten pairs; in 3 of 20 they are not; .* iconv -f", gather, "train")
     capsys.readouterr()
     for lang in ("en", "fr"):
         (tmp_path / f"a.{lang}").write_bytes(b"a\n\0b\n" + b"c\n" * 18)
     assert "1 pair with bytes that are not UTF-8, or with a NUL (line 2): dropped" in gather("train")
-    with pytest.raises(TextError, match="line 2 holds a NUL"):
-        gather("test")
+    raises("line 2 holds a NUL", gather, "test")
     capsys.readouterr()
     for count, more in ((5, ""), (6, ", ...")):
         list(watched(["?"] * count, bool, tmp_path, "line of odd text", "kept"))
@@ -342,8 +365,7 @@ def test_dictionaries_are_read_as_fairseq_reads_them(tmp_path):
     assert symbols == Dictionary.load(str(tmp_path / "dict.txt")).symbols
     for line in ("", "alone", "a b"):
         (tmp_path / "dict.txt").write_text(f"a 3\n{line}\nb 1\n")
-        with pytest.raises(TextError, match=r"line 2 is .*must be a symbol and its count"):
-            binarised.symbols_of(tmp_path / "dict.txt")
+        raises(r"line 2 is .*must be a symbol and its count", binarised.symbols_of, tmp_path / "dict.txt")
 
 
 class Terminal(io.StringIO):
@@ -416,10 +438,8 @@ def test_every_reader(tmp_path):
     damaged[20:40] = b"\xff" * 20
     (tmp_path / "z.gz").write_bytes(damaged)
     for name in ("y.gz", "z.gz"):
-        with pytest.raises(TextError, match=name):
-            list(read_lines(tmp_path / name))
+        raises(name, list, read_lines(tmp_path / name))
     for name, count in (("a", 3), ("b", 5)):
         (tmp_path / f"p.{name}").write_text("x\n" * count)
     for langs in (("a", "b"), ("b", "a")):
-        with pytest.raises(TextError, match=r"p\.a has 3 lines, .*p\.b has 5|p\.b has 5 lines, .*p\.a has 3"):
-            list(read_pair(tmp_path / "p", langs))
+        raises(r"p\.a has 3 lines, .*p\.b has 5|p\.b has 5 lines, .*p\.a has 3", list, read_pair(tmp_path / "p", langs))

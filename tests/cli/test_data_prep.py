@@ -21,7 +21,7 @@ from ode_transformer.experiments.text.pipeline import Pipeline
 from ode_transformer.experiments.text.preparation import prepare_examples
 from ode_transformer.files import write_json, write_lines
 from tests.cli.data_scripts import command, lines, members, run, sentences, twice
-from tests.helpers import ROOT
+from tests.helpers import ROOT, raises
 
 S2L = ROOT / "data-prep" / "prepare-short-to-long.sh"
 multi30k = partial(command, "multi30k")
@@ -139,8 +139,7 @@ def die(lines):
 
 
 def test_a_worker_that_is_killed_ends_the_work():
-    with pytest.raises(TextError, match="was killed"):
-        list(parallel.in_parallel(die, [""] * (parallel.CHUNK + 1), 2))
+    raises("was killed", list, parallel.in_parallel(die, [""] * (parallel.CHUNK + 1), 2))
 
 
 def test_work_in_parallel_keeps_its_order_and_draws_no_more_than_it_needs(monkeypatch):
@@ -202,8 +201,7 @@ def test_text_of_one_language_is_that_of_fairseq(tmp_path, monkeypatch):
         write_lines(tmp_path / "dict.txt", (f"{i} 1" for i in range(size)))
         binarised.binarise_files({"valid": tmp_path / "valid"}, tmp_path / "large", tmp_path / "dict.txt")
         assert binarised.numbers_of(tmp_path / "large" / "valid")[0].dtype == best_fitting_int_dtype(size + 4)
-    with pytest.raises(TextError, match="none: No such file"):
-        binarised.binarise_files({"train": tmp_path / "none"}, tmp_path / "new")
+    raises("none: No such file", binarised.binarise_files, {"train": tmp_path / "none"}, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
@@ -268,8 +266,7 @@ def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch
         manifest.check_settings(file, {"merges": merges})
     (tmp_path / "text").touch()
     monkeypatch.setattr(manifest, "VERSION", "next")
-    with pytest.raises(TextError, match=r"text_version: \d then, next now"):
-        manifest.check_settings(file, {"merges": "9"})
+    raises(r"text_version: \d then, next now", manifest.check_settings, file, {"merges": "9"})
 
 
 def prepare_real_data(segmentation: str, out: Path) -> Path:
@@ -302,12 +299,10 @@ def test_text_is_divided_by_the_length_of_its_sources(tmp_path):
     write_json(tmp_path / "data" / "manifest.json", {"splits": {"train": "train", "valid": "valid"}})
     divide = partial(pairs.short_to_long, tmp_path / "data", tmp_path / "cut", ("en", "de"), 3)
     for bins, message in (([10, 9], "must increase"), ([3, 900], "no pairs for test1"), ([2, 4], "from --limit on")):
-        with pytest.raises(TextError, match=message):
-            divide(bins)
+        raises(message, divide, bins)
     divide([3, 5])
     write_json(tmp_path / "data" / "manifest.json", {"settings": {}})
-    with pytest.raises(TextError, match="data: must be of parallel text"):
-        divide([3, 5])
+    raises("data: must be of parallel text", divide, [3, 5])
     for name, lengths in {"train": [2], "valid": [2], "test": [3, 4], "test1": [5]}.items():
         found = list(read_pair(tmp_path / "cut" / name, ("en", "de")))
         assert found == [(" ".join("x" * n),) * 2 for n in lengths], "pairs stay pairs, none is lost or doubled"

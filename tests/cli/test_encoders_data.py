@@ -6,11 +6,10 @@ import zipfile
 
 import pytest
 
-from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments.tasks import glue
 from ode_transformer.experiments.text import subwords
 from tests.cli.data_scripts import clean, command, members, numbers, run, sentences, tar, twice
-from tests.helpers import ask
+from tests.helpers import ask, raises
 
 
 @pytest.mark.full
@@ -32,9 +31,6 @@ def test_what_is_prepared_first_has_a_folder_of_its_own(tmp_path, name, words, n
     assert first.startswith(f"env RAW_DIR={folders.get(variable, '')} ") and nested in first
     assert any(f" {tmp_path}" in line for line in others if "ode_transformer" in line)
     assert not list(tmp_path.iterdir())
-
-
-# From miniatures of the published layouts to binarised data.
 
 
 @pytest.fixture(scope="module")
@@ -122,10 +118,8 @@ def test_roberta_of_a_folder_and_a_download(tmp_path):
     env = {"RAW_DIR": tmp_path / "raw", "URL_GPT2_BPE": f"file://{tmp_path}"}
     out = tmp_path / "out"
     twice(out, command("roberta", "--out", out, **env), answers=tmp_path / "answers")
-    found = members(out)
-    assert found.pop("manifest.json") and found == {
-        name: name.encode() for name in (*names, "encoder.json", "vocab.bpe")
-    }
+    found, expected = members(out), {name: name.encode() for name in (*names, "encoder.json", "vocab.bpe")}
+    assert found.pop("manifest.json") and found == expected
 
 
 def test_an_archive_with_a_link_is_refused(tmp_path):
@@ -150,8 +144,7 @@ def test_the_published_mrpc_is_split_by_its_list(tmp_path):
     (folder / "msr_paraphrase_train.txt").write_text("".join([head, *rows]), newline="")
     task = glue.GLUE["mrpc"]
     message = r"train: .*train.tsv or .*msr_paraphrase_train.txt and .*mrpc_dev_ids.tsv"
-    with pytest.raises(OdeTransformerError, match=message):
-        list(glue.examples(task, folder, "train"))
+    raises(message, list, glue.examples(task, folder, "train"))
     (folder / "mrpc_dev_ids.tsv").write_text("#1 ID\t#2 ID\r\n2\t11\r\n5\t14\r\n5\t9\r\n", newline="")
     found = {split: list(glue.examples(task, folder, split)) for split in ("train", "valid")}
     assert found["valid"] == [["A 2.", "B 2.", "0"], ["A 5.", "B 5.", "1"]]

@@ -28,7 +28,7 @@ from ode_transformer.experiments.runs.training import TrainingPlace
 from ode_transformer.experiments.tasks import task
 from ode_transformer.files import sha256
 from tests.experiments.test_own_text import in_process
-from tests.helpers import ROOT, SMALL, ask, binarise_pairs, environment, write_parallel
+from tests.helpers import ROOT, SMALL, ask, binarise_pairs, environment, output_of, raises, write_parallel
 
 
 def run(*words) -> int:
@@ -406,8 +406,7 @@ with processes.alone_in(folder) as lock:
 
 def test_a_program_that_fails_and_what_a_step_needs_are_named(tmp_path, capsys):
     step = runner.Step("train", ["sh", "-c", "echo why; exit 3"], log=str(tmp_path / "train.log"))
-    with pytest.raises(RunError, match=r"train: sh failed with status 3; what it said is in .*train\.log"):
-        runner.execute(step)
+    raises(r"train: sh failed with status 3; what it said is in .*train\.log", runner.execute, step)
     assert "why" in capsys.readouterr().err
     with pytest.raises(RunError, match="generate test: needs absent, which does not exist"):
         runner.execute(runner.Step("generate", ["true"], part="test", inputs=["absent"]))
@@ -482,10 +481,7 @@ def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, c
     assert "holds another run" in fails(*words, "--dropout", "0.5")
     (line,) = [line for line in shown.splitlines() if line.startswith("| tiny |")]
     assert "± 0.00" in line and "| 2 |" in line
-    compared = (
-        "other against tiny, seed 4, tiny: p = 1.0000, adjusted 1.0000 (two-sided p, by approximate randomization"
-    )
-    assert compared in shown
+    assert "other against tiny, seed 4, tiny: p = 1.0000, adjusted 1.0000 (two-sided p, by approximate" in shown
     assert "--run-dir and --record" in fails("run", two, "--run-dir", tmp_path / "z")
 
 
@@ -512,19 +508,17 @@ def test_a_dry_run_prints_what_would_be_run(monkeypatch, capsys):
     monkeypatch.setattr(records, "read_stamps", lambda folder: {})  # whatever this clone has trained
     monkeypatch.setattr(runner.Run, "begun", False)
     words = ("--cpu", "--fp32", "--seed", "3", "--dry-run", "--", "--max-tokens", "77")
-    assert run("floater/wmt14-en-de/floater-base", *words) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = output_of(["run", "floater/wmt14-en-de/floater-base", *words], capsys).out.splitlines()
     (first,) = (line for line in lines if "ode_transformer run floater/wmt14-en-de/transformer-base --seed 3" in line)
     assert {"--cpu", "--fp32"} <= set(first.split()) and "77" not in first
     (train,) = (line for line in lines if "fairseq-train" in line)
     assert {"--cpu", "77"} <= set(train.split())
     assert "runs/floater/wmt14-en-de/floater-base.seed-3/record.json" in lines[-1]
-    assert run("ode/wmt14-en-de/rk2", "--devices", 8, "--seed", 1, "--fp32", "--dry-run") == 0
-    shown = capsys.readouterr().out
+    words = ["run", "ode/wmt14-en-de/rk2", "--dry-run"]
+    shown = output_of([*words, "--devices", 8, "--seed", 1, "--fp32"], capsys).out
     assert "--distributed-world-size 8 --update-freq 2" in shown and "--fp16" not in shown
     monkeypatch.setattr(training, "gpu_count", lambda: 3)  # of which two divide the batches; in the paper's precision
-    assert run("ode/wmt14-en-de/rk2", "--run-dir", "", "--dry-run") == 0
-    shown = capsys.readouterr().out
+    shown = output_of([*words, "--run-dir", ""], capsys).out
     assert "--distributed-world-size 2 --update-freq 8 --save-dir runs/ode/wmt14-en-de/rk2 " in shown
     assert "--fp16" in shown
 
@@ -606,13 +600,11 @@ def test_the_gpu_suite_reads_recipes_and_says_what_it_would_run(tmp_path, monkey
     assert "no recipe 'nothing/tiny'" in fails(*words, "nothing/tiny", "--cpu", "--runs", "a", "--out", "b")
     assert not list(tmp_path.iterdir())
     words += ["ptb/rk2-unit-2-released", "--dry-run"]
-    assert cli.main(words) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = output_of(words, capsys).out.splitlines()
     assert len(lines) == 1, "fairseq takes bf16 for a TPU with its own model"
     record, flags = "ptb/rk2-unit-2-released.bf16.json", "--devices 1 --bf16 -- --num-workers 0 --cuda-graphs"
     assert lines[0].endswith(f"results/gpu/{record} {flags}")
-    assert cli.main([*words, "--runs", "a", "--out", "b"]) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
+    last = output_of([*words, "--runs", "a", "--out", "b"], capsys).out.splitlines()[-1]
     assert last.startswith("python -m ode_transformer run ptb/rk2-unit-2-released --seed 1 --run-dir ")
     assert f" {tmp_path}/a/ptb.rk2-unit-2-released.bf16 " in last
     assert f" {tmp_path}/b/ptb/rk2-unit-2-released.bf16.json " in last
@@ -625,8 +617,7 @@ def test_the_gpu_suite_rehearsed_on_a_cpu(recipe, tmp_path, capsys):
     words = ["gpu-suite", "--cpu", "--runs", tmp_path / "runs", "--out", tmp_path / "out"]
     words = [*map(str, words), "--systems", str(recipe)]
     for _ in range(2):
-        assert cli.main(words) == 0
-        assert "all done" in capsys.readouterr().out
+        assert "all done" in output_of(words, capsys).out
     contest, record, unfinished = sorted((tmp_path / "out").glob("*.json"))
     assert json.loads(unfinished.read_text()) == {}
     assert json.loads(record.read_text())["scores"]["tiny"]["sentences"] == 12

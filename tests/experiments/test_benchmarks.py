@@ -17,11 +17,9 @@ from ode_transformer.experiments.bench import gpu, lengths, systems, turns
 from ode_transformer.experiments.bench.systems import STOCK, Contestant, Setting
 from ode_transformer.files import read_json
 from ode_transformer.training.graphs import TrainingGraphs
-from tests.helpers import USER_DIR, Kernels, binarise_pairs, refused, without_hydra, write_parallel
+from tests.helpers import USER_DIR, Kernels, binarise_pairs, raises, refused, without_hydra, write_parallel
 
 TINY = Setting(sentences=3, tokens=5, shortest=2, symbols=60, rounds=3)
-
-# Encoders against sentence length
 
 
 def test_attention_with_its_matrix_is_the_same_function():
@@ -237,8 +235,7 @@ def test_systems_take_turns_alone_and_a_record_that_is_whole_is_kept(contest, tm
     assert read_json(tmp_path / "x.json") == record == held("x.json") and len(happened) == 3 * 13
     assert "| stock | 5.0 ms (1.00) |" in gpu.table(record), "the median of three turns"
     (tmp_path / "z.json").write_text("{}")
-    with pytest.raises(OdeTransformerError, match="not a record of this device and version"):
-        held("z.json")
+    raises("not a record of this device and version", held, "z.json")
     happened.clear()
     monkeypatch.setattr(gpu, "rehearsal", lambda: [gpu.Round(TINY, "graphs", at_once=1)])
     held("few.json")
@@ -251,8 +248,7 @@ def test_eager_passes_are_not_taken_for_graphs():
     graphs.seen.update({1: 2, 2: 2})
     graphs.recorded[1], graphs.seconds = None, 3.0
     kept = SimpleNamespace(model=SimpleNamespace(graphs=graphs))
-    with pytest.raises(OdeTransformerError, match="1 of 2 shapes were recorded"):
-        gpu._finish(kept, TINY, False)
+    raises("1 of 2 shapes were recorded", gpu._finish, kept, TINY, False)
     graphs.recorded[2] = None
     assert gpu._finish(kept, TINY, False) == {"shapes": 2, "recorded": 2, "recording_seconds": 3.0}
     kept = SimpleNamespace(model=SimpleNamespace(graphs=lambda model, run, tokens: run(**tokens)))

@@ -23,6 +23,16 @@ def test_what_is_here(monkeypatch, tmp_path, capsys):
     assert any("of free disk" in line for line in found)
 
 
+def test_a_library_that_is_missing_is_a_problem(monkeypatch, capsys):
+    def absent():
+        raise OSError("libcudart.so.13: cannot open shared object file")
+
+    monkeypatch.setattr(requirements, "check_requirements", absent)
+    assert cli.main(["doctor"]) == 1
+    found = lines(capsys)
+    assert "PROBLEM: libcudart.so.13: cannot open shared object file" in found and len(found) > 5
+
+
 def test_what_is_missing(monkeypatch, tmp_path, capsys):
     def absent():
         raise ImportError("ode_transformer needs fairseq")

@@ -6,7 +6,6 @@ from unittest import mock
 
 import pytest
 
-from ode_transformer import paths
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.records import RunError
 from ode_transformer.experiments.runs import grid, runner
@@ -15,10 +14,8 @@ from ode_transformer.files import write_json, write_text
 from tests.helpers import output_of, raises, refused
 
 
-def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, capsys, tmp_path):
+def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, capsys, tmp_path, elsewhere):
     """A search space of four points and three seeds, with the runs' scores as given; two runs have none."""
-    for place in (paths, recipes):
-        monkeypatch.setattr(place, "ROOT", tmp_path)
     done = {}
 
     def go(run, prepared):

@@ -51,10 +51,8 @@ def test_it_is_scored_and_compared_in_files(files, capsys):
 def test_digits_are_those_of_the_metric_wherever_a_value_is_printed(files, capsys):
     METRICS["length_ratio"] = replace(METRICS["length_ratio"], digits=4)
     ref = ["--ref", files["ref"], "--metric", "length_ratio"]
-    assert (
-        "length ratio = 1.2500"
-        in output_of(["score", "--hyp", files["longer"], "--target-lang", "de", *ref], capsys).out
-    )
+    words = ["score", "--hyp", files["longer"], "--target-lang", "de", *ref]
+    assert "length ratio = 1.2500" in output_of(words, capsys).out
     shown = output_of(["compare", files["first"], files["longer"], *ref], capsys).out
     assert "| 1.2500 | [1.2500, 1.2500] | +0.2500 [+0.2500, +0.2500] |" in shown
 

@@ -175,8 +175,7 @@ def test_names_may_have_combining_characters_and_leave_room_for_endings():
     for name in ("pru\u0308f", "\u0939\u093f\u0928\u094d\u0926\u0940"):  # u with two dots; Hindi
         own = prepare.OwnText(["my/train"], LANGS, f"data-bin/{name}", test=[f"my/{name}"])
         assert own.test_sets() == {"test": name} and recipes.is_name(own.recipe_file.stem)
-    with pytest.raises(ValueError, match=r"its name must be .* at most 200 bytes"):
-        prepare.OwnText(["my/train"], LANGS, "ä" * 101)
+    raises(r"its name must be .* at most 200 bytes", prepare.OwnText, ["my/train"], LANGS, "ä" * 101)
     for names, known in ((["news", "talks"], ["news", "talks"]), (["x/news", "y/news"], ["test", "test1"])):
         own = prepare.OwnText(["my/train"], LANGS, "a" * 200, test=names)
         assert list(own.test_sets().values()) == known, "of files, if they are different"
@@ -920,9 +919,6 @@ def test_what_an_exported_model_cannot_do_is_named(exported, run, home, tmp_path
     assert "--fp16: " in fails("translate", exported, good, "--fp16")
     assert "is an exported model already; must be a run" in fails("bundle", exported, "-o", tmp_path / "x")
     assert not (tmp_path / "x").exists()
-
-
-# The documentation.
 
 
 def test_the_notebook(run, monkeypatch, capsys):

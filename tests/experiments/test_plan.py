@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from ode_transformer import machine
-from ode_transformer.experiments import cli, recipes
+from ode_transformer.experiments import recipes
 from ode_transformer.experiments.runs import plan
 from ode_transformer.files import write_json
-from tests.helpers import run_record
+from tests.helpers import output_of, run_record
 
 HERE = {"processor": "P", "cores": 2, "memory_gib": 9, "gpus": []}
 NAME = "multi30k-full/macaron-tiny"  # 8,000 updates; the checkpoints of ten epochs are kept, the best and the last
@@ -50,9 +50,9 @@ def test_a_record_tells_what_runs_take(write, monkeypatch):
 
 
 def test_a_recipe_shows_the_plan_of_all_its_seeds(write, capsys):
-    assert cli.main(["recipe", "show", "imdb/transformer"]) == 0
     updates = 5 * recipes.load("imdb/transformer").train.flags["max-update"]
-    assert f"# plan: 5 runs, {updates:,} updates\n" in capsys.readouterr().out
+    shown = output_of(["recipe", "show", "imdb/transformer"], capsys).out
+    assert f"# plan: 5 runs, {updates:,} updates\n" in shown
 
 
 def test_a_training_by_epochs_takes_the_updates_of_its_record(write):

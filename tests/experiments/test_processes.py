@@ -5,6 +5,8 @@ import fcntl
 import os
 import signal
 import subprocess
+import sys
+import time
 from unittest import mock
 
 import pytest
@@ -13,6 +15,7 @@ from fairseq.dataclass.configs import DistributedTrainingConfig
 from fairseq.distributed.utils import infer_init_method
 from omegaconf import OmegaConf
 
+from ode_transformer import processors
 from ode_transformer.experiments.runs import processes
 
 
@@ -29,7 +32,7 @@ class Program:
     """A program that ends at a time."""
 
     def __init__(self, now, end, status=0):
-        self.now, self.end, self.returncode, self.told = now, end, status, []
+        self.now, self.end, self.returncode, self.told, self.pid = now, end, status, [], 0
 
     def poll(self):
         return self.returncode if self.now() >= self.end else None
@@ -75,6 +78,29 @@ def test_a_program_that_is_stopped_is_ended():
     program.send_signal(signal.SIGSTOP)
     processes.side_by_side("a", 1, lambda *_: program, lambda *_: None, lambda: next(left))
     assert program.returncode == -signal.SIGTERM
+
+
+def test_what_a_script_started_ends_with_it(tmp_path):
+    """A shell that is terminated leaves its program running, which would hold the lock."""
+    with processes.alone_in(tmp_path) as lock:
+        script = subprocess.Popen(["bash", "-c", "echo; sleep 60; true"], stdout=subprocess.PIPE, pass_fds=[lock])
+        script.stdout.readline()
+        while not processes._started_by(script.pid):
+            time.sleep(0.01)
+        processes._tell_to_end(script)
+        assert script.wait() == -signal.SIGTERM and script.stdout.read() == b"", "nobody else has the pipe"
+
+
+def test_programs_take_the_python_and_the_processors_of_the_command(monkeypatch):
+    for name in ("VIRTUAL_ENV", processors.VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    assert processes.environment({})["VIRTUAL_ENV"] == sys.prefix
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    for quota, threads in (("max 100000", None), ("250000 100000", "2")):
+        monkeypatch.setattr(processors, "text", lambda path, quota=quota: quota)
+        assert processes.environment({}).get(processors.VARIABLE) == threads
+    monkeypatch.setenv(processors.VARIABLE, "3")
+    assert processes.environment({})[processors.VARIABLE] == "3"
 
 
 @pytest.mark.parametrize("resumable", [True, False])

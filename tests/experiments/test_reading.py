@@ -11,7 +11,6 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.logging import metrics
 
-from ode_transformer import paths
 from ode_transformer.checkpoints.standalone import open_model
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
@@ -269,9 +268,8 @@ def trained(data):
     for key in ("weight", "bias"):
         del first["model"][f"span_head.{key}"]
     torch.save(first, f"{data}.start.pt")
-    m, its_task = train(
-        data, **common, **{"save-dir": f"{data}.run", "max-epoch": 2, "finetune-from-model": f"{data}.start.pt"}
-    )
+    more = {"save-dir": f"{data}.run", "max-epoch": 2, "finetune-from-model": f"{data}.start.pt"}
+    m, its_task = train(data, **common, **more)
     return m.eval(), its_task, f"{data}.run/checkpoint_last.pt"
 
 
@@ -355,14 +353,12 @@ def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
         train(data, arch="transformer_tiny", task="span_prediction", criterion="span_prediction")
 
 
-def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeypatch):
+def test_runs_are_compared_by_f1_at_their_best_threshold(data, elsewhere):
     """Six questions with the right answer or a wrong one, two that have none and this no-answer score."""
     recipe = recipes.load("squad/floater-v2", scale="small")
-    for place in (paths, recipes):
-        monkeypatch.setattr(place, "ROOT", tmp_path)
-    (tmp_path / recipe.data.directory).parent.mkdir(parents=True)
-    (tmp_path / recipe.data.directory).symlink_to(data)
-    folder = tmp_path / "run" / "answers" / "valid"
+    (elsewhere / recipe.data.directory).parent.mkdir(parents=True)
+    (elsewhere / recipe.data.directory).symlink_to(data)
+    folder = elsewhere / "run" / "answers" / "valid"
     folder.mkdir(parents=True)
     task, golds = TASKS["question_answering"], squad.golds(squad.questions(data, "valid"))
     its = METRICS[task.metrics(recipe)[-1]]
@@ -375,7 +371,7 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
         no_answer = {name: -1 if gold else score for name, gold in golds.items()}
         (folder / "predictions.json").write_text(json.dumps(answers))
         (folder / "no_answer.json").write_text(json.dumps(no_answer))
-        outputs, examples = task.examples(recipe, task.outputs(recipe, tmp_path / "run", "valid"), "valid", None)
+        outputs, examples = task.examples(recipe, task.outputs(recipe, elsewhere / "run", "valid"), "valid", None)
         assert its.score(its.statistics_of_each(outputs, examples).sum(0)) == expected
         assert examples.questions == ("2.0", golds)
         scores = metric.entry(golds, answers, "2.0", no_answer)

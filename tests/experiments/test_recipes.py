@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import functools
+import os
 import re
 import shlex
 from dataclasses import replace
@@ -556,12 +557,11 @@ SYMBOLS = {
     "ODE Transformer": (34_040, 34_040),
     "TransEvolve": (32_000, 32_000),
 }
+COUNTED = [n for n in NAMES if not n.endswith("-released") and any(p.parameters for p in loaded(n).paper)]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "name", [n for n in NAMES if not n.endswith("-released") and any(p.parameters for p in loaded(n).paper)]
-)
+@pytest.mark.parametrize("name", COUNTED)
 def test_a_row_has_the_parameters_that_the_paper_prints(name):
     """To 1 %, or a million of millions; English-French base of the ODE Transformer cannot be what is printed."""
     recipe = recipes.load(name)
@@ -584,9 +584,12 @@ def test_a_row_has_the_parameters_that_the_paper_prints(name):
 
 def test_torchrun_is_told_its_node(monkeypatch):
     monkeypatch.setenv("SLURM_NODEID", "1")
+    monkeypatch.delenv("MASTER_PORT", raising=False)
     words = training._torchrun(TrainingPlace(devices=16, nodes=2))
     named = [words[words.index(f"--{name}") + 1] for name in ("nnodes", "node_rank", "nproc_per_node")]
-    assert named == ["2", "1", "8"]
+    assert named == ["2", "1", "8"] and words[words.index("--master_port") + 1] == "29500"
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+    assert "20007" in training._torchrun(TrainingPlace(devices=8)), "two on one machine have different ports"
 
 
 def test_one_machine_of_a_slurm_job_trains_on_as_many_gpus_as_it_is_told(monkeypatch):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer import machine, paths
+from ode_transformer import machine
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.records import RecordError, check_record, read_record
 from ode_transformer.experiments.results import report
@@ -34,20 +34,18 @@ def shown(page: str) -> str:
 
 
 @pytest.fixture()
-def folder(tmp_path, monkeypatch):
+def folder(elsewhere, monkeypatch):
     """Finished runs of two systems on one test set: the second has fewer errors with one seed, more with another."""
-    for place in (paths, recipes):
-        monkeypatch.setattr(place, "ROOT", tmp_path)
     monkeypatch.setattr(machine, "commit", lambda: "")
     for name, errors, seed in (("transformer-tiny", 0.4, 1), ("rk2-tiny", 0.1, 1), ("rk2-tiny", 0.6, 2)):
-        place = tmp_path / "runs" / "quickstart" / (name if seed == 1 else f"{name}.seed-{seed}")
+        place = elsewhere / "runs" / "quickstart" / (name if seed == 1 else f"{name}.seed-{seed}")
         write_translated(place, recipes.load(f"quickstart/{name}"), errors, seed, sentences(80), "quelle")
         record = json.loads((ROOT / "results" / "quickstart" / f"{name}.json").read_text())
         record |= {"seeds": [seed], "description": "<script>alert(1)</script>"}
         record["scores"]["generated"]["tokenised"]["bleu"] += seed
         record["paper"] = [{"scores": {"generated": {"tokenised": 27.5}}}]
         (place / "record.json").write_text(json.dumps(record))
-    return tmp_path / "runs"
+    return elsewhere / "runs"
 
 
 @pytest.fixture()

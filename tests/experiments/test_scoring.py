@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ode_transformer.experiments import cli
 from ode_transformer.experiments.metrics import bleu, perplexity, scoring
 from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
@@ -33,10 +32,7 @@ def oracle(hyps: list[bytes], refs: list[bytes]) -> str:
     bp = 1.0 if hyp_len >= ref_len else math.exp(1 - ref_len / hyp_len) if hyp_len else 0.0
     bleu = bp * math.exp(sum(map(math.log, p)) / 4) if all(p) else 0.0
     shown = "/".join(f"{100 * x:.1f}" for x in p)
-    return (
-        f"BLEU = {100 * bleu:.2f}, {shown} (BP={bp:.3f}, ratio={hyp_len / ref_len:.3f}, "
-        f"hyp_len={hyp_len}, ref_len={ref_len})"
-    )
+    return f"BLEU = {100 * bleu:.2f}, {shown} (BP={bp:.3f}, ratio={hyp_len / ref_len:.3f}, {hyp_len=}, {ref_len=})"
 
 
 words = st.sampled_from(["a", "b", "c", "ä", "日", "Haus", ".", "-", *(f"x{c}y" for c in OTHER_BLANKS), *OTHER_BLANKS])
@@ -172,9 +168,8 @@ def test_generate_output_that_is_not_whole(tmp_path, text, message):
 
 def test_command_prints_all_scores(tmp_path, capsys):
     raw = write(tmp_path / "raw.de", "Ein Hund.\n\nDrei Katzen\n")
-    words = ["--generate-output", write(tmp_path / "o", generated()), "--target-lang", "de", "--reference", raw]
-    assert main(*words, "--lowercase", "--compound-split") == 0
-    shown = capsys.readouterr().out
+    words = ["score", "--generate-output", write(tmp_path / "o", generated()), "--target-lang", "de"]
+    shown = output_of([*words, "--reference", raw, "--lowercase", "--compound-split"], capsys).out
     assert "tokenized BLEU (multi-bleu)  BLEU = 0.00, 80.0/66.7/100.0/0.0 (BP=1.000" in shown
     assert "ref_len=5" in shown and "after compound splitting" in shown
     assert "case:lc" in shown and "the raw references" in shown and "3, target language de" in shown
@@ -182,12 +177,8 @@ def test_command_prints_all_scores(tmp_path, capsys):
 
 def test_words_split_at_hyphens_are_joined_again(tmp_path, capsys):
     hyp, ref = write(tmp_path / "h", "a @-@ b c d @-@ e\n"), write(tmp_path / "r", "a-b c d-e\n")
-    assert main("--hyp", hyp, "--ref", ref, "--target-lang", "de", "--json", "--join-hyphens") == 0
-    assert json.loads(capsys.readouterr().out)["tokenised"]["precisions"][0] == 100
-
-
-def main(*arguments: str) -> int:
-    return cli.main(["score", *arguments])
+    words = ["score", "--hyp", hyp, "--ref", ref, "--target-lang", "de", "--json", "--join-hyphens"]
+    assert json.loads(output_of(words, capsys).out)["tokenised"]["precisions"][0] == 100
 
 
 @pytest.mark.parametrize(
@@ -223,37 +214,34 @@ def test_command_errors(tmp_path, capsys, arguments, message):
 def test_references_beside_binarised_data_win_over_those_with_unknown_words(tmp_path, capsys):
     """As far as they are there; a file that is given wins over them."""
     output, data = write(tmp_path / "o", generated(refs=("ein <<unk>> .", "", "drei katzen"))), tmp_path / "data"
-    command = ["--generate-output", output, "--data", str(data), "--target-lang", "de", "--json"]
+    command = ["score", "--generate-output", output, "--data", str(data), "--target-lang", "de", "--json"]
 
     def found(*more):
-        assert main(*command, *more) == 0
-        result = json.loads(capsys.readouterr().out)
+        result = json.loads(output_of([*command, *more], capsys).out)
         return result["tokenised"]["precisions"][0], result["reference"]
 
-    assert main(*command) == 0
-    said = capsys.readouterr().err
+    said = output_of(command, capsys).err
     assert "data: has neither tok/test.de nor raw/test.de" in said
     assert "<<unk>> in 1 of 3 tokenized references" in said
     for kind, text in (("tok", "ein hund .\n\nzwei katzen\n"), ("raw", "Ein Hund.\n\nZwei Katzen\n")):
         write(data / kind / "test1.de", text)
     assert found("--subset", "test1") == (100, "raw")
     assert found("--subset", "test1", "--ref", write(tmp_path / "r", "ein hund .\n\neine katze\n")) == (60, "raw")
-    command[:2] = ["--hyp", write(tmp_path / "h", "ein hund .\n\nzwei katzen\n")]
+    command[1:3] = ["--hyp", write(tmp_path / "h", "ein hund .\n\nzwei katzen\n")]
     assert found("--subset", "test1") == (100, "raw")
 
 
-def test_plain_text_has_no_tokenized_score_and_lower_case_beside_a_cased_reference_is_noticed(tmp_path, capsys):
+def test_plain_text_has_no_tokenized_score_and_lower_case_beside_a_cased_reference_is_noticed(tmp_path, capsys, fails):
     hyp, raw = write(tmp_path / "h", "ein haus\n"), write(tmp_path / "raw", "Ein Haus\n")
-    words = ["--hyp", hyp, "--ref", hyp, "--reference", raw, "--target-lang", "de"]
-    assert main(*words) == 0 and "--lowercase?" in capsys.readouterr().err
-    assert main(*words, "--lowercase") == 0 and not capsys.readouterr().err
-    assert main(*words, "--plain", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["tokenised"] is None
+    words = ["score", "--hyp", hyp, "--ref", hyp, "--reference", raw, "--target-lang", "de"]
+    assert "--lowercase?" in output_of(words, capsys).err
+    assert not output_of([*words, "--lowercase"], capsys).err
+    assert json.loads(output_of([*words, "--plain", "--json"], capsys).out)["tokenised"] is None
     write(tmp_path / "data" / "tok" / "test.de", "ein haus &apos;s\n")
-    words[2:6] = "--data", str(tmp_path / "data"), "--plain", "--json"
-    assert main(*words) == 1 and "has no references; give plain ones" in capsys.readouterr().err
+    words[3:7] = "--data", str(tmp_path / "data"), "--plain", "--json"
+    assert "has no references; give plain ones" in fails(*words)
     write(tmp_path / "data" / "raw" / "test.de", "ein haus\n")
-    assert main(*words) == 0 and json.loads(capsys.readouterr().out)["sacrebleu"]["precisions"][:2] == [100, 100]
+    assert json.loads(output_of(words, capsys).out)["sacrebleu"]["precisions"][:2] == [100, 100]
     for lang in ("zh", "zh_CN", "zho_Hans"):
         found = scoring.score(["\u732b\u5403\u9c7c\u3002"], ["\u732b\u5403\u8089\u3002"], lang, plain=True)["sacrebleu"]
         assert found["hyp_len"] == 4 and "tok:zh" in found["signature"], "by characters"
@@ -264,8 +252,8 @@ def test_marks_are_removed_from_what_is_segmented_alone(tmp_path, capsys):
     refs = [f"das ist der satz {i}" for i in range(9)] + ["ein \u2581 allein"]
     hyps = [f"\u2581das \u2581is t \u2581der \u2581satz \u2581{i}" for i in range(9)] + ["\u2581ein \u2581all ein"]
     hyp, ref = write(tmp_path / "h", "\n".join(hyps)), write(tmp_path / "r", "\n".join(refs))
-    assert main("--hyp", hyp, "--ref", ref, "--target-lang", "de", "--json", "--remove-bpe", "sentencepiece") == 0
-    shown = capsys.readouterr()
+    words = ["score", "--hyp", hyp, "--ref", ref, "--target-lang", "de", "--json", "--remove-bpe", "sentencepiece"]
+    shown = output_of(words, capsys)
     assert json.loads(shown.out)["tokenised"]["precisions"][0] == 100
     assert f"{ref}: \u2581 in 1 of 10 lines, taken for words" in shown.err
 
@@ -275,9 +263,8 @@ def test_every_reference_that_is_given_is_read(tmp_path, capsys):
     hyp = write(tmp_path / "h", "the cat sat on the mat\nit is here now\n")
     refs = [write(tmp_path / "a", "the cat sat on the mat\nnone of this\n")]
     refs.append(write(tmp_path / "b", "none of this\nit is here now\n"))
-    words = ["--hyp", hyp, "--ref", hyp, "--target-lang", "en", "--json", "--metric", "transevolve"]
+    words = ["score", "--hyp", hyp, "--ref", hyp, "--target-lang", "en", "--json", "--metric", "transevolve"]
     for both in (refs, refs[::-1]):
-        assert main(*words, "--reference", both[0], "--reference", both[1]) == 0
-        found = json.loads(capsys.readouterr().out)
+        found = json.loads(output_of([*words, "--reference", both[0], "--reference", both[1]], capsys).out)
         assert found["sacrebleu"]["bleu"] == pytest.approx(100) == found["chrf"]["score"]
         assert found["transevolve"]["bleu"] == pytest.approx(100) and "nrefs:2" in found["sacrebleu"]["signature"]

@@ -20,7 +20,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from ode_transformer import checkpoints, paths
+from ode_transformer import checkpoints
 from ode_transformer.checkpoints import standalone
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, records
@@ -42,9 +42,6 @@ REFERENCES = [
 ]
 
 
-# GLEU
-
-
 OFFICIAL = json.loads((FIXTURES / "gleu.json").read_text(encoding="utf-8"))
 """Sentences of our own, and what JFLEG's ``gleu.py`` prints of them, by the number of references."""
 
@@ -56,9 +53,6 @@ def test_gleu_is_what_jflegs_own_script_said_of_sentences_of_ours(system, refere
     found = gleu.entry(its["corrections"], Examples(OFFICIAL["references"][: int(references)], OFFICIAL["sources"]))
     printed = its["printed"][references].lstrip("['")  # with several references, deviation and interval follow
     assert printed.startswith(f"{found['gleu'] / 100:f}")
-
-
-# COMET
 
 
 def test_comet_reads_a_model_that_is_there(tmp_path, monkeypatch):
@@ -416,11 +410,10 @@ def test_edits_by_type_as_a_picture(tmp_path, capsys):
 # Comparisons
 
 
-def test_the_source_of_summaries_is_read_where_it_is_even_if_no_metric_of_the_recipe_reads_it(tmp_path, monkeypatch):
+def test_the_source_of_summaries_is_read_where_it_is_even_if_no_metric_of_the_recipe_reads_it(elsewhere):
     recipe = recipes.load("aeslc/transformer-tiny")
-    monkeypatch.setattr(paths, "ROOT", tmp_path)
     recipe = replace(recipe, score=replace(recipe.score, lead=0))
-    data = tmp_path / recipe.data.directory
+    data = elsewhere / recipe.data.directory
     write_lines(data / "raw" / "test.target", ["a summary"])
     for sources in ((), ["a text"]):
         if sources:
@@ -429,24 +422,20 @@ def test_the_source_of_summaries_is_read_where_it_is_even_if_no_metric_of_the_re
         assert examples == Examples([["a summary"]], sources)
 
 
-def test_corrections_are_compared_by_gleu_or_by_errant(tmp_path, monkeypatch):
+def test_corrections_are_compared_by_gleu_or_by_errant(elsewhere, monkeypatch):
     """Each on the test sets that have what it needs; and by the official scorer on none."""
     rows = [recipes.load(f"gec-generated/{row}-tiny") for row in ("transformer", "rk2")]
-    for place in (paths, recipes):
-        monkeypatch.setattr(place, "ROOT", tmp_path)
     monkeypatch.setattr(significance.System, "precision", lambda one: "fp32")
-    raw = tmp_path / rows[0].data.directory / "raw"
+    raw = elsewhere / rows[0].data.directory / "raw"
     for subset in rows[0].subsets:
         others = ["m2"] if subset in rows[0].score.edits else [f"ref{i}" for i in range(4)]
         for name in ("source", *others):
             write_lines(raw / f"{subset}.{name}", [f"a {name} ."] * 200)
-    corrections = {
-        row.name: [f"a {'ref0' if i % (2 + k) else 'source'} ." for i in range(200)] for k, row in enumerate(rows)
-    }
-    monkeypatch.setattr(significance.System, "outputs", lambda one, test_set: corrections[one.recipe.name])
+    taken = {row.name: [f"a {'ref0' if i % (2 + k) else 'source'} ." for i in range(200)] for k, row in enumerate(rows)}
+    monkeypatch.setattr(significance.System, "outputs", lambda one, test_set: taken[one.recipe.name])
     counts = {"statistics": lambda found, _: [(one == "a ref0 .", 0, 1) for one in found]}
     monkeypatch.setitem(METRICS, "errant", replace(METRICS["errant"], **counts, signature="stand-in"))
-    systems = [significance.System(row, tmp_path) for row in rows]
+    systems = [significance.System(row, elsewhere) for row in rows]
     both = systems[0], systems[1:]
     found = {metric: significance.compare(*both, metric=metric) for metric in (None, "gleu", "errant")}
     assert found[None] == found["gleu"] and set(found["gleu"]["test_sets"]) == {"jfleg_dev", "jfleg_test"}
@@ -500,9 +489,8 @@ def test_the_sums_of_a_metrics_statistics_give_its_score(name):
 def test_an_exchange_of_one_prediction_exchanges_two_systems():
     """The correlation's terms are taken from one mean for both."""
     metric, golds = METRICS["pearson"], [str(i) for i in range(30)]
-    one, other = (
-        metric.statistics_of_each(taken, Examples(labels=golds)) for taken in (golds[::-1], [*golds[:0:-1], "7"])
-    )
+    both = (golds[::-1], [*golds[:0:-1], "7"])
+    one, other = (metric.statistics_of_each(taken, Examples(labels=golds)) for taken in both)
     assert resampling.p_value(one, other, metric.score, "randomisation", 200) == 1.0
 
 
@@ -524,22 +512,20 @@ def kept(folder: Path, task: str, recipe: recipes.Recipe, share: float) -> None:
 
 
 @pytest.mark.parametrize("group", ["quickstart", "imdb-short", "aeslc", "gec-generated"])
-def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_records(group, tmp_path, monkeypatch):
+def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_records(group, elsewhere, monkeypatch):
     if group == "aeslc":
         pytest.importorskip("rouge_score", reason="pip install 'ode-transformer[rouge]'")
     first, second = list(recipes.group(group)["rows"])[:2]
     loaded = {f"{group}/{name}": recipes.load(f"{group}/{name}") for name in (first, second)}
-    for place in (paths, recipes):
-        monkeypatch.setattr(place, "ROOT", tmp_path)
     monkeypatch.setattr(recipes, "load", lambda name, **_: loaded[name])
     for share, (name, recipe) in zip((0.5, 0.9), loaded.items(), strict=True):
-        kept(tmp_path / "runs" / name, recipe.task, recipe, share)
+        kept(elsewhere / "runs" / name, recipe.task, recipe, share)
     systems = [significance.system(recipe) for recipe in loaded.values()]
     found = significance.compare(systems[0], systems[1:], samples=50)
     assert found["test_sets"], "some test set is compared"
     monkeypatch.setattr(recording, "record", lambda recipe, folder: run_record())
     for one, kind in zip(systems, ("", ".bf16"), strict=True):
-        record = tmp_path / "results" / f"{one.recipe.name}{kind}.json"
+        record = elsewhere / "results" / f"{one.recipe.name}{kind}.json"
         words = ["record", one.recipe.name, "--run-dir", str(one.folder), "--output", str(record)]
         assert cli.main([*words, "--translations"]) == 0
         shutil.rmtree(one.folder)
@@ -556,7 +542,7 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     raises("has records in fp32 and amp; choose one with --precision", significance.system, recipe)
     write_json(plain, run_record(precision="fp16"))
     assert significance.system(recipe).record == plain and significance.system(recipe, "fp32") == systems[1]
-    write_run(tmp_path / "runs" / recipe.name, precision="fp16")
+    write_run(elsewhere / "runs" / recipe.name, precision="fp16")
     assert significance.system(recipe).record is None
     raises("has no run or record in bf16", significance.system, recipe, "bf16")
     beside = records.translations_beside(systems[1].record, next(iter(found["test_sets"])))

@@ -12,6 +12,7 @@ from ode_transformer import quiet
 from ode_transformer.experiments.bench import systems
 from ode_transformer.experiments.records import logs
 from ode_transformer.experiments.runs import processes, runner, terminal
+from tests.helpers import raises
 
 CONFIGURATION = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}"
 MODEL = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | MacaronModel(\n  (encoder): SplitEncoder()\n\n)"
@@ -81,8 +82,7 @@ def test_that_a_training_diverged_is_told_from_its_log(tmp_path):
     numbers = "updates 50, learning rate 0.02, gradient norm 35.2"
     assert f"no longer finite numbers (last report: {numbers}); take a lower --lr" in logs.divergence(log)
     step = runner.Step("train", ["sh", "-c", f"cat {log}; exit 1"], log=str(tmp_path / "again.log"))
-    with pytest.raises(runner.RunError, match=r"^train: the training diverged.*Its output is in .*again\.log$"):
-        runner.execute(step)
+    raises(r"^train: the training diverged.*Its output is in .*again\.log$", runner.execute, step)
 
 
 @pytest.mark.parametrize(

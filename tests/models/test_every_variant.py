@@ -114,11 +114,10 @@ def test_a_training_pass_asks_the_device_nothing_and_copies_nothing_to_it(varian
 
 
 OWN = ["macaron", "heun-heun", "pcformer-rk4-released", "evolution-released", *ALONE]
+OTHERS = [pytest.param(variant, marks=pytest.mark.full) for variant in VARIANTS if variant not in OWN]
 
 
-@pytest.mark.parametrize(
-    "variant", [*OWN, *(pytest.param(v, marks=pytest.mark.full) for v in VARIANTS if v not in OWN)]
-)
+@pytest.mark.parametrize("variant", [*OWN, *OTHERS])
 def test_nor_does_its_backward_pass(variant, monkeypatch):
     """Mostly PyTorch's: here are the models with gradients of our own; training/test_graphs.py records the others'."""
     output = passed_on_the_device(variant, monkeypatch)

@@ -15,21 +15,8 @@ from fairseq_cli import eval_lm as eval_lm_cli
 from ode_transformer import checkpoints
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.text.binarised import binarise_files
-from tests.helpers import (
-    ROOT,
-    USER_DIR,
-    architectures,
-    configure,
-    dictionary,
-    flags,
-    idle,
-    parse,
-    perturbed,
-    raises,
-    stepwise,
-    train,
-    typed,
-)
+from tests import helpers
+from tests.helpers import ROOT, USER_DIR, architectures, configure, dictionary, flags, idle, perturbed, raises, typed
 
 TINY = {"decoder-embed-dim": 16, "decoder-ffn-embed-dim": 24, "decoder-attention-heads": 2, "dropout": 0.0}
 VARIANTS = {
@@ -56,7 +43,7 @@ def language_model(arch="ode_transformer_lm_ptb_2l", **values):
 
 
 def test_options_mean_what_they_mean_elsewhere_and_samples_are_as_long_as_the_tasks():
-    cfg = parse("ode_transformer_lm", {"task": "language_modeling"})
+    cfg = helpers.parse("ode_transformer_lm", {"task": "language_modeling"})
     assert cfg.model.tokens_per_sample == cfg.task.tokens_per_sample
     for option, length in (("tokens-per-sample", 3000), ("max-target-positions", 4000)):
         assert language_model(**TINY | {option: length}).max_positions() == length
@@ -78,7 +65,7 @@ def test_a_token_depends_on_the_earlier_ones_alone(m):
     """Decoded step by step as at once; neither padding on the left nor a later token changes it."""
     x = tokens()
     scores = m(x)[0]
-    torch.testing.assert_close(stepwise(m.decoder, x), scores, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(helpers.stepwise(m.decoder, x), scores, atol=1e-5, rtol=1e-5)
     padded = torch.cat((torch.ones(3, 2, dtype=torch.long), x), dim=1)
     torch.testing.assert_close(m(padded)[0][:, 2:], scores, atol=1e-5, rtol=1e-5)
     x[:, 5:] = 7
@@ -88,9 +75,6 @@ def test_a_token_depends_on_the_earlier_ones_alone(m):
 def test_every_parameter_learns(m):
     m.train()(tokens())[0].log_softmax(-1)[..., 7].sum().backward()
     assert not idle(m)
-
-
-# fairseq's programs
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +102,7 @@ def test_evaluation_has_the_loss_of_training(data, tmp_path):
               "optimizer": "fused_adam", "criterion": "chunked_label_smoothed_cross_entropy", "label-smoothing": 0.0,
               "lr": 0.01, "max-epoch": 3, "save-dir": tmp_path, "tokens-per-sample": 32, "sample-break-mode": "none",
               "max-tokens": 600, "batch-size": None}  # fmt: skip
-    train(data, **values)
+    helpers.train(data, **values)
     states = [checkpoints.load(tmp_path / f"checkpoint{epoch}.pt") for epoch in (1, 3)]
     first, last = (state["extra_state"]["val_loss"] for state in states)
     assert last < first

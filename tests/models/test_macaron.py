@@ -9,9 +9,6 @@ from tests.models.released import assert_logits, load, sizes
 SHARED = {"share-all-embeddings": True}
 
 
-# The released code's checkpoint
-
-
 def released_model(fixture, **more):
     return model(fixture["arch"], SHARED | sizes(fixture) | more).eval()
 
@@ -44,9 +41,6 @@ def test_a_post_norm_model_refuses_a_pre_norm_checkpoint_and_the_reverse():
     old = {k: v for k, v in headless.items() if not k.startswith("encoder.layer_norm")}
     m.load_state_dict(old | {"encoder.version": torch.tensor([1.0]), "decoder.version": torch.tensor([2.0])})
     assert m.encoder.layer_norm is None and m.decoder.layer_norm is None
-
-
-# Stock flags
 
 
 def test_the_decoders_first_ffn_takes_the_decoders_inner_size():

@@ -17,7 +17,7 @@ from ode_transformer.files import write_lines
 from ode_transformer.models.masked_lm import ARCHITECTURES
 from ode_transformer.training.next_sentence import MaskedLMPairsCriterion, MaskedLMPairsTask
 from tests import helpers
-from tests.helpers import configure, dictionary, idle, perturbed
+from tests.helpers import configure, dictionary, idle, perturbed, raises
 from tests.helpers import task as translation
 from tests.models.test_counts import NO_FLOW
 
@@ -114,9 +114,6 @@ def test_sentences_are_told_apart_by_the_first_end():
     torch.testing.assert_close(more["next_sentence"], m.encoder.next_sentence(states[:, 0]).squeeze(-1))
 
 
-# What is refused
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -126,8 +123,7 @@ def test_sentences_are_told_apart_by_the_first_end():
     ],
 )
 def test_options_that_do_not_fit_are_named(values, message):
-    with pytest.raises(ValueError, match=message):
-        built(**values)
+    raises(message, built, **values)
 
 
 def test_a_table_of_another_length_is_named():
@@ -284,8 +280,7 @@ def test_the_loss_is_the_sum_of_both_means(pairs):
     with metrics.aggregate() as logged:
         criterion.reduce_metrics([criterion(m, sample)[2]])
     assert logged.get_smoothed_value("next_sentence_accuracy") == 100
-    with pytest.raises(ValueError, match="needs a model with --sentence-pairs"):
-        criterion(built(symbols=len(its_task.source_dictionary)), sample)
+    raises("needs a model with --sentence-pairs", criterion, built(symbols=len(its_task.source_dictionary)), sample)
 
 
 def test_macaron_bert_trains_on_pairs(text):
@@ -298,11 +293,7 @@ def test_macaron_bert_trains_on_pairs(text):
 
 def test_text_without_documents_is_named(tmp_path):
     data = prepare(tmp_path / "data", train=["a b c", ""] * 8, valid=["a b c", ""] * 4)
-    with pytest.raises(ValueError, match="no document has two blocks"):
-        of_pairs(data)
-
-
-# --freeze in all models
+    raises("no document has two blocks", of_pairs, data)
 
 
 @pytest.mark.parametrize("arch", ["macaron_tiny", "ode_transformer_lm_ptb_1l", "transformer_small"])

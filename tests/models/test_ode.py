@@ -19,9 +19,6 @@ PRE_NORM = {"encoder-normalize-before": True, "decoder-normalize-before": True}
 PLAIN = {"relative-positions": "none", "encoder-history": "none", "decoder-history": "none"}
 
 
-# The whole model
-
-
 def with_fairseqs(norms=PRE_NORM, **more):
     """A model of Euler steps without history and relative positions, and fairseq's Transformer with its weights."""
     common, post_norm = {**SMALL, **SHARED, **more}, {f"no-{flag}": True for flag in PRE_NORM.keys() - norms.keys()}
@@ -155,8 +152,6 @@ def test_what_layers_share_is_trained_in_parallel_with_recomputed_activations(pr
         parallel(*batch())[0].log_softmax(-1)[..., 7].sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in m.parameters())
 
-
-# Half precision
 
 FP16_MAX = 65504
 FORMS = ("paper", "released")

@@ -11,14 +11,13 @@ from omegaconf import OmegaConf
 
 from ode_transformer.config import PRESETS, resolve
 from ode_transformer.models import floater, macaron, ode
-from tests.helpers import perturbed, task
+from tests.helpers import perturbed, raises, task
 from tests.models.released import as_written, assert_logits, built, load
 
+ODE, PCFORMER = "ode_rk2_learnable", "pcformer_rk2_ema"
 MODELS = {
     "macaron_prenorm": macaron.MacaronModel,
-    **dict.fromkeys(
-        ("ode_rk2_learnable", "ode_rk2_standard", "pcformer_rk2_ema", "pcformer_rk4_ema_rpr"), ode.OdeModel
-    ),
+    **dict.fromkeys((ODE, "ode_rk2_standard", PCFORMER, "pcformer_rk4_ema_rpr"), ode.OdeModel),
     "floater": floater.ReleasedFloaterModel,
 }
 RENAMED = {
@@ -98,7 +97,6 @@ def test_our_architectures_choose_the_methods_of_the_released_code(name, arch):
     assert {choice: getattr(theirs, choice) for choice in CHOICES} == {choice: ours[choice] for choice in CHOICES}
 
 
-ODE, PCFORMER = "ode_rk2_learnable", "pcformer_rk2_ema"
 TRANSLATED = {
     ODE: [
         ({"max_relative_length": 8}, {"relative_positions": "keys", "max_relative_length": 8}),
@@ -141,9 +139,7 @@ TRANSLATED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "expected"), [(name, *row) for name, rows in TRANSLATED.items() for row in rows]
-)
+@pytest.mark.parametrize(("name", "options", "expected"), [(k, *row) for k, rows in TRANSLATED.items() for row in rows])
 def test_options_of_the_released_code_are_translated(name, options, expected):
     m = built(name, **options)
     assert {k: getattr(m.cfg, k) for k in expected} == expected
@@ -174,12 +170,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"), [(name, *row) for name, rows in REFUSED.items() for row in rows]
-)
+@pytest.mark.parametrize(("name", "options", "message"), [(k, *row) for k, rows in REFUSED.items() for row in rows])
 def test_options_of_the_released_code_without_a_counterpart_are_refused(name, options, message):
-    with pytest.raises(ValueError, match=message):
-        built(name, **options)
+    raises(message, built, name, **options)
 
 
 def released_layout(state):

@@ -210,9 +210,7 @@ def test_targets_that_are_padded_on_the_left(variant):
 def test_the_fused_kernel_is_told_the_dropout(monkeypatch):
     """It never runs with dropout on a CPU; the meta device stands for a GPU."""
     told = []
-    monkeypatch.setattr(
-        torch.nn.functional, "scaled_dot_product_attention", lambda q, k, v, **more: told.append(more["dropout_p"]) or q
-    )
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda q, k, v, **more: told.append(more["dropout_p"]) or q)
     attention = StagedAttention(16, 4, self_attention=True, dropout=0.3).to("meta")
     x = torch.empty(6, 2, 16, device="meta")
     for training in (True, False):

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from ode_transformer.errors import OdeTransformerError
 from ode_transformer.modules.feed_forward import RandomProjection
-from tests.helpers import batch, small
+from tests.helpers import batch, raises, small
 
 N_IN, N_OUT, L = 6, 24, 3
 
@@ -55,5 +54,4 @@ def test_generation_has_one_matrix_for_each_random_projection():
 
 def test_alignments_of_a_model_without_weights_of_attention_are_refused():
     m, asked = small("transevolve_randomff_2_tiny"), SimpleNamespace(print_alignment="hard")
-    with pytest.raises(OdeTransformerError, match="--print-alignment: the model keeps no weights"):
-        m.prepare_for_inference_(SimpleNamespace(generation=asked))
+    raises("--print-alignment: the model keeps no weights", m.prepare_for_inference_, SimpleNamespace(generation=asked))

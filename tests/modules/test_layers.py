@@ -235,9 +235,6 @@ def test_a_layer_with_momentum(name, function, splitting, data):
         torch.testing.assert_close(mine, expected, atol=1e-12, rtol=1e-12)
 
 
-# Layers of Euler steps
-
-
 @pytest.mark.parametrize("cls", [EncoderLayer, DecoderLayer])
 def test_a_post_norm_macaron_is_equations_17_to_19(cls, data):
     """A norm is of the sum."""

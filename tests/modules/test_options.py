@@ -12,7 +12,7 @@ from ode_transformer.modules import rules
 from ode_transformer.modules.options import NEEDS, Options, SplitTransformerConfig
 from ode_transformer.modules.rules import ABSENT
 from ode_transformer.numerics.splitting import SPLITTINGS, Splitting
-from tests.helpers import ROOT, SMALL, configure, task
+from tests.helpers import ROOT, SMALL, configure, raises, task
 
 POST_NORM_ENCODER = {"no-encoder-normalize-before": True}
 NO_HISTORY = {"encoder-history": "none", "decoder-history": "none"}
@@ -164,8 +164,7 @@ CASES = [case for examples in EXAMPLES.values() for one in examples for case in 
 def test_what_a_rule_refuses(arch, flags, message, monkeypatch):
     if "at most two" in message:  # as a plugin might add it
         monkeypatch.setitem(SPLITTINGS.data, "parallel", Splitting("FGFGF", (0.2, 0.5, 0.6, 0.5, 0.2)))
-    with pytest.raises(ValueError, match=message):
-        build(arch, **flags)
+    raises(message, build, arch, **flags)
 
 
 # The width of a decoder's input has an effect in language models only.

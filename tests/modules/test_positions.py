@@ -9,7 +9,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ode_transformer.modules import positions
 from ode_transformer.modules.positions import BiasPositions, token_positions
-from tests.helpers import SMALL, batch, configure, model, perturbed, small, stepwise
+from tests.helpers import SMALL, batch, configure, model, perturbed, raises, small, stepwise
 
 
 def logits(m, seed=0, **more):
@@ -37,9 +37,6 @@ def solved(monkeypatch):
 
 def loss_of(m, seed=0):
     return logits(m, seed).log_softmax(-1)[..., 7].sum()
-
-
-# Where the tokens are
 
 
 @pytest.mark.parametrize(
@@ -94,9 +91,6 @@ def test_rows_that_are_selected_by_a_product_are_those_that_are_looked_up(varian
         found.append([real, *(p.grad.clone() for p in m.position_encoder.parameters())])
     for ours, expected in zip(*reversed(found), strict=True):
         torch.testing.assert_close(ours, expected, atol=1e-6, rtol=1e-6)
-
-
-# The solution
 
 
 @pytest.mark.parametrize("arch", ["floater_tiny", "rk2_tiny"])
@@ -219,9 +213,6 @@ def test_without_its_flow_an_architecture_drops_what_it_says_of_it(arch):
     assert (cfg.flow_method, cfg.flow_step, cfg.position_blocks) == ("rk4", 4, "all")
 
 
-# Whole models
-
-
 @pytest.mark.parametrize("blocks", ["all", "input"])
 @pytest.mark.parametrize("norm", [{}, {"encoder-normalize-before": True, "decoder-normalize-before": True}])
 def test_without_dynamics_a_model_is_the_transformer(norm, blocks):
@@ -243,9 +234,6 @@ def test_without_dynamics_a_model_is_the_transformer(norm, blocks):
     torch.testing.assert_close(floater(src, lengths, prev)[0], stock(src, lengths, prev)[0], atol=1e-6, rtol=0)
 
 
-# The others
-
-
 def test_blocks_are_told_what_the_input_is_told():
     """The sinusoid of the input, at every further block; in its first place it is the Transformer."""
     m = small("sinusoidal-blocks")
@@ -262,8 +250,7 @@ TWO_WIDTHS = {"decoder-embed-dim": 8, "decoder-output-dim": 8, "share-all-embedd
 
 
 def test_two_widths_have_a_flow_each():
-    with pytest.raises(ValueError, match=r"--flow-sharing all: needs one width .*; choose stack"):
-        small("floater_tiny", **TWO_WIDTHS)
+    raises(r"--flow-sharing all: needs one width .*; choose stack", small, "floater_tiny", **TWO_WIDTHS)
     assert logits(small("floater_tiny", **TWO_WIDTHS, **{"flow-sharing": "stack"})).isfinite().all()
 
 

@@ -18,7 +18,7 @@ from ode_transformer.experiments import cli, runs
 from ode_transformer.experiments.bench import turns
 from ode_transformer.experiments.runs import command_lines
 from ode_transformer.models.ode import OdeConfig
-from tests.helpers import ROOT, SMALL, environment, write_parallel
+from tests.helpers import ROOT, SMALL, environment, raises, write_parallel
 
 PLUGIN = Path(__file__).parent / "my_methods"
 
@@ -62,9 +62,8 @@ def test_an_integrator_goes_from_a_recipe_to_a_bundle(tmp_path, fails):
         ["bundle", run, "-o", bundle],
     ]
     words = [sys.executable, "-c", COMMANDS, json.dumps([*commands, bundle, str(tmp_path / "my_methods")])]
-    done = subprocess.run(
-        words, cwd=tmp_path, env={**environment(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
+    env = {**environment(), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     translated = (tmp_path / "new.yy").read_text()
     assert done.stdout.endswith(f"again|{translated}order 3\n")
@@ -81,9 +80,8 @@ def test_an_integrator_goes_from_a_recipe_to_a_bundle(tmp_path, fails):
     for model in (run, f"{run}/average.pt", bundle):
         error = fails("translate", model, tmp_path / "new.xx", "--cpu")
         assert "needs the plugin my_methods: give --user-dir, its folder" in error, model
-    assert "must be added before ode_transformer.models is imported" in fails(
-        "--user-dir", tmp_path / "my_methods", "translate", bundle
-    )
+    error = fails("--user-dir", tmp_path / "my_methods", "translate", bundle)
+    assert "must be added before ode_transformer.models is imported" in error
 
 
 def write_package(folder: Path, code: str = "") -> Path:
@@ -156,8 +154,7 @@ def test_a_plugin_that_changed_is_noticed_and_one_that_moved_is_the_same(tmp_pat
 
 def test_a_plugin_that_was_mended_is_loaded_and_under_a_second_name_not_again(tmp_path):
     folder, other = write_package(tmp_path / "mended", "import no_such_module\n"), tmp_path / "other_name"
-    with pytest.raises(plugins.PluginError, match="cannot be loaded"):
-        plugins.load(folder)
+    raises("cannot be loaded", plugins.load, folder)
     (folder / "__init__.py").write_text("ANSWER = 1\n")
     plugins.load(folder)
     other.symlink_to(folder)

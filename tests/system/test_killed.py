@@ -39,9 +39,8 @@ def start(folder):
 def whole(folder):
     """Nothing that others read is there in part; fairseq's own copies of a checkpoint may be, until the next start."""
     if (folder / "data").exists():
-        assert {"manifest.json", "dict.de.txt", "test.de-en.en.bin"} <= {
-            path.name for path in (folder / "data").iterdir()
-        }
+        names = {path.name for path in (folder / "data").iterdir()}
+        assert {"manifest.json", "dict.de.txt", "test.de-en.en.bin"} <= names
     run = folder / "run"
     for path in [*run.glob("*.json"), *run.glob("scores/*.json")]:
         if path.exists():

@@ -52,6 +52,7 @@ def test_recipes_and_scripts_are_part_of_it(wheel):
     assert "quickstart/macaron-tiny  " in wheel.ours("recipe", "list", "quickstart")
     shown = wheel.ours("recipe", "show", "quickstart/macaron-tiny")
     assert f"\n{wheel.share}/data-prep/prepare-quickstart.sh\n" in shown
+    assert "| Macaron Net | 35.4 |" in wheel.ours("table", "macaron/iwslt14-de-en"), "where no results are"
 
 
 @pytest.mark.full

@@ -10,7 +10,7 @@ from torch import nn
 
 from ode_transformer.training.criterion import NAME
 from ode_transformer.training.losses import projected_cross_entropy
-from tests.helpers import Kernels, batch, small, task
+from tests.helpers import Kernels, batch, raises, small, task
 
 OWN = {"share-all-embeddings": None, "no-share-all-embeddings": True}
 VARIANTS = ["macaron", "rk2_learnable_tiny", "floater_tiny", "transevolve_fullff_2_tiny"]
@@ -95,8 +95,7 @@ class Distributed(nn.Module):
     ],
 )
 def test_what_it_cannot_do_is_named(make, options, message):
-    with pytest.raises(ValueError, match=f"--criterion {NAME}: {message}"):
-        criterion(NAME, **options)(make(), sample())
+    raises(f"--criterion {NAME}: {message}", criterion(NAME, **options), make(), sample())
 
 
 def test_an_embedding_that_is_the_projection_is_used_by_the_model_itself():
@@ -117,5 +116,4 @@ def test_a_projection_that_is_more_than_a_matrix_is_named(projection):
     m = small("macaron")
     m.decoder.output_projection = projection
     m.forward = None  # fairseq's LSTM would not take the criterion's arguments
-    with pytest.raises(ValueError, match="needs a decoder with an output_projection without bias"):
-        criterion(NAME)(m, sample())
+    raises("needs a decoder with an output_projection without bias", criterion(NAME), m, sample())

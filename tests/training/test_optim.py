@@ -13,6 +13,7 @@ from fairseq.optim.amp_optimizer import AMPOptimizer
 from torch import nn
 
 from ode_transformer.training.optim import FlowAdam, FlowAdamConfig, FP16Optimizer, FusedAdam
+from tests.helpers import raises
 
 
 def config(**more):
@@ -38,9 +39,8 @@ def test_its_updates_are_those_of_fairseqs_adam(weight_decay):
             limit, of_devices = (0.0, 1.0, 99.0)[update % 3], torch.square if update % 2 else None
             norms.append(optimizer.clip_grad_norm(limit, of_devices))
             optimizer.step()
-        torch.testing.assert_close(
-            *([norm, *(p.grad for p in mine)] for norm, mine in zip(norms, parameters, strict=True))
-        )
+        clipped = ([norm, *(p.grad for p in mine)] for norm, mine in zip(norms, parameters, strict=True))
+        torch.testing.assert_close(*clipped)
         if update in (9, 14):  # a checkpoint, of its own and of the other
             optimizers[1].load_state_dict(copy.deepcopy(optimizers[update == 9].state_dict()), {})
     torch.testing.assert_close(parameters[1], parameters[0], rtol=1e-5, atol=1e-6)
@@ -101,12 +101,10 @@ def test_what_cannot_be_trained_with_is_named():
     cfg = FlowAdamConfig(_name="flow_adam", adam_betas="(0.9, 0.98)", lr=[1e-2])
     with pytest.raises(ValueError, match=r"finds no flow that is trained \(see --freeze\).*--fp16-no-flatten-grads"):
         FlowAdam(cfg, nn.Linear(2, 2).parameters())
-    with pytest.raises(ValueError, match="--flow-lr-scale 0"):
-        FlowAdam(replace(cfg, flow_lr_scale=0), nn.Linear(2, 2).parameters())
+    raises("--flow-lr-scale 0", FlowAdam, replace(cfg, flow_lr_scale=0), nn.Linear(2, 2).parameters())
     for option in ("fp16_adam_stats", "use_old_adam"):
         message = f"--{option.replace('_', '-')}: cannot be combined with --optimizer fused_adam"
-        with pytest.raises(ValueError, match=message):
-            FusedAdam(config(**{option: True}), [nn.Parameter(torch.zeros(1))])
+        raises(message, FusedAdam, config(**{option: True}), [nn.Parameter(torch.zeros(1))])
 
 
 @pytest.mark.parametrize("flat", [False, True])

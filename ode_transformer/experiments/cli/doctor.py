@@ -66,7 +66,7 @@ def lines() -> Iterator[str]:
         yield f"{found['cores']} cores, {found['processor']}; {memory}"
         none = "none: `run` trains on the CPU; recipes in a lower precision than fp32 need --cpu"
         yield f"GPUs: {', '.join(found['gpus']) or none}"
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # the latter of a library that is missing
         yield f"PROBLEM: {error}"
     for variable, (what, is_there, unset) in VARIABLES.items():
         value = os.environ.get(variable)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, TypeVar
 
-from ... import paths
+from ... import paths, processors
 from .. import recipes
 from .terminal import LogView
 
@@ -52,13 +52,17 @@ def alone_in(folder: Path) -> Iterator[int]:
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a child process, with this Python's programs first and a clone's package importable."""
+    """Return the environment of a child process, with this Python's programs first and a clone's package importable.
+
+    It counts as active, or the scripts of a clone would take ``.venv``, and with it another Python, instead.
+    """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     clone = "" if paths.INSTALLED else str(paths.ROOT)
     python_path = os.pathsep.join(filter(None, [clone, os.environ.get("PYTHONPATH", "")]))
     # fairseq and hydra warn about each other at every start.
     warnings = os.environ.get("PYTHONWARNINGS", "ignore")
-    found = {**os.environ, "PATH": path, "PYTHONPATH": python_path, "PYTHONWARNINGS": warnings, **more}
+    found = {**processors.threads(), **os.environ, "PATH": path, "PYTHONPATH": python_path}
+    found |= {"VIRTUAL_ENV": sys.prefix, "PYTHONWARNINGS": warnings, **more}
     # Kubernetes jobs set them, and fairseq would train as that one process instead of one per GPU.
     return {name: value for name, value in found.items() if name not in ("RANK", "WORLD_SIZE")}
 
@@ -107,8 +111,19 @@ def ending(status: int) -> str:
 
 
 def _tell_to_end(process: subprocess.Popen) -> None:
+    """End a program and those that it started, which a shell would leave running."""
+    others = _started_by(process.pid)
     process.terminate()
     process.send_signal(signal.SIGCONT)  # a stopped process would not end
+    for pid in others:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+            os.kill(pid, signal.SIGCONT)
+
+
+def _started_by(pid: int) -> list[int]:
+    its = map(int, processors.text(f"/proc/{pid}/task/{pid}/children").split())
+    return [one for child in its for one in (child, *_started_by(child))]
 
 
 def side_by_side(

@@ -245,10 +245,11 @@ def _without_slurm() -> list[str]:
 
 
 def _torchrun(place: TrainingPlace) -> list[str]:
+    port = 29500 if place.nodes > 1 else 20000 + os.getpid() % 20000  # several on one machine need one each
     return [
         *("torchrun", "--nnodes", str(place.nodes)),
         *("--node_rank", os.environ.get("SLURM_NODEID") or str(place.rank)),
         *("--nproc_per_node", str(place.devices // place.nodes)),
         *("--master_addr", os.environ.get("MASTER_ADDR", "127.0.0.1")),
-        *("--master_port", os.environ.get("MASTER_PORT", "29500"), "--no_python"),
+        *("--master_port", os.environ.get("MASTER_PORT", str(port)), "--no_python"),
     ]
