@@ -357,6 +357,8 @@ CLAIMS = {
         "Of {} comparisons of two systems that were made with both seeds, {} change their sign with the second, one of "
         "them from significantly lower to significantly higher": seeds_that_change_the_sign,
         "at full length less than half of it remains": less_than_half_of_the_lead_is_left,
+        "RK2 does [not differ significantly](beyond.md#at-full-length) from the baseline (one seed)": lambda:
+            {one.differs() for one in g._chosen(FULL, ["ode-residual"]) if "/rk2-" in one.system} == {False},
         "Of {} comparisons of these systems with the baseline, seed by seed, six are significant. Two are leads, both "
         "with seed 2 in fp32: of `rk4-tiny` on English-German test_2016_flickr and of `rk2-tiny` on test_2017_flickr; "
         "the baseline of seed 2 scores {:.2f} BLEU less on test_2016_flickr than that of seed 1. Four are the reverse, "
