@@ -21,10 +21,9 @@ ${workers+  --workers N        processes (default: ${workers:-one for each proce
 }${tokeniser+  --merges N         BPE merges (default: $merges)
 }  --dry-run          print the commands only
 
-RAW_DIR names a folder with the files of the corpus. ODE_TRANSFORMER_DATA names one with folders of sets, SET or
-SET.tar.xz; only a script whose help above names a set looks there. What is not found is downloaded from its own address,
-or from the one that URL_NAME says, and compared with its SHA-256 in the list ARCHIVES_SHA256 (default:
-data-prep/checksums/archives.sha256), if it is known.
+RAW_DIR names a folder with the files of the corpus; ODE_TRANSFORMER_DATA, if the help above names a set, one with SET or
+SET.tar.xz. What is not found is downloaded, from URL_NAME if that is set, and compared with its SHA-256 in the list
+ARCHIVES_SHA256 (default: data-prep/checksums/archives.sha256), if it is known.
 END
 }
 
@@ -103,12 +102,9 @@ alone() {
     if [[ -n $dry_run ]]; then return; fi
     mkdir -p "$(dirname "$1")"
     exec 8>>"$1.lock"
-    local status=0
-    flock --nonblock 8 2>/dev/null || status=$?
-    case $status in
-    0) ;;
-    1) echo "waiting for another process that prepares $1" >&2; flock 8 ;;
-    *) echo "warning: $1: this file system has no locks; start no second command there" >&2 ;;
+    flock --nonblock 8 2>/dev/null || case $? in
+        1) echo "waiting for another process that prepares $1" >&2 && flock 8 ;;
+        *) echo "warning: $1: this file system has no locks; start no second command there" >&2 ;;
     esac
 }
 

@@ -7,8 +7,7 @@
 #
 # RAW_DIR: cnn_stories.tgz and dailymail_stories.tgz, or cnn/stories and dailymail/stories; and See et al.'s all_train.txt,
 # all_val.txt and all_test.txt; ODE_TRANSFORMER_DATA: cnndm. URL_CNN, URL_DAILYMAIL, whose default may want a browser,
-# URL_CNNDM_LISTS.
-# The paper counts 287,226 stories to train on; 114 of them have no article, and are left out.
+# URL_CNNDM_LISTS. The paper counts 287,226 stories to train on; 114 of them have no article, and are left out.
 # Lower-cased, and tokenized as Moses does, where See et al. took Stanford's tokenizer; ROUGE hardly sees the difference.
 # The references are the highlights as published, in DIR/raw, with tabs between them. fairseq-generate is given the first
 # 1,000 units of them, since it refuses test sets with longer targets than the model has positions for.

@@ -19,8 +19,7 @@ if [[ -e $out && -f $roberta/floater.pt ]]; then
     echo "$out is complete" >&2
     exit
 fi
-from=${WIKITEXT_DIR:-}
-if [[ -z $from && -n ${RAW_DIR:-} && -e $RAW_DIR/wiki.train.raw ]]; then from=$RAW_DIR; fi
+if [[ -e ${RAW_DIR:-}/wiki.train.raw ]]; then from=${WIKITEXT_DIR:-$RAW_DIR}; else from=${WIKITEXT_DIR:-}; fi
 if [[ -z $from ]]; then
     text=$out.text
     alone "$text/unpacked"
