@@ -480,13 +480,13 @@ def _first(group: str) -> recipes.Recipe:
     return recipes.load(f"{group}/{next(iter(recipes.group(group)['rows']))}")
 
 
-@functools.cache
 def alike(recipe: str) -> list[dict[str, Any]]:
     """Return the records of a recipe that have the precision and the flags of its first one."""
     found = _records()[recipe]
     return [record for record in found if variant(record) == variant(found[0])]
 
 
+@functools.cache
 def _rows(group: str, precision: str = "fp32") -> dict[str, Any]:
     """Rows of the systems of a group that were run in a precision, by the recipe's row."""
     found = [row for row in _measured(group) if variant(row.records[0]) == (precision,)]

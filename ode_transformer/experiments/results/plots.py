@@ -111,7 +111,7 @@ def training(files: Sequence[str], output: str | Path) -> None:
         if not any(found.values()):
             raise records.RecordError(f"{path}: no curve of a training in it")
         its_own = path.suffix == ".json" and path.name != "record.json"  # which each run's folder has
-        name = path.stem if its_own else (path if path.is_dir() else path.parent).name or path.stem
+        name = path.stem if its_own else (path if path.is_dir() else path.parent).resolve().name or path.stem
         curves[name if name not in curves else str(path)] = found
     drawn = {key: label for key, label in CURVES.items() if any(found[key] for found in curves.values())}
     figure, axes = panels(5 * len(drawn), 4.5, len(drawn))

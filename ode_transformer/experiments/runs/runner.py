@@ -86,7 +86,7 @@ def _start_steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str) -> 
     other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.start_seed)
     if place.alone:  # its batches may be others, which not so many devices divide
         place = replace(place, devices=max(n for n in recipes.divisors(other) if n <= place.devices))
-    if place.precision == recipe.train.precision and not place.cpu:  # not one that the user asks for
+    if place.precision == recipe.train.precision and not place.cpu:  # the user asks for no other: each has its own
         place = replace(place, precision=other.train.precision)
     folder = recipes.default_run_dir(other)
     source, output = f"{folder}/{start.checkpoint}", f"{run_dir}/start.pt"
@@ -222,8 +222,10 @@ class Run:
         if step.name == "start":  # until training begins, from the checkpoint that is there now
             return self.begun
         stamp = stamps.get(step.key)
-        done = stamp is not None and all((recipes.ROOT / path).exists() for path in step.outputs)
-        return done and all(stamp.get(k) == v for k, v in self._identity(step).items())
+        if stamp is None or not all((recipes.ROOT / path).exists() for path in step.outputs):
+            return False
+        stamp = {**stamp, "command": command_lines.portable(stamp["command"])}  # of an earlier version, with a path
+        return all(stamp.get(k) == v for k, v in self._identity(step).items())
 
     def _identity(self, step: Step) -> dict[str, Any]:
         """Return a step's command, without the name of the folder, and the hashes of the test set that it reads."""

@@ -173,6 +173,11 @@ class Translator:
         """Split a sentence that is longer than the model can read, at best where a sentence ends, else a clause, else a
         word."""
         most = self.backend.finite["source"] - 1  # without the end of sentence
+        if most < 1:
+            raise OdeTransformerError(
+                f"{self.backend.name}: its attention overflows at the first positions; it diverged in training, or "
+                "overflows in fp16 and can be used without --fp16"
+            )
         found = []
         rest = units
         while len(rest) > most:
