@@ -104,6 +104,7 @@ alone() {
     exec 8>>"$1.lock"
     flock --nonblock 8 2>/dev/null || case $? in
         1) echo "waiting for another process that prepares $1" >&2 && flock 8 ;;
+        127) die "flock is not installed; it is part of util-linux" ;;
         *) echo "warning: $1: this file system has no locks; start no second command there" >&2 ;;
     esac
 }

@@ -4,7 +4,7 @@
 # Usage: data-prep/prepare-wikitext-103.sh [options]
 #   --size base|large   size of the RoBERTa (default: base)
 #
-# WIKITEXT_DIR, or RAW_DIR if it has it (where a row starts from this one, it is of another set): wiki.train.raw and
+# WIKITEXT_DIR, or RAW_DIR unless it is of another set, as where a row starts from this one: wiki.train.raw and
 # wiki.valid.raw; URL_WIKITEXT. ROBERTA_DIR stands for RAW_DIR where RoBERTa is prepared, in data-bin/roberta.base;
 # `ode-transformer warm-start` makes floater.pt of its model.pt. DIR is by default data-bin/wikitext-103.roberta.base.
 set -euo pipefail

@@ -314,7 +314,6 @@ def test_other_languages_sets_of_their_own_and_another_system_of_lines(tmp_path,
         (["--langs", "de", "xx"], "language xx: must be one that sacremoses knows"),
         (["--langs", "de", "zh"], "--langs de zh: sacremoses needs spaces between words"),
         (["--langs", "de", "en.tok"], "--langs en.tok: must be letters, digits, - and _"),
-        (["--valid", "my", "--test", "my", "--hold-out", "3"], "--hold-out 3: has no effect with --valid and --test"),
         (["--train", "more"], "--train: must be given once, with all its values, is given twice"),
         (["--tokeniser", "none", "--normalise"], "--normalize: cannot be combined with --tokenizer none"),
         (["--langs", "en", "ja", "--tokeniser", "none"], "language ja: needs another package of sacreBLEU: pip in"),
@@ -485,6 +484,8 @@ def test_a_long_line_is_split_where_a_sentence_ends_and_a_word_never(translator,
     monkeypatch.setattr(translator, "pipeline", replace(translator.pipeline, segmentation="sentencepiece"))
     unspaced = ["\u2581a", *["b"] * (most // 2), "。", *["c"] * (most - 1)]  # no unit but the last ends a word
     assert translator._pieces(unspaced, "x")[0][-1] == "。"
+    monkeypatch.setitem(vars(translator.backend), "finite", {"source": 1, "target": 1})
+    raises("its attention overflows at the first positions", translator._pieces, ["a", "b"], "x")
 
 
 def test_what_cannot_be_translated(run, tmp_path, fails):

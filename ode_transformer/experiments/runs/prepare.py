@@ -104,8 +104,6 @@ class OwnText:
             raise TextError(f"--langs {' '.join(self.langs)}: must be two different languages")
         if odd := [lang for lang in self.langs if not re.fullmatch(r"[\w-]+", lang)]:
             raise TextError(f"--langs {odd[0]}: must be letters, digits, - and _; rename the files that end in it")
-        if self.hold_out and self.valid and self.test:
-            raise TextError(f"--hold-out {self.hold_out}: has no effect with --valid and --test; leave it out")
         if self.plain and self.normalise:
             raise TextError("--normalize: cannot be combined with --tokenizer none, which takes text as it is")
         if not self.plain and any(map(is_unspaced, self.langs)):

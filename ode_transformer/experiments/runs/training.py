@@ -167,7 +167,7 @@ def _check_cpu_serves(recipe: recipes.Recipe, precision: Optional[str]) -> None:
 
 
 def is_of_fairseq(arch: str) -> bool:
-    """Whether an architecture is one of fairseq's own Transformers or RoBERTas, by its name unless it is registered."""
+    """Whether an architecture is one of fairseq's own Transformers or RoBERTas, by its name unless it is ours."""
     config = sys.modules.get(f"{PACKAGE.name}.config")  # which a plugin with architectures has imported
     if config is not None and arch in config.PRESETS:
         return False
