@@ -163,6 +163,7 @@ set_of() {
 # download URL FILE: fetch a file, and resume a download that was interrupted. Fails if the file cannot be fetched.
 download() {
     if [[ -e $2 ]]; then return; fi
+    [[ -n $dry_run ]] || command -v curl >/dev/null || die "curl is not installed, which downloads $1"
     run curl --fail --location --retry 3 --progress-bar --create-dirs --continue-at - --output "$2.part" "$1" || {
         [[ $? == @(22|33|36) && -e $2.part ]] || return 1 # the server cannot go on in the middle, or behind the end
         run curl --fail --location --retry 3 --progress-bar --output "$2.part" "$1" || return 1
@@ -276,7 +277,7 @@ prepare() {
 }
 
 # binarise FOLDER OPTION...: make $out of a folder of examples in one language; its other files are copied.
-binarise() { run python -m ode_transformer text binarise "$out" "$@" --workers "${workers:-1}"; }
+binarise() { run python -m ode_transformer text binarize "$out" "$@" --workers "${workers:-1}"; }
 
 # corpus_options NAME=KIND... -- "$@": read the options of the script, and those of corpora that Moses' rules tokenize.
 corpus_options() {

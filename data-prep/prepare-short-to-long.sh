@@ -15,7 +15,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-prepared='' prepared_by='' source=en target=de limit=80 bins='80 100 120 140' workers=2
+prepared='' prepared_by='' source=en target=de limit=80 bins='80 100 120 140' workers=''
 options prepared=word prepared-by=text source=text target=text limit=number bins=text workers=number -- "$@"
 [[ -n $prepared ]] || die "PREPARED is needed; see --help"
 prepared=$(realpath -ms -- "$prepared")

@@ -20,7 +20,7 @@ if [[ -n $delight ]]; then
     delight=$(realpath -m -- "$delight") name=wmt16.en-ro.delight tokeniser=published merges=published
     [[ -f $delight/dict.ro.txt || -n $dry_run ]] || die "--delight $delight: holds no dict.ro.txt"
     corpus romanian=published
-    into "$text/bpe" text unbinarise "$delight" --langs en ro --splits train valid test
+    into "$text/bpe" text unbinarize "$delight" --langs en ro --splits train valid test
     origin="DeLight's binarized data"
     prepare --start bpe --splits train valid test --dictionaries "$delight"/dict.{en,ro}.txt
     exit

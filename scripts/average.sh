@@ -9,6 +9,6 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 handed_on "a recipe or a folder" "$@"
 case " $* " in
-*' --'@(last-epochs|last-updates|best)[\ =]*) tool average "$@" ;;
+*' --'@(last-epochs|last-updates|best|output)[\ =]*) tool average "$@" ;;
 *) tool run "$1" --from average --until average "${@:2}" ;;
 esac

@@ -1,7 +1,9 @@
 """Averaging, selection and safe loading; what cannot be used is named and nothing of the user's is lost."""
 
+import contextlib
 import os
 import pickle
+import weakref
 import zipfile
 from pathlib import Path
 from unittest.mock import Mock
@@ -13,6 +15,7 @@ import torch
 from ode_transformer import checkpoints
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli
+from ode_transformer.files import atomic_file
 from tests.helpers import output_of, raises, refused
 
 
@@ -253,6 +256,8 @@ def test_without_the_optimizers_state_training_cannot_go_on(tmp_path):
     """fairseq would begin at update 0, in the middle of the epochs, and say nothing."""
     write(tmp_path / "checkpoint_last.pt", optimizer_history=[])
     raises(r"checkpoint_last\.pt: says no number of updates", checkpoints.resume_point, tmp_path)
+    write(tmp_path / "checkpoint_last.pt", optimizer_history=[{"num_updates": "abc"}], last_optimizer_state={})
+    raises("says 'abc' updates, must be a whole number", checkpoints.resume_point, tmp_path)
     write(tmp_path / "checkpoint_last.pt", optimizer_history=[{"num_updates": 18}])
     raises("holds no state of the optimizer", checkpoints.resume_point, tmp_path)
     (tmp_path / "checkpoint_last.pt").rename(tmp_path / "checkpoint2.pt")
@@ -319,3 +324,39 @@ def test_numpys_own_constructor_is_not_called(tmp_path):
 def test_other_things_of_numpys_are_refused(tmp_path, other):
     with pytest.raises(CheckpointError, match=r"m\.pt: (refused|not a readable checkpoint)"):
         checkpoints.load(write(tmp_path / "m.pt", extra_state={"best": other}))
+
+
+def test_one_checkpoint_at_a_time_is_in_memory(tmp_path, monkeypatch):
+    paths, loaded, alive, real = [write(tmp_path / f"{i}.pt") for i in range(4)], [], [], checkpoints.load
+
+    def load(path):
+        state = real(path)
+        loaded.append(weakref.ref(state["model"]["w"]))
+        alive.append(sum(one() is not None for one in loaded))
+        return state
+
+    monkeypatch.setattr(checkpoints, "load", load)
+    checkpoints.average(paths, tmp_path / "average.pt")
+    assert alive == [1, 1, 1, 1]
+
+
+def test_a_full_disk_is_named_and_the_older_average_survives(tmp_path, monkeypatch):
+    paths, output = [write(tmp_path / f"{i}.pt") for i in range(2)], tmp_path / "average.pt"
+    checkpoints.average(paths, output)
+    before = output.read_bytes()
+
+    @contextlib.contextmanager
+    def full(*where):
+        with atomic_file(*where) as file:
+
+            def some(content, real=file.write):
+                if file.tell() > 500:
+                    raise OSError(28, "No space left on device")
+                return real(content)
+
+            file.write = some
+            yield file
+
+    monkeypatch.setattr(checkpoints, "atomic_file", full)
+    raises(r"average\.pt: cannot be written: .*No space left", checkpoints.average, paths, output)
+    assert output.read_bytes() == before and len(list(tmp_path.iterdir())) == 3

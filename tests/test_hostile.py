@@ -265,6 +265,7 @@ def test_a_dollar_sign_in_a_name_begins_no_formula(tmp_path):
         (b"a: \xff\xfe", "codec can.t decode byte 0xff"),
         ("a: " + "9" * 5000, "not YAML"),
         ("a: !!python/object/apply:os.system [ls]", "not YAML"),
+        ('extends: "a\\0b"', "a text holds a NUL"),
         ("extends: 5", "extends must be a file or a list of files, got 5"),
     ],
 )

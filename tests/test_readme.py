@@ -172,6 +172,11 @@ def test_the_number_of_rehearsed_rows_is_that_of_the_record(page):
     assert altered != prose and generate.fill(altered) == prose
 
 
+def test_the_readme_is_short_and_leads_to_the_map():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme.count("\n") <= 130 and "docs/design.md#map-of-the-code" in readme
+
+
 def test_citation():
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     version = re.search(r'__version__ = "(.+)"', (ROOT / "ode_transformer" / "version.py").read_text())[1]

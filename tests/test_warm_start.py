@@ -167,6 +167,14 @@ def test_gates_and_histories_begin_near_eulers_step(tmp_path):
             assert torch.equal(side.history.weight, torch.eye(3))
 
 
+def test_gates_without_histories_begin_near_their_source(tmp_path):
+    """A normalized history changes the size of a state: with it, the start is far away."""
+    pre_norm(tmp_path / "stock.pt")
+    paths = tmp_path / "stock.pt", tmp_path / "out.pt", "rk2_learnable_tiny"
+    near, far = (warm_start(*paths, words(SIZES | more), approximate=True) for more in (NO_HISTORY, {}))
+    assert near.difference < 0.05 and far.difference > 0.5
+
+
 def test_the_source_is_not_overwritten_and_flags_for_training_are_said(tmp_path):
     pre_norm(tmp_path / "stock.pt")
     before = (tmp_path / "stock.pt").read_bytes()

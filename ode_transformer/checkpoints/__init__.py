@@ -18,6 +18,9 @@ from torch import Tensor
 
 from ..errors import OdeTransformerError, counted
 from ..files import atomic_file, copy_file
+from ..requirements import check_requirements
+
+check_requirements()  # an older torch could run code from a file
 
 # Checkpoints of stock fairseq's architectures contain an argparse.Namespace, and those of versions before 0.10 also the
 # trainer's meters, under the names that these had then. torch's weights-only loading refuses both until they are
@@ -180,7 +183,9 @@ def save(state: dict[str, Any], path: str | Path) -> None:
         with atomic_file(path, "wb") as file:
             torch.save(state, file)
     except (OSError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: cannot be written: {error}") from error
+        # Where a write fails, as on a full disk, PyTorch fails once more when it closes the archive.
+        cause = error.__context__ if isinstance(error.__context__, OSError) else error
+        raise CheckpointError(f"{path}: cannot be written: {cause}") from error
 
 
 def select(directory: str | Path, kind: str, count: int, *, fewer: bool = False) -> list[Path]:
@@ -201,7 +206,9 @@ def select(directory: str | Path, kind: str, count: int, *, fewer: bool = False)
     if len(paths) < (1 if fewer else count):
         others = sorted(p.name for p in Path(directory).glob("*.pt"))
         names = ", ".join(p.name for p in paths) or f"but {', '.join(others) or 'no checkpoints'}"
-        less = "--fewer, in a recipe average.fewer, takes those that are there" if paths else "train for longer"
+        less = "--fewer, in a recipe average.fewer, takes those that are there"
+        if not paths:  # fairseq writes checkpoint_E_U.pt within epochs only
+            less = "train for longer or, if every one was due at the end of an epoch, average --last-epochs"
         raise CheckpointError(f"--{kind} {count}: {directory} has {len(paths)} of that kind ({names}); {less}")
     if kind == "best" and count > 1:
         maximised = options(load(paths[0]), "checkpoint").get("maximize_best_checkpoint_metric")
@@ -260,6 +267,8 @@ def _updates(path: Path) -> int:
         updates = state["optimizer_history"][-1]["num_updates"]
     except (KeyError, IndexError, TypeError) as error:
         raise CheckpointError(f"{path}: says no number of updates, so that training cannot go on") from error
+    if type(updates) is not int or updates < 0:
+        raise CheckpointError(f"{path}: says {updates!r} updates, must be a whole number, 0 or more")
     if updates and state.get("last_optimizer_state") is None:
         raise CheckpointError(
             f"{path}: holds no state of the optimizer, without which fairseq would begin at update 0 again; it was "
@@ -293,24 +302,26 @@ def average(paths: Sequence[str | Path], output: str | Path) -> None:
     state = load(paths[-1])
     model = state["model"]
     _check_finite(model, paths[-1])
-    floats = {name: t for name, t in model.items() if t.is_floating_point()}
-    names = {storage_key(t): name for name, t in reversed(floats.items())}  # the first of those that are tied
-    total = {key: floats[name].to(torch.float64, copy=True) for key, name in names.items()}
+    keys = {name: storage_key(t) for name, t in model.items() if t.is_floating_point()}
+    names = {key: name for name, key in reversed(keys.items())}  # the first of those that are tied
+    total = {key: model[name].to(torch.float64, copy=True) for key, name in names.items()}
+    state["model"] = model = {name: t.to("meta") if name in keys else t for name, t in model.items()}
     for path in paths[:-1]:
         other = load(path)["model"]
         _check_match(other, path, model, paths[-1])
         _check_finite(other, path)
         for key, sum_ in total.items():
             sum_ += other[names[key]]
+        del other  # before the next one is loaded
     mean = {
-        key: (sum_ / len(paths)).to(torch.promote_types(floats[names[key]].dtype, torch.float32))
+        key: (sum_ / len(paths)).to(torch.promote_types(model[names[key]].dtype, torch.float32))
         for key, sum_ in total.items()
     }
     averaged = {k: v for k, v in state.items() if k not in _DROPPED}
     extra = state.get("extra_state")
     if isinstance(extra, dict):
         averaged["extra_state"] = {k: v for k, v in extra.items() if not str(k).startswith("ema")}
-    averaged["model"] = {name: mean[storage_key(t)] if name in floats else t for name, t in model.items()}
+    averaged["model"] = {name: mean[keys[name]] if name in keys else t for name, t in model.items()}
     averaged["averaged_from"] = [Path(path).name for path in paths]
     save(averaged, output)
 

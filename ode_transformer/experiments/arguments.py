@@ -134,6 +134,10 @@ def nearest(value: str, valid: Sequence[str], few: int = 12) -> str:
     return f"must be one of {', '.join(valid)}" if 0 < len(valid) <= few else "is unknown"
 
 
+METAVARS = {"output": "FILE", "output_dir": "DIR", "run_dir": "DIR", "data": "DIR", "target_lang": "LANG"}
+"""The metavars of parameters that several commands have."""
+
+
 def add_parameters(parser: argparse.ArgumentParser, function: Callable[..., Any], *first: str, **more: Any) -> None:
     """Add the parameters of a function to a parser: names, types, defaults, and help from the Args of its docstring.
 
@@ -156,7 +160,7 @@ def add_parameters(parser: argparse.ArgumentParser, function: Callable[..., Any]
             options["action"] = "store_true"
         else:
             kind = next((one for one in (Path, float, int) if one in kinds), str)
-            metavar = {Path: "PATH", float: "X", int: "N"}.get(kind, "NAME")
+            metavar = METAVARS.get(name) or {Path: "PATH", float: "X", int: "N"}.get(kind, "NAME")
             its = {"output": output_file, "output_dir": new_folder}.get(name, at_least(1) if kind is int else kind)
             options = {"type": its} | options
             options |= {} if "choices" in options or "metavar" in options else {"metavar": metavar}

@@ -69,6 +69,9 @@ def rules(cfg: TransformerConfig) -> Iterator[str]:
         if (x := getattr(cfg, name)) != idle:
             instead = "; use --evolution-blocks and --evolution-depth" * name.endswith("_layers")
             yield f"{flag(name)} {x}: has no meaning in TransEvolve{instead}"
+    for name in ("evolution_blocks", "evolution_depth"):
+        if (x := getattr(cfg, name)) < 1:
+            yield f"{flag(name)} {x}: must be 1 or more"
     if cfg.decoder.embed_dim != cfg.encoder.embed_dim:
         yield f"--decoder-embed-dim {cfg.decoder.embed_dim}: must be the encoder's, {cfg.encoder.embed_dim}"
 
@@ -107,6 +110,8 @@ class Block(nn.Module):
         source, incremental_state = None, context.incremental_state
         state = self.state(x, None, context.padding_mask, incremental_state)
         if self.encoder_state is not None:
+            if context.source is None:
+                raise OdeTransformerError("TransEvolve's decoder needs the output of an encoder")
             source = self.encoder_state(x, context.source, context.source_padding_mask, incremental_state)
         if self.form == "paper" and x.size(0) > 1:
             state, source = (None if s is None else s.fitted() for s in (state, source))

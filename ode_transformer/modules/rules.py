@@ -60,7 +60,7 @@ def of_all_models(cfg: TransformerConfig, sides: Sequence[str]) -> Iterator[str]
         yield f"--decoder-output-dim {out}: must be {shared}, the width of the embedding that the output shares"
     for side in sides:
         width, heads = getattr(cfg, side).embed_dim, getattr(cfg, side).attention_heads
-        if width % heads:
+        if heads < 1 or width % heads:
             yield f"--{side}-attention-heads {heads}: must divide the width {width}"
 
 

@@ -16,6 +16,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 
+from ode_transformer.experiments.metrics.bleu import split_compounds
 from ode_transformer.experiments.text import binarised, pairs, parallel, subwords
 from ode_transformer.experiments.text.lines import read_lines, read_pair, watched
 from ode_transformer.experiments.text.pairs import Limits
@@ -76,6 +77,7 @@ def archives(tmp_path_factory) -> Path:
     tar(folder / "training-parallel-commoncrawl.tgz", crawl)
     nine = two("training/news-commentary-v9.de-en", de, 20) | two("training/news-commentary-v9.fr-en", fr, 20)
     tar(folder / "training-parallel-nc-v9.tgz", nine)
+    tar(folder / "training-parallel-nc-v11.tgz", two("training-parallel-nc-v11/news-commentary-v11.de-en", de, 40))
     tar(folder / "training-parallel-nc-v12.tgz", two("training/news-commentary-v12.de-en", de, 40))
     tar(folder / "training-parallel-un.tgz", two("un/undoc.2000.fr-en", fr, 20))
     tar(folder / "training-giga-fren.tar", two("giga-fren.release2.fixed", fr, 20, suffix=".gz"))
@@ -167,6 +169,31 @@ def test_end_to_end_and_again(archives, tmp_path, script, options, counts):
 
 
 @pytest.mark.full
+def test_the_text_of_scaling_nmt_without_its_archive(archives, tmp_path):
+    """Made again of WMT16's corpora, which are tokenized alone."""
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    raw.mkdir()
+    for path in archives.iterdir():
+        if path.name != "wmt16_en_de.tar.gz":
+            (raw / path.name).symlink_to(path)
+    done = run(command("wmt14-en-de", "--version", "wmt16", "--out", out, RAW_DIR=raw))
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert (manifest["settings"]["tokeniser"], manifest["counts"]["train"]["lines"]) == ("sacremoses", 90 + 30 + 40)
+    assert "T-Shirt" in (out / "tok" / "test.de").read_text()
+
+
+def test_two_preparations_take_turns(tmp_path):
+    """The second waits until the first is done."""
+    begin = f"source {ROOT}/data-prep/lib.sh; alone {tmp_path}/x; "
+    words = ["bash", "-c", f"{begin} echo begun; sleep 1; touch {tmp_path}/x"]
+    first = subprocess.Popen(words, env=clean(), stdout=subprocess.PIPE, text=True)
+    assert first.stdout.readline() == "begun\n"
+    other = run(["bash", "-c", f"{begin} ls {tmp_path}/x"])
+    assert first.wait() == other.returncode == 0 and "waiting for another process" in other.stderr
+
+
+@pytest.mark.full
 def test_the_text_of_delight(tmp_path):
     """Binarised text becomes text, and the same binarised text, with the dictionaries that it came with."""
     published, out = tmp_path / "wmt16_en_ro", tmp_path / "out"
@@ -227,6 +254,7 @@ def test_the_steps_of_scripts(tmp_path):
         known_archive() {{ :; }}
         for file in here there; do fetch URL_X $file file://{x} 2>&1; cat $archive; done
         (fetch URL_X gone file:///nonexistent 2>&1) || true
+        (PATH=/nonexistent; download file:///x {tmp_path}/y 2>&1) || true
         cat {x} {x} >{tmp_path}/more.part
         printf A >{tmp_path}/less.part
         for file in more less; do download file://{x} {tmp_path}/$file 2>/dev/null; done
@@ -240,6 +268,7 @@ def test_the_steps_of_scripts(tmp_path):
     assert not (tmp_path / "words").exists()
     assert "gone: the download from file:///nonexistent failed" in done.stdout
     assert "URL_X names another address" in done.stdout
+    assert "curl is not installed, which downloads file:///x" in done.stdout
     assert (tmp_path / "more").read_bytes() == x.read_bytes() and (tmp_path / "less").read_text() == "A\nb\nc\n"
 
 
@@ -300,6 +329,15 @@ def test_iwslt14_is_the_published_text(tmp_path, lang):
         assert sum(len(line.split()) for line in found) == 131_156
     units = subwords.SEGMENTATIONS["subword-nmt"].segment(found, published / "code")
     assert differing(units, read_lines(published / "bpe10k" / f"test.{lang}")) == 0
+
+
+@pytest.mark.parametrize(("old", "tokens"), [(True, (63_078, 64_496)), (False, (63_086, 64_504))])
+def test_newstest2014_reference_length(tmp_path, old, tokens):
+    """As in the archive of Scaling NMT, which an earlier Moses made; and as Moses makes it now."""
+    raw = read_lines(data("newstest", tmp_path) / "en-de" / "newstest2014.de")
+    found = Tokeniser(old_full_stop=old).tokenise(raw, "de")
+    assert len(found) == 3003
+    assert tuple(sum(len(line.split()) for line in its) for its in (found, split_compounds(found))) == tokens
 
 
 @pytest.mark.parametrize(

@@ -352,6 +352,9 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
         ({"last_updates": 1}, {"save_interval_updates": 1, "no_last_checkpoints": True}, "--no-last-checkpoints"),
         ({"last_epochs": 3}, {"max_epoch": 2}, "change --max-epoch"),
         ({"last_epochs": 3, "fewer": True}, {"max_epoch": 2}, ""),
+        ({"last_epochs": 3}, {"save_interval": 2, "max_epoch": 5}, "or --save-interval"),
+        ({"last_updates": 5}, {"save_interval_updates": 1000, "max_update": 3000}, "change --max-update"),
+        ({"last_updates": 3}, {"save_interval_updates": 1000, "max_update": 3000}, ""),
         ({"best": 1}, {"disable_validation": True}, "change --disable-validation"),
     ],
 )
@@ -559,6 +562,7 @@ def test_what_cannot_be_run_is_named(words, message, gpus, variables, monkeypatc
     [
         (("--memory-efficient-fp16",), "error: --fp16 with --cpu: fairseq can train in fp16 on a GPU only; take fp32"),
         (("--lr", "0,001"), "error: fairseq-train refuses its flags: "),
+        (("--ddp-backend", "fully_sharded"), "error: --ddp-backend fully_sharded: needs fairscale; "),
         (("--encoder-attention-heads", 3), "error: --encoder-attention-heads 3: must divide the width 16"),
     ],
 )
@@ -577,6 +581,7 @@ def test_scripts_hand_on_their_words_or_name_what_is_wrong(tmp_path):
     asked = {
         "a recipe is needed first, got --device": ["scripts/train.sh", "--device"],
         "a recipe or a folder is needed": ["scripts/average.sh"],
+        "--last-epochs": ["scripts/average.sh", "runs/x", "--output", "y.pt"],
         "--output": ["scripts/generate.sh", "multi30k-full/macaron-tiny", "--", "--beam", "9"],
         "needs --runs and --out": ["scripts/gpu-suite.sh", "--cpu"],
         "to be run with sbatch": ["env", "SLURM_JOB_ID=", "scripts/slurm/train.sh", "ode/wmt14-en-de/rk2"],
@@ -621,6 +626,7 @@ def test_the_gpu_suite_rehearsed_on_a_cpu(recipe, tmp_path, capsys):
     contest, record, unfinished = sorted((tmp_path / "out").glob("*.json"))
     assert json.loads(unfinished.read_text()) == {}
     assert json.loads(record.read_text())["scores"]["tiny"]["sentences"] == 12
+    assert len(record.with_name(f"{record.stem}.tiny.txt").read_text().splitlines()) == 12
     rounds = json.loads(contest.read_text())["rounds"]
     assert [each["mode"] for each in rounds] == ["eager", "graphs", "eager"]
     assert all(found["milliseconds"] > 0 for each in rounds for found in each["systems"].values())

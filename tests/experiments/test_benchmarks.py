@@ -13,7 +13,7 @@ import torch
 
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
-from ode_transformer.experiments.bench import gpu, lengths, systems, turns
+from ode_transformer.experiments.bench import command, gpu, lengths, systems, turns
 from ode_transformer.experiments.bench.systems import STOCK, Contestant, Setting
 from ode_transformer.files import read_json
 from ode_transformer.training.graphs import TrainingGraphs
@@ -34,6 +34,16 @@ def test_attention_with_its_matrix_is_the_same_function():
         found.append((bool(kernels.names), y, [p.grad for p in module.parameters()]))
     assert [fused for fused, *_ in found] == [False, True]
     torch.testing.assert_close(found[0][1:], found[1][1:], atol=1e-5, rtol=1e-5)
+
+
+def test_a_contest_has_the_threads_of_a_training(monkeypatch):
+    """In a container with a quota, which PyTorch ignores."""
+    taken = []
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(command.processors, "threads", lambda: {"OMP_NUM_THREADS": "3"})
+    monkeypatch.setattr(command.torch, "set_num_threads", taken.append)
+    command.main(SimpleNamespace(flags=[], what="table", go=lambda args: 0))
+    assert taken == [3]
 
 
 # Systems

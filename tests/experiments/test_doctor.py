@@ -48,3 +48,12 @@ def test_what_is_missing(monkeypatch, tmp_path, capsys):
     assert f"PROBLEM: ODE_TRANSFORMER_DATA={tmp_path}/none: no such folder" in found
     assert f"PROBLEM: COMET_MODEL={tmp_path}: no such file" in found, "but a folder"
     assert "no_such_package is missing: nothing; pip install it" in found
+
+
+def test_a_command_without_fairseq_names_the_remedy(monkeypatch, capsys):
+    def absent(*_):
+        raise ImportError("fairseq cannot be imported; pip install it")
+
+    monkeypatch.setattr(cli, "call", absent)
+    monkeypatch.setattr(requirements, "check_requirements", absent)
+    assert cli.main(["average"]) == 1 and "error: fairseq cannot be imported" in capsys.readouterr().err

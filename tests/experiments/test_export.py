@@ -10,6 +10,7 @@ from collections import namedtuple
 from dataclasses import fields
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from fairseq.dataclass.configs import GenerationConfig
@@ -458,3 +459,13 @@ def test_the_options_of_a_search_are_fairseqs():
 def test_a_translation_has_room_for_its_least_length():
     assert Search(max_len_a=0.5, max_len_b=3, min_len=2).most(9, 100) == 7 and Search(max_len_b=300).most(9, 100) == 99
     raises(r"--max-len-b 5, --min-len 9: the longest .* have 5 units", Search(min_len=9, max_len_b=5).most, 4, 100)
+
+
+@pytest.mark.parametrize(("value", "symbol"), [(np.nan, 4), (0.0, 99), (0.0, -1)])
+def test_graphs_that_compute_no_log_probabilities_are_named(value, symbol):
+    pytest.importorskip("onnxruntime")
+    reader = object.__new__(export.load_module("from", "onnx").Reader)
+    reader.name, reader.symbols, reader.growing = "it", ([], ["<s>", "<pad>", "</s>", "<unk>", "a"]), set()
+    reader._encode = lambda sources: {}
+    reader._step = lambda _, tokens, *more: [np.full((*tokens.shape[:2], 4), x) for x in (value, symbol)]
+    raises("it: computes no log-probabilities", reader.search, [[4]], Search(1), 3)

@@ -240,6 +240,10 @@ def test_text_that_cannot_be_prepared_is_named(tmp_path, fails):
         said = fails("prepare", *words)
         assert f"{name}: is UTF-16, must be UTF-8" in said and "parallel" not in said
     train = write_pairs(tmp_path / "long", [("wort " * 300, f"word {i}") for i in range(50)])
+    for lang in ("de", "en"):
+        (tmp_path / f"mac.{lang}").write_bytes(b"Ja.\r" * 40)
+    said = fails("prepare", "--train", tmp_path / "mac", *words[2:-2])
+    assert "mac.de: its lines end in carriage returns alone; tr" in said
     raises("--train: of its 50 pairs too few can be held out for valid and test", divided, tmp_path / "z", train)
 
 

@@ -66,7 +66,9 @@ def test_a_recipe_is_what_fairseq_understands(name, monkeypatch):
     "name", ["multi30k-short/floater-warm-tiny", "ode/cnndm/rk2", "ptb/rk2-1", "glue/floater-base/floater-cola"]
 )
 def test_showing_a_recipe_prints_its_commands(name, scale, capsys):
-    shown = output_of(["recipe", "show", name, "--scale", scale, "--seed", "7"], capsys).out.splitlines()
+    text = output_of(["recipe", "show", name, "--scale", scale, "--seed", "7"], capsys).out
+    assert max(map(len, text.splitlines())) < 160, "wrapped, as far as words and quotes allow"
+    shown = text.replace(" \\\n    ", " ").replace("\n#   ", " ").splitlines()
     recipe = recipes.load(name, scale=scale, seed=7)
     devices = (recipe.devices if scale == "full" else None) or 1
     for step in runner.steps(recipe, TrainingPlace(devices=devices, precision=recipe.train.precision)):
@@ -361,6 +363,7 @@ def load(tmp_path, tree, **which):
         (lambda t: t["average"].update(best=1), r"average needs one of last_epochs, last_updates, best"),
         (lambda t: t["train"].update(start={"recipe": "a", "checkpoint": "../x.pt"}), r"start\.checkpoint"),
         (lambda t: t["generate"].update(subsets={"../test": "t"}), r"subsets '\.\./test'"),
+        (lambda t: t["train"].update(batches=99_999_999_999), r"train\.batches must be from 1 to 100,000"),
         (lambda t: t["train"].update(precision="fp8"), r"train\.precision 'fp8': must be one of fp32"),
         (lambda t: t.update(extends="r.yaml"), r"extends itself"),
         (lambda t: t.update(user_dir="absent"), r"r.yaml: user_dir .absent.: there is no folder /\S+ or /\S+absent$"),
@@ -495,6 +498,7 @@ def test_the_batch_is_shown_as_it_is_on_the_papers_gpus(tmp_path, capsys):
     tree["train"] |= {"batches": 8, "precision": "fp16", "flags": {"max-tokens": 4096, "max-update": 9}}
     load(tmp_path, tree)
     shown = output_of(["recipe", "show", tmp_path / "r.yaml"], capsys).out
+    shown = shown.replace(" \\\n    ", " ")
     assert "8 batches of up to 4,096 tokens; on 4 GPUs each takes 2, in fp16" in shown and "# seeds: 1, 2, 3" in shown
     assert "--fp16" in shown and "--distributed-world-size 4 --update-freq 2" in shown
 

@@ -14,6 +14,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq_cli import train as train_cli
 
 from ode_transformer.config import PRESETS
+from ode_transformer.experiments.runs import training
 from ode_transformer.numerics.flow import Flow
 from ode_transformer.training import losses
 from ode_transformer.training.criterion import NAME
@@ -91,7 +92,7 @@ def train_here(words):
     return reports.found
 
 
-def train(data, save_dir, *more, devices=1, sizes=SMALL):
+def train(data, save_dir, *more, devices=1, sizes=SMALL, launcher=()):
     """Return fairseq's reports of a training."""
     values = {
         **sizes, "user-dir": "ode_transformer", "arch": "macaron_tiny", "source-lang": "xx", "target-lang": "yy",
@@ -101,9 +102,10 @@ def train(data, save_dir, *more, devices=1, sizes=SMALL):
         "distributed-world-size": devices,
     }  # fmt: skip
     words = [str(data), *flags(values), *more]
-    if devices == 1:
+    if devices == 1 and not launcher:
         return train_here(words)
-    done = subprocess.run(["fairseq-train", *words], cwd=ROOT, env=environment(), capture_output=True, text=True)
+    words = [*launcher, "fairseq-train", *words]
+    done = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return [json.loads(line) for line in re.findall(r"train_inner \| (\{.*\})", done.stdout)]
 
@@ -196,6 +198,12 @@ def test_deep_models_train_in_half_precision(data, tmp_path, form, layers):
     curve = train(data, tmp_path, *more, "--lr", "0.001", "--warmup-updates", "40", "--lr-scheduler", "inverse_sqrt")
     assert float(curve[-1]["loss"]) < float(curve[0]["loss"])
     assert float(curve[-1]["loss_scale"]) >= 1
+
+
+@pytest.mark.full
+def test_torchrun_starts_a_training(data, tmp_path):
+    curve = train(data, tmp_path, launcher=training._torchrun(training.TrainingPlace()))
+    assert float(curve[-1]["loss"]) < float(curve[0]["loss"])
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")

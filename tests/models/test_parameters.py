@@ -7,10 +7,12 @@ import re
 from collections import Counter, defaultdict
 from itertools import groupby
 
-from tests.helpers import FIXTURES, VARIANTS, model, small
+from fairseq.models import FairseqEncoderModel, FairseqLanguageModel
+
+from tests.helpers import FIXTURES, VARIANTS, architectures, model, small
 
 LIST = FIXTURES / "parameters.txt"
-MODELS = [*VARIANTS, "macaron_bert_tiny", "floater_roberta_tiny", "ode_transformer_lm_ptb_1l", "transevolve_small"]
+MODELS = [*VARIANTS, *architectures(FairseqEncoderModel), *architectures(FairseqLanguageModel)]
 
 
 def ranges(numbers: list[int]) -> str:
@@ -23,7 +25,10 @@ def listed() -> str:
     """A line for each model; then for each name its shape, how often it occurs, and in which of the models."""
     found = defaultdict(list)
     for i, name in enumerate(MODELS):
-        state = (small(name) if name in VARIANTS else model(name)).state_dict()
+        built = small(name) if name in VARIANTS else model(name)
+        if hasattr(built, "register_classification_head"):
+            built.register_classification_head("head", num_classes=3)
+        state = built.state_dict()
         names = Counter(f"{re.sub(r'[.][0-9]+[.]', '.*.', key)} {tuple(x.shape)}" for key, x in state.items())
         for row, count in names.items():
             found[f"{row} {count}"].append(i)

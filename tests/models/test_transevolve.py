@@ -15,7 +15,19 @@ from ode_transformer.modules.dropout import Dropout
 from ode_transformer.modules.evolving_attention import waves
 from ode_transformer.modules.feed_forward import RandomProjection
 from ode_transformer.modules.layers import Context
-from tests.helpers import FIXTURES, Kernels, architectures, batch, configure, model, saved_bytes, small, task, train
+from tests.helpers import (
+    FIXTURES,
+    Kernels,
+    architectures,
+    batch,
+    configure,
+    model,
+    raises,
+    saved_bytes,
+    small,
+    task,
+    train,
+)
 from tests.models.test_masked_lm import prepare
 
 # Sizes: the paper's parameters, and those of them that nothing depends on
@@ -268,3 +280,7 @@ def test_a_checkpoint_of_the_other_form_is_refused(ours, theirs):
     b = small("transevolve_fullff_1_tiny", **{"transevolve-form": theirs})
     with pytest.raises(ValueError, match=rf"--transevolve-form {ours}: must be {theirs}"):
         a.load_state_dict(b.state_dict())
+
+
+def test_a_decoder_without_a_source_is_refused():
+    raises("needs the output of an encoder", small("transevolve_fullff_1_tiny").decoder, batch()[2])

@@ -296,3 +296,12 @@ def test_every_sublayer_drops_its_output_and_every_hidden_layer_too(cls, splitti
     built(x, Context() if cls is EncoderLayer else Context(source=x))
     assert calls.count("dropout_module") == len(built.sublayers())
     assert calls.count("activation_dropout_module") == within
+
+
+@pytest.mark.parametrize("name", ["heun", "rk4", "polynet"])
+def test_gradients_of_a_step_and_without_a_field_the_identity(name, data):
+    built, y = layer(integrator=name), data[0][:2, :1].clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda y: built(y, Context())[0], (y,))
+    for p in (*built.self_attn.out_proj.parameters(), *built.fc2.parameters()):
+        torch.nn.init.zeros_(p)
+    assert torch.equal(built(y, Context())[0], y)

@@ -100,6 +100,7 @@ OF_TRANSEVOLVE = [
         (FULL, {"attention-dropout": 0.1}, r"--attention-dropout 0\.1: has no meaning in TransEvolve$"),
         (FULL, {"encoder-normalize-before": True}, "--encoder-normalize-before True: has no meaning"),
     ],
+    [(FULL, {flag: 0}, f"--{flag} 0: must be 1 or more") for flag in ("evolution-blocks", "evolution-depth")],
     (FULL, {"decoder-embed-dim": 64}, "--decoder-embed-dim 64: must be the encoder's, 16"),
 ]
 WITHOUT = "has no meaning in a model that has no"
@@ -138,7 +139,10 @@ OF_ALL_MODELS = [
         (FULL, {"decoder-output-dim": 32}, "--decoder-output-dim 32: must be 16, the width of the embedding"),
         (LANGUAGE_MODEL, {"decoder-input-dim": 8, "share-decoder-input-output-embed": True}, " 512: must be 8"),
     ],
-    [(arch, {"decoder-attention-heads": 3}, "heads 3: must divide the width 16") for arch in ("macaron_tiny", FULL)],
+    [
+        (arch, {"decoder-attention-heads": n}, f"heads {n}: must divide the width 16")
+        for arch, n in (("macaron_tiny", 3), (FULL, 3), (FULL, 0))
+    ],
 ]
 EXAMPLES = {
     rules.of_all_models: OF_ALL_MODELS,

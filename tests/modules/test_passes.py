@@ -60,6 +60,18 @@ def test_blocks_share_their_code(backend):
     assert backend.frame_count == 1
 
 
+@pytest.mark.parametrize("backend", ["eager"], indirect=True)
+def test_compiled_layers_may_be_recomputed(backend):
+    torch.manual_seed(0)
+    m = small("macaron", **{"compile-layers": True, "checkpoint-activations": True}).train()
+    eager = copy.deepcopy(m)
+    for stack in (eager.encoder, eager.decoder):
+        stack.compile_layers = False
+    for found, expected in zip(step(m, *batch()), step(eager, *batch()), strict=True):
+        torch.testing.assert_close(found, expected, atol=2e-5, rtol=2e-4)
+    assert backend.frame_count
+
+
 def test_a_compiler_that_is_missing_is_named():
     passes._compiled.cache_clear()  # which an earlier pass has filled
     m = small("macaron", **{"compile-layers": True}).train()

@@ -1,6 +1,7 @@
 """``ode-transformer bench``: its arguments, records and tables."""
 
 import argparse
+import os
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ... import machine
+from ... import machine, processors
 from ...errors import OdeTransformerError
 from ...files import write_json, written_by
 from ...schema import checked_json, one_of
@@ -86,6 +87,9 @@ def main(args: argparse.Namespace) -> int:
         raise OdeTransformerError(f"-- {' '.join(args.flags)}: flags of models go with training and decoding")
     if getattr(args, "device", "cpu") == "cuda" and not torch.cuda.is_available():
         raise OdeTransformerError("--device cuda: needs a GPU")
+    quota = processors.threads().get(processors.VARIABLE)
+    if quota and processors.VARIABLE not in os.environ:  # as a training takes no more threads than its quota
+        torch.set_num_threads(int(quota))
     return args.go(args) or 0
 
 
@@ -113,7 +117,6 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
         more: dict[str, Any] = {
             "device": devices,
             "precision": {"choices": [one for one in recipes.PRECISIONS if (name, one) != ("decoding", "amp")]},
-            "data": {"metavar": "DIR"},
         }
         more |= {name: {"type": at_least(least)} for name, least in (("shortest", 0), ("symbols", 5))}
         add_parameters(kind, Setting, **more | dict.fromkeys(["what", "batches", *others]))
@@ -123,8 +126,8 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
     add_parameters(kind, lengths.measure, lengths={"nargs": "+"}, device=devices)
 
     help_ = "compare training speed with stock fairseq's, in eager mode, with compiled layers and with CUDA graphs"
-    kind = add("gpu", _gpu, help_, "--output PATH [options]")
-    add_parameters(kind, gpu.measure, device=devices, data={"metavar": "DIR"}, seconds_left=None, alone=None)
+    kind = add("gpu", _gpu, help_, "--output FILE [options]")
+    add_parameters(kind, gpu.measure, device=devices, seconds_left=None, alone=None)
     help_ = "begin no round after N minutes (default: %(default)s)"
     kind.add_argument("--minutes", type=at_least(0, float), default=4, metavar="N", help=help_)
 

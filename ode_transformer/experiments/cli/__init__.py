@@ -85,6 +85,7 @@ MOVED = {
     "glue score": "score",
     **dict.fromkeys(("classify", "choose"), "predict"),
     **{name: f"dataset {name}" for name in ("corpus", "listops", "documents")},
+    **{f"text {name}ise": f"text {name}ize" for name in ("binar", "unbinar")},
 }
 """The new names of commands, whose old names work for one more version."""
 
@@ -220,6 +221,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         shown = error.object[max(0, error.start - 20) : error.end + 20]
         print(f"error: {shown!r}: the name of a file must be UTF-8; rename the file", file=sys.stderr)
         return 1
+    except (ImportError, ValueError):  # as fairseq raises where it is missing or too old
+        from ...requirements import check_requirements
+
+        try:
+            check_requirements()
+        except ImportError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+        raise
     except OSError as error:  # a missing file, a folder of another user, a full disk
         said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         print(f"error: {visible(said)}", file=sys.stderr)

@@ -37,6 +37,7 @@ from . import files
 from .files import CONFIGS, group, groups, is_there, listed, names  # noqa: F401
 
 SEED_LIMIT = 2**31  # fairseq adds the number of the epoch to a seed, and NumPy takes seeds below 2^32
+MOST_BATCHES = 100_000  # per update; all its divisors are possible numbers of devices
 OWN_FLAGS = {
     "update-freq": "is set by train.batches and --devices",
     "distributed-world-size": "is set by --devices",
@@ -181,8 +182,8 @@ def _training_errors(recipe: Recipe) -> Iterator[str]:
     """Yield the errors of the training, of its seeds and devices, and of the checkpoints that are averaged."""
     train, average = recipe.train, recipe.average.wanted
     yield from _invalid_values("train.precision", [train.precision], PRECISIONS)
-    if train.batches < 1:
-        yield f"train.batches must be at least 1, got {train.batches}"
+    if not 1 <= train.batches <= MOST_BATCHES:
+        yield f"train.batches must be from 1 to {MOST_BATCHES:,}, got {train.batches}"
     for flag, why in OWN_FLAGS.items():
         if flag in train.flags:
             yield f"train.flags.{flag}: {why}"

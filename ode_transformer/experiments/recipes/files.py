@@ -22,6 +22,11 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class _Plain(_Loader):
     """PyYAML's safe loader, which runs no code; duplicate keys, of which PyYAML keeps the last, are refused."""
 
+    def construct_scalar(self, node: yaml.ScalarNode) -> Any:
+        if "\0" in node.value:  # which no name of a file and no word of a command can hold
+            raise yaml.MarkedYAMLError(problem="a text holds a NUL", problem_mark=node.start_mark)
+        return super().construct_scalar(node)
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         keys = [key.value for key, _ in node.value]
         for key in keys:

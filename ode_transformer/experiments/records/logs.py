@@ -40,7 +40,7 @@ def read_log(path: Path) -> dict[str, Any]:
         ``curve``, a list with an entry per epoch (training and validation loss, perplexity or accuracy, gradient norm,
         words per second, updates); ``training`` and ``validation``, the same by updates, without words per second, for
         each time that it was logged; ``seconds``, the time of all processes; ``out_of_memory``, how often the memory of
-        a GPU did not suffice.
+        a GPU did not suffice; ``ended``, the local time of the last line, as fairseq writes it, or an empty string.
     """
     text = path.read_text(encoding="utf-8", errors="replace")
     curve: dict[int, dict[str, Any]] = {}
@@ -70,6 +70,7 @@ def read_log(path: Path) -> dict[str, Any]:
         "validation": [steps["valid"][n] for n in sorted(steps["valid"])],
         # Not by fairseq's own clock, "wall", which stands at 0 in a training that was resumed within an epoch.
         "seconds": seconds,
+        "ended": (re.findall(f"^{TIME}", text, re.M) or [""])[-1],
         "out_of_memory": text.count(OUT_OF_MEMORY),
     }
 

@@ -78,7 +78,9 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
         "system", metavar="SYSTEM", nargs="+", help="what to test against BASELINE: likewise, with the same test sets"
     )
     ref = {"action": "append", "required": False, "metavar": "FILE"}
-    more = {"test": {"choices": TESTS}, "source": {"metavar": "FILE"}, "target_lang": {"metavar": "LANG"}}
+    # Records have the British spelling.
+    test = {"type": lambda word: word.replace("randomiz", "randomis"), "choices": TESTS, "default": "randomization"}
+    more = {"test": test | {"metavar": "{randomization,bootstrap}"}, "source": {"metavar": "FILE"}}
     add_parameters(parser, compare_files, files=None, ref=ref, **more)
     parser.add_argument(
         "--output", metavar="FILE", type=output_file, help="JSON file to write, such as results/significance/GROUP.json"

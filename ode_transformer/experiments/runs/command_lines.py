@@ -5,6 +5,7 @@ torch and fairseq are imported by the functions that need them.
 
 import argparse
 import contextlib
+import importlib.util
 import itertools
 import sys
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ... import plugins
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, install_command
 from ...paths import PACKAGE
 from .. import recipes
 from ..arguments import short_message
@@ -76,6 +77,9 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
             raise OdeTransformerError(
                 f"--{name} with --cpu: fairseq can train in {name} on a GPU only; take fp32 or bf16"
             )
+    sharded = words[0] == "fairseq-train" and args.ddp_backend == "fully_sharded"
+    if sharded and importlib.util.find_spec("fairscale") is None:
+        raise OdeTransformerError(f"--ddp-backend fully_sharded: needs fairscale; {install_command('sharded')}")
     return args
 
 

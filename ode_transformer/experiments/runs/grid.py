@@ -185,7 +185,8 @@ def search(
     points, seeds = counted(space.trainings // len(space.seeds), "point"), counted(len(space.seeds), "seed")
     every = counted(space.trainings, "training")
     processes.say(f"{recipe.name}: {points}, {seeds}: {every}, less those that are done")
-    processes.say(plan.line([recipe] * space.trainings, jobs))
+    if not (space.values or flags):  # of others, the records tell nothing
+        processes.say(plan.line([recipe] * space.trainings, jobs))
     points = train(recipe, space, training.place_here(recipe, jobs=jobs, flags=flags, **place), jobs)
     if output:
         write_json(output, points)

@@ -51,6 +51,8 @@ Prepared = dict[tuple[str, ...], float | Exception]
 def steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str = "", record: str = "") -> list[Step]:
     """Return the steps of a recipe, to be run from the top of the repository, by default in its usual folder."""
     run_dir = run_dir or recipes.default_run_dir(recipe)
+    # A record apart from its run has the outputs beside it, for comparisons when the run is gone.
+    keeps = bool(record) and TASKS[recipe.task].outputs is not None
     model, record = f"{run_dir}/average.pt", record or f"{run_dir}/record.json"
     program, *words = shlex.split(recipe.data.prepare)
     starts = _start_steps(recipe, place, run_dir)
@@ -58,7 +60,7 @@ def steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str = "", recor
     environment = processors.KEEP_FREED_MEMORY if place.cpu else {}
     average = {"": run_dir, **dict(recipe.average.wanted), "output": model, "fewer": recipe.average.fewer}
     which = {"scale": recipe.scale if recipe.scale != "full" else None, "seed": recipes.seed_option(recipe)}
-    recorded = {"": recipe.given, **which, "run-dir": run_dir, "output": record}
+    recorded = {"": recipe.given, **which, "run-dir": run_dir, "output": record, "translations": keeps}
     found = [
         Step("prepare", [shipped(program), *words], outputs=[recipe.data.directory]),
         *starts,
@@ -341,15 +343,17 @@ class Run:
         """Check that training keeps the checkpoints to be averaged; how many updates an epoch has is not known yet."""
         ((kind, count),) = self.recipe.average.wanted
         needed, its = 1 if self.recipe.average.fewer else count, config.checkpoint
+        epochs, updates = config.optimization.max_epoch, config.optimization.max_update
         too_few = {
             "last_epochs": {
                 "--no-epoch-checkpoints": its.no_epoch_checkpoints,
                 "--keep-last-epochs": 0 < its.keep_last_epochs < needed,
-                "--max-epoch": 0 < config.optimization.max_epoch < needed,
+                "--max-epoch or --save-interval": 0 < epochs < needed * its.save_interval,
             },
             "last_updates": {
                 "--save-interval-updates": its.save_interval_updates <= 0,
                 "--keep-interval-updates": 0 < its.keep_interval_updates < needed,
+                "--max-update or --save-interval-updates": 0 < updates < needed * its.save_interval_updates,
             },
             "best": {
                 "--keep-best-checkpoints": count > 1 and its.keep_best_checkpoints < needed,  # 1: always kept
@@ -487,7 +491,8 @@ def _wanted(names: Sequence[str], scale: str, seeds: Sequence[int]) -> list[reci
 
 def _go_together(found: Sequence[Run], jobs: int, after: Callable[[list[Run]], Any]) -> None:
     """Do several runs, then what comes after them; the arguments and errors are those of :func:`run`."""
-    processes.say(plan.line([one.recipe for one in found], jobs))
+    usual = not any(one.place.flags for one in found)  # of others, the records tell nothing
+    processes.say(plan.line([one.recipe for one in found], jobs) if usual else counted(len(found), "run"))
     failed = run_all(found, jobs)
     after([one for one in found if "record" in one.chosen and one.run_dir not in failed])
     if failed:

@@ -1,7 +1,10 @@
 """Recipes for human readers: their descriptions, and the commands of their steps."""
 
+import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Optional
 
 from ...errors import OdeTransformerError, counted
@@ -34,7 +37,18 @@ def show(name: str, scale: str = "full", seed: Optional[int] = None) -> None:
     devices = (recipe.devices if recipe.scale == "full" else None) or 1  # the paper's
     place = TrainingPlace(devices=devices, precision=recipe.train.precision)
     steps = runner.listing(runner.steps(recipe, place))
-    print("\n".join(f"# {line}" for line in _about(recipe, place)), steps, sep="\n")
+    print("\n".join(map(_wrapped, [*(f"# {line}" for line in _about(recipe, place)), *steps.splitlines()])))
+
+
+def _wrapped(line: str) -> str:
+    """Return a comment or a command in lines of about 120 characters; the shell reads those of a command as one."""
+    fill = partial(textwrap.fill, width=118, break_long_words=False, break_on_hyphens=False)
+    if line.startswith("#"):
+        return fill(line, subsequent_indent="#   ")
+    if '"' in line:  # quotes within quotes
+        return line
+    held = re.sub(r"'[^']*'", lambda quoted: quoted[0].replace(" ", "\0"), line)
+    return fill(held, subsequent_indent="    ").replace("\n", " \\\n").replace("\0", " ")
 
 
 def _about(recipe: recipes.Recipe, place: TrainingPlace) -> Iterator[str]:

@@ -57,7 +57,7 @@ def add_text(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     settings = {"nargs": "+", "type": key_and_value, "metavar": "KEY=VALUE"}
     add("settings", manifest.check_settings, "file", "settings", settings=settings)
-    add("binarise", prepare_examples, "out", "folder", folder={"metavar": "FOLDER"})
-    add("unbinarise", binarised.unbinarise, "data", **langs, **splits)
+    add("binarize", prepare_examples, "out", "folder", folder={"metavar": "FOLDER"})
+    add("unbinarize", binarised.unbinarise, "data", **langs, **splits)
     bins = {"type": int, "nargs": "+"}
     add("short-to-long", pairs.short_to_long, "prepared", limit={"type": int}, bins=bins, **langs)

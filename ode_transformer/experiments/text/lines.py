@@ -114,6 +114,8 @@ def decode_lines(file: IO[bytes], name: str | Path, errors: str = "strict") -> I
                 if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                     raise TextError(f"{name}: is UTF-16, must be UTF-8; iconv -f UTF-16 -t UTF-8 converts it")
                 line = line.removeprefix(codecs.BOM_UTF8)  # it would become part of the first word
+                if b"\r" in line.rstrip(b"\r\n") and not line.endswith(b"\n"):
+                    raise TextError(f"{name}: its lines end in carriage returns alone; tr '\\r' '\\n' converts them")
             if b"\0" in line and errors == "strict":
                 raise TextError(f"{name}: line {number} holds a NUL, must be UTF-8 text; {PERHAPS}")
             yield line.decode("utf-8", errors).removesuffix("\n")

@@ -226,7 +226,8 @@ class Preparation:
         model = self.text / chosen.model
         if not model.exists():
             training = [folder / name for name in names_of(self.splits[:1], self.langs)]
-            size = self.size or next(size for most, size in SIZES if count_lines(training[0]) <= most)
+            pairs = 0 if self.size else count_lines(training[0])
+            size = self.size or next(size for most, size in SIZES if pairs <= most)
             chosen.learn(training, size, model, self.workers)
         for name in names_of(self.splits, self.langs):
             lines = read_lines(folder / name, bar=f"segment {name}")

@@ -103,7 +103,7 @@ def _count_words(lines: list[str]) -> Counter[str]:
 
 def _learn_pieces(files: Sequence[Path], size: int, model: Path, workers: int = 1) -> None:
     for coverage in (1.0, 0.9995):  # every character is a unit if there is room for all
-        lines = itertools.chain.from_iterable(map(read_lines, files))
+        lines = itertools.chain.from_iterable(read_lines(file, bar=f"sample {file.name}") for file in files)
         try:
             # The text is normalized and tokenized already; "identity" leaves its words unchanged for the scores.
             return learn_sentencepiece(lines, size, workers, model, "identity", coverage)

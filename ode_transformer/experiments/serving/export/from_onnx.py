@@ -102,6 +102,8 @@ class Reader(Exported):
             else:
                 (log_probs,) = self._step(["log_probs"], tokens, order, caches)
                 values, symbols = log_probs[:, :, [END]], np.full((*log_probs.shape[:2], 1), END)
+            if np.isnan(values).any() or not ((symbols >= 0) & (symbols < len(self.symbols[1]))).all():
+                raise OdeTransformerError(f"{self.name}: computes no log-probabilities of its symbols; export it again")
             totals = (scores[:, :, None] + values).reshape(len(left), -1)  # of all hypotheses of a sentence
             best = np.argsort(-totals, axis=1, kind="stable")[:, : 2 * beam]
             totals, taken = (np.take_along_axis(x, best, 1) for x in (totals, symbols.reshape(len(left), -1)))
