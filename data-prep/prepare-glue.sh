@@ -9,7 +9,7 @@
 #                   ROBERTA_DIR and IMDB_DIR stand for RAW_DIR there, TEXT_INPUT is the text of text-bert
 #   --generated N   no GLUE, but N generated examples in its layout, for rehearsals
 #
-# RAW_DIR: the published archives unpacked in it, CoLA, SST-2, MRPC and so on, TASK's complete; ODE_TRANSFORMER_DATA:
+# RAW_DIR: TASK's published archive, such as CoLA.zip, or CoLA, SST-2, MRPC and so on unpacked; ODE_TRANSFORMER_DATA:
 # glue; URL_GLUE, and for MRPC, whose development set is a list, URL_MRPC. Of CoLA the authors' own archive serves as well:
 # its development sets together are GLUE's. MNLI's matched sets are valid and test, its mismatched ones valid1 and test1;
 # test2 is the diagnostic set, MNLI/AX.tsv or diagnostic/diagnostic.tsv. DIR is by default data-bin/glue/TASK.LIKE.
@@ -22,6 +22,8 @@ options task=word like=text {generated,workers}=number -- "$@"
     die "TASK $task: must be one of cola sst-2 mrpc qqp sts-b mnli qnli rte; see --help"
 begin_like "glue/$task" text-imdb task="$task" ${generated:+generated="$generated"}
 if [[ -z $generated ]]; then
+    declare -A archives=([cola]=CoLA [sst-2]=SST-2 [qqp]=QQP-clean [sts-b]=STS-B [mnli]=MNLI [qnli]=QNLIv2 [rte]=RTE)
+    file=${archives[$task]:-}.zip # none of MRPC
     find_set glue
     url=${URL_GLUE:-https://dl.fbaipublicfiles.com/glue/data}
     if [[ -z $folder && $task == mrpc ]]; then
@@ -30,10 +32,8 @@ if [[ -z $generated ]]; then
             fetch URL_MRPC "MRPC/$file" "${URL_MRPC:-https://dl.fbaipublicfiles.com/senteval/senteval_data}/$file"
         done
         folder=$text/download
-    elif [[ -z $folder ]]; then
-        declare -A archives=([cola]=CoLA [sst-2]=SST-2 [qqp]=QQP-clean [sts-b]=STS-B [mnli]=MNLI [qnli]=QNLIv2 [rte]=RTE)
-        file=${archives[$task]}.zip
-        URL_GLUE=$url/$file unpack GLUE "$file" ''
+    elif [[ -z $folder || -f $folder/$file ]]; then
+        RAW_DIR=$folder URL_GLUE=$url/$file unpack GLUE "$file" ''
         folder=$unpacked
         if [[ $task == mnli ]]; then
             fetch URL_GLUE AX.tsv "$url/AX.tsv"

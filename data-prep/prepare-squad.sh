@@ -23,8 +23,8 @@ if [[ -z $generated ]]; then find_set squad; fi
 archives=()
 for file in {train,dev}-v"$version".json; do
     archive=$folder/$file
-    if [[ -z $generated && ! -e $archive ]]; then
-        fetch URL_SQUAD "$file" "${URL_SQUAD:-https://rajpurkar.github.io/SQuAD-explorer/dataset}/$file"
+    if [[ -z $generated ]]; then
+        RAW_DIR=$folder fetch URL_SQUAD "$file" "${URL_SQUAD:-https://rajpurkar.github.io/SQuAD-explorer/dataset}/$file"
     fi
     archives+=("$archive")
 done

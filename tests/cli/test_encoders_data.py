@@ -1,6 +1,8 @@
 """The preparation of what encoders read: whose folder is whose, and miniatures of the layouts."""
 
 import json
+import shutil
+import subprocess
 import tarfile
 import zipfile
 
@@ -9,7 +11,7 @@ import pytest
 from ode_transformer.experiments.tasks import glue
 from ode_transformer.experiments.text import subwords
 from tests.cli.data_scripts import clean, command, members, numbers, run, sentences, tar, twice
-from tests.helpers import ask, raises
+from tests.helpers import ROOT, ask, own_subwords, raises
 
 
 @pytest.mark.full
@@ -103,9 +105,29 @@ def test_what_is_downloaded_is_unpacked(tmp_path):
         done = run(command("glue", task, "--like", like, "--out", tmp_path / task, **addresses))
         assert done.returncode == 0, done.stderr
         assert numbers(tmp_path / task, counts) == counts
+    done = run(command("glue", "rte", "--like", like, "--out", tmp_path / "again", RAW_DIR=web))
+    assert done.returncode == 0 and numbers(tmp_path / "again", {"train": 4}) == {"train": 4}, done.stderr
     done = run(command("wikitext-103", "--out", tmp_path / "wiki", RAW_DIR=like, **addresses))
     # It was fetched, and lacks a file.
     assert "/wikitext-103-raw: must hold wiki.train.raw and wiki.valid.raw" in done.stderr
+
+
+@pytest.mark.full
+def test_wikitext_for_a_roberta_that_is_there(tmp_path):
+    clone, raw = tmp_path / "clone", tmp_path / "raw"
+    for folder in ("scripts", "data-prep", "ode_transformer"):
+        shutil.copytree(ROOT / folder, clone / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (like := clone / "data-bin" / "roberta.base").mkdir(parents=True)
+    own_subwords(like, sentences("en", 60), 60)
+    (like / "floater.pt").touch()
+    (like / "manifest.json").write_text('{"text_version": "3", "size": "base"}')
+    raw.mkdir()
+    for split in ("train", "valid"):
+        (raw / f"wiki.{split}.raw").write_text(" \n = Title = \n \n A man sits. \n")
+    words = [clone / "data-prep" / "prepare-wikitext-103.sh", "--out", tmp_path / "wiki.roberta.base"]
+    for said in ("train: 2 documents", "is complete"):
+        done = subprocess.run(words, env=clean(WIKITEXT_DIR=raw), capture_output=True, text=True)
+        assert done.returncode == 0 and said in done.stdout + done.stderr, done.stderr
 
 
 @pytest.mark.full

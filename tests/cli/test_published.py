@@ -121,6 +121,7 @@ def test_end_to_end_and_again(folders, tmp_path, name):
         assert lines(out / "tok" / "test.target") == ['rain at http : / / dm / 1 . " wet "'.replace('"', "&quot;")]
         assert lines(out / "raw" / "test.target") == ['Rain at http://dm/1 .\t"Wet"']
     if name == "gec":
+        assert "training pairs, rounded in the paper: 18 lines, published 827000" in done.stderr
         assert lines(out / "raw" / "test1.ref2") == [f"{line} ref2" for line in sentences("en", 4)]
         assert (out / "raw" / "test.m2").read_text() == M2 and not (out / "raw" / "test2.m2").exists()
 
@@ -169,6 +170,7 @@ def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
         "the published train-v1.1.json 3527663986b8295a": data_scripts.command(
             "squad", "--like", cut, URL_SQUAD=f"file://{cut}", ARCHIVES_SHA256=""
         ),
+        "has SHA-256 e3b0c44298fc1c14": data_scripts.command("squad", "--like", cut, RAW_DIR=cut, ARCHIVES_SHA256=""),
         "ag_news_csv.tgz: holds no ag_news_csv": command("agnews", RAW_DIR=cut / "other"),
         "holds no all_val.txt": command("cnndm", RAW_DIR=cut / "list"),
         "NUCLE and Lang-8 cannot be downloaded": command("gec", **tests),

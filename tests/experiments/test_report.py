@@ -13,11 +13,12 @@ import pytest
 
 from ode_transformer import machine
 from ode_transformer.experiments import cli, recipes
+from ode_transformer.experiments.metrics import Examples
 from ode_transformer.experiments.records import RecordError, check_record, read_record
 from ode_transformer.experiments.results import report
 from ode_transformer.experiments.results.report import _chosen
 from ode_transformer.experiments.serving import bundle
-from ode_transformer.files import write_json
+from ode_transformer.files import write_json, write_text
 from tests.helpers import ROOT, output_of, own_quickstart, refused, sentences, write_translated
 
 
@@ -204,3 +205,10 @@ def test_the_baseline_is_the_first_of_the_groups_file():
     for group, names, first in (("quickstart", ("transformer-longer-tiny", "transformer-tiny"), "transformer-tiny"),
                                 ("ptb", ("euler-4-1", "residual-1"), "residual-1")):  # fmt: skip
         assert report._first({f"{group}/{name}": [] for name in names}) == f"{group}/{first}"
+
+
+def test_the_first_annotator_stands_for_a_reference(tmp_path):
+    edits = [f"A 1 2|||X|||{word}|||REQUIRED|||-NONE-|||{i}\n" for i, word in enumerate("cd")]
+    write_text(tmp_path / "test.m2", "".join(["S a b\n", *edits]))
+    assert report._right(Examples(edits=str(tmp_path / "test.m2"))) == ["a c"]
+    assert report._right(Examples([["x"], ["y"]])) == ["x"]

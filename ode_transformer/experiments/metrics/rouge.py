@@ -1,9 +1,9 @@
 """ROUGE-1, ROUGE-2 and ROUGE-L of summaries (Lin 2004), by the package ``rouge-score``: F1, in percent.
 
-Words are stemmed (Porter), as the papers configured ROUGE-1.5.5 to do. ROUGE-L is computed twice: for the summary as
-one sequence (``rougeL``), and as the papers print it, as a union over sentences (``rougeLsum``). The sentences of a
-reference have tabs between them: they are the highlights of CNN/DailyMail, as for See et al. (2017). Where there are no
-tabs, as in summaries, a sentence ends at a token of ``ENDS``; See et al. ended those at full stops alone.
+Words are stemmed (Porter), as the papers configured ROUGE-1.5.5 to do. ROUGE-L is, as the papers print it, a union over
+sentences (``rougeLsum``). The sentences of a reference have tabs between them: they are the highlights of
+CNN/DailyMail, as for See et al. (2017). Where there are no tabs, as in summaries, a sentence ends at a token of
+``ENDS``; See et al. ended those at full stops alone.
 """
 
 import html
@@ -17,7 +17,7 @@ import numpy as np
 from ...errors import OdeTransformerError, install_command
 from .metric import Examples, Metric
 
-KINDS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+KINDS = ("rouge1", "rouge2", "rougeLsum")
 ENDS = (".", "!", "?")
 
 

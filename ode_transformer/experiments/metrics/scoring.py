@@ -244,7 +244,10 @@ def corrections(
         print("the M2 score is left out: M2SCORER is not set", file=sys.stderr)
     if edits and "errant" not in result:
         print(f"ERRANT's score is left out: {errant.PROGRAMS[0]} and others are not installed", file=sys.stderr)
-    return result | compute_metrics(metric, texts, examples)
+    unfit = [name for name in metric if name in METRICS and not METRICS[name].fits(examples)]
+    for name in unfit:  # one test set may have edits and another references
+        print(f"{METRICS[name].label} is left out: it needs {METRICS[name].needed}", file=sys.stderr)
+    return result | compute_metrics([name for name in metric if name not in unfit], texts, examples)
 
 
 def predictions(predictions: str | Path, metric: Sequence[str] = ()) -> dict[str, Any]:

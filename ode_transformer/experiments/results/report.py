@@ -16,8 +16,9 @@ from typing import Any, Optional
 from ...errors import OdeTransformerError, counted
 from ...files import write_text
 from .. import recipes
-from ..metrics import METRICS
+from ..metrics import METRICS, Examples, m2
 from ..records import curve_points
+from ..tasks.correction.corpora import corrected
 from . import comparisons, plots, significance, tables
 from .comparisons import LEVEL, Compared
 from .files import read_records, readable, variant, variant_label
@@ -196,11 +197,11 @@ def _translations(translated: Sequence[Record], sentences: Sequence[int]) -> Ite
         read = [
             (label, *its) for (label, _), its in readable(there, lambda one, name=test_set: one[1].read(name), where)
         ]
-        if not read or not read[0][2].references:
+        if not read or not (right := _right(read[0][2])):
             continue
         examples = read[0][2]
-        outputs = {label: lines for label, lines, its in read if its.references[:1] == examples.references[:1]}
-        references = [line.split() for line in examples.references[0]]
+        outputs = {label: lines for label, lines, its in read if _right(its) == right}
+        references = [line.split() for line in right]
         words = {label: [line.split() for line in lines] for label, lines in outputs.items()}
         chosen = [i for i in sentences if i < len(references)] if sentences else _chosen(references, words, SENTENCES)
         note = "Words that the reference does not have in that place are marked."
@@ -209,10 +210,17 @@ def _translations(translated: Sequence[Record], sentences: Sequence[int]) -> Ite
         shown = [Table([f"{test_set}, {counted(len(chosen), 'sentence')}"], [], note)]
         for i in chosen:
             rows = [["source", examples.sources[i]]] if examples.sources else []
-            rows.append(["reference", examples.references[0][i]])
+            rows.append(["reference", right[i]])
             rows += [[label, marked(its[i], references[i])] for label, its in words.items()]
             shown.append(Table([f"sentence {i}", ""], rows, text=True))
         yield Part(f"Translations: {test_set}", shown)
+
+
+def _right(examples: Examples) -> Sequence[str]:
+    """Return the first reference of each example; of human edits, the correction of the first annotator."""
+    if examples.edits and Path(examples.edits).is_file():
+        return [corrected(sentence)[0] for sentence in m2.read(Path(examples.edits))]
+    return next(iter(examples.references), [])
 
 
 def _chosen(references: list[list[str]], by_system: dict[str, list[list[str]]], each: int) -> list[int]:
@@ -257,6 +265,8 @@ def write(
             those whose outputs differ most, and some others).
     """
     output = output or directory / "report.html"
+    if output.suffix == ".md":
+        raise OdeTransformerError(f"--output {output}: a report is HTML; `table` and `compare` print Markdown")
     if output.exists() and GENERATED not in output.read_text(encoding="utf-8", errors="replace")[:200]:
         raise OdeTransformerError(f"--output {output}: was not written by ode-transformer report; must be another file")
     write_text(output, page(directory, baseline, sentences))
