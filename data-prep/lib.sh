@@ -217,7 +217,7 @@ fetch() {
     if [[ -f ${RAW_DIR:-}/$2 ]]; then
         archive=$(realpath -m -- "$RAW_DIR")/$2
     else
-        if [[ -n ${RAW_DIR:-} ]]; then echo "RAW_DIR=$RAW_DIR: holds no $2, so it is downloaded from $3" >&2; fi
+        if [[ -n ${RAW_DIR:-} ]]; then echo "$RAW_DIR: holds no $2, so it is downloaded from $3" >&2; fi
         archive=$text/download/$2
         download "$3" "$archive" ||
             die "$2: the download from $3 failed; what was downloaded is kept, and resumed next time. $1 names another" \

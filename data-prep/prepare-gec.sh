@@ -49,7 +49,9 @@ fi
 set_of gec "; the test sets have to be there"
 origin=$from
 into "$text/tok" dataset gec "${train[@]}" --jfleg "$folder/jfleg" --conll14 "$folder/conll14/official-2014.combined.m2"
-if [[ $errors == published ]]; then compare "training pairs, rounded in the paper" "$text/tok/train.target" 827000; fi
+if [[ $errors == published && -z $dry_run ]]; then
+    echo "training pairs: $(wc --lines <"$text/tok/train.target"); the paper has 827 thousand" >&2
+fi
 compare CoNLL-2014 "$text/tok/conll14.source" 1312
 compare "JFLEG's test set" "$text/tok/jfleg.source" 747
 

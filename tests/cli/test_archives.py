@@ -263,7 +263,7 @@ def test_the_steps_of_scripts(tmp_path):
     """
     done = subprocess.run(["bash", "-c", script], env=clean(), capture_output=True, text=True)
     assert re.search(r"\Ax: 3 lines, as published\nwarning: x: 3 lines, published 4\n\+ f ", done.stderr), done.stderr
-    assert done.stdout.startswith("of the folder\nRAW_DIR=") and done.stdout.endswith("\nstopped\n")
+    assert done.stdout.startswith(f"of the folder\n{tmp_path}: holds") and done.stdout.endswith("\nstopped\n")
     assert "\na\nb\nc\n" in done.stdout and "holds no there, so it is downloaded" in done.stdout
     assert not (tmp_path / "words").exists()
     assert "gone: the download from file:///nonexistent failed" in done.stdout

@@ -11,7 +11,7 @@ from typing import Any, Optional
 from ...errors import OdeTransformerError
 from ...files import read_json
 from ...schema import checked_json, count, lacks, one_of
-from ..metrics import METRICS, labels
+from ..metrics import METRICS
 from ..recipe import PRECISIONS, SCALES, Recipe
 
 _RUN = {
@@ -137,25 +137,18 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def check_record(found: Any, path: Path) -> dict[str, Any]:
-    """Return the content of a file, if it has the form of a record, its scores with current signatures."""
+    """Return the content of a file, if it has the form of a record."""
     wrong = lacks(found, RECORD)
     if not wrong and not (found["seeds"] and any("num_updates" in entry for entry in found["training"]["curve"])):
         wrong = "it has no seed, or no number of updates"
     if wrong:
         raise RecordError(f"{path}: is not what ode-transformer record writes: {wrong}")
-    return found | {"scores": {test_set: _signed(scores) for test_set, scores in found["scores"].items()}}
-
-
-def _signed(scores: dict[str, Any]) -> dict[str, Any]:
-    """Return the scores of a test set with current signatures; earlier, GLUE's accuracy had a shorter one."""
-    if not scores.get("accuracy"):
-        return scores
-    return scores | {"accuracy": scores["accuracy"] | {"signature": labels.SIGNATURE}}
+    return found
 
 
 def read_scores(path: Path) -> dict[str, Any]:
     """Return the scores of a test set in a file of ``ode-transformer score``."""
-    return _signed(checked_json(path, SCORES, "is not what ode-transformer score writes", RecordError))
+    return checked_json(path, SCORES, "is not what ode-transformer score writes", RecordError)
 
 
 def curve_points(training: Mapping[str, Any], key: str) -> list[tuple[int, float]]:
