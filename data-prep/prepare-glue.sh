@@ -34,11 +34,11 @@ if [[ -z $generated ]]; then
         folder=$text/download
     elif [[ -z $folder || -f $folder/$file ]]; then
         RAW_DIR=$folder URL_GLUE=$url/$file unpack GLUE "$file" ''
-        folder=$unpacked
         if [[ $task == mnli ]]; then
-            fetch URL_GLUE AX.tsv "$url/AX.tsv"
-            run cp "$archive" "$folder/MNLI"
+            RAW_DIR=$folder fetch URL_GLUE AX.tsv "$url/AX.tsv"
+            run cp "$archive" "$unpacked/MNLI"
         fi
+        folder=$unpacked
     fi
 fi
 into "$text/symbols" dataset glue "$task" "$folder" --like "$like"

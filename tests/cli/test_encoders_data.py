@@ -171,3 +171,12 @@ def test_the_published_mrpc_is_split_by_its_list(tmp_path):
     found = {split: list(glue.examples(task, folder, split)) for split in ("train", "valid")}
     assert found["valid"] == [["A 2.", "B 2.", "0"], ["A 5.", "B 5.", "1"]]
     assert found["train"] == [[f"A {i}.", f"B {i}.", str(i % 2)] for i in (0, 1, 3, 4)]
+
+
+def test_archives_of_a_complete_set_are_not_downloaded(tmp_path):
+    for path in (tmp_path / "glue" / "MNLI.zip", tmp_path / "glue" / "AX.tsv", tmp_path / "like" / "dict.txt"):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    words = ("mnli", "--like", tmp_path / "like", "--out", tmp_path / "out", "--dry-run")
+    done = run(command("glue", *words, ODE_TRANSFORMER_DATA=tmp_path))
+    assert done.returncode == 0 and "curl" not in done.stdout, done.stderr

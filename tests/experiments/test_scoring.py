@@ -242,6 +242,8 @@ def test_plain_text_has_no_tokenized_score_and_lower_case_beside_a_cased_referen
     assert "has no references; give plain ones" in fails(*words)
     write(tmp_path / "data" / "raw" / "test.de", "ein haus\n")
     assert json.loads(output_of(words, capsys).out)["sacrebleu"]["precisions"][:2] == [100, 100]
+    other = ["--ref", write(tmp_path / "other", "zwei katzen\n")]
+    assert json.loads(output_of([*words, *other], capsys).out)["sacrebleu"]["precisions"][0] < 100
     for lang in ("zh", "zh_CN", "zho_Hans"):
         found = scoring.score(["\u732b\u5403\u9c7c\u3002"], ["\u732b\u5403\u8089\u3002"], lang, plain=True)["sacrebleu"]
         assert found["hyp_len"] == 4 and "tok:zh" in found["signature"], "by characters"

@@ -189,6 +189,7 @@ def test_folders_of_runs_are_compared_and_intervals_are_printed(runs, capsys):
     value, low, high, difference, *_ = map(float, re.findall(r"[-+]?\d+\.\d+", line.replace(folders[1], "")))
     assert low < value < high and difference > 10 and "chrF2" in shown and "nrefs:1|case:mixed|eff:yes" in shown
     raises("elsewhere: must hold a run", significance.of_folder, str(runs / "elsewhere"))
+    refused(["compare", *folders, "--seed", "2"], "transformer-tiny: is the folder of a run", capsys)
 
 
 @pytest.mark.parametrize(("kind", "shown"), [("detokenised", 99.0), ("raw", None)])

@@ -155,7 +155,8 @@ def translations(
     if refs is None:
         kind = "plain" if plain else "the tokenized"
         raise OdeTransformerError(f"{read}: has no references; give {kind} ones as --ref FILE")
-    raw = [lines_of(path, len(hyps), read) for path in reference or filter(None, [beside.get("raw")])]
+    own = None if plain and ref else beside.get("raw")  # a plain --ref takes the place of the data's raw references
+    raw = [lines_of(path, len(hyps), read) for path in reference or filter(None, [own])]
     hyps = joined_words(hyps, read, remove_bpe)
     if ref or not tokenised:  # those beside the data are words, as its preparation knows
         refs = joined_words(refs, tokenised or read, remove_bpe)

@@ -269,6 +269,10 @@ def _right(examples: Examples) -> tuple:
 def named(name: str, scale: str = "full", seed: Optional[int] = None, precision: Optional[str] = None) -> System:
     """Return the system of a recipe, or of the folder of a finished run."""
     if Path(name, "run.json").is_file():
+        if scale != "full" or seed is not None or precision is not None:
+            raise OdeTransformerError(
+                f"{name}: is the folder of a run; --scale, --seed and --precision choose among the runs of a recipe"
+            )
         return of_folder(name)
     try:
         return system(recipes.load(name, scale=scale, seed=seed), precision)
