@@ -66,6 +66,9 @@ options() {
 
 # --- Beginning, and work that is done once
 
+# check_raw_dir: refuse a RAW_DIR that does not exist.
+check_raw_dir() { [[ -z ${RAW_DIR:-} || -d $RAW_DIR ]] || die "RAW_DIR=$RAW_DIR: no such folder"; }
+
 # begin SETTING...: set $out, by default data-bin/$name, and $text beside it; exit if $out exists and was made with these
 # settings.
 begin() {
@@ -78,7 +81,7 @@ begin() {
         echo "$out is complete" >&2
         exit
     fi
-    [[ -z ${RAW_DIR:-} || -d $RAW_DIR ]] || die "RAW_DIR=$RAW_DIR: no such folder"
+    check_raw_dir
     if [[ -v workers && -z $workers ]]; then
         workers=$(python -c 'from ode_transformer.processors import usable; print(usable())')
     fi
@@ -326,7 +329,7 @@ begin_like() {
     like=$(realpath -ms -- "${like:-$root/data-bin/$2}")
     name=$1${generated:+.generated}.$(basename "$like")
     out=${out:-$root/data-bin/$name}
-    if [[ ! -e $out ]]; then pretrained "$like"; fi
+    if [[ ! -e $out ]]; then check_raw_dir && pretrained "$like"; fi
     if [[ -f $like/dict.txt ]]; then
         read -r sum _ < <(sha256sum "$like/dict.txt")
     elif [[ -e $out ]]; then

@@ -19,6 +19,7 @@ if [[ -e $out && -f $roberta/floater.pt ]]; then
     echo "$out is complete" >&2
     exit
 fi
+check_raw_dir
 if [[ -e ${RAW_DIR:-}/wiki.train.raw ]]; then from=${WIKITEXT_DIR:-$RAW_DIR}; else from=${WIKITEXT_DIR:-}; fi
 if [[ -z $from ]]; then
     text=$out.text

@@ -155,9 +155,9 @@ def _apply_preset(model: str, config_class: type, name: str, preset: Mapping[str
     filled in. Under hydra only the second call happens, too late to tell the user's values from defaults: refused.
     """
     if not isinstance(config, argparse.Namespace):
-        if config.arch != name:
+        if {getattr(config, key, None) for key in ("_name", "arch")} != {name}:  # the command line sets both
             raise OdeTransformerError(
-                f"model._name={name} is an architecture of the command line (--arch {name}), which hydra would "
+                f"{name} is an architecture of the command line (--arch {name}), which hydra would "
                 f"build with the defaults of model '{model}'. Under hydra say "
                 + " ".join(under_hydra(model, config_class, preset))
             )

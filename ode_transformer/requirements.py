@@ -14,7 +14,7 @@ def check_requirements() -> None:
 
     A torch older than 2.6 can run code from a checkpoint in spite of weights-only loading (CVE-2025-32434). fairseq
     0.12.2 from PyPI cannot be imported on Python 3.11 and later, and a *folder* called ``fairseq`` on the path, such as
-    a clone beside the plugin, hides the installed one.
+    a clone beside the plugin, hides one that was installed with ``pip install -e``.
     """
     torch = importlib.import_module("torch")
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])

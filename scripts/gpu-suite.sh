@@ -3,7 +3,7 @@
 #
 # Usage: scripts/gpu-suite.sh [--minutes N] [--jobs N] [--dry-run] [other options of `ode-transformer gpu-suite`]
 #
-# Finished work is not repeated: call the script until it says that everything is done.
+# Finished work is not repeated: call the script until no training is left and contest.json has every round.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 handed_on "" "$@"

@@ -89,6 +89,7 @@ def test_hydra_with_the_name_of_an_architecture_is_told_what_to_say(arch):
         "_name": model_name,
         "arch": None,
     }
+    raises(f"{arch} is an architecture of the command line", build_model, OmegaConf.create({"arch": arch}), task())
 
 
 def test_wrong_fields_are_named_and_nothing_in_them_is_evaluated(tmp_path):

@@ -81,3 +81,10 @@ def test_what_is_absent_broken_or_too_old_is_named_with_the_remedy(monkeypatch, 
     monkeypatch.setattr(requirements.importlib, "import_module", import_module)
     with pytest.raises(ImportError, match=message):
         requirements.check_requirements()
+
+
+def test_an_unfit_fairseq_is_named_where_a_model_is_loaded(tmp_path):
+    (tmp_path / "fairseq").mkdir()
+    (tmp_path / "fairseq" / "__init__.py").write_text("raise ValueError('mutable default')")
+    done = python("import ode_transformer.checkpoints", path=f"{tmp_path}:{ROOT}")
+    assert "ImportError: fairseq cannot be imported (ValueError: mutable default)" in done.stderr

@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq.logging import meters
 from torch import Tensor
 
 from ..errors import OdeTransformerError, counted
 from ..files import atomic_file, copy_file
 from ..requirements import check_requirements
 
-check_requirements()  # an older torch could run code from a file
+check_requirements()  # an older torch could run code from a file, and an unfit fairseq cannot be imported
+
+from fairseq.logging import meters  # noqa: E402
 
 # Checkpoints of stock fairseq's architectures contain an argparse.Namespace, and those of versions before 0.10 also the
 # trainer's meters, under the names that these had then. torch's weights-only loading refuses both until they are

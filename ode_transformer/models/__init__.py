@@ -1,8 +1,9 @@
 """The models, one file per family. Importing this package registers all of them with fairseq.
 
 The import also registers the criterion, the optimizers and the tasks, allows old checkpoints to load, makes fairseq's
-commands print our errors as a sentence, and tells PyTorch to prefer its other attention kernels to cuDNN's, unless the
-environment says otherwise.
+commands print our errors as a sentence, puts a subclass in the place of fairseq's ``FP16Optimizer`` (which differs with
+``fused_adam`` alone), and tells PyTorch to prefer its other attention kernels to cuDNN's, unless the environment says
+otherwise.
 """
 
 import os

@@ -173,6 +173,12 @@ def test_the_published_mrpc_is_split_by_its_list(tmp_path):
     assert found["train"] == [[f"A {i}.", f"B {i}.", str(i % 2)] for i in (0, 1, 3, 4)]
 
 
+def test_a_missing_raw_dir_is_refused_before_a_model_is_prepared(tmp_path):
+    for words in (("glue", "cola", "--like", tmp_path / "roberta.base"), ("wikitext-103",)):
+        done = run(command(*words, "--out", tmp_path / "out", "--dry-run", RAW_DIR=tmp_path / "no"))
+        assert done.returncode == 1 and not done.stdout and "/no: no such folder" in done.stderr
+
+
 def test_archives_of_a_complete_set_are_not_downloaded(tmp_path):
     for path in (tmp_path / "glue" / "MNLI.zip", tmp_path / "glue" / "AX.tsv", tmp_path / "like" / "dict.txt"):
         path.parent.mkdir(exist_ok=True)

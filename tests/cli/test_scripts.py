@@ -622,7 +622,7 @@ def test_the_gpu_suite_rehearsed_on_a_cpu(recipe, tmp_path, capsys):
     words = ["gpu-suite", "--cpu", "--runs", tmp_path / "runs", "--out", tmp_path / "out"]
     words = [*map(str, words), "--systems", str(recipe)]
     for _ in range(2):
-        assert "all done" in output_of(words, capsys).out
+        assert "all trainings done" in output_of(words, capsys).out
     contest, record, unfinished = sorted((tmp_path / "out").glob("*.json"))
     assert json.loads(unfinished.read_text()) == {}
     assert json.loads(record.read_text())["scores"]["tiny"]["sentences"] == 12

@@ -199,8 +199,6 @@ def contest(quick, monkeypatch, tmp_path):
     happened, wrong = [], {}
 
     class Process:
-        closed = False
-
         def __init__(self, name, anew):
             self.name, self.kept = name, SimpleNamespace(times=[])
 
@@ -209,7 +207,6 @@ def contest(quick, monkeypatch, tmp_path):
 
         def answer(self, seconds_left):
             if wrong.get(self.name) in ("fails", "is late"):
-                self.closed = wrong[self.name] == "is late"
                 raise OdeTransformerError(f"{self.name}: out of memory")
             if self.asked is gpu._time:
                 happened.append(self.name)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Optional
 
 from ... import files, processors
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, counted
 from ...paths import ROOT
 from .. import recipes
 from ..records import RunError, logs
@@ -71,7 +71,8 @@ class Suite:
         jobs: number of trainings at a time (default: one per two cores, at most 8).
         runs: folder for checkpoints (default: runs/gpu).
         out: folder for the small files of results (default: results/gpu, apart from records of runs on CPUs).
-        systems: recipes to train (default: all of multi30k-full that start from no checkpoint, and ptb).
+        systems: recipes to train, but for fairseq's own models (default: all of multi30k-full that start from no
+            checkpoint, and of ptb if the Penn Treebank is there).
         cpu: rehearse the suite without a GPU.
         dry_run: print the commands of the trainings.
     """
@@ -232,5 +233,5 @@ class Suite:
         self.note_unfinished(left)
         for one in self.trainings:
             print(f"left: {one.title} (log: {one.folder / 'run.log'})" if one in left else f"done: {one.title}")
-        print(f"{len(left)} left; call again" if left else "all done")
+        print(f"{counted(len(left), 'training')} left; call again" if left else "all trainings done")
         return int(self.failed)

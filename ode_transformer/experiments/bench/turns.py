@@ -35,7 +35,7 @@ _ENVIRONMENT = {**KEEP_FREED_MEMORY, "KINETO_LOG_LEVEL": "99", "TORCHINDUCTOR_CO
 
 
 class Process:
-    """A process that calls functions, one after the other; ``closed`` once it has died or was too late.
+    """A process that calls functions, one after the other.
 
     The first argument of each function is the process's namespace, in which it keeps objects for later calls; a call
     that fails empties it. The process is forked from a server that has imported fairseq, which saves seconds, or
@@ -43,7 +43,7 @@ class Process:
     """
 
     def __init__(self, name: str, anew: bool = False):
-        self.name, self.closed = name, False
+        self.name = name
         os.environ.update({**_ENVIRONMENT, **os.environ})
         context = multiprocessing.get_context("spawn" if anew or plugins.current() else "forkserver")
         # Imported before there are threads; the first keeps the import of fairseq quiet.
@@ -85,7 +85,6 @@ class Process:
 
     def close(self) -> None:
         """End the process."""
-        self.closed = True
         self._connection.close()
         self._process.join(1)  # one that waits for a call ends by itself, and leaves nothing behind
         self._process.kill()

@@ -133,7 +133,8 @@ def translations(
         join_hyphens: join ``a @-@ b`` to ``a-b``, for text from tokenizer.perl -a.
         plain: translations and --ref are not tokenized: no tokenized BLEU, and any target language.
         remove_bpe: how to join subword units; subword_nmt without a value (default: there must be none).
-        metric: a further metric, such as ter or one of a plugin; may be repeated.
+        metric: a further metric, such as ter or one of a plugin, of --predictions one in place of accuracy; may be
+            repeated.
     """
     if bool(generate_output) == bool(hyp):
         raise OdeTransformerError("either --generate-output FILE or --hyp FILE is needed, not both")

@@ -260,7 +260,8 @@ def write(
     Args:
         directory: a folder with finished runs or records, such as runs or results.
         output: the HTML file (default: DIR/report.html).
-        baseline: the recipe that others of its group are tested against (default: the group's first Transformer).
+        baseline: the recipe that others of its group are tested against (default: the group's first Transformer, else
+            its first row).
         sentences: show these sentences of each test set, counted from 0, with the output of every system (default:
             those whose outputs differ most, and some others).
     """

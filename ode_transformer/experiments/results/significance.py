@@ -192,6 +192,11 @@ def compare_files(
     for path in files:
         check_text(read_all(path), path)
     right = [lines_of(path, len(first), files[0]) for path in ref]
+    if not (metric or target_lang) and not any(" " in line.strip() for lines in right for line in lines):
+        raise OdeTransformerError(
+            f"--ref {ref[0]}: has one word in each line; give --metric, such as accuracy, or "
+            "--target-lang of text without blanks"
+        )
     sources = lines_of(source, len(first), files[0]) if source else ()
     examples = Examples(right, sources, labels=right[0], lang=target_lang, lowercase=lowercase)
     outputs = [(path, (lines_of(path, len(first), files[0]), examples)) for path in files]

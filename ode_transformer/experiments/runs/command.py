@@ -31,7 +31,7 @@ def add_runs_function(parser: argparse.ArgumentParser, function: Callable, first
     add_parameters(parser, training.place_here, **others)
     precisions = parser.add_mutually_exclusive_group()
     for name in recipes.PRECISIONS:
-        help_ = f"train in {name}" + " (default: the paper's precision on GPUs, fp32 on a CPU)" * (name == "fp32")
+        help_ = f"train in {name}" + " (default: the recipe's precision on GPUs, fp32 on a CPU)" * (name == "fp32")
         precisions.add_argument(f"--{name}", dest="precision", action="store_const", const=name, help=help_)
 
 

@@ -140,7 +140,7 @@ def write(
         clean: correct English in which errors are generated, one sentence per line.
         sentences: use the first N sentences of --clean (default: all).
         seed: the seed of the errors.
-        rate: the probability of an error per word.
+        rate: the probability of an error at a word, of a misspelling half that.
     """
     if bool(m2) == bool(clean):
         raise OdeTransformerError("one of --m2 DIR and --clean FILE is needed")
