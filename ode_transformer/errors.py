@@ -11,8 +11,8 @@ from .paths import INSTALLED
 class OdeTransformerError(ValueError):
     """An error that the user can correct: the message names the option or file, its value, and what is valid.
 
-    The command ``ode-transformer`` prints such an error as one line, and so do fairseq's commands. The former prints
-    the system's errors about files in the same way. Anything else is a defect and keeps its traceback.
+    The command ``ode-transformer`` prints such an error without its traceback, and so do fairseq's commands. The former
+    prints the system's errors about files in the same way. Anything else is a defect and keeps its traceback.
     """
 
     def __str__(self) -> str:

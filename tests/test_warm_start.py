@@ -173,6 +173,8 @@ def test_gates_without_histories_begin_near_their_source(tmp_path):
     paths = tmp_path / "stock.pt", tmp_path / "out.pt", "rk2_learnable_tiny"
     near, far = (warm_start(*paths, words(SIZES | more), approximate=True) for more in (NO_HISTORY, {}))
     assert near.difference < 0.05 and far.difference > 0.5
+    second = warm_start(*paths[:2], "rk2_second_order_tiny", words(SIZES | NO_HISTORY), approximate=True)
+    assert second.difference > near.difference, "this gate cannot make the step Euler's"
 
 
 def test_the_source_is_not_overwritten_and_flags_for_training_are_said(tmp_path):

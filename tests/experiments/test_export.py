@@ -469,3 +469,12 @@ def test_graphs_that_compute_no_log_probabilities_are_named(value, symbol):
     reader._encode = lambda sources: {}
     reader._step = lambda _, tokens, *more: [np.full((*tokens.shape[:2], 4), x) for x in (value, symbol)]
     raises("it: computes no log-probabilities", reader.search, [[4]], Search(1), 3)
+
+
+def test_tables_end_with_the_positions_of_the_model(to_onnx):
+    network, given = small("floater_tiny", **{"max-source-positions": 70, "max-target-positions": 70}).eval(), []
+    places = network.position_encoder.places
+    network.position_encoder.places = lambda *args, **more: given.append(more["solution"]) or places(*args, **more)
+    with to_onnx._traceable(network):
+        to_onnx.graphs(network, DICTIONARY, 70)
+    assert {len(table) for solution in given for table in solution} == {70}

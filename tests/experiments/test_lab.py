@@ -1,5 +1,7 @@
 """The laboratory: orders as theory has them, steps inside models that are what a layer computes, bad input."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -135,3 +137,7 @@ def test_the_command(tmp_path, record, monkeypatch, capsys):
     assert [row["layer"] for row in content["layers"][tmp_path.name]] == [*encoder, "decoder 1", "decoder 2"]
     assert content["target"] == text
     refused(["lab", "orders", paths[1], *sentences, *target], "lm.pt: .*--target: must be left out", capsys)
+
+
+def test_an_order_may_be_a_float():
+    assert orders.errors(replace(orders.methods()["rk4"], theory=5.0))["local"] == pytest.approx(5, abs=0.1)

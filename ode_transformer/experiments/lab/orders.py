@@ -58,7 +58,7 @@ def _damped(nu: float, t: float) -> Tensor:
 class Method:
     """A method to measure."""
 
-    theory: int  # the exponent of the local error
+    theory: float  # the exponent of the local error
     step: Callable[[Sequence[Tensor], float], Tensor]  # the states so far at intervals of h, and h -> the next state
     solution: Callable[[float], Tensor] = _solution  # time -> the exact solution of the problem
 
@@ -165,7 +165,7 @@ def errors(method: Method) -> dict[str, Any]:
     """Return the local and global errors of a method with steps of 1/8 to 1/64, and their slopes."""
     steps, local, total = [8, 16, 32, 64], [], []
     for n in steps:
-        past = [method.solution(-k / n) for k in reversed(range(max(2, method.theory - 1)))]
+        past = [method.solution(-k / n) for k in reversed(range(max(2, int(method.theory) - 1)))]
         local.append(float((method.step(past, 1 / n) - method.solution(1 / n)).norm()))
         for _ in range(n):
             past.append(method.step(past, 1 / n))

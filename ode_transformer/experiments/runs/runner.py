@@ -421,7 +421,7 @@ def run(
 
     Args:
         names: a name from ``ode-transformer recipe list``, or a YAML file, FILE.yaml or FILE.yaml/ROW.
-        first: start at this step, and repeat it and all later ones; a finished training is not repeated.
+        first: start at this step, and repeat it and all later ones, except a training that has begun, which goes on.
         last: stop after this step: prepare, start, train, average, generate or validate, score, record.
         trained: keep the finished training in the folder, even if its flags differ from those given now.
         seeds: seeds of the training, one run per seed (default: the recipe's).

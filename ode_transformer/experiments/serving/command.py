@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Optional
 
+from ...errors import OdeTransformerError
 from ..arguments import add_function
 from ..text.manifest import read_manifest
 from ..text.pipeline import Pipeline
@@ -30,6 +31,8 @@ def export(
 
     load_module("to", format)  # before the model is opened
     origin = find_model(model, data)
+    if data and origin.data == origin.model:
+        raise OdeTransformerError(f"--data {data}: {model} is a bundle, which holds its own data; leave it out")
     opened = open_models([origin], "cpu")
     # Data of segmented text have no pipeline from raw text, which an export does not require.
     if (origin.data / "manifest.json").is_file() and read_manifest(origin.data).get("tokenise") is not None:

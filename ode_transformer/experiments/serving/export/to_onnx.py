@@ -126,7 +126,9 @@ def graphs(model: nn.Module, dictionary: Dictionary, longest: int) -> tuple[dict
     The model is in a context of :func:`_traceable`, and has at most ``longest`` positions.
     """
     positions = getattr(model, "position_encoder", None)
-    told = {} if positions is None else {"solution": positions.solve(longest)}
+    solution = None if positions is None else positions.solve(longest)
+    # It may reach further, even to where attention overflows; the tables end with the model.
+    told = {} if solution is None else {"solution": [table[:longest] for table in solution]}
 
     def first_step(source: Tensor) -> dict[str, dict[str, Any]]:
         state: dict[str, dict[str, Any]] = {}
