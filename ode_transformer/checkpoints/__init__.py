@@ -296,9 +296,10 @@ def average(paths: Sequence[str | Path], output: str | Path) -> None:
     """Average the parameters of checkpoints, holding one of them at a time besides the sum.
 
     Floating-point tensors are summed in double precision and stored in single precision at least: fp16 would round the
-    mean to what the checkpoints themselves can hold. Others have no mean, and have to be equal. Everything else is
-    taken from the last checkpoint, without the optimizer's state and without an exponential moving average
-    (``--store-ema``), which is not averaged. Tied parameters stay tied.
+    mean to what the checkpoints themselves can hold. Others have no mean, and have to be equal, unless they are single
+    numbers: counters, as in FLOATER's released code, are those of the last checkpoint. Everything else is taken from
+    it, too, without the optimizer's state and without an exponential moving average (``--store-ema``), which is not
+    averaged. Tied parameters stay tied.
     """
     state = load(paths[-1])
     model = state["model"]
@@ -341,7 +342,7 @@ def _check_match(model: dict[str, Tensor], path: Any, other: dict[str, Tensor], 
         )
     for name, tensor in model.items():
         one, two = ((tuple(t.shape), t.is_floating_point()) for t in (tensor, other[name]))
-        if one != two or not (one[1] or torch.equal(tensor, other[name])):
+        if one != two or not (one[1] or tensor.dim() == 0 or torch.equal(tensor, other[name])):
             raise CheckpointError(
                 f"{path} and {other_path} cannot be averaged: {name} is {one[0]} {tensor.dtype} in the first, {two[0]} "
                 f"{other[name].dtype} in the second; only floating-point tensors have a mean, others must be equal"

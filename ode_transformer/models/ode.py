@@ -166,7 +166,9 @@ class ReleasedModel(OdeModel):
                 raise OdeTransformerError(
                     f"{name} {integration!r}: must be 'avg' with {side}_history_type 'dense', which is a mean here"
                 )
-            ours.setdefault(f"{side}_history", history or "none")
+            if f"{side}_history" not in ours:
+                valid = {name: name for name in ("none", "residual", "dense", "learnable_dense")}
+                ours[f"{side}_history"] = counterpart(f"{side}_history_type", history or "none", valid)
         for name in ours.keys() & values.keys():
             if values[name] != getattr(OdeConfig, name):
                 raise OdeTransformerError(f"{flag(name)} {values[name]}: use the released code's option in its place")
@@ -193,6 +195,8 @@ class ReleasedOdeModel(ReleasedModel):
         names = ("enc_calculate_num", "rk_type", "use_word_dropout", "word_dropout", "max_relative_length")
         stages, kind, drops, kept, relative = map(values.pop, names)
         kinds = {"learnable": "sigmoid", "initialization": "scalars", "standard": "fixed"}
+        if stages != 2:
+            del kinds["learnable"]  # the gate reads two stages
         return {
             "integrator": counterpart("enc_calculate_num", stages, {1: "euler", 2: "heun", 4: "rk4"}),
             "coefficients": counterpart("rk_type", kind, kinds),

@@ -72,6 +72,12 @@ def rules(cfg: TransformerConfig) -> Iterator[str]:
     for name in ("evolution_blocks", "evolution_depth"):
         if (x := getattr(cfg, name)) < 1:
             yield f"{flag(name)} {x}: must be 1 or more"
+    widths = {"--encoder-embed-dim": cfg.encoder.embed_dim}
+    if cfg.evolution_feed_forward == "random":
+        widths |= {f"--{side}-ffn-embed-dim": getattr(cfg, side).ffn_embed_dim for side in ("encoder", "decoder")}
+    for name, width in widths.items():
+        if width % 2:
+            yield f"{name} {width}: must be even, since half of the waves are sines and half cosines"
     if cfg.decoder.embed_dim != cfg.encoder.embed_dim:
         yield f"--decoder-embed-dim {cfg.decoder.embed_dim}: must be the encoder's, {cfg.encoder.embed_dim}"
 

@@ -717,7 +717,7 @@ def test_several_runs_at_a_time_have_gpus_of_their_own(monkeypatch, tmp_path, fa
     monkeypatch.setattr(runner, "execute", lambda step, lock: executed.append(step.key) or 0)
     words = ["multi30k-full/macaron-tiny", "--seeds", "1", "2", "3", "4", "--devices", "2", "--until", "train"]
     said = fails("run", *words, "--jobs", "2", "--", "--clip-norm", "1")
-    assert "4 runs, 32,000 updates" in said and "1 of 4 runs failed:" in said
+    assert said.startswith("4 runs\n") and "1 of 4 runs failed:" in said
     assert "runs/multi30k-full/macaron-tiny.seed-2: a reason\n" in said and said.count("seed-2/run.log") == 2
     assert [gpus for _, gpus in started] == ["4,5", "6,7", "4,5", "6,7"]
     first = started[1][0]

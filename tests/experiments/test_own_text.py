@@ -31,7 +31,7 @@ from ode_transformer.experiments.runs.training import TrainingPlace
 from ode_transformer.experiments.serving import command, opening, translate
 from ode_transformer.experiments.serving.backend import Search
 from ode_transformer.experiments.serving.export import writing
-from ode_transformer.experiments.serving.pytorch import PyTorch
+from ode_transformer.experiments.serving.pytorch import Opened, PyTorch
 from ode_transformer.experiments.serving.translator import LONGEST, Hypothesis
 from ode_transformer.experiments.tasks.task import OURS
 from ode_transformer.experiments.tasks.translation import check_units
@@ -47,6 +47,7 @@ from ode_transformer.experiments.text.tokenisation import Tokeniser, is_unspaced
 from ode_transformer.files import sha256, write_json, write_lines
 from tests.cli.data_scripts import lines, times
 from tests.helpers import EVOLUTION, ROOT, SMALL, configure, model, output_of, raises
+from tests.models.released import as_written, load
 
 LANGS = ("de", "en")
 HELD_OUT = 12
@@ -749,6 +750,14 @@ def test_the_same_weights_with_another_integrator(home, sentences, tmp_path):
     raises("'rk5': must be one of euler", gated.with_integrator, "rk5")
     evolved = ode_transformer.load(saved(home / "mine", tmp_path / "evolved", "transevolve_fullff_1_tiny", **EVOLUTION))
     raises("transevolve model, whose blocks have no integrator", evolved.with_integrator, "euler")
+    assert "encoder 1 block of width 16; decoder 1 block of width 16" in repr(evolved)
+
+
+def test_a_released_checkpoint_is_described_as_the_model_that_it_is():
+    opened = Opened.of(as_written(load("ode_rk2_learnable")), "x")
+    assert "integrator heun, coefficients sigmoid" in str(opened) and "ode residual released" in str(opened)
+    assert "relative positions" not in str(opened)
+    raises("x: must not be of ode_released, whose own options", opened.stepping, {"integrator": "heun"})
 
 
 def test_layer_states_are_those_that_the_translation_came_from(translator, sentences, monkeypatch):

@@ -149,6 +149,8 @@ def test_options_of_the_released_code_are_translated(name, options, expected):
 REFUSED = {
     ODE: [
         ({"enc_calculate_num": 3}, r"enc_calculate_num 3.*1, 2, 4"),  # it trains none of three stages
+        ({"enc_calculate_num": 1}, r"rk_type 'learnable'.*initialization, standard"),
+        ({"encoder_history_type": "corrector"}, r"encoder_history_type 'corrector'.*none, residual, dense"),
         *(
             (
                 {f"{side}_history_type": "dense", f"{side}_integration_type": "sum"},  # read for this history alone

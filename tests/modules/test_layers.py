@@ -101,7 +101,7 @@ def test_a_layer_integrates_its_increment(name, splitting, relative, hidden, rel
     + [(name, 2) for name in ("fixed", "ones", "scalars", "sigmoid", "two-sigmoids", "two-tanh", "ema")],
 )
 def test_a_layer_weights_its_stages(coefficients, stages, released, data):
-    """In the released form (spec 1.2.2) of F, the layer with its residual; of Euler's step there is one."""
+    """In the released form F is the layer with its residual; Euler's step has one stage."""
     y, mask = data
     its = {"integrator": ("euler", "heun")[stages - 1], "ode_residual": "released" if released else "paper"}
     built = layer(coefficients=coefficients, gate_sharing="per-layer", **its)

@@ -101,6 +101,10 @@ OF_TRANSEVOLVE = [
         (FULL, {"encoder-normalize-before": True}, "--encoder-normalize-before True: has no meaning"),
     ],
     [(FULL, {flag: 0}, f"--{flag} 0: must be 1 or more") for flag in ("evolution-blocks", "evolution-depth")],
+    [
+        (FULL, {"encoder-embed-dim": 15}, "--encoder-embed-dim 15: must be even"),
+        ("transevolve_randomff_1_tiny", {"encoder-ffn-embed-dim": 25}, "--encoder-ffn-embed-dim 25: must be even"),
+    ],
     (FULL, {"decoder-embed-dim": 64}, "--decoder-embed-dim 64: must be the encoder's, 16"),
 ]
 WITHOUT = "has no meaning in a model that has no"

@@ -123,7 +123,7 @@ def tables(group: str, records: Mapping[str, list[dict]], compared: Sequence[Com
         for paper in recipe.paper or [None]:
             title = paper.table if paper else tree.get("description", group)
             label = paper.row if paper else recipe.name.rpartition("/")[2]
-            if paper and recipe.train.flags.get("ode-residual") == "released" and "released" not in label:
+            if paper and recipe.train.flags.get("ode-residual") == "released":
                 label += ", released form"  # the paper does not distinguish the two forms
             for kind, mine in by_variant(records.get(recipe.name, [])).items():
                 cells = _cells(paper, mine, recipe)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ... import checkpoints
 from ...checkpoints import CheckpointError, standalone
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, counted
 from ...files import sha256
 from ...numerics.integrators import INTEGRATORS
 from ..text.manifest import read_manifest
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _SHOWN = (
     *("splitting", "integrator", "coefficients", "decoder_integrator", "ode_function", "encoder_history"),
-    *("decoder_history", "relative_positions", "position_encoder"),
+    *("decoder_history", "relative_positions", "position_encoder", "ode_residual"),
     *("transevolve_form", "evolution_blocks", "evolution_depth", "evolution_feed_forward"),
 )
 """The options that a model's description names, unless they change nothing."""
@@ -52,15 +52,19 @@ class Opened:
         return cls(str(path), model, *standalone.model_options(state, path))
 
     def __str__(self) -> str:
-        options, parts = self.options, []
+        # The model's own options: those that a checkpoint of released code stores stand for others.
+        cfg, parts = self.model.cfg, []
         kind = "transformer (fairseq's own)" if self.name in standalone.STOCK else self.name
         parameters = sum(p.numel() for p in self.model.parameters())
         for side in ("encoder", "decoder"):
-            depth, width = len(getattr(self.model, side).layers), options.get(f"{side}_embed_dim")
-            norm = "pre-norm" if options.get(f"{side}_normalize_before") else "post-norm"
-            parts.append(f"{side} {depth} layer{'s' * (depth != 1)} of width {width}, {norm}")
-        shown = [name for name in _SHOWN if options.get(name) not in (None, "none", "both")]
-        how = ", ".join(f"{name.replace('_', ' ')} {options[name]}" for name in shown)
+            its, stack = getattr(cfg, side), getattr(self.model, side)
+            what, norm = "layer", ", pre-norm" if its.normalize_before else ", post-norm"
+            if self.name == "transevolve":
+                what, norm = "block", ""
+            parts.append(f"{side} {counted(len(stack.layers), what)} of width {its.embed_dim}{norm}")
+        chosen = {name: getattr(cfg, name, None) for name in _SHOWN if self.name not in standalone.STOCK}
+        shown = {name: value for name, value in chosen.items() if value not in (None, "none", "both", "paper")}
+        how = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
         return f"{kind}, {parameters:,} parameters; {'; '.join(parts)}\n{how}".rstrip()
 
     def stepping(self, chosen: dict[str, str]) -> "Opened":
@@ -70,6 +74,8 @@ class Opened:
             name, options = "floater", {**standalone.stock_options(name, options), "position_encoder": "none"}
         if name == "transevolve":
             raise OdeTransformerError(f"{self.path}: must not be a transevolve model, whose blocks have no integrator")
+        if name in ("ode_released", "pcformer_released"):
+            raise OdeTransformerError(f"{self.path}: must not be of {name}, whose own options choose the integrator")
         weights = {k: v.float().cpu() if v.is_floating_point() else v for k, v in self.model.state_dict().items()}
         state = {"model": weights, "args": None, "cfg": {"model": {**options, **chosen, "_name": name}}}
         try:
