@@ -33,16 +33,12 @@ def pytest_runtest_setup(item):
 
 
 def pytest_collection_finish(session):
-    """Parse once what every test parses again."""
-    if "fairseq.dataclass.utils" in sys.modules:
-        remember_configurations()
-
-
-def remember_configurations():
     """Let hydra, which takes a second for each of fairseq's configurations, do once what is the same in most of them.
 
     It parses 340 words, and copies all that is registered; a run asks for the same configuration twice.
     """
+    if "fairseq.dataclass.utils" not in sys.modules:
+        return
     from fairseq.dataclass import utils
     from hydra.core.config_store import ConfigStore
     from hydra.core.override_parser.overrides_parser import OverridesParser

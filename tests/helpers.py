@@ -1,5 +1,6 @@
 """What the tests share: tasks without data, models by name, tiny data, fairseq's commands in this process."""
 
+import argparse
 import contextlib
 import io
 import os
@@ -9,8 +10,6 @@ import shlex
 import string
 import subprocess
 import sys
-import tarfile
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -19,16 +18,10 @@ from typing import Any
 
 import pytest
 import torch
-from fairseq import checkpoint_utils, options
+from fairseq import checkpoint_utils, models, options
 from fairseq.data import Dictionary
+from fairseq.data.encoders import gpt2_bpe_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models import (
-    ARCH_MODEL_NAME_REGISTRY,
-    MODEL_DATACLASS_REGISTRY,
-    MODEL_REGISTRY,
-    FairseqEncoderDecoderModel,
-    build_model,
-)
 from fairseq.search import BeamSearch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_cli import train as train_cli
@@ -43,7 +36,7 @@ from ode_transformer.experiments import cli, records
 from ode_transformer.experiments.recipe import Recipe
 from ode_transformer.experiments.text import subwords
 from ode_transformer.experiments.text.binarised import binarise, binarise_files
-from ode_transformer.files import write_json
+from ode_transformer.files import write_json, write_lines, write_text
 from ode_transformer.numerics.protocol import Learned
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,7 +67,7 @@ def architectures(kind: type) -> list[str]:
     """Our named architectures whose model is of a kind: of those that differ by size alone one, a tiny one if any."""
     found = {}
     for arch, (name, _, preset) in sorted(config.PRESETS.items(), key=lambda row: not row[0].endswith("_tiny")):
-        if issubclass(MODEL_REGISTRY[name], kind):
+        if issubclass(models.MODEL_REGISTRY[name], kind):
             found.setdefault((name, frozenset(row for row in preset.items() if row[0] not in SIZES)), arch)
     return list(found.values())
 
@@ -159,7 +152,7 @@ VARIANTS = {
     "macaron-post-norm": POST_NORM,
     **{
         arch: {"arch": arch, **OWN_SIZES.get(config.PRESETS[arch][0], {})}
-        for arch in architectures(FairseqEncoderDecoderModel)
+        for arch in architectures(models.FairseqEncoderDecoderModel)
         if arch != DEFAULT
     },
     "evolution-released": EVOLUTION | typed("--arch transevolve_fullff_2_tiny --transevolve-form released"),
@@ -214,7 +207,7 @@ def flags(values: dict) -> list[str]:
     return [word for k, v in values.items() for word in ([f"--{k}"] if v is True else [f"--{k}", str(v)])]
 
 
-def arguments(arch: str, values: dict | None = None) -> Namespace:
+def arguments(arch: str, values: dict | None = None) -> argparse.Namespace:
     """What fairseq-train reads from a command line."""
     words = ["data", "--arch", arch, "--user-dir", USER_DIR, *flags(values or {})]
     return options.parse_args_and_arch(options.get_training_parser(), words)
@@ -225,9 +218,10 @@ def parse(arch: str, values: dict | None = None):
     return convert_namespace_to_omegaconf(arguments(arch, values))
 
 
-def without_hydra(args: Namespace):
+def without_hydra(args: argparse.Namespace):
     """``convert_namespace_to_omegaconf(args).model``; a test holds the two equal."""
-    if (config_class := MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY[args.arch])) is None:
+    config_class = models.MODEL_DATACLASS_REGISTRY.get(models.ARCH_MODEL_NAME_REGISTRY[args.arch])
+    if config_class is None:
         args._name = args.arch
         return args
     given = {f.name: getattr(args, f.name) for f in fields(config_class) if getattr(args, f.name, None) is not None}
@@ -241,7 +235,7 @@ def configure(arch: str, values: dict | None = None):
 
 def model(arch: str, values: dict | None = None, symbols: int = 50):
     """The model that fairseq-train would build from these flags."""
-    return build_model(configure(arch, values), task(symbols))
+    return models.build_model(configure(arch, values), task(symbols))
 
 
 def count(arch: str, values: dict, symbols: int) -> int:
@@ -412,28 +406,25 @@ class OnTheDevice(TorchDispatchMode):
 def write_parallel(directory: Path, splits=(("train", 60), ("valid", 12), ("test", 12))) -> Path:
     """Raw text of a tiny task, target is source reversed, as files split.xx and split.yy."""
     rng = random.Random(0)
-    directory.mkdir(parents=True, exist_ok=True)
     for split, count in splits:
         lines = [[rng.choice(string.ascii_lowercase) for _ in range(rng.randint(2, 7))] for _ in range(count)]
-        (directory / f"{split}.xx").write_text("".join(" ".join(line) + "\n" for line in lines))
-        (directory / f"{split}.yy").write_text("".join(" ".join(line[::-1]) + "\n" for line in lines))
+        write_lines(directory / f"{split}.xx", map(" ".join, lines))
+        write_lines(directory / f"{split}.yy", (" ".join(line[::-1]) for line in lines))
     return directory
 
 
 def own_quickstart(path: Path, more: str = "") -> Path:
     """The recipes of quickstart, and more lines, as a file of one's own."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = (ROOT / "configs" / "quickstart.yaml").read_text().replace("extends: ", f"extends: {ROOT}/configs/")
-    path.write_text(text + more)
+    write_text(path, text + more)
     return path
 
 
 def write_generated(path: Path, hyps: Sequence[str], refs: Sequence[str] | None = None, sources: str = "") -> Path:
     """What fairseq-generate leaves of hypotheses; sources are told by their number alone."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     rows = [f"S-{i}\t{sources} {i}" for i in range(len(hyps))] if sources else []
     rows += [f"T-{i}\t{ref}\nH-{i}\t-0.1\t{hyp}" for i, (hyp, ref) in enumerate(zip(hyps, refs or hyps, strict=True))]
-    path.write_text("\n".join([*rows, "Generate test with beam=5: BLEU4 = 1.0\n"]))
+    write_lines(path, [*rows, "Generate test with beam=5: BLEU4 = 1.0"])
     return path
 
 
@@ -468,6 +459,19 @@ def own_subwords(folder: Path, texts: Sequence[str], size: int) -> Path:
     return folder
 
 
+def write_gpt2(folder: Path, *merges: str) -> list[str]:
+    """Write the files of GPT-2's BPE with a few merges; its units, in the order of their numbers."""
+    units = [*gpt2_bpe_utils.bytes_to_unicode().values(), *(merge.replace(" ", "") for merge in merges)]
+    write_json(folder / "encoder.json", {unit: number for number, unit in enumerate(units)})
+    write_lines(folder / "vocab.bpe", ["#version: 0.2", *merges])
+    return units
+
+
+def configuration(parser: argparse.ArgumentParser, words: Sequence[str]):
+    """What a program of fairseq makes of its words."""
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, list(words)))
+
+
 def train(data: Path, **values):
     """Train a model on a CPU by fairseq's program, for an epoch; it and its task, from its last checkpoint."""
     defaults = {
@@ -476,18 +480,15 @@ def train(data: Path, **values):
     }  # fmt: skip
     values = {k: v for k, v in (defaults | values).items() if v is not None}
     with contextlib.redirect_stdout(io.StringIO()):
-        words = [str(data), *flags(values)]
-        args = options.parse_args_and_arch(options.get_training_parser(), words)
-        train_cli.main(convert_namespace_to_omegaconf(args))
+        train_cli.main(configuration(options.get_training_parser(), [str(data), *flags(values)]))
     path = f"{values['save-dir']}/checkpoint_last.pt"
     (m,), _, its_task = checkpoint_utils.load_model_ensemble_and_task([path])
     return m, its_task
 
 
-def unpack(archive: Path, folder: Path) -> None:
-    """Unpack a tar file into a folder; as plain data, where this Python has that filter (3.11.4 and newer)."""
-    with tarfile.open(archive) as file:
-        file.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
 def environment() -> dict[str, str]:

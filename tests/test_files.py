@@ -1,6 +1,7 @@
 """Files that are written whole or not at all."""
 
 import os
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,11 +14,7 @@ def test_what_goes_wrong_leaves_the_older_file_and_names_it(tmp_path, monkeypatc
     with pytest.raises(RuntimeError), atomic_file(path) as file:
         file.write("new")
         raise RuntimeError
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space left") as error:
         write_text(path, "new")
     assert error.value.filename == str(path), "and not the temporary one"

@@ -260,6 +260,7 @@ def test_a_dollar_sign_in_a_name_begins_no_formula(tmp_path):
     ("content", "message"),
     [
         ("[" * 2_000 + "]" * 2_000, "(must be a mapping, got list|not YAML: maximum recursion depth)"),
+        ("", "must be a mapping, got None"),
         ("a: &a [*a]", "unknown key a"),
         ("a: 1\nb: 2\na: 3", "key a is there twice"),
         (b"a: \xff\xfe", "codec can.t decode byte 0xff"),

@@ -23,7 +23,6 @@ ENTRY_POINTS = ("ode_transformer", "ode_transformer.__main__", "ode_transformer.
 
 @functools.cache
 def modules() -> dict[str, ast.Module]:
-    """The modules of the package by their names."""
     found = {}
     for path in PACKAGE.rglob("*.py"):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
@@ -31,30 +30,23 @@ def modules() -> dict[str, ast.Module]:
     return found
 
 
-def imports() -> dict[str, set[str]]:
+@pytest.fixture(scope="module")
+def graph() -> dict[str, set[str]]:
     """What each module imports of the package, at its top or in a function; not for types alone."""
     trees = modules()
     packages = {name for name in trees if (ROOT.joinpath(*name.split(".")) / "__init__.py").is_file()}
     found = {}
     for name, tree in trees.items():
-        guards = [
-            node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        ]
-        types = {node for guard in guards for node in ast.walk(guard)}
+        ifs = (node for node in ast.walk(tree) if isinstance(node, ast.If))
+        types = {node for one in ifs if "TYPE_CHECKING" in ast.dump(one.test) for node in ast.walk(one)}
         package = name if name in packages else name.rpartition(".")[0]
         found[name] = set()
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.level and node not in types:
                 base = resolve_name("." * node.level + (node.module or ""), package)
-                found[name] |= {
-                    full if (full := f"{base}.{alias.name}") in trees else base for alias in node.names
-                } - {name}  # fmt: skip
+                names = (f"{base}.{alias.name}" for alias in node.names)
+                found[name] |= {full if full in trees else base for full in names} - {name}
     return found
-
-
-@pytest.fixture(scope="module")
-def graph() -> dict[str, set[str]]:
-    return imports()
 
 
 def room(module: str) -> int:
@@ -71,13 +63,8 @@ def test_no_files_import_each_other_in_a_circle(graph):
 
 
 def test_rooms_import_those_below_them(graph):
-    wrong = {
-        f"{name} -> {other}"
-        for name, others in graph.items()
-        for other in others
-        if room(other) > room(name) and name not in ENTRY_POINTS
-    }
-    assert not wrong
+    pairs = ((name, other) for name, others in graph.items() if name not in ENTRY_POINTS for other in others)
+    assert not [f"{name} -> {other}" for name, other in pairs if room(other) > room(name)]
     for name in ROOMS:
         path = PACKAGE.joinpath(*name.split("."))
         assert path.is_dir() or path.with_suffix(".py").is_file(), name
@@ -108,10 +95,5 @@ def writes(node: ast.AST) -> bool:
 
 def test_files_are_written_whole_or_not_at_all():
     """By the functions of ``files.py``; each of the others has its reason."""
-    found = {
-        name.removeprefix("ode_transformer.")
-        for name, tree in modules().items()
-        for node in ast.walk(tree)
-        if writes(node)
-    }
-    assert found == set(WRITERS)
+    found = {name for name, tree in modules().items() if any(map(writes, ast.walk(tree)))}
+    assert found == {f"ode_transformer.{name}" for name in WRITERS}

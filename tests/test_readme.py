@@ -33,6 +33,7 @@ PAGES = {
     if path.name != HISTORY
 }
 TEXT = "\n".join(PAGES.values())
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 # Flags of pip, git, make, Slurm, torchrun, nbconvert and of fairseq's other programs.
 OTHERS = {
@@ -54,9 +55,6 @@ def generated():
 def slug(heading: str) -> str:
     """The anchor of a heading, as forges and MyST make it."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
-
-
-MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -165,16 +163,14 @@ def test_tables_are_those_of_the_records():
 @pytest.mark.parametrize("page", ["README.md", "docs/results.md"])
 def test_the_number_of_rehearsed_rows_is_that_of_the_record(page):
     generate = generated()
-    prose = re.sub(
-        "<!-- results: .*?<!-- end of results -->", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.S
-    )
+    text = (ROOT / page).read_text(encoding="utf-8")
+    prose = re.sub("<!-- results: .*?<!-- end of results -->", "", text, flags=re.S)
     altered = prose.replace(generate.rehearsals(), "1 of 2")
     assert altered != prose and generate.fill(altered) == prose
 
 
 def test_the_readme_is_short_and_leads_to_the_map():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert readme.count("\n") <= 130 and "docs/design.md#map-of-the-code" in readme
+    assert README.count("\n") <= 130 and "docs/design.md#map-of-the-code" in README
 
 
 def test_citation():

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.files import sha256, write_lines
 from tests.cli import data_scripts
 from tests.cli.data_scripts import clean, joined, lines, refusals, run, sentences, tar, twice
-from tests.helpers import ROOT, raises, unpack
+from tests.helpers import ROOT, Terminal, raises
 
 ROMANIAN = [
     "Un bărbat stă în parc.",
@@ -184,7 +185,6 @@ def test_the_text_of_scaling_nmt_without_its_archive(archives, tmp_path):
 
 
 def test_two_preparations_take_turns(tmp_path):
-    """The second waits until the first is done."""
     begin = f"source {ROOT}/data-prep/lib.sh; alone {tmp_path}/x; "
     words = ["bash", "-c", f"{begin} echo begun; sleep 1; touch {tmp_path}/x"]
     first = subprocess.Popen(words, env=clean(), stdout=subprocess.PIPE, text=True)
@@ -278,8 +278,7 @@ def test_scripts_in_odd_places(tmp_path):
     for name in ("scripts", "data-prep"):
         shutil.copytree(ROOT / name, share / name)
     for path, words in ((here / ".venv/bin/python", "echo of another project"), (programs / "flock", "exit 65")):
-        path.parent.mkdir(parents=True)
-        path.write_text(f"#!/bin/sh\n{words}\n")
+        write_lines(path, ["#!/bin/sh", words])
         path.chmod(0o755)
     (here / "data").symlink_to(tmp_path)
     (here / "words").write_text("„ a – b ♪\n")
@@ -307,7 +306,8 @@ def data(name: str, tmp_path: Path) -> Path:
         return folder / name
     if not (folder / f"{name}.tar.xz").is_file():
         pytest.skip(f"ODE_TRANSFORMER_DATA names no folder with {name} or {name}.tar.xz")
-    unpack(folder / f"{name}.tar.xz", tmp_path)
+    with tarfile.open(folder / f"{name}.tar.xz") as file:
+        file.extractall(tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # Python 3.11.4
     return tmp_path / name
 
 
@@ -406,11 +406,6 @@ def test_dictionaries_are_read_as_fairseq_reads_them(tmp_path):
         raises(r"line 2 is .*must be a symbol and its count", binarised.symbols_of, tmp_path / "dict.txt")
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_bpe_is_that_of_subword_nmt(tmp_path, monkeypatch, workers):
     """The same codes from counts of words as from the text, and the same units, whatever the number of processes."""
@@ -436,9 +431,7 @@ def test_bpe_is_that_of_subword_nmt(tmp_path, monkeypatch, workers):
 def test_a_mixture_of_sets(tmp_path):
     for name, count in {"deen_mix/train": 120, "iwslt14/test.raw": 7, "newstest/en-de/newstest2014": 5}.items():
         for lang in ("de", "en"):
-            path = tmp_path / "data" / f"{name}.{lang}"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(joined(side(lang, count)))
+            write_lines(tmp_path / "data" / f"{name}.{lang}", side(lang, count))
     out = tmp_path / "out"
     done = run(command("deen-mix", "--out", out, ODE_TRANSFORMER_DATA=tmp_path / "data"))
     assert done.returncode == 0, done.stderr
@@ -467,9 +460,8 @@ def test_every_reader(tmp_path):
     (tmp_path / "x.xml.gz").write_bytes(gzip.compress((tmp_path / "x.sgm").read_bytes()))
     for name in ("x.sgm", "x.xml.gz"):
         assert list(pairs._text(tmp_path / name)) == ["A.", "B &amp; C"]
-    (tmp_path / "train.tags.x").write_text(
-        '<doc docid="1">\n<url>u</url>\n<talkid>1</talkid>\n<speaker>S</speaker>\n<title>T</title>\n One\n</doc>\n'
-    )
+    talk = '<doc docid="1">\n<url>u</url>\n<talkid>1</talkid>\n<speaker>S</speaker>\n<title>T</title>\n One\n</doc>\n'
+    (tmp_path / "train.tags.x").write_text(talk)
     assert list(pairs._text(tmp_path / "train.tags.x")) == ["T", " One"]
     (tmp_path / "y.gz").write_bytes(gzip.compress(b"a\nb\n" * 500)[:-9])
     damaged = bytearray(gzip.compress(bytes(range(256)) * 50))

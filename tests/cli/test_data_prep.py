@@ -26,19 +26,16 @@ from tests.helpers import ROOT, raises
 S2L = ROOT / "data-prep" / "prepare-short-to-long.sh"
 multi30k = partial(command, "multi30k")
 TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
+OWN = ("--pair", "en-de", "--segmentation", "own", "--merges", "60", "--workers", "1")
 
 
 def write_raw(folder: Path, langs=("en", "de", "fr"), train: int = 48) -> Path:
     """A raw Multi30k, by default of a few dozen sentences."""
-    folder.mkdir(parents=True, exist_ok=True)
     counts = {"train": train, "val": 8, **dict(zip(TESTS, (9, 7, 5), strict=True)), "test_2018_flickr": 6}
     for split, count in counts.items():
         for lang in langs:
             write_lines(folder / f"{split}.{lang}", sentences(lang, count))
     return folder
-
-
-OWN = ("--pair", "en-de", "--segmentation", "own", "--merges", "60", "--workers", "1")
 
 
 @pytest.fixture(scope="module")
@@ -116,13 +113,11 @@ def test_published_segmentation(tmp_path):
     raw = write_raw(tmp_path / "set" / "raw", ("en", "de"))
     (raw / "test_2017_flickr.de").unlink()
     folder = tmp_path / "set" / "bpe10k-en-de"
-    folder.mkdir()
-    (folder / "code").write_text("#version: 0.2\n")
+    write_lines(folder / "code", ["#version: 0.2"])
     names = {"train": 48, "valid": 8, "test.2016": 9, "test.2017": 7, "test.coco": 5}
     for split, count in names.items():
         for lang in ("en", "de"):
-            lower = "".join(f"{line.lower()}\n" for line in sentences(lang, count))
-            (folder / f"{split}.{lang}").write_text(lower, encoding="utf-8")
+            write_lines(folder / f"{split}.{lang}", map(str.lower, sentences(lang, count)))
     options = ("--pair", "de-en", "--segmentation", "published", "--workers", "1")
     done = run(multi30k(*options, "--out", tmp_path / "out", RAW_DIR=folder.parent))
     assert done.returncode == 0, done.stderr
@@ -241,7 +236,6 @@ def test_text_of_one_language_replaces_nothing_of_the_users(tmp_path, fails):
 
 
 def test_what_text_prepare_refuses_before_any_work(tmp_path, fails):
-    """No text that is given is passed over in silence."""
     (tmp_path / "y.text" / "raw").mkdir(parents=True)
     for out, more, message in (
         ("x", ["--add", "tset", "a", "a"], "--add tset: must be one of --splits, train, valid, test"),

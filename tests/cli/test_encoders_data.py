@@ -10,6 +10,7 @@ import pytest
 
 from ode_transformer.experiments.tasks import glue
 from ode_transformer.experiments.text import subwords
+from ode_transformer.files import write_text
 from tests.cli.data_scripts import clean, command, members, numbers, run, sentences, tar, twice
 from tests.helpers import ROOT, ask, own_subwords, raises
 
@@ -47,9 +48,8 @@ def folders(tmp_path_factory):
     lines = "".join(f"{line}\n" for line in sentences("en", 60))
     (raw / "text").write_text(lines.replace("\n", "\n\n"))
     cola = "".join(f"x\t{i % 2}\t\t{line}\n" for i, line in enumerate(sentences("en", 12)))
-    (raw / "CoLA").mkdir()
     for name, text in (("train", cola), ("dev", cola), ("test", "index\tsentence\n0\tA man sits.\n")):
-        (raw / "CoLA" / f"{name}.tsv").write_text(text)
+        write_text(raw / "CoLA" / f"{name}.tsv", text)
     return raw
 
 
@@ -60,8 +60,7 @@ def test_end_to_end_and_again(folders, tmp_path):
     held = command("text", *words, "--held-out", 50)
     _, refused = twice(like, command("text", *words), held, answers=tmp_path / "answers" / "text")
     assert "(held_out: not given then, 50 now)" in refused.stderr
-    other.mkdir(parents=True)
-    (other / "dict.txt").write_text("a 1\n")
+    write_text(other / "dict.txt", "a 1\n")
     kinds = {
         "glue": (["cola"], folders, {"train": 12, "valid": 12, "test": 1}),
         "squad": (["--version", "2.0", "--max-symbols", 60, "--stride", 20, "--longest-question", 20],
@@ -121,9 +120,8 @@ def test_wikitext_for_a_roberta_that_is_there(tmp_path):
     own_subwords(like, sentences("en", 60), 60)
     (like / "floater.pt").touch()
     (like / "manifest.json").write_text('{"text_version": "3", "size": "base"}')
-    raw.mkdir()
     for split in ("train", "valid"):
-        (raw / f"wiki.{split}.raw").write_text(" \n = Title = \n \n A man sits. \n")
+        write_text(raw / f"wiki.{split}.raw", " \n = Title = \n \n A man sits. \n")
     words = [clone / "data-prep" / "prepare-wikitext-103.sh", "--out", tmp_path / "wiki.roberta.base"]
     for said in ("train: 2 documents", "is complete"):
         done = subprocess.run(words, env=clean(WIKITEXT_DIR=raw), capture_output=True, text=True)
@@ -161,9 +159,8 @@ def test_an_archive_with_a_link_is_refused(tmp_path):
 def test_the_published_mrpc_is_split_by_its_list(tmp_path):
     """GLUE's development set is those examples of the published training set that a list names."""
     head, folder = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n", tmp_path / "MRPC"
-    folder.mkdir()
     rows = [f"{i % 2}\t{i}\t{i + 9}\tA {i}.\tB {i}.\r\n" for i in range(6)]
-    (folder / "msr_paraphrase_train.txt").write_text("".join([head, *rows]), newline="")
+    write_text(folder / "msr_paraphrase_train.txt", "".join([head, *rows]))
     task = glue.GLUE["mrpc"]
     message = r"train: .*train.tsv or .*msr_paraphrase_train.txt and .*mrpc_dev_ids.tsv"
     raises(message, list, glue.examples(task, folder, "train"))

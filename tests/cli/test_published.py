@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.experiments import recipes
+from ode_transformer.files import write_lines, write_text
 from tests.cli import data_scripts
 from tests.cli.data_scripts import clean, lines, members, numbers, refusals, sentences, tar, twice
 from tests.experiments.test_datasets import M2, email, write_reviews, write_stories
@@ -61,12 +62,9 @@ def write_tests(folder: Path) -> Path:
     for split, count in (("dev", 3), ("test", 4)):
         for name in ("src", *(f"ref{i}" for i in range(4))):
             path = folder / "gec" / "jfleg" / split / f"{split}.{name}"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("".join(f"{line} {name}\n" for line in sentences("en", count)))
-    (folder / "gec" / "conll14").mkdir()
-    (folder / "gec" / "conll14" / "official-2014.combined.m2").write_text(M2)
-    (folder / "deen_mix").mkdir()
-    (folder / "deen_mix" / "train.en").write_text("".join(f"{line}\n" for line in sentences("en", 60)))
+            write_lines(path, (f"{line} {name}" for line in sentences("en", count)))
+    write_text(folder / "gec" / "conll14" / "official-2014.combined.m2", M2)
+    write_lines(folder / "deen_mix" / "train.en", sentences("en", 60))
     return folder
 
 
@@ -131,9 +129,8 @@ def test_generated_errors_and_characters(folders, tmp_path):
     folder = tmp_path / "test0"  # as the first test set is not called
     words = ("--errors", "generated", "--merges", 40, "--workers", 1, "--sentences", 50)
     for seed in (1, 2):
-        generated = data_scripts.command(
-            "gec", *words, "--seed", seed, "--out", folder / f"g{seed}", ODE_TRANSFORMER_DATA=folders["tests"]
-        )
+        more = (*words, "--seed", seed, "--out", folder / f"g{seed}")
+        generated = data_scripts.command("gec", *more, ODE_TRANSFORMER_DATA=folders["tests"])
         twice(folder / f"g{seed}", generated, answers=tmp_path / f"a{seed}")
     characters = command("imdb", "--level", "characters", "--out", tmp_path / "c", RAW_DIR=folders["imdb"])
     twice(tmp_path / "c", characters, answers=tmp_path / "a")

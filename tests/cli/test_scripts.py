@@ -26,7 +26,7 @@ from ode_transformer.experiments.records import RunError
 from ode_transformer.experiments.runs import processes, runner, training
 from ode_transformer.experiments.runs.training import TrainingPlace
 from ode_transformer.experiments.tasks import task
-from ode_transformer.files import sha256
+from ode_transformer.files import sha256, write_text
 from tests.experiments.test_own_text import in_process
 from tests.helpers import ROOT, SMALL, ask, binarise_pairs, environment, output_of, raises, write_parallel
 
@@ -62,11 +62,9 @@ def recipe(tmp_path_factory):
 
 
 def changed(recipe, folder, change):
-    """The recipe with a change, as another file."""
     tree = yaml.safe_load(recipe.read_text())
     change(tree)
-    folder.mkdir(exist_ok=True)
-    (folder / "tiny.yaml").write_text(yaml.safe_dump(tree))
+    write_text(folder / "tiny.yaml", yaml.safe_dump(tree))
     return folder / "tiny.yaml"
 
 
@@ -201,9 +199,7 @@ def test_generating_with_an_ensemble(finished, recipe, programs, tmp_path, fails
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a GPU")
-def test_without_a_gpu_the_cpu_is_taken_loudly_and_half_precision_is_refused(
-    recipe, programs, tmp_path, monkeypatch, capsys, fails
-):
+def test_without_a_gpu_the_cpu_is_taken_loudly_and_fp16_refused(recipe, programs, tmp_path, capsys, fails):
     assert run(recipe, "--run-dir", tmp_path / "run", "--until", "train") == 0
     said = capsys.readouterr().err
     assert "NO GPU IS HERE" in said
@@ -640,8 +636,7 @@ def test_what_has_no_record_is_trained_first(monkeypatch, tmp_path):
     monkeypatch.setattr(gpu_suite, "ROOT", tmp_path)
     (tmp_path / "data-bin" / "ptb").mkdir(parents=True)
     for name in ("multi30k-full/macaron-tiny", "ptb/rk2-1"):
-        (tmp_path / "results" / name).parent.mkdir(parents=True)
-        (tmp_path / "results" / f"{name}.bf16.json").touch()
+        write_text(tmp_path / "results" / f"{name}.bf16.json", "")
     found = gpu_suite.usual()
     ptb, others = ([n for n in found if n.startswith("ptb/") == of_ptb] for of_ptb in (True, False))
     assert ptb[-1] == "ptb/rk2-1" and others[-1] == "multi30k-full/macaron-tiny"
@@ -651,9 +646,8 @@ def test_what_has_no_record_is_trained_first(monkeypatch, tmp_path):
 def test_the_curves_of_unfinished_trainings_are_kept(tmp_path):
     suite = gpu_suite.Suite(out=tmp_path, runs=tmp_path, systems=["ptb/rk2-1", "ptb/rk4-1"])
     log = tmp_path / "ptb.rk2-1.bf16" / "train.log"
-    log.parent.mkdir()
     entry = {"epoch": 1, "train_loss": "5.0", "train_num_updates": "9"}
-    log.write_text(f"2026-01-01 00:00:00 | INFO | train | {json.dumps(entry)}\n")
+    write_text(log, f"2026-01-01 00:00:00 | INFO | train | {json.dumps(entry)}\n")
     suite.note_unfinished(suite.waiting())
     found = json.loads((tmp_path / "unfinished.json").read_text())
     assert list(found) == ["ptb/rk2-1, seed 1, bf16"]
@@ -695,7 +689,6 @@ def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch
 
 
 def ended(status):
-    """A program that has ended."""
     return mock.Mock(returncode=status, poll=lambda: status)
 
 
@@ -705,8 +698,7 @@ def test_several_runs_at_a_time_have_gpus_of_their_own(monkeypatch, tmp_path, fa
 
     def start(words, environment, log):
         started.append((words, environment["CUDA_VISIBLE_DEVICES"]))
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text("much\nerror: a reason\n")
+        write_text(log, "much\nerror: a reason\n")
         return ended(int("--seed 2" in " ".join(words)))
 
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
@@ -747,8 +739,7 @@ def test_runs_on_a_cpu_share_the_cores_and_a_run_of_another_is_not_begun(monkeyp
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(processes, "start", lambda words, variables, log: started.append(variables) or ended(0))
     other = tmp_path / "runs" / "multi30k-full" / "macaron-tiny.seed-2"
-    other.mkdir(parents=True)
-    (other / "checkpoint_last.pt").touch()
+    write_text(other / "checkpoint_last.pt", "")
     monkeypatch.setattr(runner, "execute", lambda step, lock: 0)
     words = ["multi30k-full/macaron-tiny", "--seeds", "1", "2", "3", "--cpu", "--until", "train"]
     assert run(*words, "--jobs", "3") == 1

@@ -16,7 +16,6 @@ from tests.helpers import output_of, refused
         (["tabel"], "COMMAND tabel: is unknown; the nearest is table$"),
         (["run", "x", "--devicse", "2"], "--devicse: is unknown; the nearest is --devices; flags of fairseq"),
         (["run", "x", "--max-update", "9"], "--max-update: is unknown; flags of fairseq come after --$"),
-        (["run", "x", "--lr", "3"], "--lr: is unknown; the nearest are .*; flags of fairseq come after --$"),
         (["grid", "x", "y", "--output", "z"], "unrecognized arguments: y$"),
         (["translate", "x", "--zzz"], "--zzz: is unknown$"),
         (["run", "x", "--scale", "tiny"], "--scale tiny: must be one of full, small$"),

@@ -20,6 +20,7 @@ from ode_transformer.training.graphs import TrainingGraphs
 from tests.helpers import USER_DIR, Kernels, binarise_pairs, raises, refused, without_hydra, write_parallel
 
 TINY = Setting(sentences=3, tokens=5, shortest=2, symbols=60, rounds=3)
+DECODING = replace(TINY, what="decoding", beam=2)
 
 
 def test_attention_with_its_matrix_is_the_same_function():
@@ -49,18 +50,15 @@ def test_a_contest_has_the_threads_of_a_training(monkeypatch):
 # Systems
 
 
-def quickly(args):
-    """What systems read of a configuration; hydra needs half a second for it."""
-    criterion, common = SimpleNamespace(_name=args.criterion), SimpleNamespace(user_dir=args.user_dir)
-    return SimpleNamespace(model=without_hydra(args), criterion=criterion, common=common)
-
-
 @pytest.fixture
 def quick(monkeypatch):
+    """Configurations have what systems read of them alone; hydra needs half a second for one."""
+
+    def quickly(args):
+        criterion, common = SimpleNamespace(_name=args.criterion), SimpleNamespace(user_dir=args.user_dir)
+        return SimpleNamespace(model=without_hydra(args), criterion=criterion, common=common)
+
     monkeypatch.setattr(systems, "convert_namespace_to_omegaconf", quickly)
-
-
-DECODING = replace(TINY, what="decoding", beam=2)
 
 
 @pytest.mark.parametrize(("arch", "flags", "feed_forwards"), [

@@ -48,10 +48,7 @@ REFUSED = {
     "rk2_tiny": (NO_HISTORY, "has no layer for --integrator heun;"),
     "rk2_scalars_tiny": ({**NO_HISTORY, "integrator": "euler"}, "has no layer for --coefficients scalars;"),
     "other-widths": ({"arch": "macaron_tiny", "share-all-embeddings": None, "decoder-output-dim": 8}, "output-dim 8"),
-    "nesterov": (
-        {"arch": "ode_residual_tiny", **NO_HISTORY, "decoder-integrator": "nesterov"},
-        "has no layer for --decoder-integrator nesterov",
-    ),
+    "nesterov": ({**NO_HISTORY, "arch": "ode_residual_tiny", "decoder-integrator": "nesterov"}, "-integrator nesterov"),
     "parallel": ({"arch": "macaron_tiny", "splitting": "parallel"}, "has no layer for --splitting parallel;"),
     "rk4_tiny": ({**NO_HISTORY, "integrator": "euler", **POST_NORM}, "relative positions beside others"),
     "floater_tiny": ({}, "--position-encoder floater"),
@@ -301,8 +298,6 @@ def test_graphs_are_written_as_onnx_and_run_without_pytorch_and_fairseq(tmp_path
     to_onnx.quantize(model, tmp_path)
     near = export.load_module("from", "onnx").Reader(tmp_path, given, 1, "cpu").score(sources(), targets)
     assert near != expected and sum(map(sum, near)) == pytest.approx(sum(sum(e.expected) for e in expected), rel=0.1)
-    (tmp_path / "decoder.onnx").write_bytes((tmp_path / "encoder.onnx").read_bytes())
-    raises("is damaged, or not of this version; export the model again: ", open_exported, tmp_path)
 
 
 ONNX = ["two-hidden-layers", "macaron", "decoder-rk2-learnable", "decoder-rk4-floater", "transevolve_randomff_1_tiny"]

@@ -17,6 +17,7 @@ from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.metrics.scoring import score_labels
 from ode_transformer.experiments.tasks import TASKS, encoders, generated, glue
 from ode_transformer.experiments.tasks.encoders import Outputs, outputs, predictions
+from ode_transformer.files import write_lines
 from tests.helpers import output_of, own_subwords, raises, refused
 from tests.models.test_masked_lm import train
 
@@ -30,9 +31,8 @@ def like(tmp_path_factory):
 
 
 def table(path, rows, heading=True):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = (["\t".join(f"h{i}" for i in range(len(rows[0])))] if heading else []) + ["\t".join(row) for row in rows]
-    path.write_text("".join(f"{line}\n" for line in lines))
+    heads = [[f"h{i}" for i in range(len(rows[0]))]] if heading else []
+    write_lines(path, map("\t".join, [*heads, *rows]))
 
 
 def test_colas_own_archive_and_lines_of_qqp_that_are_broken(tmp_path, like):

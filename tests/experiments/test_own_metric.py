@@ -42,10 +42,9 @@ def test_it_is_scored_and_compared_in_files(files, capsys):
     assert rows[0][1:] == ["1.00", "[1.00, 1.00]", "", "baseline", " |"]
     assert rows[1][1:4] == ["1.25", "[1.25, 1.25]", "+0.25 [+0.25, +0.25]"] and float(rows[1][4]) < 0.01
     assert rows[2][1] == "1.00" and rows[2][4] == "1.0000"
-    by_characters = significance.compare_files(
-        [files["first"], files["other"]], [files["ref"]], samples=9, target_lang="zh", lowercase=True
-    )
-    assert {"case:lc", "tok:zh"} <= set(by_characters["signature"].split("|"))
+    both = [files["first"], files["other"]]
+    found = significance.compare_files(both, [files["ref"]], samples=9, target_lang="zh", lowercase=True)
+    assert {"case:lc", "tok:zh"} <= set(found["signature"].split("|"))
 
 
 def test_digits_are_those_of_the_metric_wherever_a_value_is_printed(files, capsys):

@@ -1,12 +1,11 @@
 """Plain text as documents, and the segmentation that a pretrained model brings."""
 
-import json
-
 import pytest
 
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.text import documents, subwords
-from tests.helpers import own_subwords, raises, refused
+from ode_transformer.files import write_text
+from tests.helpers import own_subwords, raises, refused, write_gpt2
 from tests.models.test_masked_lm import write
 
 WORDS = ["good", "bad", "film", "plot", "dull", "great"]
@@ -66,17 +65,11 @@ def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
 
 
 def test_the_bpe_of_gpt2(tmp_path):
-    """Its two files, of one merge."""
-    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
-
-    symbols = [*bytes_to_unicode().values(), "lo"]
-    (tmp_path / "encoder.json").write_text(json.dumps({s: i for i, s in enumerate(symbols)}))
-    (tmp_path / "vocab.bpe").write_text("#version: 0.2\nl o\n")
+    symbols = write_gpt2(tmp_path, "l o")
     assert subwords.files(tmp_path) == subwords.GPT2
     assert subwords.segmenter(tmp_path)("low").split() == [str(symbols.index("lo")), str(symbols.index("w"))]
     for damaged in ("{", "[]", '{"a": []}'):
         (tmp_path / "encoder.json").write_text(damaged)
         raises(r"vocab\.bpe cannot be read: ", subwords.segmenter, tmp_path)
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / subwords.OWN[0]).write_text("x")
+    write_text(tmp_path / "own" / subwords.OWN[0], "x")
     raises(r"sentencepiece\.model: is not a SentencePiece model", subwords.segmenter, tmp_path / "own")

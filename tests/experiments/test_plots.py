@@ -11,7 +11,7 @@ from ode_transformer.checkpoints import inputs, standalone
 from ode_transformer.experiments import cli, records
 from ode_transformer.experiments.results import model_plots, plots
 from ode_transformer.experiments.results.model_plots import position_vectors
-from ode_transformer.files import write_json
+from ode_transformer.files import write_json, write_lines
 from tests.helpers import ROOT, SMALL, VARIANTS, batch, configure, dictionary, model, output_of, refused, small, task
 
 LANGUAGE_MODEL = {
@@ -88,11 +88,10 @@ def test_a_record_of_something_else_is_not_drawn(tmp_path, capsys):
 def test_a_picture_of_trainings(tmp_path, monkeypatch):
     """The curve is the finer one of those by updates and by epochs."""
     log = tmp_path / "run" / "train.log"
-    log.parent.mkdir()
     entries = {"train": {"epoch": 1, "train_loss": "9", "train_gnorm": "2", "train_num_updates": "5"},
                "valid": {"epoch": 1, "valid_accuracy": "8", "valid_num_updates": "5"}}  # fmt: skip
     lines = [f"2026 | INFO | {kind} | {json.dumps(entry)}" for kind, entry in entries.items()]
-    log.write_text("\n".join(["num. shared model params: 7 (num. trained: 7)", *lines]))
+    write_lines(log, ["num. shared model params: 7 (num. trained: 7)", *lines])
     assert records.curve_points(plots.training_of(log), "valid_accuracy") == [(5, 8.0)]
     by_both = {"curve": [{"num_updates": 10, "train_ppl": 5.0, "valid_ppl": 6.0}],
                "progress": [{"num_updates": 5, "ppl": 9.0}, {"num_updates": 10, "ppl": 7.0}]}  # fmt: skip

@@ -106,17 +106,12 @@ def test_programs_take_the_python_and_the_processors_of_the_command(monkeypatch)
 @pytest.mark.parametrize("resumable", [True, False])
 def test_what_interrupts_programs_ends_them(now, resumable, monkeypatch, capsys):
     """That the same command goes on is said once, if it does."""
-    programs = []
-
-    def start(job, place):
-        programs.append(Program(now, 99))
-        return programs[-1]
-
+    programs = {job: Program(now, 99) for job in "ab"}
     monkeypatch.setattr(processes.time, "sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM))
     stopped = pytest.raises(SystemExit)
     with stopped, processes.terminable(resumable), processes.terminable(resumable=True):  # as a step that runs
-        processes.side_by_side("ab", 2, start, lambda *_: None)
-    assert [program.told for program in programs] == [["to end", "waited for"]] * 2
+        processes.side_by_side("ab", 2, lambda job, place: programs[job], lambda *_: None)
+    assert [program.told for program in programs.values()] == [["to end", "waited for"]] * 2
     assert capsys.readouterr().err.count("the same command does the rest") == resumable
 
 

@@ -23,8 +23,9 @@ from ode_transformer.experiments.tasks.encoders import predictions
 from ode_transformer.experiments.tasks.question_answering import published as squad_data
 from ode_transformer.experiments.tasks.task import OURS
 from ode_transformer.experiments.text import subwords
+from ode_transformer.files import write_json
 from ode_transformer.training.span_prediction import SpanPredictionConfig, SpanPredictionCriterion, SpanPredictionTask
-from tests.helpers import output_of, own_subwords, raises, refused
+from tests.helpers import output_of, own_subwords, raises, refused, write_gpt2
 from tests.models.test_masked_lm import train
 
 
@@ -49,13 +50,8 @@ def own(tmp_path_factory, published):
 
 @pytest.fixture(scope="module")
 def gpt2(tmp_path_factory):
-    """The layout of GPT-2's BPE, of a few merges."""
-    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
-
     folder = tmp_path_factory.mktemp("gpt2")
-    symbols = [*bytes_to_unicode().values(), "li", "ve", "live", "Ġlive"]
-    (folder / "encoder.json").write_text(json.dumps({s: i for i, s in enumerate(symbols)}))
-    (folder / "vocab.bpe").write_text("#version: 0.2\nl i\nv e\nli ve\nĠ live\n")
+    write_gpt2(folder, "l i", "v e", "li ve", "Ġ live")
     return folder
 
 
@@ -359,7 +355,6 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, elsewhere):
     (elsewhere / recipe.data.directory).parent.mkdir(parents=True)
     (elsewhere / recipe.data.directory).symlink_to(data)
     folder = elsewhere / "run" / "answers" / "valid"
-    folder.mkdir(parents=True)
     task, golds = TASKS["question_answering"], squad.golds(squad.questions(data, "valid"))
     its = METRICS[task.metrics(recipe)[-1]]
     for right, others, score, expected in (
@@ -369,8 +364,8 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, elsewhere):
     ):
         answers = {name: (gold[0] if right else "wrong") if gold else others for name, gold in golds.items()}
         no_answer = {name: -1 if gold else score for name, gold in golds.items()}
-        (folder / "predictions.json").write_text(json.dumps(answers))
-        (folder / "no_answer.json").write_text(json.dumps(no_answer))
+        write_json(folder / "predictions.json", answers)
+        write_json(folder / "no_answer.json", no_answer)
         outputs, examples = task.examples(recipe, task.outputs(recipe, elsewhere / "run", "valid"), "valid", None)
         assert its.score(its.statistics_of_each(outputs, examples).sum(0)) == expected
         assert examples.questions == ("2.0", golds)
@@ -385,8 +380,7 @@ def test_race_is_read_as_roberta_reads_it(tmp_path):
     tree = {"id": "x", "article": "Tom  ran.\nHe <br> fell.\n", "questions": ["Tom _ home.", "Why?"]}
     tree |= {"options": [["ran", "flew", "swam", "slept"], ["a", "b", "c", "d"]], "answers": ["A", "D"]}
     for level in race.LEVELS:
-        (tmp_path / level).mkdir()
-        (tmp_path / level / "7.txt").write_text(json.dumps(tree))
+        write_json(tmp_path / level / "7.txt", tree)
     first, second, *_ = race.read(tmp_path, ("middle",))
     article = "Tom  ran. He <br> fell."
     assert first == (article, ["Tom ran home.", "Tom flew home.", "Tom swam home.", "Tom slept home."], 0)
@@ -438,11 +432,9 @@ def test_a_model_chooses_the_option_with_the_largest_score(published, own, ranke
 
 def test_what_cannot_choose_is_named(ranked, tmp_path):
     _, data, _, checkpoint = ranked
-    data, state = shutil.copytree(data, tmp_path / "data"), torch.load(checkpoint, weights_only=True)
+    state = torch.load(checkpoint, weights_only=True)
     for part in ("weight", "bias"):
         name = f"classification_heads.sentence_classification_head.out_proj.{part}"
         state["model"][name] = torch.zeros((2, *state["model"][name].shape[1:]))
     torch.save(state, tmp_path / "changed.pt")
     raises("has 2 outputs, must have one", predictions, tmp_path / "changed.pt", data, "test", 2, True)
-    (data / "label" / "test.label").unlink()
-    raises("data: subset test has no labels; try --subset valid", predictions, checkpoint, data, "test", 2, True)

@@ -22,6 +22,7 @@ from ode_transformer.experiments.runs import command_lines, runner, training
 from ode_transformer.experiments.runs.training import TrainingPlace
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
+from ode_transformer.files import write_text
 from tests.helpers import ROOT, dictionary, output_of, own_quickstart, parse, raises, refused, without_hydra
 
 MODEL_FLAGS = ("splitting", "ffn-hidden-layers", "position-encoder", "position-blocks", "encoder-ffn-embed-dim")
@@ -31,14 +32,11 @@ loaded = functools.cache(recipes.load)
 
 
 def commands(recipe, name, run_dir="", **place):
-    """The commands of a step."""
     return [step.words for step in runner.steps(recipe, TrainingPlace(**place), run_dir) if step.name == name]
 
 
 KINDS = {(loaded(name).task, loaded(name).train.arch): name for name in NAMES}
 """A recipe of every architecture of every task; the others differ from it in numbers."""
-
-
 REST = [pytest.param(name, marks=pytest.mark.full) for name in NAMES if name not in KINDS.values()]
 
 
@@ -343,7 +341,7 @@ def validated(**changes):
 
 
 def load(tmp_path, tree, **which):
-    (tmp_path / "r.yaml").write_text(tree if isinstance(tree, str) else yaml.safe_dump(tree))
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(tree))
     return recipes.load(str(tmp_path / "r.yaml"), **which)
 
 
@@ -426,12 +424,8 @@ def test_what_is_no_mapping_is_named_in_a_rehearsal_too(tmp_path, key):
     raises(rf"{key} must be a mapping, got 5$", load, tmp_path, sound() | {key: 5}, scale="small")
 
 
-def test_a_file_that_is_no_recipe_is_named(tmp_path):
-    raises(r"r\.yaml", load, tmp_path, "")
-    raises("must be a name below configs/", recipes.load, "../setup")
-
-
 def test_a_path_into_the_recipes_is_the_recipe_of_that_name(monkeypatch):
+    raises("must be a name below configs/", recipes.load, "../setup")
     monkeypatch.chdir(ROOT)
     for path in ("configs/quickstart.yaml/macaron-tiny", str(ROOT / "configs/quickstart.yaml/macaron-tiny")):
         assert recipes.load(path) == recipes.load("quickstart/macaron-tiny")
@@ -545,11 +539,8 @@ def test_a_recipe_cannot_start_from_itself(tmp_path, through):
     tree["rows"]["two"]["train"]["start"] = {"recipe": through}
     (tmp_path / "more.yaml").write_text("train: {}\n")
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(tree))
-    raises(
-        rf"train\.start: \S+/two -> (\S+/{through} -> )?\S+: must not lead back$",
-        recipes.load,
-        f"{tmp_path}/r.yaml/two",
-    )
+    message = rf"train\.start: \S+/two -> (\S+/{through} -> )?\S+: must not lead back$"
+    raises(message, recipes.load, f"{tmp_path}/r.yaml/two")
 
 
 # Symbols of the papers' vocabularies, source and target; none where a table counts something else.
@@ -605,8 +596,7 @@ def test_one_machine_of_a_slurm_job_trains_on_as_many_gpus_as_it_is_told(monkeyp
 
 def test_the_folder_of_a_plugin_may_be_named_from_anywhere(tmp_path, monkeypatch):
     """fairseq's parsers look for ``--user-dir`` among the words of the process, from the top of the clone."""
-    (tmp_path / "from_anywhere").mkdir()
-    (tmp_path / "from_anywhere" / "__init__.py").write_text("import ode_transformer.models\n")
+    write_text(tmp_path / "from_anywhere" / "__init__.py", "import ode_transformer.models\n")
     monkeypatch.chdir(tmp_path)
     words = ["run", "quickstart/macaron-tiny", "--cpu", "--dry-run", "--run-dir", str(tmp_path / "run")]
     monkeypatch.setattr("sys.argv", ["ode-transformer", *words, "--user-dir", "from_anywhere"])

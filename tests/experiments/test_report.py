@@ -154,8 +154,7 @@ def test_odd_files_among_the_runs_are_named_and_left_out(unpictured, folder, cap
     for name, content in {"bundle": kept, "odd": record | {"seeds": []}}.items():
         write_json(folder / name / "record.json", content)
     write_json(folder / "bundle" / "bundle.json", {})
-    (folder / "significance").mkdir()
-    (folder / "significance" / "x.json").write_text("[")
+    write_text(folder / "significance" / "x.json", "[")
     generated.write_text(generated.read_text()[:200])
     said = output_of(["report", folder], capsys).err
     named = ("odd/record.json: is not what", "significance/x.json: cannot be read")

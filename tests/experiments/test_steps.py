@@ -59,6 +59,7 @@ def flat(call):
     return call.func, call.args, call.keywords
 
 
+MODULES = {f"ode_transformer.experiments{one.module}" for one in cli.COMMANDS.values() if ".command" in one.module}
 STEPS = [
     (name, step)
     for name, scale in NAMES.items()
@@ -80,19 +81,11 @@ def test_the_words_of_a_step_call_its_function_with_its_arguments(name, step, mo
         called.append(arguments(function, args, keywords))
         return []  # runs that have a record
 
-    module = importlib.import_module(function.__module__)
-    places = [module, *(m for m in cli_modules() if getattr(m, function.__name__, None) is function)]
-    for place in places:
-        monkeypatch.setattr(place, function.__name__, record)
+    for module in (importlib.import_module(name) for name in (function.__module__, *MODULES)):
+        if getattr(module, function.__name__, None) is function:
+            monkeypatch.setattr(module, function.__name__, record)
     assert cli.main(shlex.split(shlex.join(step.words[len(OURS) :]))) == 0
     assert called == [arguments(function, args, keywords)]
-
-
-def cli_modules():
-    """The modules of commands."""
-    home = cli.__package__.rpartition(".")[0]
-    names = {command.module for command in cli.COMMANDS.values() if command.module.endswith(".command")}
-    return [importlib.import_module(name, home) for name in names]
 
 
 def test_every_kind_of_step_is_looked_at_and_what_fairseq_has_joined_is_scored_as_words():

@@ -13,7 +13,7 @@ from ode_transformer.experiments.metrics import scoring
 from ode_transformer.experiments.results import comparisons, significance, tables
 from ode_transformer.experiments.results.files import read_records
 from ode_transformer.experiments.text.fairseq_output import read_generate_output
-from ode_transformer.files import read_json, write_json, write_lines
+from ode_transformer.files import read_json, write_json, write_lines, write_text
 from tests.helpers import ROOT, output_of, own_quickstart, raises, refused, sentences, write_translated
 
 
@@ -31,8 +31,10 @@ def folder(tmp_path):
     return folder
 
 
+COUNT = 200  # sentences of the runs that are compared
+
+
 def tables_of(group, folder):
-    """The tables of a group, from the files in a folder."""
     return tables.tables(group, read_records(folder), comparisons.read(folder))
 
 
@@ -111,8 +113,7 @@ def test_a_table_of_recipes_of_ones_own(folder, tmp_path, capsys):
 def test_other_files_below_the_folder_are_left_alone(folder, tmp_path, capsys):
     found = read_records(folder)
     (folder / "list.json").write_text("[1]")
-    (folder / ".venv").mkdir()
-    (folder / ".venv" / "x.json").write_text("{")
+    write_text(folder / ".venv" / "x.json", "{")
     (folder / "translated.json").write_text('{"file": "-"}\n{"file": "-"}\n')  # as translate --json writes
     assert read_records(folder) == found
     assert f"left out: {folder / 'translated.json'}: cannot be read" in capsys.readouterr().err
@@ -164,9 +165,6 @@ def test_what_the_source_scores_is_a_row_of_tables_and_reports(folder, tmp_path,
 
 
 # Comparisons
-
-
-COUNT = 200
 
 
 @pytest.fixture()

@@ -41,7 +41,6 @@ REFERENCES = [
     ["He went to school .", "They have dogs .", "It is fine .", "a b c d e g"],
 ]
 
-
 OFFICIAL = json.loads((FIXTURES / "gleu.json").read_text(encoding="utf-8"))
 """Sentences of our own, and what JFLEG's ``gleu.py`` prints of them, by the number of references."""
 
@@ -83,7 +82,6 @@ def test_comet_reads_a_model_that_is_there(tmp_path, monkeypatch):
 # MaxMatch and ERRANT
 
 M2_SAYS = "Precision   : 0.6667\nRecall      : 0.4000\nF_0.5       : 0.5882\n"
-
 
 ERRANT_SAYS_OF_EACH = """----------------------------------------
 Original sentence 0: ^^ HYP 0, REF 0 chosen for sentence 0
@@ -302,9 +300,10 @@ def write_labelled(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(
-    scope="module", params=["transevolve_small_randomff_2", pytest.param("transformer_small", marks=pytest.mark.full)]
-)
+OTHER = pytest.param("transformer_small", marks=pytest.mark.full)
+
+
+@pytest.fixture(scope="module", params=["transevolve_small_randomff_2", OTHER])
 def trained(tmp_path_factory, request):
     """A classifier's checkpoint, and data for it."""
     folder = tmp_path_factory.mktemp("classifier")

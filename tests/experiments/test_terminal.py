@@ -12,7 +12,7 @@ from ode_transformer import quiet
 from ode_transformer.experiments.bench import systems
 from ode_transformer.experiments.records import logs
 from ode_transformer.experiments.runs import processes, runner, terminal
-from tests.helpers import raises
+from tests.helpers import Terminal, raises
 
 CONFIGURATION = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}"
 MODEL = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | MacaronModel(\n  (encoder): SplitEncoder()\n\n)"
@@ -26,11 +26,6 @@ def record(name, **values):
 INNER = [record("train_inner", epoch=1, update=n / 4, loss=f"{9 - n}.5", wps="100", num_updates=f"{n}") for n in (1, 2)]
 VALID = record("valid", epoch=1, valid_loss="7.5", valid_ppl="181.02", valid_num_updates="1200")
 TRAIN = record("train", epoch=1, train_loss="8.5", train_ppl="362.04", train_wps="90.5", train_num_updates="1200")
-
-
-class Screen(io.StringIO):
-    def isatty(self):
-        return True
 
 
 def shown(monkeypatch, lines, words=("fairseq-train", "data", "--max-update", "4"), screen=None) -> str:
@@ -90,12 +85,12 @@ def test_that_a_training_diverged_is_told_from_its_log(tmp_path):
     [(["--max-update", "4"], ("| 1/4 [", "| 2/4 [")), (["--max-epoch", "3"], ("| 0.25/3 [", "| 0.5/3 ["))],
 )
 def test_progress_is_a_bar_on_a_terminal(monkeypatch, words, bars):
-    said = shown(monkeypatch, [*INNER, VALID, TRACEBACK], words, Screen())
+    said = shown(monkeypatch, [*INNER, VALID, TRACEBACK], words, Terminal())
     assert all(bar in said for bar in bars) and "loss 7.5, words/s 100" in said
     assert "epoch 1, 1 updates" not in said
     assert "epoch 1, 1,200 updates: validation: loss 7.5, perplexity 181.02\n" in said
     assert all(f"{line}\n" in said for line in TRACEBACK.split("\n"))
-    assert "| 1/3 [" in shown(monkeypatch, [TRAIN], ["--max-epoch", "3"], Screen()), "epochs shorter than reports"
+    assert "| 1/3 [" in shown(monkeypatch, [TRAIN], ["--max-epoch", "3"], Terminal()), "epochs shorter than reports"
 
 
 def test_the_log_has_all_and_the_terminal_what_matters(tmp_path, capfd):

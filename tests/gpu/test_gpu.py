@@ -8,7 +8,6 @@ import subprocess
 import pytest
 import torch
 from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq_cli import train as train_cli
@@ -18,21 +17,8 @@ from ode_transformer.experiments.runs import training
 from ode_transformer.numerics.flow import Flow
 from ode_transformer.training import losses
 from ode_transformer.training.criterion import NAME
-from tests.helpers import (
-    OWN_SIZES,
-    ROOT,
-    SMALL,
-    VARIANTS,
-    architectures,
-    batch,
-    binarise_pairs,
-    environment,
-    flags,
-    sample,
-    small,
-    task,
-    write_parallel,
-)
+from tests import helpers
+from tests.helpers import OWN_SIZES, SMALL, VARIANTS, architectures, batch, flags, sample, small, task
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -62,8 +48,8 @@ def test_beam_search_finds_what_it_finds_on_the_cpu(variant):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    raw = write_parallel(tmp_path_factory.mktemp("raw"), splits=(("train", 2000), ("valid", 48), ("test", 48)))
-    return binarise_pairs(raw, raw / "bin")
+    raw = helpers.write_parallel(tmp_path_factory.mktemp("raw"), splits=(("train", 2000), ("valid", 48), ("test", 48)))
+    return helpers.binarise_pairs(raw, raw / "bin")
 
 
 class Reports(logging.Handler):
@@ -80,12 +66,11 @@ class Reports(logging.Handler):
 
 def train_here(words):
     """Train in this process, because fairseq's import takes longer than most trainings."""
-    args = options.parse_args_and_arch(options.get_training_parser(), words)
     logger, reports = logging.getLogger("fairseq.logging.progress_bar"), Reports()
     logger.addHandler(reports)
     logger.setLevel(logging.INFO)
     try:
-        train_cli.main(convert_namespace_to_omegaconf(args))
+        train_cli.main(helpers.configuration(options.get_training_parser(), words))
     finally:
         logger.removeHandler(reports)
         torch.compiler.reset()
@@ -105,7 +90,7 @@ def train(data, save_dir, *more, devices=1, sizes=SMALL, launcher=()):
     if devices == 1 and not launcher:
         return train_here(words)
     words = [*launcher, "fairseq-train", *words]
-    done = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True)
+    done = subprocess.run(words, cwd=helpers.ROOT, env=helpers.environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return [json.loads(line) for line in re.findall(r"train_inner \| (\{.*\})", done.stdout)]
 
@@ -175,8 +160,7 @@ def test_the_loss_in_chunks_is_that_of_the_cpu(dtype, tolerance):
         loss, nll = losses.projected_cross_entropy(*inputs, target.to(device), 0.1, 1, tokens=22)
         loss.backward()
         found.append([t.float().cpu() for t in (loss.detach(), nll, *(t.grad for t in inputs))])
-    for ours, reference in zip(*found, strict=True):
-        torch.testing.assert_close(ours, reference, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(*found, atol=tolerance, rtol=tolerance)
 
 
 def test_the_flow_waits_for_nothing():

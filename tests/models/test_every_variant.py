@@ -212,5 +212,4 @@ def test_encoder_and_decoder_compile_as_one_graph_each(variant, fresh_compiler):
         logits = m(*inputs)[0][inputs[2] != 1]  # what stands at padding is nobody's
         logits.log_softmax(-1)[..., 7].sum().backward()
         found.append([logits, *(p.grad.clone() for p in m.parameters() if p.grad is not None)])
-    for ours, expected in zip(*reversed(found), strict=True):
-        torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(*reversed(found), atol=1e-4, rtol=1e-4)

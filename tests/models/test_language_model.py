@@ -7,7 +7,6 @@ import pytest
 import torch
 import yaml
 from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import FairseqLanguageModel, build_model
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 from fairseq_cli import eval_lm as eval_lm_cli
@@ -93,8 +92,7 @@ def evaluated(data, path, subset, tokens_per_sample):
               "sample-break-mode": "none", "max-tokens": 600, "cpu": True, "num-workers": 0, "gen-subset": subset,
               "required-batch-size-multiple": 1}  # fmt: skip
     parser = options.get_eval_lm_parser("language_modeling")
-    args = options.parse_args_and_arch(parser, [str(data), *flags(values)])
-    return eval_lm_cli.main(convert_namespace_to_omegaconf(args))
+    return eval_lm_cli.main(helpers.configuration(parser, [str(data), *flags(values)]))
 
 
 def test_evaluation_has_the_loss_of_training(data, tmp_path):

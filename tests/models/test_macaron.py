@@ -3,14 +3,12 @@
 import pytest
 import torch
 
-from tests.helpers import POST_NORM, SMALL, batch, model, small
+from tests.helpers import POST_NORM, batch, model, small
 from tests.models.released import assert_logits, load, sizes
-
-SHARED = {"share-all-embeddings": True}
 
 
 def released_model(fixture, **more):
-    return model(fixture["arch"], SHARED | sizes(fixture) | more).eval()
+    return model(fixture["arch"], {"share-all-embeddings": True, **sizes(fixture), **more}).eval()
 
 
 @pytest.mark.parametrize(
@@ -41,12 +39,6 @@ def test_a_post_norm_model_refuses_a_pre_norm_checkpoint_and_the_reverse():
     old = {k: v for k, v in headless.items() if not k.startswith("encoder.layer_norm")}
     m.load_state_dict(old | {"encoder.version": torch.tensor([1.0]), "decoder.version": torch.tensor([2.0])})
     assert m.encoder.layer_norm is None and m.decoder.layer_norm is None
-
-
-def test_the_decoders_first_ffn_takes_the_decoders_inner_size():
-    m = small("macaron", **{"decoder-ffn-embed-dim": 40})
-    assert m.decoder.layers[0].macaron_fc1.out_features == 40
-    assert m.encoder.layers[0].macaron_fc1.out_features == SMALL["encoder-ffn-embed-dim"]
 
 
 @pytest.mark.parametrize("variant", ["macaron", "floater_tiny"])

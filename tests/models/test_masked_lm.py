@@ -25,6 +25,7 @@ SMALL = {
     "encoder-embed-dim": 16, "encoder-ffn-embed-dim": 24, "encoder-attention-heads": 2, "encoder-layers": 2,
     "max-positions": 20, "dropout": 0.0, "attention-dropout": 0.0,
 }  # fmt: skip
+PRETRAINING = {"task": "masked_lm", "criterion": "masked_lm", "tokens-per-sample": 20, "max-positions": None}
 VARIANTS = {
     **{name: {"arch": name} for name in ARCHITECTURES if name.endswith("_tiny")},
     "rk4-gate-free": {"arch": "ode_roberta_tiny", "integrator": "rk4", "coefficients": "scalars"},
@@ -166,9 +167,6 @@ def prepare(folder, dictionary=None, **lines):
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     return prepare(tmp_path_factory.mktemp("text") / "data", train=documents(12), valid=documents(4, seed=1))
-
-
-PRETRAINING = {"task": "masked_lm", "criterion": "masked_lm", "tokens-per-sample": 20, "max-positions": None}
 
 
 @pytest.fixture(scope="module")

@@ -15,19 +15,8 @@ from ode_transformer.modules.dropout import Dropout
 from ode_transformer.modules.evolving_attention import waves
 from ode_transformer.modules.feed_forward import RandomProjection
 from ode_transformer.modules.layers import Context
-from tests.helpers import (
-    FIXTURES,
-    Kernels,
-    architectures,
-    batch,
-    configure,
-    model,
-    raises,
-    saved_bytes,
-    small,
-    task,
-    train,
-)
+from tests import helpers
+from tests.helpers import Kernels, architectures, batch, configure, model, raises, saved_bytes, small, task
 from tests.models.test_masked_lm import prepare
 
 # Sizes: the paper's parameters, and those of them that nothing depends on
@@ -107,7 +96,7 @@ def state_dict(weights, blocks, depth, decoder):
 def test_the_released_weights_give_the_released_outputs():
     sizes = {"encoder-embed-dim": 32, "encoder-ffn-embed-dim": 128, "encoder-attention-heads": 4}
     m = model("transevolve_fullff_2", sizes | {"decoder-attention-heads": 4, "transevolve-form": "released"}).eval()
-    stored = np.load(FIXTURES / "transevolve_fullff.npz")
+    stored = np.load(helpers.FIXTURES / "transevolve_fullff.npz")
     arrays = {name.removeprefix("full/"): torch.from_numpy(x) for name, x in stored.items()}
     for side, stack in (("enc", m.encoder), ("dec", m.decoder)):
         weights = [x for name, x in arrays.items() if name.startswith(f"{side}/")]
@@ -269,7 +258,7 @@ def test_the_task_trains_it_at_its_length(tmp_path, arch):
         its[f"{split}_label"] = [i % 2 for i in range(count)]
     values = {**NARROW, **dict.fromkeys(("task", "criterion"), "sentence_prediction"), "num-classes": 2}
     values["max-positions"] = 700
-    m, _ = train(prepare(tmp_path / "data", **its), arch=arch, **values)
+    m, _ = helpers.train(prepare(tmp_path / "data", **its), arch=arch, **values)
     assert m.max_positions() == 700
     assert "sentence_classification_head" in m.classification_heads
 

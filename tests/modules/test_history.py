@@ -115,8 +115,7 @@ def test_a_mixture_is_its_sum_and_so_are_its_gradients(first, others):
         out = sum_(inputs[0], inputs[1:])
         found.append((out, *torch.autograd.grad(out.float().pow(2).sum(), inputs)))
     tolerance = 1e-12 if first == others == torch.float64 else 0.15
-    for ours, expected in zip(*found, strict=True):
-        torch.testing.assert_close(ours, expected, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(*found, atol=tolerance, rtol=tolerance)
 
 
 def test_multistep_schemes_over_a_stack(fields):

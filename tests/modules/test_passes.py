@@ -20,6 +20,15 @@ def backend(request, monkeypatch, fresh_compiler):
         yield found
 
 
+def compiled_and_eager(variant, **more):
+    """The same model twice, of which the first compiles its layers."""
+    torch.manual_seed(0)
+    m = small(variant, **{"compile-layers": True, **more}).train()
+    eager = copy.deepcopy(m)
+    eager.encoder.compile_layers = eager.decoder.compile_layers = False
+    return m, eager
+
+
 def step(m, src, lengths, prev):
     m.zero_grad()
     x, _ = m(src_tokens=src, src_lengths=lengths, prev_output_tokens=prev, features_only=True, alignment_layer=-1)
@@ -37,14 +46,10 @@ FAMILIES = ("macaron", "rk2_learnable_tiny", "ode_residual_tiny", "rk4_tiny", "f
     indirect=["backend"],
 )
 def test_compiled_layers_are_whole_graphs_with_the_results_of_eager_mode(variant, backend):
-    torch.manual_seed(0)
-    m = small(variant, **{"compile-layers": True}).train()
-    eager = copy.deepcopy(m)
-    for stack in (eager.encoder, eager.decoder):
-        stack.compile_layers = False
+    m, eager = compiled_and_eager(variant)
     for sizes in ((4, 6, 5), (9, 3, 2, 4)):
-        for found, expected in zip(step(m, *batch(sizes=sizes)), step(eager, *batch(sizes=sizes)), strict=True):
-            torch.testing.assert_close(found, expected, atol=2e-5, rtol=2e-4)
+        found, expected = (step(each, *batch(sizes=sizes)) for each in (m, eager))
+        torch.testing.assert_close(found, expected, atol=2e-5, rtol=2e-4)
     traces = backend.frame_count
     assert traces
     step(m, *batch(sizes=(5, 8, 6, 2, 3)))
@@ -62,13 +67,8 @@ def test_blocks_share_their_code(backend):
 
 @pytest.mark.parametrize("backend", ["eager"], indirect=True)
 def test_compiled_layers_may_be_recomputed(backend):
-    torch.manual_seed(0)
-    m = small("macaron", **{"compile-layers": True, "checkpoint-activations": True}).train()
-    eager = copy.deepcopy(m)
-    for stack in (eager.encoder, eager.decoder):
-        stack.compile_layers = False
-    for found, expected in zip(step(m, *batch()), step(eager, *batch()), strict=True):
-        torch.testing.assert_close(found, expected, atol=2e-5, rtol=2e-4)
+    m, eager = compiled_and_eager("macaron", **{"checkpoint-activations": True})
+    torch.testing.assert_close(step(m, *batch()), step(eager, *batch()), atol=2e-5, rtol=2e-4)
     assert backend.frame_count
 
 

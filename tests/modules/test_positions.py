@@ -89,8 +89,7 @@ def test_rows_that_are_selected_by_a_product_are_those_that_are_looked_up(varian
         real = logits(m)[batch()[2] != 1]
         real.log_softmax(-1)[..., 7].sum().backward()
         found.append([real, *(p.grad.clone() for p in m.position_encoder.parameters())])
-    for ours, expected in zip(*reversed(found), strict=True):
-        torch.testing.assert_close(ours, expected, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(*reversed(found), atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("arch", ["floater_tiny", "rk2_tiny"])
@@ -246,12 +245,10 @@ def test_blocks_are_told_what_the_input_is_told():
         assert type(plain.encoder.embed_positions).__name__.startswith(kind.capitalize())
 
 
-TWO_WIDTHS = {"decoder-embed-dim": 8, "decoder-output-dim": 8, "share-all-embeddings": None}
-
-
 def test_two_widths_have_a_flow_each():
-    raises(r"--flow-sharing all: needs one width .*; choose stack", small, "floater_tiny", **TWO_WIDTHS)
-    assert logits(small("floater_tiny", **TWO_WIDTHS, **{"flow-sharing": "stack"})).isfinite().all()
+    widths = {"decoder-embed-dim": 8, "decoder-output-dim": 8, "share-all-embeddings": None}
+    raises(r"--flow-sharing all: needs one width .*; choose stack", small, "floater_tiny", **widths)
+    assert logits(small("floater_tiny", **widths, **{"flow-sharing": "stack"})).isfinite().all()
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from ode_transformer import config, machine, plugins
 from ode_transformer.experiments import cli, runs
 from ode_transformer.experiments.bench import turns
 from ode_transformer.experiments.runs import command_lines
+from ode_transformer.files import write_text
 from ode_transformer.models.ode import OdeConfig
 from tests.helpers import ROOT, SMALL, environment, raises, write_parallel
 
@@ -85,8 +86,7 @@ def test_an_integrator_goes_from_a_recipe_to_a_bundle(tmp_path, fails):
 
 
 def write_package(folder: Path, code: str = "") -> Path:
-    folder.mkdir()
-    (folder / "__init__.py").write_text(code)
+    write_text(folder / "__init__.py", code)
     return folder
 
 
@@ -165,8 +165,7 @@ def test_a_plugin_that_was_mended_is_loaded_and_under_a_second_name_not_again(tm
 def test_what_an_installed_package_registers_is_loaded_with_the_models(tmp_path, monkeypatch):
     write_package(tmp_path / "their_methods", "")
     info = tmp_path / "their_package-1.5.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1.5\n")
+    write_text(info / "METADATA", "Metadata-Version: 2.1\nName: their-package\nVersion: 1.5\n")
     (info / "entry_points.txt").write_text(f"[{plugins.GROUP}]\nanything = their_methods\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(plugins, "_points", None)

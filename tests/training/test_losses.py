@@ -39,12 +39,10 @@ def whole(x, weight, target, smoothing):
 def test_values_and_gradients_are_those_of_the_whole(count, size, smoothing, tokens, seed):
     x, weight, target = data(count, size, 5, seed=seed)
     found, found_nll = projected_cross_entropy(x, weight, target, smoothing, PAD, tokens)
-    gradients = torch.autograd.grad(3 * found, (x, weight))
     loss, nll = whole(x, weight, target, smoothing)
-    torch.testing.assert_close(found, loss)
-    torch.testing.assert_close(found_nll, nll)
-    for ours, theirs in zip(gradients, torch.autograd.grad(3 * loss, (x, weight)), strict=True):
-        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close((found, found_nll), (loss, nll))
+    ours, theirs = (torch.autograd.grad(3 * each, (x, weight)) for each in (found, loss))
+    torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -100,10 +98,8 @@ def test_padding_counts_for_nothing_on_a_gpu_either(dtype):
         loss, nll = projected_cross_entropy(x, weight, target, 0.1, PAD, 12)
     ours = torch.autograd.grad(128 * loss, (x, weight))
     tolerance = {"atol": 1e-5, "rtol": 1e-5} if dtype == torch.float32 else {"atol": 0.02, "rtol": 0.02}
-    for found, theirs in zip((loss.detach(), nll), expected, strict=True):
-        torch.testing.assert_close(found.double(), theirs, **tolerance)
-    for found, theirs in zip(ours, gradients, strict=True):
-        torch.testing.assert_close(found.double() / 128, theirs, **tolerance)
+    torch.testing.assert_close((loss.detach().double(), nll.double()), expected, **tolerance)
+    torch.testing.assert_close([found.double() / 128 for found in ours], gradients, **tolerance)
     assert not ours[0][target == PAD].any() and ours[0][target != PAD].any(-1).all()
 
 

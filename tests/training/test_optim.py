@@ -139,8 +139,7 @@ def test_copies_of_all_tensors_at_once_are_those_of_fairseq_bit_by_bit(flat, pre
             optimizer.multiply_grads(0.5)
             optimizer.clip_grad_norm(1.0)
             optimizer.step()
-        for one, other in zip(*parameters, strict=True):
-            assert torch.equal(one, other)
+        assert all(map(torch.equal, *parameters))
     assert not torch.equal(parameters[1][0], start[0])
     assert type(optimizers[1]).__name__ == type(optimizers[0]).__name__  # as in checkpoints
     assert optim.FP16Optimizer is FP16Optimizer, "which fairseq's trainer takes"

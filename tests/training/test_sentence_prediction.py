@@ -5,11 +5,8 @@ import pytest
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.training.sentence_prediction import (
-    SentencePredictionByLength,
-    SentencePredictionOfPairs,
-    SentencePredictionOfPairsConfig,
-)
+from ode_transformer.training import sentence_prediction
+from ode_transformer.training.sentence_prediction import SentencePredictionByLength
 from tests.experiments.test_task_metrics import LENGTHS, write_index, write_labelled
 from tests.helpers import dictionary
 
@@ -65,10 +62,10 @@ def pairs(tmp_path_factory):
     return folder
 
 
-def pair_task(data, kind=SentencePredictionOfPairs, **options):
+def pair_task(data, kind=sentence_prediction.SentencePredictionOfPairs, **options):
     its = {"data": str(data), "num_classes": 1, "regression_target": True, "init_token": INIT, "seed": 1}
     its |= {"separator_token": SEPARATOR, "shorten_method": "truncate", "swap_pairs": True, "train_subset": "train"}
-    return kind.setup_task(SentencePredictionOfPairsConfig(**its | options))
+    return kind.setup_task(sentence_prediction.SentencePredictionOfPairsConfig(**its | options))
 
 
 def texts(dataset):
