@@ -22,8 +22,9 @@ ${workers+  --workers N        processes (default: ${workers:-one for each proce
 }  --dry-run          print the commands only
 
 RAW_DIR names a folder with the files of the corpus; ODE_TRANSFORMER_DATA, if the help above names a set, one with SET or
-SET.tar.xz. What is not found is downloaded, from URL_NAME if that is set, and compared with its SHA-256 in the list
-ARCHIVES_SHA256 (default: data-prep/checksums/archives.sha256), if it is known.
+SET.tar.xz. What is not found is downloaded, from URL_NAME if that is set (the address of the file or, where there are
+several, of their folder), and compared with its SHA-256 in the list ARCHIVES_SHA256 (default:
+data-prep/checksums/archives.sha256), if it is known.
 END
 }
 
@@ -224,7 +225,7 @@ fetch() {
         archive=$text/download/$2
         download "$3" "$archive" ||
             die "$2: the download from $3 failed; what was downloaded is kept, and resumed next time. $1 names another" \
-                "address, RAW_DIR a folder with the file"
+                "address (see --help), RAW_DIR a folder with the file"
     fi
     known_archive "$archive"
 }
@@ -255,7 +256,8 @@ published() {
     [[ -z $folder || -n ${RAW_DIR:-} ]] || die "$folder: holds no $2"
     unpack "${@:3}"
     folder=$unpacked
-    [[ -n $dry_run || -e $folder/$2 ]] || die "$4: holds no $2; remove $unpacked before another is tried"
+    [[ -n $dry_run || -e $folder/$2 ]] ||
+        die "$4: holds no $2; remove $unpacked, and $text/download/$4 if it is there, before another is tried"
 }
 
 # labelled SET MEMBER TRAIN TEST: make $out of a set whose texts have classes, in $folder/MEMBER, of TRAIN and TEST examples.

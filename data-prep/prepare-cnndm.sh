@@ -19,8 +19,12 @@ options {words,merges,workers}=number -- "$@"
 begin words="$words" merges="$merges" highlights=tabs test_units="$test_units"
 url=${URL_CNNDM_LISTS:-https://raw.githubusercontent.com/abisee/cnn-dailymail/master/url_lists}
 find_set cnndm
-for file in all_{train,val,test}.txt; do RAW_DIR=$folder fetch URL_CNNDM_LISTS "$file" "$url/$file"; done
-lists=${archive%/*}
+lists=$text/lists # some may be downloaded
+run mkdir -p "$lists"
+for file in all_{train,val,test}.txt; do
+    RAW_DIR=$folder fetch URL_CNNDM_LISTS "$file" "$url/$file"
+    run cp "$archive" "$lists"
+done
 drive='https://drive.google.com/uc?export=download&id='
 published cnndm cnn/stories CNN cnn_stories.tgz "${drive}0BwmD_VLjROrfTHk4NFg2SndKcjQ"
 cnn=$folder/cnn/stories

@@ -9,10 +9,11 @@
 #                   ROBERTA_DIR and IMDB_DIR stand for RAW_DIR there, TEXT_INPUT is the text of text-bert
 #   --generated N   no GLUE, but N generated examples in its layout, for rehearsals
 #
-# RAW_DIR: TASK's published archive, such as CoLA.zip, or CoLA, SST-2, MRPC and so on unpacked; ODE_TRANSFORMER_DATA:
-# glue; URL_GLUE, and for MRPC, whose development set is a list, URL_MRPC. Of CoLA the authors' own archive serves as well:
-# its development sets together are GLUE's. MNLI's matched sets are valid and test, its mismatched ones valid1 and test1;
-# test2 is the diagnostic set, MNLI/AX.tsv or diagnostic/diagnostic.tsv. DIR is by default data-bin/glue/TASK.LIKE.
+# RAW_DIR: TASK's published archive, such as CoLA.zip, of MNLI with AX.tsv, or CoLA, SST-2, MRPC and so on unpacked;
+# ODE_TRANSFORMER_DATA: glue; URL_GLUE, and for MRPC, whose development set is a list, URL_MRPC. The authors' own CoLA serves as well, unpacked
+# to CoLA/raw: its development sets together are GLUE's. MNLI's matched sets are valid and test, its mismatched ones
+# valid1 and test1; test2 is the diagnostic set, MNLI/AX.tsv or diagnostic/diagnostic.tsv. DIR is by default
+# data-bin/glue/TASK.LIKE.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -24,6 +25,7 @@ begin_like "glue/$task" text-imdb task="$task" ${generated:+generated="$generate
 if [[ -z $generated ]]; then
     declare -A archives=([cola]=CoLA [sst-2]=SST-2 [qqp]=QQP-clean [sts-b]=STS-B [mnli]=MNLI [qnli]=QNLIv2 [rte]=RTE)
     file=${archives[$task]:-}.zip # none of MRPC
+    unpacked_there=${file%.zip} unpacked_there=${unpacked_there%@(-clean|v2)}
     find_set glue
     url=${URL_GLUE:-https://dl.fbaipublicfiles.com/glue/data}
     if [[ -z $folder && $task == mrpc ]]; then
@@ -32,7 +34,7 @@ if [[ -z $generated ]]; then
             fetch URL_MRPC "MRPC/$file" "${URL_MRPC:-https://dl.fbaipublicfiles.com/senteval/senteval_data}/$file"
         done
         folder=$text/download
-    elif [[ -z $folder || -f $folder/$file ]]; then
+    elif [[ -z $folder || (-f $folder/$file && ! -d $folder/$unpacked_there) ]]; then
         RAW_DIR=$folder URL_GLUE=$url/$file unpack GLUE "$file" ''
         if [[ $task == mnli ]]; then
             RAW_DIR=$folder fetch URL_GLUE AX.tsv "$url/AX.tsv"

@@ -32,7 +32,7 @@ if [[ $version == wmt16 ]]; then
     clean=tokens no_aggressive=yes merges=32000 earlier=yes flags=('' '' '') more=(--symbols 32768)
     if [[ -e $out ]]; then # existing data keep their kind
         if grep -qs '"tokeniser": "published"' "$out/manifest.json"; then tokeniser=published; fi
-    elif [[ -f ${RAW_DIR:-}/wmt16_en_de.tar.gz || -z ${RAW_DIR:-} && -n ${URL_SCALING_NMT:-} ]]; then
+    elif [[ -f ${RAW_DIR:-}/wmt16_en_de.tar.gz || -n ${URL_SCALING_NMT:-} ]]; then
         tokeniser=published
     fi
 fi

@@ -208,8 +208,10 @@ def select(directory: str | Path, kind: str, count: int, *, fewer: bool = False)
         others = sorted(p.name for p in Path(directory).glob("*.pt"))
         names = ", ".join(p.name for p in paths) or f"but {', '.join(others) or 'no checkpoints'}"
         less = "--fewer, in a recipe average.fewer, takes those that are there"
-        if not paths:  # fairseq writes checkpoint_E_U.pt within epochs only
-            less = "train for longer or, if every one was due at the end of an epoch, average --last-epochs"
+        if not paths:
+            less = "train for longer"
+            if kind == "last-updates":  # fairseq writes checkpoint_E_U.pt within epochs only
+                less += " or, if every one was due at the end of an epoch, average --last-epochs"
         raise CheckpointError(f"--{kind} {count}: {directory} has {len(paths)} of that kind ({names}); {less}")
     if kind == "best" and count > 1:
         maximised = options(load(paths[0]), "checkpoint").get("maximize_best_checkpoint_metric")

@@ -20,7 +20,8 @@ class RecipeError(OdeTransformerError):
 
 
 def is_name(text: str) -> bool:
-    """Whether a text is valid in names of files: letters, combining characters, digits, blanks and .,=+-_.
+    """Whether a text is valid in names of files: letters, combining characters, digits, _ and, but first, blanks
+    and .,=+-.
 
     It has at most 200 bytes, which leaves room for extensions.
     """
@@ -148,7 +149,7 @@ class Recipe:
     hardware: str = ""  # used by the paper
     devices: Optional[int] = None  # the paper's number of GPUs, if it divides the batches of an update
     note: str = ""  # gaps of the paper, and our choices
-    seeds: list[int] = field(default_factory=list)  # of a run without --seeds; if empty, the seed of the flags
+    seeds: list[int] = field(default_factory=list)  # without --seeds; if empty or in rehearsals, the seed of the flags
     search: Optional[SearchSpace] = None  # the space from which the settings of train were chosen
     user_dir: str = ""  # the folder of a plugin, relative to the top of the repository
     name: str = field(default="", metadata=SET)

@@ -186,11 +186,14 @@ def test_the_text_of_scaling_nmt_without_its_archive(archives, tmp_path):
 
 def test_two_preparations_take_turns(tmp_path):
     begin = f"source {ROOT}/data-prep/lib.sh; alone {tmp_path}/x; "
-    words = ["bash", "-c", f"{begin} echo begun; sleep 1; touch {tmp_path}/x"]
-    first = subprocess.Popen(words, env=clean(), stdout=subprocess.PIPE, text=True)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    first = subprocess.Popen(["bash", "-c", f"{begin} echo begun; read -r; touch {tmp_path}/x"], env=clean(), **pipes)
     assert first.stdout.readline() == "begun\n"
-    other = run(["bash", "-c", f"{begin} ls {tmp_path}/x"])
-    assert first.wait() == other.returncode == 0 and "waiting for another process" in other.stderr
+    words = ["bash", "-c", f"{begin} ls {tmp_path}/x"]
+    other = subprocess.Popen(words, env=clean(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert "waiting for another process" in other.stderr.readline()
+    first.communicate("\n")
+    assert first.returncode == other.wait() == 0
 
 
 @pytest.mark.full

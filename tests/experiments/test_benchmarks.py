@@ -41,8 +41,8 @@ def test_a_contest_has_the_threads_of_a_training(monkeypatch):
     """In a container with a quota, which PyTorch ignores."""
     taken = []
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(command.processors, "threads", lambda: {"OMP_NUM_THREADS": "3"})
-    monkeypatch.setattr(command.torch, "set_num_threads", taken.append)
+    monkeypatch.setattr(turns.processors, "threads", lambda: {"OMP_NUM_THREADS": "3"})
+    monkeypatch.setattr(turns.torch, "set_num_threads", taken.append)
     command.main(SimpleNamespace(flags=[], what="table", go=lambda args: 0))
     assert taken == [3]
 

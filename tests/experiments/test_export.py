@@ -9,6 +9,7 @@ import sys
 from collections import namedtuple
 from dataclasses import fields
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -473,3 +474,14 @@ def test_tables_end_with_the_positions_of_the_model(to_onnx):
     with to_onnx._traceable(network):
         to_onnx.graphs(network, DICTIONARY, 70)
     assert {len(table) for solution in given for table in solution} == {70}
+
+
+def test_a_difference_that_is_no_number_is_refused():
+    def model(odd):
+        def score(_, targets):
+            return [[math.nan if len(target) == odd else -1.0] * (len(target) + 1) for target in targets]
+
+        symbols = (list("abcdefgh"),) * 2
+        return SimpleNamespace(name="m", finite={"source": 99, "target": 99}, symbols=symbols, score=score)
+
+    raises("by nan", writing.compare, model(0), model(20), math.inf)

@@ -81,7 +81,7 @@ def test_names_that_are_taken_or_unknown(tmp_path, files, capsys):
     refused([*two, *ref, "--seed", "3"], "--seed go with recipes; ", capsys)
     refused([*two, "--lowercase"], "--lowercase with --ref FILE", capsys)
     refused(["compare", str(tmp_path), two[-1]], "configs/ .*a folder needs run.json, and files of text need", capsys)
-    refused(["compare", str(tmp_path / "generated"), two[-1], *ref], "ed: is an output of fairseq-generate", capsys)
+    refused(["compare", str(tmp_path / "generated"), two[-1], *ref], "ed: is of an output of fairseq-generate", capsys)
     for metric in ("lenght", "accuracy", "perplexity"):  # unknown, of labels, of a log
         own = own_quickstart(tmp_path / "own.yaml", f"score: {{metrics: [{metric}]}}\n")
         refused(["recipe", "show", f"{own}/rk2-tiny"], f"score.metrics '{metric}'", capsys)

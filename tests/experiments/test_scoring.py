@@ -190,7 +190,7 @@ def test_words_split_at_hyphens_are_joined_again(tmp_path, capsys):
         (["--hyp", "{units}", "--ref", "{h}"], "units: subword units, not words, in 1 of 1 line; .*--remove-bpe"),
         (["--hyp", "{h}", "--ref", "{h}", "--remove-bpe", "bpe"], "--remove-bpe bpe: must be one of"),
         (["--hyp", "{empty}", "--ref", "{empty}"], "empty: the file is empty"),
-        (["--hyp", "{grep}", "--ref", "{h}"], "grep: is an output of fairseq-generate, .*by --generate-output"),
+        (["--hyp", "{grep}", "--ref", "{h}"], "grep: is of an output of fairseq-generate, .*by --generate-output"),
         (["--hyp", "{h}", "--ref", "{h}", "--target-lang", "xx"], "must be one of .*de.*, or any with --plain; got xx"),
         (["--hyp", "{h}", "--ref", "{h}", "--target-lang", "en", "--compound-split"], "--target-lang de alone"),
         (["--hyp", "{h}", "--ref", "{h}", "--ref", "{two}"], "--ref: must be given once, is given twice"),

@@ -394,7 +394,7 @@ def test_what_cannot_be_compared_is_named(runs, capsys):
     words = ["compare", "quickstart/transformer-tiny"]
     message = "floater-tiny: must hold a run; ode-transformer run quickstart/floater-tiny makes it"
     refused([*words, "quickstart/floater-tiny"], message, capsys)
-    message = "must have the task, metric, test sets and letter case of quickstart/transformer-tiny"
+    message = "must have the task, metric, target language, test sets and letter case of quickstart/transformer-tiny"
     refused([*words, "multi30k-short/rk2-tiny"], message, capsys)
     baseline, other = load("transformer", "rk2")
     raises("quickstart/transformer-tiny: must be given once", significance.compare, baseline, [baseline])

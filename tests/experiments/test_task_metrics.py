@@ -204,6 +204,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     refused(words, r"--edits .*gold\.m2: no such file", capsys)
     (tmp_path / "gold.m2").touch()
     assert "TER is left out: it needs references" in output_of([*words, "--metric", "ter"], capsys).err
+    raises("comes with the scores of a task", METRICS["tokenised"].compute, ["a"], Examples([["a"]]))
     said = output_of(words, capsys)
     assert "M2SCORER is not set" in said.err and "errant_parallel" in said.err and "F0.5" not in said.out
     kept = []

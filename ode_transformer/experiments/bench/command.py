@@ -1,7 +1,6 @@
 """``ode-transformer bench``: its arguments, records and tables."""
 
 import argparse
-import os
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -11,13 +10,13 @@ from typing import Any
 
 import torch
 
-from ... import machine, processors
+from ... import machine
 from ...errors import OdeTransformerError
 from ...files import write_json, written_by
 from ...schema import checked_json, one_of
 from .. import recipes
 from ..arguments import add_function, add_parameters, at_least, output_file
-from . import gpu, lengths, systems
+from . import gpu, lengths, systems, turns
 from .systems import Setting
 
 
@@ -87,9 +86,7 @@ def main(args: argparse.Namespace) -> int:
         raise OdeTransformerError(f"-- {' '.join(args.flags)}: flags of models go with training and decoding")
     if getattr(args, "device", "cpu") == "cuda" and not torch.cuda.is_available():
         raise OdeTransformerError("--device cuda: needs a GPU")
-    quota = processors.threads().get(processors.VARIABLE)
-    if quota and processors.VARIABLE not in os.environ:  # as a training takes no more threads than its quota
-        torch.set_num_threads(int(quota))
+    turns.keep_quota()
     return args.go(args) or 0
 
 

@@ -148,8 +148,9 @@ class Suite:
 
     def contest(self) -> None:
         """Measure every mode beside stock fairseq, as far as the record does not have it."""
-        from . import gpu
+        from . import gpu, turns
 
+        turns.keep_quota()
         record, data = self.results / "contest.json", ROOT / "data-bin" / "multi30k-own.en-de"
         processes.say("== contest")
         ends, device = time.monotonic() + 60 * CONTEST * self.minutes, "cpu" if self.cpu else "cuda"

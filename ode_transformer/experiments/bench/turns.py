@@ -22,16 +22,23 @@ from typing import Any
 import numpy as np
 import torch
 
-from ... import plugins
+from ... import plugins, processors
 from ...errors import OdeTransformerError
 from ...paths import ROOT
-from ...processors import KEEP_FREED_MEMORY
+
+
+def keep_quota() -> None:
+    """Take no more threads than a container's quota, as a training does."""
+    quota = processors.threads().get(processors.VARIABLE)
+    if quota and processors.VARIABLE not in os.environ:
+        torch.set_num_threads(int(quota))
+
 
 Build = Callable[[], tuple[Callable[[], Any], dict[str, Any]]]
 """A function that builds a system in its process, and returns the function to time and facts about the system. It must
 be picklable: a module's function, or a ``partial`` of one."""
 
-_ENVIRONMENT = {**KEEP_FREED_MEMORY, "KINETO_LOG_LEVEL": "99", "TORCHINDUCTOR_COMPILE_THREADS": "2"}
+_ENVIRONMENT = {**processors.KEEP_FREED_MEMORY, "KINETO_LOG_LEVEL": "99", "TORCHINDUCTOR_COMPILE_THREADS": "2"}
 
 
 class Process:

@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple, NoReturn
 
 from ... import plugins
@@ -221,16 +222,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         shown = error.object[max(0, error.start - 20) : error.end + 20]
         print(f"error: {shown!r}: the name of a file must be UTF-8; rename the file", file=sys.stderr)
         return 1
-    except (ImportError, ValueError):  # as fairseq raises where it is missing or too old
+    except OSError as error:  # a missing file, a folder of another user, a full disk
+        said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        print(f"error: {visible(said)}", file=sys.stderr)
+        return 1
+    except (ImportError, ValueError) as failed:  # as fairseq raises where it is missing or too old
         from ...requirements import check_requirements
 
+        # A machine that only serves needs neither; None is the name in check_requirements' own error.
+        if find_spec("fairseq") is None and getattr(failed, "name", "") not in (None, "torch", "fairseq"):
+            raise
         try:
             check_requirements()
         except ImportError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
         raise
-    except OSError as error:  # a missing file, a folder of another user, a full disk
-        said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        print(f"error: {visible(said)}", file=sys.stderr)
-        return 1

@@ -52,10 +52,15 @@ class Metric:
     digits: int = 2  # decimals for readers
     label_kind: str = ""  # the labels that it is of: ``binary``, which are 0 and 1, or ``numbers``; empty for any
 
+    @property
+    def alone(self) -> bool:
+        """Whether it can be asked for; the others come with the scores of a task."""
+        return bool(self.whole or self.statistics)
+
     def fits(self, examples: Examples) -> bool:
         """Whether the metric can be computed from these examples."""
         there = all(any(getattr(examples, one) for one in need.split("|")) for need in self.needs)
-        return there and bool(self.whole or self.statistics)
+        return there and self.alone
 
     @property
     def needed(self) -> str:
@@ -64,6 +69,8 @@ class Metric:
 
     def compute(self, outputs: Sequence[str], examples: Examples) -> dict[str, Any]:
         """Score outputs, and return the metric's entry in a record."""
+        if not self.alone:
+            raise OdeTransformerError(f"--metric {self.name}: comes with the scores of a task; leave it out")
         if not self.fits(examples):
             raise OdeTransformerError(f"--metric {self.name}: cannot be computed; it needs {self.needed}")
         if self.whole:

@@ -128,7 +128,7 @@ def translations(
         source: the source sentences: untokenized for --metric comet; of --summaries or --corrections.
         data: the folder of binarized data, whose raw and tokenized references of --subset are taken if it has them.
         subset: the subset of --data or of --validation-log (default: test).
-        lowercase: ignore case in all metrics of untokenized text, such as sacreBLEU and chrF.
+        lowercase: ignore case in sacreBLEU and chrF.
         compound_split: also compute BLEU after compound splitting; German only.
         join_hyphens: join ``a @-@ b`` to ``a-b``, for text from tokenizer.perl -a.
         plain: translations and --ref are not tokenized: no tokenized BLEU, and any target language.
@@ -246,7 +246,8 @@ def corrections(
         print("the M2 score is left out: M2SCORER is not set", file=sys.stderr)
     if edits and "errant" not in result:
         print(f"ERRANT's score is left out: {errant.PROGRAMS[0]} and others are not installed", file=sys.stderr)
-    unfit = [name for name in metric if name in METRICS and not METRICS[name].fits(examples)]
+    known = [METRICS[name] for name in metric if name in METRICS]
+    unfit = [one.name for one in known if one.alone and not one.fits(examples)]
     for name in unfit:  # one test set may have edits and another references
         print(f"{METRICS[name].label} is left out: it needs {METRICS[name].needed}", file=sys.stderr)
     return result | compute_metrics([name for name in metric if name not in unfit], texts, examples)

@@ -166,7 +166,10 @@ def _name_errors(recipe: Recipe) -> Iterator[str]:
     for key, found in named.items():
         for part in found:
             if not isinstance(part, str) or not is_name(part):
-                yield f"{key} {part!r}: must be letters, digits, blanks and .,=+-_, at most 200 bytes, and no folders"
+                yield (
+                    f"{key} {part!r}: must be letters, digits, blanks and .,=+-_, begin with a letter, a digit or _, "
+                    "have at most 200 bytes, and name no folders"
+                )
     try:
         words = shlex.split(recipe.data.prepare)
     except ValueError:

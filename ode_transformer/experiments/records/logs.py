@@ -87,5 +87,5 @@ def divergence(path: Path) -> str:
     last = f"last report: {numbers}" if numbers else "no report yet"
     return (
         f"the training diverged, its gradients are no longer finite numbers ({last}); take a lower --lr, more "
-        "--warmup-updates, or clip gradients (--clip-norm; 0 does not)"
+        "--warmup-updates, or a lower --clip-norm (0 does not clip)"
     )

@@ -35,7 +35,7 @@ def add_table(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("group", metavar="GROUP", nargs="*", help="recipe files, such as ode/wmt14-en-de, or your own "
         "FILE.yaml (default: all of this package)")  # fmt: skip
-    parser.add_argument("--csv", action="store_true", help="print CSV, one line per number")
+    parser.add_argument("--csv", action="store_true", help="print CSV, one line per row, test set and metric")
     parser.add_argument(
         "--results", metavar="DIR", type=Path, default=RESULTS, help="folder of records or of runs (default: results)"
     )
@@ -107,6 +107,10 @@ def _compare(args: argparse.Namespace) -> None:
     if args.ref:
         content = significance.compare_files(names, args.ref, *how, *of_files)
     else:
+        if any(of_recipes) and all(Path(name, "run.json").is_file() for name in names):
+            raise OdeTransformerError(
+                f"{names[0]}: is the folder of a run; --scale, --seed and --precision choose among the runs of a recipe"
+            )
         which = args.scale, args.seed, args.precision
         baseline, *others = (significance.named(name, *which) for name in names)
         content = significance.compare(baseline, others, *how)
@@ -128,7 +132,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
 FORMATS = (".png", ".svg", ".pdf")
 PLOTS = {
     "positions": ("heat map of a model's position vectors, position by dimension", "checkpoints, one panel each"),
-    "training": ("perplexity and gradient norm against updates", "folders of runs, records, or logs in JSON"),
+    "training": ("perplexity or accuracy, and gradient norm", "folders of runs, records, or logs in JSON"),
     "coefficients": ("weights of the stages of each layer, from learned coefficients", "checkpoints, one panel each"),
     "orders": (
         "local errors against the step size, and errors of the steps of trained models",

@@ -1,6 +1,7 @@
 """``ode-transformer report``: a self-contained HTML page of all finished runs in a folder.
 
-The page is made from records and the translations beside them; it loads nothing from elsewhere and runs no script.
+The page is made from records and, where these are in the folders of their runs, the translations there; it loads
+nothing from elsewhere and runs no script.
 """
 
 import base64
@@ -105,7 +106,7 @@ def _scores(by_recipe: Records) -> Table:
 
 
 def _significance(recorded: Sequence[Compared], baseline: str, translated: Sequence[Record]) -> Part:
-    """Return the part with all comparisons: recorded ones, and tests on the translations beside the records.
+    """Return the part with all comparisons: recorded ones, and tests on the translations in the folders of runs.
 
     The latter compare systems of the same variant and seed.
     """
@@ -169,7 +170,7 @@ def _curves(by_recipe: Records) -> Part:
 
 
 def _translated(by_recipe: Records) -> list[Record]:
-    """Return the records of runs with translations beside them."""
+    """Return the records that are in the folder of their run, with its translations."""
     found = [record for its in by_recipe.values() for record in its if record["path"].name == "record.json"]
     return [record for record in found if any(record["path"].parent.glob("generate/generate-*.txt"))]
 
@@ -194,13 +195,16 @@ def _translations(translated: Sequence[Record], sentences: Sequence[int]) -> Ite
     systems = [(_name(record), its) for record, its in readable([*firsts.values()][::-1], _system, where)]
     for test_set in dict.fromkeys(name for _, one in systems for name in one.recipe.subsets.values()):
         there = [one for one in systems if test_set in one[1].recipe.subsets.values()]
-        read = [
-            (label, *its) for (label, _), its in readable(there, lambda one, name=test_set: one[1].read(name), where)
-        ]
-        if not read or not (right := _right(read[0][2])):
+
+        def outputs_of(one: Any, name: str = test_set) -> tuple:
+            lines, its = one[1].read(name)
+            return lines, its, _right(its)
+
+        read = [(label, *its) for (label, _), its in readable(there, outputs_of, where)]
+        if not read or not (right := read[0][3]):
             continue
         examples = read[0][2]
-        outputs = {label: lines for label, lines, its in read if _right(its) == right}
+        outputs = {label: lines for label, lines, _, its in read if its == right}
         references = [line.split() for line in right]
         words = {label: [line.split() for line in lines] for label, lines in outputs.items()}
         chosen = [i for i in sentences if i < len(references)] if sentences else _chosen(references, words, SENTENCES)
@@ -262,8 +266,8 @@ def write(
         output: the HTML file (default: DIR/report.html).
         baseline: the recipe that others of its group are tested against (default: the group's first Transformer, else
             its first row).
-        sentences: show these sentences of each test set, counted from 0, with the output of every system (default:
-            those whose outputs differ most, and some others).
+        sentences: show these sentences of each test set, counted from 0, with the translation of every run that DIR
+            holds (default: those whose translations differ most, and some others).
     """
     output = output or directory / "report.html"
     if output.suffix == ".md":

@@ -4,7 +4,9 @@ Systems are runs, given by recipes or folders, or plain files. The tests are tho
 any metric that has statistics per example.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -37,6 +39,16 @@ class System(NamedTuple):
         """The name of the system in a comparison."""
         return self.given or self.recipe.name
 
+    @property
+    def command(self) -> str:
+        """The command that makes the run or, where its folder is gone, the record with the outputs beside it."""
+        words = ["ode-transformer", "run", self.recipe.given, *recipes.run_options(self.recipe)]
+        if self.record:
+            held = records.read_record(self.record)
+            words += [f"--{held['precision']}", "--record", str(self.record)]
+            words += ["--", *held["flags"]] if held["flags"] else []
+        return shlex.join(words)
+
     def subset(self, test_set: str) -> str:
         """Return the subset of the system's data that is a test set."""
         return next(subset for subset, name in self.recipe.subsets.items() if name == test_set)
@@ -47,10 +59,10 @@ class System(NamedTuple):
             return TASKS[self.recipe.task].outputs(self.recipe, self.folder, self.subset(test_set))
         path = records.translations_beside(self.record, test_set)
         if not path.is_file():
-            raise OdeTransformerError(f"{path}: no such file; ode-transformer run {self.recipe.name} makes it again")
+            raise OdeTransformerError(f"{path}: no such file; {self.command} makes it again")
         if records.read_record(self.record).get("translations", {}).get(test_set) != sha256(path):
             raise OdeTransformerError(
-                f"{path}: must have the SHA-256 in {self.record.name}; ode-transformer record --translations sets it"
+                f"{path}: must have the SHA-256 in {self.record.name}; restore it, or make both again by {self.command}"
             )
         return read_all(path)
 
@@ -67,7 +79,7 @@ class System(NamedTuple):
         records.check_scores(self.recipe, self.folder)
         run, given = records.read_run(self.folder), self.recipe.given
         if run is None:
-            raise OdeTransformerError(f"{self.folder}: must hold a run; ode-transformer run {given} makes it")
+            raise OdeTransformerError(f"{self.folder}: must hold a run; {self.command} makes it")
         check_file(run, self.folder, self.recipe)
         if run["generate"] != records.decoding_flags(self.recipe):
             raise OdeTransformerError(
@@ -151,7 +163,8 @@ def compare(
     for other in systems:
         if not comparable(baseline, other):
             raise OdeTransformerError(
-                f"{other.name}: must have the task, metric, test sets and letter case of {baseline.name}"
+                f"{other.name}: must have the task, metric, target language, test sets and letter case of "
+                f"{baseline.name}"
             )
     about = {"baseline": baseline.name, "seed": recipe.trained_seed}
     about["precisions"] = {one.name: one.precision() for one in everyone}
@@ -184,7 +197,7 @@ def compare_files(
         test: the test of significance, approximate randomization or paired bootstrap.
         samples: number of trials of the randomization, or of bootstrap samples.
         metric: the metric to compare by (default: the task's main one; sacrebleu for translations and files).
-        source: with --ref, the source sentences, for --metric comet.
+        source: with --ref, the source sentences, for --metric comet or gleu.
         target_lang: with --ref, the target language, by which sacreBLEU tokenizes zh, ja and ko.
         lowercase: with --ref, ignore case.
     """
@@ -201,7 +214,9 @@ def compare_files(
     examples = Examples(right, sources, labels=right[0], lang=target_lang, lowercase=lowercase)
     outputs = [(path, (lines_of(path, len(first), files[0]), examples)) for path in files]
     if not its.fits(examples):
-        raise OdeTransformerError(f"--metric {its.name}: needs {its.needed}" + "; give --source" * (not source))
+        helps = its.fits(replace(examples, sources=first))
+        remedy = "give --source" if helps else "compare recipes or folders of runs"
+        raise OdeTransformerError(f"--metric {its.name}: needs {its.needed}; {remedy}")
     about = {"baseline": files[0], "seed": None, "precisions": {}}
     return about | tested({", ".join(ref): outputs}, its, test, samples)
 
@@ -274,10 +289,6 @@ def _right(examples: Examples) -> tuple:
 def named(name: str, scale: str = "full", seed: Optional[int] = None, precision: Optional[str] = None) -> System:
     """Return the system of a recipe, or of the folder of a finished run."""
     if Path(name, "run.json").is_file():
-        if scale != "full" or seed is not None or precision is not None:
-            raise OdeTransformerError(
-                f"{name}: is the folder of a run; --scale, --seed and --precision choose among the runs of a recipe"
-            )
         return of_folder(name)
     try:
         return system(recipes.load(name, scale=scale, seed=seed), precision)

@@ -115,7 +115,7 @@ def add_check(parser: argparse.ArgumentParser) -> None:
 
 def add_warm_start(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ode-transformer warm-start``; the words after ``--`` are ``flags``."""
-    parser.usage = "%(prog)s CHECKPOINT --arch ARCH --output PATH [options] [-- flags of fairseq-train]"
+    parser.usage = "%(prog)s CHECKPOINT --arch ARCH --output FILE [options] [-- flags of fairseq-train]"
     more = {"checkpoint": {"metavar": "CHECKPOINT"}, "arch": {"metavar": "ARCH"}, "flags": None}
     add_function(parser, checkpoint_commands.warm_start, "checkpoint", **more)
 

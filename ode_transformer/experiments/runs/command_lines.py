@@ -75,7 +75,8 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     for name in ("fp16", "amp"):  # the former fails at the first gradient that overflows, the latter does nothing
         if words[0] == "fairseq-train" and args.cpu and getattr(args, name):
             raise OdeTransformerError(
-                f"--{name} with --cpu: fairseq can train in {name} on a GPU only; take fp32 or bf16"
+                f"--{name} with --cpu: fairseq can train in {name} on a GPU only; take fp32 or, unless the "
+                "architecture is fairseq's own, bf16"
             )
     sharded = words[0] == "fairseq-train" and args.ddp_backend == "fully_sharded"
     if sharded and importlib.util.find_spec("fairscale") is None:

@@ -94,7 +94,8 @@ class OwnText:
         for option, name in (f"--out {self.out}", self.data.name), (f"--recipe {self.recipe}", self.recipe_file.stem):
             if not is_name(name):
                 raise TextError(
-                    f"{option}: its name must be letters, digits, blanks and .=+-_, at most 200 bytes, got {name!r}"
+                    f"{option}: its name must be letters, digits, blanks and .=+-_, begin with a letter, a digit or "
+                    f"_, and have at most 200 bytes, got {name!r}"
                 )
         if {",", ":"} & set(folder_of(self.data)):
             raise TextError(f"--out {self.out}: must hold no comma and no colon, at which fairseq splits it")

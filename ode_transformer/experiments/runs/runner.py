@@ -54,6 +54,7 @@ def steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str = "", recor
     # A record apart from its run has the outputs beside it, for comparisons when the run is gone.
     keeps = bool(record) and TASKS[recipe.task].outputs is not None
     model, record = f"{run_dir}/average.pt", record or f"{run_dir}/record.json"
+    beside = [str(records.translations_beside(Path(record), one)) for one in recipe.subsets.values() if keeps]
     program, *words = shlex.split(recipe.data.prepare)
     starts = _start_steps(recipe, place, run_dir)
     evaluation = TASKS[recipe.task].evaluation(recipe, run_dir, ["--cpu"] if place.cpu else [])
@@ -69,7 +70,7 @@ def steps(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str = "", recor
                      inputs=[f"{run_dir}/checkpoint_last.pt"], outputs=[model]),
         *(replace(step, environment=environment if step.where else {}) for step in evaluation),
         step_of_ours("record", "", ["record"], recording.write_record, recorded,
-                     inputs=[f"{run_dir}/run.json", f"{run_dir}/scores"], outputs=[record]),
+                     inputs=[f"{run_dir}/run.json", f"{run_dir}/scores"], outputs=[record, *beside]),
     ]  # fmt: skip
     if not recipe.user_dir:
         return found
@@ -360,8 +361,9 @@ class Run:
                 "--disable-validation": config.dataset.disable_validation,
             },
         }
-        never = {"--no-save": its.no_save, "--no-last-checkpoints": its.no_last_checkpoints}
-        for flag, refused in (never | too_few[kind]).items():
+        if its.no_last_checkpoints:
+            raise RunError("--no-last-checkpoints: must be left out, since a run resumes from checkpoint_last.pt")
+        for flag, refused in ({"--no-save": its.no_save} | too_few[kind]).items():
             if refused:
                 raise RunError(f"average.{kind} {count}: training would keep fewer of these checkpoints; change {flag}")
 
@@ -424,9 +426,10 @@ def run(
         first: start at this step, and repeat it and all later ones, except a training that has begun, which goes on.
         last: stop after this step: prepare, start, train, average, generate or validate, score, record.
         trained: keep the finished training in the folder, even if its flags differ from those given now.
-        seeds: seeds of the training, one run per seed (default: the recipe's).
+        seeds: seeds of the training, one run per seed (default: the recipe's; of a rehearsal, one).
         run_dir: the folder of the run, if there is only one (default: runs/RECIPE).
-        record: the record's file, if there is only one run (default: record.json in its folder).
+        record: the record's file, if there is only one run (default: record.json in its folder); beside it go the
+            outputs of each test set.
         dry_run: check the flags and print the commands, without running them.
         scale: small: a rehearsal, narrow and with few updates.
         jobs: number of runs at a time, each with its own GPUs (--devices; by default, an equal share) or its share of

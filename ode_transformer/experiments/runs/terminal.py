@@ -30,9 +30,9 @@ SHOWN = {
 class LogView:
     """A view of the growing log of a program of fairseq on standard error.
 
-    Log records below a warning are left out, except progress: on a terminal a bar, as long as the command's flags say,
-    and a line for every validation; elsewhere a line each time. Everything else, such as a traceback, is shown, but the
-    same warning only once.
+    Log records below a warning are left out, except an early stop and progress: on a terminal a bar, as long as the
+    command's flags say, and a line for every epoch and validation; elsewhere a line each time. Everything else, such as
+    a traceback, is shown, but the same warning only once.
     """
 
     def __init__(self, words: Sequence[str]):

@@ -184,7 +184,8 @@ def step(recipe: recipes.Recipe, place: TrainingPlace, run_dir: str, start: str 
             f"take one of {recipes.divisors(recipe)}"
         )
     if precision == "bf16" and is_of_fairseq(train.arch):
-        raise RecipeError(f"bf16: with --arch {train.arch}, fairseq assumes a TPU; take fp32, fp16 or amp")
+        others = "fp32" if place.cpu else "fp32, fp16 or amp"
+        raise RecipeError(f"bf16: with --arch {train.arch}, fairseq assumes a TPU; take {others}")
     placed, more = split(place.flags)
     if place.alone and "--distributed-port" in placed:  # of a job of several tasks; one alone would train on one GPU
         i = placed.index("--distributed-port")

@@ -1,4 +1,5 @@
-"""Dictionaries and binarized text, identical to the files of fairseq-preprocess, and checked before training.
+"""Dictionaries and binarized text, checked before training: identical to the files of fairseq-preprocess, but for
+dictionaries of classes (:func:`binarise_files`) and symbols such as ``</s>`` as words (:func:`binarise_file`).
 
 fairseq and torch are imported where they write; reading, which translation without them needs, takes NumPy alone.
 """

@@ -26,11 +26,11 @@ def entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def check_text(lines: Iterable[str], path: str | Path) -> None:
-    """Refuse lines that fairseq-generate printed, as ``grep ^H`` leaves them, in a file of text."""
+    """Refuse lines that fairseq-generate printed, as ``grep ^H`` or ``grep ^D`` leaves them, in a file of text."""
     if any(re.match(rf"[HD]-{_ID}\t", line) for line in lines):
         raise OdeTransformerError(
-            f"{path}: is an output of fairseq-generate, must be text, a sentence in each line; `score` reads it by "
-            "--generate-output"
+            f"{path}: is of an output of fairseq-generate, must be text, a sentence in each line; `score` reads the "
+            "whole output by --generate-output"
         )
 
 

@@ -45,7 +45,7 @@ def once(folder: Path, make: Callable[[Path], Any]) -> None:
 def prepare_examples(
     out: Path, folder: Path, dictionary: Path | None = None, copy_labels: bool = False, workers: int = 1
 ) -> None:
-    """Binarize a folder of examples in one language: the same files as fairseq-preprocess --only-source makes.
+    """Binarize examples in one language as fairseq-preprocess --only-source does, with classes in alphabetical order.
 
     Args:
         out: the folder of the data, which appears when it is complete; DIR.text/settings.json has its settings.
@@ -94,7 +94,7 @@ class Preparation:
     Args:
         out: the folder for the data; the text after every step is in DIR.text beside it.
         langs: source and target language, with which the names of files end.
-        splits: names of the training, validation and test sets, with which the names of files begin.
+        splits: names of the training set, train, and of validation and test sets, with which the names of files begin.
         name: the name of the corpus.
         source: a description of where the text came from.
         files: add the sentence pairs of two files to a split; may be repeated (default: the text exists already).
@@ -150,6 +150,8 @@ class Preparation:
             self.tokenise = Tokeniser()
         self.limits = Limits(self.max_tokens, self.ratio)
         numbered(self.splits)
+        if self.splits[0] != "train":
+            raise TextError(f"--splits {' '.join(self.splits)}: the first must be train, the training set")
         if self.langs[0] == self.langs[1]:
             raise TextError(f"--langs {' '.join(self.langs)}: must be two different languages")
         if odd := {split for split, *_ in self.files} - {*self.splits}:

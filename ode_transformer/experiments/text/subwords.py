@@ -4,7 +4,7 @@
 
 The folder of a masked language model holds its dictionary and either ``sentencepiece.model``, with subwords learned on
 the pretraining text, or ``encoder.json`` and ``vocab.bpe``, the byte-level BPE of GPT-2 that RoBERTa was trained with.
-Folders of text for pretraining and fine-tuning hold the same files.
+Folders of text for pretraining hold the same files.
 """
 
 import contextlib
