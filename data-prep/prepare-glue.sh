@@ -10,10 +10,10 @@
 #   --generated N   no GLUE, but N generated examples in its layout, for rehearsals
 #
 # RAW_DIR: TASK's published archive, such as CoLA.zip, of MNLI with AX.tsv, or CoLA, SST-2, MRPC and so on unpacked;
-# ODE_TRANSFORMER_DATA: glue; URL_GLUE, and for MRPC, whose development set is a list, URL_MRPC. The authors' own CoLA serves as well, unpacked
-# to CoLA/raw: its development sets together are GLUE's. MNLI's matched sets are valid and test, its mismatched ones
-# valid1 and test1; test2 is the diagnostic set, MNLI/AX.tsv or diagnostic/diagnostic.tsv. DIR is by default
-# data-bin/glue/TASK.LIKE.
+# ODE_TRANSFORMER_DATA: glue; URL_GLUE, and for MRPC, whose development set is a list, URL_MRPC. The authors' own CoLA
+# serves as well, unpacked to CoLA/raw: its development sets together are GLUE's. MNLI's matched sets are valid and test,
+# its mismatched ones valid1 and test1; test2 is the diagnostic set, MNLI/AX.tsv or diagnostic/diagnostic.tsv. DIR is by
+# default data-bin/glue/TASK.LIKE.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
