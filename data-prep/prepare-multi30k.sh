@@ -8,8 +8,8 @@
 #                                  were made that way, are taken as they are
 #
 # RAW_DIR: all of train.en and so on, plain or .gz, there or in raw/; with --segmentation published code, train.en,
-# valid.en, test.2016.en, test.2017.en, test.coco.en, there or in bpe10k-en-de/ (or -fr), which have no address that can be relied
-# on. ODE_TRANSFORMER_DATA: multi30k, with both in it; URL_MULTI30K, raw text only.
+# valid.en, test.2016.en, test.2017.en, test.coco.en, there or in bpe10k-en-de/ (or -fr), which have no address that can
+# be relied on. ODE_TRANSFORMER_DATA: multi30k, with both in it; URL_MULTI30K, raw text only.
 # test is 2016 flickr, test1 2017 flickr, test2 2017 mscoco, test3 2018 flickr if the text has it. DIR is by default
 # data-bin/multi30k-SEGMENTATION.PAIR.
 set -euo pipefail
