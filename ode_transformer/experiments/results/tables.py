@@ -169,8 +169,8 @@ def _cells(
 ) -> dict[tuple[str, str], Cell]:
     wanted = [(t, metric) for t, scores in (paper.scores if paper else {}).items() for metric in scores]
     if recipe:
-        endless = ["endless"] * (recipe.task == "translation")
-        metrics = [*TASKS[recipe.task].metrics(recipe), *endless, *further_metrics(recipe)]
+        metrics = [*TASKS[recipe.task].metrics(recipe), *further_metrics(recipe)]
+        metrics += ["endless"] * (recipe.task == "translation")
         wanted += [(t, metric) for t in recipe.subsets.values() for metric in metrics]
     theirs = paper.scores if paper else {}
     return {(t, metric): Cell(t, metric, records, theirs.get(t, {}).get(metric)) for t, metric in wanted}
