@@ -73,7 +73,8 @@ def test_an_integrator_goes_from_a_recipe_to_a_bundle(tmp_path, fails):
         found = json.loads((tmp_path / "run" / path).read_text())
         assert found["plugin"] == described and found["model"]["integrator"] == "ssp3"
     (scores,) = found["scores"].values()
-    assert f"| ssp3 | 0.00 | {scores['length_ratio']['value']:.2f} |" in done.stdout
+    endless = scores["endless"]["sentences"]
+    assert f"| ssp3 | 0.00 | {endless} | {scores['length_ratio']['value']:.2f} |" in done.stdout
     card = (tmp_path / "bundle" / "README.md").read_text()
     assert "trained with the plugin `my_methods`" in card
     assert "translate --user-dir my_methods FOLDER" in card and 'load("FOLDER", user_dir="my_methods")' in card
