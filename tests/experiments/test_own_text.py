@@ -233,9 +233,10 @@ def test_text_that_cannot_be_prepared_is_named(tmp_path, fails):
     (tmp_path / "dev.de").write_bytes("Ja.\nMöwe\n".encode("cp1252"))
     write(tmp_path / "dev.en", ["Yes."])
     words = ["--train", tmp_path / "x", "--langs", "de", "en", "--out", tmp_path / "y", "--valid", tmp_path / "dev"]
+    assert "nofile.de: no such file, nor" in fails("prepare", *words[:-1], tmp_path / "nofile")
+    assert not (tmp_path / "y.text").exists(), "no folder yet"
     message = "line 2 is not UTF-8 (byte 0xf6: invalid start byte); perhaps it is"
     assert message in fails("prepare", *words)
-    assert "nofile.de: no such file, nor" in fails("prepare", *words[:-1], tmp_path / "nofile")
     for name in ("dev.de", "x.en"):  # read strictly, or so that odd training pairs can be dropped
         (tmp_path / name).write_bytes("Ja.\n".encode("utf-16") * 40)
         said = fails("prepare", *words)
@@ -323,6 +324,7 @@ def test_other_languages_sets_of_their_own_and_another_system_of_lines(tmp_path,
 def test_what_cannot_be_prepared(tmp_path, monkeypatch, fails, words, message):
     monkeypatch.chdir(tmp_path)
     write_raw(tmp_path, 30)
+    (tmp_path / "my.xx").write_bytes((tmp_path / "my.en").read_bytes())
     assert message in fails("prepare", "--train", "my", "--langs", *LANGS, "--out", "out", *words)
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.yaml").exists()
 

@@ -122,6 +122,14 @@ class OwnText:
             raise TextError(f"{plain}: no such file, nor {packed}; --langs is what the names of files end in")
         return plain if plain.is_file() else packed
 
+    def files(self) -> list[tuple[str, Path, Path]]:
+        """Return the files that are given: their split, and one of each language."""
+        return [
+            (split, *(self.file(prefix, lang) for lang in self.langs))
+            for split, prefixes in self.given.items()
+            for prefix in prefixes
+        ]
+
     def settings(self, held: Mapping[str, str] = {}) -> dict[str, str]:
         """Return all that the data depend on, with the SHA-256 of every input file by its split and language; of files
         that no longer exist, those that finished data hold."""
@@ -152,6 +160,8 @@ class OwnText:
 
     def prepare(self) -> None:
         """Do all steps that are not done yet, and write the recipe unless it exists."""
+        if not self.data.exists():
+            self.files()  # before a folder is made
         # Complete data may belong to someone who lets others only read them.
         with contextlib.nullcontext() if self.data.exists() else alone_in(self.text):
             if self.data.exists():
@@ -212,16 +222,11 @@ class OwnText:
     def _divide(self, part: Path) -> None:
         """Join the files of every split, and hold validation and test pairs out of the training text if none are
         given."""
-        files = [
-            (split, *(self.file(prefix, lang) for lang in self.langs))
-            for split, prefixes in self.given.items()
-            for prefix in prefixes
-        ]
         wanted = [split for split in ("valid", "test") if not self.given.get(split)]
         limits = None if self.plain else self.limits
         key = reader(self.langs, self.lowercase, self.normalise, self.plain)
         with TemporaryDirectory(prefix=".given.", dir=self.text) as given:
-            gather(files, Path(given), self.langs)
+            gather(self.files(), Path(given), self.langs)
             divide(Path(given), part, self.langs, key, self.splits, wanted, self.hold_out, limits)
 
     def _check_lengths(self) -> None:
