@@ -563,11 +563,12 @@ def served(*paths: str) -> str:
 
 def speed(path: str) -> str:
     """The speed of training with CUDA graphs on real batches, beside fairseq's own Transformer in its fastest round."""
+    from ode_transformer.experiments.bench import gpu
+
     record = _results(f"bench/{path}")
     title = "batches of 4,096 tokens, fp16"
     found = {r["mode"]: r["systems"] for r in record["rounds"] if r["title"] == title}
-    stock = min(its["stock"]["milliseconds"] for its in found.values() if "stock" in its)
-    names = "rk4", "macaron_wmt_en_de"
+    stock, names = gpu.of_stock(record, title), ("rk4", "macaron_wmt_en_de")
     rk4, macaron = (stock / found["graphs"][name]["milliseconds"] for name in names)
     contests = (_results(f"bench/{next(iter(PROCESSORS))}/{contest}") for contest in ("base-rk4", "base-macaron"))
     cpu = (its["systems"][name]["speed"]["median"] for its, name in zip(contests, names, strict=True))
@@ -587,7 +588,7 @@ def launches(path: str) -> str:
     by_system: dict[str, dict[str, dict]] = {}
     for one in _results(f"bench/{path}")["rounds"]:
         for name, found in one["systems"].items():
-            if "launches" in found and (name != "stock" or one["mode"] == "eager"):
+            if "launches" in found and (not name.startswith("stock") or one["mode"] == "eager"):
                 by_system.setdefault(name, {})[one["mode"]] = found
     modes = list(dict.fromkeys(mode for its in by_system.values() for mode in its))
     rows = [

@@ -693,6 +693,13 @@ def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch
     assert listed.read_text().splitlines() == ["tests/gpu/test_a.py::one[x y]", "tests/gpu/test_a.py::two"]
 
 
+def test_checks_whose_time_is_over_tell_what_failed(tmp_path):
+    words = ["sh", "-c", 'trap "echo why; exit" INT; while :; do :; done']
+    suite = gpu_suite.Suite(out=tmp_path, systems=["ptb/rk2-1"])
+    assert suite.timed(words, 1, tmp_path / "log") == gpu_suite.TIMED_OUT
+    assert (tmp_path / "log").read_text() == "why\n"
+
+
 def ended(status):
     return mock.Mock(returncode=status, poll=lambda: status)
 

@@ -113,8 +113,10 @@ def train(data, save_dir, *more, devices=1, sizes=SMALL, launcher=()):
     ],
     ids=lambda mode: " ".join(mode) or "fp32",
 )
-def test_training_goes_down_in_every_mode(data, tmp_path, mode):
-    curve = train(data, tmp_path, *mode)
+def test_training_goes_down_in_every_mode(data, tmp_path, mode, caplog):
+    with caplog.at_level(logging.INFO, "ode_transformer.training.graphs"):
+        curve = train(data, tmp_path, *mode)
+    assert ("--cuda-graphs: recorded" in caplog.text) == ("--cuda-graphs" in mode)
     losses = [float(entry["loss"]) for entry in curve]
     assert losses[-1] < 0.9 * losses[0]
     if "--fp16" in mode:

@@ -46,7 +46,7 @@ def check_against_eager_mode(variant, precision, **more):
         norm = torch.stack([g.norm() for g in gradients.values()]).norm()
         for name, gradient in gradients.items():
             apart = (own[name] - gradient).norm() if name in own else gradient.norm()
-            assert apart <= 5 * tolerance * norm, name
+            assert apart <= 5 * tolerance * (gradient.norm() + 0.02 * norm), name  # some are rounding alone
     return ours
 
 

@@ -2,7 +2,8 @@
 
 Every system has a process of its own. In each round the systems warm up at the same time, or a few at a time where
 memory is short, and then they are timed in turns, each alone while the others wait. Stock fairseq, in eager mode, takes
-part in every round, and speeds are ratios to it in the same round. The record is written after every round.
+part in every round, alone and with our criterion and optimizer; speeds are ratios to the former in its fastest round.
+The record is written after every round.
 """
 
 import contextlib
@@ -44,6 +45,9 @@ MODES = {
 _TO_MEASURE = 60
 """The seconds that one call of a system that is ready may take, also after the end."""
 
+_TO_COMPILE = 90
+"""The seconds without which no round with compiled layers begins."""
+
 _TURNS = 3
 """How often each system is timed in a round."""
 
@@ -56,7 +60,7 @@ class Round(NamedTuple):
     setting: Setting
     mode: str
     profiled: bool = False  # a step
-    at_once: int = len(ARCHITECTURES)
+    at_once: int = len(ARCHITECTURES) + 1
 
     @property
     def title(self) -> str:
@@ -178,7 +182,9 @@ def measure(
     """
     rehearsed = device == "cpu"
     archs, each = (("macaron_tiny", "rk2_tiny"), rehearsal()) if rehearsed else (ARCHITECTURES, rounds(data))
-    systems = {"stock": stock_like(archs[0]), **{arch: Contestant(arch) for arch in archs}}
+    stock = stock_like(archs[0])
+    ours = replace(stock, criterion=Contestant.criterion, optimizer=Contestant.optimizer)
+    systems = {"stock": stock, "stock, our criterion and Adam": ours, **{arch: Contestant(arch) for arch in archs}}
     where = "CPU (a rehearsal)" if rehearsed else torch.cuda.get_device_name()
     about: dict[str, Any] = {"what": "gpu", "device": where, "torch": torch.__version__, "commit": machine.commit()}
     record = files.read_json(output) if output.is_file() else {**about, "rounds": []}
@@ -194,8 +200,8 @@ def measure(
             name: stack.enter_context(contextlib.closing(Process(name, anew=True))) for name in systems if each
         }
         for one in each:
-            if seconds_left() <= 0:
-                break
+            if seconds_left() <= _TO_COMPILE * ("layers" in one.mode):
+                continue
             found = _round(one, systems, processes, seconds_left, alone)
             for name in found:  # anew, because an error of CUDA would stay with its process
                 if "error" in found[name] and seconds_left() > 0:
@@ -260,19 +266,25 @@ def _answer(process: Process, seconds_left: Callable[[], float]) -> dict[str, An
         return {"error": str(error)}
 
 
+def of_stock(record: Mapping[str, Any], title: str) -> float:
+    """Return stock fairseq's milliseconds in the fastest round of a setting, 0 if none measured it."""
+    found = (one["systems"].get("stock", {}) for one in record["rounds"] if one["title"] == title)
+    return min((its["milliseconds"] for its in found if "milliseconds" in its), default=0)
+
+
 def table(record: Mapping[str, Any]) -> str:
     """Return the record as Markdown: one table per setting, one row per system.
 
-    A cell has the milliseconds of a step, and the speed: stock fairseq's time in the same round divided by its own. The
-    cells listed under ``disturbed`` in the record are blank.
+    A cell has the milliseconds of a step, and the speed: stock fairseq's time divided by its own. The cells listed
+    under ``disturbed`` in the record are blank.
     """
     parts, disturbed = [], {tuple(each) for each in record.get("disturbed", ())}
     for title in dict.fromkeys(one["title"] for one in record["rounds"]):
         of_mode = {one["mode"]: one["systems"] for one in record["rounds"] if one["title"] == title}
-        rows = {name: [name] for systems in of_mode.values() for name in systems}
+        rows, stock = {name: [name] for systems in of_mode.values() for name in systems}, of_stock(record, title)
         for name, cells in rows.items():
             for mode, systems in of_mode.items():
-                own, stock = (systems.get(one, {}).get("milliseconds") for one in (name, "stock"))
+                own = systems.get(name, {}).get("milliseconds")
                 measured = own and stock and (title, mode, name) not in disturbed
                 cells.append(f"{own:.1f} ms ({stock / own:.2f})" if measured else "")
         parts.append(f"**{title}**\n\n{markdown.table(('system', *of_mode), rows.values())}")

@@ -39,6 +39,7 @@ CHECKS, CONTEST = 0.25, 0.5
 """The shares of the time after which no check begins, and which the contest may use before its last round."""
 
 TO_END = 60  # seconds that checks which have begun may take longer
+TO_TELL = 15  # seconds after that in which pytest may tell what has failed
 
 MOST_JOBS = 8  # each keeps a core busy, and more of them fill the GPU
 
@@ -115,15 +116,22 @@ class Suite:
         return self.ends - time.monotonic()
 
     def timed(self, words: Sequence[str], seconds: float, output: Path) -> int:
-        """Run a command for at most ``seconds``, or until the time is over, and return its exit status."""
+        """Run a command for at most ``seconds``, or until the time is over, and return its exit status.
+
+        A command whose time is over is interrupted, whereupon pytest says why tests failed; later it is killed.
+        """
         ends = time.monotonic() + seconds
         output.unlink(missing_ok=True)
         process = processes.start(words, processes.environment({}), output, process_group=0)
         while process.poll() is None and self.left() > 0 and time.monotonic() < ends:
             time.sleep(0.2)
+        if (status := process.poll()) is None:
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(TO_TELL)
         with contextlib.suppress(ProcessLookupError):  # including the processes that it started
             os.killpg(process.pid, signal.SIGKILL)
-        return TIMED_OUT if process.returncode is None else process.returncode
+        return TIMED_OUT if status is None else status
 
     def check(self) -> None:
         """Run the tests that need a GPU and have not passed yet, and list the names of those that pass."""
