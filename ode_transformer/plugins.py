@@ -1,8 +1,8 @@
 """Plugins: user packages whose import registers methods, architectures, metrics or tasks.
 
 The user names the folder of a plugin (``--user-dir``, the key ``user_dir`` of a recipe, ``load(..., user_dir=...)``),
-or installs packages with an entry point in the group ``GROUP``. Checkpoints, bundles, runs and records name the plugin
-that they were made with, and never load it.
+or installs packages with an entry point in the group ``GROUP``. Checkpoints, bundles, runs and records name the folder
+that they were made with, and never load it; runs and records have installed packages among their versions.
 """
 
 import argparse

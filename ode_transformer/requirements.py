@@ -4,8 +4,8 @@ import importlib
 
 MINIMUM_TORCH = (2, 6)
 REMEDY = (
-    "pip uninstall fairseq, if it is there; pip install torch numpy cython wheel setuptools; then "
-    "pip install --no-build-isolation fairseq-fixed==0.12.3.1 (as the Makefile does)"
+    f"pip uninstall fairseq, if it is there; pip install 'torch>={'.'.join(map(str, MINIMUM_TORCH))}' numpy cython "
+    "wheel setuptools; then pip install --no-build-isolation fairseq-fixed==0.12.3.1"
 )
 
 

@@ -65,7 +65,7 @@ BROKEN = ValueError("mutable default <class 'fairseq.dataclass.configs.CommonCon
 @pytest.mark.parametrize(
     ("torch", "fairseq", "message"),
     [
-        ("1.13.0+cu117", None, r"torch>=2\.6.*1\.13\.0.*pip install"),
+        ("1.13.0+cu117", None, r"torch>=2\.6.*1\.13\.0.*pip install 'torch>=2\.6'"),
         ("2.13.0+cpu", BROKEN, r"mutable default.*fairseq-fixed==0\.12\.3\.1"),
         ("2.13.0+cpu", types.SimpleNamespace(__path__=["here"]), r"folder \['here'\], which hides the installed"),
     ],

@@ -1,7 +1,7 @@
 """Bundles: a trained model with everything that translating needs, in one folder that can be moved anywhere.
 
 A bundle holds the weights (``model.safetensors``), the configuration of the model and of the search (``config.json``),
-the dictionaries and the subword model, the manifest of the data, the record of the scores, a model card
+the dictionaries and any subword model, the manifest of the data, the record of the scores if there is one, a model card
 (``README.md``), and ``bundle.json`` with the SHA-256 of every other file but the card. It holds no code. Whoever hands
 it on may add files for people, such as a license.
 """

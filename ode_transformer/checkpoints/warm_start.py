@@ -10,7 +10,7 @@ copied to the new model; what the stock model lacks is set so that nothing chang
 
 Both models are then run on the same sentences, and a result that differs is refused unless ``--approximate`` is given:
 
-    gates                         near (1, 0); a moving average stays at a = 1/2
+    gates                         near (1, 0), but ``second-order`` at random; a moving average stays at a = 1/2
     learned history               each layer reads only the one before it, normalized
 """
 

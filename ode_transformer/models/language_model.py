@@ -63,6 +63,7 @@ class OdeLanguageModel(HasFlags, FairseqLanguageModel):
         """Return the model of a flat configuration, checked by ``nested_config``, for samples as long as the task's."""
         cfg = nested_config(cfg, cls.config_class, alone="decoder")
         cfg.max_target_positions = max(cfg.tokens_per_sample, cfg.max_target_positions)
+        cfg.max_source_positions = cfg.max_target_positions  # a flow reads both
         longest = getattr(getattr(task, "args", None), "tokens_per_sample", 0)
         if longest > cfg.max_target_positions:  # fairseq would leave such samples out
             raise OdeTransformerError(

@@ -22,7 +22,7 @@ from ..training.graphs import TrainingGraphs
 
 
 def size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more: Any) -> dict[str, Any]:
-    """Return the fields of a size. The decoder has the encoder's number of layers and its widths."""
+    """Return the fields of a size. Unless ``more`` says otherwise, the decoder has the encoder's layers and widths."""
     return {
         "encoder_embed_dim": embed_dim,
         "encoder_ffn_embed_dim": ffn_embed_dim,

@@ -140,7 +140,8 @@ class InitialState(Cached, nn.Module):
     ) -> State:
         """Project the block's input (T, B, d), and the states to attend to, ``source`` (S, B, d), or the input itself.
 
-        ``padding_mask`` is (B, S), true where a key is padding; in incremental decoding, for the new position only.
+        ``padding_mask`` is (B, S), true where a key is padding; in incremental decoding of the new position, unless
+        there is a source.
         """
         q = in_heads(self.dropout_module(self.query(x)), self.heads)
         cache = self.cached(incremental_state)

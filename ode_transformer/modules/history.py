@@ -2,7 +2,7 @@
 
 A *history* mixes y_0, the embedding, and the outputs y_1 to y_l of all earlier layers into the input of layer l + 1;
 the last mixture is the stack's output. ``residual``, ``dense`` and ``learnable_dense`` come from Wang et al. 2019,
-"Learning Deep Transformer Models for Machine Translation" (DLCL); all systems of the ODE Transformer have them
+"Learning Deep Transformer Models for Machine Translation" (DLCL); the ODE Transformer has dense connections
 (appendix B). They read z_0 = y_0 and z_l = LN_l(y_l); in a post-norm stack z_l is the output itself, and LN_l
 normalizes the mixture. docs/beyond.md has the sources of the others.
 

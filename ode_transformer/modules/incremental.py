@@ -12,22 +12,30 @@ import torch
 from torch import Tensor
 
 
+class StepCache(dict):
+    """The cache of one module for the stages of one step, by stage."""
+
+
 class Cached:
     """The caches of incremental decoding of a module, one per stage; a mixin for fairseq's incremental modules.
 
     Outside of decoding fairseq's methods, which read the number of a module, are not called: modules of one kind would
-    each be compiled for themselves.
+    each be compiled for themselves. There a ``StepCache`` may take the place of fairseq's state.
     """
 
     def cached(self, incremental_state: dict | None, stage: int = 0) -> dict[str, Any]:
-        """The cache of a stage; empty before the first step, and outside of decoding."""
+        """The cache of a stage; empty before the first step, and without a state."""
         if incremental_state is None:
             return {}
+        if isinstance(incremental_state, StepCache):
+            return incremental_state.get(stage, {})
         return self.get_incremental_state(incremental_state, f"cache.{stage}") or {}
 
     def keep(self, incremental_state: dict | None, cache: dict[str, Any], stage: int = 0) -> None:
-        """Set the cache of a stage, in decoding."""
-        if incremental_state is not None:
+        """Set the cache of a stage, if there is a state."""
+        if isinstance(incremental_state, StepCache):
+            incremental_state[stage] = cache
+        elif incremental_state is not None:
             self.set_incremental_state(incremental_state, f"cache.{stage}", cache)
 
     def reorder_incremental_state(self, incremental_state: dict | None, new_order: Tensor) -> None:

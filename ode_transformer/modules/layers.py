@@ -27,6 +27,7 @@ from ..numerics.integrators import EULER
 from ..numerics.protocol import NOTHING, Field, Learned
 from ..numerics.splitting import Solver, Substep, increment, split_step
 from .attention import Joint, StagedAttention, merged_mask
+from .incremental import StepCache
 from .options import Options
 from .passes import recompute
 from .positions import Biases
@@ -37,7 +38,7 @@ class StepMemory:
     """What the evaluations of one step share."""
 
     joint: Mapping[str, Joint | None]  # by the name of a self-attention, its ``joint_projection``
-    state: dict | None  # the cache of the source's keys and values, the same for every stage and decoding step
+    state: dict | None  # holds the source's keys and values, for every stage; in decoding, the cache of the whole model
     weights: Tensor | None = None  # of cross-attention, in the last evaluation
 
 
@@ -144,23 +145,20 @@ class SplitLayer(nn.Module):
         modules = tuple(getattr(self, name) for name in names if hasattr(self, name))
         return Sublayer(flow, names[0], modules, getattr(self, norm), fraction)
 
-    def forward(
-        self, x: Tensor, context: Context, carried: Any = None, h: float = 1.0
-    ) -> tuple[Tensor, Any, Tensor | None]:
+    def forward(self, x: Tensor, context: Context, carried: Any = None) -> tuple[Tensor, Any, Tensor | None]:
         """Take the step of the layer from x (T, B, C), where T is 1 in incremental decoding.
 
         Args:
             carried: the second result of the previous layer; in the first, None or a velocity embedding.
-            h: the size of the step; 1 in a network, other values for studies of the equation.
 
         Returns:
             The new state (T, B, C); what the integrator carries to the next layer, or None; the weights of
             cross-attention in its last evaluation, (B, T, S), or (H, B, T, S) for separate heads, or None.
         """
         recomputed = self.recomputed and context.incremental_state is None
-        return recompute(recomputed, self.step, x, context, carried, h)
+        return recompute(recomputed, self.step, x, context, carried)
 
-    def step(self, y: Tensor, context: Context, carried: Any, h: float) -> tuple[Tensor, Any, Tensor | None]:
+    def step(self, y: Tensor, context: Context, carried: Any) -> tuple[Tensor, Any, Tensor | None]:
         """As ``forward``, which may recompute this in the backward pass.
 
         Macaron Net's equations 17 to 19 are the sub-steps in turn. The ODE Transformer's equations 12 to 19 are the
@@ -170,8 +168,8 @@ class SplitLayer(nn.Module):
         memory = StepMemory(joint, context.incremental_state)
         # The source's keys and values are the same for every stage: one cache has them, even if nothing else is cached.
         if memory.state is None and self.integrator.stages > 1:
-            memory.state = {}
-        y, carried = split_step(self.substeps(replace(context, memory=memory)), y, carried, h)
+            memory.state = StepCache()
+        y, carried = split_step(self.substeps(replace(context, memory=memory)), y, carried)
         return y, carried, memory.weights
 
     def substeps(self, context: Context) -> list[Substep]:

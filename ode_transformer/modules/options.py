@@ -98,8 +98,8 @@ class SplitTransformerConfig(FlatTransformerConfig):
     ode_residual: ChoiceEnum(list(ODE_RESIDUALS)) = option(
         "paper",
         "F is the increment of what is integrated (paper), or the increment with its residual (released; without a "
-        "history the state grows by a factor of 2 to 3 per layer). For euler both are the same, unless "
-        "the coefficients are learned",
+        "history the state grows by a factor of 2 to 3 per layer, with coefficients of 1 by 4 to 8). For euler both "
+        "are the same, unless the coefficients are learned",
         "ODE Transformer's code",
     )
     relative_positions: RelativePositionsName = option(
@@ -113,7 +113,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
         "PCformer's code",
     )
     max_relative_length: int = option(
-        8, "largest distance that relative positions distinguish", "ODE Transformer, appendix B"
+        8, "largest distance that relative positions distinguish", "ODE Transformer's code"
     )
     encoder_history: HistoryName = option(
         "none",
@@ -157,13 +157,14 @@ class SplitTransformerConfig(FlatTransformerConfig):
     flow_step: float = option(
         4.0,
         "step of the flow's solver in tokens (released code: 0.2); in evaluation it is halved until halving changes no "
-        "bias by more than 1e-5 of max(1, the largest bias)",
+        "bias by more than 1e-5 of max(1, the largest bias), but not below 0.125",
         "FLOATER's code",
     )
     flow_horizon: int = option(
         0,
         "position up to which the flow is integrated; beyond it biases continue along their tangents, because the flow "
-        "grows exponentially (0: the larger of --max-source-positions and --max-target-positions)",
+        "grows exponentially (0: the larger of --max-source-positions and --max-target-positions; in encoders "
+        "--max-positions)",
         "ours",
     )
     freeze: Optional[str] = option(

@@ -144,8 +144,8 @@ class BlockPositions(PositionEncoder):
     """An encoding of positions that is added to the input of every block; the first block has it from stock fairseq.
 
     One sinusoidal encoding for all blocks, or one learned table per block (FLOATER's equation 7 and Table 2). The
-    addition becomes part of the state, as in the Universal Transformer; with histories or multistep schemes between
-    layers, only the layer itself sees it.
+    addition becomes part of the layer's output, as in the Universal Transformer, and so of what histories keep; with
+    multistep schemes, which keep their own states, only the layer itself sees it.
     """
 
     def __init__(self, cfg: TransformerConfig, learned: bool, sides: Mapping[str, Any]):
@@ -200,7 +200,7 @@ class BiasPositions(PositionEncoder):
     """Biases of queries, keys and values that move with the position, q_i = W_q x_i + b_q(t_i) (FLOATER, equation 13).
 
     b(0) is the bias that the projection has anyway. Only b(t) - b(0) is added, so that the parameters of a Transformer
-    are those of a FLOATER, and with zero dynamics the two compute the same.
+    are those of a FLOATER, and with a flow of zero dynamics the two compute the same.
 
     All rows, three per attention, are solved at once. With gradients that is done in every pass; without, a solution is
     kept for later passes. It is dropped where weights may have changed: when a tensor's address or version has, in a

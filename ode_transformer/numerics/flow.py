@@ -7,13 +7,13 @@ a vector b starts at b(0) and moves with the position; many such vectors, the ro
     h(t, b) = W2 [relu(W1 [b; t] + c1); t] + c2
     t_i = i / 100                                   the time of position i
 
-All functions here return the *displacement* b(t) - b(0), which is exactly zero if the dynamics is zero.
+All functions here return the *displacement* b(t) - b(0), which for a flow is exactly zero if h is zero.
 
 The solution is computed at the nodes of a uniform grid, and between two nodes by the cubic Hermite polynomial of their
 values and slopes. One step spans four tokens in training; in evaluation it is halved until that changes nothing by more
-than ``TOLERANCE``, which in training would make the host wait for the GPU in every pass (docs/floater.md). The solvers
-are torchdiffeq's methods in our own loop, because torchdiffeq's reads the time of every step back from the GPU, and in
-the backward pass copies the whole solution once per node.
+than ``TOLERANCE``, or down to ``FINEST_STEP``; in training that would make the host wait for the GPU in every pass
+(docs/floater.md). The solvers are torchdiffeq's methods in our own loop, because torchdiffeq's reads the time of every
+step back from the GPU, and in the backward pass copies the whole solution once per node.
 
 b grows exponentially, and the dynamics is fitted only to positions that occur in training. So the equation is solved up
 to a ``horizon`` T, beyond which b continues along its tangent, b(t) = b(T) + (t - T) h(T, b(T)).
@@ -142,7 +142,7 @@ class Flow(nn.Module):
 def _change(initial: Tensor, moved: Tensor, finer: Tensor) -> float:
     """Return how far two solutions are apart, relative to max(1, max |b|) at each position."""
     size = (initial + finer).abs().amax((1, 2)).clamp(min=1)
-    # Where both are infinite, the quotient is not a number, and no step helps.
+    # Where the finer one is infinite, the quotient is not a number, and no step helps.
     return float(((finer - moved).abs().amax((1, 2)) / size).nan_to_num(0.0, posinf=math.inf).max())
 
 

@@ -53,7 +53,8 @@ class Integrator:
         """Take a step of size h from the state y in the field f.
 
         Returns:
-            The state after the step, and what the next step receives as ``carried``, which is None in the first step.
+            The state after the step, and what the next step receives as ``carried``. In the first step that is None,
+            or for ``Momentum`` perhaps an embedding of the velocity.
         """
         raise NotImplementedError
 

@@ -12,8 +12,9 @@ three products.
 
 The scores are traversed as rarely as possible, because at small widths one traversal costs as much as a product, and on
 a GPU the speed of memory is the limit. The smoothing term needs no traversal: it is a sum over all symbols and tokens,
-``sum_n sum_v (W x_n)_v = (sum_v W_v) . (sum_n x_n)``, and so are its gradients. In half precision one more traversal
-subtracts e', scales and rounds. On a GPU the rows of padding stay, and are set to zero in x and its gradient.
+``sum_n sum_v (W x_n)_v = (sum_v W_v) . (sum_n x_n)``, and so are its gradients. In half precision, and on a GPU, one
+more traversal subtracts e', scales and rounds. On a GPU the rows of padding stay, and are set to zero in x and its
+gradient.
 """
 
 import math

@@ -137,7 +137,7 @@ class _Words(BaseWrapperDataset):
 
 @register_task(NAME, dataclass=MaskedLMConfig)
 class MaskedLMPairsTask(MaskedLMTask):
-    """fairseq's ``masked_lm`` on pairs of sentences, whose options of blocks and of words as wholes have no effect."""
+    """fairseq's ``masked_lm`` on pairs of sentences; only the options that ``load_dataset`` reads have an effect."""
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **unused: Any) -> None:
         """Load a split."""

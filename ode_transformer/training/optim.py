@@ -60,7 +60,7 @@ class FusedAdam(FairseqAdam):
         return norm
 
     def load_state_dict(self, state_dict: dict, optimizer_overrides: Optional[dict] = None) -> None:
-        """As in fairseq; the state may also be that of fairseq's own Adam."""
+        """As in fairseq; the state may also be that of its own Adam, which its trainer accepts in mixed precision."""
         super().load_state_dict(state_dict, optimizer_overrides)
         for group in self.param_groups:
             group["fused"] = True

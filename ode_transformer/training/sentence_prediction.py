@@ -102,3 +102,8 @@ class SentencePredictionOfPairs(SentencePredictionTask):
         texts = (_Swapped(first, second, self.cfg.seed), _Swapped(second, first, self.cfg.seed))
         pairs.datasets = [PrependTokenDataset(text, front) for text, front in zip(texts, fronts, strict=True)]
         return dataset
+
+    def can_reuse_epoch_itr(self, dataset: FairseqDataset) -> bool:
+        """As in fairseq, but not where pairs are swapped: processes that load batches keep the first epoch's draws."""
+        swaps = self.cfg.swap_pairs and dataset is self.datasets.get(self.cfg.train_subset)
+        return not swaps and super().can_reuse_epoch_itr(dataset)

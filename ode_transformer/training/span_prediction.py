@@ -6,8 +6,8 @@ read pairs, RoBERTa's with ``--separator-token 2``::
     <s> question </s> </s> window </s>
 
 The head is one linear layer, which gives every token a logit for the first and one for the last token of the answer.
-The loss is the mean of both cross-entropies over all tokens of a sample (Devlin et al. 2019, section 4.2). Where the
-window does not hold the answer, or there is none, both are ``<s>``.
+The loss is the mean of both cross-entropies over all tokens of a sample as in BERT's code (Devlin et al. 2019,
+sections 4.2 and 4.3). Where the window does not hold the answer, or there is none, both are ``<s>``.
 
 The data are those of ``data-prep/prepare-squad.sh``: ``input0``, the questions, and ``input1``, the windows, binarized,
 a question for every window; and ``SPLIT.spans``, in each line the first and the last symbol of the window's answer,

@@ -66,6 +66,15 @@ def test_blocks_share_their_code(backend):
 
 
 @pytest.mark.parametrize("backend", ["eager"], indirect=True)
+def test_decoder_layers_of_several_stages_share_their_code(backend):
+    more = {"compile-layers": True, "decoder-integrator": "heun", "decoder-layers": 3}
+    m, (src, lengths, prev) = small("rk2_tiny", **more).train(), batch()
+    out, before = m.encoder(src, lengths), backend.frame_count
+    m.decoder(prev, out, alignment_layer=-1)  # no layer has to return weights
+    assert backend.frame_count == before + 1
+
+
+@pytest.mark.parametrize("backend", ["eager"], indirect=True)
 def test_compiled_layers_may_be_recomputed(backend):
     m, eager = compiled_and_eager("macaron", **{"checkpoint-activations": True})
     torch.testing.assert_close(step(m, *batch()), step(eager, *batch()), atol=2e-5, rtol=2e-4)

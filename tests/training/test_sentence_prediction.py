@@ -115,6 +115,15 @@ def test_other_sets_and_labels_and_trainings_without_the_option_are_fairseqs(pai
     assert [dataset[i]["target"] for i in range(COUNT)] == [[float(i)] for i in range(COUNT)]
 
 
+@pytest.mark.parametrize("swap", [True, False])
+def test_processes_that_load_batches_begin_anew_where_pairs_are_swapped(pairs, swap):
+    """fairseq's live for the whole training, and do not hear of a new epoch."""
+    task = pair_task(pairs, swap_pairs=swap)
+    task.load_dataset("train")
+    first, second = (task.get_batch_iterator(task.datasets["train"], max_sentences=9, epoch=e) for e in (1, 2))
+    assert (first is second) != swap
+
+
 def test_pairs_are_swapped_before_they_are_cut(pairs):
     whole = pair_task(pairs).load_dataset("train")
     cut = pair_task(pairs, max_positions=6).load_dataset("train")
