@@ -145,20 +145,23 @@ class SplitLayer(nn.Module):
         modules = tuple(getattr(self, name) for name in names if hasattr(self, name))
         return Sublayer(flow, names[0], modules, getattr(self, norm), fraction)
 
-    def forward(self, x: Tensor, context: Context, carried: Any = None) -> tuple[Tensor, Any, Tensor | None]:
+    def forward(
+        self, x: Tensor, context: Context, carried: Any = None, h: float = 1.0
+    ) -> tuple[Tensor, Any, Tensor | None]:
         """Take the step of the layer from x (T, B, C), where T is 1 in incremental decoding.
 
         Args:
             carried: the second result of the previous layer; in the first, None or a velocity embedding.
+            h: the size of the step; 1 in a network, 1/2 where ``lab orders`` measures its error.
 
         Returns:
             The new state (T, B, C); what the integrator carries to the next layer, or None; the weights of
             cross-attention in its last evaluation, (B, T, S), or (H, B, T, S) for separate heads, or None.
         """
         recomputed = self.recomputed and context.incremental_state is None
-        return recompute(recomputed, self.step, x, context, carried)
+        return recompute(recomputed, self.step, x, context, carried, h)
 
-    def step(self, y: Tensor, context: Context, carried: Any) -> tuple[Tensor, Any, Tensor | None]:
+    def step(self, y: Tensor, context: Context, carried: Any, h: float) -> tuple[Tensor, Any, Tensor | None]:
         """As ``forward``, which may recompute this in the backward pass.
 
         Macaron Net's equations 17 to 19 are the sub-steps in turn. The ODE Transformer's equations 12 to 19 are the
@@ -169,7 +172,7 @@ class SplitLayer(nn.Module):
         # The source's keys and values are the same for every stage: one cache has them, even if nothing else is cached.
         if memory.state is None and self.integrator.stages > 1:
             memory.state = StepCache()
-        y, carried = split_step(self.substeps(replace(context, memory=memory)), y, carried)
+        y, carried = split_step(self.substeps(replace(context, memory=memory)), y, carried, h)
         return y, carried, memory.weights
 
     def substeps(self, context: Context) -> list[Substep]:
