@@ -4,6 +4,7 @@ import contextlib
 import copy
 import functools
 import os
+import signal
 import sys
 import time
 
@@ -23,6 +24,11 @@ BEGIN = time.monotonic()
 
 def pytest_addoption(parser):
     parser.addoption("--minutes", type=float, metavar="N", help="after N minutes skip what is left, and say what it is")
+
+
+def pytest_configure(config):
+    if config.getoption("--minutes") is not None:  # whoever limits the time interrupts, also where that is ignored
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
