@@ -304,19 +304,19 @@ CLAIMS = {
             (leads := stars(EN_DE, "transformer-longer") + stars(EN_FR, "transformer-longer")).count(0) == 5
             and len(leads) == 6 and max(leads) > 0,
         "seems not to come from [its splitting](docs/results.md#remarks)": the_splitting_makes_no_difference,
-        "and at full length it is gone": macaron_net_is_not_ahead_at_full_length,
+        "and after training at full length it is gone": macaron_net_is_not_ahead_at_full_length,
         "less than half of it remains at full length": less_than_half_of_the_lead_is_left,
-        "RK4 and RK2 have lower perplexities than the residual model at full length only": lambda:
+        "RK4 and RK2 have lower perplexities than the residual model only at full length": lambda:
             max(ptb("rk2-1"), ptb("rk4-1")) < ptb("residual-1")
             and min(ptb("rk2-1", "ptb-short"), ptb("rk4-1", "ptb-short")) > ptb("residual-1", "ptb-short"),
         "RK4 by {:.2f} of the paper's {:.2f} points": lambda:
             tuple(found("residual-1") - found("rk4-1") for found in (ptb, lambda row: published(f"ptb/{row}"))),
-        "there RK2's learned gate gains nothing in the paper's form and {:.1f} in the released one": lambda:
+        "There RK2's learned gate gains nothing in the paper's form and {:.1f} in the released one": lambda:
             abs(ptb("residual-1") - ptb("rk2-learnable-1")) < seeds_of_the_residual_model()[2]
             and (ptb("residual-1") - ptb("rk2-learnable-1-released"),),
-        "In the seven rows of Table 5 that we trained in both forms, the paper's form comes nearer to the published "
+        "in the seven rows of Table 5 that we trained in both forms, the paper's form comes nearer to the published "
         "gains, except with the learned gate in one layer": the_released_form_is_farther_in_seven_rows,
-        "and four Euler steps are nearly as good as RK4": lambda: euler_at_the_cost_of_rk4()[2] > 95,
+        "and four Euler steps nearly equal RK4": lambda: euler_at_the_cost_of_rk4()[2] > 95,
     },
     "results": {
         "only seventeen language models": lambda:
