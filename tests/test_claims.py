@@ -440,7 +440,7 @@ CLAIMS = {
         "**More evaluations per layer do not help.** RK2, with any of its weights, is nowhere ahead of the baseline or "
         "of the residual model that evaluates as often": lambda:
             not any(ahead(name, control) for name in RK2 for control in ("ode-residual", "residual-8")),
-        "models of 8 to 20 layers are nowhere ahead of 4, or behind": lambda:
+        "models of 8 to 20 layers are nowhere ahead of or behind 4": lambda:
             not any(apart(name) for name in (*DEEPER, "residual-16")),
         "It is higher than the residual model that evaluates as often on most test sets": lambda:
             min(higher("pcformer", "residual-12"), higher("pcformer-rk4", "residual-20")) > 3,
