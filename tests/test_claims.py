@@ -345,7 +345,7 @@ CLAIMS = {
         "TransEvolve on the test set (on the validation set, which chose the models, it is {:.2f} and {:.2f} points "
         "lower)": bag_of_subwords,
         "That rule is as accurate, and the paper's Transformer is no better.": shortcut,
-        "is with one layer as good as RK4 at half the evaluations (a difference of {:.2f})": lambda:
+        "is as good as RK4 at half the evaluations (a difference of {:.2f})": lambda:
             (ptb("rk2-unit-1") - ptb("rk4-1"),),
         "four residual layers are better: `residual-4` has a perplexity of {:.2f}, with {:.1f} million more parameters "
         "than RK4 with one layer": lambda:
@@ -358,8 +358,8 @@ CLAIMS = {
             ptb("residual-2") > ptb("rk4-1") and round(published("ptb/residual-2") - published("ptb/rk4-1")) == 9
             and (ptb("residual-2"), more_millions("residual-2", "rk4-1"), ptb("rk4-1")),
         "RK2's learned gate has become 1 with one layer": lambda: round(min(gates("ptb-rk2-learnable-1", "")), 3) == 1,
-        "the systems have, in the paper's form, the paper's order, except that gamma = 1 is second and not fourth; "
-        "they have a third to two thirds of the gains, in percent": the_papers_order_but_for_unit,
+        "With two layers in the paper's form, the systems have the paper's order, except that gamma = 1 is second and "
+        "not fourth; they have a third to two thirds of the gains, in percent": the_papers_order_but_for_unit,
         "RK4 has the lowest perplexity, {:.2f}, but that of four residual layers ({:.2f} above, with half as many "
         "evaluations and {:.1f} million more parameters) and that of gamma = 1 ({:.2f} above) are too near to call":
             lambda: (ptb("rk4-2"), ptb("residual-4") - ptb("rk4-2"), more_millions("residual-4", "rk4-2"),
@@ -376,18 +376,19 @@ CLAIMS = {
             [round(seconds("ptb-short", which) / 60) for which in (min, max)] == [4, 28],
         "a difference of a point between single runs may be chance": lambda:
             all(float(most) > 1 for most in re.findall(r"up to (\S+) sacreBLEU", g.spread(EN_DE, EN_FR))),
-        "Of {} comparisons of two systems that were made with both seeds, {} change their sign with the second, one of "
+        "Of {} comparisons of two systems with two seeds, {} change their sign with the second, one of "
         "them from significantly lower to significantly higher": seeds_that_change_the_sign,
         "at full length less than half of it remains": less_than_half_of_the_lead_is_left,
         "RK2 does [not differ significantly](beyond.md#at-full-length) from the baseline (seed 1)": lambda:
             {one.differs() for one in g._chosen(FULL, ["ode-residual"]) if "/rk2-" in one.system} == {False},
-        "also not with its learned gate, with which it is higher on all three test sets than both of the baseline's "
+        "not even with its learned gate, with which it is higher on all three test sets than both of the baseline's "
         "seeds": lambda: min(least for _, least in over_both_seeds("rk2-learnable")) > 0,
         "Of {} comparisons of these systems with the baseline, seed by seed, six are significant. Two are leads, both "
-        "with seed 2 in fp32: of `rk4-tiny` on English-German test_2016_flickr and of `rk2-tiny` on test_2017_flickr; "
-        "the baseline of seed 2 scores {:.2f} BLEU less on test_2016_flickr than that of seed 1. Four are the reverse, "
-        "all with seed 1: `rk2-learnable-tiny` and `rk2-second-order-tiny` on English-German test_2016_flickr (fp32), "
-        "`rk2-ema-tiny` on English-German and `rk2-tiny` on English-French test_2017_flickr (bf16).":
+        "on English-German with seed 2 in fp32: of `rk4-tiny` on test_2016_flickr and of `rk2-tiny` on "
+        "test_2017_flickr; the baseline's seed 2 scores {:.2f} BLEU less on test_2016_flickr than its seed 1. Four are "
+        "the reverse, all with seed 1: `rk2-learnable-tiny` and `rk2-second-order-tiny` on English-German "
+        "test_2016_flickr (fp32), `rk2-ema-tiny` on English-German and `rk2-tiny` on English-French "
+        "test_2017_flickr (bf16).":
             significant_differences_of_runge_kutta_methods,
         "gains nothing here.** Its control `lie-trotter-tiny`, which differs only in the splitting, with one "
         "feed-forward network of twice the size, does not differ significantly from `macaron-tiny` of the same seed":
