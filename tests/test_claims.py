@@ -488,7 +488,7 @@ CLAIMS = {
         "are behind the first two sentences of the e-mail": lambda:
             all(its["rouge"]["rougeLsum"] < its["source"]["rouge"]["rougeLsum"]
                 for its in scores("aeslc", "aeslc_test")),
-        "The residual baseline is ahead of RK2 and RK4, all three of the post-norm Transformer": lambda:
+        "The residual baseline is ahead of RK2 and RK4, and all three are ahead of the post-norm Transformer": lambda:
             max(stars("aeslc", "ode-residual")) < 0 < min(stars("aeslc", "transformer")),
         "a third of whose subject lines are `new power trading`": lambda:
             0.32 < mean(subject == "new power trading"
