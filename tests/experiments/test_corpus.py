@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
+import sacrebleu
 
 from ode_transformer.experiments.text import corpus
 
@@ -25,6 +27,22 @@ def test_sentences_have_one_translation_and_those_of_tests_hold_combinations_uns
     grammar, translations = corpus.Grammar(corpus.Random(3)), {}
     for source, target, _ in (grammar.sentence() for _ in range(5000)):
         assert translations.setdefault(source, target) == target
+
+
+def test_neither_copying_nor_word_by_word_translation_is_enough(sentences):
+    """Each German word is translated by the English word that it occurs with most exclusively in training."""
+    german, english, together = Counter(), Counter(), Counter()
+    for source, target, _ in sentences["train"]:
+        words, others = set(source.split()), set(target.split())
+        german.update(words)
+        english.update(others)
+        together.update((word, other) for word in words for other in others)
+    shares = {pair: count / (german[pair[0]] + english[pair[1]]) for pair, count in together.items()}
+    lexicon = {word: other for (word, other), _ in sorted(shares.items(), key=lambda item: item[1])}
+    sources = [sentence.source for sentence in sentences["test"]]
+    references = [[sentence.target for sentence in sentences["test"]]]
+    for outputs in (sources, [" ".join(lexicon[word] for word in source.split()) for source in sources]):
+        assert sacrebleu.corpus_bleu(outputs, references, tokenize="none", force=True).score < 30
 
 
 @pytest.mark.parametrize(
