@@ -37,7 +37,7 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 # Flags of pip, git, make, Slurm, torchrun, nbconvert and of fairseq's other programs.
 OTHERS = {
-    *("--no-build-isolation", "--no-deps", "--nodes", "--gpus-per-node", "--config-dir", "--to", "--execute"),
+    *("--no-build-isolation", "--no-deps", "--nodes", "--gpus-per-node", "--to", "--execute"),
     *("--joined-dictionary", "--srcdict", "--tgtdict", "--num-batch-buckets", "--sentence-bleu", "--sacrebleu"),
     "--inplace",
 }
@@ -62,12 +62,12 @@ def slug(heading: str) -> str:
     [
         (
             r"`((?:scripts|data-prep|ode_transformer|configs|results|docs|tests)/[\w./-]*)`",
-            lambda path: (ROOT / path).exists() or path == "configs/mine.yaml",
+            lambda path: (ROOT / path).exists(),
             50,
         ),
         (
             r"`((?:macaron|rk[24]|ode|transevolve|transformer|floater)_[a-z_0-9]+|rk[24])`",
-            lambda name: name in ARCH_MODEL_REGISTRY or name == "ode_transformer",  # the package
+            lambda name: name in ARCH_MODEL_REGISTRY,
             30,
         ),
         (r"(?:`|^|\s)ode-transformer ([a-z][a-z-]+)", lambda command: command in cli.COMMANDS, 12),

@@ -49,7 +49,7 @@ def test_what_is_missing(monkeypatch, tmp_path, capsys):
 
 
 def test_a_command_without_fairseq_names_the_remedy(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "call", Mock(side_effect=ImportError("No module named 'fairseq'")))
     absent = Mock(side_effect=ImportError("fairseq cannot be imported; pip install it"))
-    monkeypatch.setattr(cli, "call", absent)
     monkeypatch.setattr(requirements, "check_requirements", absent)
     assert cli.main(["average"]) == 1 and "error: fairseq cannot be imported" in capsys.readouterr().err

@@ -129,9 +129,9 @@ def test_the_command(tmp_path, record, monkeypatch, capsys):
     encoder = ["encoder 1", "encoder 2"]
     assert names[:2] == [encoder, ["decoder 1"]] and {name[:7] for name in names[2]} == {"encoder"}
     assert (content["text"], content["sentences"]) == (text, 3)
-    picture = tmp_path / "orders.png"
+    picture = tmp_path / "orders.svg"
     assert cli.main(["plot", "orders", output, "--output", str(picture)]) == 0
-    assert picture.stat().st_size > 5000
+    assert all(f"<!-- {name}" in picture.read_text() for name in ("rk4: ", *content["layers"])), "of what is drawn"
     assert cli.main(["lab", "orders", paths[0], *sentences, *target, "--output", output]) == 0
     content = read_json(output)
     assert [row["layer"] for row in content["layers"][tmp_path.name]] == [*encoder, "decoder 1", "decoder 2"]

@@ -71,9 +71,9 @@ def test_from_expressions_to_the_accuracy_of_the_best_model(tmp_path):
     record = json.loads((tmp_path / "run" / "record.json").read_text())
     validation = record["training"]["validation"]
     assert [entry["num_updates"] for entry in validation] == [1, 2, 3, 4]
-    valid, test = (record["scores"][f"listops_{split}"]["accuracy"]["value"] for split in ("valid", "test"))
+    valid = record["scores"]["listops_valid"]["accuracy"]["value"]
     # fairseq rounds to a decimal
-    assert valid == pytest.approx(max(entry["accuracy"] for entry in validation), abs=0.051) and 0 <= test <= 100
+    assert valid == pytest.approx(max(entry["accuracy"] for entry in validation), abs=0.051)
     assert record["averaged"] == ["checkpoint_best.pt"]
     assert record["training"]["trained_parameters"] < record["training"]["parameters"]
 

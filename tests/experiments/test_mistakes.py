@@ -35,7 +35,7 @@ MISSING = {
 @pytest.mark.parametrize("name", MISSING)
 def test_a_file_or_folder_that_is_not_there_is_named(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    refused([word.format(tmp_path / "missing") for word in MISSING[name]], "missing", capsys)
+    refused([word.format(tmp_path / "missing") for word in MISSING[name]], f"{tmp_path}/missing", capsys)
     out = tmp_path / "out"
     assert not any(path.is_file() for path in (out, out.with_suffix(".png"), *out.rglob("*"))), "nothing half-way"
 

@@ -1,6 +1,7 @@
 """Pictures: what is drawn is what the model says; files are whole; bad input is named. Looks are for eyes."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -58,7 +59,8 @@ def test_a_picture(tmp_path, capsys):
     output = tmp_path / "pictures" / "positions.svg"
     words = ["plot", "positions", *paths, "--output", output, "--length", "12"]
     assert output_of(words, capsys).out.strip() == str(output)
-    assert output.stat().st_size > 5000 and [p.name for p in output.parent.iterdir()] == [output.name]
+    drawn = re.findall(r"image/png;base64,\s*([^\"]*)", output.read_text())
+    assert len({*drawn}) == 3 and [p.name for p in output.parent.iterdir()] == [output.name], "two, and a scale"
 
 
 @pytest.mark.parametrize(
@@ -180,10 +182,10 @@ def test_models_read_what_they_read_in_training(text):
 
 def test_pictures_of_coefficients(tmp_path, text, capsys):
     paths = [write(tmp_path / "rk2.pt", "rk2_learnable_tiny"), write(tmp_path / "lm.pt", **LANGUAGE_MODEL)]
-    output, record = tmp_path / "x.png", tmp_path / "x.json"
+    output, record = tmp_path / "x.svg", tmp_path / "x.json"
     words = [*text, "--output", str(output)]
     output_of(["plot", "coefficients", *paths, *words], capsys)
-    assert output.stat().st_size > 5000
+    assert output.read_text().count("<!-- stage 2 -->") == 2, "of what is drawn"
     target = ["--target", text[1], text[3]]
     both = write(tmp_path / "both.pt", "decoder-rk2-learnable")
     output_of(["plot", "coefficients", both, *words, *target, "--record", record], capsys)

@@ -87,7 +87,7 @@ def test_a_rehearsal_keeps_the_architecture_and_what_is_done_with_it(name):
     narrow = {f"{side}-{what}" for side in ("encoder", "decoder") for what in ("embed-dim", "ffn-embed-dim")}
     narrow |= {"encoder-attention-heads", "decoder-attention-heads"}
     changed = {k for k, v in small.train.flags.items() if full.train.flags.get(k) != v}
-    schedule = {"max-tokens", "max-epoch", "max-update", "warmup-updates", "num-workers", "lr", "tokens-per-sample"}
+    schedule = {"max-tokens", "max-epoch", "max-update", "warmup-updates", "num-workers", "tokens-per-sample"}
     schedule |= {"save-interval-updates", "keep-interval-updates", "validate-interval-updates"}
     if full.task == "classification":  # on ListOps, whatever the row's own data
         schedule |= {"num-classes", "batch-size"}
@@ -95,7 +95,6 @@ def test_a_rehearsal_keeps_the_architecture_and_what_is_done_with_it(name):
     reading = {"batch-size", "max-positions", "total-num-update", "finetune-from-model"}
     reads = {"glue", "masked_language_modeling", "masked_lm_pairs", "question_answering", "multiple_choice"}
     assert changed <= narrow | schedule | (reading if full.task in reads else set())
-    assert vars(small.generate or full.validate).keys() == vars(full.generate or full.validate).keys()
     if full.generate:
         assert (small.generate.beam, small.generate.lenpen) == (full.generate.beam, full.generate.lenpen)
     assert (small.train.start is None) == (full.train.start is None)

@@ -87,7 +87,7 @@ def test_that_a_training_diverged_is_told_from_its_log(tmp_path):
 def test_progress_is_a_bar_on_a_terminal(monkeypatch, words, bars):
     said = shown(monkeypatch, [*INNER, VALID, TRACEBACK], words, Terminal())
     assert all(bar in said for bar in bars) and "loss 7.5, words/s 100" in said
-    assert "epoch 1, 1 updates" not in said
+    assert "epoch 1, 1 update:" not in said
     assert "epoch 1, 1,200 updates: validation: loss 7.5, perplexity 181.02\n" in said
     assert all(f"{line}\n" in said for line in TRACEBACK.split("\n"))
     assert "| 1/3 [" in shown(monkeypatch, [TRAIN], ["--max-epoch", "3"], Terminal()), "epochs shorter than reports"

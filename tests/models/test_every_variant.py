@@ -93,37 +93,22 @@ def fewest_layers(variant):
 ALONE = ["ode_transformer_lm_ptb_2l", "floater_roberta_tiny", "macaron_bert_tiny", "transevolve_small_fullff_2"]
 
 
-def passed_on_the_device(variant, monkeypatch):
-    """A model's output in training, on the device "meta", where nothing was asked of a value or copied to it."""
+OWN = ["macaron", "heun-heun", "pcformer-rk4-released", "evolution-released"]
+
+
+@pytest.mark.parametrize("variant", [*OWN, *(one for one in sample(VARIANTS) if one.values[0] not in OWN), *ALONE])
+def test_training_asks_the_device_nothing_and_copies_nothing_to_it(variant, monkeypatch):
+    """So that the host never waits, and that the pass can be captured as a graph; forward and backward."""
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which that device does not have
     if variant in VARIANTS:
         m, inputs = small(variant, dropout=0.1, **fewest_layers(variant)), batch()
     else:
         m, inputs = model(variant, {"dropout": 0.1}), batch()[:1]
     m, inputs = m.to("meta").train(), [x.to("meta") for x in inputs]
-    with OnTheDevice() as seen:
-        output = m(*inputs)[0]
-    assert seen.operations > 100
-    return output
-
-
-@pytest.mark.parametrize("variant", [*sample(VARIANTS), *ALONE])
-def test_a_training_pass_asks_the_device_nothing_and_copies_nothing_to_it(variant, monkeypatch):
-    """So that the host never waits, and that the pass can be captured as a graph."""
-    passed_on_the_device(variant, monkeypatch)
-
-
-OWN = ["macaron", "heun-heun", "pcformer-rk4-released", "evolution-released", *ALONE]
-OTHERS = [pytest.param(variant, marks=pytest.mark.full) for variant in VARIANTS if variant not in OWN]
-
-
-@pytest.mark.parametrize("variant", [*OWN, *OTHERS])
-def test_nor_does_its_backward_pass(variant, monkeypatch):
-    """Mostly PyTorch's: here are the models with gradients of our own; training/test_graphs.py records the others'."""
-    output = passed_on_the_device(variant, monkeypatch)
-    with OnTheDevice() as seen:
-        output.sum().backward()
-    assert seen.operations > 100
+    for step in (lambda: m(*inputs)[0], lambda: output.sum().backward()):
+        with OnTheDevice() as seen:
+            output = step()
+        assert seen.operations > 100
 
 
 def test_decoding_step_by_step_equals_decoding_at_once(m):

@@ -87,8 +87,10 @@ def test_every_parameter_gets_a_gradient(m):
 
 
 def test_only_masked_symbols_are_projected():
-    m, x = built(), tokens()
+    m, x, projected = built(), tokens(), []
+    m.encoder.lm_head.dense.register_forward_hook(lambda _, inputs, out: projected.append(len(inputs[0])))
     torch.testing.assert_close(m(x, masked_tokens=x > 25)[0], m(x)[0][x > 25])
+    assert projected[0] == (x > 25).sum()
 
 
 def test_the_flow_and_the_first_weights_are_drawn_as_elsewhere():

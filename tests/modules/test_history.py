@@ -90,17 +90,22 @@ def test_learned_histories_start_as_the_transformer_or_as_the_mean(fields):
 def test_attention_over_layers_in_half_precision_outlives_large_states():
     """A product of states and weights before the norm would leave fp16's range."""
     h = history("attention").half()
+    nn.init.ones_(h.weight)
     x = torch.full((2, 1, SIZE), 3e4).half()
     assert run(h, [lambda x: x], x).isfinite().all()
 
 
 def test_a_corrector_starts_with_means():
-    """Without a field and with norms that change nothing, every mixture is the mean of equal states."""
+    """Of all states so far; here without norms, in a field of ones."""
     h, x = HISTORIES["corrector"](DEPTH, SIZE, True).double(), torch.randn(3, 2, SIZE, dtype=torch.float64)
     for norms in (h.layer_norms, h.prediction_norms):
         for i in range(DEPTH):
             norms[i] = nn.Identity()
-    torch.testing.assert_close(solve(PredictorCorrector(EULER), h, [torch.zeros_like] * DEPTH, x), x)
+    y, z = x, [x]
+    for _ in range(DEPTH):
+        z.append(torch.stack([*z, y + 1]).mean(0) + 1)
+        y = torch.stack(z).mean(0)
+    torch.testing.assert_close(solve(PredictorCorrector(EULER), h, [torch.ones_like] * DEPTH, x), y)
 
 
 @pytest.mark.parametrize("first", [torch.float64, torch.bfloat16])

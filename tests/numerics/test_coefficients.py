@@ -45,7 +45,6 @@ def test_gates_are_equation_26(name, weights, stages):
     f1, f2 = stages
     x = torch.cat((f1, f2), -1) @ module.gate.weight.t() + module.gate.bias
     g1, g2 = weights(x)
-    assert g1.shape == (7, 3, 1)
     torch.testing.assert_close(module(stages), g1 * f1 + g2 * f2)
 
 
