@@ -102,8 +102,6 @@ def test_every_command_opens_checkpoints_through_the_same_door(tmp_path, whole, 
         ["plot", "coefficients", str(path), *sentences, "--output", out],
         ["lab", "orders", str(path), *sentences],
         ["check", str(path), "--data", str(whole)],
-        *(["translate", str(path)], ["bundle", str(path), "-o", out]),
-        ["export", str(path), "--format", "ctranslate2", "-o", out],
         ["warm-start", str(path), "--arch", "floater_tiny", "--output", out, "--", *words(SIZES)],
     ):
         refused(argv, f"^error: {path}: ", capsys)
@@ -290,7 +288,7 @@ def test_a_row_of_one_character_is_read_once(tmp_path):
     assert moses.Normalizer("de").normalize(stops).strip() == stops
     (tmp_path / "x.xml").write_text("<seg id" * 20_000 + '\n<seg id="1">a</seg>\n')
     assert list(pairs._text(tmp_path / "x.xml")) == ["a"]
-    assert time.process_time() - began < 30
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize("lang", ["de", "fr", "it"])

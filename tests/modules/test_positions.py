@@ -171,13 +171,6 @@ def test_the_solution_follows_the_weights(m, how):
     assert (logits(m) - before).abs().max() > 1e-3
 
 
-def test_gradients_in_evaluation_mode_are_not_those_of_a_cache(m):
-    with torch.no_grad():
-        logits(m)
-    loss_of(m.eval()).backward()
-    assert m.position_encoder.solvers["all"].weight1.grad.norm() > 0
-
-
 def test_half_and_mixed_precision_end_with_an_error_before_attention_does(m):
     """A score is the product of two biases, so that it overflows long before they do."""
     tokens, words = torch.full((1, 40), 4), r"attention in torch\.float16 from position \d+ on.*float32"
