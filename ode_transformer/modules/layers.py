@@ -107,7 +107,7 @@ class SplitLayer(nn.Module):
             self.macaron_attn = self.build_self_attention(size, cfg)
             self.macaron_attn_layer_norm = LayerNorm(size, export=cfg.export)
         self._reset_parameters()
-        self.coefficients = self.options.build_coefficients("per-layer", size)
+        self.coefficients = self.options.build_coefficients("per-layer")
         self.integrator, integrated = self.options.solver, self.options.integrated_flows
         names = ["layer"] if integrated is None else [s.name for s in self.sublayers() if s.flow in integrated]
         learned = {name: self.integrator.learns(size) for name in names}

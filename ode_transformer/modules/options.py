@@ -189,6 +189,7 @@ class Options:
         several = {name: bool(method.weights) and method != EULER for name, method in methods.items()}
         self.side = side
         self.given = f"--{'decoder-' * (side == 'decoder')}integrator {names[side]}"
+        self.embed_dim: int = getattr(cfg, side).embed_dim
         self.pre_norm: bool = getattr(cfg, side).normalize_before
         self.splitting = SPLITTINGS.named(cfg.splitting)
         self.ffn_hidden_layers: int = cfg.ffn_hidden_layers
@@ -221,21 +222,21 @@ class Options:
         method = Released(self.integrator) if self.released else self.integrator
         return PredictorCorrector(method) if self.history == "corrector" else method
 
-    def build_history(self, depth: int, embed_dim: int, pre_norm: bool) -> History:
-        """Return the history of a stack, or the weights of a scheme that reads earlier layers itself."""
+    def build_history(self, depth: int) -> History:
+        """Return the history of a stack of ``depth`` layers, or the weights of a scheme that reads earlier layers."""
         if self.integrator.spans_layers:
             return SchemeWeights(depth, self.integrator)
-        return HISTORIES.named(self.history)(depth, embed_dim, pre_norm)
+        return HISTORIES.named(self.history)(depth, self.embed_dim, self.pre_norm)
 
-    def build_coefficients(self, sharing: str, embed_dim: int) -> Optional[Coefficients]:
+    def build_coefficients(self, sharing: str) -> Optional[Coefficients]:
         """Return the coefficients if ``--gate-sharing`` is ``sharing``; None if it is not, or for the method's own."""
         if sharing != self.gate_sharing or self.coefficients == "fixed":
             return None
         # Learned scalars of the paper's RK2 start at 1 (section 3.2), those of others at the method's weights.
         initial = (1.0, 1.0) if self.integrator == HEUN else self.integrator.weights
-        return COEFFICIENTS[self.coefficients].build(self.integrator.stages, initial, embed_dim)
+        return COEFFICIENTS[self.coefficients].build(self.integrator.stages, initial, self.embed_dim)
 
-    def build_norms(self, embed_dim: int) -> Optional[nn.ModuleList]:
+    def build_norms(self) -> Optional[nn.ModuleList]:
         """Return the norms of the state and of each stage of a Runge-Kutta step, for all layers; None without them.
 
         A stage whose weight is fixed at 0 has none.
@@ -243,4 +244,4 @@ class Options:
         if not self.rk_norm:
             return None
         weights = self.integrator.weights if self.coefficients == "fixed" else [1.0] * self.integrator.stages
-        return nn.ModuleList(LayerNorm(embed_dim) if weight else nn.Identity() for weight in (1.0, *weights))
+        return nn.ModuleList(LayerNorm(self.embed_dim) if weight else nn.Identity() for weight in (1.0, *weights))

@@ -42,21 +42,21 @@ class SplitStack(nn.Module):
 
     def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
         super().__init__(cfg, *args, **more)
-        options, part = Options(cfg, self.side), getattr(cfg, self.side)
+        options = Options(cfg, self.side)
         self.word_dropout, self.compile_layers = cfg.word_dropout, cfg.compile_layers
         self.farthest = None if options.relative_positions == "none" else options.max_relative_length
         if isinstance(self.embed_positions, SinusoidalPositionalEmbedding):
             self.embed_positions.__class__ = SinusoidalPositions
-        self.history = options.build_history(len(self.layers), part.embed_dim, part.normalize_before)
-        self.coefficients = options.build_coefficients("shared", part.embed_dim)
-        self.stage_norms = options.build_norms(part.embed_dim)
+        self.history = options.build_history(len(self.layers))
+        self.coefficients = options.build_coefficients("shared")
+        self.stage_norms = options.build_norms()
         self.velocity_tokens = self.velocity_positions = None
         if options.velocity_embedding:
             # Learned positions get a velocity table as well; sinusoidal positions are added to the state only.
             tokens, positions = self.embed_tokens, self.embed_positions
-            self.velocity_tokens = Embedding(tokens.num_embeddings, part.embed_dim, tokens.padding_idx)
+            self.velocity_tokens = Embedding(tokens.num_embeddings, options.embed_dim, tokens.padding_idx)
             if isinstance(positions, LearnedPositionalEmbedding):
-                size = (positions.num_embeddings - positions.padding_idx - 1, part.embed_dim, positions.padding_idx)
+                size = (positions.num_embeddings - positions.padding_idx - 1, options.embed_dim, positions.padding_idx)
                 self.velocity_positions = PositionalEmbedding(*size, learned=True)
         replace_dropout(self)
 
