@@ -47,7 +47,7 @@ class Context:
     """The arguments of a layer in one forward pass, besides the state."""
 
     padding_mask: Tensor | None = None  # (B, T), true where there is no token; None if ``attn_mask`` has it
-    learned: Learned | None = None  # the learned parameters that the steps of all layers share
+    learned: Learned = NOTHING  # the learned parameters that the steps of all layers share
     biases: Mapping[str, Sequence[Biases]] | None = None  # of the projections of each attention, by position
     distances: Tensor | None = None  # with relative positions, ``relative_distances``, (T, S, 2m + 1)
     source: Tensor | None = None  # the encoder's output, (S, B, C)
@@ -60,10 +60,13 @@ class Context:
 
     def merged(self, kind: torch.dtype) -> "Context":
         """Return the context in which the masks added to scores, of that type, have the padding."""
-        attn_mask = merged_mask(self.attn_mask, self.padding_mask, kind)
-        source_mask = merged_mask(self.source_mask, self.source_padding_mask, kind)
-        masks = {"attn_mask": attn_mask, "source_mask": source_mask}
-        return replace(self, padding_mask=None, source_padding_mask=None, **masks)
+        return replace(
+            self,
+            padding_mask=None,
+            source_padding_mask=None,
+            attn_mask=merged_mask(self.attn_mask, self.padding_mask, kind),
+            source_mask=merged_mask(self.source_mask, self.source_padding_mask, kind),
+        )
 
 
 class Sublayer(NamedTuple):
@@ -115,10 +118,14 @@ class SplitLayer(nn.Module):
         self.velocities = nn.ModuleDict({name: module for name, module in learned.items() if module is not None})
 
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig, **unused: bool) -> MultiheadAttention:
-        heads, relative = getattr(cfg, self.side).attention_heads, self.options.relative_positions
-        m = None if relative == "none" else self.options.max_relative_length
-        more = {"dropout": cfg.attention_dropout, "self_attention": True}
-        return StagedAttention(embed_dim, heads, m, relative == "keys-values", **more)
+        return StagedAttention(
+            embed_dim,
+            getattr(cfg, self.side).attention_heads,
+            self.options.max_relative_length,
+            values=self.options.relative_positions == "keys-values",
+            dropout=cfg.attention_dropout,
+            self_attention=True,
+        )
 
     def _reset_parameters(self) -> None:
         # As in the papers' code: biases are zero, feed-forward weights Xavier-uniform. fairseq's current layer leaves
@@ -189,7 +196,7 @@ class SplitLayer(nn.Module):
 
     def solver(self, name: str, context: Context) -> Solver:
         """Return the integrator's step with its learned parameters for the field of that name."""
-        learned = context.learned or NOTHING
+        learned = context.learned
         if self.coefficients is not None:
             learned = replace(learned, combine=self.coefficients)
         if name in self.velocities:
@@ -263,5 +270,11 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
     side = "decoder"
 
     def build_encoder_attention(self, embed_dim: int, cfg: TransformerConfig) -> MultiheadAttention:
-        more = {"kdim": cfg.encoder.embed_dim, "vdim": cfg.encoder.embed_dim, "dropout": cfg.attention_dropout}
-        return StagedAttention(embed_dim, cfg.decoder.attention_heads, encoder_decoder_attention=True, **more)
+        return StagedAttention(
+            embed_dim,
+            cfg.decoder.attention_heads,
+            kdim=cfg.encoder.embed_dim,
+            vdim=cfg.encoder.embed_dim,
+            dropout=cfg.attention_dropout,
+            encoder_decoder_attention=True,
+        )

@@ -212,7 +212,7 @@ class Options:
             self.integrated_flows = ODE_FUNCTIONS["substeps"]
         own = cfg.decoder_relative_positions if side == "decoder" else "same"
         self.relative_positions: str = cfg.relative_positions if own == "same" else own
-        self.max_relative_length: int = cfg.max_relative_length
+        self.max_relative_length = None if self.relative_positions == "none" else cfg.max_relative_length
         self.rk_norm = cfg.rk_norm and isinstance(integrator, ButcherTableau) and integrator.stages > 1
         self.velocity_embedding = cfg.velocity_embedding and isinstance(integrator, Momentum)
 

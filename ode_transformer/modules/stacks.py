@@ -44,7 +44,7 @@ class SplitStack(nn.Module):
         super().__init__(cfg, *args, **more)
         options = Options(cfg, self.side)
         self.word_dropout, self.compile_layers = cfg.word_dropout, cfg.compile_layers
-        self.farthest = None if options.relative_positions == "none" else options.max_relative_length
+        self.max_relative_length = options.max_relative_length
         if isinstance(self.embed_positions, SinusoidalPositionalEmbedding):
             self.embed_positions.__class__ = SinusoidalPositions
         self.history = options.build_history(len(self.layers))
@@ -74,8 +74,8 @@ class SplitStack(nn.Module):
     ) -> tuple[list[Tensor], Tensor | None]:
         """As in ``PlainDecoder``; ``solution`` is the result of ``PositionEncoder.solve``, or None to solve here."""
         distances = None
-        if self.farthest is not None:
-            distances = relative_distances(x.size(0), tokens.size(1), self.farthest, x)
+        if self.max_relative_length is not None:
+            distances = relative_distances(x.size(0), tokens.size(1), self.max_relative_length, x)
         learned = Learned(self.coefficients, self.stage_norms, self.history)
         context = replace(context, learned=learned, distances=distances)
         places = self._places(tokens, context, solution)
@@ -100,8 +100,14 @@ class SplitStack(nn.Module):
         padding, source, source_padding = tokens.eq(self.padding_idx), context.source, context.source_padding_mask
         if source is not None and source_padding is None:
             source_padding = padding.new_zeros(source.size(1), source.size(0))  # (B, S)
-        more = {"incremental_state": context.incremental_state, "solution": solution}
-        return self.position_encoder.places(self.side, tokens, padding, source_padding=source_padding, **more)
+        return self.position_encoder.places(
+            self.side,
+            tokens,
+            padding,
+            source_padding=source_padding,
+            incremental_state=context.incremental_state,
+            solution=solution,
+        )
 
     def _velocity(self, tokens: Tensor, incremental_state: dict | None = None) -> Tensor | None:
         """Tokens (B, T) -> the velocity before the first layer (T, B, C), or None if the stack starts at rest."""
