@@ -108,17 +108,6 @@ def add_flags(parser: argparse._ActionsContainer, config: FairseqDataclass) -> N
     gen_parser_from_dataclass(parser, config, delete_default=True)
 
 
-class HasFlags:
-    """A mixin for fairseq models that adds a flag for every field of ``config_class``."""
-
-    config_class: type
-
-    @classmethod
-    def add_args(cls, parser: argparse._ActionsContainer) -> None:
-        """Add the model's flags; called by fairseq."""
-        add_flags(parser, cls.config_class())
-
-
 def flag(field: str, on: bool = True) -> str:
     """Return the flag of a field; for a switch, the one that turns it on or off."""
     words = field.split("_")

@@ -13,10 +13,10 @@ from fairseq.models import FairseqEncoderModel, register_model
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
 
-from ..config import HasFlags, option, register_architectures
+from ..config import option, register_architectures
 from ..modules.options import SplitTransformerConfig
 from ..modules.stacks import Encoder, SplitStack
-from .transformer import add_positions_and_freeze, build_graphs, nested_config
+from .transformer import Configured, add_positions_and_freeze, build_graphs
 
 LONGEST = "longest sentence in tokens, for the task as well"
 
@@ -47,10 +47,10 @@ class EncoderClassifierConfig(SplitTransformerConfig):
 
 
 @register_model("transformer_encoder", dataclass=EncoderClassifierConfig)
-class EncoderClassifier(HasFlags, FairseqEncoderModel):
+class EncoderClassifier(Configured, FairseqEncoderModel):
     """A Transformer encoder with classification heads (``--arch transformer_small``); TransEvolve has a subclass."""
 
-    config_class, encoder_class, nested_config = EncoderClassifierConfig, Encoder, staticmethod(nested_config)
+    config_class, encoder_class = EncoderClassifierConfig, Encoder
 
     def __init__(self, cfg: TransformerConfig, encoder: nn.Module):
         super().__init__(encoder)
@@ -63,7 +63,7 @@ class EncoderClassifier(HasFlags, FairseqEncoderModel):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "EncoderClassifier":
         """Return the model of a flat configuration, which is checked, for up to ``--max-positions`` tokens."""
-        cfg = cls.nested_config(cfg, cls.config_class, alone="encoder")
+        cfg = cls.nested_config(cfg, alone="encoder")
         cfg.max_source_positions = cfg.max_target_positions = cfg.max_positions
         embedding = TransformerModelBase.build_embedding(
             cfg, task.source_dictionary, cfg.encoder.embed_dim, cfg.encoder.embed_path

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from fairseq.models import FairseqLanguageModel, register_model
-from fairseq.models.transformer import TransformerConfig
+from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor
 
-from ..config import HasFlags, option, register_architectures
+from ..config import option, register_architectures
 from ..errors import OdeTransformerError
 from ..modules.options import HistoryName, RelativePositionsName, SplitTransformerConfig
 from ..modules.stacks import Decoder
-from .transformer import SplitTransformerModel, add_positions_and_freeze, build_graphs, nested_config
+from .transformer import Configured, add_positions_and_freeze, build_graphs
 
 
 @dataclass
@@ -44,7 +44,7 @@ class LanguageModelConfig(SplitTransformerConfig):
 
 
 @register_model("ode_transformer_lm", dataclass=LanguageModelConfig)
-class OdeLanguageModel(HasFlags, FairseqLanguageModel):
+class OdeLanguageModel(Configured, FairseqLanguageModel):
     """A language model (``--arch ode_transformer_lm`` and others)."""
 
     config_class = LanguageModelConfig
@@ -61,7 +61,7 @@ class OdeLanguageModel(HasFlags, FairseqLanguageModel):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "OdeLanguageModel":
         """Return the model of a flat configuration, checked by ``nested_config``, for samples as long as the task's."""
-        cfg = nested_config(cfg, cls.config_class, alone="decoder")
+        cfg = cls.nested_config(cfg, alone="decoder")
         cfg.max_target_positions = max(cfg.tokens_per_sample, cfg.max_target_positions)
         cfg.max_source_positions = cfg.max_target_positions  # a flow reads both
         longest = getattr(getattr(task, "args", None), "tokens_per_sample", 0)
@@ -70,7 +70,7 @@ class OdeLanguageModel(HasFlags, FairseqLanguageModel):
                 f"--tokens-per-sample {longest}: must be at most the model's, {cfg.max_target_positions}; to train "
                 f"under hydra, add +model.tokens_per_sample={longest}"
             )
-        embedding = SplitTransformerModel.build_embedding(
+        embedding = TransformerModelBase.build_embedding(
             cfg, task.source_dictionary, cfg.decoder.input_dim, cfg.decoder.embed_path
         )
         return cls(cfg, Decoder(cfg, task.target_dictionary, embedding, no_encoder_attn=True))

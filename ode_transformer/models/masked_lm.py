@@ -30,12 +30,12 @@ from fairseq.models.roberta.model import RobertaEncoder, RobertaModel
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from ..config import HasFlags, as_dict, option, register_architectures
+from ..config import as_dict, option, register_architectures
 from ..errors import OdeTransformerError
 from ..modules.options import SplitTransformerConfig
 from ..modules.positions import BlockPositions
 from ..modules.stacks import Encoder
-from .transformer import add_positions_and_freeze, build_graphs, nested_config, row
+from .transformer import Configured, add_positions_and_freeze, build_graphs, row
 
 ActivationName = ChoiceEnum(utils.get_available_activation_fns())
 
@@ -108,7 +108,7 @@ def _draw(module: nn.Module) -> None:
 
 
 @register_model("ode_masked_lm", dataclass=MaskedLanguageModelConfig)
-class MaskedLanguageModel(HasFlags, RobertaModel):
+class MaskedLanguageModel(Configured, RobertaModel):
     """A masked language model (``--arch floater_roberta_base`` and others)."""
 
     config_class = MaskedLanguageModelConfig
@@ -134,7 +134,7 @@ class MaskedLanguageModel(HasFlags, RobertaModel):
         if args.max_positions is None:
             longest = task.max_positions()
             args.max_positions = longest if isinstance(longest, int) else 512
-        cfg = nested_config(cfg, cls.config_class, alone="encoder")
+        cfg = cls.nested_config(cfg, alone="encoder")
         if cfg.encoder.embed_path:
             raise OdeTransformerError(
                 f"--encoder-embed-path {cfg.encoder.embed_path}: a masked language model learns its own embeddings"

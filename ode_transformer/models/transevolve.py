@@ -18,7 +18,6 @@ of V.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Optional
 
 import torch
@@ -39,7 +38,7 @@ from ..modules.rules import of_all_models, refuse
 from ..modules.stacks import PlainDecoder, PlainEncoder
 from ..numerics.sinusoids import sinusoids
 from .classification import LONGEST, EncoderClassifier
-from .transformer import EncoderDecoder, nested_config, size
+from .transformer import EncoderDecoder, size
 
 
 @dataclass
@@ -82,13 +81,11 @@ def rules(cfg: TransformerConfig) -> Iterator[str]:
         yield f"--decoder-embed-dim {cfg.decoder.embed_dim}: must be the encoder's, {cfg.encoder.embed_dim}"
 
 
-def _prepare(cfg: TransformerConfig, sides: Sequence[str]) -> None:
+def prepare(cfg: TransformerConfig, sides: Sequence[str]) -> None:
+    """As in ``Configured``."""
     refuse(rules(cfg))
     refuse(of_all_models(cfg, sides))
     cfg.encoder.layers = cfg.decoder.layers = cfg.evolution_blocks  # a block takes the place of a layer
-
-
-_nested_config = staticmethod(partial(nested_config, prepare=_prepare))
 
 
 class Block(nn.Module):
@@ -218,7 +215,7 @@ class TransEvolveModel(EncoderDecoder):
     """TransEvolve for translation (``--arch transevolve_fullff_1`` and others)."""
 
     config_class, encoder_class, decoder_class = TransEvolveConfig, TransEvolveEncoder, TransEvolveDecoder
-    nested_config = _nested_config
+    prepare = staticmethod(prepare)
 
 
 @dataclass
@@ -232,7 +229,8 @@ class TransEvolveClassifierConfig(TransEvolveConfig):
 class TransEvolveClassifier(EncoderClassifier):
     """TransEvolve's encoder with classification heads (``--arch transevolve_small`` and others)."""
 
-    config_class, encoder_class, nested_config = TransEvolveClassifierConfig, TransEvolveEncoder, _nested_config
+    config_class, encoder_class = TransEvolveClassifierConfig, TransEvolveEncoder
+    prepare = staticmethod(prepare)
 
 
 def _row(feed_forward: str, blocks: int, embed_dim: int, heads: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ A family is a configuration with its own defaults and a table of named architect
 and FLOATER share all options (``modules/options.py``); TransEvolve has blocks of another kind, and its own options.
 """
 
+import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
@@ -11,7 +12,7 @@ from typing import Any, Optional
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
 
-from ..config import HasFlags, flag, to_transformer_config
+from ..config import add_flags, flag, to_transformer_config
 from ..errors import OdeTransformerError
 from ..modules.options import SplitTransformerConfig
 from ..modules.positions import POSITION_ENCODERS
@@ -41,29 +42,35 @@ def row(system: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     return {**fields, **system}
 
 
-def prepare(cfg: TransformerConfig, sides: Sequence[str]) -> None:
-    """Check the options of a model that has these sides, and set those that follow from others."""
-    if cfg.position_encoder == "learned":
-        cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
-    check_options(cfg, sides)
+class Configured:
+    """A mixin for fairseq models that are built from a flat configuration, of class ``config_class``."""
 
+    config_class: type
 
-def nested_config(
-    flat: Any,
-    config_class: type,
-    alone: Optional[str] = None,
-    prepare: Callable[[TransformerConfig, Sequence[str]], None] = prepare,
-) -> TransformerConfig:
-    """Return the nested configuration that fairseq's Transformer is built from, with the options of a family checked.
+    @classmethod
+    def add_args(cls, parser: argparse._ActionsContainer) -> None:
+        """Add a flag for every field of the configuration; called by fairseq."""
+        add_flags(parser, cls.config_class())
 
-    ``flat`` is of class ``config_class``, or fairseq's or hydra's version of that; ``alone`` is the only side of the
-    model, None if it has both; ``prepare`` has the checks of the family.
-    """
-    cfg = to_transformer_config(flat, config_class)
-    if alone:
-        refuse(of_one_side(cfg, alone, config_class))
-    prepare(cfg, (alone,) if alone else ("encoder", "decoder"))
-    return cfg
+    @classmethod
+    def nested_config(cls, flat: Any, alone: Optional[str] = None) -> TransformerConfig:
+        """Return the nested configuration that fairseq's Transformer is built from, with its options checked.
+
+        ``flat`` is of class ``config_class``, or fairseq's or hydra's version of that; ``alone`` is the only side of
+        the model, None if it has both.
+        """
+        cfg = to_transformer_config(flat, cls.config_class)
+        if alone:
+            refuse(of_one_side(cfg, alone, cls.config_class))
+        cls.prepare(cfg, (alone,) if alone else ("encoder", "decoder"))
+        return cfg
+
+    @staticmethod
+    def prepare(cfg: TransformerConfig, sides: Sequence[str]) -> None:
+        """Check the options of a model that has these sides, and set those that follow from others."""
+        if cfg.position_encoder == "learned":
+            cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
+        check_options(cfg, sides)
 
 
 def add_positions_and_freeze(model: nn.Module, cfg: TransformerConfig, **sides: SplitStack) -> None:
@@ -95,13 +102,11 @@ def _eager(model: nn.Module, run: Callable, tokens: dict[str, Tensor], **more: A
     return run(**tokens, **more)
 
 
-class EncoderDecoder(HasFlags, TransformerModelBase):
+class EncoderDecoder(Configured, TransformerModelBase):
     """fairseq's encoder-decoder with stacks of ours, whose training passes can be recorded."""
 
-    config_class: type
     encoder_class: type
     decoder_class: type
-    nested_config = staticmethod(nested_config)
 
     def __init__(self, args: Any, encoder: nn.Module, decoder: nn.Module):
         super().__init__(args, encoder, decoder)
@@ -110,7 +115,7 @@ class EncoderDecoder(HasFlags, TransformerModelBase):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "EncoderDecoder":
         """Return the model of a flat configuration, which ``nested_config`` checks."""
-        cfg = cls.nested_config(cfg, cls.config_class)
+        cfg = cls.nested_config(cfg)
         shares = [name for name in ("share_all_embeddings", "merge_src_tgt_embed") if getattr(cfg, name)]
         if shares and task.source_dictionary != task.target_dictionary:
             raise OdeTransformerError(
