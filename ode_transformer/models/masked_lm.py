@@ -195,13 +195,12 @@ class MaskedLanguageModel(Configured, RobertaModel):
             )
 
 
-def _size(embed_dim: int, heads: int, layers: int, **more: Any) -> dict[str, Any]:
+def _size(embed_dim: int, heads: int, layers: int) -> dict[str, int]:
     return {
         "encoder_embed_dim": embed_dim,
         "encoder_ffn_embed_dim": 4 * embed_dim,
         "encoder_attention_heads": heads,
         "encoder_layers": layers,
-        **more,
     }
 
 

@@ -125,7 +125,6 @@ register_architectures("ode", OdeConfig, FORMER, listed=False)
 
 
 _INTEGRATION = "released code: integration of a dense history, avg; ignored with other histories"
-_LENGTH = "released code: --max-relative-length, below 1 without relative positions"
 
 
 @dataclass
@@ -137,7 +136,7 @@ class ReleasedConfig(OdeConfig):
     decoder_history_type: Optional[str] = option("learnable_dense", "released code: --decoder-history")
     encoder_integration_type: str = option("avg", _INTEGRATION)
     decoder_integration_type: str = option("avg", _INTEGRATION)
-    max_relative_length: int = option(-1, _LENGTH)
+    max_relative_length: int = option(-1, "released code: --max-relative-length, below 1 without relative positions")
 
 
 def counterpart(name: str, value: Any, valid: Mapping[Any, str]) -> str:

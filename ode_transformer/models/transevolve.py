@@ -234,8 +234,14 @@ class TransEvolveClassifier(EncoderClassifier):
 
 
 def _row(feed_forward: str, blocks: int, embed_dim: int, heads: int) -> dict[str, Any]:
-    evolution = {"feed_forward": feed_forward, "blocks": blocks, "depth": 6 // blocks}
-    return size(embed_dim, 4 * embed_dim, heads, **{f"evolution_{name}": value for name, value in evolution.items()})
+    return size(
+        embed_dim,
+        4 * embed_dim,
+        heads,
+        evolution_feed_forward=feed_forward,
+        evolution_blocks=blocks,
+        evolution_depth=6 // blocks,
+    )
 
 
 _SYSTEMS = {f"{kind}ff_{blocks}": (kind, blocks) for kind in FEED_FORWARDS for blocks in (1, 2)}
