@@ -12,6 +12,7 @@ parameters is the same up to one norm and one bias per layer (3 C). Each sub-lay
 leave out. ``docs/macaron.md`` has the ablations of Table 3, and lists where the paper and the released code disagree.
 """
 
+import re
 from dataclasses import dataclass
 
 from fairseq.models import register_model
@@ -39,6 +40,13 @@ class MacaronModel(SplitTransformerModel):
     """Macaron Net (``--arch macaron_*``)."""
 
     config_class = MacaronConfig
+
+    def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
+        """Rename the norms of FFN_a in the released code's encoder; fairseq knows the others."""
+        for key in list(state_dict):
+            ours = re.sub(r"^(encoder\.layers\.\d+)\.layer_norms\.2\.", r"\1.macaron_layer_norm.", key)
+            state_dict[ours] = state_dict.pop(key)
+        super().upgrade_state_dict_named(state_dict, name)
 
 
 # Feed-forward dimensions are those of each FFN. The released script of iwslt_de_en passes --dropout 0.3.

@@ -53,6 +53,32 @@ class OdeModel(SplitTransformerModel):
 
     config_class = OdeConfig
 
+    def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
+        """Rename the parameters of the released ODE Transformer and PCformer."""
+        for theirs, ours in _RELEASED_NAMES.items():
+            for key in [key for key in state_dict if key.startswith(theirs)]:
+                state_dict[ours + key.removeprefix(theirs)] = state_dict.pop(key)
+        alpha = state_dict.pop("encoder.alpha", None)
+        if alpha is not None:
+            weights = {"encoder": alpha}
+            if self.encoder.layers[0].coefficients is not None:  # one row per layer
+                weights = {f"encoder.layers.{i}": row for i, row in enumerate(alpha)}
+            own = self.state_dict()
+            for owner, weight in weights.items():
+                key = f"{owner}.coefficients.weight"
+                fits = key in own and own[key].numel() == weight.numel()
+                state_dict[key] = weight.view_as(own[key]) if fits else weight
+        super().upgrade_state_dict_named(state_dict, name)
+
+
+_RELEASED_NAMES = {
+    "encoder.gate_linear.": "encoder.coefficients.gate.",
+    "encoder.history.rouge_predictions_norm.": "encoder.history.prediction_norms.",
+    "encoder.residual_norm.": "encoder.stage_norms.0.",
+    **{f"encoder.RK_norm.{i}.": f"encoder.stage_norms.{i + 1}." for i in range(4)},
+}
+"""How parameter names begin in the released code, and ours for them."""
+
 
 # The rows of Tables 1, 2, 3, 7 and 10, and systems beyond that paper.
 SYSTEMS = {

@@ -5,7 +5,6 @@ The forward passes are those of fairseq 0.12.3, with the contexts of our layers,
 Legend: T positions, S positions of the source, B sentences, C the width, H heads.
 """
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -23,15 +22,6 @@ from .dropout import replace_dropout
 from .layers import Context, DecoderLayer, EncoderLayer
 from .options import Options
 from .positions import Place, PositionEncoder, SinusoidalPositions, Solution, padding_or_none
-
-_RELEASED_NAMES = (
-    (r"gate_linear\.", "coefficients.gate."),
-    (r"history\.rouge_predictions_norm\.", "history.prediction_norms."),
-    (r"residual_norm\.", "stage_norms.0."),
-    (r"RK_norm\.(\d+)", lambda match: f"stage_norms.{int(match[1]) + 1}"),
-    (r"(layers\.\d+)\.layer_norms\.2\.", r"\1.macaron_layer_norm."),  # Macaron Net's, of FFN_a
-)
-"""Patterns of parameter names in released encoders, and our names for them."""
 
 
 class SplitStack(nn.Module):
@@ -189,26 +179,6 @@ class Encoder(SplitStack, PlainEncoder):
         """
         words = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
         return super().forward_embedding(src_tokens, self._drop_words(words))
-
-    def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
-        """Bring parameter names up to date, including those of the released codes."""
-        for key in [key for key in state_dict if key.startswith(f"{name}.")]:
-            rest = key.removeprefix(f"{name}.")
-            for old, new in _RELEASED_NAMES:
-                if re.match(old, rest):
-                    state_dict[f"{name}.{re.sub(old, new, rest)}"] = state_dict.pop(key)
-                    break
-        alpha = state_dict.pop(f"{name}.alpha", None)
-        if alpha is not None:
-            owner, rows = self, {name: alpha}
-            if self.layers[0].coefficients is not None:  # one row per layer
-                owner, rows = self.layers[0], {f"{name}.layers.{i}": row for i, row in enumerate(alpha)}
-            for key, row in rows.items():
-                weight = getattr(owner.coefficients, "weight", row)
-                state_dict[f"{key}.coefficients.weight"] = (
-                    row.reshape(weight.shape) if row.numel() == weight.numel() else row
-                )
-        return super().upgrade_state_dict_named(state_dict, name)
 
 
 class PlainDecoder(TransformerDecoderBase):

@@ -41,6 +41,13 @@ def test_a_post_norm_model_refuses_a_pre_norm_checkpoint_and_the_reverse():
     assert m.encoder.layer_norm is None and m.decoder.layer_norm is None
 
 
+def test_the_norms_of_a_history_keep_their_names():
+    """The released code numbers the norms of a layer as we number those of a history."""
+    m = small("macaron", **{"encoder-layers": 3, "encoder-history": "dense"})
+    assert "encoder.history.layer_norms.2.weight" in m.state_dict()
+    m.load_state_dict(m.state_dict())
+
+
 @pytest.mark.parametrize("variant", ["macaron", "floater_tiny"])
 def test_training_after_inference_mode(variant):
     """What a model keeps of a pass, such as a solution of the flow, is not what it trains with."""
