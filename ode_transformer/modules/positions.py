@@ -7,7 +7,7 @@ positions, its *solution*, are computed once per pass, for encoder and decoder.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -190,6 +190,21 @@ class Piece(NamedTuple):
         return [getattr(self.attention, projection).bias for projection in self.projections]
 
 
+def _pieces(sides: Mapping[str, Any], sharing: str) -> Iterator[Piece]:
+    """Yield the pieces of all attentions of the stacks, in order."""
+    for side, stack in sides.items():
+        for i, layer in enumerate(stack.layers):
+            for name in ("macaron_attn", "self_attn", "encoder_attn"):
+                if (attention := getattr(layer, name, None)) is None:
+                    continue
+                parts = {side: ("q_proj", "k_proj", "v_proj")}
+                if name == "encoder_attn":
+                    parts = {side: ("q_proj",), "source": ("k_proj", "v_proj")}
+                for tokens, projections in parts.items():
+                    solver = tokens if sharing == "stack" else "all"
+                    yield Piece(solver, tokens, side, i, name, attention, projections)
+
+
 class _Kept(NamedTuple):
     solution: Solution
     reach: int  # how many positions can be read
@@ -221,23 +236,13 @@ class BiasPositions(PositionEncoder):
         super().__init__()
         self._kept: _Kept | None = None
         self.depths = {side: len(stack.layers) for side, stack in sides.items()}
-        self.pieces: list[Piece] = []  # a plain list, because the attentions belong to the stacks
-        for side, stack in sides.items():
-            for i, layer in enumerate(stack.layers):
-                for name in ("macaron_attn", "self_attn", "encoder_attn"):
-                    if (attention := getattr(layer, name, None)) is None:
-                        continue
-                    parts = {side: ("q_proj", "k_proj", "v_proj")}
-                    if name == "encoder_attn":
-                        parts = {side: ("q_proj",), "source": ("k_proj", "v_proj")}
-                    for tokens, projections in parts.items():
-                        solver = tokens if sharing == "stack" else "all"
-                        piece = Piece(solver, tokens, side, i, name, attention, projections)
-                        for bias in piece.initial():  # Xavier's bound for the released code's tensor of all b(0)
-                            bound = math.sqrt(6 / ((_KINDS[tokens] + self.depths[side]) * bias.numel()))
-                            nn.init.uniform_(bias, -bound, bound)
-                        if blocks == "all" or i == 0:
-                            self.pieces.append(piece)
+        pieces = list(_pieces(sides, sharing))
+        for piece in pieces:
+            for bias in piece.initial():  # Xavier's bound for the released code's tensor of all b(0)
+                bound = math.sqrt(6 / ((_KINDS[piece.tokens] + self.depths[piece.side]) * bias.numel()))
+                nn.init.uniform_(bias, -bound, bound)
+        # A plain list, because the attentions belong to the stacks.
+        self.pieces = [piece for piece in pieces if blocks == "all" or piece.layer == 0]
         names = dict.fromkeys(piece.solver for piece in self.pieces)
         widths = {name: sorted({bias.numel() for bias in self.initial(name)}) for name in names}
         for several in widths.values():
