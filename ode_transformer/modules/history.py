@@ -186,10 +186,10 @@ class NormedHistory(History):
         return self.layer_norms[len(kept) - 1](y) if self.pre_norm else y
 
     def mix(self, kept: Sequence[Tensor]) -> Tensor:
-        mixed = self.mean(kept)
+        mixed = self.unnormed(kept)
         return mixed if self.pre_norm or len(kept) == 1 else self.layer_norms[len(kept) - 2](mixed)
 
-    def mean(self, kept: Sequence[Tensor]) -> Tensor:
+    def unnormed(self, kept: Sequence[Tensor]) -> Tensor:
         """Return the mixture before its norm, if it has one, (T, B, C)."""
         raise NotImplementedError
 
@@ -211,7 +211,7 @@ class Dense(NormedHistory):
     def keep(self, kept: Sequence[Tensor], y: Tensor) -> Tensor:
         return kept[-1] + super().keep(kept, y)
 
-    def mean(self, kept: Sequence[Tensor]) -> Tensor:
+    def unnormed(self, kept: Sequence[Tensor]) -> Tensor:
         return kept[-1] / len(kept)
 
 
@@ -222,7 +222,7 @@ class LearnableDense(NormedHistory):
         super().__init__(depth, embed_dim, pre_norm)
         self.weight = nn.Parameter(means(depth))
 
-    def mean(self, kept: Sequence[Tensor]) -> Tensor:
+    def unnormed(self, kept: Sequence[Tensor]) -> Tensor:
         return mixture(self.weight, len(kept) - 1, kept)
 
 

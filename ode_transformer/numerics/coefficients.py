@@ -76,8 +76,8 @@ class MovingAverage(Coefficients):
         return [self.weight * (1 - self.weight) ** (n - i) for i in range(1, n + 1)]
 
 
-def _linear(width: int, gates: int) -> nn.Linear:
-    linear = nn.Linear(width, gates)
+def _linear(width: int, count: int) -> nn.Linear:
+    linear = nn.Linear(width, count)
     nn.init.xavier_uniform_(linear.weight)
     nn.init.zeros_(linear.bias)
     return linear
@@ -86,12 +86,12 @@ def _linear(width: int, gates: int) -> nn.Linear:
 class Gates(Coefficients):
     """gamma_i is computed from the two stages, one number per token (equations 25 and 26; Table 10).
 
-    ``gates`` is 1 for gamma = (g, 1 - g), and 2 for two independent gates.
+    ``count`` is 1 for gamma = (g, 1 - g), and 2 for two independent gates.
     """
 
-    def __init__(self, embed_dim: int, gates: int, activation: Callable[[Tensor], Tensor]):
+    def __init__(self, embed_dim: int, count: int, activation: Callable[[Tensor], Tensor]):
         super().__init__()
-        self.gate, self.activation = _linear(2 * embed_dim, gates), activation
+        self.gate, self.activation = _linear(2 * embed_dim, count), activation
 
     def gates(self, stages: Sequence[Tensor]) -> Tensor:
         """The gates, (..., 1 or 2)."""
@@ -137,8 +137,8 @@ class Rule:
     stages: int | None = None  # how many the rule can weight; None for any number
 
 
-def _gates(gates: int, activation: Callable[[Tensor], Tensor]) -> Rule:
-    return Rule(lambda stages, initial, embed_dim: Gates(embed_dim, gates, activation), stages=2)
+def _gates(count: int, activation: Callable[[Tensor], Tensor]) -> Rule:
+    return Rule(lambda stages, initial, embed_dim: Gates(embed_dim, count, activation), stages=2)
 
 
 COEFFICIENTS: Registry[Rule] = Registry(
