@@ -88,8 +88,10 @@ def _lacks_inside(value: Any, form: Any, at: str) -> Iterator[str]:
 
 def _of_kind(value: Any, form: Any) -> bool:
     """Whether a value has the type of a form, whatever its content."""
-    if form is None or _is_function(form):
-        return form is not None or value is None
+    if _is_function(form):
+        return True
+    if form is None:
+        return value is None
     kind = form if isinstance(form, type) else list if isinstance(form, list) else dict
     if kind in (int, float):
         is_int = isinstance(value, int) and not isinstance(value, bool) and -MOST < value < MOST

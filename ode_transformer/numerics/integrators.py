@@ -174,6 +174,7 @@ POLYNET = Polynomial((1.0, 1.0))
 Weights = Callable[[int, Sequence | None], Mapping[int, float | Tensor]]
 
 
+# The weights of schemes are functions with a name, because lambdas would keep a model from being pickled.
 def _nothing(depth: int) -> list:
     return []
 

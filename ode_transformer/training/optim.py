@@ -143,16 +143,16 @@ class FlowAdam(FusedAdam):
     def __init__(self, cfg: FlowAdamConfig, params: Iterable[nn.Parameter]):
         if not cfg.flow_lr_scale > 0:
             raise OdeTransformerError(f"--flow-lr-scale {cfg.flow_lr_scale}: must be positive")
-        groups: dict[bool, list] = {False: [], True: []}
+        rest, flow = [], []
         for p in params:
-            groups[getattr(p, "param_group", "default") == "flow"].append(p)
-        if not groups[True]:
+            (flow if getattr(p, "param_group", None) == "flow" else rest).append(p)
+        if not flow:
             raise OdeTransformerError(
                 "--optimizer flow_adam: finds no flow that is trained (see --freeze). It needs --position-encoder "
                 "floater or rnn-*; with --fp16 also --fp16-no-flatten-grads, because in one flat vector the flow "
                 "cannot be identified"
             )
-        super().__init__(cfg, [{"params": groups[False]}, {"params": groups[True]}])
+        super().__init__(cfg, [{"params": rest}, {"params": flow}])
 
     def set_lr(self, lr: float) -> None:
         """Set the learning rate; the flow's is its multiple."""
