@@ -143,10 +143,8 @@ def _plugin_named(state: dict[str, Any], path: str | Path) -> Iterator[None]:
         raise
 
 
-def _model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[str, Any]]:
-    stored = checkpoints.options(state, "model")
-    if not stored:
-        raise CheckpointError(f"{path}: holds no configuration of its model")
+def _architecture(stored: dict[str, Any], path: str | Path) -> tuple[str, bool]:
+    """Return the registered name of the model with these options, and whether it is ours; else it is in ``STOCK``."""
     names = [name for name in (stored.get("_name"), stored.get("arch")) if name] or [None]
     models = [ARCH_MODEL_NAME_REGISTRY.get(name, name) if isinstance(name, str) else None for name in names]
     kinds = ", ".join(stock.what for stock in STOCK.values())
@@ -159,6 +157,14 @@ def _model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[s
     ours = model in MODEL_DATACLASS_REGISTRY and plugins.registered(MODEL_REGISTRY.get(model))
     if not ours and model not in STOCK:
         raise CheckpointError(f"{path}: is of architecture {_short(name)}; must be one of ours, {kinds}")
+    return model, ours
+
+
+def _model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[str, Any]]:
+    stored = checkpoints.options(state, "model")
+    if not stored:
+        raise CheckpointError(f"{path}: holds no configuration of its model")
+    model, ours = _architecture(stored, path)
     known = {f.name: f.type for f in fields(MODEL_DATACLASS_REGISTRY[model] if ours else FlatTransformerConfig)}
     if model == "roberta":
         known |= {f.name: f.type for f in fields(MaskedLanguageModelConfig) if f.name in _OF_ROBERTA}
@@ -178,8 +184,9 @@ def _model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[s
             must = {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "a short string")
             raise CheckpointError(f"{path}: its option {name} is {_short(value)}, must be {must}")
     most = len(state["model"])  # Each layer has at least one tensor; `open_state` checks widths.
-    named = {name: value for name, value in options.items() if re.search("(layers|blocks|depth)$", name)}
-    counts = {name: value for name, value in named.items() if isinstance(value, int)}
+    counts = {
+        name: x for name, x in options.items() if isinstance(x, int) and re.search("(layers|blocks|depth)$", name)
+    }
     counts["layers in all blocks"] = counts.get("evolution_blocks", 0) * counts.get("evolution_depth", 0)
     if wrong := next((name for name, count in counts.items() if count > most), ""):
         raise CheckpointError(f"{path}: its option {wrong} is {counts[wrong]}, more than its {most} tensors")
