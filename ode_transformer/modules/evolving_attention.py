@@ -46,8 +46,7 @@ def fused_attention(
     """
     if key_bias is not None:
         k = torch.cat((k, key_bias.unsqueeze(-1).type_as(k)), dim=-1)
-    spare = -k.size(-1) % 8 if k.is_cuda else 0  # flash attention on a GPU takes widths that are multiples of 8
-    k = _widened(k, k.size(-1) + spare)
+    k = _of_kernel_width(k)
     q = _widened(q, k.size(-1), value=1 / scale)  # times the bias, which is not to be scaled, or 0
     width = v.size(-1)
     v = _widened(v, k.size(-1))
@@ -57,6 +56,11 @@ def fused_attention(
 def _widened(x: Tensor, width: int, value: float = 0.0) -> Tensor:
     """Pad x to this width with a value; return x itself if it has the width, because ``F.pad`` would copy it."""
     return x if x.size(-1) == width else F.pad(x, (0, width - x.size(-1)), value=value)
+
+
+def _of_kernel_width(k: Tensor) -> Tensor:
+    """Pad keys to a width that flash attention takes on a GPU, a multiple of 8."""
+    return _widened(k, k.size(-1) + (-k.size(-1) % 8 if k.is_cuda else 0))
 
 
 def waves(size: int, depth_index: int, depth: int, form: str) -> Tensor:
@@ -93,8 +97,7 @@ class State(NamedTuple):
         width = keys.size(-1)
         if self.padding is not None:
             hidden = self.padding[:, None, :, None].type_as(keys) * _HIDDEN  # (B, 1, S, 1)
-            keys = torch.cat((keys, hidden.expand(-1, keys.size(1), -1, -1)), dim=-1)
-            keys = _widened(keys, keys.size(-1) + (-keys.size(-1) % 8 if keys.is_cuda else 0))
+            keys = _of_kernel_width(torch.cat((keys, hidden.expand(-1, keys.size(1), -1, -1)), dim=-1))
             # Over the scale, which is (d/m)^-1/2 = (e/2)^-1/2.
             queries = _widened(queries, keys.size(-1), value=(width / 2) ** 0.5)
             of_heads = time_query.unflatten(0, (-1, width))  # (m, e, d')
