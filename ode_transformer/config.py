@@ -210,8 +210,9 @@ def literal(key: str, value: Any) -> Any:
     Another type is refused, because a string within a string would be evaluated, too.
     """
     found = value
-    with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        found = ast.literal_eval(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            found = ast.literal_eval(value)
     if found is not None and not isinstance(found, EVALUATED[key]):
         raise OdeTransformerError(f"{key} must be a plain list or dictionary, got {value!r}")
     return found
