@@ -47,7 +47,8 @@ class Context:
     """The arguments of a layer in one forward pass, besides the state."""
 
     padding_mask: Tensor | None = None  # (B, T), true where there is no token; None if ``attn_mask`` has it
-    learned: Learned = NOTHING  # the learned parameters that the steps of all layers share
+    # The learned parameters that the steps of all layers share; None, because torch.compile cannot trace NOTHING here.
+    learned: Learned | None = None
     biases: Mapping[str, Sequence[Biases]] | None = None  # of the projections of each attention, by position
     distances: Tensor | None = None  # with relative positions, ``relative_distances``, (T, S, 2m + 1)
     source: Tensor | None = None  # the encoder's output, (S, B, C)
@@ -196,7 +197,7 @@ class SplitLayer(nn.Module):
 
     def solver(self, name: str, context: Context) -> Solver:
         """Return the integrator's step with its learned parameters for the field of that name."""
-        learned = context.learned
+        learned = context.learned or NOTHING
         if self.coefficients is not None:
             learned = replace(learned, combine=self.coefficients)
         if name in self.velocities:
