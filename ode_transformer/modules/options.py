@@ -180,41 +180,50 @@ class SplitTransformerConfig(FlatTransformerConfig):
         return {name for name, _, of, without in NEEDS if str(values.get(of)) in without}
 
 
+def _has_weights(method: Integrator) -> bool:
+    """Whether coefficients can weight the stages of a method other than Euler's, which has one stage."""
+    return bool(method.weights) and method != EULER
+
+
 class Options:
     """The options of one side, ``encoder`` or ``decoder``, as the objects that they stand for."""
 
     def __init__(self, cfg: TransformerConfig, side: str):
-        names = {"encoder": cfg.integrator, "decoder": cfg.decoder_integrator}
-        methods = {name: INTEGRATORS.named(of) for name, of in names.items()}
-        several = {name: bool(method.weights) and method != EULER for name, method in methods.items()}
+        of_encoder, of_decoder = INTEGRATORS.named(cfg.integrator), INTEGRATORS.named(cfg.decoder_integrator)
         self.side = side
-        self.given = f"--{'decoder-' * (side == 'decoder')}integrator {names[side]}"
+        if side == "encoder":
+            self.integrator, self.given = of_encoder, f"--integrator {cfg.integrator}"
+            self.relative_positions: str = cfg.relative_positions
+        else:
+            self.integrator, self.given = of_decoder, f"--decoder-integrator {cfg.decoder_integrator}"
+            own = cfg.decoder_relative_positions
+            self.relative_positions = cfg.relative_positions if own == "same" else own
         self.embed_dim: int = getattr(cfg, side).embed_dim
         self.pre_norm: bool = getattr(cfg, side).normalize_before
         self.splitting = SPLITTINGS.named(cfg.splitting)
         self.ffn_hidden_layers: int = cfg.ffn_hidden_layers
         self.history: str = getattr(cfg, f"{side}_history")
-        self.integrator = integrator = methods[side]
-        # Whether --coefficients and --ode-residual apply to this side. As in the released code, an encoder's Euler step
-        # is weighted too, unless the decoder has steps to weight.
-        self.weighted = several[side] or (side == "encoder" and integrator == EULER and not several["decoder"])
-        self.coefficients: str = cfg.coefficients if self.weighted else "fixed"
+        # Whether --coefficients and --ode-residual apply to this side. As in the released code, they apply to an
+        # encoder's Euler step too, unless the decoder has steps to weight.
+        euler = self.integrator == EULER
+        self.weightable = _has_weights(self.integrator) or (
+            side == "encoder" and euler and not _has_weights(of_decoder)
+        )
+        self.coefficients: str = cfg.coefficients if self.weightable else "fixed"
         self.gate_sharing: str = cfg.gate_sharing
         # Whether a step is Euler's with its own weight, which is the layer itself, in the released form as well.
-        self.unweighted = integrator == EULER and self.coefficients in UNWEIGHTED
-        self.released = cfg.ode_residual == "released" and self.weighted and not self.unweighted
-        # The flows that are integrated, each by itself; None for the increment of the whole layer. For an unweighted
+        self.plain_euler = euler and self.coefficients in UNWEIGHTED
+        self.released = cfg.ode_residual == "released" and self.weightable and not self.plain_euler
+        # The flows that are integrated, each by itself; None for the increment of the whole layer. For a plain Euler
         # step that makes no difference, and each sub-layer takes a step by itself.
         self.integrated_flows = ODE_FUNCTIONS[cfg.ode_function]
-        if integrator.spans_layers:
+        if self.integrator.spans_layers:
             self.integrated_flows = None
-        elif self.unweighted and not self.splitting.together and self.history != "corrector":
+        elif self.plain_euler and not self.splitting.together and self.history != "corrector":
             self.integrated_flows = ODE_FUNCTIONS["substeps"]
-        own = cfg.decoder_relative_positions if side == "decoder" else "same"
-        self.relative_positions: str = cfg.relative_positions if own == "same" else own
         self.max_relative_length = None if self.relative_positions == "none" else cfg.max_relative_length
-        self.rk_norm = cfg.rk_norm and isinstance(integrator, ButcherTableau) and integrator.stages > 1
-        self.velocity_embedding = cfg.velocity_embedding and isinstance(integrator, Momentum)
+        self.rk_norm = cfg.rk_norm and isinstance(self.integrator, ButcherTableau) and self.integrator.stages > 1
+        self.velocity_embedding = cfg.velocity_embedding and isinstance(self.integrator, Momentum)
 
     @property
     def solver(self) -> Integrator:

@@ -99,13 +99,13 @@ def _of_model(cfg: TransformerConfig) -> Iterator[str]:
 def _of_sides(cfg: TransformerConfig, options: Sequence[Options]) -> Iterator[str]:
     """Yield the broken rules that at least one of the sides has to satisfy."""
     given = " and ".join(o.given for o in options)
-    weighted = any(o.weighted for o in options)
+    weightable = any(o.weightable for o in options)
     if cfg.max_relative_length not in (8, -1) and all(o.relative_positions == "none" for o in options):
         yield f"--max-relative-length {cfg.max_relative_length}: has no meaning with --relative-positions none"
-    if cfg.coefficients != "fixed" and not weighted:
+    if cfg.coefficients != "fixed" and not weightable:
         yield f"--coefficients {cfg.coefficients}: must be fixed with {given}"
     # A plain step of Euler's is the same in both forms.
-    if cfg.ode_residual != "paper" and not weighted and any(o.integrator != EULER for o in options):
+    if cfg.ode_residual != "paper" and not weightable and any(o.integrator != EULER for o in options):
         yield f"--ode-residual {cfg.ode_residual}: must be paper with {given}"
     if cfg.rk_norm and not any(o.rk_norm for o in options):
         yield f"--rk-norm: needs a Runge-Kutta method of several stages, got {given}"
@@ -123,7 +123,7 @@ def _of_side(cfg: TransformerConfig, o: Options) -> Iterator[str]:
             yield f"{of_whole_layers}: needs a pre-norm {o.side}, --{o.side}-normalize-before"
         if cfg.ode_function != "both":
             yield f"--ode-function {cfg.ode_function}: must be both with {of_whole_layers}, which is of whole layers"
-    if not o.pre_norm and not o.unweighted:
+    if not o.pre_norm and not o.plain_euler:
         yield f"{o.given} and {coefficients}: need a pre-norm {o.side}, --{o.side}-normalize-before"
     if max(map(o.splitting.flows.count, "FG")) > 2:  # a plugin can add others
         yield f"{splitting}: must have at most two of each sub-layer"
