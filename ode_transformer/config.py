@@ -69,7 +69,8 @@ def option(default: Any, help: str, source: str = "") -> Any:
 class FlatTransformerConfig(_StockFields):
     """The options and defaults of fairseq's Transformer, flattened, and options of execution; families extend it.
 
-    A subclass overrides a default by annotation and value alone; the help is inherited.
+    A subclass overrides a default by annotation and value alone; the help is inherited. Fields are ``Optional[str]``
+    and not ``str | None``, which fairseq's parser does not know.
     """
 
     arch: Optional[str] = option(None, "architecture named on the command line; set by fairseq")

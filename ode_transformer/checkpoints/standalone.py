@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.data import Dictionary
@@ -72,7 +72,7 @@ _FORMER_FLOW_METHODS = ("heun3", "heun2", "euler")
 _ALLOWANCE = 2**28  # elements that a model may have besides those in its file, such as tables of sinusoids
 
 
-def task(source: int, target: Optional[int] = None) -> TranslationTask:
+def task(source: int, target: int | None = None) -> TranslationTask:
     """Return a translation task with dictionaries of these sizes, special symbols included; equal sizes share one."""
 
     def dictionary(symbols: int) -> Dictionary:
@@ -281,7 +281,7 @@ def load(path: str | Path) -> dict[str, Any]:
     return (hugging_face if Path(path).suffix == ".safetensors" else checkpoints).load(path)
 
 
-def pair_form(state: dict[str, Any], path: str | Path, *task_names: str) -> dict[str, Optional[int]]:
+def pair_form(state: dict[str, Any], path: str | Path, *task_names: str) -> dict[str, int | None]:
     """Return the form of the pairs of texts that a model was trained on, with one of these tasks.
 
     It is ``init_token``, the symbol before the first text, and ``separator_token``, one more between them; each may be

@@ -7,7 +7,7 @@ history can be used.
 """
 
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 from fairseq.models import FairseqEncoderModel, register_model
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
@@ -77,9 +77,9 @@ class EncoderClassifier(Configured, FairseqEncoderModel):
     def forward(
         self,
         src_tokens: Tensor,
-        src_lengths: Optional[Tensor] = None,
+        src_lengths: Tensor | None = None,
         features_only: bool = True,
-        classification_head_name: Optional[str] = None,
+        classification_head_name: str | None = None,
     ) -> tuple[Tensor, dict]:
         """Tokens (B, T) -> the scores (B, classes) of the named head, or the states (B, T, C) if none is named; and the
         encoder's dictionary.

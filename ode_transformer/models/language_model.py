@@ -14,7 +14,7 @@ and separate embeddings of input and output. That code had no gate, and its F wa
 """
 
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
@@ -54,7 +54,7 @@ class OdeLanguageModel(Configured, FairseqLanguageModel):
         add_positions_and_freeze(self, cfg, decoder=decoder)
         self.graphs = build_graphs(cfg, decoder)
 
-    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **more: Any) -> tuple[Tensor, dict]:
+    def forward(self, src_tokens: Tensor, src_lengths: Tensor | None = None, **more: Any) -> tuple[Tensor, dict]:
         """As in fairseq: tokens (B, T) -> scores (B, T, vocabulary size), and the decoder's dictionary."""
         return self.graphs(self, super().forward, {"src_tokens": src_tokens}, **more)
 

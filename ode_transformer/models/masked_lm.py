@@ -152,7 +152,7 @@ class MaskedLanguageModel(Configured, RobertaModel):
         src_tokens: Tensor,
         features_only: bool = False,
         return_all_hiddens: bool = False,
-        classification_head_name: Optional[str] = None,
+        classification_head_name: str | None = None,
         spans: bool = False,
         **more: Any,
     ) -> tuple[Tensor, dict]:

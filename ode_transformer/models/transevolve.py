@@ -18,7 +18,7 @@ of V.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from fairseq.dataclass import ChoiceEnum
@@ -123,9 +123,7 @@ class Block(nn.Module):
             x = passes.recompute(recomputed, self._layer, i, x, state, source, incremental_state)
         return self.layer_norm(x)
 
-    def _layer(
-        self, i: int, x: Tensor, state: State, source: Optional[State], incremental_state: Optional[dict]
-    ) -> Tensor:
+    def _layer(self, i: int, x: Tensor, state: State, source: State | None, incremental_state: dict | None) -> Tensor:
         """Pass through the layer at depth l = i + 1: attention, in a decoder also to the source, and feed-forward."""
         x = x + self.attention[i](x, state, causal=source is not None, incremental_state=incremental_state)
         if source is not None:
@@ -146,7 +144,7 @@ class SinusoidsFromZero(nn.Module):
         self.dim, self.padding_idx = embed_dim, padding_idx
         self.register_buffer("dtype_of", torch.empty(0), persistent=False)  # follows the model's precision
 
-    def forward(self, tokens: Tensor, incremental_state: Optional[Any] = None) -> Tensor:
+    def forward(self, tokens: Tensor, incremental_state: dict | None = None) -> Tensor:
         """(B, T) tokens -> (B, T, C); in incremental decoding (B, 1, C), for the last token."""
         real = tokens.ne(self.padding_idx)
         index = real.cumsum(1) - 1
@@ -176,7 +174,7 @@ class _Evolving:
         return fsdp_wrap(block, min_num_params=cfg.min_params_to_wrap)
 
     def through(
-        self, x: Tensor, tokens: Tensor, context: Context, alignment_layer: Optional[int] = None
+        self, x: Tensor, tokens: Tensor, context: Context, alignment_layer: int | None = None
     ) -> tuple[list[Tensor], None]:
         """As in ``PlainDecoder``, without weights: fused attention has none to return."""
         states = [x]

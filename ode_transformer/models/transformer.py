@@ -7,7 +7,7 @@ and FLOATER share all options (``modules/options.py``); TransEvolve has blocks o
 import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
@@ -53,7 +53,7 @@ class Configured:
         add_flags(parser, cls.config_class())
 
     @classmethod
-    def nested_config(cls, flat: Any, alone: Optional[str] = None) -> TransformerConfig:
+    def nested_config(cls, flat: Any, alone: str | None = None) -> TransformerConfig:
         """Return the nested configuration that fairseq's Transformer is built from, with its options checked.
 
         ``flat`` is of class ``config_class``, or fairseq's or hydra's version of that; ``alone`` is the only side of
@@ -134,7 +134,7 @@ class EncoderDecoder(Configured, TransformerModelBase):
         return cls.decoder_class(cfg, tgt_dict, embed_tokens)
 
     def forward(
-        self, src_tokens: Tensor, src_lengths: Optional[Tensor], prev_output_tokens: Tensor, **more: Any
+        self, src_tokens: Tensor, src_lengths: Tensor | None, prev_output_tokens: Tensor, **more: Any
     ) -> tuple[Tensor, dict]:
         """As in fairseq: tokens (B, S) and (B, T) -> scores (B, T, vocabulary size), and the decoder's dictionary."""
         tokens = {"src_tokens": src_tokens, "prev_output_tokens": prev_output_tokens}

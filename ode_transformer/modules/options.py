@@ -237,15 +237,15 @@ class Options:
             return SchemeWeights(depth, self.integrator)
         return HISTORIES.named(self.history)(depth, self.embed_dim, self.pre_norm)
 
-    def build_coefficients(self, sharing: str) -> Optional[Coefficients]:
+    def build_coefficients(self, sharing: str) -> Coefficients | None:
         """Return the coefficients if ``--gate-sharing`` is ``sharing``; None if it is not, or for the method's own."""
         if sharing != self.gate_sharing or self.coefficients == "fixed":
             return None
         # Learned scalars of the paper's RK2 start at 1 (section 3.2), those of others at the method's weights.
         initial = (1.0, 1.0) if self.integrator == HEUN else self.integrator.weights
-        return COEFFICIENTS[self.coefficients].build(self.integrator.stages, initial, self.embed_dim)
+        return COEFFICIENTS.named(self.coefficients).build(self.integrator.stages, initial, self.embed_dim)
 
-    def build_norms(self) -> Optional[nn.ModuleList]:
+    def build_norms(self) -> nn.ModuleList | None:
         """Return the norms of the state and of each stage of a Runge-Kutta step, for all layers; None without them.
 
         A stage whose weight is fixed at 0 has none.

@@ -131,7 +131,7 @@ def _of_side(cfg: TransformerConfig, o: Options) -> Iterator[str]:
         yield f"--ffn-hidden-layers 2: needs a splitting with one feed-forward, got {cfg.splitting}"
     if o.integrator == EULER and o.coefficients in ("ema", "ema-channels"):
         yield f"{coefficients}: has no meaning with {o.given}, whose step has one stage"
-    if (needed := COEFFICIENTS[o.coefficients].stages) not in (None, stages):
+    if (needed := COEFFICIENTS.named(o.coefficients).stages) not in (None, stages):
         yield f"{coefficients}: needs a method of {needed} stages, got {o.given} of {stages}; heun has 2"
     if o.coefficients == "second-order" and (o.integrator != HEUN or o.released or o.rk_norm):
         yield f"{coefficients}: needs heun and --ode-residual paper, without --rk-norm, or its order is lost"

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -73,7 +73,7 @@ class RecordedPass:
         parameters: Sequence[nn.Parameter],
         gradients: Sequence[Tensor],
         place: Callable[[Tensor], Tensor],
-        pool: Optional[tuple],
+        pool: tuple | None,
     ):
         self.inputs = inputs
         # Casts of parameters that autocast keeps from one operation to the next would be those of the recording.
@@ -148,8 +148,8 @@ class TrainingGraphs:
         self.recorded: dict[tuple, RecordedPass] = {}
         self.passes = 0  # the number of replays so far, forward and backward
         self.parameters: list[nn.Parameter] = []
-        self.owned: list[dict[str, Optional[Tensor]]] = []  # the parameters and buffers of every module, by name
-        self.places: Optional[list[tuple]] = None  # of these, when passes were recorded
+        self.owned: list[dict[str, Tensor | None]] = []  # the parameters and buffers of every module, by name
+        self.places: list[tuple] | None = None  # of these, when passes were recorded
         self.hooks: list[dict] = []  # of every module
         self.waited = 0  # the number of passes in eager mode
         self.eager: set[tuple] = set()  # shapes for whose recording there was too little memory

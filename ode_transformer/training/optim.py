@@ -6,7 +6,7 @@ norm of the gradients, and in mixed precision the copies between both precisions
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
 import fairseq.optim
 import torch
@@ -47,7 +47,7 @@ class FusedAdam(FairseqAdam):
         self._optimizer.found_inf = getattr(self, "found_inf", None)
         super().step(*args, **more)
 
-    def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Callable[[Tensor], Tensor]] = None) -> Tensor:
+    def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Return the norm of all gradients; scale them down if it exceeds ``max_norm`` and ``max_norm`` is positive."""
         gradients = [p.grad for p in self.params if p.grad is not None]
         if len(gradients) < 2:
@@ -59,7 +59,7 @@ class FusedAdam(FairseqAdam):
             torch._foreach_mul_(gradients, (float(max_norm) / (norm + 1e-6)).clamp_(max=1))
         return norm
 
-    def load_state_dict(self, state_dict: dict, optimizer_overrides: Optional[dict] = None) -> None:
+    def load_state_dict(self, state_dict: dict, optimizer_overrides: dict | None = None) -> None:
         """As in fairseq; the state may also be that of its own Adam, which its trainer accepts in mixed precision."""
         super().load_state_dict(state_dict, optimizer_overrides)
         for group in self.param_groups:
@@ -77,7 +77,7 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
     name of the class, which checkpoints hold.
     """
 
-    def _flat(self) -> Optional[nn.Parameter]:
+    def _flat(self) -> nn.Parameter | None:
         """The parameters in single precision as one vector; None if each is a tensor of its own."""
         return next(iter(self.fp32_params.values())) if isinstance(self.fp32_params, dict) else None
 
