@@ -5,7 +5,7 @@ norm of the gradients, and in mixed precision the copies between both precisions
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import fairseq.optim
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch._utils import _unflatten_dense_tensors
 from torch.optim import AdamW
 
+from ..config import option
 from ..errors import OdeTransformerError
 
 
@@ -131,9 +132,7 @@ fairseq.optim.FP16Optimizer = FP16Optimizer
 class FlowAdamConfig(FairseqAdamConfig):
     """The options of fairseq's Adam, and the scale of the flow's learning rate."""
 
-    flow_lr_scale: float = field(
-        default=1.0, metadata={"help": "ratio of the flow's learning rate to that of all other parameters"}
-    )
+    flow_lr_scale: float = option(1.0, "ratio of the flow's learning rate to that of all other parameters")
 
 
 @register_optimizer("flow_adam", dataclass=FlowAdamConfig)

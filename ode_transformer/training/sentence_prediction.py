@@ -8,7 +8,7 @@ sentences of similar length share a batch, as in translation, and the order of t
 1/2, anew in every epoch, as Macaron Net's released fine-tuning does on tasks for which the order has no meaning.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig, Sentence
 from omegaconf import II
 from torch import Tensor
 
+from ..config import option
 from ..errors import OdeTransformerError
 
 NAME = "sentence_prediction_by_length"
@@ -69,10 +70,7 @@ class _Swapped(BaseWrapperDataset):
 class SentencePredictionOfPairsConfig(SentencePredictionConfig):
     """The options of fairseq's task, and ``--swap-pairs``."""
 
-    swap_pairs: bool = field(
-        default=False,
-        metadata={"help": "in training, swap the texts of a pair with probability 1/2, anew in every epoch"},
-    )
+    swap_pairs: bool = option(False, "in training, swap the texts of a pair with probability 1/2, anew in every epoch")
     train_subset: str = II("dataset.train_subset")
 
 

@@ -15,7 +15,7 @@ counted from 0, or -1 twice.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
@@ -43,6 +43,7 @@ from omegaconf import II, MISSING
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..config import option
 from ..errors import OdeTransformerError
 
 NAME = "span_prediction"
@@ -52,13 +53,13 @@ NAME = "span_prediction"
 class SpanPredictionConfig(FairseqDataclass):
     """The form of a sample, and its maximum length."""
 
-    data: str = field(default=MISSING, metadata={"help": "the folder of binarized data"})
-    init_token: int = field(default=0, metadata={"help": "the symbol before the question"})
-    separator_token: Optional[int] = field(
-        default=None, metadata={"help": "one more symbol between the question, which has an end, and the window"}
+    data: str = option(MISSING, "the folder of binarized data")
+    init_token: int = option(0, "the symbol before the question")
+    separator_token: Optional[int] = option(
+        None, "one more symbol between the question, which has an end, and the window"
     )
-    max_positions: int = field(default=512, metadata={"help": "most symbols of a sample"})
-    no_shuffle: bool = field(default=False, metadata={"help": "samples in the order of the data"})
+    max_positions: int = option(512, "most symbols of a sample")
+    no_shuffle: bool = option(False, "samples in the order of the data")
     seed: int = II("common.seed")
 
 
