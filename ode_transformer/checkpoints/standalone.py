@@ -24,7 +24,6 @@ from torch import nn
 
 from .. import checkpoints, plugins
 from ..config import EVALUATED, GONE, FlatTransformerConfig, activation_dropout, literal
-from ..errors import OdeTransformerError
 from ..files import read_json, sha256
 from ..models.classification import EncoderClassifier
 from ..models.floater import FloaterModel
@@ -328,10 +327,3 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
         if digest not in trained.values() or trained.get(file.name, digest) != digest:
             raise CheckpointError(f"{file}: is not the dictionary that {checkpoint} was trained with")
     return True
-
-
-def check_symbols(data: str | Path, dictionary: Dictionary, model: nn.Module) -> None:
-    """Refuse a dictionary of data with another number of symbols than a model's encoder has."""
-    known = getattr(model.encoder, "sentence_encoder", model.encoder).embed_tokens.num_embeddings
-    if len(dictionary) != known:
-        raise OdeTransformerError(f"{data}: its dictionary has {len(dictionary)} symbols, the model {known}")

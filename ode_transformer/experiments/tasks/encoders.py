@@ -51,11 +51,14 @@ class TrainedEncoder:
 
     def dataset(self, kind: type["FairseqTask"], options: Any) -> "FairseqDataset":
         """Return the subset as a task of fairseq reads it."""
-        from ...checkpoints.standalone import check_symbols, errors_about
+        from ...checkpoints.inputs import stacks
+        from ...checkpoints.standalone import errors_about
 
         with errors_about(f"{self.data}: cannot be read"):
             task = kind.setup_task(options)
-        check_symbols(self.data, task.source_dictionary, self.model)
+        symbols, known = len(task.source_dictionary), stacks(self.model)["encoder"].embed_tokens.num_embeddings
+        if symbols != known:
+            raise OdeTransformerError(f"{self.data}: its dictionary has {symbols} symbols, the model {known}")
         with errors_about(f"{self.data}: {self.subset} cannot be read"):
             return task.load_dataset(self.subset)
 
