@@ -42,9 +42,11 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         seen = kept.to(precise)
         # The factor of the scores' gradients in the gradient of W, in which padding counts for nothing.
         inputs = x if rows is not None and scale == 1 else x * (seen / scale).unsqueeze(-1).to(x.dtype)
-        whole, wanted = rows is not None and x.dtype == precise, ctx.needs_input_grad[:2]
-        grad_x = torch.empty_like(x) if wanted[0] else None
-        grad_weight = torch.zeros_like(weight, dtype=precise) if wanted[1] else None
+        # On a CPU in full precision, e' is subtracted from both products and not from the scores' gradients.
+        smooths_products = rows is not None and x.dtype == precise
+        wants_x, wants_weight = ctx.needs_input_grad[:2]
+        grad_x = torch.empty_like(x) if wants_x else None
+        grad_weight = torch.zeros_like(weight, dtype=precise) if wants_weight else None
         score, log_p_target = x.new_empty(count, 1), x.new_empty(count, 1, dtype=precise)
         chunks = math.ceil(count / most) if count > 1.5 * most else 1  # two small products are slower than one
         tokens = math.ceil(count / chunks) or 1
@@ -55,15 +57,15 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             goal = target[part].unsqueeze(-1)
             scores = torch.mm(x[part], weight.t(), out=held[: len(goal)])
             torch.gather(scores, -1, goal, out=score[part])
-            log_p = torch.log_softmax(scores, -1, dtype=precise, out=scores if whole else None)
+            log_p = torch.log_softmax(scores, -1, dtype=precise, out=scores if smooths_products else None)
             of_target = torch.gather(log_p, -1, goal, out=log_p_target[part])
-            if any(wanted):
+            if wants_x or wants_weight:
                 grad = log_p.exp_().scatter_(-1, goal, of_target.exp() - (1 - smoothing - share))
-                if not whole:  # one traversal subtracts, scales and rounds; rounded first, p would lose e'
+                if not smooths_products:  # one traversal subtracts, scales and rounds; rounded first, p would lose e'
                     grad = torch.add(torch.tensor(-share * scale, dtype=precise), grad, alpha=scale, out=scores)
-                if wanted[0]:
+                if wants_x:
                     torch.mm(grad, weight, out=grad_x[part])
-                if wanted[1]:
+                if wants_weight:
                     _add_product(grad_weight, grad, inputs[part])
         nll = -log_p_target.squeeze(-1).dot(seen)
         loss = (1 - smoothing - share) * nll
@@ -71,13 +73,13 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             log_z = (score - log_p_target).squeeze(-1).dot(seen)
             of_tokens, of_symbols = seen @ x.to(precise), weight.sum(dim=0, dtype=precise)
             loss = loss - share * (of_tokens.dot(of_symbols) - size * log_z)
-            if whole and wanted[0]:
+            if smooths_products and wants_x:
                 grad_x.sub_(of_symbols, alpha=share)
-            if whole and wanted[1]:
+            if smooths_products and wants_weight:
                 grad_weight.sub_(of_tokens, alpha=share)
-        if wanted[0] and rows is None:
+        if wants_x and rows is None:
             grad_x.mul_(seen.unsqueeze(-1))
-        elif wanted[0]:
+        elif wants_x:
             grad_x = grad_x.new_zeros(shape).index_copy_(0, rows, grad_x)
         ctx.save_for_backward(grad_x, grad_weight)
         ctx.scale, ctx.dtype = scale, weight.dtype
