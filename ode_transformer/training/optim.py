@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch._utils import _unflatten_dense_tensors
 from torch.optim import AdamW
 
-from ..config import option
+from ..config import flag, option
 from ..errors import OdeTransformerError
 
 
@@ -38,9 +38,7 @@ class FusedAdam(FairseqAdam):
         FairseqOptimizer.__init__(self, cfg)
         for name in ("fp16_adam_stats", "use_old_adam"):
             if getattr(cfg, name):
-                raise OdeTransformerError(
-                    f"--{name.replace('_', '-')}: cannot be combined with --optimizer {cfg._name}; use adam"
-                )
+                raise OdeTransformerError(f"{flag(name)}: cannot be combined with --optimizer {cfg._name}; use adam")
         self._optimizer = AdamW(params, **self.optimizer_config, fused=True)
 
     def step(self, *args: Any, **more: Any) -> None:
