@@ -187,8 +187,9 @@ class Recurrence(nn.Module):
                 layer.weight.to(dtype).split((self.dim, layer.in_features - self.dim), 1) for layer in self.layers
             ]
             # What the inputs contribute, for all tokens at once: (N, C) per layer.
-            i = torch.arange(length, device=initial.device, dtype=torch.float32)
-            inputs = (i[:, None] * TIME_STEP if self.input == "scalar" else sinusoids(i, self.dim)).to(dtype)
+            positions = torch.arange(length, device=initial.device, dtype=torch.float32)
+            scalar = self.input == "scalar"
+            inputs = (positions[:, None] * TIME_STEP if scalar else sinusoids(positions, self.dim)).to(dtype)
             inputs = [inputs @ w.t() + layer.bias.to(dtype) for (_, w), layer in zip(weights, self.layers, strict=True)]
             states = [b]
             for i in range(length - 1):
