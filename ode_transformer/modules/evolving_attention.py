@@ -34,9 +34,7 @@ _HIDDEN = -3e4
 _EPS = 1e-3  # of norms, as released
 
 
-def fused_attention(
-    q: Tensor, k: Tensor, v: Tensor, scale: float, key_bias: Tensor | None = None, causal: bool = False
-) -> Tensor:
+def fused_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, key_bias: Tensor | None, causal: bool) -> Tensor:
     """softmax(q k^T scale + key_bias) v with memory linear in T and S: q (B, m, T, e), k (B, m, S, e), v (B, m, S, d/m)
     and ``key_bias`` (B, m, S), which is not scaled, -> (B, m, T, d/m).
 

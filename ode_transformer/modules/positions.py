@@ -230,9 +230,7 @@ class BiasPositions(PositionEncoder):
         blocks: ``all``, or the ``input`` block alone.
     """
 
-    def __init__(
-        self, build: Callable[[int], nn.Module], sides: Mapping[str, Any], sharing: str = "all", blocks: str = "all"
-    ):
+    def __init__(self, build: Callable[[int], nn.Module], sides: Mapping[str, Any], sharing: str, blocks: str):
         super().__init__()
         self._kept: _Kept | None = None
         self.depths = {side: len(stack.layers) for side, stack in sides.items()}

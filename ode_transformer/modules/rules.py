@@ -64,7 +64,7 @@ def of_all_models(cfg: TransformerConfig, sides: Sequence[str]) -> Iterator[str]
             yield f"--{side}-attention-heads {heads}: must divide the width {width}"
 
 
-def check_options(cfg: TransformerConfig, sides: Sequence[str] = ("encoder", "decoder")) -> None:
+def check_options(cfg: TransformerConfig, sides: Sequence[str]) -> None:
     """Refuse options of a model with these sides, of another family than TransEvolve, that cannot be combined.
 
     Raises ``OdeTransformerError``, and ``ValueError`` for an unknown name.

@@ -99,7 +99,7 @@ SPLITTINGS: Registry[Splitting] = Registry(
 )
 
 
-def split_step(substeps: Iterable[Substep], y: Any, carried: Any = None, h: float = 1.0) -> tuple[Any, Any]:
+def split_step(substeps: Iterable[Substep], y: Any, carried: Any, h: float) -> tuple[Any, Any]:
     """Take a step of size h from y: solve the sub-flows one after the other, each from where the last one ended.
 
     ``carried`` is what each solver passes on to the next, besides the state.
@@ -109,7 +109,7 @@ def split_step(substeps: Iterable[Substep], y: Any, carried: Any = None, h: floa
     return y, carried
 
 
-def increment(flows: Sequence[tuple[Field, float]], together: bool, y: Tensor, stage: int = 0) -> Tensor:
+def increment(flows: Sequence[tuple[Field, float]], together: bool, y: Tensor, stage: int) -> Tensor:
     """Return what Euler steps of several flows add to y: the field of a whole layer.
 
     It is never computed as a difference of states, which loses bits in half precision. ``flows`` are pairs (f, fraction
