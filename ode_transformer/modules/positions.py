@@ -148,14 +148,14 @@ class BlockPositions(PositionEncoder):
     multistep schemes, which keep their own states, only the layer itself sees it.
     """
 
-    def __init__(self, cfg: TransformerConfig, learned: bool, sides: Mapping[str, Any]):
+    def __init__(self, cfg: TransformerConfig, sides: Mapping[str, Any]):
         super().__init__()
         longest = {"encoder": cfg.max_source_positions, "decoder": cfg.max_target_positions}
         self.depths = {side: len(stack.layers) for side, stack in sides.items()}
         self.learned = nn.ModuleDict()
         self._sinusoids = {}  # not sub-modules: they belong to the stacks
         for side, stack in sides.items():
-            if learned:
+            if cfg.position_encoder == "learned":
                 size = (longest[side], getattr(cfg, side).embed_dim, stack.padding_idx)
                 tables = (PositionalEmbedding(*size, learned=True) for _ in range(self.depths[side] - 1))
                 self.learned[side] = nn.ModuleList(tables)
@@ -222,35 +222,41 @@ class BiasPositions(PositionEncoder):
     pass with gradients, and between training and evaluation. Code that writes to ``parameter.data`` otherwise must call
     ``forget``.
 
-    Args:
-        build: C -> a solver (``numerics/flow.py``).
-        sides: the stacks by name, encoder and decoder.
-        sharing: ``all``, one solver; ``stack``, as in the released code, one solver for the encoder's attention, one
-            for the decoder's self-attention and the queries of cross-attention, and one for its keys and values.
-        blocks: ``all``, or the ``input`` block alone.
+    With ``--flow-sharing stack``, as in the released code, there is one solver for the encoder's attention, one for the
+    decoder's self-attention and the queries of cross-attention, and one for its keys and values.
     """
 
-    def __init__(self, build: Callable[[int], nn.Module], sides: Mapping[str, Any], sharing: str, blocks: str):
+    def __init__(self, cfg: TransformerConfig, sides: Mapping[str, Any]):
         super().__init__()
         self._kept: _Kept | None = None
         self.depths = {side: len(stack.layers) for side, stack in sides.items()}
-        pieces = list(_pieces(sides, sharing))
+        pieces = list(_pieces(sides, cfg.flow_sharing))
         for piece in pieces:
             for bias in piece.initial():  # Xavier's bound for the released code's tensor of all b(0)
                 bound = math.sqrt(6 / ((_KINDS[piece.tokens] + self.depths[piece.side]) * bias.numel()))
                 nn.init.uniform_(bias, -bound, bound)
         # A plain list, because the attentions belong to the stacks.
-        self.pieces = [piece for piece in pieces if blocks == "all" or piece.layer == 0]
+        self.pieces = [piece for piece in pieces if cfg.position_blocks == "all" or piece.layer == 0]
         names = dict.fromkeys(piece.solver for piece in self.pieces)
         widths = {name: sorted({bias.numel() for bias in self.initial(name)}) for name in names}
         for several in widths.values():
             if len(several) > 1:
                 raise OdeTransformerError(
-                    f"--flow-sharing {sharing}: needs one width of encoder and decoder, got {several}; choose stack"
+                    f"--flow-sharing {cfg.flow_sharing}: needs one width of encoder and decoder, got {several}; choose "
+                    "stack"
                 )
-        self.solvers = nn.ModuleDict({name: build(width) for name, (width,) in widths.items()})
+        self.solvers = nn.ModuleDict({name: self.build_solver(cfg, width) for name, (width,) in widths.items()})
         for p in self.solvers.parameters():
             p.param_group = "flow"  # for an optimizer that treats the flow separately
+
+    @staticmethod
+    def build_solver(cfg: TransformerConfig, embed_dim: int) -> nn.Module:
+        """Return what solves biases of width C: a flow, or a recurrent network in its place."""
+        if cfg.position_encoder == "floater":
+            horizon = cfg.flow_horizon or max(cfg.max_source_positions, cfg.max_target_positions)
+            return Flow(embed_dim, cfg.flow_method, cfg.flow_step, horizon)
+        _, input_, layers = cfg.position_encoder.split("-")
+        return Recurrence(embed_dim, int(layers), input_)
 
     def initial(self, solver: str) -> list[nn.Parameter]:
         """Return b(0) of every row that a solver moves, each (C,)."""
@@ -359,18 +365,7 @@ _KINDS = {"encoder": 3, "decoder": 4, "source": 2}
 
 
 def _block_positions(cfg: TransformerConfig, sides: Mapping[str, Any]) -> PositionEncoder | None:
-    return BlockPositions(cfg, cfg.position_encoder == "learned", sides) if cfg.position_blocks == "all" else None
-
-
-def _bias_positions(cfg: TransformerConfig, sides: Mapping[str, Any]) -> PositionEncoder:
-    def solver(embed_dim: int) -> nn.Module:
-        if cfg.position_encoder == "floater":
-            horizon = cfg.flow_horizon or max(cfg.max_source_positions, cfg.max_target_positions)
-            return Flow(embed_dim, cfg.flow_method, cfg.flow_step, horizon)
-        _, input_, layers = cfg.position_encoder.split("-")
-        return Recurrence(embed_dim, int(layers), input_)
-
-    return BiasPositions(solver, sides, cfg.flow_sharing, cfg.position_blocks)
+    return BlockPositions(cfg, sides) if cfg.position_blocks == "all" else None
 
 
 POSITION_ENCODERS: Registry[Callable[[TransformerConfig, Mapping[str, Any]], PositionEncoder | None]] = Registry(
@@ -379,8 +374,8 @@ POSITION_ENCODERS: Registry[Callable[[TransformerConfig, Mapping[str, Any]], Pos
         "none": lambda cfg, sides: None,
         "sinusoidal": _block_positions,
         "learned": _block_positions,
-        "floater": _bias_positions,
-        **{f"rnn-{input_}-{layers}": _bias_positions for input_ in RECURRENT_INPUTS for layers in (1, 2)},
+        "floater": BiasPositions,
+        **{f"rnn-{input_}-{layers}": BiasPositions for input_ in RECURRENT_INPUTS for layers in (1, 2)},
     },
 )
 """(configuration, stacks by name) -> the position encoder; None if there is only the stock encoding of the input."""
