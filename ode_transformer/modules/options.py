@@ -212,14 +212,14 @@ class Options:
         self.coefficients: str = cfg.coefficients if self.weightable else "fixed"
         self.gate_sharing: str = cfg.gate_sharing
         # Whether a step is Euler's with its own weight, which is the layer itself, in the released form as well.
-        self.plain_euler = euler and self.coefficients in UNWEIGHTED
-        self.released = cfg.ode_residual == "released" and self.weightable and not self.plain_euler
-        # The flows that are integrated, each by itself; None for the increment of the whole layer. For a plain Euler
-        # step that makes no difference, and each sub-layer takes a step by itself.
+        self.unweighted_euler = euler and self.coefficients in UNWEIGHTED
+        self.released = cfg.ode_residual == "released" and self.weightable and not self.unweighted_euler
+        # The flows that are integrated, each by itself; None for the increment of the whole layer. For an unweighted
+        # Euler step that makes no difference, and each sub-layer takes a step by itself.
         self.integrated_flows = ODE_FUNCTIONS[cfg.ode_function]
         if self.integrator.spans_layers:
             self.integrated_flows = None
-        elif self.plain_euler and not self.splitting.together and self.history != "corrector":
+        elif self.unweighted_euler and not self.splitting.together and self.history != "corrector":
             self.integrated_flows = ODE_FUNCTIONS["substeps"]
         self.max_relative_length = None if self.relative_positions == "none" else cfg.max_relative_length
         self.rk_norm = cfg.rk_norm and isinstance(self.integrator, ButcherTableau) and self.integrator.stages > 1

@@ -123,7 +123,7 @@ def _of_side(cfg: TransformerConfig, o: Options) -> Iterator[str]:
             yield f"{of_whole_layers}: needs a pre-norm {o.side}, --{o.side}-normalize-before"
         if cfg.ode_function != "both":
             yield f"--ode-function {cfg.ode_function}: must be both with {of_whole_layers}, which is of whole layers"
-    if not o.pre_norm and not o.plain_euler:
+    if not o.pre_norm and not o.unweighted_euler:
         yield f"{o.given} and {coefficients}: need a pre-norm {o.side}, --{o.side}-normalize-before"
     if max(map(o.splitting.flows.count, "FG")) > 2:  # a plugin can add others
         yield f"{splitting}: must have at most two of each sub-layer"

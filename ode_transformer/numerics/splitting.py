@@ -99,7 +99,7 @@ SPLITTINGS: Registry[Splitting] = Registry(
 )
 
 
-def split_step(substeps: Iterable[Substep], y: Any, carried: Any, h: float) -> tuple[Any, Any]:
+def split_step(substeps: Iterable[Substep], y: Any, carried: Any = None, h: float = 1.0) -> tuple[Any, Any]:
     """Take a step of size h from y: solve the sub-flows one after the other, each from where the last one ended.
 
     ``carried`` is what each solver passes on to the next, besides the state.

@@ -198,4 +198,4 @@ def test_every_option_says_where_it_is_from_and_stands_in_the_documentation():
 def test_a_plain_step_is_the_layer_in_both_forms():
     m = build("ode_residual_tiny", **{"ode-residual": "released"})
     options = Options(m.cfg, "encoder")
-    assert options.plain_euler and not options.released and options.integrated_flows == "FCG"
+    assert options.unweighted_euler and not options.released and options.integrated_flows == "FCG"
