@@ -370,21 +370,23 @@ def metric(group: str, papers: str, name: str) -> str:
 
 
 def _baselines(group: str) -> dict[str, dict[str, str]]:
-    """The accuracies on each test set of a group's trivial baselines, by the baseline's label."""
-    path = ROOT / "results" / "baselines" / f"{group}.json"
-    if not path.is_file():
-        return {}
-    record = read_json(path)
-    label = {
+    """The accuracies on each test set of a group's trivial baselines, and of a rule fitted to each of its models, by
+    label."""
+    labels = {
         "first-symbol": "baseline: the most frequent class by the first symbol",
         "bag-of-symbols": "baseline: a linear model of the bag of subwords",
-    }[record["kind"]]
-    subsets = _first(group).subsets
-    found = {label: {name: f"{record['scores'][subset]['value']:.2f}" for subset, name in subsets.items()}}
-    if "model" in record:
-        followed = "the Transformer's most frequent answer by the first symbol, the same in "
-        followed += f"{record['model']['agreement']:.2f} percent of all examples"
-        found[followed] = {subsets["test"]: f"{record['model']['rule']:.2f}"}
+    }
+    subsets, found = _first(group).subsets, {}
+    folder = ROOT / "results" / "baselines"
+    for path in sorted(folder.glob(f"{group}.json")) + sorted(folder.glob(f"{group}.*.json")):
+        record = read_json(path)
+        scores = {name: f"{record['scores'][subset]['value']:.2f}" for subset, name in subsets.items()}
+        found[labels[record["kind"]]] = scores
+        if its := record.get("model"):
+            model = recipes.load(f"{group}/{its['predictions'].partition('.')[0]}").description.partition(":")[0]
+            followed = f"{model}'s most frequent answer by the first symbol, the same in "
+            followed += f"{its['agreement']:.2f} percent of all examples"
+            found[followed] = {subsets["test"]: f"{its['rule']:.2f}"}
     return found
 
 
@@ -871,7 +873,7 @@ def resumed(*groups: str) -> str:
         for group in groups
         for row in _measured(group)
         for record in row.records
-        if len(record["training"].get("trained_on", [])) > 1
+        if (its := record["training"]).get("interruptions") or len(its.get("trained_on", [])) > 1
     ]
     return f"Interrupted and resumed, as far as the records say: {', '.join(dict.fromkeys(found))}."
 

@@ -49,7 +49,12 @@ def test_a_log_becomes_a_curve(tmp_path):
         + line("train_inner", "00:00:08", epoch=4, loss=5.25, num_updates=25)
     )
     log = logs.read_log(path)
-    assert log["seconds"] == 20 + 28 and log["out_of_memory"] == 1 and log["ended"] == "2026-01-01 00:00:08"
+    assert (
+        log["seconds"] == 20 + 28
+        and log["interruptions"] == 1
+        and log["out_of_memory"] == 1
+        and log["ended"] == "2026-01-01 00:00:08"
+    )
     assert [e["epoch"] for e in log["curve"]] == [1, 2, 3]
     assert log["training"] == [{"num_updates": 5, "loss": 9.5}, {"num_updates": 25, "loss": 5.25}]
     assert [tuple(e.values()) for e in log["validation"]] == [(7, 8.0, 100.5), (24, 5.5, 70.0)], "no wps"

@@ -40,6 +40,7 @@ _TRAINING = {
     "progress": (..., [_ENTRY]),
     "validation": (..., [_ENTRY]),
     "seconds": float,
+    "interruptions": (..., count),
     "ended": (..., str),
     "out_of_memory": (..., count),
     "parameters": count,

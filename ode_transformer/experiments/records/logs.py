@@ -39,8 +39,9 @@ def read_log(path: Path) -> dict[str, Any]:
     Returns:
         ``curve``, a list with an entry per epoch (training and validation loss, perplexity or accuracy, gradient norm,
         words per second, updates); ``training`` and ``validation``, the same by updates, without words per second, for
-        each time that it was logged; ``seconds``, the time of all processes; ``out_of_memory``, how often the memory of
-        a GPU did not suffice; ``ended``, the local time of the last line, as fairseq writes it, or an empty string.
+        each time that it was logged; ``seconds``, the time of all processes; ``interruptions``, how often the training
+        was resumed; ``out_of_memory``, how often the memory of a GPU did not suffice; ``ended``, the local time of the
+        last line, as fairseq writes it, or an empty string.
     """
     text = path.read_text(encoding="utf-8", errors="replace")
     curve: dict[int, dict[str, Any]] = {}
@@ -59,7 +60,8 @@ def read_log(path: Path) -> dict[str, Any]:
                     entry["num_updates"] = updates
                 entry |= {f"{kind}_{k}": v for k, v in kept.items() if kind == "train" or k != "wps"}
         curve = {epoch: entry for epoch, entry in curve.items() if "num_updates" in entry}  # other epochs did not end
-        seconds = sum(map(_seconds, processes(text)))
+        parts = processes(text)
+        seconds = sum(map(_seconds, parts))
     except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise OdeTransformerError(f"{path}: is not a log of fairseq-train --log-format json: {error!r}") from error
     if not curve:
@@ -70,6 +72,7 @@ def read_log(path: Path) -> dict[str, Any]:
         "validation": [steps["valid"][n] for n in sorted(steps["valid"])],
         # Not by fairseq's own clock, "wall", which stands at 0 in a training that was resumed within an epoch.
         "seconds": seconds,
+        "interruptions": len(parts) - 1,
         "ended": (re.findall(f"^{TIME}", text, re.M) or [""])[-1],
         "out_of_memory": text.count(OUT_OF_MEMORY),
     }

@@ -92,6 +92,7 @@ def _training(run: Mapping[str, Any], log: Mapping[str, Any]) -> dict[str, Any]:
         "curve": log["curve"],
         **({"progress": log["training"], "validation": log["validation"]} if several else {}),
         "seconds": log["seconds"],
+        "interruptions": log["interruptions"],
         "ended": log["ended"],
         **({"out_of_memory": lacked} if lacked else {}),
         "trained_on": [place for i, place in enumerate(places) if place not in places[:i]],
